@@ -1,0 +1,152 @@
+// Package cmd is the command line: what a person types, and the wiring of the
+// other packages. Every command is one file; serve.go and instance.go put the
+// server together and take it apart again.
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit codes. exitStore is EX_TEMPFAIL: a supervisor should start the process again.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+	exitStore   = 75
+)
+
+// app is what every command has: the streams, the schema, the common flags.
+type app struct {
+	schema string
+	stdin  io.Reader
+	stdout io.Writer
+	stderr io.Writer
+	json   bool
+	dbPath string
+}
+
+// usageError is a mistake in what was typed.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// exitError carries an exit code; its message has been printed.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
+
+// Main runs one command and returns the process's exit code. An interrupt or
+// SIGTERM cancels it.
+func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	a := &app{schema: schema, stdin: stdin, stdout: stdout, stderr: stderr}
+	root := a.root()
+	root.SetArgs(args)
+	cmd, err := root.ExecuteContextC(ctx)
+	var usage usageError
+	var exit exitError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &exit):
+		return int(exit)
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "relay: %v\nTry: %s --help\n", err, cmd.CommandPath())
+		return exitUsage
+	}
+	fmt.Fprintf(stderr, "relay: %v\n", err)
+	return exitFailure
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "relay",
+		Short: "A message relay for AI agents: one binary, one file",
+		Long: `relay passes JSON messages between AI agents ("Mechas", addresses <name>^<crew>)
+over HTTP and WebSockets, and keeps them in one SQLite file.
+A message that was accepted is on disk.
+
+Every flag can be set in the environment: --addr is RELAY_ADDR.
+Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+		Example: `  relay demo                      # the whole story in one command
+  relay serve --dev               # a server with two demo Mechas and their keys
+  relay key create planner^acme   # register a Mecha and issue its key`,
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q", args[0])
+			}
+			return nil
+		},
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
+	}
+	root.SetIn(a.stdin)
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
+	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.curlCommand(), a.signCommand(),
+		a.errorsCommand(), a.versionCommand())
+	return root
+}
+
+// fromEnvironment sets every flag that was not given from RELAY_<FLAG>.
+func fromEnvironment(flags *pflag.FlagSet) (err error) {
+	flags.VisitAll(func(f *pflag.Flag) {
+		name := "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		value, set := os.LookupEnv(name)
+		if err != nil || f.Changed || !set || f.Name == "help" {
+			return
+		}
+		if e := flags.Set(f.Name, value); e != nil {
+			err = usagef("%s: %v", name, e)
+		}
+	})
+	return err
+}
+
+// exactly refuses another number of arguments than n.
+func exactly(n int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) != n {
+			return usagef("this takes %s", what)
+		}
+		return nil
+	}
+}
+
+// between refuses fewer than low or more than high arguments.
+func between(low, high int, what string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		if len(args) < low || len(args) > high {
+			return usagef("this takes %s", what)
+		}
+		return nil
+	}
+}
+
+// printJSON prints v on a line of its own.
+func (a *app) printJSON(v any) error {
+	enc := json.NewEncoder(a.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func (a *app) dbFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.dbPath, "db", "relay.db", "the database `file`")
+}

@@ -1,0 +1,277 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"relay/db"
+)
+
+func (a *app) demoCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "demo",
+		Short: "See the whole story in one command, on a temporary database",
+		Long: `Start a relay on a temporary database, register two Mechas, and let them talk:
+signed messages, live push, acknowledgements, a restart in between, history.
+Nothing is left behind.`,
+		Example: "  relay demo",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
+			defer cancel()
+			dir, err := os.MkdirTemp("", "relay-demo-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(dir)
+			d := &demo{app: a, out: a.stdout, settings: defaultSettings(filepath.Join(dir, "relay.db"))}
+			if a.json {
+				d.out = io.Discard
+			}
+			defer d.stop()
+			if err := d.tell(ctx); err != nil {
+				return fmt.Errorf("the demo failed: %w", err)
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"ok": true, "messages": d.count})
+			}
+			return nil
+		},
+	}
+}
+
+// demo is the story that relay demo tells, with a real server and real clients.
+type demo struct {
+	*app
+	out          io.Writer
+	settings     *settings
+	in           *instance
+	keys         [2]string
+	planner, air *client
+	count        int
+}
+
+const (
+	planner = db.Address("planner^acme")
+	flights = db.Address("flights^acme")
+)
+
+// The parts of the answers and frames that the story needs.
+type sentMessage struct {
+	MessageID      string `json:"message_id"`
+	ConversationID string `json:"conversation_id"`
+}
+
+type incoming struct {
+	Type           string
+	From           string
+	MessageID      string `json:"message_id"`
+	ConversationID string `json:"conversation_id"`
+	Payload        []byte `json:"payload_base64"`
+	State          string
+	Status         string
+}
+
+func (d *demo) tell(ctx context.Context) error {
+	for _, chapter := range []func(context.Context) error{d.begin, d.register, d.talk, d.restart, d.lookBack} {
+		if err := chapter(ctx); err != nil {
+			return err
+		}
+	}
+	d.say("That was all: one binary, one file. Next: relay serve --dev, or relay --help.")
+	return nil
+}
+
+func (d *demo) say(format string, args ...any)  { fmt.Fprintf(d.out, "\n"+format+"\n", args...) }
+func (d *demo) show(format string, args ...any) { fmt.Fprintf(d.out, "    "+format+"\n", args...) }
+
+func (d *demo) begin(context.Context) error {
+	if err := d.serve(); err != nil {
+		return err
+	}
+	d.say("1. A relay starts on an empty database. It takes signed requests only.")
+	d.show("%s", d.in.url)
+	return nil
+}
+
+func (d *demo) serve() (err error) {
+	d.in, err = d.start(d.settings, slog.New(slog.DiscardHandler))
+	if err == nil {
+		d.planner, d.air = newClient(d.in.url, d.keys[0], ""), newClient(d.in.url, d.keys[1], "")
+	}
+	return err
+}
+
+func (d *demo) stop() {
+	if d.in != nil {
+		d.in.stop()
+		d.in = nil
+	}
+}
+
+func (d *demo) register(ctx context.Context) error {
+	d.say("2. Two agents are registered; each gets a key, which is shown once and never stored.")
+	for i, address := range []db.Address{planner, flights} {
+		k, err := d.in.db.Issue(&db.IssueKey{At: time.Now(), Address: address})
+		if err != nil {
+			return err
+		}
+		d.keys[i] = k.Text
+		d.show("%s  %s…", address, k.Text[:12])
+	}
+	d.planner, d.air = newClient(d.in.url, d.keys[0], ""), newClient(d.in.url, d.keys[1], "")
+	var who struct {
+		MechaID string `json:"mecha_id"`
+	}
+	if err := d.air.call(ctx, "GET", "/api/v1/whoami", nil, &who); err != nil {
+		return err
+	}
+	if who.MechaID != string(flights) {
+		return fmt.Errorf("the key of %s says it is of %s", flights, who.MechaID)
+	}
+	return nil
+}
+
+// talk is live: push, acknowledgement over the socket, receipt, answer, acknowledgement over HTTP.
+func (d *demo) talk(ctx context.Context) error {
+	d.say("3. flights listens on a WebSocket, and planner on another, with receipts. planner asks:")
+	listening, err := d.air.dial(ctx, flights, "")
+	if err != nil {
+		return err
+	}
+	defer listening.Close()
+	asking, err := d.planner.dial(ctx, planner, "?events=receipts")
+	if err != nil {
+		return err
+	}
+	defer asking.Close()
+	sent, err := d.send(ctx, d.planner, flights, `{"from": "ZRH", "to": "LIS", "max_price": 180.00}`, "")
+	if err != nil {
+		return err
+	}
+	d.show("the 201 says: it is on disk")
+	question, err := d.receive(listening, "flights")
+	if err != nil {
+		return err
+	}
+	if err := listening.send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": db.FormatTime(time.Now())}); err != nil {
+		return err
+	}
+	var receipt incoming
+	if err := asking.receive(&receipt); err != nil {
+		return err
+	}
+	d.show("flights acks over the socket; planner's receipt says: %s, %s", receipt.State, receipt.Status)
+
+	d.say("4. flights answers in the same conversation; planner acks over HTTP.")
+	if _, err = d.send(ctx, d.air, planner, `{"price": 149.90, "seats": 3}`, sent.ConversationID); err != nil {
+		return err
+	}
+	answer, err := d.receive(asking, "planner")
+	if err != nil {
+		return err
+	}
+	return d.ack(ctx, d.planner, answer.MessageID)
+}
+
+// restart shows that what was accepted outlives the process, and that a cursor resumes.
+func (d *demo) restart(ctx context.Context) error {
+	d.say("5. flights is away. planner sends two more; then the relay itself is stopped and started again.")
+	first, err := d.send(ctx, d.planner, flights, `{"book": "the 149.90 one"}`, "")
+	if err != nil {
+		return err
+	}
+	if _, err := d.send(ctx, d.planner, flights, `{"seat": "12A"}`, ""); err != nil {
+		return err
+	}
+	d.stop()
+	if err := d.serve(); err != nil {
+		return err
+	}
+	d.show("back at %s", d.in.url)
+	d.say("6. flights comes back and resumes after the first of them, which it had noted: only the other one is pushed.")
+	listening, err := d.air.dial(ctx, flights, "?since_message_id="+first.MessageID)
+	if err != nil {
+		return err
+	}
+	defer listening.Close()
+	missed, err := d.receive(listening, "flights")
+	if err != nil {
+		return err
+	}
+	return d.ack(ctx, d.air, missed.MessageID)
+}
+
+func (d *demo) lookBack(ctx context.Context) error {
+	d.say("7. The history of flights, oldest first:")
+	var page struct {
+		Messages []struct {
+			From, To, State string
+			CreatedAt       string          `json:"created_at"`
+			Payload         json.RawMessage `json:"payload"`
+		}
+	}
+	if err := d.air.call(ctx, "GET", "/api/v1/mecha/flights%5Eacme/messages?include=payload", nil, &page); err != nil {
+		return err
+	}
+	for _, m := range page.Messages {
+		text := string(m.Payload)
+		if m.Payload == nil {
+			text = "(sent by flights: its payload is for planner)"
+		}
+		d.show("%s  %-12s → %-12s  %-12s  %s", m.CreatedAt[11:23], m.From, m.To, m.State, text)
+	}
+	if len(page.Messages) != d.count {
+		return fmt.Errorf("%d messages were sent, but history has %d", d.count, len(page.Messages))
+	}
+	return nil
+}
+
+func (d *demo) send(ctx context.Context, from *client, to db.Address, payload, conversation string) (sent sentMessage, err error) {
+	err = from.call(ctx, "POST", "/api/v1/messages", map[string]any{
+		"to": to, "payload": json.RawMessage(payload), "conversation_id": conversation,
+	}, &sent)
+	if err == nil {
+		d.count++
+		d.show("→ %s  %s  %s", to, payload, sent.MessageID)
+	}
+	return sent, err
+}
+
+func (d *demo) receive(s *socket, who string) (m incoming, err error) {
+	if err = s.receive(&m); err != nil {
+		return m, err
+	}
+	if m.Type != "message" {
+		return m, fmt.Errorf("%s expected a message and got %q", who, m.Type)
+	}
+	d.show("%s receives: %s", who, m.Payload)
+	return m, nil
+}
+
+func (d *demo) ack(ctx context.Context, c *client, id string) error {
+	var out struct{ State string }
+	err := c.call(ctx, "POST", "/api/v1/messages/"+id+"/ack",
+		map[string]string{"status": "completed", "client_ts": db.FormatTime(time.Now())}, &out)
+	if err == nil {
+		d.show("acknowledged over HTTP: %s", out.State)
+	}
+	return err
+}
+
+// defaultSettings are those of relay serve, on a free port, for signed requests.
+func defaultSettings(file string) *settings {
+	s := &settings{}
+	s.flags(pflag.NewFlagSet("", pflag.ContinueOnError))
+	s.Addr, s.DB, s.RequireSignature = "127.0.0.1:0", file, true
+	return s
+}

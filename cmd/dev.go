@@ -1,0 +1,62 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"relay/db"
+)
+
+// printDev makes the two demo Mechas and says how to try them.
+func (a *app) printDev(in *instance) error {
+	now := time.Now()
+	var keys [2]db.IssuedKey
+	for i, address := range [...]db.Address{"alice^demo", "bob^demo"} {
+		k, err := in.db.Issue(&db.IssueKey{At: now, Address: address, Label: "dev", ExpiresAt: now.Add(7 * 24 * time.Hour)})
+		if err != nil {
+			return err
+		}
+		keys[i] = k
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": keys[0].Text, "bob^demo": keys[1].Text})
+	}
+	_, err := fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), keys[0].Text, keys[1].Text, self())
+	return err
+}
+
+// The curl is a whole signed request, so that it works whether or not
+// signatures are required, and shows what there is to it.
+const devText = `
+  The relay is running at %[1]s  (database: %[2]s)
+
+  Two Mechas for trying out; their keys hold for seven days:
+    alice^demo  %[3]s
+    bob^demo    %[4]s
+
+  Send a message from alice to bob. Paste this into another terminal:
+
+export RELAY_URL=%[1]s RELAY_KEY=%[3]s
+body='{"to":"bob^demo","payload":{"text":"hello, bob"}}' nonce=$(openssl rand -hex 16) ts=$(date -u +%%Y-%%m-%%dT%%H:%%M:%%SZ)
+curl -sS "$RELAY_URL/api/v1/messages" -d "$body" -H "X-Mecha-Key: $RELAY_KEY" -H "X-Nonce: $nonce" -H "X-Request-Timestamp: $ts" \
+  -H "X-Signature: $(printf %%s "$body|$nonce|$ts" | openssl dgst -sha256 -hmac "$RELAY_KEY" -binary | openssl base64)"
+
+  Read it as bob (relay curl signs for you):
+
+RELAY_KEY=%[4]s %[5]s curl GET '/api/v1/mecha/bob^demo/messages?include=payload'
+
+  What can go wrong: %[1]s/docs    Stop: Ctrl-C
+
+`
+
+// self is how this program was called, so that a printed command can be pasted.
+func self() string {
+	exe, err := os.Executable()
+	if err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
+		return "go run ."
+	}
+	return os.Args[0]
+}

@@ -1,0 +1,50 @@
+package cmd
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+	"relay/http"
+)
+
+func (a *app) errorsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "errors [CODE]",
+		Short: "List the error codes and what they mean",
+		Example: `  relay errors
+  relay errors nonce_reused
+  relay errors --json`,
+		Args: between(0, 1, "at most one code"),
+		RunE: func(_ *cobra.Command, args []string) error { return a.printErrors(args) },
+	}
+}
+
+func (a *app) printErrors(args []string) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	found := len(args) == 0
+	for _, c := range db.Codes {
+		if len(args) > 0 && args[0] != string(c.Code) {
+			continue
+		}
+		found = true
+		if a.json {
+			v := struct {
+				Code    db.Code `json:"code"`
+				Status  int     `json:"status"`
+				Meaning string  `json:"meaning"`
+			}{c.Code, http.Status(c.Code), c.Meaning}
+			if err := a.printJSON(v); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\n", c.Code, http.Status(c.Code), c.Meaning)
+	}
+	if !found {
+		return fmt.Errorf("there is no code %q; relay errors lists them all", args[0])
+	}
+	return w.Flush()
+}

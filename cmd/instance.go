@@ -1,0 +1,83 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"time"
+
+	"relay/db"
+	"relay/http"
+	"relay/ws"
+)
+
+// instance is a running relay: the store, the hub and the HTTP server.
+type instance struct {
+	url    string
+	db     *db.DB
+	hub    *ws.Hub
+	api    *http.Server
+	server *nethttp.Server
+	failed chan error // the store, or the listener, has failed
+}
+
+const shutdownTimeout = 5 * time.Second
+
+// start opens the store and serves it on s.Addr.
+func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
+	in := &instance{failed: make(chan error, 2)}
+	d, err := db.Open(db.Options{
+		Path: s.DB, Schema: a.schema, Create: true, Serve: true,
+		MaxPending: s.MaxPending, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
+		Logger: log, Fatal: func(err error) { in.failed <- err },
+	})
+	if err != nil {
+		return nil, err
+	}
+	in.db = d
+	listener, err := net.Listen("tcp", s.Addr)
+	if err != nil {
+		d.Close()
+		return nil, err
+	}
+	in.url = "http://" + listener.Addr().String()
+	in.hub = ws.NewHub(ws.Config{
+		Inbox: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
+		MaxSockets: s.MaxSockets, MaxSocketsPerMecha: s.MaxSocketsPerMecha,
+		FrameRate: s.SocketRateLimit, FrameBurst: int(2 * s.SocketRateLimit),
+	})
+	d.OnCommit(in.hub.Ring)
+	d.OnKeys(in.hub.CheckKeys)
+	in.api = http.New(http.Config{
+		DB: d, Live: in.hub, Logger: log,
+		RequireSignature: s.RequireSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
+		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
+		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
+		Version: buildVersion(),
+	})
+	in.server = in.api.Listening(http.Timeouts{
+		Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout, MaxHeaders: s.MaxHeaders,
+	})
+	go func() {
+		if err := in.server.Serve(listener); !errors.Is(err, nethttp.ErrServerClosed) {
+			in.failed <- err
+		}
+	}()
+	return in, nil
+}
+
+// stop ends it in order: no new requests, sockets told and closed, requests
+// under way finished, writes finished, file closed.
+func (in *instance) stop() error {
+	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	in.api.Drain()
+	in.hub.Close(ctx)
+	err := in.server.Shutdown(ctx)
+	if err != nil {
+		in.server.Close()
+	}
+	return errors.Join(err, in.db.Close())
+}

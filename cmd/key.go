@@ -1,0 +1,286 @@
+package cmd
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+)
+
+func (a *app) keyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "key",
+		Short: "Issue, list, revoke and rotate keys",
+		Long: `Issue, list, revoke and rotate keys, straight in the database file: a server
+that is running knows within a moment.`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command key %s", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(a.keyCreate(), a.keyList(), a.keyRevoke(), a.keyRotate())
+	return cmd
+}
+
+// withDB opens the database for one command.
+func (a *app) withDB(create bool, f func(*db.DB) error) error {
+	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create})
+	if err != nil {
+		return err
+	}
+	if err := f(d); err != nil {
+		d.Close()
+		return err
+	}
+	return d.Close()
+}
+
+func (a *app) keyCreate() *cobra.Command {
+	var label, expires string
+	var secret bool
+	cmd := &cobra.Command{
+		Use:   "create ADDRESS…",
+		Short: "Issue a key, registering the Mecha if it is new",
+		Long: `Issue a key for each address, registering the Mecha if it is new, and print it.
+It is shown this once: only its SHA-256 is stored. With --signing-secret the key
+also gets a secret of its own for signatures, which never travels; it stands in
+the database, and so in backups.`,
+		Example: `  relay key create planner^acme
+  relay key create planner^acme --label laptop --expires 90d
+  export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
+		Args: between(1, 1<<20, "one address or more, as in planner^acme"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			life, err := parseSpan(expires)
+			if err != nil {
+				return err
+			}
+			addresses := make([]db.Address, len(args))
+			for i, text := range args {
+				if addresses[i], err = db.ParseAddress(text); err != nil {
+					return plain(err)
+				}
+			}
+			return a.withDB(true, func(d *db.DB) error {
+				for _, address := range addresses {
+					i := &db.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
+					if life > 0 {
+						i.ExpiresAt = i.At.Add(life)
+					}
+					if err := a.issue(d, i); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&label, "label", "", "a `word` to know the key by")
+	cmd.Flags().StringVar(&expires, "expires", "", "end of its life after a `time`, as in 12h or 90d; default never")
+	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give it a signing secret of its own")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+// issue makes a key and prints it, once.
+func (a *app) issue(d *db.DB, i *db.IssueKey) error {
+	k, err := d.Issue(i)
+	if err != nil {
+		return plain(err)
+	}
+	if a.json {
+		return a.printJSON(struct {
+			KeyID     db.KeyID   `json:"key_id"`
+			MechaID   db.Address `json:"mecha_id"`
+			Key       string     `json:"key"`
+			Secret    *string    `json:"signing_secret"`
+			CreatedAt string     `json:"created_at"`
+			ExpiresAt *string    `json:"expires_at"`
+		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), db.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
+	}
+	fmt.Fprintf(a.stdout, "%s  %s\n", k.Mecha.Address, k.Text)
+	if k.Secret != "" {
+		fmt.Fprintf(a.stdout, "%s  %s\n", strings.Repeat(" ", len(k.Mecha.Address)), k.Secret)
+	}
+	note := "id " + string(k.ID)
+	if !k.ExpiresAt.IsZero() {
+		note += ", expires " + db.FormatTime(k.ExpiresAt)
+	}
+	_, err = fmt.Fprintf(a.stderr, "(%s; keep it now, it is not shown again)\n", note)
+	return err
+}
+
+func (a *app) keyList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list [ADDRESS]",
+		Short: "List the keys, of all Mechas or of one",
+		Example: `  relay key list
+  relay key list planner^acme --json`,
+		Args: between(0, 1, "at most one address"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var of db.Address
+			if len(args) == 1 {
+				var err error
+				if of, err = db.ParseAddress(args[0]); err != nil {
+					return plain(err)
+				}
+			}
+			return a.withDB(false, func(d *db.DB) error {
+				keys, err := d.Keys(cmd.Context(), of)
+				if err != nil {
+					return err
+				}
+				return a.printKeys(keys)
+			})
+		},
+	}
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) printKeys(keys []*db.Key) error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	if !a.json {
+		fmt.Fprintln(w, "KEY ID\tMECHA\tLABEL\tSTATE\tCREATED\tEXPIRES\tLAST USED")
+	}
+	for _, k := range keys {
+		state := "live"
+		if err := k.Check(time.Now()); err != nil {
+			state = strings.TrimPrefix(string(db.ErrorCode(err)), "key_")
+		}
+		if !a.json {
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Mecha.Address, dash(k.Label), state,
+				timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
+			continue
+		}
+		err := a.printJSON(struct {
+			KeyID      db.KeyID   `json:"key_id"`
+			MechaID    db.Address `json:"mecha_id"`
+			Label      string     `json:"label"`
+			State      string     `json:"state"`
+			HasSecret  bool       `json:"has_signing_secret"`
+			CreatedAt  string     `json:"created_at"`
+			ExpiresAt  *string    `json:"expires_at"`
+			RevokedAt  *string    `json:"revoked_at"`
+			LastUsedAt *string    `json:"last_used_at"`
+		}{k.ID, k.Mecha.Address, k.Label, state, k.HasSecret(), db.FormatTime(k.CreatedAt),
+			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt())})
+		if err != nil {
+			return err
+		}
+	}
+	return w.Flush()
+}
+
+func (a *app) keyRevoke() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "revoke KEY_ID",
+		Short:   "End a key at once; a running server closes its sockets within a second",
+		Example: "  relay key revoke key_7h2k9d0m4qx1w8zt",
+		Args:    exactly(1, "one key id (relay key list)"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withDB(false, func(d *db.DB) error {
+				if err := d.Revoke(&db.RevokeKey{At: time.Now(), ID: db.KeyID(args[0])}); err != nil {
+					return plain(err)
+				}
+				if a.json {
+					return a.printJSON(map[string]string{"revoked": args[0]})
+				}
+				_, err := fmt.Fprintf(a.stdout, "%s is revoked\n", args[0])
+				return err
+			})
+		},
+	}
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) keyRotate() *cobra.Command {
+	var overlap string
+	cmd := &cobra.Command{
+		Use:   "rotate KEY_ID",
+		Short: "Issue a successor to a key; the old one ends after the overlap",
+		Long: `Issue a successor with the same Mecha and label, and let the old key end after
+the overlap, so that clients can change over without a gap. A key with a signing
+secret gets a new one.`,
+		Example: `  relay key rotate key_7h2k9d0m4qx1w8zt --overlap 24h`,
+		Args:    exactly(1, "one key id (relay key list)"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			span, err := parseSpan(overlap)
+			if err != nil {
+				return err
+			}
+			return a.withDB(false, func(d *db.DB) error {
+				return a.issue(d, &db.IssueKey{At: time.Now(), Replaces: db.KeyID(args[0]), Overlap: span})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&overlap, "overlap", "24h", "for how long both work, as in 24h or 7d; 0 ends the old one now")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+// parseSpan reads a duration that may be in days: 90d, 12h, 0, "" (none).
+func parseSpan(s string) (time.Duration, error) {
+	if s == "" || s == "0" {
+		return 0, nil
+	}
+	if days, ok := strings.CutSuffix(s, "d"); ok {
+		n, err := strconv.ParseUint(days, 10, 16)
+		if err == nil {
+			return time.Duration(n) * 24 * time.Hour, nil
+		}
+	}
+	d, err := time.ParseDuration(s)
+	if err != nil || d < 0 {
+		return 0, usagef("%q is no length of time, as in 12h or 90d", s)
+	}
+	return d, nil
+}
+
+// plain gives the sentence of a refusal without its code; a wrong address is a wrong usage.
+func plain(err error) error {
+	var e *db.Error
+	if !asError(err, &e) || e.Cause != nil {
+		return err
+	}
+	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
+		return usagef("%s", e.Detail)
+	}
+	return fmt.Errorf("%s", e.Detail)
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+func optionalTime(t time.Time) *string {
+	if t.IsZero() {
+		return nil
+	}
+	return optional(db.FormatTime(t))
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func timeOrDash(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Format("2006-01-02 15:04:05Z")
+}

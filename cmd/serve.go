@@ -1,0 +1,148 @@
+package cmd
+
+import (
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// settings are those of a server. Each is named, defaulted and explained once, in flags.
+type settings struct {
+	Addr, DB              string
+	Dev, RequireSignature bool
+	LogFormat             string
+	ClockSkew             time.Duration
+	MaxBody               int64
+	MaxHeaders            int
+	HeaderTimeout         time.Duration
+	BodyTimeout           time.Duration
+	IdleTimeout           time.Duration
+	RateLimit             float64
+	RateBurst             int
+	AuthFailureLimit      float64
+	MaxPending            int
+	MaxSockets            int
+	MaxSocketsPerMecha    int
+	SocketRateLimit       float64
+	SyncAckWait           time.Duration
+	AllowOrigins          []string
+	MaxNonces             int64
+	MinFreeDisk           int64
+}
+
+// flags is the one table of settings (PROTOCOL §7). 0 turns a limit off.
+func (s *settings) flags(f *pflag.FlagSet) {
+	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes a free one")
+	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; made if there is none")
+	f.BoolVar(&s.Dev, "dev", false, "also make two demo Mechas and print their keys")
+	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"), "refuse unsigned requests (also: REQUIRE_MESSAGE_SIGNATURE=1)")
+	f.StringVar(&s.LogFormat, "log-format", "text", "`text` or json, on stderr")
+	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be off, 30s to 15m")
+	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "`bytes` of a request body")
+	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "`bytes` of a request's headers")
+	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "for the headers to arrive")
+	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "for the body to arrive")
+	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "between the requests of a connection")
+	f.Float64Var(&s.RateLimit, "rate-limit", 500, "requests per second and key")
+	f.IntVar(&s.RateBurst, "rate-burst", 1000, "requests at once above the rate")
+	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "failed authentications per second and client IP; ten seconds' worth at once")
+	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages per recipient")
+	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "sockets and long-polls in all")
+	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "sockets and long-polls per Mecha")
+	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "frames per second read from a socket; two seconds' worth at once")
+	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 60*time.Second, "how long a full sync window waits for a first acknowledgement")
+	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
+	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces remembered in all")
+	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "`bytes` of free disk below which messages are refused")
+}
+
+func envBool(name string) bool {
+	on, err := strconv.ParseBool(os.Getenv(name))
+	return err == nil && on || err != nil && os.Getenv(name) != ""
+}
+
+func (s *settings) check(flags *pflag.FlagSet) error {
+	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
+		return usagef("--clock-skew must be from 30s to 15m")
+	}
+	if s.LogFormat != "text" && s.LogFormat != "json" {
+		return usagef("--log-format must be text or json")
+	}
+	var err error
+	flags.VisitAll(func(f *pflag.Flag) {
+		if strings.HasPrefix(f.Value.String(), "-") && f.Value.Type() != "string" {
+			err = usagef("--%s must not be negative", f.Name)
+		}
+	})
+	return err
+}
+
+func (a *app) serveCommand() *cobra.Command {
+	s := &settings{}
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the server",
+		Long: `Run the server, on one database file, until SIGINT or SIGTERM.
+
+The file is made if there is none, readable by its owner only. Issue keys with
+relay key create, at any time: they work at once. If the disk fails to keep a
+write, the process stops with exit code 75; let a supervisor start it again.`,
+		Example: `  relay serve --dev
+  relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
+  REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, s) },
+	}
+	s.flags(cmd.Flags())
+	return cmd
+}
+
+func (a *app) serve(cmd *cobra.Command, s *settings) error {
+	if err := s.check(cmd.Flags()); err != nil {
+		return err
+	}
+	log := a.logger(s.LogFormat)
+	in, err := a.start(s, log)
+	if err != nil {
+		return err
+	}
+	warnIfOpen(log, s.Addr)
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature, "version", version)
+	if s.Dev {
+		if err := a.printDev(in); err != nil {
+			in.stop()
+			return err
+		}
+	}
+	select {
+	case <-cmd.Context().Done():
+		log.Info("stopping")
+		return in.stop()
+	case err := <-in.failed:
+		log.Error("stopping after a failure", "error", err)
+		in.stop()
+		return exitError(exitStore)
+	}
+}
+
+func (a *app) logger(format string) *slog.Logger {
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(a.stderr, nil))
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, nil))
+}
+
+// warnIfOpen speaks up when keys would cross a network in the clear.
+func warnIfOpen(log *slog.Logger, addr string) {
+	host, _, err := net.SplitHostPort(addr)
+	ip := net.ParseIP(host)
+	if err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
+		log.Warn("this address is not loopback, and the relay speaks plain HTTP: keys and messages can be read on the way. Put a TLS proxy in front of it", "addr", addr)
+	}
+}

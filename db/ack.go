@@ -1,0 +1,69 @@
+package db
+
+import (
+	"errors"
+	"slices"
+)
+
+var ackFields = []string{"type", "message_id", "status", "client_ts", "detail"}
+
+// Read takes the words of an acknowledgement from the JSON body of a request
+// and validates them: InvalidJSON, or what Validate says.
+func (a *Acknowledge) Read(body []byte) error {
+	_, err := a.read(body, ackFields[2:])
+	if err != nil {
+		return err
+	}
+	return a.Validate()
+}
+
+// ReadFrame is Read for a WebSocket frame, which names its type and the message
+// as well. An error other than InvalidFrame and InvalidJSON leaves a.ID set.
+func (a *Acknowledge) ReadFrame(frame []byte) error {
+	f, err := a.read(frame, ackFields)
+	switch {
+	case err != nil:
+		return err
+	case f.kind != "ack":
+		return Errorf(InvalidFrame, `the relay takes frames of type "ack"; this one is %s`, quote(f.kind))
+	case f.id == "":
+		return FieldErrorf(InvalidFrame, "message_id", "is required")
+	}
+	a.ID = MessageID(f.id)
+	return a.Validate()
+}
+
+type ackFrame struct{ kind, id string }
+
+// read takes the fields in known; others are ignored.
+func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) {
+	err = ReadObject(body, known, func(name string, value []byte) error {
+		var to *string
+		switch name {
+		case "type":
+			to = &f.kind
+		case "message_id":
+			to = &f.id
+		case "status":
+			to = &a.Status
+		case "client_ts":
+			to = &a.ClientTS
+		case "detail":
+			to = &a.Detail
+		}
+		if to == nil || !slices.Contains(known, name) || IsNull(value) {
+			return nil
+		}
+		text, ok := ReadString(value)
+		if !ok {
+			return FieldErrorf(InvalidRequest, name, "must be a string")
+		}
+		*to = text
+		return nil
+	})
+	var syntax *SyntaxError
+	if errors.As(err, &syntax) {
+		err = Errorf(InvalidJSON, "%s", syntax.Error())
+	}
+	return f, err
+}

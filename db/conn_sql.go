@@ -1,0 +1,230 @@
+package db
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"io"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// conn is one SQLite connection with its prepared statements. It goes around
+// database/sql, whose pool, contexts and conversions cost more than a row does.
+// A conn belongs to one goroutine at a time.
+type conn struct {
+	raw   driver.Conn
+	stmts map[string]*stmt
+}
+
+type stmt struct {
+	exec  driver.StmtExecContext
+	query driver.StmtQueryContext
+	close func() error
+	args  []driver.NamedValue // reused: bound values are copied by SQLite
+	dest  []driver.Value
+}
+
+var processWide sync.Once
+
+// openConn opens path, which must exist. readOnly connections cannot write.
+func openConn(path string, readOnly bool) (*conn, error) {
+	processWide.Do(func() {
+		// Without it, any os.Open and Close of the file elsewhere in this process
+		// drops SQLite's locks. Linux only; elsewhere POSIX locks remain.
+		_, _ = sqlite.OFDLocking(true)
+		sqlite.StrictPragmas(true)
+	})
+	connector, err := sqlite.NewConnector(dsn(path, readOnly))
+	if err != nil {
+		return nil, err
+	}
+	raw, err := connector.Connect(context.Background())
+	if err != nil {
+		return nil, err
+	}
+	return &conn{raw: raw, stmts: map[string]*stmt{}}, nil
+}
+
+func dsn(path string, readOnly bool) string {
+	q := url.Values{
+		"mode":          {"rw"}, // never create: Open does, with the right permissions
+		"_defensive":    {"1"},
+		"_dqs":          {"0"},
+		"_busy_timeout": {"10000"},
+		"_txlock":       {"immediate"},
+		"_auto_vacuum":  {"INCREMENTAL"},
+		"_journal_mode": {"WAL"},
+		"_synchronous":  {"FULL"}, // one fsync before each COMMIT returns: the 201's promise
+		"_pragma": {
+			"page_size(8192)",
+			"trusted_schema(0)",
+			"wal_autocheckpoint(0)", // checkpoint_sql.go does it, off the commit path
+			"journal_size_limit(16777216)",
+			"temp_store(2)",
+			"cache_size(-8192)",
+			"fullfsync(1)", // macOS: a plain fsync there does not survive a power cut
+			"checkpoint_fullfsync(1)",
+		},
+	}
+	if readOnly {
+		q.Set("_query_only", "1")
+		q.Set("_txlock", "deferred")
+	}
+	p := filepath.ToSlash(path)
+	if !strings.HasPrefix(p, "/") {
+		p = "/" + p // a Windows drive letter
+	}
+	return (&url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}).String()
+}
+
+func (c *conn) close() error {
+	for _, s := range c.stmts {
+		s.close()
+	}
+	return c.raw.Close()
+}
+
+func (c *conn) prepare(query string) (*stmt, error) {
+	if s, ok := c.stmts[query]; ok {
+		return s, nil
+	}
+	s, err := c.raw.Prepare(query)
+	if err != nil {
+		return nil, err
+	}
+	st := &stmt{exec: s.(driver.StmtExecContext), query: s.(driver.StmtQueryContext), close: s.Close}
+	c.stmts[query] = st
+	return st, nil
+}
+
+func (s *stmt) bind(args []any) []driver.NamedValue {
+	s.args = s.args[:0]
+	for i, a := range args {
+		s.args = append(s.args, driver.NamedValue{Ordinal: i + 1, Value: a})
+	}
+	return s.args
+}
+
+// exec runs a statement whose arguments are int64, string, []byte or nil.
+// The background context is deliberate: a cancelled one would throw the connection away.
+func (c *conn) exec(query string, args ...any) error {
+	s, err := c.prepare(query)
+	if err != nil {
+		return err
+	}
+	_, err = s.exec.ExecContext(context.Background(), s.bind(args))
+	return err
+}
+
+// rows is an open cursor: for r.next() {…}; err := r.close(). A statement has
+// one cursor at a time.
+type rows struct {
+	rows driver.Rows
+	dest []driver.Value
+	err  error
+}
+
+func (c *conn) query(query string, args ...any) *rows {
+	s, err := c.prepare(query)
+	if err != nil {
+		return &rows{err: err}
+	}
+	r, err := s.query.QueryContext(context.Background(), s.bind(args))
+	if err != nil {
+		return &rows{err: err}
+	}
+	if s.dest == nil {
+		s.dest = make([]driver.Value, len(r.Columns()))
+	}
+	return &rows{rows: r, dest: s.dest}
+}
+
+func (r *rows) next() bool {
+	if r.err != nil {
+		return false
+	}
+	r.err = r.rows.Next(r.dest)
+	return r.err == nil
+}
+
+func (r *rows) close() error {
+	if r.rows != nil {
+		if err := r.rows.Close(); r.err == nil || r.err == io.EOF && err != nil {
+			r.err = err
+		}
+	}
+	if r.err == io.EOF {
+		return nil
+	}
+	return r.err
+}
+
+func (r *rows) int(i int) int64 { n, _ := r.dest[i].(int64); return n }
+
+func (r *rows) null(i int) bool { return r.dest[i] == nil }
+
+func (r *rows) text(i int) string { s, _ := r.dest[i].(string); return s }
+
+func (r *rows) blob(i int) []byte { b, _ := r.dest[i].([]byte); return b }
+
+// row runs a query of at most one row and calls scan on it; ok tells if there was one.
+func (c *conn) row(scan func(*rows), query string, args ...any) (ok bool, err error) {
+	r := c.query(query, args...)
+	if r.next() {
+		ok = true
+		if scan != nil {
+			scan(r)
+		}
+	}
+	return ok, r.close()
+}
+
+// script runs several statements without arguments.
+func (c *conn) script(text string) error {
+	r, err := c.raw.Prepare(text)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	_, err = r.(driver.StmtExecContext).ExecContext(context.Background(), nil)
+	return err
+}
+
+// sqliteCode gives SQLite's extended result code behind err, or 0.
+func sqliteCode(err error) int {
+	var e *sqlite.Error
+	if errors.As(err, &e) {
+		return e.Code()
+	}
+	return 0
+}
+
+// isFatal tells of the faults after which the process must not go on: what is
+// on disk is no longer known, and a second fsync would lie (fsyncgate).
+func isFatal(err error) bool {
+	code := sqliteCode(err)
+	switch code {
+	case sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC:
+		return true
+	}
+	return code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
+}
+
+func isDiskFull(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_FULL }
+
+func isBusy(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_BUSY }
+
+// orNull binds the zero value as NULL.
+func orNull[T int64 | string](v T) any {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return v
+}

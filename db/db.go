@@ -1,0 +1,260 @@
+// Package db is the relay's store: the words of the service (addresses,
+// messages, acknowledgements, keys, errors), its rules, and the one SQLite
+// file in which everything stands.
+//
+// # Writing
+//
+// A write is a value (SendMessage, Acknowledge, IssueKey, …) that holds all it
+// needs, its time included. One goroutine takes the waiting writes, applies as
+// many as queued up during the last commit in one transaction, commits once
+// (one fsync), then releases every waiter and rings the bell, in commit order.
+// So when DB.Send returns without an error the message survives a power cut,
+// and concurrent senders share an fsync. A write that is refused leaves nothing
+// behind and does not disturb its neighbours.
+//
+// # Reading
+//
+// A few query-only connections read. They see what has been committed, never
+// block the writer, and never hold a cursor open while a caller works.
+//
+// # Listening
+//
+// Whoever wants to know of new messages registers with OnCommit. What it is
+// told is a hint to look, or to use at once if it is the immediate successor
+// of what it has seen: the file is the truth.
+//
+// Files named *_sql.go hold the SQL; the others know only the standard library.
+package db
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Options says how to open a store. Path and Schema are required.
+type Options struct {
+	Path   string
+	Schema string // the text of schema.sql
+	// Create makes the file if there is none; else a missing file is an error.
+	Create bool
+	// Serve takes the lock that only one server may hold, and reads back live nonces.
+	Serve bool
+
+	MaxPending  int           // messages waiting per recipient; 0: no bound
+	MaxNonces   int64         // remembered nonces; 0: no bound
+	MinFreeDisk int64         // bytes; below it sends are refused; 0: no floor
+	ClockSkew   time.Duration // how far a request's timestamp may be off
+
+	Now    func() time.Time // default time.Now
+	Logger *slog.Logger     // default: discard
+	// Fatal is called once, from the writer, after a fault that the process must
+	// not survive (a failed fsync, a damaged file). Every later write fails.
+	Fatal func(error)
+}
+
+// DB is an open store. All its methods are safe for concurrent use.
+type DB struct {
+	opts    Options
+	path    string
+	ids     *ids
+	words   *names[string]
+	mechas  *names[Address]
+	keys    keyCache
+	nonces  *Nonces
+	readers chan *conn
+	w       *writer
+	lock    *os.File
+
+	diskLow  atomic.Bool
+	bell     []func(*Commit)
+	onKeys   []func()
+	shutdown sync.Once
+	done     chan struct{} // closed when the store closes
+	wg       sync.WaitGroup
+}
+
+const readConns = 4
+
+// Open opens the store, brings its schema up to date and starts the writer.
+// Close it when done.
+func Open(o Options) (*DB, error) {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, err
+	}
+	d := &DB{opts: o, path: path, nonces: newNonces(o.MaxNonces), readers: make(chan *conn, readConns), done: make(chan struct{})}
+	d.keys.byHash = map[[32]byte]*Key{}
+	if err := d.open(); err != nil {
+		d.release()
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *DB) open() error {
+	if d.opts.Create {
+		if err := createFile(d.path); err != nil {
+			return fmt.Errorf("cannot create the database: %w", err)
+		}
+	} else if _, err := os.Stat(d.path); err != nil {
+		return fmt.Errorf("no database at %s (relay serve makes one; --db names another): %w", d.path, err)
+	}
+	if d.opts.Serve {
+		lock, err := lockFile(d.path + ".lock")
+		if err != nil {
+			return fmt.Errorf("%s is already being served by another process: %w", d.path, err)
+		}
+		d.lock = lock
+	}
+	c, err := openConn(d.path, false)
+	if err != nil {
+		return fmt.Errorf("%s: %w", d.path, err)
+	}
+	d.w = &writer{d: d, c: c, wake: make(chan struct{}, 1), pending: map[MechaID]int{}}
+	if err := migrate(c, d.path, d.opts.Schema); err != nil {
+		return err
+	}
+	if err := d.readSecret(c); err != nil {
+		return err
+	}
+	for range readConns {
+		r, err := openConn(d.path, true)
+		if err != nil {
+			return err
+		}
+		d.readers <- r
+	}
+	d.words = newNames[string](d, "SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
+	d.mechas = newNames[Address](d, "SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
+	if err := d.w.start(); err != nil {
+		return err
+	}
+	d.checkDisk()
+	d.wg.Add(2)
+	go func() { defer d.wg.Done(); d.w.run() }()
+	go func() { defer d.wg.Done(); d.checkpointer() }()
+	return nil
+}
+
+func (d *DB) readSecret(c *conn) error {
+	var secret []byte
+	_, err := c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
+	if err != nil {
+		return err
+	}
+	if len(secret) < 16 {
+		return fmt.Errorf("%s has no secret: not a relay database, or damaged", d.path)
+	}
+	d.ids, err = newIDs(secret)
+	return err
+}
+
+// Close lets the queued writes finish, then closes the file. Writes that come
+// later are refused with ShuttingDown.
+func (d *DB) Close() error {
+	d.shutdown.Do(func() {
+		d.w.stop()
+		close(d.done)
+		d.wg.Wait()
+	})
+	return d.release()
+}
+
+func (d *DB) release() error {
+	for len(d.readers) > 0 {
+		(<-d.readers).close()
+	}
+	var err error
+	if d.w != nil && d.w.c != nil {
+		err = d.w.c.close() // the last one out checkpoints the log
+		d.w.c = nil
+	}
+	if d.lock != nil {
+		d.lock.Close()
+		d.lock = nil
+	}
+	return err
+}
+
+// Path is the absolute path of the file.
+func (d *DB) Path() string { return d.path }
+
+// OnCommit registers f to be told of every commit that brought messages or
+// changes, in commit order, from the writer: f must not block. Register before
+// the store is used.
+func (d *DB) OnCommit(f func(*Commit)) { d.bell = append(d.bell, f) }
+
+// OnKeys registers f to be told that some key may have been revoked, or
+// changed, here or by another process. Same rules as OnCommit.
+func (d *DB) OnKeys(f func()) { d.onKeys = append(d.onKeys, f) }
+
+// Ready tells whether the store takes writes: nil, or why not.
+func (d *DB) Ready() error {
+	if err := d.w.failed(); err != nil {
+		return err
+	}
+	if d.diskLow.Load() {
+		return d.errDiskFull()
+	}
+	return nil
+}
+
+// rx is a read transaction: a consistent view of the file at one time.
+type rx struct {
+	c   *conn
+	d   *DB
+	now time.Time
+}
+
+// read runs f in a read transaction on one of the reading connections.
+func (d *DB) read(ctx context.Context, f func(*rx) error) error {
+	var c *conn
+	select {
+	case c = <-d.readers:
+	case <-d.done:
+		return errShuttingDown()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { d.readers <- c }()
+	if err := c.exec("BEGIN"); err != nil {
+		return d.readFault(err)
+	}
+	err := f(&rx{c: c, d: d, now: d.opts.Now()})
+	if end := c.exec("COMMIT"); end != nil {
+		c.exec("ROLLBACK")
+		if err == nil {
+			err = end
+		}
+	}
+	return d.readFault(err)
+}
+
+func (d *DB) readFault(err error) error {
+	if err != nil && isFatal(err) {
+		d.w.fail(err)
+	}
+	return err
+}
+
+func errShuttingDown() error {
+	e := Errorf(ShuttingDown, "the relay is shutting down")
+	e.RetryAfter = time.Second
+	return e
+}
+
+func (d *DB) errDiskFull() error {
+	return Errorf(DiskFull, "the disk is full (less than %d MiB free): messages are refused until there is space", d.opts.MinFreeDisk>>20)
+}

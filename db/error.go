@@ -1,0 +1,174 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A Code is the stable, machine-readable name of a refusal (PROTOCOL §6).
+// Clients branch on it; the sentence beside it may change.
+type Code string
+
+// The codes. Codes lists them with their meaning; package http gives each its status.
+const (
+	InvalidRequest        Code = "invalid_request"
+	InvalidJSON           Code = "invalid_json"
+	InvalidAddress        Code = "invalid_address"
+	InvalidLimit          Code = "invalid_limit"
+	InvalidTime           Code = "invalid_time"
+	InvalidIdempotencyKey Code = "invalid_idempotency_key"
+	InvalidFrame          Code = "invalid_frame"
+
+	MissingHeader       Code = "missing_header"
+	MalformedHeader     Code = "malformed_header"
+	MalformedKey        Code = "malformed_key"
+	UnknownKey          Code = "unknown_key"
+	KeyRevoked          Code = "key_revoked"
+	KeyExpired          Code = "key_expired"
+	TimestampOutOfRange Code = "timestamp_out_of_range"
+	SignatureRequired   Code = "signature_required"
+	InvalidSignature    Code = "invalid_signature"
+	NonceReused         Code = "nonce_reused"
+
+	SenderMismatch   Code = "sender_mismatch"
+	NotYourMecha     Code = "not_your_mecha"
+	NotAParty        Code = "not_a_party"
+	RecipientOnly    Code = "recipient_only"
+	NotAParticipant  Code = "not_a_participant"
+	OriginNotAllowed Code = "origin_not_allowed"
+
+	NotFound             Code = "not_found"
+	MessageNotFound      Code = "message_not_found"
+	RecipientNotFound    Code = "recipient_not_found"
+	ConversationNotFound Code = "conversation_not_found"
+	CursorNotFound       Code = "cursor_not_found"
+
+	MethodNotAllowed     Code = "method_not_allowed"
+	RequestTimeout       Code = "request_timeout"
+	AlreadyAcknowledged  Code = "already_acknowledged"
+	MessageExpired       Code = "message_expired"
+	PayloadTooLarge      Code = "payload_too_large"
+	UnsupportedEncoding  Code = "unsupported_encoding"
+	IdempotencyKeyReused Code = "idempotency_key_reused"
+	UpgradeRequired      Code = "upgrade_required"
+
+	RateLimited     Code = "rate_limited"
+	TooManyFailures Code = "too_many_failures"
+	MailboxFull     Code = "mailbox_full"
+	TooManySockets  Code = "too_many_sockets"
+
+	Internal     Code = "internal"
+	Overloaded   Code = "overloaded"
+	ShuttingDown Code = "shutting_down"
+	StoreFailed  Code = "store_failed"
+	DiskFull     Code = "disk_full"
+)
+
+// CodeInfo explains one code to a person.
+type CodeInfo struct {
+	Code    Code
+	Meaning string
+}
+
+// Codes is the one list of codes, in the order in which `relay errors` prints them.
+var Codes = []CodeInfo{
+	{InvalidRequest, "A field, parameter or path has a value that is not allowed; `errors` names each."},
+	{InvalidJSON, "The body is not one JSON object as RFC 8259 has it: bad syntax, invalid UTF-8, a lone surrogate, a duplicate or case-shifted top-level key, trailing data, or nesting over 64."},
+	{InvalidAddress, "An address is not `<name>^<crew>` with 1–64 of [A-Za-z0-9._-] on each side, starting with a letter or digit."},
+	{InvalidLimit, "`limit` or `sync_limit` is not a whole number in range."},
+	{InvalidTime, "A time is not RFC 3339, or lies where it may not (an expiry in the past)."},
+	{InvalidIdempotencyKey, "`Idempotency-Key` is not 1–128 printable ASCII characters."},
+	{InvalidFrame, "A WebSocket message is not a frame that the relay knows; the connection stays."},
+	{MissingHeader, "X-Mecha-Key, X-Request-Timestamp or X-Nonce is missing."},
+	{MalformedHeader, "An authentication header is not of its form; `detail` says which and how."},
+	{MalformedKey, "X-Mecha-Key is no relay key: wrong length, alphabet or checksum. Check for a typing or copying mistake."},
+	{UnknownKey, "The key is well-formed, but this relay never issued it."},
+	{KeyRevoked, "The key has been revoked."},
+	{KeyExpired, "The key has expired."},
+	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock; `server_time` says what that is."},
+	{SignatureRequired, "This relay takes signed requests only; send X-Signature."},
+	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret."},
+	{NonceReused, "This key has used this nonce before; send a fresh one with every request."},
+	{SenderMismatch, "`from` is not the address of the key."},
+	{NotYourMecha, "The path names a Mecha other than the key's own."},
+	{NotAParty, "Only the sender and the recipient may read this message."},
+	{RecipientOnly, "Only the recipient may do this."},
+	{NotAParticipant, "You have neither sent nor received a message in this conversation."},
+	{OriginNotAllowed, "The browser page's origin may not open a WebSocket here; see --allow-origin."},
+	{NotFound, "There is no such path."},
+	{MessageNotFound, "There is no message of this id."},
+	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it."},
+	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, or use a label of your own that does not start with conv_."},
+	{CursorNotFound, "The cursor is no message id that this relay issued."},
+	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
+	{RequestTimeout, "The request body did not arrive in time."},
+	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
+	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
+	{PayloadTooLarge, "The request body is over the limit; see --max-body."},
+	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
+	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
+	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
+	{RateLimited, "Too many requests with this key; wait for Retry-After."},
+	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
+	{MailboxFull, "The recipient has too many messages that it has not acknowledged."},
+	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
+	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: retry with the same Idempotency-Key."},
+	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},
+	{ShuttingDown, "The relay is stopping; try again in a moment. Nothing was written."},
+	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: retry with the same Idempotency-Key."},
+	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
+}
+
+// FieldError names one faulty field of a request.
+type FieldError struct {
+	Field  string `json:"field"`
+	Reason string `json:"reason"`
+}
+
+// Error is a refusal that a client is meant to understand: a code for
+// machines, a sentence for people. Its cause, if any, is for the log only and
+// never reaches a client.
+type Error struct {
+	Code       Code
+	Detail     string
+	Fields     []FieldError
+	DidYouMean []Address     // with RecipientNotFound
+	RetryAfter time.Duration // with 429 and 503
+	ServerTime time.Time     // with TimestampOutOfRange
+	Global     bool          // with TooManySockets: the limit of all, not of one Mecha
+	Cause      error
+}
+
+func (e *Error) Error() string {
+	if e.Cause != nil {
+		return fmt.Sprintf("%s: %s: %v", e.Code, e.Detail, e.Cause)
+	}
+	return string(e.Code) + ": " + e.Detail
+}
+
+// Unwrap gives the cause to errors.Is and errors.As.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// Errorf makes a refusal with a sentence.
+func Errorf(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
+}
+
+// FieldErrorf makes a refusal that names the faulty field.
+func FieldErrorf(code Code, field, format string, args ...any) *Error {
+	reason := fmt.Sprintf(format, args...)
+	return &Error{Code: code, Detail: field + ": " + reason, Fields: []FieldError{{field, reason}}}
+}
+
+// ErrorCode gives the code of err: Internal for an error that is no *Error, "" for nil.
+func ErrorCode(err error) Code {
+	if err == nil {
+		return ""
+	}
+	var e *Error
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return Internal
+}

@@ -1,0 +1,88 @@
+package db
+
+import "time"
+
+// Direction says which of a Mecha's messages are meant.
+type Direction int8
+
+// All messages, those received, those sent.
+const (
+	Both Direction = iota
+	In
+	Out
+)
+
+// StateFilter is a state to look for; the zero value looks for none.
+type StateFilter int8
+
+// AnyState matches every message, OnlyPending those queued or delivered.
+const (
+	AnyState StateFilter = iota
+	OnlyPending
+	OnlyQueued
+	OnlyDelivered
+	OnlyAcknowledged
+	OnlyExpired
+)
+
+func (f StateFilter) matches(s State) bool {
+	switch f {
+	case AnyState:
+		return true
+	case OnlyPending:
+		return s.pending()
+	}
+	return State(f-OnlyQueued) == s
+}
+
+// HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
+// Only Mecha and Limit are required.
+type HistoryQuery struct {
+	Mecha        MechaID
+	Limit        int
+	Since        time.Time // inclusive
+	Until        time.Time // exclusive
+	After        MessageID // exclusive: messages later in the commit order
+	Before       MessageID // exclusive: messages earlier
+	Direction    Direction
+	State        StateFilter
+	Conversation ConversationID
+	MustTakePart bool // refuse a conversation in which Mecha has neither sent nor received
+	Peer         Address
+	Type         string
+	Priority     string
+	Descending   bool
+	Payload      bool // records of messages received carry their payload
+}
+
+// Page is an answer to a HistoryQuery.
+type Page struct {
+	Messages []*Message
+	More     bool
+	Next     MessageID // where to go on: the cursor given if there was nothing, "" if none was
+}
+
+const (
+	pageScan  = 10_000  // rows that a filtered page looks at, at most
+	pageBytes = 4 << 20 // payload bytes after which a page ends early
+)
+
+func (q *HistoryQuery) filtered() bool {
+	return q.State != AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
+}
+
+// matches applies what the choice of index has not.
+func (q *HistoryQuery) matches(m *Message) bool {
+	mine := m.Recipient == q.Mecha && q.Direction != Out || m.Sender == q.Mecha && q.Direction != In
+	if !mine || !q.State.matches(m.State) {
+		return false
+	}
+	if q.Peer != "" {
+		sent := m.Sender == q.Mecha && m.To == q.Peer && q.Direction != In
+		received := m.Recipient == q.Mecha && m.From == q.Peer && q.Direction != Out
+		if !sent && !received {
+			return false
+		}
+	}
+	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
+}

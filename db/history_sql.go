@@ -1,0 +1,223 @@
+package db
+
+import (
+	"context"
+	"math"
+	"strings"
+)
+
+// History reads a page. Errors: CursorNotFound, ConversationNotFound and
+// NotAParticipant (with MustTakePart).
+func (d *DB) History(ctx context.Context, q HistoryQuery) (p Page, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		p, err = x.history(q)
+		return err
+	})
+	return p, err
+}
+
+func (x *rx) history(q HistoryQuery) (Page, error) {
+	s, err := x.span(q)
+	if err != nil {
+		return Page{}, err
+	}
+	s.conversation, err = x.conversationFilter(q)
+	if err != nil {
+		return Page{}, err
+	}
+	if s.conversation == newLabel {
+		return Page{Next: q.cursor()}, nil // a label that nobody used
+	}
+	s.limit = q.Limit + 1
+	if q.filtered() {
+		s.limit = pageScan + 1
+	}
+	p, err := x.scan(q, s)
+	if err == nil && q.Payload {
+		err = x.addPayloads(q, &p)
+	}
+	return p, err
+}
+
+// cursor is the one that an empty page gives back.
+func (q *HistoryQuery) cursor() MessageID {
+	if q.Descending {
+		return q.Before
+	}
+	return q.After
+}
+
+// conversationFilter resolves q.Conversation: 0 for none, newLabel if nothing can match.
+func (x *rx) conversationFilter(q HistoryQuery) (int64, error) {
+	number, err := x.conversationNumber(q.Conversation)
+	if ErrorCode(err) == ConversationNotFound && !q.MustTakePart {
+		return newLabel, nil
+	}
+	if err != nil || !q.MustTakePart {
+		return number, err
+	}
+	in := false
+	if number != newLabel {
+		if in, err = x.participates(number, q.Mecha); err != nil {
+			return 0, err
+		}
+	}
+	if !in {
+		return 0, Errorf(NotAParticipant, "you have neither sent nor received a message in %s", quote(string(q.Conversation)))
+	}
+	return number, nil
+}
+
+// scan walks the span in order and keeps what matches, up to the limits.
+func (x *rx) scan(q HistoryQuery, s span) (Page, error) {
+	p := Page{Next: q.cursor()}
+	text, args := s.query(q)
+	r := x.c.query(text, args...)
+	looked := 0
+	var last Position
+	for r.next() {
+		if len(p.Messages) == q.Limit || looked == pageScan {
+			p.More = true
+			break
+		}
+		m, err := x.readMessage(r)
+		if err != nil {
+			r.close()
+			return Page{}, err
+		}
+		looked++
+		last = m.Position
+		if q.matches(m) {
+			p.Messages = append(p.Messages, m)
+		}
+	}
+	if err := r.close(); err != nil {
+		return Page{}, err
+	}
+	switch n := len(p.Messages); {
+	case p.More && looked == pageScan && n < q.Limit:
+		p.Next = x.d.ids.message(last) // go on behind what was looked at, or a client would stand still
+	case n > 0:
+		p.Next = p.Messages[n-1].ID
+	}
+	return p, nil
+}
+
+func (x *rx) addPayloads(q HistoryQuery, p *Page) error {
+	total := 0
+	for i, m := range p.Messages {
+		if m.Recipient != q.Mecha {
+			continue
+		}
+		if total += m.PayloadBytes; total > pageBytes && i > 0 {
+			p.Messages, p.More, p.Next = p.Messages[:i], true, p.Messages[i-1].ID
+			return nil
+		}
+		body, err := x.payload(m.Position)
+		if err != nil {
+			return err
+		}
+		m.Payload = body
+	}
+	return nil
+}
+
+// span is a range of positions and the rows in it that an index gives.
+type span struct {
+	from, to     Position // from inclusive, to exclusive
+	conversation int64    // 0: none
+	limit        int      // rows
+}
+
+func (x *rx) span(q HistoryQuery) (span, error) {
+	s := span{from: 0, to: math.MaxInt64}
+	if !q.Since.IsZero() {
+		s.from = positionFrom(q.Since)
+	}
+	if !q.Until.IsZero() {
+		s.to = positionFrom(q.Until)
+	}
+	if q.After != "" {
+		p, err := x.d.Cursor(q.After)
+		if err != nil {
+			return s, err
+		}
+		s.from = max(s.from, p+1)
+	}
+	if q.Before != "" {
+		p, err := x.d.Cursor(q.Before)
+		if err != nil {
+			return s, err
+		}
+		s.to = min(s.to, p)
+	}
+	return s, nil
+}
+
+// Cursor gives the position of a message id, or CursorNotFound if the relay
+// never issued it. The message itself may be long gone.
+func (d *DB) Cursor(id MessageID) (Position, error) {
+	p, ok := d.ids.messagePosition(id)
+	if !ok {
+		return 0, Errorf(CursorNotFound, "%s is no message id that this relay issued", quote(string(id)))
+	}
+	return p, nil
+}
+
+// The ranges of the indexes that a page can be made of; each is in commit order.
+const (
+	inRange        = "SELECT position FROM message INDEXED BY message_recipient WHERE recipient = ? AND open = ? AND position >= ? AND position < ?"
+	outRange       = "SELECT position FROM message INDEXED BY message_sender WHERE sender = ? AND position >= ? AND position < ?"
+	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
+	foundingRange  = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
+	notToOneself   = " AND recipient <> sender"
+	pageOfMessages = "SELECT " + messageColumns + " FROM (%RANGES% ORDER BY position %ORDER% LIMIT ?) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack ORDER BY m.position %ORDER%"
+)
+
+// query composes the ranges into one ordered, bounded walk. SQLite merges them
+// as it goes, so the cost is that of the rows it yields.
+func (s span) query(q HistoryQuery) (string, []any) {
+	var ranges []string
+	var args []any
+	add := func(text string, first ...any) {
+		ranges = append(ranges, text)
+		args = append(append(args, first...), int64(s.from), int64(s.to))
+	}
+	switch {
+	case s.conversation > 0:
+		add(joinedRange, s.conversation)
+		add(foundingRange, s.conversation)
+	case s.conversation < 0:
+		add(joinedRange, s.conversation)
+	default:
+		s.addOwn(q, add)
+	}
+	order := "ASC"
+	if q.Descending {
+		order = "DESC"
+	}
+	return composed(ranges, order), append(args, int64(s.limit))
+}
+
+// addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
+func (s span) addOwn(q HistoryQuery, add func(string, ...any)) {
+	mayBeOpen := q.State != OnlyAcknowledged
+	mayBeDone := q.State == AnyState || q.State == OnlyAcknowledged || q.State == OnlyExpired
+	if q.Direction != Out && mayBeOpen {
+		add(inRange, int64(q.Mecha), int64(1))
+	}
+	if q.Direction != Out && mayBeDone {
+		add(inRange, int64(q.Mecha), int64(0))
+	}
+	switch q.Direction {
+	case Out:
+		add(outRange, int64(q.Mecha))
+	case Both:
+		add(outRange+notToOneself, int64(q.Mecha)) // a message to oneself is received once
+	}
+}
+
+func composed(ranges []string, order string) string {
+	text := strings.Replace(pageOfMessages, "%RANGES%", strings.Join(ranges, " UNION ALL "), 1)
+	return strings.ReplaceAll(text, "%ORDER%", order)
+}

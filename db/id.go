@@ -1,0 +1,179 @@
+package db
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+)
+
+// A Position is the place of a message, or of a receipt, in the one commit
+// order (PROTOCOL §1). Positions only grow. The upper bits are the commit's
+// Unix time in milliseconds, the lower twelve tell apart what came in the same
+// one: so created_at needs no column, time filters need no index, and
+// created_at cannot decrease along the order.
+type Position int64
+
+const positionBits = 12
+
+// positionAt gives the first position of t's millisecond.
+func positionAt(t time.Time) Position {
+	ms := t.UnixMilli()
+	return Position(min(max(ms, 0), 1<<50) << positionBits)
+}
+
+// positionFrom gives the first position that is not before t.
+func positionFrom(t time.Time) Position {
+	if t.Nanosecond()%int(time.Millisecond) != 0 {
+		t = t.Add(time.Millisecond)
+	}
+	return positionAt(t)
+}
+
+// Time is the commit time, in UTC, with millisecond precision.
+func (p Position) Time() time.Time { return time.UnixMilli(int64(p >> positionBits)).UTC() }
+
+// A MessageID is `msg_` and 26 lower-case Crockford base32 characters: 56 bits
+// of position, then 72 bits that are a keyed function of it. Without the
+// store's secret they are as good as random; with it the relay knows its own
+// ids without an index or a row, even those of messages long removed.
+type MessageID string
+
+// A ConversationID is `conv_` and the same alphabet when the relay issued it,
+// or a client's own label of 1–128 of [A-Za-z0-9._:~-].
+type ConversationID string
+
+const (
+	messagePrefix      = "msg_"
+	conversationPrefix = "conv_"
+	idChars            = 26
+)
+
+// The first byte of the block that the id tail is made of: one per kind of id.
+const (
+	messageDomain      = 'm'
+	conversationDomain = 'c'
+)
+
+// ids issues and recognises ids. It is safe for concurrent use.
+type ids struct {
+	block  cipher.Block // AES-128 as a pseudo-random function of (kind, position)
+	secret [32]byte     // keys the hashes of nonces and Idempotency-Keys
+}
+
+// newIDs derives the two keys from the store's secret.
+func newIDs(secret []byte) (*ids, error) {
+	k := sha256.Sum256(append([]byte("relay id\x00"), secret...))
+	block, err := aes.NewCipher(k[:16])
+	if err != nil {
+		return nil, err
+	}
+	return &ids{block: block, secret: sha256.Sum256(append([]byte("relay hash\x00"), secret...))}, nil
+}
+
+func (s *ids) raw(domain byte, p Position) (id [16]byte) {
+	var in [16]byte
+	in[0] = domain
+	binary.BigEndian.PutUint64(in[8:], uint64(p))
+	s.block.Encrypt(id[:], in[:])
+	binary.BigEndian.PutUint64(in[:8], uint64(p)<<8)
+	copy(id[:7], in[:7])
+	return id
+}
+
+func (s *ids) message(p Position) MessageID {
+	return MessageID(encode(messagePrefix, s.raw(messageDomain, p)))
+}
+
+func (s *ids) conversation(p Position) ConversationID {
+	return ConversationID(encode(conversationPrefix, s.raw(conversationDomain, p)))
+}
+
+// messagePosition gives the position behind an id, and false for a text that
+// this store never issued as a message id.
+func (s *ids) messagePosition(id MessageID) (Position, bool) {
+	return s.position(messagePrefix, messageDomain, string(id))
+}
+
+func (s *ids) conversationPosition(id ConversationID) (Position, bool) {
+	return s.position(conversationPrefix, conversationDomain, string(id))
+}
+
+func (s *ids) position(prefix string, domain byte, id string) (Position, bool) {
+	raw, ok := decode(prefix, id)
+	if !ok {
+		return 0, false
+	}
+	p := Position(binary.BigEndian.Uint64(raw[:8]) >> 8)
+	return p, s.raw(domain, p) == raw
+}
+
+// hash64 is a keyed hash of a kind and parts, short enough for an integer
+// column. Nobody without the store's secret can aim at a collision.
+func (s *ids) hash64(kind byte, id int64, part []byte) int64 {
+	buf := make([]byte, 0, 256)
+	buf = append(buf, s.secret[:]...)
+	buf = append(buf, kind)
+	buf = binary.BigEndian.AppendUint64(buf, uint64(id))
+	buf = append(buf, part...)
+	sum := sha256.Sum256(buf)
+	return int64(binary.BigEndian.Uint64(sum[:8]))
+}
+
+// crockford is Douglas Crockford's base32 alphabet in lower case: it has no
+// i, l, o, u, and its text order is its number order.
+const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
+
+var crockfordValue = func() (v [256]byte) {
+	for i := range v {
+		v[i] = 0xff
+	}
+	for i := range crockford {
+		v[crockford[i]] = byte(i)
+	}
+	return v
+}()
+
+// encode writes 128 bits, most significant first, as 26 characters; the first carries 3 bits.
+func encode(prefix string, raw [16]byte) string {
+	var out [8 + idChars]byte
+	n := copy(out[:], prefix)
+	hi, lo := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
+	for i := idChars - 1; i >= 0; i-- {
+		out[n+i] = crockford[lo&31]
+		lo = lo>>5 | hi<<59
+		hi >>= 5
+	}
+	return string(out[:n+idChars])
+}
+
+// decode is the inverse of encode and accepts only what encode writes.
+func decode(prefix, id string) (raw [16]byte, ok bool) {
+	if len(id) != len(prefix)+idChars || id[:len(prefix)] != prefix || id[len(prefix)] > '7' {
+		return raw, false
+	}
+	var hi, lo uint64
+	for i := len(prefix); i < len(id); i++ {
+		v := crockfordValue[id[i]]
+		if v == 0xff {
+			return raw, false
+		}
+		hi = hi<<5 | lo>>59
+		lo = lo<<5 | uint64(v)
+	}
+	binary.BigEndian.PutUint64(raw[:8], hi)
+	binary.BigEndian.PutUint64(raw[8:], lo)
+	return raw, true
+}
+
+// randomID gives prefix and n random characters of the Crockford alphabet, 5 bits each.
+func randomID(prefix string, n int) string {
+	b := make([]byte, n)
+	rand.Read(b) // never fails (crypto/rand)
+	for i := range b {
+		b[i] = crockford[b[i]&31]
+	}
+	return prefix + string(b)
+}

@@ -1,0 +1,341 @@
+package db
+
+import (
+	"bytes"
+	"encoding/binary"
+	"math/bits"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// maxJSONDepth is the deepest container that ReadObject lets pass, the
+// outermost object being depth 0: a payload is depth 1 (PROTOCOL §3).
+const maxJSONDepth = 64
+
+// The escapes of one letter: after a backslash, jsonEscapes[i] is jsonEscaped[i].
+const (
+	jsonEscapes = `bfnrt"\/`
+	jsonEscaped = "\b\f\n\r\t\"\\/"
+)
+
+// A SyntaxError says why ReadObject refused a text: PROTOCOL's invalid_json.
+// Both fields may be shown to the client.
+type SyntaxError struct {
+	Offset int    // of the first byte that cannot stand, counted from 0
+	Reason string // for people
+}
+
+func (e *SyntaxError) Error() string {
+	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Reason
+}
+
+// ReadObject reads data as one JSON object (RFC 8259) and calls member for each
+// of its members, in order, with the unescaped name and the value's own bytes:
+// a part of data, without the white space around it, for IsNull, IsObject,
+// ReadInt and ReadString. A name in known arrives as that very string.
+//
+// PROTOCOL §3 is stricter than RFC 8259, so that no two readers can see two
+// different envelopes in one text. Refused as well: invalid UTF-8 and lone
+// surrogates anywhere, containers nested deeper than 64 below the outermost, a
+// member name that stands twice (unescaped; inside values it may), and one that
+// differs from a known name in letter case alone, as strings.EqualFold sees it.
+//
+// Members are reported while reading goes on: when ReadObject returns an error,
+// throw away what member has collected. A fault in data gives a *SyntaxError; an
+// error from member ends reading and is returned as it is.
+//
+// It keeps no reference to data and takes time linear in it. Safe for
+// concurrent use.
+func ReadObject(data []byte, known []string, member func(name string, value []byte) error) error {
+	// Once for all, because it is several times faster than rune by rune; from
+	// here on bytes will do.
+	if !utf8.Valid(data) {
+		return &SyntaxError{firstInvalidUTF8(data), "invalid UTF-8"}
+	}
+	r, names := jsonReader{data: data}, jsonNames{known: known}
+	i := r.space(0)
+	if r.at(i) != '{' {
+		r.fail(i, "expected an object")
+		return r.err
+	}
+	i, more := r.open(i, '}')
+	for more {
+		nameEnd, start, end := r.member(i, 0)
+		if r.err != nil {
+			return r.err
+		}
+		name, reason := names.add(data[i+1 : nameEnd-1])
+		if reason != "" {
+			return &SyntaxError{i, reason}
+		}
+		if err := member(name, data[start:end:end]); err != nil {
+			return err
+		}
+		i, more = r.comma(end, '}')
+	}
+	if i = r.space(i); i < len(data) {
+		r.fail(i, "data after the object")
+	}
+	return r.err
+}
+
+// jsonReader is the grammar of RFC 8259. Its methods take the offset where
+// their production begins and return the offset after it. After a fault that is
+// the end of data, where every production stops: so none looks at err.
+type jsonReader struct {
+	data []byte
+	err  error // the first
+}
+
+// at returns the byte at i, or 0 after the end: no production allows a 0 byte.
+func (r *jsonReader) at(i int) byte {
+	if i < len(r.data) {
+		return r.data[i]
+	}
+	return 0
+}
+
+func (r *jsonReader) fail(i int, reason string) int {
+	if i >= len(r.data) {
+		i, reason = len(r.data), "unexpected end"
+	}
+	if r.err == nil {
+		r.err = &SyntaxError{i, reason}
+	}
+	return len(r.data)
+}
+
+func (r *jsonReader) space(i int) int {
+	for c := r.at(i); c == ' ' || c == '\n' || c == '\r' || c == '\t'; c = r.at(i) {
+		i++
+	}
+	return i
+}
+
+func (r *jsonReader) value(i, depth int) int {
+	switch c := r.at(i); c {
+	case '"':
+		return r.str(i)
+	case '{':
+		return r.object(i, depth)
+	case '[':
+		return r.array(i, depth)
+	case 't':
+		return r.literal(i, "true")
+	case 'f':
+		return r.literal(i, "false")
+	case 'n':
+		return r.literal(i, "null")
+	}
+	return r.number(i)
+}
+
+func (r *jsonReader) object(i, depth int) int {
+	if depth > maxJSONDepth {
+		return r.fail(i, "nested too deeply")
+	}
+	i, more := r.open(i, '}')
+	for more {
+		_, _, end := r.member(i, depth)
+		i, more = r.comma(end, '}')
+	}
+	return i
+}
+
+func (r *jsonReader) array(i, depth int) int {
+	if depth > maxJSONDepth {
+		return r.fail(i, "nested too deeply")
+	}
+	i, more := r.open(i, ']')
+	for more {
+		i, more = r.comma(r.value(i, depth+1), ']')
+	}
+	return i
+}
+
+// member reads a member of an object of the given depth: the name is
+// data[i:nameEnd], quotes and all, and the value data[start:end].
+func (r *jsonReader) member(i, depth int) (nameEnd, start, end int) {
+	if r.at(i) != '"' {
+		i = r.fail(i, "expected a member name")
+		return i, i, i
+	}
+	nameEnd = r.str(i)
+	i = r.space(nameEnd)
+	if r.at(i) != ':' {
+		i = r.fail(i, "expected ':'")
+	}
+	start = r.space(i + 1)
+	return nameEnd, start, r.value(start, depth+1)
+}
+
+// open steps over an opening bracket; more says that the container is not empty.
+func (r *jsonReader) open(i int, closing byte) (next int, more bool) {
+	if i = r.space(i + 1); r.at(i) == closing {
+		return i + 1, false
+	}
+	return i, true
+}
+
+// comma stands after a member or an element; more says that another must follow.
+func (r *jsonReader) comma(i int, closing byte) (next int, more bool) {
+	switch i = r.space(i); r.at(i) {
+	case ',':
+		return r.space(i + 1), true
+	case closing:
+		return i + 1, false
+	}
+	return r.fail(i, "expected ',' or '"+string(closing)+"'"), false
+}
+
+func (r *jsonReader) literal(i int, word string) int {
+	for k := range len(word) {
+		if r.at(i+k) != word[k] {
+			return r.fail(i+k, "expected "+word)
+		}
+	}
+	return i + len(word)
+}
+
+// number stops where the number does: what follows a leading zero, say, is
+// refused by whoever expects a comma there.
+func (r *jsonReader) number(i int) int {
+	switch c := r.at(i); {
+	case c == '-':
+		i++
+	case c < '0' || c > '9':
+		return r.fail(i, "expected a value")
+	}
+	if r.at(i) == '0' {
+		i++
+	} else {
+		i = r.digits(i)
+	}
+	if r.at(i) == '.' {
+		i = r.digits(i + 1)
+	}
+	if c := r.at(i); c == 'e' || c == 'E' {
+		if i++; r.at(i) == '+' || r.at(i) == '-' {
+			i++
+		}
+		i = r.digits(i)
+	}
+	return i
+}
+
+func (r *jsonReader) digits(i int) int {
+	first := i
+	for c := r.at(i); '0' <= c && c <= '9'; c = r.at(i) {
+		i++
+	}
+	if i == first {
+		return r.fail(i, "expected a digit")
+	}
+	return i
+}
+
+// str begins at the opening quote, which its callers have seen.
+func (r *jsonReader) str(i int) int {
+	for i++; ; {
+		switch i = skipPlainJSON(r.data, i); r.at(i) {
+		case '"':
+			return i + 1
+		case '\\':
+			i = r.escape(i)
+		default:
+			return r.fail(i, "control character in a string")
+		}
+	}
+}
+
+// escape lets a surrogate pass only as half of a pair, which it takes whole:
+// RFC 8259 §8.2 leaves lone ones open, and readers differ.
+func (r *jsonReader) escape(i int) int {
+	if c := r.at(i + 1); strings.IndexByte(jsonEscapes, c) >= 0 {
+		return i + 2
+	} else if c != 'u' {
+		return r.fail(i+1, "unknown escape")
+	}
+	switch first := hex4(r.data[i+2:]); {
+	case first < 0:
+		return r.fail(i, "expected four hexadecimal digits after \\u")
+	case !utf16.IsSurrogate(first):
+		return i + 6
+	case r.at(i+6) == '\\' && r.at(i+7) == 'u' &&
+		utf16.DecodeRune(first, hex4(r.data[i+8:])) != utf8.RuneError:
+		return i + 12
+	}
+	return r.fail(i, "lone surrogate")
+}
+
+// skipPlainJSON returns the offset of the first byte from i on that is a quote,
+// a backslash or a control character, eight bytes a step: most of a body is
+// strings.
+func skipPlainJSON(data []byte, i int) int {
+	const ones, tops = 0x0101010101010101, 0x8080808080808080
+	for ; len(data)-i >= 8; i += 8 {
+		w := binary.LittleEndian.Uint64(data[i:])
+		// A byte below the one subtracted borrows, which sets its top bit. A
+		// borrow can spoil higher bytes only, and the lowest is what counts.
+		hit := (w - ones*' ') | (w ^ ones*'"' - ones) | (w ^ ones*'\\' - ones)
+		if hit = hit &^ w & tops; hit != 0 {
+			return i + bits.TrailingZeros64(hit)/8
+		}
+	}
+	for i < len(data) && data[i] >= ' ' && data[i] != '"' && data[i] != '\\' {
+		i++
+	}
+	return i
+}
+
+// jsonNames remembers the names of one object. The known ones cost a bit each;
+// the others a map, for 1 MiB holds 100,000 of them.
+type jsonNames struct {
+	known  []string
+	seen   uint64 // bit i: known[i]
+	others map[string]struct{}
+}
+
+// add takes the inside of a name that the reader has passed and returns what it
+// stands for, or the reason why it may not.
+func (n *jsonNames) add(raw []byte) (name, reason string) {
+	var buf [64]byte // so that an escaped known name does not allocate
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		raw = appendUnescaped(buf[:0], raw)
+	}
+	for i, k := range n.known[:min(len(n.known), 64)] {
+		if string(raw) == k {
+			if n.seen&(1<<i) != 0 {
+				return "", "duplicate name " + strconv.Quote(k)
+			}
+			n.seen |= 1 << i
+			return k, ""
+		}
+	}
+	name = string(raw)
+	for _, k := range n.known {
+		if name != k && strings.EqualFold(name, k) {
+			return "", "name differs from " + strconv.Quote(k) + " only in letter case"
+		}
+	}
+	if _, ok := n.others[name]; ok {
+		return "", "duplicate name"
+	}
+	if n.others == nil {
+		n.others = make(map[string]struct{})
+	}
+	n.others[name] = struct{}{}
+	return name, ""
+}
+
+func firstInvalidUTF8(data []byte) int {
+	for i := 0; ; {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size < 2 {
+			return i
+		}
+		i += size
+	}
+}

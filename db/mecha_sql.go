@@ -1,0 +1,135 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"sort"
+	"strings"
+)
+
+// recipient finds the Mecha of an address, or says RecipientNotFound.
+func (t *tx) recipient(a Address) (MechaID, error) {
+	id, err := t.d.mechas.findCommitted(t.c, a)
+	if err == nil && id == 0 {
+		err = Errorf(RecipientNotFound, "no Mecha %s is registered here", a)
+	}
+	return MechaID(id), err
+}
+
+// suggest adds addresses close to the one that was not found: in the caller's
+// goroutine, for the scan is too slow for the writer.
+func (d *DB) suggest(err error, a Address) error {
+	var e *Error
+	if !errors.As(err, &e) || e.Code != RecipientNotFound {
+		return err
+	}
+	_ = d.read(context.Background(), func(x *rx) (err error) {
+		e.DidYouMean, err = x.closeAddresses(a)
+		return err
+	})
+	if len(e.DidYouMean) > 0 {
+		e.Detail += "; did you mean " + string(e.DidYouMean[0]) + "?"
+	}
+	return e
+}
+
+// Mechas lists the registered Mechas by address.
+func (d *DB) Mechas(ctx context.Context) ([]Mecha, error) {
+	var all []Mecha
+	err := d.read(ctx, func(x *rx) error {
+		r := x.c.query("SELECT id, address, created_at FROM mecha ORDER BY address")
+		for r.next() {
+			all = append(all, Mecha{ID: MechaID(r.int(0)), Address: Address(r.text(1)), CreatedAt: unixMilli(r.int(2))})
+		}
+		return r.close()
+	})
+	return all, err
+}
+
+const (
+	suggestScan  = 2000 // addresses looked at for a suggestion
+	suggestEdits = 3    // letters that may differ
+	suggestMost  = 3
+)
+
+// closeAddresses gives up to three registered addresses that a may have been
+// meant to be: they share its first letters, and differ in few others.
+func (x *rx) closeAddresses(a Address) ([]Address, error) {
+	type candidate struct {
+		address Address
+		edits   int
+	}
+	var found []candidate
+	seen := map[Address]bool{}
+	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
+		r := x.c.query("SELECT address FROM mecha WHERE address >= ? AND address < ? LIMIT ?", prefix, prefix+"\x7f", int64(suggestScan))
+		for r.next() {
+			known := Address(r.text(0))
+			if n := edits(strings.ToLower(string(a)), strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {
+				found = append(found, candidate{known, n})
+			}
+			seen[known] = true
+		}
+		if err := r.close(); err != nil {
+			return nil, err
+		}
+	}
+	sort.Slice(found, func(i, j int) bool {
+		if found[i].edits != found[j].edits {
+			return found[i].edits < found[j].edits
+		}
+		return found[i].address < found[j].address
+	})
+	var out []Address
+	for _, c := range found[:min(len(found), suggestMost)] {
+		out = append(out, c.address)
+	}
+	return out, nil
+}
+
+// edits is the optimal string alignment distance: insertions, deletions,
+// substitutions and swaps of neighbours. Lengths that rule out a near match are not computed.
+func edits(a, b string) int {
+	if len(a)-len(b) > suggestEdits || len(b)-len(a) > suggestEdits {
+		return suggestEdits + 1
+	}
+	before, prev, cur := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range prev {
+		prev[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		cur[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			cur[j] = min(prev[j]+1, cur[j-1]+1, prev[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				cur[j] = min(cur[j], before[j-2]+1)
+			}
+		}
+		before, prev, cur = prev, cur, before
+	}
+	return prev[len(b)]
+}
+
+// register gives the number of a Mecha, making it if it is new. An address
+// that differs from a registered one only in letter case is refused: InvalidAddress.
+func (t *tx) register(a Address, at int64) (MechaID, error) {
+	var id int64
+	var known Address
+	found, err := t.c.row(func(r *rows) { id, known = r.int(0), Address(r.text(1)) },
+		"SELECT id, address FROM mecha WHERE address = ?", string(a))
+	switch {
+	case err != nil:
+		return 0, err
+	case found && known != a:
+		return 0, Errorf(InvalidAddress, "%s differs from the registered %s only in letter case", a, known)
+	case found:
+		return MechaID(id), nil
+	}
+	_, err = t.c.row(func(r *rows) { id = r.int(0) },
+		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at)
+	return MechaID(id), err
+}

@@ -1,0 +1,169 @@
+package db
+
+import (
+	"context"
+	"strings"
+	"time"
+)
+
+// messageColumns are what a record is made of; readMessage takes them in this order.
+const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.priority, m.version, m.conversation,
+	m.correlation_id, m.expires_at, m.signed, m.payload_bytes, m.payload_sha256, m.delivered_at, m.acknowledged_at,
+	m.ack, a.status, a.client_ts, a.detail`
+
+const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
+
+// readMessage makes the record of the row in hand. conversation is the raw column.
+func (x *rx) readMessage(r *rows) (*Message, error) {
+	m := &Message{
+		Position: Position(r.int(0)), Recipient: MechaID(r.int(1)), Sender: MechaID(r.int(2)), State: State(r.int(3)),
+		CorrelationID: r.text(8), ExpiresAt: unixMilli(r.int(9)), Signed: r.int(10) != 0, PayloadBytes: int(r.int(11)),
+		DeliveredAt: unixMilli(r.int(13)), AcknowledgedAt: unixMilli(r.int(14)),
+	}
+	copy(m.PayloadSHA256[:], r.blob(12))
+	m.ID, m.CreatedAt = x.d.ids.message(m.Position), m.Position.Time()
+	if m.State.pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
+		m.State = Expired
+	}
+	if !r.null(15) {
+		m.Ack = &Ack{ClientTS: r.text(17), At: Position(r.int(15)).Time(), Detail: r.text(18)}
+	}
+	return m, x.readNames(r, m)
+}
+
+// readNames fills in the strings that the row has as numbers.
+func (x *rx) readNames(r *rows, m *Message) error {
+	for _, w := range [...]struct {
+		to *string
+		id int64
+	}{{&m.Type, r.int(4)}, {&m.Priority, r.int(5)}, {&m.Version, r.int(6)}} {
+		text, err := x.d.words.lookup(x.c, w.id)
+		if err != nil {
+			return err
+		}
+		*w.to = text
+	}
+	if m.Ack != nil {
+		text, err := x.d.words.lookup(x.c, r.int(16))
+		if err != nil {
+			return err
+		}
+		m.Ack.Status = text
+	}
+	var err error
+	if m.From, err = x.d.mechas.lookup(x.c, int64(m.Sender)); err != nil {
+		return err
+	}
+	if m.To, err = x.d.mechas.lookup(x.c, int64(m.Recipient)); err != nil {
+		return err
+	}
+	m.Conversation, err = x.conversationID(r.int(7), m.Position)
+	return err
+}
+
+func (x *rx) conversationID(number int64, p Position) (ConversationID, error) {
+	switch {
+	case number == 0:
+		return x.d.ids.conversation(p), nil
+	case number > 0:
+		return x.d.ids.conversation(Position(number)), nil
+	}
+	label, err := x.d.words.lookup(x.c, -number)
+	return ConversationID(label), err
+}
+
+// message reads one record: nil if there is none.
+func (x *rx) message(p Position) (*Message, error) {
+	r := x.c.query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
+	var m *Message
+	var err error
+	if r.next() {
+		m, err = x.readMessage(r)
+	}
+	if end := r.close(); err == nil {
+		err = end
+	}
+	return m, err
+}
+
+// messageByID reads one record, or says MessageNotFound.
+func (x *rx) messageByID(id MessageID) (*Message, error) {
+	if p, ok := x.d.ids.messagePosition(id); ok {
+		if m, err := x.message(p); m != nil || err != nil {
+			return m, err
+		}
+	}
+	return nil, Errorf(MessageNotFound, "there is no message %s", quote(string(id)))
+}
+
+// payload reads a message's exact bytes.
+func (x *rx) payload(p Position) (body []byte, err error) {
+	_, err = x.c.row(func(r *rows) { body = r.blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	return body, err
+}
+
+// Message reads a record for its sender or recipient: else NotAParty, MessageNotFound.
+func (d *DB) Message(ctx context.Context, caller MechaID, id MessageID) (m *Message, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		if m, err = x.messageByID(id); err != nil {
+			return err
+		}
+		if caller != m.Sender && caller != m.Recipient {
+			return Errorf(NotAParty, "you are neither the sender nor the recipient of this message")
+		}
+		return nil
+	})
+	return m, err
+}
+
+// Payload reads a message's exact bytes for its recipient: else RecipientOnly, MessageNotFound.
+func (d *DB) Payload(ctx context.Context, caller MechaID, id MessageID) (body []byte, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		m, err := x.messageByID(id)
+		if err != nil {
+			return err
+		}
+		if caller != m.Recipient {
+			return errRecipientOnly("read its payload")
+		}
+		body, err = x.payload(m.Position)
+		return err
+	})
+	return body, err
+}
+
+func errRecipientOnly(what string) error {
+	return Errorf(RecipientOnly, "only the recipient of a message may %s", what)
+}
+
+// Idempotent finds the stored answer to an Idempotency-Key, before anything
+// else of the request is looked at: ok is false if there is none.
+func (d *DB) Idempotent(ctx context.Context, sender MechaID, key IdempotencyKey, now time.Time) (s Sent, ok bool, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		m, err := x.idempotent(sender, key, now)
+		if m != nil {
+			s, ok = Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}, true
+		}
+		return err
+	})
+	return s, ok, err
+}
+
+func hasPrefix[T ~string](s T, prefix string) bool { return strings.HasPrefix(string(s), prefix) }
+
+func msOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
+
+// truncated gives t as the store keeps it.
+func truncated(t time.Time) time.Time { return unixMilli(msOf(t)) }
+
+func boolInt(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

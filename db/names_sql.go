@@ -1,0 +1,98 @@
+package db
+
+import "sync"
+
+// names caches a table of numbered strings both ways. Rows are only ever added
+// while a process runs (forget covers what another process did), so a hit is
+// right. It is safe for concurrent use.
+type names[T ~string] struct {
+	byID, byText string // queries
+	mu           sync.RWMutex
+	text         map[int64]T
+	id           map[T]int64
+}
+
+const maxNames = 1 << 20 // then the cache starts anew: memory stays bounded
+
+func newNames[T ~string](_ *DB, byID, byText string) *names[T] {
+	n := &names[T]{byID: byID, byText: byText}
+	n.forget()
+	return n
+}
+
+func (n *names[T]) forget() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.text, n.id = map[int64]T{}, map[T]int64{}
+}
+
+func (n *names[T]) put(id int64, text T) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.text) >= maxNames {
+		n.text, n.id = map[int64]T{}, map[T]int64{}
+	}
+	n.text[id], n.id[text] = text, id
+}
+
+// lookup gives the text of a number, "" for 0.
+func (n *names[T]) lookup(c *conn, id int64) (T, error) {
+	if id == 0 {
+		return "", nil
+	}
+	n.mu.RLock()
+	text, ok := n.text[id]
+	n.mu.RUnlock()
+	if ok {
+		return text, nil
+	}
+	ok, err := c.row(func(r *rows) { text = T(r.text(0)) }, n.byID, id)
+	if ok && err == nil {
+		n.put(id, text)
+	}
+	return text, err
+}
+
+// find gives the number of a text, 0 if it has none. Texts compare exactly.
+func (n *names[T]) find(c *conn, text T) (int64, error) {
+	n.mu.RLock()
+	id, ok := n.id[text]
+	n.mu.RUnlock()
+	if ok {
+		return id, nil
+	}
+	_, err := c.row(func(r *rows) {
+		if T(r.text(1)) == text {
+			id = r.int(0)
+		}
+	}, n.byText, string(text))
+	return id, err
+}
+
+// findCommitted is find, and remembers what it found: not for use in a
+// transaction that may still be rolled back.
+func (n *names[T]) findCommitted(c *conn, text T) (int64, error) {
+	id, err := n.find(c, text)
+	if id != 0 && err == nil {
+		n.put(id, text)
+	}
+	return id, err
+}
+
+// word gives the number of a recurring string, making one if need be.
+func (t *tx) word(text string) (int64, error) {
+	if id, ok := t.words[text]; ok {
+		return id, nil
+	}
+	id, err := t.d.words.find(t.c, text)
+	if err != nil {
+		return 0, err
+	}
+	if id == 0 {
+		if _, err := t.c.row(func(r *rows) { id = r.int(0) }, "INSERT INTO word (text) VALUES (?) RETURNING id", text); err != nil {
+			return 0, err
+		}
+	}
+	t.words[text] = id
+	return id, nil
+}

@@ -1,0 +1,83 @@
+package db
+
+import "time"
+
+// start reads what the writer and the nonces must know of the past.
+func (w *writer) start() error {
+	w.ckptWanted = make(chan struct{}, 1)
+	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
+		if _, err := w.c.row(func(r *rows) { w.last = max(w.last, Position(r.int(0))) }, q); err != nil {
+			return err
+		}
+	}
+	_, err := w.c.row(func(r *rows) { w.nextExpiry = r.int(0) },
+		"SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL")
+	if err != nil {
+		return err
+	}
+	w.dataVersion, w.keysVersion = w.versions()
+	w.touched, w.touchedUpto = w.d.opts.Now(), map[int64]int64{}
+	if !w.d.opts.Serve {
+		return nil
+	}
+	return w.restoreNonces()
+}
+
+// restoreNonces reads back the nonces of committed writes that could still be
+// replayed. A request's timestamp may have been ahead of its commit by as much
+// as the clock skew allowed then.
+func (w *writer) restoreNonces() error {
+	now := w.d.opts.Now()
+	from := positionAt(now.Add(-w.d.opts.ClockSkew - maxClockSkew))
+	for _, q := range []string{
+		"SELECT position, nonce FROM message WHERE position >= ?",
+		"SELECT position, nonce FROM receipt WHERE position >= ? AND nonce IS NOT NULL",
+	} {
+		r := w.c.query(q, int64(from))
+		for r.next() {
+			until := Position(r.int(0)).Time().Add(w.d.opts.ClockSkew + maxClockSkew)
+			w.d.nonces.restore(NonceHash(r.int(1)), until)
+		}
+		if err := r.close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// versions reads what changes when another process writes (data) and when keys change.
+func (w *writer) versions() (data, keys int64) {
+	w.c.row(func(r *rows) { data = r.int(0) }, "PRAGMA data_version")
+	w.c.row(func(r *rows) { keys = r.int(0) }, "SELECT value FROM setting WHERE name = 'keys_version'")
+	return data, keys
+}
+
+// poll notices what other processes have committed. It runs on the writer's own
+// connection, where our own commits do not count as changes.
+func (w *writer) poll() {
+	var data int64
+	if _, err := w.c.row(func(r *rows) { data = r.int(0) }, "PRAGMA data_version"); err != nil {
+		if isFatal(err) {
+			w.fail(err)
+		}
+		return
+	}
+	if data == w.dataVersion {
+		return
+	}
+	_, keys := w.versions()
+	w.dataVersion = data
+	clear(w.pending)
+	w.d.mechas.forget()
+	if keys != w.keysVersion {
+		w.keysVersion = keys
+		w.d.keysChanged()
+	}
+}
+
+// Claim remembers that a key used a nonce in a request of the given timestamp:
+// NonceReused if it did before, Overloaded if there are too many to remember.
+func (d *DB) Claim(k *Key, nonce string, timestamp time.Time) (NonceHash, error) {
+	h := NonceHash(d.ids.hash64('n', k.Number, []byte(nonce)) | 1)
+	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))
+}

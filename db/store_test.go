@@ -1,0 +1,183 @@
+package db_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+var ctx = context.Background()
+
+// schema is the real one.
+func schema(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// store is an open store on a real file, with what the tests say of it.
+type store struct {
+	*db.DB
+	t testing.TB
+}
+
+func mustOpen(t testing.TB, options ...func(*db.Options)) store {
+	t.Helper()
+	o := db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: schema(t), Create: true, ClockSkew: 5 * time.Minute}
+	for _, f := range options {
+		f(&o)
+	}
+	d, err := db.Open(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return store{d, t}
+}
+
+func (s store) mustIssue(a db.Address) db.IssuedKey {
+	s.t.Helper()
+	k, err := s.Issue(&db.IssueKey{At: time.Now(), Address: a})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return k
+}
+
+func (s store) mustSend(from *db.Key, to db.Address, payload string, more ...func(*db.SendMessage)) db.Sent {
+	s.t.Helper()
+	sent, err := s.send(from, to, payload, more...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return sent
+}
+
+func (s store) send(from *db.Key, to db.Address, payload string, more ...func(*db.SendMessage)) (db.Sent, error) {
+	m := &db.SendMessage{At: time.Now(), Key: from, To: to, Payload: []byte(payload), Nonce: 1}
+	for _, f := range more {
+		f(m)
+	}
+	if err := m.Validate(); err != nil {
+		return db.Sent{}, err
+	}
+	return s.Send(m)
+}
+
+func (s store) mustHistory(q db.HistoryQuery) db.Page {
+	s.t.Helper()
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	p, err := s.History(ctx, q)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return p
+}
+
+func (s store) mustAck(k *db.Key, id db.MessageID, status string) db.AckOutcome {
+	s.t.Helper()
+	out, err := s.ack(k, id, status)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return out
+}
+
+func (s store) ack(k *db.Key, id db.MessageID, status string) (db.AckOutcome, error) {
+	a := &db.Acknowledge{At: time.Now(), Key: k, ID: id, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+	if err := a.Validate(); err != nil {
+		return db.AckOutcome{}, err
+	}
+	return s.Acknowledge(a)
+}
+
+func wantCode(t testing.TB, err error, code db.Code) {
+	t.Helper()
+	if db.ErrorCode(err) != code {
+		t.Fatalf("got error %v, want %s", err, code)
+	}
+}
+
+func TestALifeOfAMessage(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+
+	sent := s.mustSend(alice.Key, "bob^demo", `{"n": 1.0}`)
+	m, err := s.Message(ctx, bob.Mecha.ID, sent.ID)
+	if err != nil || m.State != db.Queued || m.From != "alice^demo" || m.To != "bob^demo" || m.Priority != "normal" {
+		t.Fatalf("record %+v, %v", m, err)
+	}
+	body, err := s.Payload(ctx, bob.Mecha.ID, sent.ID)
+	if err != nil || string(body) != `{"n": 1.0}` {
+		t.Fatalf("payload %q, %v", body, err)
+	}
+	_, err = s.Payload(ctx, alice.Mecha.ID, sent.ID)
+	wantCode(t, err, db.RecipientOnly)
+
+	d, err := s.MarkDelivered(&db.MarkDelivered{At: time.Now(), Key: bob.Key, ID: sent.ID})
+	if err != nil || d.State != db.Delivered || d.DeliveredAt.IsZero() {
+		t.Fatalf("deliver %+v, %v", d, err)
+	}
+	if out := s.mustAck(bob.Key, sent.ID, "Completed"); out.State != db.Acknowledged || out.Duplicate || out.Status != "completed" {
+		t.Fatalf("ack %+v", out)
+	}
+	if out := s.mustAck(bob.Key, sent.ID, "completed"); !out.Duplicate {
+		t.Fatalf("second ack %+v", out)
+	}
+	_, err = s.ack(bob.Key, sent.ID, "failed")
+	wantCode(t, err, db.AlreadyAcknowledged)
+
+	if p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 1 || p.Messages[0].Ack.Status != "completed" || p.More {
+		t.Fatalf("history %+v", p)
+	}
+	_, err = s.send(alice.Key, "bbo^demo", `{}`)
+	wantCode(t, err, db.RecipientNotFound)
+	var e *db.Error
+	if errors.As(err, &e); len(e.DidYouMean) != 1 || e.DidYouMean[0] != "bob^demo" {
+		t.Fatalf("did you mean %v", e.DidYouMean)
+	}
+}
+
+func BenchmarkSend(b *testing.B) {
+	for _, parallel := range []int{1, 64, 256} {
+		b.Run(fmt.Sprint(parallel), func(b *testing.B) {
+			s := mustOpen(b)
+			sender := s.mustIssue("sender^bench")
+			var to []db.Address
+			for i := range 1000 {
+				to = append(to, db.Address(fmt.Sprintf("m%d^bench", i)))
+				s.mustIssue(to[i])
+			}
+			payload := fmt.Appendf(nil, `{"text":"%0500d"}`, 1)
+			b.ReportAllocs()
+			b.ResetTimer()
+			var wg sync.WaitGroup
+			for w := range parallel {
+				wg.Go(func() {
+					for i := w; i < b.N; i += parallel {
+						m := &db.SendMessage{At: time.Now(), Key: sender.Key, To: to[i%1000], Payload: payload, Nonce: 1}
+						m.Validate()
+						if _, err := s.Send(m); err != nil {
+							b.Error(err)
+							return
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+		})
+	}
+}

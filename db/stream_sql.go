@@ -1,0 +1,100 @@
+package db
+
+import (
+	"context"
+	"math"
+)
+
+// StreamQuery asks for what follows a position in a Mecha's incoming stream.
+type StreamQuery struct {
+	Mecha       MechaID
+	After       Position // exclusive
+	PendingOnly bool     // leave out what has been acknowledged; expired messages always are
+	Limit       int      // messages
+	MaxBytes    int      // of payload; at least one message comes
+	NoPayload   bool     // only see whether there is something
+}
+
+// StreamPage is a piece of a Mecha's incoming stream.
+type StreamPage struct {
+	Messages []*Message // with payload
+	Upto     Position   // everything up to here has been looked at
+	End      bool       // nothing more had been committed
+}
+
+// Stream reads a piece of a Mecha's incoming stream, in commit order.
+func (d *DB) Stream(ctx context.Context, q StreamQuery) (p StreamPage, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		p, err = x.stream(q)
+		return err
+	})
+	return p, err
+}
+
+func (x *rx) stream(q StreamQuery) (StreamPage, error) {
+	h := HistoryQuery{Mecha: q.Mecha, Direction: In}
+	if q.PendingOnly {
+		h.State = OnlyPending
+	}
+	text, args := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}.query(h)
+	return x.streamRows(q, x.c.query(text, args...))
+}
+
+func (x *rx) streamRows(q StreamQuery, r *rows) (StreamPage, error) {
+	p := StreamPage{Upto: q.After, End: true}
+	looked, bytes := 0, 0
+	for r.next() {
+		m, err := x.readMessage(r)
+		if err != nil {
+			r.close()
+			return p, err
+		}
+		if bytes += m.PayloadBytes; len(p.Messages) > 0 && bytes > q.MaxBytes && !q.NoPayload {
+			p.End = false
+			break
+		}
+		looked++
+		p.Upto = m.Position
+		if m.State != Expired {
+			p.Messages = append(p.Messages, m)
+		}
+	}
+	if err := r.close(); err != nil {
+		return p, err
+	}
+	if looked == q.Limit {
+		p.End = false
+	}
+	if p.End {
+		upto, err := x.latest()
+		if err != nil {
+			return p, err
+		}
+		p.Upto = max(p.Upto, upto)
+	}
+	if q.NoPayload {
+		return p, nil
+	}
+	for _, m := range p.Messages {
+		var err error
+		if m.Payload, err = x.payload(m.Position); err != nil {
+			return p, err
+		}
+	}
+	return p, nil
+}
+
+// latest is the position of the newest message, 0 if there is none.
+func (x *rx) latest() (p Position, err error) {
+	_, err = x.c.row(func(r *rows) { p = Position(r.int(0)) }, "SELECT max(position) FROM message")
+	return p, err
+}
+
+// Latest is the position of the newest committed message.
+func (d *DB) Latest(ctx context.Context) (p Position, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		p, err = x.latest()
+		return err
+	})
+	return p, err
+}

@@ -1,0 +1,347 @@
+package db
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// write is a change to the store as a value.
+type write interface {
+	// apply decides and writes on the open transaction. It uses no clock, no
+	// randomness and no I/O but tx. A *Error refuses the write, and then nothing
+	// has been written; any other error spoils the whole transaction.
+	apply(tx *tx) error
+	// size is about how many bytes it brings, to bound a transaction.
+	size() int
+}
+
+// op is a write on its way through the queue.
+type op struct {
+	write write
+	err   error
+	done  func(error) // called once, from the writer, after the commit
+}
+
+const (
+	maxQueue      = 16 << 10 // waiting writes; beyond it: Overloaded
+	maxBatch      = 512      // writes in a transaction
+	maxBatchBytes = 8 << 20
+	pollEvery     = 250 * time.Millisecond // look for what other processes changed
+	housekeeping  = time.Second            // free disk; last-used times
+)
+
+// writer is the one goroutine that changes the file. The fields below the
+// queue are its own.
+type writer struct {
+	d     *DB
+	mu    sync.Mutex
+	queue []*op
+	shut  bool
+	wake  chan struct{} // one token: the queue has something, or shut
+	fault atomic.Pointer[error]
+
+	c           *conn
+	spare       []*op // the queue's other backing array
+	last        Position
+	pending     map[MechaID]int // counted at first need, then kept
+	nextExpiry  int64           // Unix ms of the earliest; 0: none
+	dataVersion int64
+	keysVersion int64
+	polled      time.Time
+	kept        time.Time // last housekeeping
+	sinceCkpt   int64     // bytes written since the last checkpoint
+	touched     time.Time // when last-used times were written
+	touchedUpto map[int64]int64
+	ckptRunning bool
+	batch       tx
+
+	ckptWanted chan struct{} // to the checkpointer
+	ckptDone   atomic.Bool   // from it
+}
+
+// do queues a write and waits for its commit. There is no context: a queued
+// write will be applied whether anyone waits or not.
+func (d *DB) do(w write) error {
+	done := make(chan error, 1)
+	d.submit(w, func(err error) { done <- err })
+	return <-done
+}
+
+// submit queues a write; done is called from the writer's goroutine once the
+// write is durable or refused, and must not block. It may be called at once.
+func (d *DB) submit(wr write, done func(error)) {
+	w := d.w
+	w.mu.Lock()
+	switch {
+	case w.shut:
+		w.mu.Unlock()
+		done(errShuttingDown())
+		return
+	case len(w.queue) >= maxQueue:
+		w.mu.Unlock()
+		e := Errorf(Overloaded, "too many writes are waiting")
+		e.RetryAfter = time.Second
+		done(e)
+		return
+	}
+	w.queue = append(w.queue, &op{write: wr, done: done})
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *writer) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// stop refuses further writes; run returns when the queue is empty.
+func (w *writer) stop() {
+	w.mu.Lock()
+	w.shut = true
+	w.mu.Unlock()
+	w.signal()
+}
+
+func (w *writer) failed() error {
+	if p := w.fault.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// fail marks the store as unusable and calls Options.Fatal, once.
+func (w *writer) fail(err error) {
+	if w.fault.CompareAndSwap(nil, &err) {
+		w.d.opts.Logger.Error("the store has failed; the process must stop", "error", err)
+		if w.d.opts.Fatal != nil {
+			w.d.opts.Fatal(err)
+		}
+	}
+}
+
+func (w *writer) run() {
+	tick := time.NewTicker(pollEvery)
+	defer tick.Stop()
+	for {
+		ops, shut := w.take()
+		if len(ops) == 0 && shut {
+			w.flushLastUsed()
+			return
+		}
+		if len(ops) == 0 {
+			select {
+			case <-w.wake:
+			case <-tick.C:
+				w.idle()
+			}
+			continue
+		}
+		w.idle()
+		for len(ops) > 0 {
+			n := batchSize(ops)
+			w.commit(ops[:n])
+			ops = ops[n:]
+		}
+	}
+}
+
+// take empties the queue.
+func (w *writer) take() (ops []*op, shut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ops, shut = w.queue, w.shut
+	clear(w.spare)
+	w.queue, w.spare = w.spare[:0], ops
+	return ops, shut
+}
+
+func batchSize(ops []*op) int {
+	bytes := 0
+	for i, o := range ops {
+		bytes += o.write.size()
+		if i == maxBatch || i > 0 && bytes > maxBatchBytes {
+			return i
+		}
+	}
+	return len(ops)
+}
+
+// idle does, between batches, what is due: looks for other processes' changes,
+// lets messages expire, keeps house.
+func (w *writer) idle() {
+	now := w.d.opts.Now()
+	if w.nextExpiry != 0 && now.UnixMilli() >= w.nextExpiry {
+		w.commit([]*op{{write: &expireDue{At: now}, done: func(error) {}}})
+	}
+	if real := time.Now(); real.Sub(w.polled) >= pollEvery {
+		w.polled = real
+		w.poll()
+		if real.Sub(w.kept) >= housekeeping {
+			w.kept = real
+			w.d.checkDisk()
+			w.touchKeys(now)
+		}
+	}
+}
+
+// commit applies ops in one transaction, releases the waiters and rings the bell.
+func (w *writer) commit(ops []*op) {
+	err := w.attempt(ops)
+	if err != nil && len(ops) > 1 && !isFatal(err) && !isDiskFull(err) && !w.batch.committing {
+		// One of them cannot be applied: each on its own, so that it fails alone.
+		w.d.opts.Logger.Error("a transaction failed; trying its writes one by one", "error", err, "writes", len(ops))
+		for i := range ops {
+			w.commit(ops[i : i+1])
+		}
+		return
+	}
+	if err != nil {
+		w.d.mechas.forget() // it may know Mechas that were rolled back
+		err = w.explain(err)
+	}
+	for _, o := range ops {
+		if err != nil {
+			o.err = err
+		}
+		o.done(o.err)
+	}
+	if b := w.batch.commit; err == nil && (len(b.Messages) > 0 || len(b.Changes) > 0) {
+		for _, ring := range w.d.bell {
+			ring(b)
+		}
+	}
+	if err == nil && w.batch.keysChanged {
+		w.d.keysChanged()
+	}
+	w.checkpointIfDue()
+}
+
+// attempt runs one transaction. An error means that nothing of it was
+// acknowledged; after batch.committing was set its outcome is unknown.
+func (w *writer) attempt(ops []*op) error {
+	tx := &w.batch
+	tx.reset(w)
+	if err := w.failed(); err != nil {
+		return err
+	}
+	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	for _, o := range ops {
+		o.err = o.write.apply(tx)
+		if o.err != nil && ErrorCode(o.err) == Internal {
+			w.c.exec("ROLLBACK")
+			return o.err
+		}
+	}
+	tx.committing = true
+	if err := w.c.exec("COMMIT"); err != nil {
+		w.c.exec("ROLLBACK")
+		return err
+	}
+	tx.publish()
+	return nil
+}
+
+// explain turns a fault of the store into what a client may know.
+func (w *writer) explain(err error) error {
+	switch {
+	case isFatal(err):
+		w.fail(err)
+		return &Error{Code: StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
+	case isDiskFull(err):
+		w.d.diskLow.Store(true)
+		return &Error{Code: DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
+	case isBusy(err):
+		return &Error{Code: Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
+	case w.batch.committing:
+		return &Error{Code: StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
+	}
+	return &Error{Code: Internal, Detail: "the write could not be applied", Cause: err}
+}
+
+// tx is the transaction in hand: what apply may read and write, and what is
+// known only once it has been committed.
+type tx struct {
+	rx
+	w           *writer
+	last        Position
+	commit      *Commit
+	words       map[string]int64 // interned in this transaction
+	pending     map[MechaID]int  // new counts
+	nextExpiry  int64
+	keysChanged bool
+	committing  bool
+	bytes       int64
+}
+
+func (t *tx) reset(w *writer) {
+	words, pending := t.words, t.pending
+	if words == nil {
+		words, pending = map[string]int64{}, map[MechaID]int{}
+	}
+	clear(words)
+	clear(pending)
+	*t = tx{rx: rx{c: w.c, d: w.d, now: w.d.opts.Now()}, w: w, last: w.last,
+		commit: &Commit{}, words: words, pending: pending, nextExpiry: w.nextExpiry}
+}
+
+// position gives out the next place in the commit order for a write of time at.
+func (t *tx) position(at time.Time) Position {
+	t.last = max(t.last+1, positionAt(at))
+	return t.last
+}
+
+// publish makes what the transaction knew the writer's own, after the commit.
+func (t *tx) publish() {
+	t.w.last, t.w.nextExpiry = t.last, t.nextExpiry
+	t.w.sinceCkpt += t.bytes
+	for id, n := range t.pending {
+		t.w.pending[id] = n
+	}
+	for text, id := range t.words {
+		t.d.words.put(id, text)
+	}
+}
+
+// countPending gives how many messages wait for a Mecha, this transaction included.
+func (t *tx) countPending(id MechaID) (int, error) {
+	if n, ok := t.pending[id]; ok {
+		return n, nil
+	}
+	if n, ok := t.w.pending[id]; ok {
+		return n, nil
+	}
+	n, err := t.countOpen(id)
+	if err == nil {
+		t.pending[id] = n
+	}
+	return n, err
+}
+
+func (t *tx) addPending(id MechaID, delta int) error {
+	n, err := t.countPending(id)
+	t.pending[id] = n + delta
+	return err
+}
+
+// Flush waits until everything queued so far has been committed.
+func (d *DB) Flush(ctx context.Context) error {
+	done := make(chan error, 1)
+	d.submit(nothing{}, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+type nothing struct{}
+
+func (nothing) apply(*tx) error { return nil }
+func (nothing) size() int       { return 0 }

@@ -1,0 +1,267 @@
+package http
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"math"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"relay/db"
+)
+
+const (
+	defaultLimit = 100
+	maxLimit     = 1000
+	maxWait      = 60 * time.Second
+)
+
+// history answers GET /api/v1/mecha/{mechaId}/messages.
+func (s *Server) history(c *call) (answer, error) {
+	if err := c.ownMecha(); err != nil {
+		return answer{}, err
+	}
+	q, wait, err := c.historyQuery()
+	if err != nil {
+		return answer{}, err
+	}
+	return s.page(c, q, wait)
+}
+
+// conversation answers GET /api/v1/conversations/{conversationId}/messages:
+// what the caller sent or received in it.
+func (s *Server) conversation(c *call) (answer, error) {
+	q, wait, err := c.historyQuery()
+	if err != nil {
+		return answer{}, err
+	}
+	q.Conversation, q.MustTakePart = db.ConversationID(c.params.ByName("conversationId")), true
+	if err := q.Conversation.Check("conversationId"); err != nil {
+		return answer{}, err
+	}
+	return s.page(c, q, wait)
+}
+
+// page answers a history query, waiting for a match if it was asked to.
+func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, error) {
+	p, err := s.DB.History(c.Context(), q)
+	if err == nil && wait > 0 && len(p.Messages) == 0 && !p.More {
+		p, err = s.waitForPage(c, q, wait)
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	b := make([]byte, 0, 64+640*len(p.Messages))
+	b = append(appendName(b, '{', "messages"), '[')
+	for i, m := range p.Messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendRecord(b, m)
+	}
+	b = append(b, ']')
+	b = appendBool(b, ',', "has_more", p.More)
+	b = appendOptional(b, ',', "next_cursor", string(p.Next))
+	b = appendInt(b, ',', "limit", q.Limit)
+	return ok(append(b, '}'))
+}
+
+// waitForPage is a long-poll: it counts as a socket, looks again whenever
+// something happens to the caller's messages, and ends when the key does.
+func (s *Server) waitForPage(c *call, q db.HistoryQuery, wait time.Duration) (db.Page, error) {
+	wake, ended, stop, err := s.Live.Watch(c.key)
+	if err != nil {
+		return db.Page{}, err
+	}
+	defer stop()
+	// The deadline for reading the request must not end the wait.
+	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
+	ctx, cancel := context.WithTimeout(c.Context(), wait)
+	defer cancel()
+	for {
+		p, err := s.DB.History(c.Context(), q) // after Watch: nothing falls between
+		if err != nil || len(p.Messages) > 0 || p.More {
+			return p, err
+		}
+		select {
+		case <-wake:
+		case err := <-ended:
+			return p, err
+		case <-ctx.Done():
+			return p, nil
+		}
+	}
+}
+
+// inbox answers GET /api/v1/mecha/{mechaId}/inbox, or 304 to whoever knows it already.
+func (s *Server) inbox(c *call) (answer, error) {
+	if err := c.ownMecha(); err != nil {
+		return answer{}, err
+	}
+	in, err := s.DB.Inbox(c.Context(), c.key.Mecha.ID)
+	if err != nil {
+		return answer{}, err
+	}
+	b := appendInt(nil, '{', "pending", in.Pending)
+	b = appendOptional(b, ',', "oldest_message_id", string(in.Oldest))
+	b = appendOptional(b, ',', "newest_message_id", string(in.Newest))
+	b = append(appendPriorities(appendName(b, ',', "by_priority"), in.ByPriority), '}')
+	sum := sha256.Sum256(b)
+	etag := `"` + hex.EncodeToString(sum[:12]) + `"`
+	a := answer{status: http.StatusOK, body: b, header: []string{"Etag", etag}}
+	if matchesETag(c.Header.Values("If-None-Match"), etag) {
+		a.status, a.body = http.StatusNotModified, nil
+	}
+	return a, nil
+}
+
+func appendPriorities(b []byte, counts map[string]int) []byte {
+	if len(counts) == 0 {
+		return append(b, "{}"...)
+	}
+	before := byte('{')
+	for _, p := range slices.Sorted(maps.Keys(counts)) {
+		b = appendInt(b, before, p, counts[p])
+		before = ','
+	}
+	return append(b, '}')
+}
+
+// matchesETag is the weak comparison of RFC 9110 §13.1.2.
+func matchesETag(values []string, etag string) bool {
+	for _, tag := range strings.Split(strings.Join(values, ","), ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
+			return true
+		}
+	}
+	return false
+}
+
+// ownMecha refuses a path that names another Mecha than the key's.
+func (c *call) ownMecha() error {
+	a, err := db.ParseAddress(c.params.ByName("mechaId"))
+	if err != nil {
+		return named("mechaId", err)
+	}
+	if a != c.key.Mecha.Address {
+		return db.Errorf(db.NotYourMecha, "the path names %s, but the key is that of %s", a, c.key.Mecha.Address)
+	}
+	return nil
+}
+
+// query is the parameters of a request, and the first fault found in them.
+type query struct {
+	values url.Values
+	err    error
+}
+
+func (c *call) query() query {
+	values, err := url.ParseQuery(c.URL.RawQuery)
+	if err != nil {
+		return query{err: db.Errorf(db.InvalidRequest, "the query string is malformed: %v", err)}
+	}
+	return query{values: values}
+}
+
+// historyQuery reads the parameters of PROTOCOL §3, History. Unknown ones are ignored.
+func (c *call) historyQuery() (db.HistoryQuery, time.Duration, error) {
+	v := c.query()
+	q := db.HistoryQuery{
+		Mecha:        c.key.Mecha.ID,
+		Limit:        v.limit(),
+		Since:        v.time("since"),
+		Until:        v.time("until"),
+		After:        db.MessageID(v.values.Get("since_message_id")),
+		Before:       db.MessageID(v.values.Get("before_message_id")),
+		Direction:    choice(&v, "direction", directions),
+		State:        choice(&v, "state", states),
+		Conversation: db.ConversationID(v.values.Get("conversation_id")),
+		Type:         v.values.Get("message_type"),
+		Priority:     v.values.Get("priority"),
+		Descending:   choice(&v, "order", orders),
+		Payload:      choice(&v, "include", includes),
+	}
+	if peer := v.values.Get("peer"); peer != "" && v.err == nil {
+		q.Peer, v.err = db.ParseAddress(peer)
+		v.err = named("peer", v.err)
+	}
+	if v.err == nil && q.Conversation != "" {
+		v.err = q.Conversation.Check("conversation_id")
+	}
+	return q, v.wait(), v.err
+}
+
+// The words that parameters take; the empty one is the default.
+var (
+	directions = map[string]db.Direction{"": db.Both, "all": db.Both, "in": db.In, "out": db.Out}
+	states     = map[string]db.StateFilter{"": db.AnyState, "pending": db.OnlyPending, "queued": db.OnlyQueued,
+		"delivered": db.OnlyDelivered, "acknowledged": db.OnlyAcknowledged, "expired": db.OnlyExpired}
+	orders   = map[string]bool{"": false, "asc": false, "desc": true}
+	includes = map[string]bool{"": false, "payload": true}
+)
+
+func choice[T any](v *query, name string, words map[string]T) T {
+	value, known := words[v.values.Get(name)]
+	if !known && v.err == nil {
+		all := slices.Sorted(maps.Keys(words))[1:] // the first is ""
+		v.err = db.FieldErrorf(db.InvalidRequest, name, "must be one of: %s", strings.Join(all, ", "))
+	}
+	return value
+}
+
+func (v *query) limit() int {
+	text := v.values.Get("limit")
+	if text == "" && !v.values.Has("limit") {
+		return defaultLimit
+	}
+	n, ok := wholeNumber(text, maxLimit)
+	if (!ok || n == 0) && v.err == nil {
+		v.err = db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxLimit, maxLimit)
+	}
+	return n
+}
+
+func (v *query) wait() time.Duration {
+	text := v.values.Get("wait")
+	if text == "" {
+		return 0
+	}
+	n, ok := wholeNumber(text, int(maxWait/time.Second))
+	if !ok && v.err == nil {
+		v.err = db.FieldErrorf(db.InvalidRequest, "wait", "must be a whole number of seconds from 0; above 60 counts as 60")
+	}
+	return time.Duration(n) * time.Second
+}
+
+// wholeNumber reads decimal digits, any number of them; above most it gives most.
+func wholeNumber(text string, most int) (n int, ok bool) {
+	if text == "" {
+		return 0, false
+	}
+	for _, c := range []byte(text) {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = min(n*10+int(c-'0'), math.MaxInt32)
+	}
+	return min(n, most), true
+}
+
+// time reads an RFC 3339 parameter. A space is a + that was not escaped.
+func (v *query) time(name string) time.Time {
+	text := v.values.Get(name)
+	if text == "" || v.err != nil {
+		return time.Time{}
+	}
+	t, err := db.ParseTime(strings.ReplaceAll(text, " ", "+"))
+	if err != nil {
+		v.err = db.FieldErrorf(db.InvalidTime, name, "is no RFC 3339 time, as in 2026-11-20T08:00:00Z")
+	}
+	return t
+}

@@ -1,0 +1,107 @@
+package http
+
+import (
+	"encoding/json"
+	"html/template"
+	"net/http"
+
+	"github.com/julienschmidt/httprouter"
+
+	"relay/db"
+)
+
+// connect answers GET /api/v1/ws/mecha/{mechaId}: refusals are ordinary HTTP
+// errors, then the connection is no longer HTTP's.
+func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
+	c, err := s.authenticate(w, r, p)
+	if err == nil {
+		err = c.ownMecha()
+	}
+	if err == nil {
+		err = s.Live.Connect(w, r, c.key)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+	}
+}
+
+// livez tells that the process runs.
+func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+}
+
+// readyz tells that requests will be answered, or why not.
+func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	err := s.DB.Ready()
+	if s.draining.Load() {
+		err = db.Errorf(db.ShuttingDown, "the relay is shutting down")
+	}
+	if err != nil {
+		e := db.Errorf(db.Overloaded, "not ready: the store has failed")
+		switch code := db.ErrorCode(err); code {
+		case db.ShuttingDown, db.DiskFull:
+			e.Detail = "not ready: " + string(code)
+		}
+		s.refuse(w, r, e)
+		return
+	}
+	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
+}
+
+func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
+	writeJSON(w, http.StatusOK, s.Version)
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, _ := json.Marshal(v) // maps and structs of strings cannot fail
+	w.Header()["Content-Type"] = jsonContentType
+	w.WriteHeader(status)
+	w.Write(body)
+}
+
+// docs is the page that every error links to.
+func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
+	type row struct {
+		Code    db.Code
+		Status  int
+		Meaning string
+	}
+	rows := make([]row, len(db.Codes))
+	for i, c := range db.Codes {
+		rows[i] = row{c.Code, Status(c.Code), c.Meaning}
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	docsPage.Execute(w, rows) // an error means that the client has gone
+}
+
+var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>relay</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}
+code{font:0.9em ui-monospace,monospace}table{border-collapse:collapse}td{padding:.3rem .8rem .3rem 0;vertical-align:top;border-top:1px solid #ddd}
+tr:target{background:#fff3bf}</style></head><body>
+<h1>relay</h1>
+<p>Agents send each other JSON messages over HTTP, receive them live over a WebSocket or by reading history, and acknowledge them.
+A 201 means that the message is on disk.</p>
+<h2>Endpoints</h2>
+<table>
+<tr><td><code>GET /api/v1/whoami</code><td>which Mecha the key belongs to
+<tr><td><code>POST /api/v1/messages</code><td>send
+<tr><td><code>GET /api/v1/messages/{messageId}</code><td>the record, for sender and recipient
+<tr><td><code>GET /api/v1/messages/{messageId}/payload</code><td>the payload's exact bytes, for the recipient
+<tr><td><code>POST /api/v1/messages/{messageId}/ack</code><td>acknowledge: <code>{"status": "completed", "client_ts": "…"}</code>
+<tr><td><code>POST /api/v1/messages/{messageId}/deliver</code><td>mark as delivered
+<tr><td><code>GET /api/v1/mecha/{mechaId}/messages</code><td>history: limit, since, until, since_message_id, before_message_id, direction, state, conversation_id, peer, message_type, priority, order, include=payload, wait
+<tr><td><code>GET /api/v1/mecha/{mechaId}/inbox</code><td>what is pending
+<tr><td><code>GET /api/v1/conversations/{conversationId}/messages</code><td>one conversation
+<tr><td><code>GET /api/v1/ws/mecha/{mechaId}</code><td>WebSocket: since_message_id, sync_limit, events
+<tr><td><code>GET /livez</code> <code>/readyz</code> <code>/version</code><td>no key needed
+</table>
+<h2>Headers of every request</h2>
+<p><code>X-Mecha-Key</code>, <code>X-Request-Timestamp</code> (RFC 3339), <code>X-Nonce</code> (fresh every time), and, if signed,
+<code>X-Signature</code>: Base64 of HMAC-SHA256 over <code>body|nonce|timestamp</code>, keyed with the Mecha key's own text (or its separate signing secret).
+A send may carry <code>Idempotency-Key</code>: then a retry cannot make a second message.</p>
+<h2>Errors</h2>
+<table>{{range .}}<tr id="{{.Code}}"><td><code>{{.Code}}</code><td>{{.Status}}<td>{{.Meaning}}{{end}}</table>
+</body></html>
+`))

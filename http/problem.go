@@ -1,0 +1,117 @@
+package http
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"relay/db"
+)
+
+// statuses gives each code its status (PROTOCOL §6). A test sees to it that none is missing.
+var statuses = map[db.Code]int{
+	db.InvalidRequest: 400, db.InvalidJSON: 400, db.InvalidAddress: 400, db.InvalidLimit: 400,
+	db.InvalidTime: 400, db.InvalidIdempotencyKey: 400, db.InvalidFrame: 400,
+
+	db.MissingHeader: 401, db.MalformedHeader: 401, db.MalformedKey: 401, db.UnknownKey: 401,
+	db.KeyRevoked: 401, db.KeyExpired: 401, db.TimestampOutOfRange: 401,
+	db.SignatureRequired: 401, db.InvalidSignature: 401, db.NonceReused: 401,
+
+	db.SenderMismatch: 403, db.NotYourMecha: 403, db.NotAParty: 403, db.RecipientOnly: 403,
+	db.NotAParticipant: 403, db.OriginNotAllowed: 403,
+
+	db.NotFound: 404, db.MessageNotFound: 404, db.RecipientNotFound: 404,
+	db.ConversationNotFound: 404, db.CursorNotFound: 404,
+
+	db.MethodNotAllowed: 405, db.RequestTimeout: 408, db.AlreadyAcknowledged: 409, db.MessageExpired: 409,
+	db.PayloadTooLarge: 413, db.UnsupportedEncoding: 415, db.IdempotencyKeyReused: 422, db.UpgradeRequired: 426,
+	db.RateLimited: 429, db.TooManyFailures: 429, db.MailboxFull: 429, db.TooManySockets: 429,
+
+	db.Internal: 500, db.StoreFailed: 500, db.Overloaded: 503, db.ShuttingDown: 503, db.DiskFull: 507,
+}
+
+// Status gives the HTTP status of a code, 500 for one that is not in the list.
+func Status(c db.Code) int {
+	if s, ok := statuses[c]; ok {
+		return s
+	}
+	return http.StatusInternalServerError
+}
+
+func statusOf(err error) int {
+	var e *db.Error
+	if errors.As(err, &e) && e.Code == db.TooManySockets && e.Global {
+		return http.StatusServiceUnavailable
+	}
+	return Status(db.ErrorCode(err))
+}
+
+// problem is an error as a client sees it: RFC 9457, flat, with the names that
+// other habits look for.
+type problem struct {
+	Type       string          `json:"type"`
+	Title      string          `json:"title"`
+	Status     int             `json:"status"`
+	Detail     string          `json:"detail"`
+	Code       db.Code         `json:"code"`
+	Error      db.Code         `json:"error"`
+	Message    string          `json:"message"`
+	RequestID  string          `json:"request_id"`
+	Errors     []db.FieldError `json:"errors,omitempty"`
+	DidYouMean []db.Address    `json:"did_you_mean,omitzero"`
+	ServerTime string          `json:"server_time,omitempty"`
+	Docs       string          `json:"docs"`
+}
+
+// refuse writes err as the response: the one place where that is done. An
+// error that is no *db.Error is logged, and the client learns nothing of it.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	id := w.Header()["X-Request-Id"][0]
+	var e *db.Error
+	if !errors.As(err, &e) {
+		if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+			return // the client has gone
+		}
+		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "error", err)
+		e = db.Errorf(db.Internal, "the relay failed; its log says why, under this request_id")
+	} else if e.Cause != nil {
+		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", e.Cause)
+	}
+	p := problem{
+		Type: "/docs#" + string(e.Code), Title: title(e.Code), Status: statusOf(e), Detail: e.Detail,
+		Code: e.Code, Error: e.Code, Message: e.Detail, RequestID: id,
+		Errors: e.Fields, DidYouMean: e.DidYouMean, Docs: "/docs#" + string(e.Code),
+	}
+	if e.Code == db.RecipientNotFound && p.DidYouMean == nil {
+		p.DidYouMean = []db.Address{}
+	}
+	if !e.ServerTime.IsZero() {
+		p.ServerTime = db.FormatTime(e.ServerTime)
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	switch p.Status {
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", "Mecha-Key")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", strconv.Itoa(int(max(e.RetryAfter, time.Second)/time.Second)))
+	case http.StatusUpgradeRequired:
+		h.Set("Upgrade", "websocket")
+		h.Set("Connection", "Upgrade")
+		h.Set("Sec-WebSocket-Version", "13")
+	}
+	body, _ := json.Marshal(p) // strings and numbers cannot fail
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(p.Status)
+	w.Write(body)
+}
+
+// title makes a code readable: "nonce_reused" is "Nonce reused".
+func title(c db.Code) string {
+	s := strings.ReplaceAll(string(c), "_", " ")
+	return strings.ToUpper(s[:1]) + s[1:]
+}

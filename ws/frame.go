@@ -1,0 +1,132 @@
+package ws
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"unicode/utf8"
+
+	"github.com/gobwas/ws"
+)
+
+// maxMessage bounds what a client may send in one message (PROTOCOL §4).
+const maxMessage = 64 << 10
+
+// closeError says that the connection must end, with a code and a reason for
+// the peer (RFC 6455 §7.4). byPeer: the peer asked for it.
+type closeError struct {
+	code   ws.StatusCode
+	reason string
+	byPeer bool
+}
+
+func (e *closeError) Error() string { return fmt.Sprintf("close %d: %s", e.code, e.reason) }
+
+func protocolError(format string, args ...any) error {
+	return &closeError{code: ws.StatusProtocolError, reason: fmt.Sprintf(format, args...)}
+}
+
+// A messageReader reads the client's messages from a connection, strictly by
+// RFC 6455. It belongs to one goroutine.
+type messageReader struct {
+	r io.Reader
+	// control is given the payload of each ping and pong, which it must not keep.
+	control func(op ws.OpCode, payload []byte)
+	// frame is told of every frame before its payload is read.
+	frame   func()
+	scratch [ws.MaxHeaderSize]byte
+}
+
+// next reads one message, its fragments joined. The error is a *closeError for
+// a fault of the peer and for its close frame, else the connection's own.
+func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
+	state := ws.StateServerSide
+	for {
+		h, err := ws.ReadHeaderBuffer(m.r, m.scratch[:])
+		if err != nil {
+			if errors.Is(err, ws.ErrHeaderLengthMSB) || errors.Is(err, ws.ErrHeaderLengthUnexpected) {
+				err = protocolError("malformed frame length")
+			}
+			return 0, nil, err
+		}
+		m.frame()
+		if err := ws.CheckHeader(h, state); err != nil {
+			return 0, nil, protocolError("%v", err)
+		}
+		if h.Length+int64(len(payload)) > maxMessage {
+			return 0, nil, &closeError{code: ws.StatusMessageTooBig, reason: "messages are at most 64 KiB"}
+		}
+		body := make([]byte, h.Length)
+		if _, err := io.ReadFull(m.r, body); err != nil {
+			return 0, nil, err
+		}
+		ws.Cipher(body, h.Mask, 0)
+		if h.OpCode.IsControl() {
+			if h.OpCode == ws.OpClose {
+				return 0, nil, readClose(body)
+			}
+			m.control(h.OpCode, body)
+			continue
+		}
+		if h.OpCode != ws.OpContinuation {
+			op = h.OpCode
+		}
+		if payload = append(payload, body...); !h.Fin {
+			state = state.Set(ws.StateFragmented)
+			continue
+		}
+		if op == ws.OpText && !utf8.Valid(payload) {
+			return 0, nil, &closeError{code: ws.StatusInvalidFramePayloadData, reason: "text is not UTF-8"}
+		}
+		return op, payload, nil
+	}
+}
+
+// readClose turns the peer's close frame into the answer to it.
+func readClose(body []byte) error {
+	if len(body) == 0 {
+		return &closeError{code: ws.StatusNormalClosure, byPeer: true}
+	}
+	if len(body) == 1 {
+		return protocolError("a close frame of one byte")
+	}
+	code := binary.BigEndian.Uint16(body)
+	if !mayBeSent(code) {
+		return protocolError("close code %d may not be sent", code)
+	}
+	if !utf8.Valid(body[2:]) {
+		return &closeError{code: ws.StatusInvalidFramePayloadData, reason: "close reason is not UTF-8"}
+	}
+	return &closeError{code: ws.StatusCode(code), byPeer: true}
+}
+
+// mayBeSent follows RFC 6455 §7.4 and the IANA registry (1012–1014 came later).
+func mayBeSent(code uint16) bool {
+	return 1000 <= code && code <= 1003 || 1007 <= code && code <= 1014 || 3000 <= code && code <= 4999
+}
+
+// appendHeader appends the header of an unmasked, final frame (RFC 6455 §5.2).
+func appendHeader(b []byte, op ws.OpCode, length int) []byte {
+	b = append(b, 0x80|byte(op))
+	switch {
+	case length < 126:
+		return append(b, byte(length))
+	case length <= 0xffff:
+		return binary.BigEndian.AppendUint16(append(b, 126), uint16(length))
+	}
+	return binary.BigEndian.AppendUint64(append(b, 127), uint64(length))
+}
+
+func appendFrame(b []byte, op ws.OpCode, payload []byte) []byte {
+	return append(appendHeader(b, op, len(payload)), payload...)
+}
+
+// closeFrame makes a close frame; the reason is cut to what a control frame holds.
+func closeFrame(code ws.StatusCode, reason string) []byte {
+	const room = ws.MaxControlFramePayloadSize - 2
+	for len(reason) > room || !utf8.ValidString(reason) {
+		reason = reason[:len(reason)-1]
+	}
+	return appendFrame(nil, ws.OpClose, ws.NewCloseFrameBody(code, reason))
+}
