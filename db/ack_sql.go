@@ -183,7 +183,6 @@ func (t *tx) addReceipt(m *Message, r receipt) error {
 	if r.key != nil {
 		key = r.key.Number
 	}
-	t.bytes += 256
 	return t.c.exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), orNull(r.status),
 		orNull(r.clientTS), orNull(r.detail), orNull(key), orNull(int64(r.nonce)))

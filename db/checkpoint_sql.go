@@ -4,20 +4,19 @@ package db
 // own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
 // What is left then is little, and the writer copies it itself between two
 // transactions, after which SQLite starts the log from its beginning. So the
-// log stays near walTarget and no commit waits for a whole checkpoint.
-const walTarget = 4 << 20 // bytes of writes, as tx.bytes counts them, between checkpoints
+// log stays near walFrames and no commit waits for a whole checkpoint.
+// A writer that outruns the disk waits, before the log gets out of hand.
+const (
+	walFrames = 1000 // pages of 8 KiB that may wait to be copied
+	walMost   = 4000 // … before the writer waits
+)
 
-// checkpointer copies when the writer asks for it.
-func (d *DB) checkpointer() {
-	c, err := openConn(d.path, false)
-	if err != nil {
-		d.opts.Logger.Error("no background checkpoints: the log will only be copied by the writer", "error", err)
-		return
-	}
+// checkpointer copies, on c, when the writer asks for it, until the store closes.
+func (d *DB) checkpointer(c *conn) {
 	defer c.close()
 	for {
 		select {
-		case <-d.done:
+		case <-d.done: // after the writer has ended: it never waits in vain
 			return
 		case <-d.w.ckptWanted:
 		}
@@ -25,32 +24,36 @@ func (d *DB) checkpointer() {
 			d.opts.Logger.Warn("background checkpoint", "error", err)
 			if isFatal(err) {
 				d.w.fail(err)
-				return
 			}
 		}
-		d.w.ckptDone.Store(true)
-		d.w.signal()
+		d.w.ckptDone <- struct{}{}
 	}
 }
 
 // checkpointIfDue is called by the writer between transactions.
 func (w *writer) checkpointIfDue() {
-	if w.ckptDone.CompareAndSwap(true, false) {
-		w.ckptRunning, w.sinceCkpt = false, 0
-		if err := checkpoint(w.c); err != nil && isFatal(err) {
-			w.fail(err)
+	waiting := int64(0) // NOOP only looks: two microseconds
+	w.c.row(func(r *rows) { waiting = r.int(1) - r.int(2) }, "PRAGMA wal_checkpoint(NOOP)")
+	switch {
+	case !w.ckptRunning && waiting >= walFrames:
+		w.ckptWanted <- struct{}{}
+		w.ckptRunning = true
+	case w.ckptRunning && waiting >= walMost:
+		<-w.ckptDone
+		w.finishCheckpoint()
+	case w.ckptRunning:
+		select {
+		case <-w.ckptDone:
+			w.finishCheckpoint()
+		default:
 		}
-	}
-	if !w.ckptRunning && w.sinceCkpt >= walTarget {
-		w.requestCheckpoint()
 	}
 }
 
-func (w *writer) requestCheckpoint() {
-	select {
-	case w.ckptWanted <- struct{}{}:
-		w.ckptRunning = true
-	default: // the checkpointer has stopped, or is about to look
+func (w *writer) finishCheckpoint() {
+	w.ckptRunning = false
+	if err := checkpoint(w.c); err != nil && isFatal(err) {
+		w.fail(err)
 	}
 }
 

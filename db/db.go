@@ -67,7 +67,8 @@ type DB struct {
 	mechas  *names[Address]
 	keys    keyCache
 	nonces  *Nonces
-	readers chan *conn
+	readers chan *conn // the idle ones
+	opened  int
 	w       *writer
 	lock    *os.File
 
@@ -122,7 +123,7 @@ func (d *DB) open() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", d.path, err)
 	}
-	d.w = &writer{d: d, c: c, wake: make(chan struct{}, 1), pending: map[MechaID]int{}}
+	d.w = newWriter(d, c)
 	if err := migrate(c, d.path, d.opts.Schema); err != nil {
 		return err
 	}
@@ -135,16 +136,20 @@ func (d *DB) open() error {
 			return err
 		}
 		d.readers <- r
+		d.opened++
 	}
-	d.words = newNames[string](d, "SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
-	d.mechas = newNames[Address](d, "SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
+	d.words = newNames[string]("SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
+	d.mechas = newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
 	if err := d.w.start(); err != nil {
 		return err
 	}
+	copier, err := openConn(d.path, false)
+	if err != nil {
+		return err
+	}
 	d.checkDisk()
-	d.wg.Add(2)
-	go func() { defer d.wg.Done(); d.w.run() }()
-	go func() { defer d.wg.Done(); d.checkpointer() }()
+	d.wg.Go(d.w.run)
+	d.wg.Go(func() { d.checkpointer(copier) })
 	return nil
 }
 
@@ -166,6 +171,7 @@ func (d *DB) readSecret(c *conn) error {
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
 		d.w.stop()
+		<-d.w.ended
 		close(d.done)
 		d.wg.Wait()
 	})
@@ -173,7 +179,7 @@ func (d *DB) Close() error {
 }
 
 func (d *DB) release() error {
-	for len(d.readers) > 0 {
+	for ; d.opened > 0; d.opened-- { // waits for those that are at work
 		(<-d.readers).close()
 	}
 	var err error

@@ -33,19 +33,6 @@ func (d *DB) suggest(err error, a Address) error {
 	return e
 }
 
-// Mechas lists the registered Mechas by address.
-func (d *DB) Mechas(ctx context.Context) ([]Mecha, error) {
-	var all []Mecha
-	err := d.read(ctx, func(x *rx) error {
-		r := x.c.query("SELECT id, address, created_at FROM mecha ORDER BY address")
-		for r.next() {
-			all = append(all, Mecha{ID: MechaID(r.int(0)), Address: Address(r.text(1)), CreatedAt: unixMilli(r.int(2))})
-		}
-		return r.close()
-	})
-	return all, err
-}
-
 const (
 	suggestScan  = 2000 // addresses looked at for a suggestion
 	suggestEdits = 3    // letters that may differ

@@ -14,7 +14,7 @@ type names[T ~string] struct {
 
 const maxNames = 1 << 20 // then the cache starts anew: memory stays bounded
 
-func newNames[T ~string](_ *DB, byID, byText string) *names[T] {
+func newNames[T ~string](byID, byText string) *names[T] {
 	n := &names[T]{byID: byID, byText: byText}
 	n.forget()
 	return n

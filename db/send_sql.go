@@ -136,7 +136,6 @@ func (m *SendMessage) record(t *tx, p Position, recipient MechaID, conversation 
 		t.nextExpiry = ms
 	}
 	t.commit.Messages = append(t.commit.Messages, m.sent)
-	t.bytes += int64(m.size())
 }
 
 // newLabel stands for a client's label that has no number yet.

@@ -4,7 +4,6 @@ import "time"
 
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start() error {
-	w.ckptWanted = make(chan struct{}, 1)
 	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
 		if _, err := w.c.row(func(r *rows) { w.last = max(w.last, Position(r.int(0))) }, q); err != nil {
 			return err
@@ -16,7 +15,7 @@ func (w *writer) start() error {
 		return err
 	}
 	w.dataVersion, w.keysVersion = w.versions()
-	w.touched, w.touchedUpto = w.d.opts.Now(), map[int64]int64{}
+	w.touched = w.d.opts.Now()
 	if !w.d.opts.Serve {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,6 +29,7 @@ const (
 	maxBatchBytes = 8 << 20
 	pollEvery     = 250 * time.Millisecond // look for what other processes changed
 	housekeeping  = time.Second            // free disk; last-used times
+	expireRounds  = 4                      // transactions of expiries in a row, then others have their turn
 )
 
 // writer is the one goroutine that changes the file. The fields below the
@@ -51,14 +51,19 @@ type writer struct {
 	keysVersion int64
 	polled      time.Time
 	kept        time.Time // last housekeeping
-	sinceCkpt   int64     // bytes written since the last checkpoint
 	touched     time.Time // when last-used times were written
 	touchedUpto map[int64]int64
 	ckptRunning bool
 	batch       tx
 
 	ckptWanted chan struct{} // to the checkpointer
-	ckptDone   atomic.Bool   // from it
+	ckptDone   chan struct{} // from it
+	ended      chan struct{} // closed when run has returned
+}
+
+func newWriter(d *DB, c *conn) *writer {
+	return &writer{d: d, c: c, wake: make(chan struct{}, 1), pending: map[MechaID]int{}, touchedUpto: map[int64]int64{},
+		ckptWanted: make(chan struct{}, 1), ckptDone: make(chan struct{}, 1), ended: make(chan struct{})}
 }
 
 // do queues a write and waits for its commit. There is no context: a queued
@@ -124,6 +129,7 @@ func (w *writer) fail(err error) {
 }
 
 func (w *writer) run() {
+	defer close(w.ended)
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
 	for {
@@ -174,7 +180,10 @@ func batchSize(ops []*op) int {
 // lets messages expire, keeps house.
 func (w *writer) idle() {
 	now := w.d.opts.Now()
-	if w.nextExpiry != 0 && now.UnixMilli() >= w.nextExpiry {
+	for range expireRounds {
+		if w.nextExpiry == 0 || now.UnixMilli() < w.nextExpiry {
+			break
+		}
 		w.commit([]*op{{write: &expireDue{At: now}, done: func(error) {}}})
 	}
 	if real := time.Now(); real.Sub(w.polled) >= pollEvery {
@@ -191,7 +200,7 @@ func (w *writer) idle() {
 // commit applies ops in one transaction, releases the waiters and rings the bell.
 func (w *writer) commit(ops []*op) {
 	err := w.attempt(ops)
-	if err != nil && len(ops) > 1 && !isFatal(err) && !isDiskFull(err) && !w.batch.committing {
+	if err != nil && len(ops) > 1 && !isFatal(err) && !isDiskFull(err) && !isBusy(err) && !w.batch.committing {
 		// One of them cannot be applied: each on its own, so that it fails alone.
 		w.d.opts.Logger.Error("a transaction failed; trying its writes one by one", "error", err, "writes", len(ops))
 		for i := range ops {
@@ -276,7 +285,6 @@ type tx struct {
 	nextExpiry  int64
 	keysChanged bool
 	committing  bool
-	bytes       int64
 }
 
 func (t *tx) reset(w *writer) {
@@ -299,7 +307,6 @@ func (t *tx) position(at time.Time) Position {
 // publish makes what the transaction knew the writer's own, after the commit.
 func (t *tx) publish() {
 	t.w.last, t.w.nextExpiry = t.last, t.nextExpiry
-	t.w.sinceCkpt += t.bytes
 	for id, n := range t.pending {
 		t.w.pending[id] = n
 	}
@@ -328,20 +335,3 @@ func (t *tx) addPending(id MechaID, delta int) error {
 	t.pending[id] = n + delta
 	return err
 }
-
-// Flush waits until everything queued so far has been committed.
-func (d *DB) Flush(ctx context.Context) error {
-	done := make(chan error, 1)
-	d.submit(nothing{}, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-type nothing struct{}
-
-func (nothing) apply(*tx) error { return nil }
-func (nothing) size() int       { return 0 }

@@ -48,18 +48,6 @@ type Version struct {
 	Go      string `json:"go"`
 }
 
-// Live is what the routes need of the live connections (package ws).
-type Live interface {
-	// Connect upgrades the request to a WebSocket for the key's Mecha, and
-	// returns when the connection has been handed over. An error is returned
-	// before anything was written.
-	Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
-	// Watch tells, until stop is called, when something has happened to the
-	// messages of the key's Mecha. It counts as a socket. ended yields once when
-	// the watch must end: with the reason, or nil at shutdown.
-	Watch(key *db.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error)
-}
-
 // Server answers the API. Make it with New.
 type Server struct {
 	Config

@@ -1,0 +1,136 @@
+package db
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestIDs(t *testing.T) {
+	s, err := newIDs([]byte("a secret of a store, 32 bytes lo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := newIDs([]byte("another store's secret, as long."))
+	positions := []Position{0, 1, 31, 32, 1 << 12, positionAt(time.Now()), positionAt(time.Now()) + 1, 1<<56 - 1}
+	slices.Sort(positions)
+	var before MessageID
+	for _, p := range positions {
+		id := s.message(p)
+		if len(id) != 30 || id[:4] != "msg_" {
+			t.Errorf("%s is not of the form of an id", id)
+		}
+		if id <= before {
+			t.Errorf("text order is not commit order: %s after %s", id, before)
+		}
+		before = id
+		if back, ok := s.messagePosition(id); !ok || back != p {
+			t.Errorf("%s came back as %d, %v; want %d", id, back, ok, p)
+		}
+		if _, ok := other.messagePosition(id); ok {
+			t.Errorf("another store takes %s for its own", id)
+		}
+		if _, ok := s.conversationPosition(ConversationID("conv_" + id[4:])); ok {
+			t.Errorf("%s passes for a conversation", id)
+		}
+	}
+}
+
+func TestIDsThatWereNeverIssued(t *testing.T) {
+	s, _ := newIDs([]byte("a secret of a store, 32 bytes lo"))
+	id := string(s.message(positionAt(time.Now())))
+	flip := func(i int) string {
+		c := byte('0')
+		if id[i] == c {
+			c = '1'
+		}
+		return id[:i] + string(c) + id[i+1:]
+	}
+	bad := []string{"", "msg_", id[:29], id + "0", strings.ToUpper(id), "Msg_" + id[4:], "msg_8" + id[5:], // more than 128 bits
+		"msg_" + strings.Repeat("i", 26), "msg_" + strings.Repeat("0", 26), id[:10] + " " + id[11:], id[:10] + "é" + id[12:]}
+	for i := 4; i < len(id); i++ {
+		bad = append(bad, flip(i))
+	}
+	for _, b := range bad {
+		if _, ok := s.messagePosition(MessageID(b)); ok {
+			t.Errorf("%q passes for an issued id", b)
+		}
+	}
+}
+
+func TestPositionsAndTimes(t *testing.T) {
+	at := time.Date(2026, 11, 21, 8, 0, 0, 123_400_000, time.UTC)
+	if got := positionAt(at).Time(); !got.Equal(at.Truncate(time.Millisecond)) {
+		t.Errorf("the time of a position is %s", got)
+	}
+	// A filter with a fraction below the millisecond starts at the next one.
+	if positionFrom(at) != positionAt(at.Add(time.Millisecond)) {
+		t.Error("positionFrom lets through what was before the time")
+	}
+	if whole := at.Truncate(time.Millisecond); positionFrom(whole) != positionAt(whole) {
+		t.Error("positionFrom leaves out the time itself")
+	}
+	for _, far := range []time.Time{{}, time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)} {
+		if p := positionFrom(far); p < 0 {
+			t.Errorf("%s has the position %d", far, p)
+		}
+	}
+}
+
+func TestKeyText(t *testing.T) {
+	seen := map[string]bool{}
+	for range 100 {
+		k := newSecret(keyPrefix)
+		if len(k) != 52 || seen[k] || checkKeyText(k) != nil {
+			t.Fatalf("%s is no key, or not a new one", k)
+		}
+		seen[k] = true
+		for i := range k {
+			c := byte('A')
+			if k[i] == c {
+				c = 'B'
+			}
+			if typo := k[:i] + string(c) + k[i+1:]; checkKeyText(typo) == nil {
+				t.Fatalf("the typo %s of %s passes", typo, k)
+			}
+		}
+	}
+	for _, bad := range []string{"", "mk_", newSecret(secretPrefix), newSecret(keyPrefix) + "A", " " + newSecret(keyPrefix)} {
+		if ErrorCode(checkKeyText(bad)) != MalformedKey {
+			t.Errorf("%q passes for a key", bad)
+		}
+	}
+}
+
+func TestEdits(t *testing.T) {
+	for _, c := range []struct {
+		a, b string
+		n    int
+	}{{"bob^acme", "bob^acme", 0}, {"bbo^acme", "bob^acme", 1}, {"bob^acm", "bob^acme", 1}, {"bob", "bob^acme", suggestEdits + 1}, {"kitten", "sitting", 3}} {
+		if n := edits(c.a, c.b); n != c.n {
+			t.Errorf("edits(%q, %q) = %d, want %d", c.a, c.b, n, c.n)
+		}
+	}
+}
+
+func TestNonces(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	n := newNonces(3)
+	until := now.Add(5 * time.Minute)
+	for h := range NonceHash(3) {
+		if err := n.Claim(h+1, now, until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Claim(1, until, until); ErrorCode(err) != NonceReused {
+		t.Errorf("a second use got %v", err)
+	}
+	if err := n.Claim(9, now, until); ErrorCode(err) != Overloaded {
+		t.Errorf("a nonce beyond the bound got %v", err)
+	}
+	later := until.Add(nonceSweep + 2*time.Second)
+	if err := n.Claim(1, later, later.Add(time.Minute)); err != nil {
+		t.Errorf("a nonce whose time is over got %v", err)
+	}
+}

@@ -1,0 +1,40 @@
+package db
+
+import (
+	"strings"
+	"testing"
+)
+
+// The cost of a page must not grow with the number of messages: every range is
+// read from its index, in order, and merged as it goes. No query sorts.
+func TestPagesAreReadInIndexOrder(t *testing.T) {
+	d := openHere(t)
+	for _, q := range []HistoryQuery{
+		{Mecha: 1}, {Mecha: 1, Direction: In}, {Mecha: 1, Direction: Out}, {Mecha: 1, State: OnlyPending},
+		{Mecha: 1, State: OnlyAcknowledged, Direction: In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: In, Descending: true},
+	} {
+		for _, conversation := range []int64{0, 5, -5} {
+			text, args := span{to: 1 << 62, limit: 100, conversation: conversation}.query(q)
+			plan := explain(t, d, text, args)
+			if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN message") {
+				t.Errorf("%+v, conversation %d:\n%s", q, conversation, plan)
+			}
+		}
+	}
+}
+
+func explain(t *testing.T, d *DB, text string, args []any) string {
+	t.Helper()
+	var b strings.Builder
+	err := d.read(t.Context(), func(x *rx) error {
+		r := x.c.query("EXPLAIN QUERY PLAN "+text, args...)
+		for r.next() {
+			b.WriteString(r.text(3) + "\n")
+		}
+		return r.close()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}

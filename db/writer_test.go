@@ -1,0 +1,235 @@
+package db
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+)
+
+// block is a write that holds the writer until it is released, so that what is
+// queued meanwhile comes into one transaction.
+type block struct{ entered, release chan struct{} }
+
+func (b block) apply(*tx) error {
+	close(b.entered)
+	<-b.release
+	return nil
+}
+
+func (block) size() int { return 0 }
+
+// poison is a write that leaves something in the transaction, and then fails.
+type poison struct{}
+
+var errPoison = errors.New("poison")
+
+func (poison) apply(t *tx) error {
+	if _, err := t.word("left behind"); err != nil {
+		return err
+	}
+	return errPoison
+}
+
+func (poison) size() int { return 0 }
+
+// nothing is a write that does nothing: when it returns, those before it have been committed.
+type nothing struct{}
+
+func (nothing) apply(*tx) error { return nil }
+func (nothing) size() int       { return 0 }
+
+func mustIssue(t testing.TB, d *DB, a Address) *Key {
+	t.Helper()
+	k, err := d.Issue(&IssueKey{At: time.Now(), Address: a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k.Key
+}
+
+func message(k *Key, to Address, payload string) *SendMessage {
+	m := &SendMessage{At: time.Now(), Key: k, To: to, Payload: []byte(payload), Nonce: 1}
+	if err := m.Validate(); err != nil {
+		panic(err)
+	}
+	return m
+}
+
+func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
+	d := openHere(t)
+	k := mustIssue(t, d, "a^b")
+	b := block{make(chan struct{}), make(chan struct{})}
+	var wg sync.WaitGroup
+	wg.Go(func() { d.do(b) })
+	<-b.entered
+
+	const n = 20
+	results := make(chan error, n)
+	sent := make([]*SendMessage, n)
+	for i := range n {
+		sent[i] = message(k, "a^b", `{}`)
+		d.submit(sent[i], func(err error) { results <- err })
+		if i == n/2 {
+			d.submit(poison{}, func(err error) {
+				if ErrorCode(err) != Internal || !errors.Is(err, errPoison) {
+					t.Errorf("the poisoned write got %v", err)
+				}
+			})
+		}
+	}
+	close(b.release)
+	for range n {
+		if err := <-results; err != nil {
+			t.Errorf("a neighbour of the poisoned write got %v", err)
+		}
+	}
+	wg.Wait()
+
+	p, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: 100})
+	if err != nil || len(p.Messages) != n {
+		t.Fatalf("%d messages in the store, want %d (%v)", len(p.Messages), n, err)
+	}
+	for i, m := range p.Messages {
+		if m.ID != sent[i].sent.ID {
+			t.Errorf("message %d is %s; its sender was told %s", i, m.ID, sent[i].sent.ID)
+		}
+	}
+	err = d.read(t.Context(), func(x *rx) error {
+		left, err := x.c.row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
+		if left {
+			t.Error("the poisoned write left something behind")
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Order has one source: what the senders are told, what the bell rings and what
+// history lists must agree, and times must not decrease, whatever the clock does.
+func TestOneOrder(t *testing.T) {
+	var rung []MessageID
+	d := openHere(t)
+	d.OnCommit(func(c *Commit) {
+		for _, m := range c.Messages {
+			rung = append(rung, m.ID)
+		}
+	})
+	k := mustIssue(t, d, "a^b")
+	const senders, each = 16, 50
+	var mu sync.Mutex
+	told := map[MessageID]bool{}
+	var wg sync.WaitGroup
+	for s := range senders {
+		wg.Go(func() {
+			for i := range each {
+				m := message(k, "a^b", `{}`)
+				m.At = time.Now().Add(time.Duration((s*i)%7-3) * time.Minute) // a clock that jumps
+				sent, err := d.Send(m)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				told[sent.ID] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if err := d.do(nothing{}); err != nil { // the bell of the last commit has rung
+		t.Fatal(err)
+	}
+	p, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: senders*each + 1})
+	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(rung) != senders*each {
+		t.Fatalf("history %d, told %d, rung %d, want %d each (%v)", len(p.Messages), len(told), len(rung), senders*each, err)
+	}
+	for i, m := range p.Messages {
+		if !told[m.ID] || rung[i] != m.ID {
+			t.Fatalf("message %d: history has %s, the bell rang %s, told: %v", i, m.ID, rung[i], told[m.ID])
+		}
+		if i > 0 && (m.ID <= p.Messages[i-1].ID || m.CreatedAt.Before(p.Messages[i-1].CreatedAt)) {
+			t.Fatalf("message %d goes back: %s %s after %s %s", i, m.ID, m.CreatedAt, p.Messages[i-1].ID, p.Messages[i-1].CreatedAt)
+		}
+	}
+}
+
+func TestAFullQueueIsRefused(t *testing.T) {
+	d := openHere(t)
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.do(b)
+	<-b.entered
+	last := make(chan error, maxQueue)
+	for range maxQueue {
+		d.submit(nothing{}, func(err error) { last <- err })
+	}
+	if err := d.do(nothing{}); ErrorCode(err) != Overloaded {
+		t.Errorf("a write beyond the queue's bound got %v", err)
+	}
+	close(b.release)
+	for range maxQueue {
+		if err := <-last; err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestClosingFinishesWhatIsQueued(t *testing.T) {
+	d := openHere(t)
+	k := mustIssue(t, d, "a^b")
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.do(b)
+	<-b.entered
+	result := make(chan error, 1)
+	d.submit(message(k, "a^b", `{}`), func(err error) { result <- err })
+	closed := make(chan error)
+	go func() { closed <- d.Close() }()
+	close(b.release)
+	if err := <-result; err != nil {
+		t.Errorf("a queued write got %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+	if err := d.do(nothing{}); ErrorCode(err) != ShuttingDown {
+		t.Errorf("a write after Close got %v", err)
+	}
+	if _, err := d.Inbox(t.Context(), k.Mecha.ID); ErrorCode(err) != ShuttingDown {
+		t.Errorf("a read after Close got %v", err)
+	}
+}
+
+// The log is copied back while writes go on, and does not grow with them.
+func TestTheLogStaysSmall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("writes 60 MB")
+	}
+	d := openHere(t)
+	k := mustIssue(t, d, "a^b")
+	payload := fmt.Sprintf(`{"text":"%030000d"}`, 1)
+	most := int64(0)
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	for range 8 {
+		wg.Go(func() {
+			for range 250 {
+				if _, err := d.Send(message(k, "a^b", payload)); err != nil {
+					t.Error(err)
+					return
+				}
+				size := fileSize(d.path + "-wal")
+				mu.Lock()
+				most = max(most, size)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	if most > 48<<20 { // walMost and a transaction
+		t.Errorf("the log grew to %d MiB while 60 MB were written", most>>20)
+	}
+	t.Logf("the log's largest size: %.1f MiB", float64(most)/(1<<20))
+}
