@@ -1,0 +1,245 @@
+package db_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// clock is a clock that stands still until it is set.
+type clock struct{ ms atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.ms.Store(time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC).UnixMilli())
+	return c
+}
+
+func (c *clock) now() time.Time          { return time.UnixMilli(c.ms.Load()).UTC() }
+func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
+
+func (c *clock) option(o *db.Options) { o.Now = c.now }
+
+// stream reads a Mecha's whole incoming stream in pages.
+func (s store) stream(q db.StreamQuery) (ids []db.MessageID, pages int) {
+	s.t.Helper()
+	for {
+		p, err := s.Stream(ctx, q)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		pages++
+		for _, m := range p.Messages {
+			if m.Payload == nil && !q.NoPayload {
+				s.t.Fatalf("%s came without its payload", m.ID)
+			}
+			ids = append(ids, m.ID)
+		}
+		if p.End {
+			return ids, pages
+		}
+		if p.Upto <= q.After {
+			s.t.Fatalf("the stream stands still at %d", p.Upto)
+		}
+		q.After = p.Upto
+	}
+}
+
+func TestAStreamIsReadInPages(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	var all, open []db.MessageID
+	for i := range 50 {
+		id := s.mustSend(alice.Key, "bob^x", fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("x", 1000))).ID
+		s.mustSend(bob.Key, "alice^x", `{}`) // not his
+		all = append(all, id)
+		if i%3 == 0 {
+			s.mustAck(bob.Key, id, "completed")
+		} else {
+			open = append(open, id)
+		}
+	}
+	for _, c := range []struct {
+		q     db.StreamQuery
+		want  []db.MessageID
+		pages int
+	}{
+		{db.StreamQuery{Limit: 1000, MaxBytes: 1 << 20}, all, 1},
+		{db.StreamQuery{Limit: 50, MaxBytes: 1 << 20}, all, 2}, // a full page may not be the end
+		{db.StreamQuery{Limit: 7, MaxBytes: 1 << 20}, all, 8},
+		{db.StreamQuery{Limit: 1000, MaxBytes: 5200}, all, 10},
+		{db.StreamQuery{Limit: 1000, MaxBytes: 1}, all, 50}, // one at least
+		{db.StreamQuery{Limit: 1000, MaxBytes: 1 << 20, PendingOnly: true}, open, 1},
+		{db.StreamQuery{Limit: 4, MaxBytes: 1 << 20, PendingOnly: true}, open, 9},
+	} {
+		c.q.Mecha = bob.Mecha.ID
+		got, pages := s.stream(c.q)
+		if !slices.Equal(got, c.want) || pages != c.pages {
+			t.Errorf("%+v: %d messages in %d pages, want %d in %d", c.q, len(got), pages, len(c.want), c.pages)
+		}
+	}
+	after, err := s.Cursor(all[19])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := s.stream(db.StreamQuery{Mecha: bob.Mecha.ID, After: after, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, all[20:]) {
+		t.Errorf("after a cursor: %d messages, want %d", len(got), 30)
+	}
+}
+
+func TestExpiry(t *testing.T) {
+	clock := newClock()
+	s := mustOpen(t, clock.option)
+	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	inAMinute := func(m *db.SendMessage) { m.At, m.ExpiresAt = clock.now(), clock.now().Add(time.Minute) }
+	var changes []db.Change
+	expired := make(chan struct{}, 10)
+	s.OnCommit(func(c *db.Commit) {
+		for _, ch := range c.Changes {
+			if ch.State == db.Expired && ch.New {
+				changes = append(changes, ch)
+				expired <- struct{}{}
+			}
+		}
+	})
+	short := s.mustSend(alice.Key, "bob^x", `{"n":1}`, inAMinute)
+	long := s.mustSend(alice.Key, "bob^x", `{"n":2}`)
+	done := s.mustSend(alice.Key, "bob^x", `{"n":3}`, inAMinute)
+	s.mustAck(bob.Key, done.ID, "completed")
+
+	clock.advance(time.Minute - time.Millisecond)
+	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != db.Queued {
+		t.Errorf("before its time it is %s", m.State)
+	}
+	clock.advance(time.Millisecond)
+	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != db.Expired {
+		t.Errorf("at its time it is %s", m.State)
+	}
+	<-expired // the writer has noticed by itself
+	if len(changes) != 1 || changes[0].ID != short.ID || changes[0].Sender != alice.Mecha.ID || !changes[0].Freed {
+		t.Errorf("the bell rang %+v", changes)
+	}
+	_, err := s.ack(bob.Key, short.ID, "completed")
+	wantCode(t, err, db.MessageExpired)
+	_, err = s.MarkDelivered(&db.MarkDelivered{At: clock.now(), Key: bob.Key, ID: short.ID})
+	wantCode(t, err, db.MessageExpired)
+	if body, err := s.Payload(ctx, bob.Mecha.ID, short.ID); string(body) != `{"n":1}` {
+		t.Errorf("its payload is %q, %v", body, err)
+	}
+	if m, _ := s.Message(ctx, bob.Mecha.ID, done.ID); m.State != db.Acknowledged {
+		t.Errorf("an acknowledged message became %s", m.State)
+	}
+	if in, err := s.Inbox(ctx, bob.Mecha.ID); err != nil || in.Pending != 1 || in.Oldest != long.ID {
+		t.Errorf("inbox %+v, %v", in, err)
+	}
+	if got, _ := s.stream(db.StreamQuery{Mecha: bob.Mecha.ID, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, []db.MessageID{long.ID, done.ID}) {
+		t.Errorf("the stream has %v", got)
+	}
+	p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID, State: db.OnlyExpired})
+	if len(p.Messages) != 1 || p.Messages[0].ID != short.ID {
+		t.Errorf("history of what expired: %v", p.Messages)
+	}
+}
+
+func TestTheMailboxHasABound(t *testing.T) {
+	clock := newClock()
+	s := mustOpen(t, clock.option, func(o *db.Options) { o.MaxPending = 10 })
+	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	var ids []db.MessageID
+	for i := range 10 {
+		ids = append(ids, s.mustSend(alice.Key, "bob^x", `{}`, func(m *db.SendMessage) {
+			m.At = clock.now()
+			if i == 0 {
+				m.ExpiresAt = clock.now().Add(time.Second)
+			}
+		}).ID)
+	}
+	full := func() {
+		t.Helper()
+		_, err := s.send(alice.Key, "bob^x", `{}`)
+		wantCode(t, err, db.MailboxFull)
+	}
+	full()
+	s.mustSend(bob.Key, "alice^x", `{}`) // other mailboxes have room
+	s.mustAck(bob.Key, ids[3], "received")
+	full() // still pending
+	s.mustAck(bob.Key, ids[3], "completed")
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	full()
+	clock.advance(2 * time.Second) // the first one expires: its room is free
+	s.mustSend(alice.Key, "bob^x", `{}`, func(m *db.SendMessage) { m.At = clock.now() })
+	full()
+}
+
+// Another process (the command line) changes keys while this one serves.
+func TestAnotherProcessRevokes(t *testing.T) {
+	s := mustOpen(t)
+	told := make(chan struct{}, 10)
+	s.OnKeys(func() { told <- struct{}{} })
+	k := s.mustIssue("alice^x")
+	<-told
+	other, err := db.Open(db.Options{Path: s.Path(), Schema: schema(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := s.Key(ctx, k.Text); err != nil {
+		t.Fatal(err)
+	}
+	if err := other.Revoke(&db.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
+		t.Fatal(err)
+	}
+	<-told
+	_, err = s.Key(ctx, k.Text)
+	wantCode(t, err, db.KeyRevoked)
+	fresh, err := other.Issue(&db.IssueKey{At: time.Now(), Address: "carol^x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.Key(ctx, fresh.Text); err != nil || got.Mecha.Address != "carol^x" {
+		t.Errorf("a key made by another process: %v, %v", got, err)
+	}
+	s.mustSend(fresh.Key, "alice^x", `{}`)
+	_, err = other.Issue(&db.IssueKey{At: time.Now(), Address: "Carol^X"})
+	wantCode(t, err, db.InvalidAddress)
+}
+
+func TestOneIdempotencyKeyMakesOneMessage(t *testing.T) {
+	s := mustOpen(t)
+	alice := s.mustIssue("alice^x")
+	key := s.IdempotencyKey(alice.Mecha.ID, "order-17", []byte("body"))
+	other := s.IdempotencyKey(alice.Mecha.ID, "order-17", []byte("other body"))
+	var wg sync.WaitGroup
+	var replays atomic.Int64
+	ids := make([]db.MessageID, 32)
+	for i := range ids {
+		wg.Go(func() {
+			sent, err := s.send(alice.Key, "alice^x", `{}`, func(m *db.SendMessage) { m.Idempotency = key })
+			if err != nil {
+				t.Error(err)
+			}
+			if ids[i] = sent.ID; sent.Replayed {
+				replays.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if slices.Sort(ids); ids[0] != ids[31] || replays.Load() != 31 {
+		t.Errorf("%s … %s, %d replays", ids[0], ids[31], replays.Load())
+	}
+	_, err := s.send(alice.Key, "alice^x", `{}`, func(m *db.SendMessage) { m.Idempotency = other })
+	wantCode(t, err, db.IdempotencyKeyReused)
+	later := func(m *db.SendMessage) { m.Idempotency, m.At = key, m.At.Add(25*time.Hour) }
+	if sent, err := s.send(alice.Key, "alice^x", `{}`, later); err != nil || sent.Replayed {
+		t.Errorf("after its 24 hours: %+v, %v", sent, err)
+	}
+	if p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 2 {
+		t.Errorf("%d messages", len(p.Messages))
+	}
+}
