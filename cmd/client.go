@@ -53,6 +53,9 @@ func (c *credentials) client() (*client, error) {
 	if key = strings.TrimSpace(key); key == "" {
 		return nil, usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
 	}
+	if !strings.HasPrefix(c.url, "http://") && !strings.HasPrefix(c.url, "https://") {
+		return nil, usagef("--url must begin with http:// or https://, and is %q", c.url)
+	}
 	return newClient(c.url, key, strings.TrimSpace(os.Getenv("RELAY_SIGNING_SECRET"))), nil
 }
 

@@ -102,7 +102,56 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
 	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.curlCommand(), a.signCommand(),
 		a.errorsCommand(), a.versionCommand())
+	root.SetHelpCommand(helpCommand(root))
+	root.InitDefaultCompletionCmd()
+	teachCompletion(root)
 	return root
+}
+
+// helpCommand is cobra's, but that an unknown command is a wrong usage.
+func helpCommand(root *cobra.Command) *cobra.Command {
+	return &cobra.Command{
+		Use:     "help [COMMAND]",
+		Short:   "Help about any command",
+		Example: "  relay help key create",
+		RunE: func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err != nil || len(rest) > 0 {
+				return usagef("there is no command %s", strings.Join(args, " "))
+			}
+			cmd.InitDefaultHelpFlag()
+			return cmd.Help()
+		},
+	}
+}
+
+// teachCompletion gives cobra's completion commands the manners of ours.
+func teachCompletion(root *cobra.Command) {
+	group, _, _ := root.Find([]string{"completion"}) // it was just made
+	group.Example = "  source <(relay completion bash)"
+	onlyGroups(group)
+	for _, c := range group.Commands() {
+		c.Args = exactly(0, "no arguments")
+		switch c.Name() {
+		case "fish":
+			c.Example = "  relay completion fish | source"
+		case "powershell":
+			c.Example = "  relay completion powershell | Out-String | Invoke-Expression"
+		default:
+			c.Example = "  source <(" + c.CommandPath() + ")"
+		}
+	}
+}
+
+// onlyGroups makes a command that does nothing but hold others.
+func onlyGroups(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("there is no command %s %s", cmd.Name(), args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
 // fromEnvironment sets every flag that was not given from RELAY_<FLAG>.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -26,6 +28,8 @@ Nothing is left behind.`,
 		Example: "  relay demo",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			// relay demo | head must clean up as well, and so not die of a broken pipe.
+			signal.Ignore(syscall.SIGPIPE)
 			ctx, cancel := context.WithTimeout(cmd.Context(), time.Minute)
 			defer cancel()
 			dir, err := os.MkdirTemp("", "relay-demo-")

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -18,14 +19,10 @@ func (a *app) keyCommand() *cobra.Command {
 		Short: "Issue, list, revoke and rotate keys",
 		Long: `Issue, list, revoke and rotate keys, straight in the database file: a server
 that is running knows within a moment.`,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command key %s", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Example: `  relay key create planner^acme
+  relay key list`,
 	}
+	onlyGroups(cmd)
 	cmd.AddCommand(a.keyCreate(), a.keyList(), a.keyRevoke(), a.keyRotate())
 	return cmd
 }
@@ -156,7 +153,7 @@ func (a *app) printKeys(keys []*db.Key) error {
 			state = strings.TrimPrefix(string(db.ErrorCode(err)), "key_")
 		}
 		if !a.json {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Mecha.Address, dash(k.Label), state,
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Mecha.Address, inList(k.Label), state,
 				timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
 			continue
 		}
@@ -186,14 +183,18 @@ func (a *app) keyRevoke() *cobra.Command {
 		Example: "  relay key revoke key_7h2k9d0m4qx1w8zt",
 		Args:    exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			id, err := keyID(args[0])
+			if err != nil {
+				return err
+			}
 			return a.withDB(false, func(d *db.DB) error {
-				if err := d.Revoke(&db.RevokeKey{At: time.Now(), ID: db.KeyID(args[0])}); err != nil {
+				if err := d.Revoke(&db.RevokeKey{At: time.Now(), ID: id}); err != nil {
 					return plain(err)
 				}
 				if a.json {
-					return a.printJSON(map[string]string{"revoked": args[0]})
+					return a.printJSON(map[string]db.KeyID{"revoked": id})
 				}
-				_, err := fmt.Fprintf(a.stdout, "%s is revoked\n", args[0])
+				_, err := fmt.Fprintf(a.stdout, "%s is revoked\n", id)
 				return err
 			})
 		},
@@ -213,18 +214,31 @@ secret gets a new one.`,
 		Example: `  relay key rotate key_7h2k9d0m4qx1w8zt --overlap 24h`,
 		Args:    exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
+			id, err := keyID(args[0])
+			if err != nil {
+				return err
+			}
 			span, err := parseSpan(overlap)
 			if err != nil {
 				return err
 			}
 			return a.withDB(false, func(d *db.DB) error {
-				return a.issue(d, &db.IssueKey{At: time.Now(), Replaces: db.KeyID(args[0]), Overlap: span})
+				return a.issue(d, &db.IssueKey{At: time.Now(), Replaces: id, Overlap: span})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&overlap, "overlap", "24h", "for how long both work, as in 24h or 7d; 0 ends the old one now")
 	a.dbFlag(cmd)
 	return cmd
+}
+
+// keyID reads the name of a key. A key itself, pasted in its place, is a
+// secret, and must not be repeated in the refusal.
+func keyID(text string) (db.KeyID, error) {
+	if !strings.HasPrefix(text, "key_") {
+		return "", usagef("that is no key id: one begins with key_ (relay key list)")
+	}
+	return db.KeyID(text), nil
 }
 
 // parseSpan reads a duration that may be in days: 90d, 12h, 0, "" (none).
@@ -271,9 +285,13 @@ func optionalTime(t time.Time) *string {
 	return optional(db.FormatTime(t))
 }
 
-func dash(s string) string {
+// inList gives a text its place in a table: one line, and nothing that a terminal obeys.
+func inList(s string) string {
 	if s == "" {
 		return "-"
+	}
+	if strings.IndexFunc(s, unicode.IsControl) >= 0 {
+		return strconv.Quote(s)
 	}
 	return s
 }

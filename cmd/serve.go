@@ -4,8 +4,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"os/signal"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -107,6 +109,8 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	if err := s.check(cmd.Flags()); err != nil {
 		return err
 	}
+	// A log that nobody reads any more is no reason to stop.
+	signal.Ignore(syscall.SIGPIPE)
 	log := a.logger(s.LogFormat)
 	in, err := a.start(s, log)
 	if err != nil {

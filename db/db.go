@@ -112,6 +112,9 @@ func (d *DB) open() error {
 	} else if _, err := os.Stat(d.path); err != nil {
 		return fmt.Errorf("no database at %s (relay serve makes one; --db names another): %w", d.path, err)
 	}
+	if open, err := readableByOthers(d.path); err == nil && open && d.opts.Serve {
+		d.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.path)
+	}
 	if d.opts.Serve {
 		lock, err := lockFile(d.path + ".lock")
 		if err != nil {

@@ -44,3 +44,12 @@ func freeDisk(path string) (int64, error) {
 	}
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
+
+// readableByOthers tells whether a file is open to more than its owner.
+func readableByOthers(path string) (bool, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return false, err
+	}
+	return info.Mode().Perm()&0o077 != 0, nil
+}

@@ -1,0 +1,159 @@
+package cmd_test
+
+import (
+	"crypto/rand"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The whole life of a message with nothing but curl: three headers, no signature.
+func TestTheLifeOfAMessageByPlainCurl(t *testing.T) {
+	tool(t, "curl")
+	db := file(t)
+	keys := issue(t, db, "alice^curl", "bob^curl")
+	alice, bob := keys[0], keys[1]
+	s := startServer(t, db)
+	curl := func(a agent, path string, args ...string) []byte {
+		t.Helper()
+		args = append([]string{"-sS", "--fail-with-body", s.url + path, "-H", "X-Mecha-Key: " + a.Key, "-H", "X-Nonce: " + rand.Text(),
+			"-H", "X-Request-Timestamp: " + time.Now().Format(time.RFC3339)}, args...)
+		return []byte(finish(t, exec.Command("curl", args...), nil, "").wantCode(t, 0).out)
+	}
+	// Number spelling, key order and white space are the sender's.
+	payload := `{ "b": 1.50,  "a": "für Bob" }`
+	m := parse[record](t, curl(alice, "/api/v1/messages", "-d", `{"to":"bob^curl","from":"alice^curl","message_type":"note","payload":`+payload+`}`))
+	message := "/api/v1/messages/" + m.MessageID
+
+	inbox := parse[struct{ Pending int }](t, curl(bob, "/api/v1/mecha/bob%5Ecurl/inbox"))
+	h := parse[struct{ Messages []record }](t, curl(bob, "/api/v1/mecha/bob^curl/messages?state=pending", "--globoff"))
+	if inbox.Pending != 1 || len(h.Messages) != 1 || h.Messages[0].MessageID != m.MessageID || h.Messages[0].State != "queued" || h.Messages[0].Signed {
+		t.Fatalf("inbox %+v, history %+v", inbox, h)
+	}
+	if got := string(curl(bob, message+"/payload")); got != payload {
+		t.Errorf("payload %s, want %s", got, payload)
+	}
+	state := func(a agent) string { return parse[record](t, curl(a, message)).State }
+	if got := state(alice); got != "queued" {
+		t.Errorf("read, it is %s", got)
+	}
+	curl(bob, message+"/deliver", "-X", "POST")
+	if got := state(alice); got != "delivered" {
+		t.Errorf("after deliver it is %s", got)
+	}
+	curl(bob, message+"/ack", "-d", `{"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`)
+	if got := parse[record](t, curl(alice, message)); got.State != "acknowledged" || got.Ack == nil || got.Ack.Status != "completed" {
+		t.Errorf("after the ack it is %+v", got)
+	}
+	c := parse[struct{ Messages []record }](t, curl(alice, "/api/v1/conversations/"+m.ConversationID+"/messages"))
+	if len(c.Messages) != 1 || c.Messages[0].MessageID != m.MessageID {
+		t.Errorf("conversation %+v", c)
+	}
+}
+
+// talk is what the client commands need: a server, and an environment for alice.
+func talk(t *testing.T) (s *server, alice, bob agent, env []string) {
+	db := file(t)
+	keys := issue(t, db, "alice^curl", "bob^curl")
+	s = startServer(t, db, "--require-message-signature")
+	return s, keys[0], keys[1], []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key}
+}
+
+const hello = `{"to":"bob^curl","payload":{"text":"hello"}}`
+
+func TestRelaySignFeedsCurl(t *testing.T) {
+	tool(t, "bash", "curl")
+	_, _, _, env := talk(t)
+	script := `body='` + hello + `'; "$0" sign "$body" | curl -sS -H @- -d "$body" "$RELAY_URL/api/v1/messages"`
+	r := finish(t, exec.Command("bash", "-c", script, binary), env, "").wantCode(t, 0)
+	if m := parse[record](t, []byte(r.out)); m.MessageID == "" {
+		t.Errorf("%s", r.out)
+	}
+}
+
+func TestRelaySignPrintsTheHeaders(t *testing.T) {
+	s, alice, _, env := talk(t)
+	for name, args := range map[string][]string{"argument": {"sign", hello}, "stdin": {"sign", "-"}} {
+		r := run(t, append(args, "--json"), env, hello).wantCode(t, 0)
+		h := http.Header{}
+		for k, v := range parse[map[string]string](t, []byte(r.out)) {
+			h.Set(k, v)
+		}
+		if len(h) != 4 || h.Get("X-Mecha-Key") != alice.Key {
+			t.Errorf("%s: %v", name, h)
+		}
+		ans, err := request{"POST", "/api/v1/messages", hello, h}.to(s.url)
+		if err != nil || ans.status != http.StatusCreated {
+			t.Errorf("%s: %v, %s", name, err, ans.body)
+		}
+	}
+}
+
+func TestRelayCurl(t *testing.T) {
+	s, alice, bob, env := talk(t)
+	curl := func(stdin string, args ...string) result {
+		return run(t, append([]string{"curl"}, args...), env, stdin)
+	}
+
+	r := curl("", "GET", "/api/v1/whoami").wantCode(t, 0)
+	if !strings.Contains(r.out, `"mecha_id":"alice^curl"`) || !strings.HasSuffix(r.out, "\n") || r.err != "" {
+		t.Errorf("%q, %q", r.out, r.err)
+	}
+	// A body as an argument, from stdin, from a file; methods in any case.
+	in := filepath.Join(t.TempDir(), "message.json")
+	if err := os.WriteFile(in, []byte(hello+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	curl("", "POST", "/api/v1/messages", hello).wantCode(t, 0)
+	curl(hello, "post", "/api/v1/messages", "-").wantCode(t, 0)
+	curl("", "POST", "/api/v1/messages", "@"+in).wantCode(t, 0)
+	if h := s.history(bob, ""); len(h) != 3 {
+		t.Errorf("bob has %d messages, want 3", len(h))
+	}
+	curl("", "POST", "/api/v1/messages", "@"+in+".not").wantCode(t, 1, "message.json.not")
+
+	// -H and -i.
+	first := curl("", "POST", "/api/v1/messages", hello, "-H", "Idempotency-Key: 17", "-i").wantCode(t, 0)
+	again := curl("", "POST", "/api/v1/messages", hello, "-H", "idempotency-key:17", "-i").wantCode(t, 0)
+	_, body, _ := strings.Cut(first.out, "\n\n")
+	if !strings.HasPrefix(first.out, "HTTP/1.1 201 Created\n") || !strings.Contains(again.out, "Idempotent-Replayed: true") || !strings.HasSuffix(again.out, body) {
+		t.Errorf("first:\n%s\nagain:\n%s", first.out, again.out)
+	}
+
+	// Not 2xx is 1, with the problem on stdout and a word on stderr; not modified is no failure.
+	r = curl("", "GET", "/api/v1/messages/msg_none").wantCode(t, 1, "404")
+	if !strings.Contains(r.out, `"code":"message_not_found"`) {
+		t.Errorf("%s", r.out)
+	}
+	r = curl("", "GET", "/api/v1/mecha/alice%5Ecurl/inbox", "-i").wantCode(t, 0)
+	etag := r.out[strings.Index(r.out, "Etag: ")+len("Etag: "):]
+	etag, _, _ = strings.Cut(etag, "\n")
+	r = curl("", "GET", "/api/v1/mecha/alice%5Ecurl/inbox", "-H", "If-None-Match: "+strings.TrimSpace(etag), "-i").wantCode(t, 0)
+	if !strings.Contains(r.out, "304 Not Modified") {
+		t.Errorf("%s", r.out)
+	}
+
+	// Wrong usage.
+	curl("", "GET").wantCode(t, 2, "Try: relay curl --help")
+	curl("", "GET", "api/v1/whoami").wantCode(t, 2, "begins with /")
+	curl("", "GET", "/api/v1/whoami", "-H", "no colon").wantCode(t, 2, "no header")
+	run(t, []string{"curl", "GET", "/api/v1/whoami"}, []string{"RELAY_URL=" + s.url}, "").wantCode(t, 2, "RELAY_KEY")
+	curl("", "GET", "/api/v1/whoami", "--url", strings.TrimPrefix(s.url, "http://")).wantCode(t, 2, "must begin with http://")
+
+	// No relay there; a key of nobody's; a key from a file.
+	run(t, []string{"curl", "GET", "/"}, []string{"RELAY_URL=http://127.0.0.1:1", "RELAY_KEY=" + alice.Key}, "").wantCode(t, 1, "is the relay running at http://127.0.0.1:1?")
+	run(t, []string{"curl", "GET", "/api/v1/whoami"}, []string{"RELAY_URL=" + s.url, "RELAY_KEY=mk_x"}, "").wantCode(t, 1, "401")
+	keyFile := filepath.Join(t.TempDir(), "bob.key")
+	if err := os.WriteFile(keyFile, []byte(bob.Key+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r = curl("", "GET", "/api/v1/whoami", "--key-file", keyFile).wantCode(t, 0)
+	if !strings.Contains(r.out, "bob^curl") {
+		t.Errorf("%s", r.out)
+	}
+	curl("", "GET", "/api/v1/whoami", "--url", s.url+"/").wantCode(t, 0)
+}

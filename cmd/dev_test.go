@@ -1,0 +1,102 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// pasted gives the two commands that serve --dev prints, as a person copies them.
+func pasted(s *server) (send, read string) {
+	s.t.Helper()
+	s.await(s.stdout, `Ctrl-C`)
+	for block := range strings.SplitSeq(s.stdout.String(), "\n\n") {
+		switch {
+		case strings.HasPrefix(block, "export RELAY_URL="):
+			send = block
+		case strings.HasPrefix(block, "RELAY_KEY="):
+			read = block
+		}
+	}
+	if send == "" || read == "" {
+		s.t.Fatalf("no commands in:\n%s", s.stdout)
+	}
+	return send, read
+}
+
+func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
+	for _, env := range [][]string{nil, {"REQUIRE_MESSAGE_SIGNATURE=1"}} {
+		t.Run(strings.Join(append(env, "bash"), " "), func(t *testing.T) {
+			tool(t, "bash", "curl", "openssl")
+			s := startServerIn(t, env, file(t), "--dev")
+			send, read := pasted(s)
+			r := finish(t, exec.Command("bash", "-c", send+"\n"+read), nil, "").wantCode(t, 0)
+			sent, seen, _ := strings.Cut(r.out, "}")
+			m := parse[record](t, []byte(sent+"}"))
+			page := parse[struct{ Messages []record }](t, []byte(seen))
+			if len(page.Messages) != 1 {
+				t.Fatalf("bob sees %s", seen)
+			}
+			got := page.Messages[0]
+			if got.MessageID != m.MessageID || !strings.Contains(string(got.Payload), "hello, bob") || !got.Signed {
+				t.Errorf("alice sent %+v, bob sees %+v", m, got)
+			}
+		})
+	}
+}
+
+func TestDevForMachines(t *testing.T) {
+	db := file(t)
+	s := startServer(t, db, "--dev", "--json")
+	v := parse[map[string]string](t, []byte(s.await(s.stdout, `(?s).*\n`)[0]))
+	if v["url"] != s.url || v["db"] != db {
+		t.Errorf("%v; the server is at %s with %s", v, s.url, db)
+	}
+	for _, address := range []string{"alice^demo", "bob^demo"} {
+		a := agent{Address: address, Key: v[address]}
+		who := parse[map[string]any](t, s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200))
+		if who["mecha_id"] != address || who["expires_at"] == nil {
+			t.Errorf("%v", who)
+		}
+	}
+}
+
+func TestSignaturesCanBeRequired(t *testing.T) {
+	db := file(t)
+	a := issue(t, db, "a^dev")[0]
+	unsigned := func() request {
+		r := a.request("GET", "/api/v1/whoami", "")
+		r.header.Del("X-Signature")
+		return r
+	}
+	for _, c := range []struct {
+		env, args []string
+		status    int
+	}{
+		{nil, nil, 200},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE=1"}, nil, 401},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE=true"}, nil, 401},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE=yes"}, nil, 401},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE=0"}, nil, 200},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE=false"}, nil, 200},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE="}, nil, 200},
+		{nil, []string{"--require-message-signature"}, 401},
+		{[]string{"RELAY_REQUIRE_MESSAGE_SIGNATURE=true"}, nil, 401},
+		{[]string{"REQUIRE_MESSAGE_SIGNATURE=1"}, []string{"--require-message-signature=false"}, 200},
+	} {
+		s := startServerIn(t, c.env, db, c.args...)
+		ans, err := unsigned().to(s.url)
+		if err != nil || ans.status != c.status {
+			t.Errorf("%v %v: %v, %d %s; want %d", c.env, c.args, err, ans.status, ans.body, c.status)
+		}
+		if c.status == 401 && ans.code() != "signature_required" {
+			t.Errorf("%v %v: %s", c.env, c.args, ans.body)
+		}
+		var who map[string]any
+		if err := json.Unmarshal(s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200), &who); err != nil || who["signature_required"] != (c.status == 401) {
+			t.Errorf("%v %v: %v, %v", c.env, c.args, err, who)
+		}
+		s.kill()
+	}
+}

@@ -1,0 +1,213 @@
+package cmd_test
+
+import (
+	"bytes"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+)
+
+func TestTwoServersCannotServeOneFile(t *testing.T) {
+	db := file(t)
+	s := startServer(t, db)
+	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
+
+	a := issue(t, db, "a^files")[0]
+	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one goes on
+	s.kill()
+	startServer(t, db).ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the lock ends with the process
+}
+
+func TestTwoServersCannotServeOneFileUnderTwoNames(t *testing.T) {
+	notOnWindows(t, "links need privileges")
+	db := file(t)
+	startServer(t, db)
+	link := file(t)
+	if err := os.Symlink(db, link); err != nil {
+		t.Fatal(err)
+	}
+	s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", link), nil)
+	if said := s.await(s.stderr, `already being served|msg=serving`)[0]; said == "msg=serving" || s.wait() != 1 {
+		t.Errorf("both serve:\n%s", s.stderr)
+	}
+}
+
+// Where SQLite's header has them: https://sqlite.org/fileformat.html#the_database_header
+const (
+	userVersionAt   = 60
+	applicationIDAt = 68
+)
+
+// patched gives a database that was closed cleanly, with one number of its header changed.
+func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
+	t.Helper()
+	db = file(t)
+	issue(t, db, "a^files")
+	content, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	content[at], content[at+1], content[at+2], content[at+3] = byte(value>>24), byte(value>>16), byte(value>>8), byte(value)
+	if err := os.WriteFile(db, content, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return db, content
+}
+
+func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
+	newer, newerContent := patched(t, userVersionAt, 99)
+	foreign, foreignContent := patched(t, applicationIDAt, 0x0f055112)
+	text, textContent := file(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
+	if err := os.WriteFile(text, textContent, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		db      string
+		content []byte
+		says    string
+	}{
+		{newer, newerContent, "newer relay (schema 99; this one knows"},
+		{foreign, foreignContent, "not relay's"},
+		{text, textContent, "not a database"},
+	} {
+		for _, args := range [][]string{
+			{"serve", "--addr", "127.0.0.1:0"}, {"key", "list"}, {"key", "create", "b^files"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"},
+		} {
+			r := relay(t, append(args, "--db", c.db)...).wantCode(t, 1, c.db, c.says)
+			if r.out != "" {
+				t.Errorf("%v printed %q", args, r.out)
+			}
+		}
+		if now, err := os.ReadFile(c.db); err != nil || !bytes.Equal(now, c.content) {
+			t.Errorf("%s (%s) was changed: %v", c.db, c.says, err)
+		}
+	}
+}
+
+func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
+	db := file(t)
+	for _, args := range [][]string{{"key", "list"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"}, {"key", "rotate", "key_7h2k9d0m4qx1w8zt"}} {
+		c := exec.Command(binary, append(args, "--db", "relay.db")...)
+		c.Dir = filepath.Dir(db)
+		finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
+	}
+	wantFiles(t, filepath.Dir(db))
+}
+
+func TestUsageErrorsCreateNoDatabase(t *testing.T) {
+	db := file(t)
+	for _, args := range [][]string{
+		{"serve", "--clock-skew", "1s"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
+		{"key", "create", "nobody"}, {"key", "create", "a^b", "--expires", "soon"},
+	} {
+		relay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")
+	}
+	wantFiles(t, filepath.Dir(db))
+}
+
+func TestNobodyElseCanReadTheFiles(t *testing.T) {
+	notOnWindows(t, "files have no modes")
+	tool(t, "sh")
+	db := file(t)
+	// With the most careless umask there is.
+	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --json --db "$1"`, binary, db)
+	a := agents(t, finish(t, c, nil, "").wantCode(t, 0).out)[0]
+	wantFiles(t, filepath.Dir(db), "relay.db")
+
+	s := launch(t, exec.Command("sh", "-c", `umask 0; exec "$0" serve --addr 127.0.0.1:0 --db "$1"`, binary, db), nil)
+	s.db, s.url = db, s.await(s.stderr, `url=(http://\S+)`)[1]
+	s.send(a, "a^files", `{}`)
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-shm", "relay.db-wal", "relay.db.lock")
+	for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		if info, err := os.Stat(db + suffix); err != nil || info.Mode() != 0o600 {
+			t.Errorf("%s%s: %v, %v; want -rw-------", db, suffix, info.Mode(), err)
+		}
+	}
+}
+
+func wantFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, e := range entries {
+		have = append(have, e.Name())
+	}
+	if !slices.Equal(have, want) {
+		t.Fatalf("%s has %v, want %v", dir, have, want)
+	}
+}
+
+func TestAPathMayHaveAnyCharacters(t *testing.T) {
+	name := "a b%41;c&d=e.db"
+	if os.PathSeparator == '/' {
+		name = "a b?mode=memory#c%41;d&e=ü^.db"
+	}
+	db := filepath.Join(t.TempDir(), name)
+	a := issue(t, db, "a^files")[0]
+	s := startServer(t, db)
+	s.send(a, "a^files", `{}`)
+	if s.terminate() != 0 {
+		t.Error("no clean exit")
+	}
+	if _, err := os.Stat(db); err != nil {
+		t.Error(err)
+	}
+}
+
+// A file is made in steps, and any of them may be the last.
+func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
+	notOnWindows(t, "there is no kill -9")
+	rounds := 40
+	if testing.Short() {
+		rounds = 10
+	}
+	db := file(t)
+	made := 0
+	for range rounds {
+		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
+		time.Sleep(rand.N(30 * time.Millisecond)) // any moment will do
+		s.kill()
+		if rand.IntN(2) == 0 {
+			continue // and killed again
+		}
+		a := issue(t, db, "a^start")[0]
+		s = startServer(t, db)
+		s.send(a, "a^start", `{}`)
+		if h := s.history(a, ""); len(h) != 1 {
+			t.Fatalf("%+v", h)
+		}
+		s.kill()
+		db = file(t)
+		made++
+	}
+	t.Logf("%d kills, %d files", rounds, made)
+}
+
+func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
+	for range 5 {
+		db := file(t)
+		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
+		var wg sync.WaitGroup
+		results := make([]result, 8)
+		for i := range results {
+			wg.Go(func() { results[i] = relay(t, "key", "create", "a^files", "--json", "--db", db) })
+		}
+		wg.Wait()
+		s.url = s.await(s.stderr, `url=(http://\S+)`)[1]
+		for _, r := range results {
+			a := agents(t, r.wantCode(t, 0).out)
+			if len(a) == 1 {
+				s.ask(a[0], "GET", "/api/v1/whoami", "").want(t, 200)
+			}
+		}
+		s.kill()
+	}
+}

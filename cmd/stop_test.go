@@ -1,0 +1,169 @@
+package cmd_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// slowSend begins a send whose body the relay has started to read, and gives what finishes it.
+func slowSend(s *server, from agent, body string) (finish func() answer) {
+	s.t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(patience))
+	fmt.Fprintf(conn, "POST /api/v1/messages HTTP/1.1\r\nHost: relay\r\nContent-Length: %d\r\nExpect: 100-continue\r\n", len(body))
+	from.request("POST", "", body).header.Write(conn)
+	fmt.Fprint(conn, "\r\n")
+	r := bufio.NewReader(conn)
+	// The 100 is written when the body is first read: the request is under way.
+	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		s.t.Fatalf("%q, %v", line, err)
+	}
+	if _, err := r.ReadString('\n'); err != nil {
+		s.t.Fatal(err)
+	}
+	return func() answer {
+		s.t.Helper()
+		fmt.Fprint(conn, body)
+		resp, err := http.ReadResponse(r, nil)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return answer{resp.StatusCode, resp.Header, text}
+	}
+}
+
+func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
+	notOnWindows(t, "there is no SIGTERM")
+	db := file(t)
+	keys := issue(t, db, "alice^stop", "bob^stop")
+	alice, bob := keys[0], keys[1]
+	s := startServer(t, db)
+	sockets := []*websocket.Conn{s.dial(alice, ""), s.dial(bob, ""), s.dial(bob, "?sync_limit=0")}
+	finishSend := slowSend(s, alice, `{"to":"bob^stop","payload":{"text":"nearly"}}`)
+	polled := make(chan answer, 1)
+	go func() {
+		ans, _ := alice.request("GET", "/api/v1/mecha/alice^stop/messages?wait=60", "").to(s.url)
+		polled <- ans
+	}()
+	s.ask(alice, "GET", "/api/v1/whoami", "").want(t, 200)
+
+	code := make(chan int, 1)
+	go func() { code <- s.terminate() }()
+	for _, conn := range sockets {
+		wantClosed(t, conn, websocket.StatusGoingAway, patience)
+	}
+	m := parse[record](t, finishSend().want(t, 201))
+	if ans := <-polled; ans.status != 200 && ans.status != 503 {
+		t.Errorf("the long-poll got %d %s", ans.status, ans.body)
+	}
+	if got := <-code; got != 0 {
+		t.Errorf("exit %d:\n%s", got, s.stderr)
+	}
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db.lock") // the log has been copied back
+
+	s = startServer(t, db)
+	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != m.MessageID {
+		t.Errorf("after the restart bob has %+v", h)
+	}
+	if s.signal(os.Interrupt) != 0 {
+		t.Error("no clean exit")
+	}
+}
+
+// Browsers open connections ahead of need, and slow clients never end.
+func TestNobodyCanHoldUpTheStop(t *testing.T) {
+	notOnWindows(t, "there is no SIGTERM")
+	t.Parallel()
+	db := file(t)
+	a := issue(t, db, "a^stop")[0]
+	s := startServer(t, db)
+	idle, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer idle.Close()
+	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // accepted after idle: idle has been accepted
+	slowSend(s, a, `{"to":"a^stop","payload":{}}`)
+	began := time.Now()
+	if code := s.terminate(); code != 0 {
+		t.Errorf("exit %d:\n%s", code, s.stderr)
+	}
+	if took := time.Since(began); took > 8*time.Second {
+		t.Errorf("it took %v", took)
+	}
+}
+
+func TestNothingIsAcceptedWhileItStops(t *testing.T) {
+	notOnWindows(t, "there is no SIGTERM")
+	db := file(t)
+	a := issue(t, db, "a^stop")[0]
+	s := startServer(t, db)
+	conn := s.dial(a, "")
+	finishSend := slowSend(s, a, `{"to":"a^stop","payload":{}}`)
+	code := make(chan int, 1)
+	go func() { code <- s.terminate() }()
+	wantClosed(t, conn, websocket.StatusGoingAway, patience)
+	if ans, err := a.request("GET", "/api/v1/whoami", "").to(s.url); err == nil {
+		ans.wantProblem(t, 503, "shutting_down")
+		if ans.header.Get("Retry-After") == "" {
+			t.Error("no Retry-After")
+		}
+	}
+	finishSend().want(t, 201)
+	if got := <-code; got != 0 {
+		t.Errorf("exit %d", got)
+	}
+}
+
+func TestALogThatNobodyReadsStopsNothing(t *testing.T) {
+	notOnWindows(t, "there is no SIGTERM")
+	db := file(t)
+	a := issue(t, db, "a^stop")[0]
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db)
+	c.Env, c.Stderr = environ(), w
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer c.Process.Kill()
+	w.Close()
+	line, err := bufio.NewReader(r).ReadString('\n')
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Close()
+	_, rest, _ := strings.Cut(line, "url=")
+	url, _, _ := strings.Cut(rest, " ")
+	ans, err := a.request("GET", "/api/v1/whoami", "").to(url)
+	if err != nil || ans.status != 200 {
+		t.Fatal(err, ans.status)
+	}
+	c.Process.Signal(syscall.SIGTERM) // which it wants to log
+	if err := c.Wait(); err != nil {
+		t.Error(err)
+	}
+}

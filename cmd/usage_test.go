@@ -1,0 +1,165 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+var commandLine = regexp.MustCompile(`(?m)^  ([a-z-]+) +(\S.*)$`)
+
+// eachCommand visits every command that --help leads to, with its help text.
+func eachCommand(t *testing.T, path []string, f func(path []string, help string)) {
+	help := mustRelay(t, append(path, "--help")...)
+	f(path, help)
+	_, rest, _ := strings.Cut(help, "\nAvailable Commands:\n")
+	list, _, _ := strings.Cut(rest, "\n\n")
+	for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
+		if len(strings.TrimSpace(m[2])) < 8 {
+			t.Errorf("%v %s has no short description", path, m[1])
+		}
+		eachCommand(t, append(slices.Clone(path), m[1]), f)
+	}
+}
+
+func TestEveryCommandExplainsItself(t *testing.T) {
+	n := 0
+	eachCommand(t, nil, func(path []string, help string) {
+		n++
+		name := strings.Join(append([]string{"relay"}, path...), " ")
+		_, examples, ok := strings.Cut(help, "\nExamples:\n")
+		if !ok || !strings.Contains(examples, "relay") || strings.TrimSpace(strings.Split(help, "\n")[0]) == "" {
+			t.Errorf("%s --help has no example:\n%s", name, help)
+		}
+		if !strings.Contains(help, "\nUsage:\n  "+name) || !strings.Contains(help, "--json") {
+			t.Errorf("%s --help:\n%s", name, help)
+		}
+		if path == nil {
+			return
+		}
+		r := relay(t, append(path, "--no-such-flag")...).wantCode(t, 2, "--no-such-flag", "Try: "+name+" --help")
+		if r.out != "" {
+			t.Errorf("%s --no-such-flag printed %q", name, r.out)
+		}
+	})
+	if n < 15 {
+		t.Errorf("only %d commands were found", n)
+	}
+}
+
+func TestWrongUsageIsTwo(t *testing.T) {
+	for _, c := range []struct{ args, try string }{
+		{"nonsense", "relay"}, {"nonsense --help=no", "relay"}, {"--nonsense", "relay"},
+		{"key nonsense", "relay key"}, {"key create", "relay key create"}, {"key create nobody", "relay key create"},
+		{"key create a^b --expires soon", "relay key create"}, {"key create a^b --expires=-1h", "relay key create"},
+		{"key list a^b c^d", "relay key list"}, {"key list nobody", "relay key list"},
+		{"key revoke", "relay key revoke"}, {"key rotate", "relay key rotate"}, {"key rotate key_x --overlap never", "relay key rotate"},
+		{"serve now", "relay serve"}, {"serve --max-body=much", "relay serve"}, {"serve --max-pending=-1", "relay serve"},
+		{"serve --clock-skew 16m", "relay serve"}, {"serve --clock-skew=29s", "relay serve"}, {"serve --log-format xml", "relay serve"},
+		{"demo now", "relay demo"}, {"version now", "relay version"}, {"errors a b", "relay errors"}, {"sign", "relay sign"},
+		{"completion nonsense", "relay completion"}, {"completion bash now", "relay completion bash"}, {"help nonsense", "relay help"}, {"help key nonsense", "relay help"},
+	} {
+		r := relay(t, strings.Fields(c.args)...)
+		if r.code != 2 || r.out != "" || !strings.HasPrefix(r.err, "relay: ") || !strings.HasSuffix(r.err, "\nTry: "+c.try+" --help\n") {
+			t.Errorf("relay %s: exit %d\nstdout: %s\nstderr: %s", c.args, r.code, r.out, r.err)
+		}
+	}
+}
+
+func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
+	for _, args := range []string{"", "help", "--help", "-h"} {
+		if out := mustRelay(t, strings.Fields(args)...); !strings.Contains(out, "Available Commands:") {
+			t.Errorf("relay %s:\n%s", args, out)
+		}
+	}
+	if a, b := mustRelay(t, "help", "key", "create"), mustRelay(t, "key", "create", "--help"); a != b {
+		t.Errorf("help key create:\n%s\nkey create --help:\n%s", a, b)
+	}
+}
+
+func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
+	db := file(t)
+	s := startServerIn(t, []string{"RELAY_ADDR=127.0.0.1:1", "RELAY_DB=/nowhere/relay.db", "RELAY_LOG_FORMAT=json", "RELAY_MAX_BODY=100"}, db)
+	if !strings.HasPrefix(s.stderr.String(), "{") {
+		t.Errorf("RELAY_LOG_FORMAT=json: %s", s.stderr)
+	}
+	a := agents(t, run(t, []string{"key", "create", "a^env"}, []string{"RELAY_DB=" + db, "RELAY_JSON=true"}, "").wantCode(t, 0).out)[0]
+	s.ask(a, "POST", "/api/v1/messages", `{"to":"a^env","payload":{"text":"`+strings.Repeat("x", 100)+`"}}`).wantProblem(t, 413, "payload_too_large")
+
+	// The flag is stronger than the environment.
+	for _, f := range []struct{ env, flag string }{{"RELAY_DB=/nowhere/relay.db", db}, {"RELAY_DB=" + db, db}} {
+		run(t, []string{"key", "list", "--db", f.flag}, []string{f.env}, "").wantCode(t, 0)
+	}
+	run(t, []string{"key", "list", "--db", "/nowhere/relay.db"}, []string{"RELAY_DB=" + db}, "").wantCode(t, 1, filepath.FromSlash("/nowhere/relay.db"))
+	r := run(t, []string{"version", "--json=false"}, []string{"RELAY_JSON=true"}, "").wantCode(t, 0)
+	if !strings.HasPrefix(r.out, "relay ") {
+		t.Errorf("%s", r.out)
+	}
+}
+
+func TestABadValueInTheEnvironmentIsNamed(t *testing.T) {
+	db := file(t)
+	for _, c := range []struct{ command, name, value string }{
+		{"serve", "RELAY_MAX_BODY", "lots"}, {"serve", "RELAY_CLOCK_SKEW", "5"}, {"serve", "RELAY_DEV", "perhaps"},
+		{"serve", "RELAY_REQUIRE_MESSAGE_SIGNATURE", "perhaps"}, {"serve", "RELAY_RATE_LIMIT", "fast"},
+		{"version", "RELAY_JSON", "perhaps"}, {"errors", "RELAY_JSON", "perhaps"},
+	} {
+		args := []string{c.command}
+		if c.command == "serve" {
+			args = append(args, "--db", db)
+		}
+		r := run(t, args, []string{c.name + "=" + c.value}, "").wantCode(t, 2, c.name, c.value, "Try: relay "+c.command+" --help")
+		if r.out != "" {
+			t.Errorf("%s=%s: it printed %q", c.name, c.value, r.out)
+		}
+	}
+	wantFiles(t, filepath.Dir(db))
+}
+
+func TestErrorsAreListed(t *testing.T) {
+	text := mustRelay(t, "errors")
+	codes := map[string]bool{}
+	for line := range strings.Lines(mustRelay(t, "errors", "--json")) {
+		v := parse[struct {
+			Code, Meaning string
+			Status        int
+		}](t, []byte(line))
+		if v.Code == "" || v.Meaning == "" || codes[v.Code] || v.Status > 599 {
+			t.Errorf("%s", line)
+		}
+		codes[v.Code] = true
+		if !strings.Contains(text, v.Code) {
+			t.Errorf("%s is in the JSON only", v.Code)
+		}
+	}
+	one := mustRelay(t, "errors", "nonce_reused")
+	if strings.Count(one, "\n") != 1 || !strings.HasPrefix(one, "nonce_reused") || !strings.Contains(one, "401") {
+		t.Errorf("%s", one)
+	}
+	if r := relay(t, "errors", "no_such_code").wantCode(t, 1, "no_such_code"); r.out != "" {
+		t.Errorf("%s", r.out)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	var v map[string]string
+	if err := json.Unmarshal([]byte(mustRelay(t, "version", "--json")), &v); err != nil || v["version"] == "" || v["commit"] == "" || v["go"] == "" {
+		t.Errorf("%v, %v", v, err)
+	}
+	if out := mustRelay(t, "version"); !strings.Contains(out, v["version"]) || !strings.Contains(out, v["go"]) {
+		t.Errorf("%s", out)
+	}
+	s := startServer(t, file(t))
+	resp, err := client.Get(s.url + "/version")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var served map[string]string
+	if err := json.NewDecoder(resp.Body).Decode(&served); err != nil || served["version"] != v["version"] {
+		t.Errorf("%v, %v; want %v", served, err, v)
+	}
+}

@@ -1,0 +1,107 @@
+-- The first schema, at PRAGMA user_version 1, as it was. Never change it: files
+-- like this exist, and db/schema_test.go sees that they are brought up to date.
+
+-- What the store must know about itself: `secret` keys ids and hashes,
+-- `keys_version` grows whenever keys change, so that a server notices what the
+-- command line did.
+CREATE TABLE setting (
+  name  TEXT NOT NULL PRIMARY KEY,
+  value ANY NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The participants. NOCASE makes look-alikes of an address collide.
+CREATE TABLE mecha (
+  id         INTEGER PRIMARY KEY,
+  address    TEXT NOT NULL COLLATE NOCASE UNIQUE,
+  created_at INTEGER NOT NULL
+) STRICT;
+
+-- Credentials. The key's text is never stored, only its SHA-256. A separate
+-- signing secret, where one was asked for, has to be stored as it is: an HMAC
+-- cannot be checked with less. (That is why the file is 0600.)
+CREATE TABLE mecha_key (
+  id           INTEGER PRIMARY KEY,
+  public_id    TEXT NOT NULL UNIQUE,
+  mecha        INTEGER NOT NULL REFERENCES mecha (id),
+  hash         BLOB NOT NULL UNIQUE,
+  secret       TEXT,
+  label        TEXT NOT NULL,
+  created_at   INTEGER NOT NULL,
+  expires_at   INTEGER,
+  revoked_at   INTEGER,
+  last_used_at INTEGER
+) STRICT;
+
+-- Strings that recur: message types, priorities, versions, acknowledgement
+-- words, and the conversation labels that clients brought.
+CREATE TABLE word (
+  id   INTEGER PRIMARY KEY,
+  text TEXT NOT NULL UNIQUE
+) STRICT;
+
+-- One narrow row a message, in commit order: the rowid is the position, and
+-- the public id is a keyed function of it, so no index over random text is
+-- needed and an id stays recognisable after its row has gone.
+CREATE TABLE message (
+  position        INTEGER PRIMARY KEY,
+  recipient       INTEGER NOT NULL REFERENCES mecha (id),
+  sender          INTEGER NOT NULL REFERENCES mecha (id),
+  open            INTEGER NOT NULL,  -- 1 while pending, then 0
+  state           INTEGER NOT NULL,  -- 0 queued, 1 delivered, 2 acknowledged, 3 expired
+  type            INTEGER NOT NULL REFERENCES word (id),
+  priority        INTEGER NOT NULL REFERENCES word (id),
+  version         INTEGER NOT NULL REFERENCES word (id),
+  -- NULL: this message founded its conversation. Positive: the position of the
+  -- message that did. Negative: minus the word that is the client's own label.
+  conversation    INTEGER,
+  correlation_id  TEXT,
+  expires_at      INTEGER,
+  sender_key      INTEGER NOT NULL REFERENCES mecha_key (id),
+  signed          INTEGER NOT NULL,  -- 1 if the sender's signature was verified
+  nonce           INTEGER NOT NULL,  -- keyed hash; read back at start while it is live
+  idempotency_key INTEGER,           -- keyed hash of sender and Idempotency-Key
+  body_hash       INTEGER,           -- keyed hash of the body it came with
+  payload_bytes   INTEGER NOT NULL,
+  payload_sha256  BLOB NOT NULL,
+  delivered_at    INTEGER,
+  acknowledged_at INTEGER,
+  receipt         INTEGER REFERENCES receipt (position),  -- the latest of any kind
+  ack             INTEGER REFERENCES receipt (position)   -- the latest acknowledgement
+) STRICT;
+
+-- A mailbox in commit order, what is pending apart from what is done: pending
+-- messages are found, counted and resumed without walking past the done ones.
+CREATE INDEX message_recipient ON message (recipient, open);
+-- What a Mecha sent, in commit order.
+CREATE INDEX message_sender ON message (sender);
+-- The rest cost nothing for messages that do not use them.
+CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL;
+CREATE INDEX message_idempotency ON message (idempotency_key) WHERE idempotency_key IS NOT NULL;
+CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL AND open = 1;
+
+-- The payload's exact bytes, apart, so that lists and acknowledgements never touch them.
+CREATE TABLE payload (
+  position INTEGER PRIMARY KEY REFERENCES message (position),
+  body     BLOB NOT NULL
+) STRICT;
+
+-- What happened to a message after it was accepted, append only: deliveries,
+-- acknowledgements, expiry. `previous` chains the receipts of one message.
+CREATE TABLE receipt (
+  position  INTEGER PRIMARY KEY,  -- in the same order as messages
+  message   INTEGER NOT NULL REFERENCES message (position),
+  previous  INTEGER REFERENCES receipt (position),
+  state     INTEGER NOT NULL,     -- the message's state from here on
+  status    INTEGER REFERENCES word (id),  -- NULL unless an acknowledgement
+  client_ts TEXT,
+  detail    TEXT,
+  key       INTEGER REFERENCES mecha_key (id),  -- NULL: the clock did it
+  nonce     INTEGER
+) STRICT;
+
+-- Who has sent or received in a conversation, beyond the two of its founding message.
+CREATE TABLE participant (
+  conversation INTEGER NOT NULL,
+  mecha        INTEGER NOT NULL REFERENCES mecha (id),
+  PRIMARY KEY (conversation, mecha)
+) STRICT, WITHOUT ROWID;
