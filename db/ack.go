@@ -18,9 +18,10 @@ func (a *Acknowledge) Read(body []byte) error {
 }
 
 // ReadFrame is Read for a WebSocket frame, which names its type and the message
-// as well. An error other than InvalidFrame and InvalidJSON leaves a.ID set.
+// as well. a.ID is set if the frame has one, whatever the error.
 func (a *Acknowledge) ReadFrame(frame []byte) error {
 	f, err := a.read(frame, ackFields)
+	a.ID = MessageID(f.id)
 	switch {
 	case err != nil:
 		return err
@@ -29,7 +30,6 @@ func (a *Acknowledge) ReadFrame(frame []byte) error {
 	case f.id == "":
 		return FieldErrorf(InvalidFrame, "message_id", "is required")
 	}
-	a.ID = MessageID(f.id)
 	return a.Validate()
 }
 
@@ -37,6 +37,7 @@ type ackFrame struct{ kind, id string }
 
 // read takes the fields in known; others are ignored.
 func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) {
+	var wrong error // reported at the end: the other fields are wanted all the same
 	err = ReadObject(body, known, func(name string, value []byte) error {
 		var to *string
 		switch name {
@@ -55,8 +56,8 @@ func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) 
 			return nil
 		}
 		text, ok := ReadString(value)
-		if !ok {
-			return FieldErrorf(InvalidRequest, name, "must be a string")
+		if !ok && wrong == nil {
+			wrong = FieldErrorf(InvalidRequest, name, "must be a string")
 		}
 		*to = text
 		return nil
@@ -64,6 +65,9 @@ func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) 
 	var syntax *SyntaxError
 	if errors.As(err, &syntax) {
 		err = Errorf(InvalidJSON, "%s", syntax.Error())
+	}
+	if err == nil {
+		err = wrong
 	}
 	return f, err
 }

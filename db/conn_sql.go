@@ -32,15 +32,25 @@ type stmt struct {
 
 var processWide sync.Once
 
-// openConn opens path, which must exist. readOnly connections cannot write.
-func openConn(path string, readOnly bool) (*conn, error) {
+// A role says what a connection is for.
+type role int
+
+const (
+	looking  role = iota // changes nothing, not even what kind of file it is
+	creating             // makes an empty file ours
+	writing
+	reading // cannot write
+)
+
+// openConn opens path, which must exist.
+func openConn(path string, r role) (*conn, error) {
 	processWide.Do(func() {
 		// Without it, any os.Open and Close of the file elsewhere in this process
 		// drops SQLite's locks. Linux only; elsewhere POSIX locks remain.
 		_, _ = sqlite.OFDLocking(true)
 		sqlite.StrictPragmas(true)
 	})
-	connector, err := sqlite.NewConnector(dsn(path, readOnly))
+	connector, err := sqlite.NewConnector(dsn(path, r))
 	if err != nil {
 		return nil, err
 	}
@@ -51,15 +61,12 @@ func openConn(path string, readOnly bool) (*conn, error) {
 	return &conn{raw: raw, stmts: map[string]*stmt{}}, nil
 }
 
-func dsn(path string, readOnly bool) string {
+func dsn(path string, r role) string {
 	q := url.Values{
 		"mode":          {"rw"}, // never create: Open does, with the right permissions
 		"_defensive":    {"1"},
 		"_dqs":          {"0"},
 		"_busy_timeout": {"10000"},
-		"_txlock":       {"immediate"},
-		"_auto_vacuum":  {"INCREMENTAL"},
-		"_journal_mode": {"WAL"},
 		"_synchronous":  {"FULL"}, // one fsync before each COMMIT returns: the 201's promise
 		"_pragma": {
 			"page_size(8192)",
@@ -72,9 +79,14 @@ func dsn(path string, readOnly bool) string {
 			"checkpoint_fullfsync(1)",
 		},
 	}
-	if readOnly {
+	switch r {
+	case creating:
+		q.Set("_auto_vacuum", "INCREMENTAL") // only on an empty file, and each time a commit
+		q.Set("_journal_mode", "WAL")
+	case writing:
+		q.Set("_journal_mode", "WAL")
+	case reading:
 		q.Set("_query_only", "1")
-		q.Set("_txlock", "deferred")
 	}
 	p := filepath.ToSlash(path)
 	if !strings.HasPrefix(p, "/") {
@@ -184,6 +196,17 @@ func (c *conn) row(scan func(*rows), query string, args ...any) (ok bool, err er
 	}
 	return ok, r.close()
 }
+
+// begin starts a transaction that sees one state of the file.
+func (c *conn) begin() error { return c.exec("BEGIN") }
+
+// beginWrite starts a transaction that may write: a later upgrade would fail at once.
+func (c *conn) beginWrite() error { return c.exec("BEGIN IMMEDIATE") }
+
+func (c *conn) commit() error { return c.exec("COMMIT") }
+
+// rollback ends a transaction that has failed; SQLite may have ended it itself.
+func (c *conn) rollback() { _ = c.exec("ROLLBACK") }
 
 // script runs several statements without arguments.
 func (c *conn) script(text string) error {

@@ -28,6 +28,7 @@ package db
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -96,7 +97,7 @@ func Open(o Options) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{opts: o, path: path, nonces: newNonces(o.MaxNonces), readers: make(chan *conn, readConns), done: make(chan struct{})}
-	d.keys.byHash = map[[32]byte]*Key{}
+	d.keys.byHash, d.keys.used = map[[32]byte]*Key{}, map[int64]*atomic.Int64{}
 	if err := d.open(); err != nil {
 		d.release()
 		return nil, err
@@ -116,37 +117,31 @@ func (d *DB) open() error {
 		d.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.path)
 	}
 	if d.opts.Serve {
-		lock, err := lockFile(d.path + ".lock")
-		if err != nil {
-			return fmt.Errorf("%s is already being served by another process: %w", d.path, err)
+		if err := d.takeLock(); err != nil {
+			return err
 		}
-		d.lock = lock
 	}
-	c, err := openConn(d.path, false)
+	c, err := openCurrent(d.path, d.opts.Schema)
 	if err != nil {
-		return fmt.Errorf("%s: %w", d.path, err)
-	}
-	d.w = newWriter(d, c)
-	if err := migrate(c, d.path, d.opts.Schema); err != nil {
 		return err
 	}
+	d.w = newWriter(d, c)
 	if err := d.readSecret(c); err != nil {
 		return err
 	}
 	for range readConns {
-		r, err := openConn(d.path, true)
+		r, err := openConn(d.path, reading)
 		if err != nil {
 			return err
 		}
 		d.readers <- r
 		d.opened++
 	}
-	d.words = newNames[string]("SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
-	d.mechas = newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
+	d.words, d.mechas = newWords(), newMechas()
 	if err := d.w.start(); err != nil {
 		return err
 	}
-	copier, err := openConn(d.path, false)
+	copier, err := openConn(d.path, writing)
 	if err != nil {
 		return err
 	}
@@ -156,16 +151,17 @@ func (d *DB) open() error {
 	return nil
 }
 
-func (d *DB) readSecret(c *conn) error {
-	var secret []byte
-	_, err := c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
+// takeLock keeps a second server off the file, by whatever name it comes.
+func (d *DB) takeLock() error {
+	real, err := filepath.EvalSymlinks(d.path)
 	if err != nil {
 		return err
 	}
-	if len(secret) < 16 {
-		return fmt.Errorf("%s has no secret: not a relay database, or damaged", d.path)
+	lock, err := lockFile(real + ".lock")
+	if errors.Is(err, errLocked) {
+		return fmt.Errorf("%s is already being served by another process", d.path)
 	}
-	d.ids, err = newIDs(secret)
+	d.lock = lock
 	return err
 }
 
@@ -238,12 +234,12 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 		return ctx.Err()
 	}
 	defer func() { d.readers <- c }()
-	if err := c.exec("BEGIN"); err != nil {
+	if err := c.begin(); err != nil {
 		return d.readFault(err)
 	}
 	err := f(&rx{c: c, d: d, now: d.opts.Now()})
-	if end := c.exec("COMMIT"); end != nil {
-		c.exec("ROLLBACK")
+	if end := c.commit(); end != nil {
+		c.rollback()
 		if err == nil {
 			err = end
 		}

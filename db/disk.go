@@ -1,6 +1,11 @@
 package db
 
-import "path/filepath"
+import (
+	"errors"
+	"path/filepath"
+)
+
+var errLocked = errors.New("locked by another process")
 
 // checkDisk compares the free space with the floor. A file system that does
 // not tell is taken to have room: SQLite will say when it has not.

@@ -16,18 +16,18 @@ import (
 type KeyID string
 
 // Key is a Mecha key as the store knows it: the text itself is not in it, only
-// its SHA-256 is stored. A *Key is shared between requests; all but the
-// last-used time is read-only.
+// its SHA-256 is stored. A *Key is shared between requests, and
+// read-only but for the last-used time.
 type Key struct {
 	ID        KeyID
 	Number    int64 // the store's own number; it keys limits and nonces
 	Mecha     Mecha
 	Label     string
 	CreatedAt time.Time
-	ExpiresAt time.Time // zero: never
-	RevokedAt time.Time // zero: not revoked
-	secret    string    // the separate signing secret; "" if the key's own text signs
-	lastUsed  atomic.Int64
+	ExpiresAt time.Time     // zero: never
+	RevokedAt time.Time     // zero: not revoked
+	secret    string        // the separate signing secret; "" if the key's own text signs
+	lastUsed  *atomic.Int64 // Unix ms; shared by all that the store knows of this key
 }
 
 // LastUsedAt is when the key last authenticated a request, to about a minute;

@@ -3,8 +3,13 @@ package db
 import (
 	"context"
 	"crypto/sha256"
+	"maps"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // keyCache holds the keys that have been used, by the hash of their text. It is
@@ -13,6 +18,7 @@ type keyCache struct {
 	mu     sync.RWMutex
 	byHash map[[sha256.Size]byte]*Key
 	epoch  int
+	used   map[int64]*atomic.Int64 // last-used times by number; these outlive the keys
 }
 
 // Key finds the key of a text and checks it: MalformedKey (without the store),
@@ -50,6 +56,11 @@ func (d *DB) loadKey(ctx context.Context, text string, hash [sha256.Size]byte, e
 	}
 	d.keys.mu.Lock()
 	defer d.keys.mu.Unlock()
+	if used := d.keys.used[k.Number]; used != nil {
+		k.lastUsed = used
+	} else {
+		d.keys.used[k.Number] = k.lastUsed
+	}
 	if d.keys.epoch == epoch { // else what was read may be old already
 		d.keys.byHash[hash] = k
 	}
@@ -74,7 +85,8 @@ func (d *DB) findKey(ctx context.Context, where string, arg any) (k *Key, err er
 
 func readKey(r *rows) *Key {
 	k := &Key{
-		Number: r.int(0), ID: KeyID(r.text(1)), secret: r.text(3), Label: r.text(4),
+		lastUsed: new(atomic.Int64),
+		Number:   r.int(0), ID: KeyID(r.text(1)), secret: r.text(3), Label: r.text(4),
 		CreatedAt: unixMilli(r.int(5)), ExpiresAt: unixMilli(r.int(6)), RevokedAt: unixMilli(r.int(7)),
 		Mecha: Mecha{ID: MechaID(r.int(2)), Address: Address(r.text(9)), CreatedAt: unixMilli(r.int(10))},
 	}
@@ -138,6 +150,9 @@ func (d *DB) Issue(i *IssueKey) (IssuedKey, error) {
 	}
 	if len(i.Label) > maxKeyLabel {
 		return IssuedKey{}, FieldErrorf(InvalidRequest, "label", "must be at most %d bytes", maxKeyLabel)
+	}
+	if strings.ContainsFunc(i.Label, unicode.IsControl) || !utf8.ValidString(i.Label) {
+		return IssuedKey{}, FieldErrorf(InvalidRequest, "label", "must be text without control characters")
 	}
 	i.text, i.secret, i.public = newSecret(keyPrefix), newSecret(secretPrefix), KeyID(randomID("key_", 16))
 	if err := d.do(i); err != nil {
@@ -261,15 +276,15 @@ func (w *writer) touchKeys(now time.Time) {
 func (w *writer) flushLastUsed() {
 	used := map[int64]int64{}
 	w.d.keys.mu.RLock()
-	for _, k := range w.d.keys.byHash {
-		if at := k.lastUsed.Load(); at > w.touchedUpto[k.Number] {
-			used[k.Number] = at
+	for number, last := range w.d.keys.used {
+		if at := last.Load(); at > w.touchedUpto[number] {
+			used[number] = at
 		}
 	}
 	w.d.keys.mu.RUnlock()
 	if len(used) == 0 {
 		return
 	}
-	w.touchedUpto = used
+	maps.Copy(w.touchedUpto, used)
 	w.commit([]*op{{write: &touchKeys{used}, done: func(error) {}}})
 }

@@ -189,11 +189,12 @@ type AckOutcome struct {
 // Validate checks the words of an acknowledgement and lowers the case of the
 // status (PROTOCOL §3, Ack). The errors name the field: InvalidRequest, InvalidTime.
 func (a *Acknowledge) Validate() error {
-	a.Status = strings.ToLower(a.Status)
 	if a.Status == "" {
 		return FieldErrorf(InvalidRequest, "status", "is required, as in \"completed\"")
 	}
-	if len(a.Status) > maxStatus || a.Status[0] < 'a' || a.Status[0] > 'z' || !only(a.Status, "_") {
+	ascii := only(a.Status, "_") // before the case is lowered: İ and the Kelvin sign become i and k
+	a.Status = strings.ToLower(a.Status)
+	if len(a.Status) > maxStatus || a.Status[0] < 'a' || a.Status[0] > 'z' || !ascii {
 		return FieldErrorf(InvalidRequest, "status", "must be 1–32 of a–z 0–9 _ and start with a letter")
 	}
 	if a.ClientTS == "" {

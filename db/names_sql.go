@@ -12,6 +12,14 @@ type names[T ~string] struct {
 	id           map[T]int64
 }
 
+func newWords() *names[string] {
+	return newNames[string]("SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
+}
+
+func newMechas() *names[Address] {
+	return newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
+}
+
 const maxNames = 1 << 20 // then the cache starts anew: memory stays bounded
 
 func newNames[T ~string](byID, byText string) *names[T] {

@@ -1,12 +1,13 @@
 package db
 
 import (
+	"errors"
 	"os"
 
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes an exclusive lock that ends with the process.
+// lockFile takes an exclusive lock that ends with the process, or says errLocked.
 func lockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -15,6 +16,9 @@ func lockFile(path string) (*os.File, error) {
 	const flags = windows.LOCKFILE_EXCLUSIVE_LOCK | windows.LOCKFILE_FAIL_IMMEDIATELY
 	if err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped)); err != nil {
 		f.Close()
+		if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
+			err = errLocked
+		}
 		return nil, err
 	}
 	return f, nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 const (
@@ -33,33 +34,101 @@ func createFile(path string) error {
 	return syncDir(filepath.Dir(path))
 }
 
-// migrate brings the file to the current schema: all of schema.sql for a new
-// one, the missing steps for an older one, in one transaction.
-func migrate(c *conn, path, schema string) error {
-	app, version, err := fileVersion(c)
+// fileInfo is what a file says of itself.
+type fileInfo struct {
+	app, version int64
+	empty        bool // has no tables
+}
+
+// openCurrent opens the file for writing and brings its schema up to date: all
+// of schema.sql for a new one, the missing steps for an older one, in one
+// transaction. A file that is not ours, or newer, is refused untouched.
+func openCurrent(path, schema string) (*conn, error) {
+	info, err := look(path)
 	if err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if app == applicationID && version == schemaVersion {
-		return nil
+	if _, err := info.steps(path, schema); err != nil {
+		return nil, err
 	}
-	if err := c.exec("BEGIN IMMEDIATE"); err != nil {
+	r := writing
+	if info.empty {
+		r = creating
+	}
+	c, err := openPatiently(path, r)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if info.app == applicationID && info.version == schemaVersion {
+		return c, nil
+	}
+	if err := migrate(c, path, schema); err != nil {
+		c.close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// look reads what a file is, without changing a byte of it.
+func look(path string) (info fileInfo, err error) {
+	c, err := openConn(path, looking)
+	if err != nil {
+		return info, err
+	}
+	defer c.close()
+	if err := c.begin(); err != nil { // one state: another process may just be making it
+		return info, err
+	}
+	info, err = readInfo(c)
+	c.rollback()
+	return info, err
+}
+
+func readInfo(c *conn) (info fileInfo, err error) {
+	if _, err = c.row(func(r *rows) { info.app = r.int(0) }, "PRAGMA application_id"); err != nil {
+		return info, err
+	}
+	if _, err = c.row(func(r *rows) { info.version = r.int(0) }, "PRAGMA user_version"); err != nil {
+		return info, err
+	}
+	_, err = c.row(func(r *rows) { info.empty = r.int(0) == 0 }, "SELECT count(*) FROM sqlite_schema")
+	return info, err
+}
+
+// openPatiently opens a file that other processes may be opening for the first
+// time: SQLite does not wait when two want to switch it to WAL.
+func openPatiently(path string, r role) (*conn, error) {
+	for tries := 0; ; tries++ {
+		c, err := openConn(path, r)
+		if err == nil || !isBusy(err) || tries == openTries {
+			return c, err
+		}
+		time.Sleep(openPause)
+	}
+}
+
+const (
+	openTries = 200
+	openPause = 25 * time.Millisecond
+)
+
+func migrate(c *conn, path, schema string) error {
+	if err := c.beginWrite(); err != nil {
 		return err
 	}
 	if err := migrateTx(c, path, schema); err != nil {
-		c.exec("ROLLBACK")
+		c.rollback()
 		return err
 	}
-	return c.exec("COMMIT")
+	return c.commit()
 }
 
 func migrateTx(c *conn, path, schema string) error {
-	// Read again under the lock: another process may have been faster.
-	app, version, err := fileVersion(c)
+	info, err := readInfo(c) // again, under the lock: another process may have been faster
 	if err != nil {
 		return err
 	}
-	steps, err := missingSteps(c, path, schema, app, version)
+	steps, err := info.steps(path, schema)
 	if err != nil {
 		return err
 	}
@@ -68,7 +137,7 @@ func migrateTx(c *conn, path, schema string) error {
 			return fmt.Errorf("%s: schema: %w", path, err)
 		}
 	}
-	if app == 0 {
+	if info.app == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
 		if err := c.exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0)", secret); err != nil {
@@ -78,29 +147,16 @@ func migrateTx(c *conn, path, schema string) error {
 	return c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, schemaVersion))
 }
 
-func missingSteps(c *conn, path, schema string, app, version int64) ([]string, error) {
+// steps gives the scripts that bring such a file to the current schema, or refuses it.
+func (i fileInfo) steps(path, schema string) ([]string, error) {
 	switch {
-	case app == applicationID && version > schemaVersion:
+	case i.app == applicationID && i.version > schemaVersion:
 		return nil, fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): use that one, or a newer one",
-			path, version, schemaVersion)
-	case app == applicationID && version >= 1:
-		return upgrades[version-1:], nil
-	}
-	empty := false
-	_, err := c.row(func(r *rows) { empty = r.int(0) == 0 }, "SELECT count(*) FROM sqlite_schema")
-	if err != nil {
-		return nil, err
-	}
-	if app != 0 || version != 0 || !empty {
+			path, i.version, schemaVersion)
+	case i.app == applicationID && i.version >= 1:
+		return upgrades[i.version-1:], nil
+	case i.app != 0 || i.version != 0 || !i.empty:
 		return nil, fmt.Errorf("%s is a database, but not relay's", path)
 	}
 	return []string{schema}, nil
-}
-
-func fileVersion(c *conn) (app, version int64, err error) {
-	if _, err = c.row(func(r *rows) { app = r.int(0) }, "PRAGMA application_id"); err != nil {
-		return 0, 0, err
-	}
-	_, err = c.row(func(r *rows) { version = r.int(0) }, "PRAGMA user_version")
-	return app, version, err
 }

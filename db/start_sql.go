@@ -1,6 +1,23 @@
 package db
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
+
+// readSecret reads what keys the ids and hashes.
+func (d *DB) readSecret(c *conn) error {
+	var secret []byte
+	_, err := c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
+	if err != nil {
+		return err
+	}
+	if len(secret) < 16 {
+		return fmt.Errorf("%s has no secret: not a relay database, or damaged", d.path)
+	}
+	d.ids, err = newIDs(secret)
+	return err
+}
 
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start() error {

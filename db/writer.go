@@ -177,11 +177,12 @@ func batchSize(ops []*op) int {
 }
 
 // idle does, between batches, what is due: looks for other processes' changes,
-// lets messages expire, keeps house.
+// lets messages
+// expire (the server alone: it has the sockets to tell), keeps house.
 func (w *writer) idle() {
 	now := w.d.opts.Now()
 	for range expireRounds {
-		if w.nextExpiry == 0 || now.UnixMilli() < w.nextExpiry {
+		if !w.d.opts.Serve || w.nextExpiry == 0 || now.UnixMilli() < w.nextExpiry {
 			break
 		}
 		w.commit([]*op{{write: &expireDue{At: now}, done: func(error) {}}})
@@ -237,19 +238,19 @@ func (w *writer) attempt(ops []*op) error {
 	if err := w.failed(); err != nil {
 		return err
 	}
-	if err := w.c.exec("BEGIN IMMEDIATE"); err != nil {
+	if err := w.c.beginWrite(); err != nil {
 		return err
 	}
 	for _, o := range ops {
 		o.err = o.write.apply(tx)
 		if o.err != nil && ErrorCode(o.err) == Internal {
-			w.c.exec("ROLLBACK")
+			w.c.rollback()
 			return o.err
 		}
 	}
 	tx.committing = true
-	if err := w.c.exec("COMMIT"); err != nil {
-		w.c.exec("ROLLBACK")
+	if err := w.c.commit(); err != nil {
+		w.c.rollback()
 		return err
 	}
 	tx.publish()

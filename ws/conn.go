@@ -18,7 +18,8 @@ import (
 // something to send; only push writes to the network.
 type Conn struct {
 	hub       *Hub
-	key       *db.Key
+	key       *db.Key                // as it was authenticated: whose connection this is
+	latest    atomic.Pointer[db.Key] // … and as it was last read: until when
 	session   session
 	net       net.Conn
 	done      chan struct{} // closed when the connection is dead
@@ -55,7 +56,6 @@ const (
 	maxReceipts   = 1024      // receipts that may wait; then the connection must start anew
 	maxQueued     = 64        // new messages that may wait; then push reads from the store
 	maxQueueBytes = 256 << 10 // … and bytes of payload
-	writeTimeout  = 10 * time.Second
 	drainTimeout  = time.Second
 )
 
@@ -72,6 +72,7 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 		return err
 	}
 	c := &Conn{hub: h, key: key, session: s, done: make(chan struct{}), closeSent: make(chan struct{}), slots: make(chan struct{}, maxOwed)}
+	c.latest.Store(key)
 	c.running = true // hold push back until the connection stands
 	c.lagging, c.syncing = s.syncLimit > 0, s.syncLimit > 0
 	c.window.size = s.syncLimit
@@ -88,7 +89,7 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 	}
 	// What the checks above have established, in the one form that the library knows.
 	r.Header["Connection"], r.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
-	conn, rw, _, err := ws.HTTPUpgrader{Timeout: writeTimeout}.Upgrade(r, w)
+	conn, rw, _, err := ws.HTTPUpgrader{Timeout: h.WriteTimeout}.Upgrade(r, w)
 	if err != nil { // hijacked already: there is nobody left to tell
 		h.unregister(key.Mecha.ID, c, nil)
 		h.wg.Done()
@@ -105,16 +106,18 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 	}
 	early := make([]byte, rw.Reader.Buffered()) // frames that came with the handshake
 	_, _ = rw.Reader.Read(early)
+	h.wg.Go(c.push) // first: once the reader has ended, the hub may count on nobody being left
 	go c.read(early)
-	go c.push()
 	return nil
 }
 
 // prepare finds where the stream starts, and sees that the key still holds.
 func (c *Conn) prepare() (err error) {
-	if err := c.hub.checkKey(c.key.ID); err != nil {
+	k, err := c.hub.checkKey(c.key.ID)
+	if err != nil {
 		return err
 	}
+	c.latest.CompareAndSwap(c.key, k) // else CheckKeys was faster, and knows better
 	switch {
 	case c.session.since != "":
 		c.cursor, err = c.hub.Inbox.Cursor(c.session.since)
@@ -197,7 +200,7 @@ func (c *Conn) answer(frame []byte) {
 func (c *Conn) wake() {
 	if !c.running && !c.isDead() {
 		c.running = true
-		go c.push()
+		c.hub.wg.Go(c.push) // the reader is still counted: kill waits for c.mu
 	}
 }
 

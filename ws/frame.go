@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -30,7 +31,7 @@ func protocolError(format string, args ...any) error {
 // A messageReader reads the client's messages from a connection, strictly by
 // RFC 6455. It belongs to one goroutine.
 type messageReader struct {
-	r io.Reader
+	r *bufio.Reader
 	// control is given the payload of each ping and pong, which it must not keep.
 	control func(op ws.OpCode, payload []byte)
 	// frame is told of every frame before its payload is read.
@@ -43,6 +44,11 @@ type messageReader struct {
 func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
 	state := ws.StateServerSide
 	for {
+		start, err := m.r.Peek(2)
+		if err != nil {
+			return 0, nil, err
+		}
+		form := start[1] & 0x7f // how the length is written
 		h, err := ws.ReadHeaderBuffer(m.r, m.scratch[:])
 		if err != nil {
 			if errors.Is(err, ws.ErrHeaderLengthMSB) || errors.Is(err, ws.ErrHeaderLengthUnexpected) {
@@ -54,11 +60,14 @@ func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
 		if err := ws.CheckHeader(h, state); err != nil {
 			return 0, nil, protocolError("%v", err)
 		}
-		if h.Length+int64(len(payload)) > maxMessage {
+		if !h.OpCode.IsControl() && h.Length > int64(maxMessage-len(payload)) { // a sum might overflow
 			return 0, nil, &closeError{code: ws.StatusMessageTooBig, reason: "messages are at most 64 KiB"}
 		}
-		body := make([]byte, h.Length)
-		if _, err := io.ReadFull(m.r, body); err != nil {
+		if form == 126 && h.Length < 126 || form == 127 && h.Length <= 0xffff {
+			return 0, nil, protocolError("frame length not in its shortest form")
+		}
+		body, err := m.body(int(h.Length))
+		if err != nil {
 			return 0, nil, err
 		}
 		ws.Cipher(body, h.Mask, 0)
@@ -82,6 +91,22 @@ func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
 		return op, payload, nil
 	}
 }
+
+// body reads n bytes. What is only announced takes no memory: it grows as the bytes arrive.
+func (m *messageReader) body(n int) ([]byte, error) {
+	if n <= announced {
+		b := make([]byte, n)
+		_, err := io.ReadFull(m.r, b)
+		return b, err
+	}
+	b, err := io.ReadAll(io.LimitReader(m.r, int64(n)))
+	if err == nil && len(b) < n {
+		err = io.ErrUnexpectedEOF
+	}
+	return b, err
+}
+
+const announced = 4 << 10 // bytes of a frame that are believed
 
 // readClose turns the peer's close frame into the answer to it.
 func readClose(body []byte) error {

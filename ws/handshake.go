@@ -19,17 +19,20 @@ func (h *Hub) checkHandshake(r *http.Request) error {
 	if !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket") {
 		return db.Errorf(db.UpgradeRequired, "this path speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
 	}
-	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || strings.TrimSpace(v[0]) != "13" {
+	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || v[0] != "13" {
 		return db.Errorf(db.UpgradeRequired, "the relay speaks version 13 of the WebSocket protocol")
 	}
 	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.Method != http.MethodGet {
 		return db.Errorf(db.InvalidRequest, "a WebSocket is opened by GET over HTTP/1.1")
 	}
+	if r.Host == "" {
+		return db.Errorf(db.InvalidRequest, "a WebSocket handshake names its Host")
+	}
 	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
 		return db.Errorf(db.InvalidRequest, "a WebSocket handshake has no body")
 	}
 	keys := r.Header["Sec-Websocket-Key"]
-	if len(keys) != 1 || !isSecKey(strings.TrimSpace(keys[0])) {
+	if len(keys) != 1 || !isSecKey(keys[0]) {
 		return db.Errorf(db.InvalidRequest, "Sec-WebSocket-Key must come once, as the Base64 of 16 bytes")
 	}
 	return h.checkOrigin(r)
@@ -57,10 +60,9 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 	if len(origins) == 0 {
 		return nil
 	}
-	for _, allowed := range h.AllowOrigins {
-		if allowed == "*" || strings.EqualFold(allowed, origins[0]) {
-			return nil
-		}
+	allows := func(allowed string) bool { return allowed == "*" || strings.EqualFold(allowed, origins[0]) }
+	if len(origins) == 1 && slices.ContainsFunc(h.AllowOrigins, allows) {
+		return nil
 	}
 	u, err := url.Parse(origins[0])
 	if err == nil && len(origins) == 1 && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme)) {

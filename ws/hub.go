@@ -47,6 +47,7 @@ type Config struct {
 	FrameBurst         int
 	PingEvery          time.Duration // default 25 s
 	DeadAfter          time.Duration // without a frame; default 60 s
+	WriteTimeout       time.Duration // of up to 64 KiB; default 10 s
 }
 
 // Hub knows the live connections. Its methods are safe for concurrent use.
@@ -57,8 +58,9 @@ type Hub struct {
 	count   int // sockets and long-polls
 	closed  bool
 	stop    chan struct{}
-	wg      sync.WaitGroup // connections' goroutines, the ticker, checks of keys
+	wg      sync.WaitGroup // connections' goroutines, readers and pushes; the ticker; checks of keys
 	checked atomic.Bool    // a check of the keys is queued
+	check   sync.Mutex     // held by the check under way
 }
 
 // box is the connections and long-polls of one Mecha.
@@ -69,9 +71,10 @@ type box struct {
 
 // watch is a long-poll.
 type watch struct {
-	key   *db.Key
-	wake  chan struct{}
-	ended chan error
+	key    *db.Key
+	latest atomic.Pointer[db.Key] // as in Conn
+	wake   chan struct{}
+	ended  chan error
 }
 
 // NewHub makes a hub and starts its ticker; Close ends it.
@@ -87,6 +90,9 @@ func NewHub(c Config) *Hub {
 	}
 	if c.DeadAfter == 0 {
 		c.DeadAfter = 60 * time.Second
+	}
+	if c.WriteTimeout == 0 {
+		c.WriteTimeout = 10 * time.Second
 	}
 	h := &Hub{Config: c, boxes: map[db.MechaID]*box{}, stop: make(chan struct{})}
 	h.wg.Go(h.tick)
@@ -199,13 +205,16 @@ func (h *Hub) unregister(id db.MechaID, c *Conn, w *watch) {
 // ShuttingDown, KeyRevoked, KeyExpired.
 func (h *Hub) Watch(key *db.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error) {
 	w := &watch{key: key, wake: make(chan struct{}, 1), ended: make(chan error, 1)}
+	w.latest.Store(key)
 	if err := h.register(key.Mecha.ID, nil, w); err != nil {
 		return nil, nil, nil, err
 	}
-	if err := h.checkKey(key.ID); err != nil {
+	k, err := h.checkKey(key.ID)
+	if err != nil {
 		h.unregister(key.Mecha.ID, nil, w)
 		return nil, nil, nil, err
 	}
+	w.latest.CompareAndSwap(key, k)
 	return w.wake, w.ended, func() { h.unregister(key.Mecha.ID, nil, w) }, nil
 }
 
@@ -217,19 +226,19 @@ func (w *watch) end(err error) {
 }
 
 // checkKey reads a key afresh and refuses one that no longer holds.
-func (h *Hub) checkKey(id db.KeyID) error {
+func (h *Hub) checkKey(id db.KeyID) (*db.Key, error) {
 	k, err := h.Inbox.KeyByID(context.Background(), id)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if k == nil {
-		return db.Errorf(db.KeyRevoked, "the key %s has been removed", id)
+		return nil, db.Errorf(db.KeyRevoked, "the key %s has been removed", id)
 	}
-	return k.Check(h.Now())
+	return k, k.Check(h.Now())
 }
 
-// CheckKeys closes the connections whose key no longer holds. It returns at
-// once; the store calls it when keys have changed.
+// CheckKeys closes the connections whose key no longer holds, and notes until
+// when the others do. It returns at once; the store calls it when keys have changed.
 func (h *Hub) CheckKeys() {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -237,17 +246,22 @@ func (h *Hub) CheckKeys() {
 		return
 	}
 	h.wg.Go(func() {
+		h.check.Lock() // one after the other, or an older answer might come last
+		defer h.check.Unlock()
 		h.checked.Store(false)
-		bad := map[db.KeyID]error{}
+		good, bad := map[db.KeyID]*db.Key{}, map[db.KeyID]error{}
 		for id := range h.keysInUse() {
-			if err := h.checkKey(id); err != nil {
-				if code := db.ErrorCode(err); code == db.KeyRevoked || code == db.KeyExpired {
-					bad[id] = err
-				} else {
-					h.Logger.Error("cannot check the key of a connection", "key", id, "error", err)
-				}
+			k, err := h.checkKey(id)
+			switch code := db.ErrorCode(err); code {
+			case "":
+				good[id] = k
+			case db.KeyRevoked, db.KeyExpired:
+				bad[id] = err
+			default:
+				h.Logger.Error("cannot check the key of a connection", "key", id, "error", err)
 			}
 		}
+		h.renewKeys(good)
 		h.endKeys(bad)
 	})
 }
@@ -256,6 +270,18 @@ func (h *Hub) keysInUse() map[db.KeyID]bool {
 	ids := map[db.KeyID]bool{}
 	h.each(func(c *Conn) { ids[c.key.ID] = true }, func(w *watch) { ids[w.key.ID] = true })
 	return ids
+}
+
+func (h *Hub) renewKeys(good map[db.KeyID]*db.Key) {
+	h.each(func(c *Conn) {
+		if k := good[c.key.ID]; k != nil {
+			c.latest.Store(k)
+		}
+	}, func(w *watch) {
+		if k := good[w.key.ID]; k != nil {
+			w.latest.Store(k)
+		}
+	})
 }
 
 func (h *Hub) endKeys(bad map[db.KeyID]error) {
@@ -305,11 +331,11 @@ func (h *Hub) tick() {
 		bad := map[db.KeyID]error{}
 		h.each(func(c *Conn) {
 			c.tick(real)
-			if err := c.key.Check(now); err != nil {
+			if err := c.latest.Load().Check(now); err != nil {
 				bad[c.key.ID] = err
 			}
 		}, func(w *watch) {
-			if err := w.key.Check(now); err != nil {
+			if err := w.latest.Load().Check(now); err != nil {
 				bad[w.key.ID] = err
 			}
 		})
@@ -322,13 +348,11 @@ func (h *Hub) tick() {
 // goroutine of the hub has ended.
 func (h *Hub) Close(ctx context.Context) {
 	h.mu.Lock()
-	if h.closed {
-		h.mu.Unlock()
-		return
+	if !h.closed {
+		h.closed = true
+		close(h.stop)
 	}
-	h.closed = true
 	h.mu.Unlock()
-	close(h.stop)
 	h.each(func(c *Conn) { c.close(ws.StatusGoingAway, "the relay is shutting down") }, func(w *watch) { w.end(nil) })
 	done := make(chan struct{})
 	go func() {

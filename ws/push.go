@@ -144,6 +144,7 @@ func (c *Conn) readOn(b []byte) ([]byte, error) {
 		if q.Limit <= 0 {
 			q.Limit, q.NoPayload = 1, true // only see whether there is more
 		}
+		c.window.read(true)
 	}
 	c.mu.Unlock()
 	page, err := c.hub.Inbox.Stream(context.Background(), q)
@@ -172,7 +173,10 @@ func (c *Conn) stall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fallBehind()
-	c.stalled = c.window.room() <= 0
+	c.window.read(false)
+	if c.stalled = c.window.room() <= 0; c.stalled {
+		c.window.full = time.Now()
+	}
 }
 
 // account notes a page before it is written, for its acknowledgements may be
@@ -197,6 +201,7 @@ func (c *Conn) account(page db.StreamPage) bool {
 	for _, m := range page.Messages {
 		c.window.add(m.Position)
 	}
+	c.window.read(false)
 	return false
 }
 
@@ -205,7 +210,7 @@ func (c *Conn) account(page db.StreamPage) bool {
 func (c *Conn) write(b []byte) error {
 	for len(b) > 0 {
 		n := min(len(b), flushAt)
-		if err := c.net.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
+		if err := c.net.SetWriteDeadline(time.Now().Add(c.hub.WriteTimeout)); err != nil {
 			return errConnection
 		}
 		if _, err := c.net.Write(b[:n]); err != nil {

@@ -33,7 +33,7 @@ func (c *Conn) read(early []byte) {
 		now := time.Now()
 		c.lastFrame.Store(now.UnixNano())
 		if limit != nil {
-			time.Sleep(limit.ReserveN(now, 1).DelayFrom(now)) // the socket is not read meanwhile
+			c.pause(limit.ReserveN(now, 1).DelayFrom(now))
 		}
 	}}
 	for {
@@ -52,6 +52,20 @@ func (c *Conn) read(early []byte) {
 		if !c.handle(payload) {
 			return
 		}
+	}
+}
+
+// pause keeps the socket from being read for a while, but not its end from coming.
+func (c *Conn) pause(d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-c.closeSent:
+	case <-c.done:
 	}
 }
 

@@ -1,0 +1,155 @@
+package ws_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"relay/db"
+	"relay/ws"
+)
+
+func TestCloseCodesAreEchoed(t *testing.T) {
+	r := mustServe(t)
+	_, bob := r.mustPair()
+	for _, code := range []int{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999} {
+		c := r.mustUpgrade(bob, "")
+		c.mustWrite(masked(fin|opClose, closeBody(code, "b\u00e9")))
+		c.expectClose(code)
+	}
+	c := r.mustUpgrade(bob, "")
+	c.mustWrite(masked(fin|opClose, closeBody(1000, strings.Repeat("a", 123))))
+	c.expectClose(1000)
+	c = r.mustUpgrade(bob, "")
+	c.mustWrite(masked(fin|opClose, "")) // without a code
+	c.expectClose(1000)
+}
+
+func TestCloseFramesThatAreNone(t *testing.T) {
+	r := mustServe(t)
+	_, bob := r.mustPair()
+	expect := func(body string, code int) {
+		t.Helper()
+		c := r.mustUpgrade(bob, "")
+		c.mustWrite(masked(fin|opClose, body))
+		c.CloseWrite()
+		c.expectClose(code)
+	}
+	for _, code := range []int{0, 1, 999, 1004, 1005, 1006, 1015, 1016, 1100, 2000, 2999, 5000, 65535} {
+		expect(closeBody(code, ""), 1002)
+	}
+	expect("\x03", 1002)
+	expect(closeBody(1000, "\xff"), 1007)
+	expect(closeBody(1000, "\xe2\x82"), 1007)
+}
+
+func TestTheForeignClientClosesInOrder(t *testing.T) {
+	r := mustServe(t)
+	_, bob := r.mustPair()
+	for range 20 {
+		if err := r.mustDial(bob, "").Close(websocket.StatusNormalClosure, "done"); err != nil {
+			t.Fatal(err) // it wants our close frame
+		}
+	}
+}
+
+// What was sent before the close frame counts.
+func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	for range 20 {
+		id := r.mustSend(alice, "bob^test", `{}`)
+		c := r.mustUpgrade(bob, "sync_limit=0")
+		c.mustWrite(masked(fin|opText, ackOf(string(id)))+masked(fin|opClose, closeBody(1000, "")), masked(fin|opText, "not read"))
+		c.expectFrame(opClose)
+		eventually(t, "the acknowledgement is stored", func() bool {
+			m, err := r.Message(ctx, bob.Mecha.ID, id)
+			return err == nil && m.Ack != nil && m.Ack.Status == "completed"
+		})
+	}
+}
+
+// After the relay's close frame, the peer's answer ends the connection at once.
+func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
+	r := mustServe(t)
+	_, bob := r.mustPair()
+	c := r.mustUpgrade(bob, "")
+	closed := make(chan struct{})
+	go func() { r.stop(); close(closed) }()
+	body := c.expectFrame(opClose)
+	began := time.Now()
+	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // what is under way may still come
+	c.expectEnd()
+	if d := time.Since(began); d > 800*time.Millisecond {
+		t.Errorf("it took %v", d)
+	}
+	<-closed
+}
+
+func TestShutdownSays1001(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	a, b, c := r.mustDial(alice, ""), r.mustDial(bob, ""), r.mustDial(bob, "sync_limit=0")
+	closed := make(chan struct{})
+	go func() { r.stop(); close(closed) }()
+	for _, c := range []*client{a, b, c} {
+		c.expectClose(websocket.StatusGoingAway)
+	}
+	<-closed
+	r.hub.Close(ctx) // again: nothing happens
+}
+
+// Nobody keeps the relay from stopping: not one who reads nothing, not one who
+// does not answer, not one who has been throttled.
+func TestShutdownCutsThoseWhoDoNotGo(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.WriteTimeout = 0.01, 1, time.Minute })
+	alice, bob := r.mustPair()
+	deaf := r.mustUpgrade(bob, "")
+	deaf.Conn.(interface{ SetReadBuffer(int) error }).SetReadBuffer(4096)
+	throttled := r.mustUpgrade(alice, "")
+	for range 3 {
+		throttled.mustWrite(masked(fin|opPing, ""))
+	}
+	throttled.expectFrame(opPong)
+	silent := r.mustUpgrade(alice, "")
+	for range 16 {
+		r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("x", 1<<20-100)+`"}`)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 1500*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	r.hub.Close(ctx)
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("Close took %v", d)
+	}
+	if n := goroutinesLeft(); n > 0 {
+		t.Errorf("%d goroutines are left", n)
+	}
+	silent.expectClose(1001)
+	throttled.expectClose(1001)
+}
+
+// Once Close has returned, nobody reads from the store: it may be closed.
+func TestHubCloseWaitsForThoseWhoRead(t *testing.T) {
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	r := mustServe(t, func(c *ws.Config) {
+		c.Inbox = &store{DB: c.Inbox.(*db.DB), before: func() { close(reading); <-goOn }}
+	})
+	_, bob := r.mustPair()
+	r.mustDial(bob, "")
+	<-reading
+	now, cancel := context.WithCancel(ctx)
+	cancel()
+	closed := make(chan struct{})
+	go func() { r.hub.Close(now); close(closed) }()
+	select {
+	case <-closed:
+		t.Error("Close returned while a page was being read")
+	case <-time.After(100 * time.Millisecond):
+	}
+	close(goOn)
+	<-closed
+}

@@ -1,0 +1,391 @@
+package ws_test
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"relay/db"
+	relayhttp "relay/http"
+	"relay/ws"
+)
+
+// patience is how long a test waits for what must happen. It is no measure of
+// speed: it only ends a test that would otherwise wait for ever.
+const patience = 20 * time.Second
+
+var ctx = context.Background()
+
+// relay is a running relay on a real file and a real port, and what the tests say of it.
+type relay struct {
+	*db.DB
+	t    testing.TB
+	hub  *ws.Hub
+	addr string
+	stop func()
+}
+
+// mustServe starts a relay, wired as the serve command does it.
+func mustServe(t testing.TB, options ...func(*ws.Config)) *relay {
+	t.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := ws.Config{Inbox: d, SyncAckWait: time.Minute}
+	for _, f := range options {
+		f(&config)
+	}
+	hub := ws.NewHub(config)
+	d.OnCommit(hub.Ring)
+	d.OnKeys(hub.CheckKeys)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := relayhttp.New(relayhttp.Config{DB: d, Live: hub, ClockSkew: 5 * time.Minute, MaxBody: 1 << 20})
+	server := api.Listening(relayhttp.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	go server.Serve(listener)
+	stop := sync.OnceFunc(func() {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		api.Drain()
+		hub.Close(ctx)
+		if n := goroutinesLeft(); n > 0 {
+			t.Errorf("%d goroutines of the hub are left after Close", n)
+		}
+		server.Close()
+		if err := d.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return &relay{d, t, hub, listener.Addr().String(), stop}
+}
+
+// goroutinesLeft counts the goroutines of package ws, but for those that wait
+// for the others in Close. One that is just ending gets a moment to do so.
+func goroutinesLeft() (n int) {
+	for range 100 {
+		if n = goroutinesOfHub(); n == 0 {
+			return 0
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return n
+}
+
+func goroutinesOfHub() (n int) {
+	stacks := make([]byte, 16<<20)
+	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
+		if strings.Contains(stack, "relay/ws.(*") && !strings.Contains(stack, "relay/ws.(*Hub).Close") {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *relay) mustIssue(a db.Address) db.IssuedKey {
+	r.t.Helper()
+	k, err := r.Issue(&db.IssueKey{At: time.Now(), Address: a})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return k
+}
+
+// mustPair registers a sender and a recipient.
+func (r *relay) mustPair() (alice, bob db.IssuedKey) {
+	r.t.Helper()
+	return r.mustIssue("alice^test"), r.mustIssue("bob^test")
+}
+
+func (r *relay) mustSend(from db.IssuedKey, to db.Address, payload string, more ...func(*db.SendMessage)) db.MessageID {
+	r.t.Helper()
+	m := &db.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: []byte(payload), Nonce: 1}
+	for _, f := range more {
+		f(m)
+	}
+	if err := m.Validate(); err != nil {
+		r.t.Fatal(err)
+	}
+	sent, err := r.Send(m)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return sent.ID
+}
+
+// mustSendMany sends n messages from many goroutines at once.
+func (r *relay) mustSendMany(from db.IssuedKey, to db.Address, n int) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	var next atomic.Int64
+	for range min(n, 64) {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(n) && !r.t.Failed(); i = next.Add(1) {
+				m := &db.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
+				if err := m.Validate(); err != nil {
+					r.t.Error(err)
+				} else if _, err := r.Send(m); err != nil {
+					r.t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if r.t.Failed() {
+		r.t.FailNow()
+	}
+}
+
+// mustAck acknowledges as the HTTP endpoint does.
+func (r *relay) mustAck(k db.IssuedKey, id db.MessageID, status string) {
+	r.t.Helper()
+	if err := r.ack(k, id, status); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *relay) ack(k db.IssuedKey, id db.MessageID, status string) error {
+	a := &db.Acknowledge{At: time.Now(), Key: k.Key, ID: id, Status: status, ClientTS: clientTS}
+	if err := a.Validate(); err != nil {
+		return err
+	}
+	_, err := r.Acknowledge(a)
+	return err
+}
+
+const clientTS = "2026-01-01T00:00:00Z"
+
+// received lists what came in for a Mecha, in history order.
+func (r *relay) received(k db.IssuedKey) (ids []db.MessageID) {
+	r.t.Helper()
+	q := db.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Direction: db.In}
+	for {
+		p, err := r.History(ctx, q)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		for _, m := range p.Messages {
+			ids = append(ids, m.ID)
+		}
+		if !p.More {
+			return ids
+		}
+		q.After = p.Next
+	}
+}
+
+var nonces atomic.Int64
+
+// headers are those of an authenticated request.
+func headers(k db.IssuedKey) http.Header {
+	return http.Header{
+		"X-Mecha-Key":         {k.Text},
+		"X-Request-Timestamp": {db.FormatTime(time.Now())},
+		"X-Nonce":             {fmt.Sprintf("nonce-%d", nonces.Add(1))},
+	}
+}
+
+func socketPath(a db.Address, query string) string {
+	return "/api/v1/ws/mecha/" + url.PathEscape(string(a)) + "?" + query
+}
+
+// client is a WebSocket as a foreign implementation speaks it.
+type client struct {
+	*websocket.Conn
+	t testing.TB
+}
+
+func (r *relay) dial(k db.IssuedKey, query string) (*client, *http.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	c, resp, err := websocket.Dial(ctx, "ws://"+r.addr+socketPath(k.Mecha.Address, query), &websocket.DialOptions{HTTPHeader: headers(k)})
+	if err != nil {
+		return nil, resp, err
+	}
+	c.SetReadLimit(-1)
+	r.t.Cleanup(func() { c.CloseNow() })
+	return &client{c, r.t}, resp, nil
+}
+
+func (r *relay) mustDial(k db.IssuedKey, query string) *client {
+	r.t.Helper()
+	c, _, err := r.dial(k, query)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return c
+}
+
+// expectRefused dials and wants the refusal, an ordinary problem document.
+func (r *relay) expectRefused(k db.IssuedKey, query string, status int, code db.Code) {
+	r.t.Helper()
+	c, resp, err := r.dial(k, query)
+	if err == nil {
+		c.CloseNow()
+		r.t.Fatalf("?%s was let in, want %d %s", query, status, code)
+	}
+	expectProblem(r.t, resp, status, code)
+}
+
+func expectProblem(t testing.TB, resp *http.Response, status int, code db.Code) {
+	t.Helper()
+	if resp == nil {
+		t.Fatalf("no response, want %d %s", status, code)
+	}
+	body, _ := io.ReadAll(resp.Body)
+	var p struct {
+		Code   db.Code
+		Status int
+	}
+	if err := json.Unmarshal(body, &p); err != nil || resp.StatusCode != status || p.Status != status || p.Code != code ||
+		resp.Header.Get("Content-Type") != "application/problem+json" {
+		t.Fatalf("got %d %v %s, want %d %s", resp.StatusCode, resp.Header, body, status, code)
+	}
+}
+
+// frame is any frame of the relay.
+type frame struct {
+	Type           string
+	From, To       db.Address
+	MessageID      db.MessageID      `json:"message_id"`
+	ConversationID db.ConversationID `json:"conversation_id"`
+	MessageType    string            `json:"message_type"`
+	Payload        string            `json:"payload_base64"`
+	CreatedAt      string            `json:"created_at"`
+	State, Status  string
+	Detail, At     string
+	Code           db.Code
+	Message        string
+	Phase          string
+	Sent           int
+}
+
+// next reads a frame, whatever it is.
+func (c *client) next() (frame, error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	kind, text, err := c.Read(ctx)
+	var f frame
+	if err == nil && kind != websocket.MessageText {
+		err = errors.New("not a text frame")
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &f)
+	}
+	return f, err
+}
+
+func (c *client) expect(kind string) frame {
+	c.t.Helper()
+	f, err := c.next()
+	if err != nil || f.Type != kind {
+		c.t.Fatalf("got %+v, %v, want a frame of type %s", f, err, kind)
+	}
+	return f
+}
+
+func (c *client) expectMessage(ids ...db.MessageID) {
+	c.t.Helper()
+	for i, id := range ids {
+		if f := c.expect("message"); f.MessageID != id {
+			c.t.Fatalf("message %d of %d is %s %s, want %s", i+1, len(ids), f.MessageID, f.payload(c.t), id)
+		}
+	}
+}
+
+func (c *client) expectError(code db.Code, id db.MessageID) {
+	c.t.Helper()
+	if f := c.expect("error"); f.Code != code || f.MessageID != id || f.Message == "" {
+		c.t.Fatalf("got error %+v, want %s of %q", f, code, id)
+	}
+}
+
+// expectClose reads the close frame, and nothing before it.
+func (c *client) expectClose(code websocket.StatusCode) (reason string) {
+	c.t.Helper()
+	f, err := c.next()
+	var end websocket.CloseError
+	if !errors.As(err, &end) || end.Code != code {
+		c.t.Fatalf("got %+v, %v, want close %d", f, err, code)
+	}
+	return end.Reason
+}
+
+// expectNothing sees that no frame was on its way: a frame that the relay
+// refuses is answered next.
+func (c *client) expectNothing() {
+	c.t.Helper()
+	c.send(`{"type":"nothing"}`)
+	c.expectError(db.InvalidFrame, "")
+}
+
+func (c *client) send(text string) {
+	c.t.Helper()
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	if err := c.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *client) ack(id db.MessageID, status string) {
+	c.t.Helper()
+	c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,"status":%q,"client_ts":%q}`, id, status, clientTS))
+}
+
+func (f frame) payload(t testing.TB) string {
+	t.Helper()
+	b, err := base64.StdEncoding.DecodeString(f.Payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// eventually waits for a condition that nothing announces.
+func eventually(t testing.TB, what string, is func() bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("never came true: %s", what)
+		}
+	}
+}
+
+func expectSame[T cmp.Ordered](t testing.TB, got, want []T) {
+	t.Helper()
+	if slices.Equal(got, want) {
+		return
+	}
+	for i := range min(len(got), len(want)) {
+		if got[i] != want[i] {
+			t.Fatalf("%d of %d is %v, want %v (place %d there)", i, len(got), got[i], want[i], slices.Index(want, got[i]))
+		}
+	}
+	t.Fatalf("got %d, want %d", len(got), len(want))
+}

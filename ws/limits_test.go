@@ -1,0 +1,217 @@
+package ws_test
+
+import (
+	"net"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"relay/db"
+	"relay/ws"
+)
+
+func TestSocketsPerMecha(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 3 })
+	alice, bob := r.mustPair()
+	var open []*client
+	for range 3 {
+		open = append(open, r.mustDial(bob, ""))
+	}
+	r.expectRefused(bob, "", 429, db.TooManySockets)
+	_, resp, _ := r.dial(bob, "")
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err != nil || n < 1 {
+		t.Errorf("Retry-After is %q", resp.Header.Get("Retry-After"))
+	}
+	other := r.mustIssue("bob^test") // another key of the same Mecha
+	r.expectRefused(other, "", 429, db.TooManySockets)
+	r.mustDial(alice, "").expectNothing()
+	open[1].CloseNow()
+	eventually(t, "there is room again", func() bool {
+		c, _, err := r.dial(bob, "")
+		if err == nil {
+			c.expectNothing()
+		}
+		return err == nil
+	})
+	r.expectRefused(bob, "", 429, db.TooManySockets)
+	open[0].expectNothing()
+}
+
+func TestSocketsInAll(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.MaxSockets = 2 })
+	alice, bob := r.mustPair()
+	first := r.mustDial(alice, "")
+	_, _, stop, err := r.hub.Watch(bob.Key) // a long-poll counts as well
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.expectRefused(bob, "", 503, db.TooManySockets)
+	if _, _, _, err := r.hub.Watch(bob.Key); db.ErrorCode(err) != db.TooManySockets {
+		t.Fatal(err)
+	}
+	stop()
+	r.mustDial(bob, "").expectNothing()
+	r.expectRefused(alice, "", 503, db.TooManySockets)
+	if err := first.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "there is room again", func() bool { _, _, err := r.dial(alice, ""); return err == nil })
+}
+
+func TestARefusedHandshakeHoldsNoPlace(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.MaxSockets, c.MaxSocketsPerMecha = 1, 1 })
+	_, bob := r.mustPair()
+	for range 20 {
+		r.expectRefused(bob, "since_message_id=unknown", 404, db.CursorNotFound)
+		r.expectHandshakeRefused(handshake(bob, "", "-Sec-WebSocket-Key"), 400, db.InvalidRequest)
+	}
+	r.mustDial(bob, "").expectNothing()
+}
+
+func TestManyAtTheDoorAtOnce(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 5 })
+	_, bob := r.mustPair()
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	in := 0
+	for range 40 {
+		wg.Go(func() {
+			c, resp, err := r.dial(bob, "")
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil {
+				c.expectNothing()
+				in++
+			} else if resp == nil || resp.StatusCode != 429 {
+				t.Errorf("got %v, %v", resp, err)
+			}
+		})
+	}
+	wg.Wait()
+	if in != 5 {
+		t.Errorf("%d got in", in)
+	}
+}
+
+// Beyond the rate a socket is not read for a while; nothing is lost or closed.
+func TestFramesBeyondTheRateWait(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 100, 10 })
+	alice, bob := r.mustPair()
+	c, other := r.mustDial(bob, "sync_limit=0"), r.mustDial(bob, "sync_limit=0")
+	began := time.Now()
+	for range 60 {
+		c.send(`{}`)
+	}
+	id := r.mustSend(alice, "bob^test", `{}`)
+	other.expectMessage(id) // nobody else waits
+	answers, messages := 0, 0
+	for range 61 {
+		switch f, err := c.next(); {
+		case err != nil:
+			t.Fatal(err)
+		case f.Type == "message":
+			messages++
+			if answers > 40 {
+				t.Error("the message waited for the frames")
+			}
+		case f.Code == db.InvalidFrame:
+			answers++
+		}
+	}
+	if answers != 60 || messages != 1 {
+		t.Errorf("%d answers, %d messages", answers, messages)
+	}
+	if d := time.Since(began); d < 450*time.Millisecond { // 50 of them at 100 a second
+		t.Errorf("60 frames took %v", d)
+	}
+}
+
+func TestPingsAreSent(t *testing.T) {
+	const dead = 300 * time.Millisecond
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 50*time.Millisecond, dead })
+	_, bob := r.mustPair()
+	c := r.mustUpgrade(bob, "")
+	for began := time.Now(); time.Since(began) < 3*dead; {
+		if p := c.expectFrame(opPing); p != "" {
+			t.Fatalf("ping %q", p)
+		}
+		c.mustWrite(masked(fin|opPong, "")) // a sign of life
+	}
+}
+
+func TestADeadPeerIsClosed(t *testing.T) {
+	const dead = 300 * time.Millisecond
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 100*time.Millisecond, dead })
+	_, bob := r.mustPair()
+	began := time.Now()
+	c := r.mustUpgrade(bob, "")
+	pings := 0
+	for {
+		op, body, err := c.frame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if op == opPing {
+			pings++
+			continue
+		}
+		if op != opClose || body[:2] != closeBody(1001, "") || time.Since(began) < dead || pings == 0 {
+			t.Fatalf("got frame %x %q after %v and %d pings", op, body, time.Since(began), pings)
+		}
+		break
+	}
+	c.expectEnd() // though nobody answers
+}
+
+// One that has gone without a word, and left data on its way, is cut off too.
+func TestADeadPeerWithAFullBufferIsCut(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) {
+		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = 50*time.Millisecond, 100*time.Millisecond, 200*time.Millisecond, 1
+	})
+	alice, bob := r.mustPair()
+	deaf := r.mustBeDeaf(bob, "sync_limit=0")
+	r.mustSendBig(alice, "bob^test")
+	eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, "sync_limit=0"); return err == nil })
+	deaf.Close()
+}
+
+func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.MaxSockets, c.MaxSocketsPerMecha = 3, 3 })
+	alice, bob := r.mustPair()
+	r.mustSendMany(alice, "bob^test", 20)
+	ids := r.received(bob)
+	for i := range 200 {
+		var c *client
+		eventually(t, "there is room", func() (in bool) {
+			var err error
+			c, _, err = r.dial(bob, "events=sync,acks,receipts")
+			return err == nil
+		})
+		switch i % 4 {
+		case 0:
+			c.CloseNow()
+		case 1:
+			c.expect("sync")
+			c.ack(ids[0], "received")
+			c.CloseNow()
+		case 2:
+			if err := c.Close(websocket.StatusNormalClosure, ""); err != nil {
+				t.Fatal(err)
+			}
+		case 3:
+			c.CloseNow()
+			rude := r.mustConnect()
+			rude.mustWrite(handshake(bob, "")) // may be refused: it does not look
+			rude.Conn.(*net.TCPConn).SetLinger(0)
+			rude.Close()
+		}
+	}
+	eventually(t, "only the ticker of the hub is left", func() bool { return goroutinesOfHub() == 1 })
+	for range 3 {
+		r.mustDial(bob, "").expect("message")
+	}
+	r.expectRefused(bob, "", 429, db.TooManySockets)
+}

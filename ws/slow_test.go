@@ -1,0 +1,217 @@
+package ws_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/ws"
+)
+
+const (
+	bigPayload  = 64 << 10
+	bigMessages = 400 // 25 MiB of payload, 33 MiB of frames
+)
+
+// Neither the relay nor this test keeps the messages. What may stay for a
+// connection that does not read: two queues (one in hand, one filling) and a
+// page of 256 KiB of payload each, and a buffer of frames of less than 512 KiB.
+// The rest of the bound is room for the store's and the runtime's own.
+const heapBound = 4 << 20
+
+func heap() int64 {
+	var m runtime.MemStats
+	for range 3 {
+		runtime.GC() // pools are emptied in two steps
+	}
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// mustBeDeaf is a connection whose client reads nothing until it is told to.
+func (r *relay) mustBeDeaf(k db.IssuedKey, query string) *raw {
+	r.t.Helper()
+	c := r.mustConnect()
+	c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // or the network would hold a good part of it
+	c.mustWrite(handshake(k, query))
+	c.expectSwitch()
+	return c
+}
+
+func (r *relay) mustSendBig(from db.IssuedKey, to db.Address) {
+	r.t.Helper()
+	payload := `{"t":"` + strings.Repeat("x", bigPayload-8) + `"}`
+	for range bigMessages {
+		r.mustSend(from, to, payload)
+	}
+}
+
+// readMessage reads a message from a raw connection: its id alone is kept.
+func (c *raw) readMessage() (db.MessageID, error) {
+	op, text, err := c.frame()
+	if err != nil {
+		return "", err
+	}
+	var f frame
+	if err := json.Unmarshal([]byte(text), &f); err != nil || op != opText || f.Type != "message" || len(f.Payload) != (bigPayload+2)/3*4 {
+		return "", fmt.Errorf("got frame %x %.80q, %v", op, text, err)
+	}
+	return f.MessageID, nil
+}
+
+func (c *raw) mustReadMessages(n int) (ids []db.MessageID) {
+	c.t.Helper()
+	for range n {
+		id, err := c.readMessage()
+		if err != nil {
+			c.t.Fatalf("after %d messages: %v", len(ids), err)
+		}
+		ids = append(ids, id)
+	}
+	return ids
+}
+
+func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	alice, bob := r.mustPair()
+	slow := r.mustBeDeaf(bob, "sync_limit=1000")
+	quick := r.mustUpgrade(bob, "sync_limit=0")
+	slow.expectAlive()
+	quick.expectAlive()
+	before := heap()
+
+	var got []db.MessageID
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range bigMessages {
+			id, err := quick.readMessage()
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			got = append(got, id)
+		}
+	})
+	r.mustSendBig(alice, "bob^test")
+	wg.Wait() // it gets everything, though the other one stands still
+	if grown := heap() - before; grown > heapBound {
+		t.Errorf("the heap has grown by %d KiB", grown>>10)
+	}
+	ids := r.received(bob)
+	expectSame(t, got, ids)
+	expectSame(t, slow.mustReadMessages(bigMessages), ids)
+	// And both are live again.
+	r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("y", bigPayload-8)+`"}`)
+	last := r.received(bob)[bigMessages:]
+	expectSame(t, slow.mustReadMessages(1), last)
+	expectSame(t, quick.mustReadMessages(1), last)
+}
+
+func TestAReaderThatStopsIsCutOffAndResumes(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.MaxSocketsPerMecha = time.Second, 1 })
+	alice, bob := r.mustPair()
+	deaf := r.mustBeDeaf(bob, "sync_limit=0")
+	r.mustSendBig(alice, "bob^test")
+	var next *client
+	eventually(t, "the relay gives the deaf one up", func() (in bool) {
+		var err error
+		next, _, err = r.dial(bob, "sync_limit=0") // there is room for one
+		return err == nil
+	})
+	next.CloseNow()
+
+	var got []db.MessageID
+	for {
+		id, err := deaf.readMessage()
+		if err != nil {
+			break // within a frame, most likely
+		}
+		got = append(got, id)
+	}
+	if len(got) == 0 || len(got) == bigMessages {
+		t.Fatalf("it was cut after %d messages", len(got))
+	}
+	eventually(t, "there is room again", func() (in bool) {
+		var err error
+		next, _, err = r.dial(bob, "sync_limit=1000&since_message_id="+string(got[len(got)-1]))
+		return err == nil
+	})
+	for range bigMessages - len(got) {
+		got = append(got, next.expect("message").MessageID)
+	}
+	next.expectNothing()
+	expectSame(t, got, r.received(bob))
+}
+
+// A reader that is slow but reads keeps its connection: the deadline is of each piece.
+func TestALargeMessageMayTakeLongerThanTheDeadline(t *testing.T) {
+	const timeout = 250 * time.Millisecond
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = timeout })
+	alice, bob := r.mustPair()
+	for range 16 {
+		r.mustSend(alice, "bob^test", `{"t":"`+strings.Repeat("x", 1<<20-100)+`"}`)
+	}
+	c := r.mustBeDeaf(bob, "")
+	buf := make([]byte, 256<<10)
+	began, n := time.Now(), 0
+	for n < 16*(4<<20)/3 {
+		k, err := c.r.Read(buf)
+		if err != nil {
+			t.Fatalf("cut after %d bytes and %v: %v", n, time.Since(began), err)
+		}
+		if n += k; n < 12<<20 { // then what is left may be on its way already
+			<-time.After(time.Duration(k) * time.Second / (10 << 20))
+		}
+	}
+	if d := time.Since(began); d < 2*timeout {
+		t.Fatalf("it took no longer than %v: nothing was tested", d)
+	}
+}
+
+// A sender that does not read its receipts is told to come again.
+func TestReceiptsThatAreNotReadEndTheConnection(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	alice, bob := r.mustPair()
+	deaf := r.mustBeDeaf(alice, "sync_limit=0&events=receipts")
+	detail := strings.Repeat("d", 1024)
+	ids := make([]db.MessageID, 0, 1000)
+	r.mustSendMany(alice, "bob^test", cap(ids))
+	ids = r.received(bob)
+	before := heap()
+	var wg sync.WaitGroup
+	for part := range 50 {
+		wg.Go(func() {
+			for i := part; i < len(ids); i += 50 {
+				for range 7 {
+					a := &db.Acknowledge{At: time.Now(), Key: bob.Key, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail}
+					if _, err := r.Acknowledge(a); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if grown := heap() - before; grown > heapBound {
+		t.Errorf("the heap has grown by %d KiB", grown>>10)
+	}
+	for {
+		op, body, err := deaf.frame()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if op == opClose {
+			if body[:2] != closeBody(1013, "") {
+				t.Fatalf("close %q", body)
+			}
+			return
+		}
+	}
+}
