@@ -36,12 +36,25 @@ type credentials struct{ url, keyFile string }
 
 func (c *credentials) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.url, "url", "http://127.0.0.1:8080", "the relay's `address`")
+	c.keyFlag(cmd)
+}
+
+func (c *credentials) keyFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
 }
 
-// client takes the key from --key-file or RELAY_KEY, and the signing secret
-// from RELAY_SIGNING_SECRET: never from an argument, which others can see.
+// client makes a client for --url.
 func (c *credentials) client() (*client, error) {
+	if !strings.HasPrefix(c.url, "http://") && !strings.HasPrefix(c.url, "https://") {
+		return nil, usagef("--url must begin with http:// or https://, and is %q", c.url)
+	}
+	return c.signer()
+}
+
+// signer makes a client that need not send anything. It takes the key from
+// --key-file or RELAY_KEY, and the signing secret from RELAY_SIGNING_SECRET:
+// never from an argument, which others can see.
+func (c *credentials) signer() (*client, error) {
 	key := os.Getenv("RELAY_KEY")
 	if c.keyFile != "" {
 		b, err := os.ReadFile(c.keyFile)
@@ -52,9 +65,6 @@ func (c *credentials) client() (*client, error) {
 	}
 	if key = strings.TrimSpace(key); key == "" {
 		return nil, usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
-	}
-	if !strings.HasPrefix(c.url, "http://") && !strings.HasPrefix(c.url, "https://") {
-		return nil, usagef("--url must begin with http:// or https://, and is %q", c.url)
 	}
 	return newClient(c.url, key, strings.TrimSpace(os.Getenv("RELAY_SIGNING_SECRET"))), nil
 }
@@ -99,10 +109,11 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, more 
 	return resp, answer, err
 }
 
-// call is do for an answer that is wanted as a value; another status than 2xx is an error.
+// call is do for an answer that is wanted as a value. in is sent as JSON, or as
+// it is if it is a []byte. Another status than 2xx is an error.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
-	var body []byte
-	if in != nil {
+	body, raw := in.([]byte)
+	if in != nil && !raw {
 		var err error
 		if body, err = json.Marshal(in); err != nil {
 			return err

@@ -83,7 +83,7 @@ for one request, for as long as the relay's --clock-skew; the key is among them.
   relay sign "$body" | curl -H @- -d "$body" "$RELAY_URL/api/v1/messages"`,
 		Args: between(0, 1, "at most one body"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			client, err := c.client()
+			client, err := c.signer()
 			if err != nil {
 				return err
 			}
@@ -105,7 +105,7 @@ for one request, for as long as the relay's --clock-skew; the key is among them.
 			return nil
 		},
 	}
-	c.flags(cmd)
+	c.keyFlag(cmd)
 	return cmd
 }
 

@@ -241,9 +241,9 @@ func (d *demo) lookBack(ctx context.Context) error {
 }
 
 func (d *demo) send(ctx context.Context, from *client, to db.Address, payload, conversation string) (sent sentMessage, err error) {
-	err = from.call(ctx, "POST", "/api/v1/messages", map[string]any{
-		"to": to, "payload": json.RawMessage(payload), "conversation_id": conversation,
-	}, &sent)
+	// Not marshalled, which would compact the payload: what is sent is what will be received.
+	body := fmt.Sprintf(`{"to": %q, "payload": %s, "conversation_id": %q}`, to, payload, conversation)
+	err = from.call(ctx, "POST", "/api/v1/messages", []byte(body), &sent)
 	if err == nil {
 		d.count++
 		d.show("→ %s  %s  %s", to, payload, sent.MessageID)

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -153,7 +152,7 @@ func (a *app) printKeys(keys []*db.Key) error {
 			state = strings.TrimPrefix(string(db.ErrorCode(err)), "key_")
 		}
 		if !a.json {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Mecha.Address, inList(k.Label), state,
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Mecha.Address, dash(k.Label), state,
 				timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
 			continue
 		}
@@ -285,13 +284,9 @@ func optionalTime(t time.Time) *string {
 	return optional(db.FormatTime(t))
 }
 
-// inList gives a text its place in a table: one line, and nothing that a terminal obeys.
-func inList(s string) string {
+func dash(s string) string {
 	if s == "" {
 		return "-"
-	}
-	if strings.IndexFunc(s, unicode.IsControl) >= 0 {
-		return strconv.Quote(s)
 	}
 	return s
 }

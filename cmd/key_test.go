@@ -152,8 +152,11 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 
 func TestALabelCannotForgeTheList(t *testing.T) {
 	db := file(t)
-	mustRelay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
-	if text := mustRelay(t, "key", "list", "--db", db); strings.Count(text, "\n") != 2 || strings.Contains(text, "\x1b") {
+	r := relay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
+	if r.code != 2 || r.out != "" || !strings.Contains(r.err, "control characters") {
+		t.Errorf("exit %d\n%s\n%s", r.code, r.out, r.err)
+	}
+	if text := mustRelay(t, "key", "list", "--db", db); strings.Count(text, "\n") != 1 {
 		t.Errorf("%q", text)
 	}
 }

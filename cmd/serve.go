@@ -38,7 +38,8 @@ type settings struct {
 	MinFreeDisk           int64
 }
 
-// flags is the one table of settings (PROTOCOL §7). 0 turns a limit off.
+// flags is the one table of settings (PROTOCOL §7). 0 turns a
+// limit off where that makes sense.
 func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes a free one")
 	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; made if there is none")
@@ -65,8 +66,13 @@ func (s *settings) flags(f *pflag.FlagSet) {
 }
 
 func envBool(name string) bool {
-	on, err := strconv.ParseBool(os.Getenv(name))
-	return err == nil && on || err != nil && os.Getenv(name) != ""
+	switch value := strings.ToLower(os.Getenv(name)); value {
+	case "", "off", "no":
+		return false
+	default: // what is no word for no means yes: it fails safe
+		on, err := strconv.ParseBool(value)
+		return on || err != nil
+	}
 }
 
 func (s *settings) check(flags *pflag.FlagSet) error {

@@ -18,10 +18,12 @@ func (a *Acknowledge) Read(body []byte) error {
 }
 
 // ReadFrame is Read for a WebSocket frame, which names its type and the message
-// as well. a.ID is set if the frame has one, whatever the error.
+// as well. a.ID is set if the frame has one and is JSON.
 func (a *Acknowledge) ReadFrame(frame []byte) error {
 	f, err := a.read(frame, ackFields)
-	a.ID = MessageID(f.id)
+	if ErrorCode(err) != InvalidJSON {
+		a.ID = MessageID(f.id)
+	}
 	switch {
 	case err != nil:
 		return err
