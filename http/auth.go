@@ -116,7 +116,8 @@ func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 }
 
 // claim uses up the nonce. A send with an Idempotency-Key may come again with
-// the nonce it had: HTTP libraries resend such requests by themselves.
+// the nonce it had, for its stored 201 and nothing else: HTTP libraries resend
+// such requests by themselves.
 func (s *Server) claim(c *call) error {
 	mayReplay, err := s.beginSend(c)
 	if err != nil {
@@ -124,7 +125,10 @@ func (s *Server) claim(c *call) error {
 	}
 	c.claimed, err = s.DB.Claim(c.key, c.nonce, c.timestamp)
 	if mayReplay && db.ErrorCode(err) == db.NonceReused {
-		c.replay, err = true, nil
+		_, known, fault := s.stored(c)
+		if known || fault != nil && db.ErrorCode(fault) != db.IdempotencyKeyReused {
+			c.replay, err = known, fault
+		}
 	}
 	return err
 }
@@ -156,8 +160,10 @@ func isNonce(s string) bool {
 
 // readBody reads the whole body, which is bounded, before anything looks at it.
 func (s *Server) readBody(c *call) error {
-	if e := c.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		return db.Errorf(db.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
+	for _, e := range c.Header["Content-Encoding"] {
+		if e != "" && !strings.EqualFold(e, "identity") {
+			return db.Errorf(db.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
+		}
 	}
 	if c.Body == nil || c.ContentLength == 0 {
 		return nil
@@ -167,7 +173,7 @@ func (s *Server) readBody(c *call) error {
 		return tooLarge
 	}
 	var err error
-	if c.ContentLength > 0 {
+	if c.ContentLength > 0 && s.MaxBody > 0 { // what is announced, and not yet sent, is bounded
 		c.body = make([]byte, c.ContentLength)
 		_, err = io.ReadFull(c.Body, c.body)
 	} else {

@@ -262,6 +262,8 @@ func (v *query) time(name string) time.Time {
 	t, err := db.ParseTime(strings.ReplaceAll(text, " ", "+"))
 	if err != nil {
 		v.err = db.FieldErrorf(db.InvalidTime, name, "is no RFC 3339 time, as in 2026-11-20T08:00:00Z")
+	} else if t.IsZero() {
+		t = time.Unix(0, 0) // the zero time means none from here on; no message is as old as either
 	}
 	return t
 }

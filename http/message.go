@@ -1,6 +1,7 @@
 package http
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -12,7 +13,7 @@ import (
 func (s *Server) sendMessage(c *call) (answer, error) {
 	if c.idempotency != (db.IdempotencyKey{}) {
 		// Before any other check of the body (PROTOCOL §3): a retry gets the answer it missed.
-		sent, known, err := s.DB.Idempotent(c.Context(), c.key.Mecha.ID, c.idempotency, c.at)
+		sent, known, err := s.stored(c)
 		if err != nil || known {
 			return created(sent), err
 		}
@@ -41,6 +42,13 @@ func created(sent db.Sent) answer {
 		a.header = []string{"Idempotent-Replayed", "true"}
 	}
 	return a
+}
+
+// stored finds the 201 that the Idempotency-Key of a send got before. A client
+// that has gone does not stop it: the nonce is used up, so if nothing were sent
+// now, the same request coming again would be refused.
+func (s *Server) stored(c *call) (sent db.Sent, known bool, err error) {
+	return s.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
 }
 
 // beginSend reads the Idempotency-Key of a send, and waits for another request

@@ -74,7 +74,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	var e *db.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-			return // the client has gone
+			panic(http.ErrAbortHandler) // the client has gone, or closed its side; to return would be to answer 200
 		}
 		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "error", err)
 		e = db.Errorf(db.Internal, "the relay failed; its log says why, under this request_id")

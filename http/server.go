@@ -13,7 +13,9 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -179,8 +181,14 @@ func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, db.Errorf(db.MethodNotAllowed, "this path takes %s", w.Header().Get("Allow")))
+	methods := strings.Split(w.Header().Get("Allow"), ", ")
+	allow := strings.Join(slices.DeleteFunc(methods, isOptions), ", ")
+	w.Header().Set("Allow", allow)
+	s.refuse(w, r, db.Errorf(db.MethodNotAllowed, "this path takes %s", allow))
 }
+
+// isOptions: httprouter puts OPTIONS into every Allow, but no path here takes it.
+func isOptions(method string) bool { return method == http.MethodOptions }
 
 func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	if v == http.ErrAbortHandler {
@@ -212,5 +220,7 @@ func (s *Server) Listening(t Timeouts) *http.Server {
 		IdleTimeout:       t.Idle,
 		MaxHeaderBytes:    t.MaxHeaders,
 		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+
+		DisableGeneralOptionsHandler: true, // its answer to OPTIONS * has no X-Request-Id
 	}
 }

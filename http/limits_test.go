@@ -1,0 +1,278 @@
+package http_test
+
+import (
+	"bufio"
+	"database/sql"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+func TestRateOfAKey(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 2, 3 })
+	alice, spare := r.mustIssue("alice^demo"), r.mustIssue("alice^demo")
+	for range 3 {
+		alice.get(whoami).want(200)
+	}
+	alice.get(whoami).wantProblem(429, db.RateLimited)
+	alice.post(messages, letter(alice)).wantProblem(429, db.RateLimited)
+	alice.get(socketPath(alice), handshake).wantProblem(429, db.RateLimited)
+	spare.get(whoami).want(200) // each key has its own
+	r.clock.advance(time.Second)
+	alice.get(whoami, nonce("n")).want(200)
+	alice.get(whoami).want(200)
+	alice.get(whoami, nonce("n")).wantProblem(429, db.RateLimited)
+	r.wantMessages(0)
+}
+
+// Guessing is slowed down, but nobody can lock out anybody else.
+func TestFailuresOfAnAddress(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.api.FailureLimit, s.api.FailureBurst = 1, 3 })
+	alice := r.mustIssue("alice^demo")
+	for _, c := range []change{with("X-Mecha-Key"), with("X-Mecha-Key", typo(alice.Text)), signedBy("mk_wrong")} {
+		if a := alice.get(whoami, c); a.status != 401 {
+			t.Fatalf("%d %s", a.status, a.body)
+		}
+	}
+	for _, c := range []change{with("X-Mecha-Key"), nonce("a b"), signedBy("mk_wrong"), stamped("2026-01-01T00:00:00Z")} {
+		alice.get(whoami, c).wantProblem(429, db.TooManyFailures)
+		alice.get(whoami).want(200)
+		alice.mustSend(alice)
+	}
+	alice.get("/api/v1/nothing").wantProblem(404, db.NotFound)
+	alice.get(historyPath(alice)+"?limit=0").wantProblem(400, db.InvalidLimit) // other faults are none of its business
+	r.clock.advance(time.Second)
+	alice.get(whoami, with("X-Mecha-Key")).wantProblem(401, db.MissingHeader)
+	alice.get(whoami, with("X-Mecha-Key")).wantProblem(429, db.TooManyFailures)
+}
+
+func TestAFullMailbox(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.db.MaxPending = 2 })
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	id := alice.mustSend(bob).MessageID
+	first := alice.sendOnce("k", letter(bob)).want(201)
+	alice.post(messages, letter(bob)).wantProblem(429, db.MailboxFull)
+	alice.sendOnce("k", letter(bob)).wantReplay(first) // nothing new
+	alice.mustSend(alice)
+	bob.mustAck(id, "processing")
+	alice.post(messages, letter(bob)).wantProblem(429, db.MailboxFull)
+	bob.mustAck(id, "completed")
+	alice.mustSend(bob)
+	alice.post(messages, letter(bob)).wantProblem(429, db.MailboxFull)
+	r.wantMessages(4)
+}
+
+func TestBodyLimit(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.api.MaxBody = 4000 })
+	alice := r.mustIssue("alice^demo")
+	empty := letter(alice)
+	for _, c := range []change{all(), chunked} {
+		fits := empty + strings.Repeat(" ", 4000-len(empty))
+		alice.post(messages, fits, c).want(201)
+		alice.post(messages, fits+" ", c).wantProblem(413, db.PayloadTooLarge)
+		alice.post(messages, fits+strings.Repeat(" ", 1<<20), c).wantProblem(413, db.PayloadTooLarge)
+	}
+	r.wantMessages(2)
+	// It is refused when it is announced: nothing of these bodies is ever sent.
+	for _, announced := range []string{"Content-Length: 1000000\r\n", "Content-Length: 4001\r\nExpect: 100-continue\r\n"} {
+		r.dial(t, alice, "POST", messages, announced).wantProblem(413, db.PayloadTooLarge)
+	}
+	for _, encoding := range [][]string{{"gzip"}, {"identity", "gzip"}, {"", "br"}, {"identity, gzip"}, {"x"}} {
+		alice.post(messages, empty, with("Content-Encoding", encoding...)).wantProblem(415, db.UnsupportedEncoding)
+	}
+}
+
+// dial sends a request by hand, up to what follows its headers, and reads the answer.
+func (r *relay) dial(t *testing.T, m mecha, method, path, more string) reply {
+	t.Helper()
+	c := m.prepare(method, path, "", unsigned)
+	conn := r.mustConnect(t, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n%s\r\n",
+		method, path, c.key, c.nonce, c.timestamp, more))
+	a, err := nethttp.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reply{t: t, of: method + " " + path, status: a.StatusCode, header: a.Header, body: body}
+}
+
+func (r *relay) mustConnect(t *testing.T, text string) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := io.WriteString(conn, text); err != nil {
+		t.Fatal(err)
+	}
+	return conn
+}
+
+func TestSlowRequests(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int64{1 << 20, 0} { // 0: no limit
+		r := mustServe(t, func(s *settings) {
+			s.timeouts.Header, s.timeouts.Body, s.api.MaxBody = 100*time.Millisecond, 300*time.Millisecond, limit
+		})
+		alice := r.mustIssue("alice^demo")
+		for _, beginning := range []string{"", "G", "GET /livez HTTP/1.1\r\nHost: x\r\n"} {
+			rest, err := io.ReadAll(r.mustConnect(t, beginning)) // until the connection is closed
+			if err != nil || len(rest) > 0 && !strings.HasPrefix(string(rest), "HTTP/1.1 400 ") {
+				t.Errorf("after %q: %q, %v", beginning, rest, err)
+			}
+		}
+		r.dial(t, alice, "POST", messages, "Content-Length: 1000\r\n").wantProblem(408, db.RequestTimeout)
+		r.dial(t, alice, "POST", messages, "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"to\"").wantProblem(408, db.RequestTimeout)
+		if limit == 0 { // nothing is set aside for what has only been announced
+			r.dial(t, alice, "POST", messages, "Content-Length: 9223372036854775807\r\n").wantProblem(408, db.RequestTimeout)
+		}
+		alice.get(whoami).want(200)
+		r.wantMessages(0)
+	}
+}
+
+func TestLargeHeaders(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	alice.get(whoami, with("X-Other", strings.Repeat("x", 8<<10))).want(200)
+	q, err := alice.prepare("GET", whoami, "", with("X-Other", strings.Repeat("x", 32<<10))).request(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := r.client.Do(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Body.Close()
+	if a.StatusCode != 431 {
+		t.Errorf("status %d, want 431", a.StatusCode)
+	}
+}
+
+// Without room on the disk, messages are refused; all else goes on.
+func TestAFullDisk(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	first := alice.sendOnce("k", letter(bob)).want(201)
+	id := alice.mustSend(bob).MessageID
+	r.settings.db.MinFreeDisk = 1 << 62
+	r.mustRestart()
+	alice.r, bob.r = r, r
+	alice.post(messages, letter(bob)).wantProblem(507, db.DiskFull)
+	alice.sendOnce("k", letter(bob)).wantReplay(first)
+	r.anyone("GET", "/readyz").wantProblem(503, db.Overloaded)
+	bob.get(messagePath(id) + "/payload").want(200)
+	bob.mustDeliver(id)
+	bob.mustAck(id, "completed")
+	bob.get(inboxPath(bob)).want(200).wantField("pending", "1")
+	if p := bob.history(""); len(p.Messages) != 2 {
+		t.Errorf("%d messages", len(p.Messages))
+	}
+	r.mustIssue("carol^demo").get(whoami).want(200)
+	r.wantMessages(2)
+}
+
+func TestShuttingDown(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	r.anyone("GET", "/readyz").want(200)
+	r.api.Drain()
+	alice.get(whoami).wantProblem(503, db.ShuttingDown)
+	alice.post(messages, letter(alice)).wantProblem(503, db.ShuttingDown)
+	alice.get(socketPath(alice), handshake).wantProblem(503, db.ShuttingDown)
+	r.anyone("GET", "/readyz").wantProblem(503, db.Overloaded)
+	r.anyone("GET", "/livez").want(200)
+	alice.get("/api/v1/nothing").wantProblem(404, db.NotFound)
+	r.wantMessages(0)
+}
+
+func TestTheStoreHasClosed(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	id := alice.mustSend(alice).MessageID
+	if err := r.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	alice.post(messages, letter(alice)).wantProblem(503, db.ShuttingDown)
+	alice.get(messagePath(id)).wantProblem(503, db.ShuttingDown)
+	alice.post(messagePath(id)+"/deliver", "").wantProblem(503, db.ShuttingDown)
+	r.wantMessages(1)
+}
+
+// When the store keeps a send waiting for longer than a request may take to
+// arrive, its client gets its answer all the same, and so does who repeats it.
+func TestASlowStore(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(s *settings) { s.timeouts.Body, s.timeouts.Header = 100*time.Millisecond, 100*time.Millisecond })
+	alice := r.mustIssue("alice^demo")
+	file, err := sql.Open("sqlite", "file:"+r.settings.db.Path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	other, err := file.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.ExecContext(t.Context(), "BEGIN IMMEDIATE"); err != nil { // nobody else can write
+		t.Fatal(err)
+	}
+	answers := make(chan reply, 2)
+	for range 2 {
+		c := alice.prepare("POST", messages, letter(alice), idempotent("k"))
+		go func() {
+			a, err := r.try(c)
+			if err != nil {
+				t.Error(err)
+			}
+			answers <- a
+		}()
+	}
+	select {
+	case a := <-answers:
+		t.Errorf("an answer though nothing can be written: %d %s", a.status, a.body)
+	case <-time.After(400 * time.Millisecond): // it is time itself that is tested
+	}
+	if _, err := other.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+		t.Fatal(err)
+	}
+	one, two := (<-answers).want(201), (<-answers).want(201)
+	if string(one.body) != string(two.body) {
+		t.Errorf("%s and %s", one.body, two.body)
+	}
+	r.wantMessages(1)
+}
+
+// A client that has said all it wants to say, and closed its side, looks like
+// one that has gone. It gets its answer or none, but not an empty one.
+func TestAClientThatClosesItsSide(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	id := alice.mustSend(alice).MessageID
+	r.mustFill(alice, alice, 100)
+	defer r.keepReadersBusy(alice)()
+	for range 10 {
+		c := alice.prepare("GET", messagePath(id)+"/payload", "", unsigned)
+		conn := r.mustConnect(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n\r\n",
+			c.path, c.key, c.nonce, c.timestamp))
+		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+			t.Fatal(err)
+		}
+		answer, err := io.ReadAll(conn)
+		if err != nil || len(answer) > 0 && !strings.HasSuffix(string(answer), "\r\n\r\n{}") {
+			t.Fatalf("%q, %v", answer, err)
+		}
+	}
+}

@@ -1,0 +1,154 @@
+package http_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// A nonce is good for one request of its key, whatever the request is.
+func TestANonceWorksOnce(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	later := func(c *call) { c.timestamp = db.FormatTime(r.clock.Now().Add(time.Minute)) }
+	for name, ask := range map[string]func(mecha, ...change) reply{
+		"whoami":       func(m mecha, c ...change) reply { return m.get(whoami, c...) },
+		"history":      func(m mecha, c ...change) reply { return m.get(historyPath(m), c...) },
+		"inbox":        func(m mecha, c ...change) reply { return m.get(inboxPath(m), c...) },
+		"send":         func(m mecha, c ...change) reply { return m.post(messages, letter(m), c...) },
+		"conversation": func(m mecha, c ...change) reply { return m.get("/api/v1/conversations/none/messages", c...) },
+		"no message":   func(m mecha, c ...change) reply { return m.get(messagePath("msg_none"), c...) },
+		"handshake":    func(m mecha, c ...change) reply { return m.get(socketPath(m), append(c, handshake)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := nonce(strings.ReplaceAll(name, " ", "-"))
+			if a := ask(alice.in(t), n); a.status == 401 {
+				t.Fatalf("a fresh nonce got %s", a.body)
+			}
+			ask(alice.in(t), n).wantProblem(401, db.NonceReused)
+			ask(alice.in(t), n, later).wantProblem(401, db.NonceReused)
+			ask(alice.in(t), n, unsigned).wantProblem(401, db.NonceReused)
+			alice.in(t).get(inboxPath(alice), n).wantProblem(401, db.NonceReused)
+			alice.in(t).post(messages, letter(bob), n).wantProblem(401, db.NonceReused)
+			alice.in(t).get(socketPath(alice), n, handshake).wantProblem(401, db.NonceReused)
+			bob.in(t).get(whoami, n).want(200) // each key has its own
+		})
+	}
+	second := r.mustIssue("alice^demo")
+	alice.get(whoami, nonce("n")).want(200)
+	second.get(whoami, nonce("n")).want(200)
+}
+
+// A nonce is remembered as long as a request with its timestamp could be accepted.
+func TestANonceIsFreeAfterItsWindow(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	skew := r.settings.api.ClockSkew
+
+	now := alice.prepare("GET", whoami, "")
+	ahead := alice.prepare("GET", whoami, "", at(r.clock.Now().Add(skew)))
+	r.mustDo(now).want(200)
+	r.mustDo(ahead).want(200)
+
+	r.clock.advance(skew)
+	r.mustDo(now).wantProblem(401, db.NonceReused)
+	alice.get(whoami, nonce(now.nonce)).wantProblem(401, db.NonceReused)
+	r.clock.advance(10 * time.Second) // seconds longer do no harm
+	r.mustDo(now).wantProblem(401, db.TimestampOutOfRange)
+	alice.get(whoami, nonce(now.nonce)).want(200)
+	r.mustDo(ahead).wantProblem(401, db.NonceReused)
+
+	r.clock.advance(skew)
+	r.mustDo(ahead).wantProblem(401, db.TimestampOutOfRange)
+	alice.get(whoami, nonce(ahead.nonce)).want(200)
+}
+
+func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.api.RequireSignature, s.api.MaxBody = true, 1000 })
+	alice := r.mustIssue("alice^demo")
+	large := letter(alice, `"x":"`+string(make([]byte, 2000))+`"`)
+	for name, row := range map[string]struct {
+		change
+		body   string
+		status int
+		code   db.Code
+	}{
+		"wrong signature":       {signedBy("mk_wrong"), letter(alice), 401, db.InvalidSignature},
+		"no signature":          {unsigned, letter(alice), 401, db.SignatureRequired},
+		"half signature":        {with("X-Signature", "AAAA"), letter(alice), 401, db.MalformedHeader},
+		"too large":             {stamped("2026-11-20T08:00:00Z"), large, 413, db.PayloadTooLarge},
+		"too large and chunked": {chunked, large, 413, db.PayloadTooLarge},
+		"encoded":               {with("Content-Encoding", "gzip"), letter(alice), 415, db.UnsupportedEncoding},
+		"out of time":           {stamped("2026-11-20T07:00:00Z"), letter(alice), 401, db.TimestampOutOfRange},
+		"typo in the key":       {with("X-Mecha-Key", typo(alice.Text)), letter(alice), 401, db.MalformedKey},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := nonce(strings.ReplaceAll(name, " ", "-"))
+			alice.in(t).post(messages, row.body, row.change, n).wantProblem(row.status, row.code)
+			alice.in(t).post(messages, letter(alice), n).want(201)
+			alice.in(t).post(messages, letter(alice), n).wantProblem(401, db.NonceReused)
+		})
+	}
+	// What is refused later has been authenticated, and does.
+	alice.post(messages, `{`, nonce("late")).wantProblem(400, db.InvalidJSON)
+	alice.post(messages, letter(alice), nonce("late")).wantProblem(401, db.NonceReused)
+}
+
+// A request that changed something is refused when it comes again, also when
+// the process was killed in between and remembers nothing.
+func TestReplaysAfterARestart(t *testing.T) {
+	for name, again := range map[string]func(*relay){"restart": (*relay).mustRestart, "kill": (*relay).mustCrash} {
+		t.Run(name, func(t *testing.T) {
+			r := mustServe(t)
+			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+			one, two := alice.mustSend(bob).MessageID, alice.mustSend(bob).MessageID
+			calls := []*call{
+				alice.prepare("POST", messages, letter(bob), at(r.clock.Now().Add(5*time.Minute))),
+				alice.prepare("POST", messages, letter(bob), at(r.clock.Now().Add(-5*time.Minute))),
+				bob.prepare("POST", messagePath(one)+"/deliver", ""),
+				bob.prepare("POST", messagePath(two)+"/ack", ackBody("processing")),
+				bob.prepare("POST", messagePath(two)+"/ack", ackBody("seen")),
+			}
+			for _, c := range calls {
+				if a := r.mustDo(c); a.status >= 300 {
+					t.Fatalf("%s", a.body)
+				}
+			}
+			again(r)
+			for _, c := range calls {
+				r.mustDo(c).wantProblem(401, db.NonceReused)
+			}
+			r.wantMessages(4)
+			alice.mustSend(bob)
+			r.clock.advance(10 * time.Minute) // the one that was ahead of its time has now passed
+			again(r)
+			for _, c := range calls {
+				if a := r.mustDo(c); a.status != 401 {
+					t.Fatalf("a replay got %d %s", a.status, a.body)
+				}
+			}
+			r.wantMessages(5)
+			r.clock.advance(time.Hour)
+			again(r)
+			alice.get(whoami, nonce(calls[0].nonce)).want(200)
+		})
+	}
+}
+
+func TestNoncesHaveABound(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.db.MaxNonces = 3 })
+	alice := r.mustIssue("alice^demo")
+	for range 3 {
+		alice.get(whoami).want(200)
+	}
+	alice.post(messages, letter(alice)).wantProblem(503, db.Overloaded)
+	r.wantMessages(0)
+	r.clock.advance(time.Hour)
+	for tries := 1; alice.get(whoami).status != 200; tries++ { // what has expired is forgotten bit by bit
+		if tries == 1000 {
+			t.Fatal("nonces whose time is over are not forgotten")
+		}
+	}
+}

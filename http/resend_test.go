@@ -1,0 +1,156 @@
+package http_test
+
+import (
+	"bytes"
+	"fmt"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"relay/db"
+)
+
+// cutter stands between client and server and, once told to, cuts the
+// connection of a send, so that its answer is lost.
+type cutter struct {
+	net.Listener
+	to    string
+	cut   atomic.Int32 // what to do with the next send
+	sends atomic.Int32 // that went by
+	wg    sync.WaitGroup
+}
+
+const (
+	cutNothing int32 = iota
+	cutBefore        // when the request has gone on to the server
+	cutAfter         // when the answer comes
+)
+
+func mustCut(t *testing.T, r *relay) *cutter {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{Listener: l, to: strings.TrimPrefix(r.url, "http://")}
+	c.wg.Go(func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", c.to)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			c.wg.Go(func() { c.forward(client, server) })
+		}
+	})
+	r.url = "http://" + l.Addr().String()
+	t.Cleanup(func() {
+		l.Close()
+		r.client.CloseIdleConnections()
+		c.wg.Wait()
+	})
+	return c
+}
+
+func (c *cutter) forward(client, server net.Conn) {
+	var lost atomic.Bool // the answer to the request under way
+	c.wg.Go(func() {
+		defer client.Close()
+		b := make([]byte, 64<<10)
+		for {
+			n, err := server.Read(b)
+			if err != nil || lost.Load() {
+				server.Close()
+				return
+			}
+			client.Write(b[:n])
+		}
+	})
+	defer server.Close()
+	b := make([]byte, 64<<10)
+	for {
+		n, err := client.Read(b)
+		if err != nil {
+			return
+		}
+		what := cutNothing
+		if bytes.HasPrefix(b[:n], []byte("POST "+messages+" ")) {
+			c.sends.Add(1)
+			what = c.cut.Swap(cutNothing)
+		}
+		lost.Store(what == cutAfter)
+		server.Write(b[:n])
+		if what == cutBefore {
+			client.Close()
+			return
+		}
+	}
+}
+
+// Go's http.Transport sends a request with an Idempotency-Key again when a
+// connection that it had used before breaks: same nonce, same timestamp. The
+// client must see a 201, and there must be one message.
+func TestATransportThatResends(t *testing.T) {
+	for name, when := range map[string]int32{"before the answer": cutBefore, "with the answer": cutAfter} {
+		t.Run(name, func(t *testing.T) {
+			r := mustServe(t)
+			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+			proxy := mustCut(t, r)
+			const n = 40
+			for i := range n {
+				alice.get(whoami).want(200) // so that the connection has been used
+				proxy.cut.Store(when)
+				c := alice.prepare("POST", messages, letter(bob), idempotent(fmt.Sprint("k", i)))
+				a, err := r.try(c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				a.want(201)
+				if when == cutAfter && a.header.Get("Idempotent-Replayed") != "true" {
+					t.Error("the second answer is a replay")
+				}
+			}
+			if got := proxy.sends.Load(); got != 2*n {
+				t.Fatalf("%d sends went by: nothing was sent again", got)
+			}
+			r.wantMessages(n)
+		})
+	}
+}
+
+// Without the header nothing is sent again, and the outcome is unknown to the client.
+func TestATransportThatDoesNot(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	proxy := mustCut(t, r)
+	alice.get(whoami).want(200)
+	proxy.cut.Store(cutAfter)
+	c := alice.prepare("POST", messages, letter(alice))
+	if a, err := r.try(c); err == nil {
+		t.Fatalf("an answer came: %s", a.body)
+	}
+	r.wantMessages(1)
+	r.mustDo(c).wantProblem(401, db.NonceReused)
+}
+
+// Once its nonce is used up, a send goes through whether or not its client is
+// still there: else the same request, sent again, would be refused for the
+// nonce, with nothing stored. The readers are kept busy, so that it has to wait.
+func TestASendWhoseClientHasGone(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	r.mustFill(alice, bob, 100)
+	proxy := mustCut(t, r)
+	defer r.keepReadersBusy(bob)()
+	for i := range 4 {
+		alice.get(whoami).want(200)
+		proxy.cut.Store(cutBefore)
+		r.mustDo(alice.prepare("POST", messages, letter(bob), idempotent(fmt.Sprint("k", i)))).want(201)
+	}
+}

@@ -1,0 +1,225 @@
+package http_test
+
+import (
+	"context"
+	"net"
+	nethttp "net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/http"
+	"relay/ws"
+)
+
+// relay is a running server on a real file and a real listener, wired as
+// package cmd does. Its clock stands still until a test moves it.
+type relay struct {
+	t        testing.TB
+	settings settings
+	clock    *clock
+	url      string
+	db       *db.DB
+	hub      *ws.Hub
+	api      *http.Server
+	server   *nethttp.Server
+	client   *nethttp.Client
+	watching chan struct{} // one for every long-poll that has begun to wait
+	stop     func()
+}
+
+type settings struct {
+	db       db.Options
+	hub      ws.Config
+	api      http.Config
+	timeouts http.Timeouts
+}
+
+type clock struct{ ns atomic.Int64 }
+
+func (c *clock) Now() time.Time           { return time.Unix(0, c.ns.Load()).UTC() }
+func (c *clock) advance(by time.Duration) { c.ns.Add(int64(by)) }
+
+func mustServe(t testing.TB, options ...func(*settings)) *relay {
+	t.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &relay{t: t, clock: &clock{}}
+	r.clock.ns.Store(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixNano())
+	r.settings = settings{
+		db: db.Options{
+			Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true,
+			ClockSkew: 5 * time.Minute, Now: r.clock.Now,
+		},
+		hub:      ws.Config{Now: r.clock.Now},
+		api:      http.Config{ClockSkew: 5 * time.Minute, MaxBody: 1 << 20, Now: r.clock.Now},
+		timeouts: http.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10},
+	}
+	for _, f := range options {
+		f(&r.settings)
+	}
+	r.start()
+	t.Cleanup(func() { r.stop() })
+	return r
+}
+
+// live is the hub; it also tells the test when a long-poll waits.
+type live struct {
+	*ws.Hub
+	watching chan struct{}
+}
+
+func (l live) Watch(key *db.Key) (<-chan struct{}, <-chan error, func(), error) {
+	wake, ended, stop, err := l.Hub.Watch(key)
+	if err == nil {
+		l.watching <- struct{}{}
+	}
+	return wake, ended, stop, err
+}
+
+func (r *relay) start() {
+	r.t.Helper()
+	s := r.settings
+	d, err := db.Open(s.db)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s.hub.Inbox = d
+	r.db, r.hub, r.watching = d, ws.NewHub(s.hub), make(chan struct{}, 64)
+	d.OnCommit(r.hub.Ring)
+	d.OnKeys(r.hub.CheckKeys)
+	s.api.DB, s.api.Live = d, live{r.hub, r.watching}
+	r.api = http.New(s.api)
+	r.server = r.api.Listening(s.timeouts)
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(listener) }()
+	r.url = "http://" + listener.Addr().String()
+	transport := &nethttp.Transport{MaxIdleConnsPerHost: 64}
+	r.client = &nethttp.Client{Transport: transport, Timeout: 20 * time.Second}
+	r.stop = sync.OnceFunc(func() {
+		r.api.Drain()
+		r.hub.Close(context.Background())
+		transport.CloseIdleConnections()
+		r.server.Close()
+		<-served
+		if err := d.Close(); err != nil {
+			r.t.Error(err)
+		}
+	})
+}
+
+// mustRestart stops the server and starts another on the same file.
+func (r *relay) mustRestart() {
+	r.t.Helper()
+	r.stop()
+	r.start()
+}
+
+// mustCrash goes on from the files as they stand, as after kill -9: nothing was closed or flushed.
+func (r *relay) mustCrash() {
+	r.t.Helper()
+	path := filepath.Join(r.t.TempDir(), "relay.db")
+	for _, suffix := range []string{"", "-wal"} {
+		b, err := os.ReadFile(r.settings.db.Path + suffix)
+		if err == nil {
+			err = os.WriteFile(path+suffix, b, 0o600)
+		}
+		if err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.stop()
+	r.settings.db.Path = path
+	r.start()
+}
+
+// countMessages counts what stands in the file, as another process sees it.
+func (r *relay) countMessages() (n int) {
+	r.t.Helper()
+	o := r.settings.db
+	o.Create, o.Serve = false, false
+	d, err := db.Open(o)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer d.Close()
+	keys, err := d.Keys(context.Background(), "")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	counted := map[db.MechaID]bool{}
+	for _, k := range keys {
+		if counted[k.Mecha.ID] {
+			continue
+		}
+		counted[k.Mecha.ID] = true
+		p, err := d.History(context.Background(), db.HistoryQuery{Mecha: k.Mecha.ID, Direction: db.Out, Limit: 100_000})
+		if err != nil || p.More {
+			r.t.Fatal(p.More, err)
+		}
+		n += len(p.Messages)
+	}
+	return n
+}
+
+func (r *relay) wantMessages(n int) {
+	r.t.Helper()
+	if got := r.countMessages(); got != n {
+		r.t.Fatalf("the file has %d messages, want %d", got, n)
+	}
+}
+
+// mustFill sends n messages past HTTP, many at a time.
+func (r *relay) mustFill(from, to mecha, n int) {
+	r.t.Helper()
+	var wg sync.WaitGroup
+	const senders = 250
+	for s := range senders {
+		wg.Go(func() {
+			for range n/senders + max(0, min(1, n%senders-s)) {
+				m := &db.SendMessage{At: r.clock.Now(), Key: from.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
+				if err := m.Validate(); err != nil {
+					r.t.Error(err)
+				}
+				if _, err := r.db.Send(m); err != nil {
+					r.t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// keepReadersBusy reads on all of the store's connections until stop is called:
+// who wants to read has to wait.
+func (r *relay) keepReadersBusy(m mecha) (stop func()) {
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	for range 6 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+					r.db.History(context.Background(), db.HistoryQuery{Mecha: m.Mecha.ID, Limit: 1, Priority: "none"})
+				}
+			}
+		})
+	}
+	return func() {
+		close(done)
+		wg.Wait()
+	}
+}
