@@ -3,7 +3,7 @@
 -- here needs a step in db/schema_sql.go that brings older files to the same.
 --
 -- Times are Unix milliseconds. A "position" is a place in the one commit order
--- (upper bits: the commit's millisecond; lower 12 bits: a counter). Strings
+-- (upper bits: the millisecond of acceptance; lower 12 bits: a counter). Strings
 -- that recur stand once in `word` or `mecha` and are referred to by number.
 -- References are declared for the reader and for integrity checks; the writer
 -- keeps them by its own rules, for enforcement would cost every message.

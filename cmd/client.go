@@ -70,7 +70,11 @@ func (c *credentials) signer() (*client, error) {
 }
 
 func newClient(url, key, secret string) *client {
-	return &client{url: strings.TrimSuffix(url, "/"), key: key, secret: secret, http: &nethttp.Client{Timeout: clientTimeout}}
+	return &client{url: strings.TrimSuffix(url, "/"), key: key, secret: secret, http: &nethttp.Client{
+		Timeout: clientTimeout,
+		// A redirect would carry the key to another host.
+		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
+	}}
 }
 
 // headers makes the authentication headers for a body (PROTOCOL §2).

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	nethttp "net/http"
+	"sync"
 	"time"
 
 	"relay/db"
@@ -74,9 +75,11 @@ func (in *instance) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	in.api.Drain()
-	in.hub.Close(ctx)
+	var sockets sync.WaitGroup
+	sockets.Go(func() { in.hub.Close(ctx) }) // beside the requests: a socket that does not read must not take their time
 	if in.server.Shutdown(ctx) != nil {
 		in.server.Close() // whoever is not done by now holds up nobody: that is no failure
 	}
+	sockets.Wait()
 	return in.db.Close()
 }

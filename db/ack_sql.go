@@ -34,7 +34,7 @@ func (a *Acknowledge) apply(t *tx) error {
 	if reportsProgress(a.Status) {
 		state, first = max(m.State, Delivered), false
 	}
-	status, err := t.word(a.Status)
+	status, err := t.intern(a.Status)
 	if err != nil {
 		return err
 	}
@@ -190,20 +190,20 @@ func (t *tx) addReceipt(m *Message, r receipt) error {
 
 // setState moves a message to a state, with receipt p as its latest, and keeps the count of what is pending.
 func (t *tx) setState(m *Message, state State, p Position, isAck bool) error {
-	was := m.State.pending()
+	if m.State.pending() && !state.pending() {
+		if err := t.addPending(m.Recipient, -1); err != nil {
+			return err
+		}
+	}
 	m.State = state
 	ack := any(nil)
 	if isAck {
 		ack = int64(p)
 	}
-	err := t.c.exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
+	return t.c.exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
 		receipt = ?, ack = coalesce(?, ack) WHERE position = ?`,
 		int64(state), boolInt(state.pending()), orNull(msOf(m.DeliveredAt)), orNull(msOf(m.AcknowledgedAt)),
 		int64(p), ack, int64(m.Position))
-	if err == nil && was && !state.pending() {
-		err = t.addPending(m.Recipient, -1)
-	}
-	return err
 }
 
 func changed(m *Message, at time.Time, freed, isNew bool) Change {

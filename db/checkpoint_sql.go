@@ -1,5 +1,7 @@
 package db
 
+import "time"
+
 // The write-ahead log is copied back into the database by a goroutine of its
 // own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
 // What is left then is little, and the writer copies it itself between two
@@ -20,7 +22,7 @@ func (d *DB) checkpointer(c *conn) {
 			return
 		case <-d.w.ckptWanted:
 		}
-		if err := checkpoint(c); err != nil {
+		if _, err := checkpoint(c); err != nil {
 			d.opts.Logger.Warn("background checkpoint", "error", err)
 			if isFatal(err) {
 				d.w.fail(err)
@@ -30,8 +32,12 @@ func (d *DB) checkpointer(c *conn) {
 	}
 }
 
-// checkpointIfDue is called by the writer between transactions.
+// checkpointIfDue is called by the writer between transactions. After a fault
+// it does nothing: a second fsync could hide the failure of the first.
 func (w *writer) checkpointIfDue() {
+	if w.failed() != nil {
+		return
+	}
 	waiting := int64(0) // NOOP only looks: two microseconds
 	w.c.row(func(r *rows) { waiting = r.int(1) - r.int(2) }, "PRAGMA wal_checkpoint(NOOP)")
 	switch {
@@ -50,15 +56,47 @@ func (w *writer) checkpointIfDue() {
 	}
 }
 
+// finishCheckpoint copies what is left. Readers that overlap without a pause
+// keep SQLite from starting the log anew; when it has grown through that, they
+// are held back for the moment that it takes.
 func (w *writer) finishCheckpoint() {
 	w.ckptRunning = false
-	if err := checkpoint(w.c); err != nil && isFatal(err) {
+	if w.failed() != nil {
+		return
+	}
+	frames, err := checkpoint(w.c)
+	if err == nil && frames > walMost {
+		held := w.d.holdReaders()
+		_, err = checkpoint(w.c)
+		for _, c := range held {
+			w.d.readers <- c
+		}
+	}
+	if err != nil && isFatal(err) {
 		w.fail(err)
 	}
 }
 
-// checkpoint copies as much of the log as readers allow, without waiting for anyone.
-func checkpoint(c *conn) error {
-	_, err := c.row(nil, "PRAGMA wal_checkpoint(PASSIVE)")
-	return err
+const holdTimeout = 250 * time.Millisecond
+
+// holdReaders takes the reading connections out of use, as many as come back in time.
+func (d *DB) holdReaders() (held []*conn) {
+	timeout := time.NewTimer(holdTimeout)
+	defer timeout.Stop()
+	for range readConns {
+		select {
+		case c := <-d.readers:
+			held = append(held, c)
+		case <-timeout.C:
+			return held
+		}
+	}
+	return held
+}
+
+// checkpoint copies as much of the log as readers allow, without waiting for
+// anyone, and tells how many pages the log has.
+func checkpoint(c *conn) (frames int64, err error) {
+	_, err = c.row(func(r *rows) { frames = r.int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
+	return frames, err
 }

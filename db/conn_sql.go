@@ -37,6 +37,7 @@ type role int
 
 const (
 	looking  role = iota // changes nothing, not even what kind of file it is
+	watching             // the same, of a file with a log, which it leaves alone
 	creating             // makes an empty file ours
 	writing
 	reading // cannot write
@@ -58,18 +59,25 @@ func openConn(path string, r role) (*conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{raw: raw, stmts: map[string]*stmt{}}, nil
+	c := &conn{raw: raw, stmts: map[string]*stmt{}}
+	if r == creating {
+		// In this order: each decides how the next writes the first page.
+		if err := c.script("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
+			c.close()
+			return nil, err
+		}
+	}
+	return c, nil
 }
 
 func dsn(path string, r role) string {
 	q := url.Values{
-		"mode":          {"rw"}, // never create: Open does, with the right permissions
+		"mode":          {"rw"}, // never create: createFile does, with the right permissions
 		"_defensive":    {"1"},
 		"_dqs":          {"0"},
 		"_busy_timeout": {"10000"},
 		"_synchronous":  {"FULL"}, // one fsync before each COMMIT returns: the 201's promise
 		"_pragma": {
-			"page_size(8192)",
 			"trusted_schema(0)",
 			"wal_autocheckpoint(0)", // checkpoint_sql.go does it, off the commit path
 			"journal_size_limit(16777216)",
@@ -80,9 +88,8 @@ func dsn(path string, r role) string {
 		},
 	}
 	switch r {
-	case creating:
-		q.Set("_auto_vacuum", "INCREMENTAL") // only on an empty file, and each time a commit
-		q.Set("_journal_mode", "WAL")
+	case watching:
+		q.Set("mode", "ro") // else the last one out copies the log, of a file that may not be ours
 	case writing:
 		q.Set("_journal_mode", "WAL")
 	case reading:

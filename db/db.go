@@ -54,7 +54,7 @@ type Options struct {
 
 	Now    func() time.Time // default time.Now
 	Logger *slog.Logger     // default: discard
-	// Fatal is called once, from the writer, after a fault that the process must
+	// Fatal is called once, from any goroutine, after a fault that the process must
 	// not survive (a failed fsync, a damaged file). Every later write fails.
 	Fatal func(error)
 }
@@ -73,12 +73,13 @@ type DB struct {
 	w       *writer
 	lock    *os.File
 
-	diskLow  atomic.Bool
-	bell     []func(*Commit)
-	onKeys   []func()
-	shutdown sync.Once
-	done     chan struct{} // closed when the store closes
-	wg       sync.WaitGroup
+	diskLow   atomic.Bool
+	listening sync.RWMutex // guards the two below
+	bell      []func(*Commit)
+	onKeys    []func()
+	shutdown  sync.Once
+	done      chan struct{} // closed when the store closes
+	wg        sync.WaitGroup
 }
 
 const readConns = 4
@@ -178,6 +179,11 @@ func (d *DB) Close() error {
 }
 
 func (d *DB) release() error {
+	if d.w != nil && d.w.failed() != nil {
+		// The last connection to close copies the log, syncs and removes it: after a
+		// failed fsync that could lose what the log still has. The process ends it.
+		return nil
+	}
 	for ; d.opened > 0; d.opened-- { // waits for those that are at work
 		(<-d.readers).close()
 	}
@@ -199,28 +205,33 @@ func (d *DB) Path() string { return d.path }
 // OnCommit registers f to be told of every commit that brought messages or
 // changes, in commit order, from the writer: f must not block. Register before
 // the store is used.
-func (d *DB) OnCommit(f func(*Commit)) { d.bell = append(d.bell, f) }
+func (d *DB) OnCommit(f func(*Commit)) {
+	d.listening.Lock()
+	defer d.listening.Unlock()
+	d.bell = append(d.bell, f)
+}
 
 // OnKeys registers f to be told that some key may have been revoked, or
 // changed, here or by another process. Same rules as OnCommit.
-func (d *DB) OnKeys(f func()) { d.onKeys = append(d.onKeys, f) }
-
-// Ready tells whether the store takes writes: nil, or why not.
-func (d *DB) Ready() error {
-	if err := d.w.failed(); err != nil {
-		return err
-	}
-	if d.diskLow.Load() {
-		return d.errDiskFull()
-	}
-	return nil
+func (d *DB) OnKeys(f func()) {
+	d.listening.Lock()
+	defer d.listening.Unlock()
+	d.onKeys = append(d.onKeys, f)
 }
+
+// Failed gives the fault after which the store takes no writes; nil while all is well.
+func (d *DB) Failed() error { return d.w.failed() }
+
+// AcceptsMessages tells whether there is room on the disk. Acknowledgements
+// and reads go on without.
+func (d *DB) AcceptsMessages() bool { return !d.diskLow.Load() }
 
 // rx is a read transaction: a consistent view of the file at one time.
 type rx struct {
-	c   *conn
-	d   *DB
-	now time.Time
+	c       *conn
+	d       *DB
+	now     time.Time
+	writing bool // within a transaction that may be rolled back
 }
 
 // read runs f in a read transaction on one of the reading connections.
@@ -237,14 +248,8 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 	if err := c.begin(); err != nil {
 		return d.readFault(err)
 	}
-	err := f(&rx{c: c, d: d, now: d.opts.Now()})
-	if end := c.commit(); end != nil {
-		c.rollback()
-		if err == nil {
-			err = end
-		}
-	}
-	return d.readFault(err)
+	defer c.rollback() // nothing was written; also if f panics
+	return d.readFault(f(&rx{c: c, d: d, now: d.opts.Now()}))
 }
 
 func (d *DB) readFault(err error) error {
@@ -261,5 +266,5 @@ func errShuttingDown() error {
 }
 
 func (d *DB) errDiskFull() error {
-	return Errorf(DiskFull, "the disk is full (less than %d MiB free): messages are refused until there is space", d.opts.MinFreeDisk>>20)
+	return Errorf(DiskFull, "the disk is full, or nearly: messages are refused until there is space")
 }

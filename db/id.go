@@ -10,8 +10,8 @@ import (
 )
 
 // A Position is the place of a message, or of a receipt, in the one commit
-// order (PROTOCOL §1). Positions only grow. The upper bits are the commit's
-// Unix time in milliseconds, the lower twelve tell apart what came in the same
+// order (PROTOCOL §1). Positions only grow. The upper bits are the Unix time
+// in milliseconds at which it was accepted, the lower twelve tell apart what came in the same
 // one: so created_at needs no column, time filters need no index, and
 // created_at cannot decrease along the order.
 type Position int64
@@ -21,7 +21,7 @@ const positionBits = 12
 // positionAt gives the first position of t's millisecond.
 func positionAt(t time.Time) Position {
 	ms := t.UnixMilli()
-	return Position(min(max(ms, 0), 1<<50) << positionBits)
+	return Position(min(max(ms, 0), 1<<44-1) << positionBits)
 }
 
 // positionFrom gives the first position that is not before t.

@@ -37,7 +37,7 @@ func (x *rx) inbox(id MechaID) (Inbox, error) {
 		return in, err
 	}
 	for word, n := range counts {
-		text, err := x.d.words.lookup(x.c, word)
+		text, err := x.word(word)
 		if err != nil {
 			return in, err
 		}

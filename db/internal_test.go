@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -32,4 +33,24 @@ func fileSize(path string) int64 {
 		return 0
 	}
 	return info.Size()
+}
+
+// What a fresh file is cannot be changed later without rewriting all of it.
+func TestAFreshFile(t *testing.T) {
+	d := openHere(t)
+	for pragma, want := range map[string]string{"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
+		c, err := openConn(d.path, writing)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = c.row(func(r *rows) {
+			if got := fmt.Sprint(r.dest[0]); got != want {
+				t.Errorf("%s is %s, want %s", pragma, got, want)
+			}
+		}, "PRAGMA "+pragma)
+		if err != nil {
+			t.Error(err)
+		}
+		c.close()
+	}
 }

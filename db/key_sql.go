@@ -112,6 +112,8 @@ func (d *DB) keysChanged() {
 	d.keys.epoch++
 	clear(d.keys.byHash)
 	d.keys.mu.Unlock()
+	d.listening.RLock()
+	defer d.listening.RUnlock()
 	for _, f := range d.onKeys {
 		f()
 	}
@@ -125,7 +127,8 @@ type IssueKey struct {
 	ExpiresAt time.Time // zero: never
 	Secret    bool      // with a signing secret of its own
 	// Replaces a key of the same Mecha, which ends at Overlap after At. ""
-	// replaces none; Address, Label and Secret are then taken from the old key.
+	// replaces none; Address, Label, life span
+	// and Secret are then taken from the old key.
 	Replaces KeyID
 	Overlap  time.Duration
 
@@ -145,6 +148,11 @@ const maxKeyLabel = 200
 
 // Issue makes a key. Errors: InvalidAddress, InvalidRequest (label, expiry), UnknownKey (Replaces).
 func (d *DB) Issue(i *IssueKey) (IssuedKey, error) {
+	if i.Replaces == "" {
+		if _, err := ParseAddress(string(i.Address)); err != nil {
+			return IssuedKey{}, err
+		}
+	}
 	if !i.ExpiresAt.IsZero() && !i.ExpiresAt.After(i.At) {
 		return IssuedKey{}, FieldErrorf(InvalidTime, "expires_at", "lies in the past")
 	}
@@ -209,6 +217,9 @@ func (i *IssueKey) replace(t *tx) error {
 	i.Address, i.Secret = old.Mecha.Address, old.HasSecret()
 	if i.Label == "" {
 		i.Label = old.Label
+	}
+	if !old.ExpiresAt.IsZero() { // the successor lives as long as it was meant to
+		i.ExpiresAt = i.At.Add(old.ExpiresAt.Sub(old.CreatedAt))
 	}
 	end := i.At.Add(i.Overlap)
 	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(end) {
@@ -286,5 +297,5 @@ func (w *writer) flushLastUsed() {
 		return
 	}
 	maps.Copy(w.touchedUpto, used)
-	w.commit([]*op{{write: &touchKeys{used}, done: func(error) {}}})
+	w.commit([]*op{{write: &touchKeys{used}, done: w.logged("last-used times were not kept")}})
 }

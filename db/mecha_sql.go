@@ -9,11 +9,11 @@ import (
 
 // recipient finds the Mecha of an address, or says RecipientNotFound.
 func (t *tx) recipient(a Address) (MechaID, error) {
-	id, err := t.d.mechas.findCommitted(t.c, a)
+	id, err := t.mecha(a)
 	if err == nil && id == 0 {
 		err = Errorf(RecipientNotFound, "no Mecha %s is registered here", a)
 	}
-	return MechaID(id), err
+	return id, err
 }
 
 // suggest adds addresses close to the one that was not found: in the caller's
@@ -47,12 +47,12 @@ func (x *rx) closeAddresses(a Address) ([]Address, error) {
 		edits   int
 	}
 	var found []candidate
-	seen := map[Address]bool{}
+	seen, wanted := map[Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
 		r := x.c.query("SELECT address FROM mecha WHERE address >= ? AND address < ? LIMIT ?", prefix, prefix+"\x7f", int64(suggestScan))
 		for r.next() {
 			known := Address(r.text(0))
-			if n := edits(strings.ToLower(string(a)), strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {
+			if n := edits(wanted, strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {
 				found = append(found, candidate{known, n})
 			}
 			seen[known] = true

@@ -37,24 +37,24 @@ func (x *rx) readNames(r *rows, m *Message) error {
 		to *string
 		id int64
 	}{{&m.Type, r.int(4)}, {&m.Priority, r.int(5)}, {&m.Version, r.int(6)}} {
-		text, err := x.d.words.lookup(x.c, w.id)
+		text, err := x.word(w.id)
 		if err != nil {
 			return err
 		}
 		*w.to = text
 	}
 	if m.Ack != nil {
-		text, err := x.d.words.lookup(x.c, r.int(16))
+		text, err := x.word(r.int(16))
 		if err != nil {
 			return err
 		}
 		m.Ack.Status = text
 	}
 	var err error
-	if m.From, err = x.d.mechas.lookup(x.c, int64(m.Sender)); err != nil {
+	if m.From, err = x.address(int64(m.Sender)); err != nil {
 		return err
 	}
-	if m.To, err = x.d.mechas.lookup(x.c, int64(m.Recipient)); err != nil {
+	if m.To, err = x.address(int64(m.Recipient)); err != nil {
 		return err
 	}
 	m.Conversation, err = x.conversationID(r.int(7), m.Position)
@@ -68,7 +68,7 @@ func (x *rx) conversationID(number int64, p Position) (ConversationID, error) {
 	case number > 0:
 		return x.d.ids.conversation(Position(number)), nil
 	}
-	label, err := x.d.words.lookup(x.c, -number)
+	label, err := x.word(-number)
 	return ConversationID(label), err
 }
 

@@ -20,7 +20,7 @@ func newMechas() *names[Address] {
 	return newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
 }
 
-const maxNames = 1 << 20 // then the cache starts anew: memory stays bounded
+const maxNames = 1 << 17 // then the cache starts anew: memory stays bounded
 
 func newNames[T ~string](byID, byText string) *names[T] {
 	n := &names[T]{byID: byID, byText: byText}
@@ -43,8 +43,9 @@ func (n *names[T]) put(id int64, text T) {
 	n.text[id], n.id[text] = text, id
 }
 
-// lookup gives the text of a number, "" for 0.
-func (n *names[T]) lookup(c *conn, id int64) (T, error) {
+// lookup gives the text of a number, "" for 0. remember is false within a
+// transaction that may be rolled back: its numbers may come to mean something else.
+func (n *names[T]) lookup(c *conn, id int64, remember bool) (T, error) {
 	if id == 0 {
 		return "", nil
 	}
@@ -55,7 +56,7 @@ func (n *names[T]) lookup(c *conn, id int64) (T, error) {
 		return text, nil
 	}
 	ok, err := c.row(func(r *rows) { text = T(r.text(0)) }, n.byID, id)
-	if ok && err == nil {
+	if ok && err == nil && remember {
 		n.put(id, text)
 	}
 	return text, err
@@ -77,18 +78,23 @@ func (n *names[T]) find(c *conn, text T) (int64, error) {
 	return id, err
 }
 
-// findCommitted is find, and remembers what it found: not for use in a
-// transaction that may still be rolled back.
-func (n *names[T]) findCommitted(c *conn, text T) (int64, error) {
-	id, err := n.find(c, text)
-	if id != 0 && err == nil {
-		n.put(id, text)
+func (x *rx) word(id int64) (string, error)     { return x.d.words.lookup(x.c, id, !x.writing) }
+func (x *rx) address(id int64) (Address, error) { return x.d.mechas.lookup(x.c, id, !x.writing) }
+
+// mecha gives the number of an address, 0 if it is not registered.
+func (t *tx) mecha(a Address) (MechaID, error) {
+	if id, ok := t.mechas[a]; ok {
+		return MechaID(id), nil
 	}
-	return id, err
+	id, err := t.d.mechas.find(t.c, a)
+	if err == nil && id != 0 {
+		t.mechas[a] = id
+	}
+	return MechaID(id), err
 }
 
-// word gives the number of a recurring string, making one if need be.
-func (t *tx) word(text string) (int64, error) {
+// intern gives the number of a recurring string, making one if need be.
+func (t *tx) intern(text string) (int64, error) {
 	if id, ok := t.words[text]; ok {
 		return id, nil
 	}

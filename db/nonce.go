@@ -19,9 +19,10 @@ const (
 // remembered for as long as a request with its timestamp could be accepted;
 // a few seconds longer does no harm. It is safe for concurrent use.
 type Nonces struct {
-	max    int64
-	count  atomic.Int64
-	shards [nonceShards]nonceShard
+	max     int64 // besides those that were restored
+	count   atomic.Int64
+	bounded bool
+	shards  [nonceShards]nonceShard
 }
 
 type nonceShard struct {
@@ -31,7 +32,7 @@ type nonceShard struct {
 }
 
 func newNonces(limit int64) *Nonces {
-	n := &Nonces{max: limit}
+	n := &Nonces{max: limit, bounded: limit > 0}
 	for i := range n.shards {
 		n.shards[i].until = map[NonceHash]int64{}
 	}
@@ -50,7 +51,7 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 	if t, ok := s.until[h]; ok && now.Unix() <= t {
 		return Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
-	if n.max > 0 && n.count.Load() >= n.max {
+	if n.bounded && n.count.Load() >= n.max {
 		e := Errorf(Overloaded, "too many nonces to remember (see --max-nonces)")
 		e.RetryAfter = nonceSweep
 		return e
@@ -59,12 +60,14 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 	return nil
 }
 
-// restore remembers a nonce that the store had kept, whatever the bound.
+// restore remembers a nonce that the store had kept, beyond the bound. Only at
+// the start, before any Claim.
 func (n *Nonces) restore(h NonceHash, until time.Time) {
 	s := &n.shards[uint64(h)%nonceShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n.put(s, h, until)
+	n.max++
 }
 
 func (n *Nonces) put(s *nonceShard, h NonceHash, until time.Time) {

@@ -71,7 +71,13 @@ func openCurrent(path, schema string) (*conn, error) {
 
 // look reads what a file is, without changing a byte of it.
 func look(path string) (info fileInfo, err error) {
-	c, err := openConn(path, looking)
+	r := looking
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		if log, err := os.Stat(real + "-wal"); err == nil && log.Size() > 0 {
+			r = watching
+		}
+	}
+	c, err := openConn(path, r)
 	if err != nil {
 		return info, err
 	}

@@ -84,18 +84,21 @@ func (m *SendMessage) checkRoom(t *tx, recipient MechaID) error {
 func (m *SendMessage) insert(t *tx, recipient MechaID, conversation int64) error {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
-		id, err := t.word(text)
+		id, err := t.intern(text)
 		if err != nil {
 			return err
 		}
 		words[i] = id
 	}
 	if conversation == newLabel {
-		id, err := t.word(string(m.Conversation))
+		id, err := t.intern(string(m.Conversation))
 		if err != nil {
 			return err
 		}
 		conversation = -id
+	}
+	if err := t.addPending(recipient, 1); err != nil {
+		return err
 	}
 	p := t.position(m.At)
 	err := t.c.exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
@@ -111,9 +114,6 @@ func (m *SendMessage) insert(t *tx, recipient MechaID, conversation int64) error
 		return err
 	}
 	if err := t.join(conversation, recipient, m.Key.Mecha.ID); err != nil {
-		return err
-	}
-	if err := t.addPending(recipient, 1); err != nil {
 		return err
 	}
 	m.record(t, p, recipient, conversation)

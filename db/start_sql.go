@@ -36,6 +36,14 @@ func (w *writer) start() error {
 	if !w.d.opts.Serve {
 		return nil
 	}
+	// What a killed process had committed is in the log, perhaps not yet synced by
+	// anybody: make it durable before it is answered for again.
+	if _, err := w.c.row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+		return err
+	}
+	if ahead := w.last.Time().Sub(w.touched); ahead > time.Minute {
+		w.d.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until it has caught up", "behind", ahead)
+	}
 	return w.restoreNonces()
 }
 
@@ -43,16 +51,18 @@ func (w *writer) start() error {
 // replayed. A request's timestamp may have been ahead of its commit by as much
 // as the clock skew allowed then.
 func (w *writer) restoreNonces() error {
-	now := w.d.opts.Now()
-	from := positionAt(now.Add(-w.d.opts.ClockSkew - maxClockSkew))
+	now, window := w.d.opts.Now(), w.d.opts.ClockSkew+maxClockSkew
 	for _, q := range []string{
-		"SELECT position, nonce FROM message WHERE position >= ?",
-		"SELECT position, nonce FROM receipt WHERE position >= ? AND nonce IS NOT NULL",
+		"SELECT position, nonce FROM message WHERE position >= ? ORDER BY position DESC LIMIT ?",
+		"SELECT position, nonce FROM receipt WHERE position >= ? AND nonce IS NOT NULL ORDER BY position DESC LIMIT ?",
 	} {
-		r := w.c.query(q, int64(from))
+		r := w.c.query(q, int64(positionAt(now.Add(-window))), int64(maxRestored))
 		for r.next() {
-			until := Position(r.int(0)).Time().Add(w.d.opts.ClockSkew + maxClockSkew)
-			w.d.nonces.restore(NonceHash(r.int(1)), until)
+			until := Position(r.int(0)).Time()
+			if until.After(now) {
+				until = now // the clock was ahead then
+			}
+			w.d.nonces.restore(NonceHash(r.int(1)), until.Add(window))
 		}
 		if err := r.close(); err != nil {
 			return err
@@ -60,6 +70,8 @@ func (w *writer) restoreNonces() error {
 	}
 	return nil
 }
+
+const maxRestored = 4_000_000 // nonces of each kind: bounds the start
 
 // versions reads what changes when another process writes (data) and when keys change.
 func (w *writer) versions() (data, keys int64) {
@@ -83,7 +95,6 @@ func (w *writer) poll() {
 	}
 	_, keys := w.versions()
 	w.dataVersion = data
-	clear(w.pending)
 	w.d.mechas.forget()
 	if keys != w.keysVersion {
 		w.keysVersion = keys

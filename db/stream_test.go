@@ -177,6 +177,64 @@ func TestTheMailboxHasABound(t *testing.T) {
 	full()
 }
 
+// The count of a mailbox survives a restart, whatever comes first after it.
+func TestTheMailboxIsCountedRightAfterARestart(t *testing.T) {
+	bound := func(o *db.Options) { o.MaxPending = 10 }
+	for name, first := range map[string]func(store, *db.Key, db.MessageID){
+		"an acknowledgement": func(s store, k *db.Key, id db.MessageID) { s.mustAck(k, id, "completed") },
+		"progress, then one": func(s store, k *db.Key, id db.MessageID) { s.mustAck(k, id, "received"); s.mustAck(k, id, "completed") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := mustOpen(t, bound)
+			k := s.mustIssue("alice^x")
+			var id db.MessageID
+			for range 10 {
+				id = s.mustSend(k.Key, "alice^x", `{}`).ID
+			}
+			s.Close()
+			s = mustOpen(t, bound, func(o *db.Options) { o.Path = s.Path() })
+			first(s, k.Key, id)
+			s.mustSend(k.Key, "alice^x", `{}`)
+			_, err := s.send(k.Key, "alice^x", `{}`)
+			wantCode(t, err, db.MailboxFull)
+		})
+	}
+}
+
+func TestARevokedKeyStaysRevokedWhateverTheClockSays(t *testing.T) {
+	clock := newClock()
+	s := mustOpen(t, clock.option)
+	k := s.mustIssue("alice^x")
+	if err := s.Revoke(&db.RevokeKey{At: clock.now(), ID: k.ID}); err != nil {
+		t.Fatal(err)
+	}
+	clock.advance(-time.Hour)
+	_, err := s.Key(ctx, k.Text)
+	wantCode(t, err, db.KeyRevoked)
+}
+
+// After a clock that was ahead for a while, a restart must not take old nonces for live ones.
+func TestAClockThatWasAheadDoesNotFillTheNonces(t *testing.T) {
+	clock := newClock()
+	few := func(o *db.Options) { o.MaxNonces = 5 }
+	s := mustOpen(t, clock.option, few)
+	k := s.mustIssue("alice^x")
+	clock.advance(48 * time.Hour)
+	for i := range 20 {
+		s.mustSend(k.Key, "alice^x", `{}`, func(m *db.SendMessage) { m.At, m.Nonce = clock.now(), db.NonceHash(i+1) })
+	}
+	clock.advance(-48 * time.Hour)
+	s.Close()
+	for range 2 {
+		s = mustOpen(t, clock.option, few, func(o *db.Options) { o.Path = s.Path() })
+		if _, err := s.Claim(k.Key, "fresh", clock.now()); err != nil {
+			t.Fatal(err)
+		}
+		s.Close()
+		clock.advance(3 * time.Hour)
+	}
+}
+
 // Another process (the command line) changes keys while this one serves.
 func TestAnotherProcessRevokes(t *testing.T) {
 	s := mustOpen(t)

@@ -146,8 +146,8 @@ func (w *writer) run() {
 			}
 			continue
 		}
-		w.idle()
 		for len(ops) > 0 {
+			w.idle() // before every transaction: its turn must come under load too
 			n := batchSize(ops)
 			w.commit(ops[:n])
 			ops = ops[n:]
@@ -185,7 +185,7 @@ func (w *writer) idle() {
 		if !w.d.opts.Serve || w.nextExpiry == 0 || now.UnixMilli() < w.nextExpiry {
 			break
 		}
-		w.commit([]*op{{write: &expireDue{At: now}, done: func(error) {}}})
+		w.commit([]*op{{write: &expireDue{At: now}, done: w.logged("messages did not expire")}})
 	}
 	if real := time.Now(); real.Sub(w.polled) >= pollEvery {
 		w.polled = real
@@ -194,6 +194,15 @@ func (w *writer) idle() {
 			w.kept = real
 			w.d.checkDisk()
 			w.touchKeys(now)
+		}
+	}
+}
+
+// logged is a done for writes of our own: nobody else would hear of a fault.
+func (w *writer) logged(what string) func(error) {
+	return func(err error) {
+		if err != nil {
+			w.d.opts.Logger.Error(what, "error", err)
 		}
 	}
 }
@@ -210,8 +219,10 @@ func (w *writer) commit(ops []*op) {
 		return
 	}
 	if err != nil {
-		w.d.mechas.forget() // it may know Mechas that were rolled back
 		err = w.explain(err)
+	}
+	if err == nil && w.batch.keysChanged {
+		w.d.keysChanged() // before who revoked a key is told that it no longer works
 	}
 	for _, o := range ops {
 		if err != nil {
@@ -220,12 +231,11 @@ func (w *writer) commit(ops []*op) {
 		o.done(o.err)
 	}
 	if b := w.batch.commit; err == nil && (len(b.Messages) > 0 || len(b.Changes) > 0) {
+		w.d.listening.RLock()
 		for _, ring := range w.d.bell {
 			ring(b)
 		}
-	}
-	if err == nil && w.batch.keysChanged {
-		w.d.keysChanged()
+		w.d.listening.RUnlock()
 	}
 	w.checkpointIfDue()
 }
@@ -281,22 +291,24 @@ type tx struct {
 	w           *writer
 	last        Position
 	commit      *Commit
-	words       map[string]int64 // interned in this transaction
-	pending     map[MechaID]int  // new counts
+	words       map[string]int64 // interned or found in this transaction
+	mechas      map[Address]int64
+	pending     map[MechaID]int // new counts
 	nextExpiry  int64
 	keysChanged bool
 	committing  bool
 }
 
 func (t *tx) reset(w *writer) {
-	words, pending := t.words, t.pending
+	words, mechas, pending := t.words, t.mechas, t.pending
 	if words == nil {
-		words, pending = map[string]int64{}, map[MechaID]int{}
+		words, mechas, pending = map[string]int64{}, map[Address]int64{}, map[MechaID]int{}
 	}
 	clear(words)
+	clear(mechas)
 	clear(pending)
-	*t = tx{rx: rx{c: w.c, d: w.d, now: w.d.opts.Now()}, w: w, last: w.last,
-		commit: &Commit{}, words: words, pending: pending, nextExpiry: w.nextExpiry}
+	*t = tx{rx: rx{c: w.c, d: w.d, now: w.d.opts.Now(), writing: true}, w: w, last: w.last,
+		commit: &Commit{}, words: words, mechas: mechas, pending: pending, nextExpiry: w.nextExpiry}
 }
 
 // position gives out the next place in the commit order for a write of time at.
@@ -313,6 +325,9 @@ func (t *tx) publish() {
 	}
 	for text, id := range t.words {
 		t.d.words.put(id, text)
+	}
+	for address, id := range t.mechas {
+		t.d.mechas.put(id, address)
 	}
 }
 
@@ -331,7 +346,12 @@ func (t *tx) countPending(id MechaID) (int, error) {
 	return n, err
 }
 
+// addPending moves the count of a mailbox. Call it before the rows change: the
+// first time, it counts them.
 func (t *tx) addPending(id MechaID, delta int) error {
+	if t.d.opts.MaxPending <= 0 {
+		return nil // nobody asks
+	}
 	n, err := t.countPending(id)
 	t.pending[id] = n + delta
 	return err

@@ -3,6 +3,7 @@ package db
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -26,7 +27,7 @@ type poison struct{}
 var errPoison = errors.New("poison")
 
 func (poison) apply(t *tx) error {
-	if _, err := t.word("left behind"); err != nil {
+	if _, err := t.intern("left behind"); err != nil {
 		return err
 	}
 	return errPoison
@@ -105,6 +106,43 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A word that a transaction made must not be remembered if it is rolled back:
+// its number will come to mean another.
+func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
+	d := openHere(t)
+	k := mustIssue(t, d, "a^b")
+	sent, err := d.Send(message(k, "a^b", `{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.do(b)
+	<-b.entered
+	done := make(chan error, 3)
+	for _, status := range []string{"step_a", "step_b"} { // the second reads the word of the first
+		a := &Acknowledge{At: time.Now(), Key: k, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+		d.AcknowledgeThen(a, func(_ AckOutcome, err error) { done <- err })
+	}
+	d.submit(poison{}, func(error) { done <- nil })
+	close(b.release)
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	var words []string
+	err = d.read(t.Context(), func(x *rx) error {
+		r := x.c.query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
+		for r.next() {
+			words = append(words, r.text(0))
+		}
+		return r.close()
+	})
+	if err != nil || !slices.Equal(words, []string{"step_a", "step_b"}) {
+		t.Errorf("the file has the words %v (%v)", words, err)
 	}
 }
 
@@ -211,8 +249,24 @@ func TestTheLogStaysSmall(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	payload := fmt.Sprintf(`{"text":"%030000d"}`, 1)
 	most := int64(0)
-	var wg sync.WaitGroup
+	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
+	stop := make(chan struct{})
+	for range readConns + 1 { // who read without a pause, and keep a mark in the log
+		readers.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if _, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Type: "none"}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
 	for range 8 {
 		wg.Go(func() {
 			for range 250 {
@@ -228,6 +282,8 @@ func TestTheLogStaysSmall(t *testing.T) {
 		})
 	}
 	wg.Wait()
+	close(stop)
+	readers.Wait()
 	if most > 48<<20 { // walMost and a transaction
 		t.Errorf("the log grew to %d MiB while 60 MB were written", most>>20)
 	}

@@ -71,6 +71,9 @@ func (s *Server) verify(c *call) error {
 	if err := s.readBody(c); err != nil {
 		return err
 	}
+	// After the body, which may come slowly: a timestamp that is judged by an
+	// older clock could outlive the memory of its nonce.
+	c.at = s.Now()
 	if c.nonce, err = header(c.Request, "X-Nonce"); err != nil {
 		return err
 	}

@@ -14,20 +14,15 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 
 // readyz tells that requests will be answered, or why not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	err := s.DB.Ready()
-	if s.draining.Load() {
-		err = db.Errorf(db.ShuttingDown, "the relay is shutting down")
+	switch {
+	case s.draining.Load():
+		s.refuse(w, r, db.Errorf(db.ShuttingDown, "not ready: the relay is shutting down"))
+	case s.DB.Failed() != nil:
+		s.refuse(w, r, db.Errorf(db.Overloaded, "not ready: the store has failed"))
+	default:
+		// Ready even when the disk is full: acknowledgements and reads go on.
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": s.DB.AcceptsMessages()})
 	}
-	if err != nil {
-		e := db.Errorf(db.Overloaded, "not ready: the store has failed")
-		switch code := db.ErrorCode(err); code {
-		case db.ShuttingDown, db.DiskFull:
-			e.Detail = "not ready: " + string(code)
-		}
-		s.refuse(w, r, e)
-		return
-	}
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ready"})
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {

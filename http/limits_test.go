@@ -171,7 +171,7 @@ func TestAFullDisk(t *testing.T) {
 	alice.r, bob.r = r, r
 	alice.post(messages, letter(bob)).wantProblem(507, db.DiskFull)
 	alice.sendOnce("k", letter(bob)).wantReplay(first)
-	r.anyone("GET", "/readyz").wantProblem(503, db.Overloaded)
+	r.anyone("GET", "/readyz").want(200).wantField("accepting_messages", "false")
 	bob.get(messagePath(id) + "/payload").want(200)
 	bob.mustDeliver(id)
 	bob.mustAck(id, "completed")
@@ -191,7 +191,7 @@ func TestShuttingDown(t *testing.T) {
 	alice.get(whoami).wantProblem(503, db.ShuttingDown)
 	alice.post(messages, letter(alice)).wantProblem(503, db.ShuttingDown)
 	alice.get(socketPath(alice), handshake).wantProblem(503, db.ShuttingDown)
-	r.anyone("GET", "/readyz").wantProblem(503, db.Overloaded)
+	r.anyone("GET", "/readyz").wantProblem(503, db.ShuttingDown)
 	r.anyone("GET", "/livez").want(200)
 	alice.get("/api/v1/nothing").wantProblem(404, db.NotFound)
 	r.wantMessages(0)

@@ -1,6 +1,9 @@
 package http_test
 
 import (
+	"bufio"
+	"fmt"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -63,6 +66,40 @@ func TestANonceIsFreeAfterItsWindow(t *testing.T) {
 	r.clock.advance(skew)
 	r.mustDo(ahead).wantProblem(401, db.TimestampOutOfRange)
 	alice.get(whoami, nonce(ahead.nonce)).want(200)
+}
+
+// The clock is read when the whole request is there: else a body that comes
+// slowly could carry a captured request past the memory of its nonce.
+func TestASlowBodyIsNotAWayAroundTheWindow(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	c := alice.prepare("POST", messages, letter(alice))
+	r.mustDo(c).want(201)
+	r.clock.advance(r.settings.api.ClockSkew - time.Second)
+
+	q, err := c.request(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("tcp", q.URL.Host)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: relay\r\nContent-Length: %d\r\nExpect: 100-continue\r\n", messages, len(c.body))
+	q.Header.Write(conn)
+	fmt.Fprint(conn, "\r\n")
+	answers := bufio.NewReader(conn)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") {
+		t.Fatalf("%q, %v", line, err)
+	}
+	r.clock.advance(time.Minute) // while the relay waits for the body
+	fmt.Fprint(conn, c.body)
+	answers.ReadString('\n') // the end of the 100
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, " 401 ") {
+		t.Errorf("the captured request got %q, %v", line, err)
+	}
+	r.wantMessages(1)
 }
 
 func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {

@@ -28,32 +28,30 @@ type Conn struct {
 	slots     chan struct{} // one token per answer that is owed, or waits to be written
 	lastFrame atomic.Int64  // Unix nanoseconds, of the client's latest frame
 
-	mu       sync.Mutex
-	running  bool         // a push goroutine is at work
-	closing  []byte       // the close frame to send; nil: none
-	answers  [][]byte     // frames that hold a slot each
-	receipts [][]byte     // frames
-	pings    [2][]byte    // a ping to send, the latest pong to send
-	queue    []queued     // new messages, while not lagging
-	bytes    int          // of payload in the queue
-	lagging  bool         // must read on from the store
-	stalled  bool         // … but the window is full
-	window   window       // while syncing
-	syncing  bool         // has not caught up yet
-	pinged   time.Time    // last ping
-	lastID   db.MessageID // sent last, while syncing
+	mu           sync.Mutex
+	running      bool     // a push goroutine is at work
+	closing      []byte   // the close frame to send; nil: none
+	answers      [][]byte // frames that hold a slot each
+	receiptBytes int
+	receipts     [][]byte      // frames
+	pings        [2][]byte     // a ping to send, the latest pong to send
+	queue        []*db.Message // new messages, while not lagging
+	bytes        int           // of payload in the queue
+	lagging      bool          // must read on from the store
+	stalled      bool          // … but the window is full
+	window       window        // while syncing
+	syncing      bool          // has not caught up yet
+	pinged       time.Time     // last ping
+	lastID       db.MessageID  // sent last, while syncing
 
 	// push's own:
 	cursor db.Position // everything up to here has been sent, or left out
 	sent   int         // messages, for the sync frames
 }
 
-// queued is a message that the hub handed over.
-type queued = *db.Message
-
 const (
 	maxOwed       = 256       // answers to a client's frames that may wait; then it is not read
-	maxReceipts   = 1024      // receipts that may wait; then the connection must start anew
+	maxReceipts   = 1 << 20   // bytes of receipts that may wait; then the connection must start anew
 	maxQueued     = 64        // new messages that may wait; then push reads from the store
 	maxQueueBytes = 256 << 10 // … and bytes of payload
 	drainTimeout  = time.Second
@@ -180,7 +178,7 @@ func (c *Conn) receipt(change *db.Change) {
 	frame := receiptFrame(*change)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.receipts) == maxReceipts {
+	if c.receiptBytes += len(frame); c.receiptBytes > maxReceipts {
 		c.closeLocked(statusTryAgainLater, "receipts came faster than they were read")
 		return
 	}

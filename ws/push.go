@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gobwas/ws"
-
 	"relay/db"
 )
 
@@ -39,7 +37,7 @@ func (c *Conn) push() {
 		if err := c.carryOut(t, buf); err != nil {
 			if !errors.Is(err, errConnection) {
 				c.hub.Logger.Error("cannot read on for a connection", "mecha", c.key.Mecha.Address, "error", err)
-				c.close(ws.StatusInternalServerError, "")
+				c.close(statusTryAgainLater, "the relay failed")
 				continue
 			}
 			c.kill()
@@ -56,7 +54,7 @@ type todo struct {
 	control  [2][]byte
 	answers  [][]byte
 	receipts [][]byte
-	queue    []queued
+	queue    []*db.Message
 	readOn   bool
 }
 
@@ -66,6 +64,7 @@ func (c *Conn) take() (todo, bool) {
 	defer c.mu.Unlock()
 	t := todo{closing: c.closing, control: c.pings, answers: c.answers, receipts: c.receipts, queue: c.queue,
 		readOn: c.lagging && !c.stalled && c.closing == nil}
+	c.receiptBytes = 0
 	c.pings, c.answers, c.receipts, c.queue, c.bytes = [2][]byte{}, nil, nil, nil, 0
 	closed := false
 	select {
