@@ -211,3 +211,28 @@ func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 		s.kill()
 	}
 }
+
+// A file that is no database any more: the process must not go on, and says so
+// by the exit code that a supervisor starts it again for.
+func TestADamagedFileStopsTheProcess(t *testing.T) {
+	notOnWindows(t, "an open file cannot be overwritten")
+	db := file(t)
+	a := issue(t, db, "a^damage")[0]
+	s := startServer(t, db)
+	s.send(a, "a^damage", `{}`)
+	for _, name := range []string{db, db + "-wal"} {
+		f, err := os.OpenFile(name, os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.WriteAt(bytes.Repeat([]byte("damage\n"), 40_000), 0); err != nil {
+			t.Fatal(err)
+		}
+		f.Close()
+	}
+	// Whatever this is answered, it reads what is damaged.
+	_, _ = a.request("GET", "/api/v1/mecha/a^damage/messages?include=payload", "").to(s.url)
+	if code := s.wait(); code != 75 {
+		t.Errorf("exit %d, want 75", code)
+	}
+}
