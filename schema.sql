@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 1. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 2. A change
 -- here needs a step in db/schema_sql.go that brings older files to the same.
 --
 -- Times are Unix milliseconds. A "position" is a place in the one commit order
@@ -16,11 +16,34 @@ CREATE TABLE setting (
   value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The participants. NOCASE makes look-alikes of an address collide.
+-- The participants. NOCASE makes look-alikes of an address collide. `revision`
+-- is the position of the last change to the Mecha or its profile: the search
+-- index follows it. A removed Mecha keeps its row, for its messages name it.
 CREATE TABLE mecha (
   id         INTEGER PRIMARY KEY,
   address    TEXT NOT NULL COLLATE NOCASE UNIQUE,
-  created_at INTEGER NOT NULL
+  created_at INTEGER NOT NULL,
+  revision   INTEGER NOT NULL DEFAULT 0,
+  removed_at INTEGER
+) STRICT;
+
+CREATE INDEX mecha_revision ON mecha (revision);
+
+-- What a Mecha says of itself, as JSON; `card` is the agent card it came from.
+CREATE TABLE profile (
+  mecha      INTEGER PRIMARY KEY REFERENCES mecha (id),
+  body       TEXT NOT NULL,
+  card       TEXT,
+  visibility INTEGER NOT NULL,  -- 0 public, 1 crew, 2 unlisted
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL
+) STRICT;
+
+-- The nonces of what wrote profiles lately, apart: the next write replaces the
+-- profile, and must not make the one before it repeatable.
+CREATE TABLE profile_nonce (
+  position INTEGER PRIMARY KEY,
+  nonce    INTEGER NOT NULL
 ) STRICT;
 
 -- Credentials. The key's text is never stored, only its SHA-256. A separate

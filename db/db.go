@@ -74,9 +74,11 @@ type DB struct {
 	lock    *os.File
 
 	diskLow   atomic.Bool
-	listening sync.RWMutex // guards the two below
+	listening sync.RWMutex // guards the three below
 	bell      []func(*Commit)
 	onKeys    []func()
+	onEntries []func()
+	seen      sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
 	shutdown  sync.Once
 	done      chan struct{} // closed when the store closes
 	wg        sync.WaitGroup
@@ -217,6 +219,14 @@ func (d *DB) OnKeys(f func()) {
 	d.listening.Lock()
 	defer d.listening.Unlock()
 	d.onKeys = append(d.onKeys, f)
+}
+
+// OnEntries registers f to be told that some Mecha or profile changed, here or
+// in another process. Same rules as OnCommit.
+func (d *DB) OnEntries(f func()) {
+	d.listening.Lock()
+	defer d.listening.Unlock()
+	d.onEntries = append(d.onEntries, f)
 }
 
 // Failed gives the fault after which the store takes no writes; nil while all is well.

@@ -43,6 +43,7 @@ const (
 	RecipientNotFound    Code = "recipient_not_found"
 	ConversationNotFound Code = "conversation_not_found"
 	CursorNotFound       Code = "cursor_not_found"
+	MechaNotFound        Code = "mecha_not_found"
 
 	MethodNotAllowed     Code = "method_not_allowed"
 	RequestTimeout       Code = "request_timeout"
@@ -101,6 +102,7 @@ var Codes = []CodeInfo{
 	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it."},
 	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, or use a label of your own that does not start with conv_."},
 	{CursorNotFound, "The cursor is no message id that this relay issued."},
+	{MechaNotFound, "There is no such Mecha, or it is not visible to you."},
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},

@@ -40,6 +40,7 @@ func (d *DB) Key(ctx context.Context, text string) (*Key, error) {
 		return nil, err
 	}
 	k.lastUsed.Store(now.UnixMilli())
+	d.saw(k.Mecha.ID, now)
 	return k, nil
 }
 
@@ -181,8 +182,7 @@ func (i *IssueKey) apply(t *tx) error {
 			return err
 		}
 	}
-	at := i.At.UnixMilli()
-	mecha, err := t.register(i.Address, at)
+	mecha, err := t.register(i.Address, i.At)
 	if err != nil {
 		return err
 	}
@@ -192,7 +192,7 @@ func (i *IssueKey) apply(t *tx) error {
 	}
 	hash := sha256.Sum256([]byte(i.text))
 	err = t.c.exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		string(i.public), int64(mecha), hash[:], secret, i.Label, at, orNull(msOf(i.ExpiresAt)))
+		string(i.public), int64(mecha), hash[:], secret, i.Label, i.At.UnixMilli(), orNull(msOf(i.ExpiresAt)))
 	if err != nil {
 		return err
 	}

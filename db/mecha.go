@@ -19,6 +19,12 @@ type Mecha struct {
 	CreatedAt time.Time
 }
 
+// Name and Crew are the two sides of the address.
+func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); return name }
+
+// Crew is what stands behind the ^.
+func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
+
 const maxWord = 64 // characters of a name, a crew, a message type
 
 // ParseAddress checks s against PROTOCOL §1. The error is InvalidAddress.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"sort"
 	"strings"
+	"time"
 )
 
 // recipient finds the Mecha of an address, or says RecipientNotFound.
@@ -16,15 +17,15 @@ func (t *tx) recipient(a Address) (MechaID, error) {
 	return id, err
 }
 
-// suggest adds addresses close to the one that was not found: in the caller's
-// goroutine, for the scan is too slow for the writer.
-func (d *DB) suggest(err error, a Address) error {
+// suggest adds addresses close to the one that was not found, of those that
+// viewer may find: in the caller's goroutine, for the scan is too slow for the writer.
+func (d *DB) suggest(err error, a, viewer Address) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Code != RecipientNotFound {
 		return err
 	}
 	_ = d.read(context.Background(), func(x *rx) (err error) {
-		e.DidYouMean, err = x.closeAddresses(a)
+		e.DidYouMean, err = x.closeAddresses(a, viewer)
 		return err
 	})
 	if len(e.DidYouMean) > 0 {
@@ -41,7 +42,7 @@ const (
 
 // closeAddresses gives up to three registered addresses that a may have been
 // meant to be: they share its first letters, and differ in few others.
-func (x *rx) closeAddresses(a Address) ([]Address, error) {
+func (x *rx) closeAddresses(a, viewer Address) ([]Address, error) {
 	type candidate struct {
 		address Address
 		edits   int
@@ -49,9 +50,13 @@ func (x *rx) closeAddresses(a Address) ([]Address, error) {
 	var found []candidate
 	seen, wanted := map[Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
-		r := x.c.query("SELECT address FROM mecha WHERE address >= ? AND address < ? LIMIT ?", prefix, prefix+"\x7f", int64(suggestScan))
+		r := x.c.query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
+			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", visibilities[Unlisted], int64(suggestScan))
 		for r.next() {
 			known := Address(r.text(0))
+			if r.int(1) == visibilities[CrewOnly] && known.Crew() != viewer.Crew() {
+				continue
+			}
 			if n := edits(wanted, strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {
 				found = append(found, candidate{known, n})
 			}
@@ -103,20 +108,28 @@ func edits(a, b string) int {
 
 // register gives the number of a Mecha, making it if it is new. An address
 // that differs from a registered one only in letter case is refused: InvalidAddress.
-func (t *tx) register(a Address, at int64) (MechaID, error) {
+func (t *tx) register(a Address, at time.Time) (MechaID, error) {
 	var id int64
 	var known Address
-	found, err := t.c.row(func(r *rows) { id, known = r.int(0), Address(r.text(1)) },
-		"SELECT id, address FROM mecha WHERE address = ?", string(a))
+	removed := false
+	found, err := t.c.row(func(r *rows) { id, known, removed = r.int(0), Address(r.text(1)), !r.null(2) },
+		"SELECT id, address, removed_at FROM mecha WHERE address = ?", string(a))
 	switch {
 	case err != nil:
 		return 0, err
 	case found && known != a:
 		return 0, Errorf(InvalidAddress, "%s differs from the registered %s only in letter case", a, known)
-	case found:
+	case found && !removed:
 		return MechaID(id), nil
+	case found: // it comes back, with its history
+		t.mechas[a] = id
+		return MechaID(id), t.touchEntry(MechaID(id), at, nil)
 	}
 	_, err = t.c.row(func(r *rows) { id = r.int(0) },
-		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at)
-	return MechaID(id), err
+		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
+	if err != nil {
+		return 0, err
+	}
+	t.mechas[a] = id
+	return MechaID(id), t.touchEntry(MechaID(id), at, nil)
 }

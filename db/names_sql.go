@@ -17,7 +17,7 @@ func newWords() *names[string] {
 }
 
 func newMechas() *names[Address] {
-	return newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ?")
+	return newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL")
 }
 
 const maxNames = 1 << 17 // then the cache starts anew: memory stays bounded
@@ -57,7 +57,9 @@ func (n *names[T]) lookup(c *conn, id int64, remember bool) (T, error) {
 	}
 	ok, err := c.row(func(r *rows) { text = T(r.text(0)) }, n.byID, id)
 	if ok && err == nil && remember {
-		n.put(id, text)
+		n.mu.Lock()
+		n.text[id] = text // one way only: the text of a removed Mecha must not be found
+		n.mu.Unlock()
 	}
 	return text, err
 }

@@ -1,6 +1,15 @@
 package db
 
-import "time"
+import (
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
 
 // Visibility says who may find a Mecha (PROTOCOL §5).
 type Visibility string
@@ -21,12 +30,13 @@ type Profile struct {
 	Version      string            `json:"version,omitempty"`
 	Tags         []string          `json:"tags,omitempty"` // "travel/flights": a child of "travel"
 	Examples     []string          `json:"examples,omitempty"`
-	Skills       []Skill           `json:"skills,omitempty"`
+	Skills       []Skill           `json:"skills,omitzero"` // none, said so, is not the same as the card's
 	Languages    []string          `json:"languages,omitempty"`
 	MessageTypes []string          `json:"accepts_message_types,omitempty"`
 	Links        map[string]string `json:"links,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
+	Card         json.RawMessage   `json:"card,omitempty"` // the A2A agent card that it came from
 }
 
 // Skill is one thing that a Mecha can do, as in an A2A agent card.
@@ -48,4 +58,209 @@ type Entry struct {
 	Revision  int64 // grows with every change of any entry
 	UpdatedAt time.Time
 	Removed   bool // only ID, Address and Revision are set
+}
+
+// VisibleTo tells whether a Mecha may learn of this one by its exact address.
+func (e *Entry) VisibleTo(viewer Address) bool {
+	return e.Visibility != CrewOnly || e.Address.Crew() == viewer.Crew()
+}
+
+// agentCard is what an A2A agent card (specification 1.0) says that a profile has room for.
+type agentCard struct {
+	Name        string `json:"name"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
+	Skills      []struct {
+		ID          string   `json:"id"`
+		Name        string   `json:"name"`
+		Description string   `json:"description"`
+		Tags        []string `json:"tags"`
+		Examples    []string `json:"examples"`
+		InputModes  []string `json:"inputModes"`
+		OutputModes []string `json:"outputModes"`
+	} `json:"skills"`
+}
+
+var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
+	"accepts_message_types", "links", "metadata", "visibility", "card"}
+
+// ReadProfile reads a profile from JSON and checks it: InvalidJSON,
+// InvalidRequest naming the field. If it has a card, what the profile itself
+// does not say is taken from there. Unknown fields are ignored.
+func ReadProfile(body []byte) (Profile, error) {
+	var p Profile
+	if len(body) > maxProfile {
+		return p, Errorf(PayloadTooLarge, "a profile is at most %d KiB", maxProfile>>10)
+	}
+	err := ReadObject(body, profileFields, func(name string, value []byte) error {
+		if name == "card" && !IsNull(value) && !IsObject(value) {
+			return FieldErrorf(InvalidRequest, "card", "must be a JSON object")
+		}
+		return nil
+	})
+	var syntax *SyntaxError
+	if errors.As(err, &syntax) {
+		return p, Errorf(InvalidJSON, "%s", syntax.Error())
+	}
+	if err != nil {
+		return p, err
+	}
+	if err := json.Unmarshal(body, &p); err != nil {
+		return p, wrongType(err, "")
+	}
+	if IsNull(p.Card) {
+		p.Card = nil
+	}
+	if len(p.Card) > 0 {
+		if err := p.takeCard(); err != nil {
+			return p, err
+		}
+	}
+	if p.Visibility == "" {
+		p.Visibility = Public
+	}
+	return p, p.check()
+}
+
+// ReadCard makes a profile of an A2A agent card: name, description, version
+// and skills; the card is kept. Errors as for ReadProfile.
+func ReadCard(body []byte) (Profile, error) {
+	var syntax *SyntaxError // by itself first: it might close the brackets around it
+	if err := ReadObject(body, nil, func(string, []byte) error { return nil }); errors.As(err, &syntax) {
+		return Profile{}, Errorf(InvalidJSON, "%s", syntax.Error())
+	}
+	return ReadProfile(slices.Concat([]byte(`{"card":`), body, []byte(`}`)))
+}
+
+// wrongType names the field that cannot be read, of what stands at prefix.
+func wrongType(err error, prefix string) error {
+	var wrong *json.UnmarshalTypeError
+	if errors.As(err, &wrong) {
+		return FieldErrorf(InvalidRequest, prefix+wrong.Field, "cannot be of the JSON type %s", wrong.Value)
+	}
+	return Errorf(InvalidRequest, "the profile cannot be read")
+}
+
+func (p *Profile) takeCard() error {
+	var c agentCard
+	if err := json.Unmarshal(p.Card, &c); err != nil {
+		return wrongType(err, "card.")
+	}
+	setDefault(&p.DisplayName, c.Name)
+	setDefault(&p.Description, c.Description)
+	setDefault(&p.Version, c.Version)
+	if p.Skills != nil {
+		return nil
+	}
+	for _, s := range c.Skills {
+		p.Skills = append(p.Skills, Skill{ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags,
+			Examples: s.Examples, InputModes: s.InputModes, OutputModes: s.OutputModes})
+	}
+	return nil
+}
+
+// The bounds of a profile (PROTOCOL §5); lengths in characters.
+const (
+	maxProfile     = 64 << 10 // bytes
+	maxDescription = 2000
+	maxDetails     = 16_000
+	maxTags        = 64
+	maxTag         = 64
+	maxSkills      = 100
+	maxExamples    = 10
+	maxExample     = 300
+	maxShort       = 200 // names, versions, ids, modes, types
+	maxList        = 64  // entries of the other lists and maps
+	maxURL         = 2048
+	maxValue       = 1024
+)
+
+func (p *Profile) check() error {
+	c := checker{}
+	c.text("display_name", p.DisplayName, maxShort)
+	c.text("description", p.Description, maxDescription)
+	c.text("details", p.Details, maxDetails)
+	c.text("version", p.Version, maxShort)
+	c.tags("tags", p.Tags)
+	c.list("examples", p.Examples, maxExamples, maxExample)
+	c.list("languages", p.Languages, maxList, maxTag)
+	c.list("accepts_message_types", p.MessageTypes, maxList, maxTag)
+	if len(p.Skills) > maxSkills {
+		c.fail("skills", "has more than 100 entries")
+	}
+	for _, s := range p.Skills {
+		c.text("skills.id", s.ID, maxShort)
+		c.text("skills.name", s.Name, maxShort)
+		c.text("skills.description", s.Description, maxDescription)
+		c.tags("skills.tags", s.Tags)
+		c.list("skills.examples", s.Examples, maxExamples, maxExample)
+		c.list("skills.input_modes", s.InputModes, maxList, maxShort)
+		c.list("skills.output_modes", s.OutputModes, maxList, maxShort)
+		c.list("skills.message_types", s.MessageTypes, maxList, maxTag)
+	}
+	c.links(p.Links)
+	if len(p.Metadata) > maxList {
+		c.fail("metadata", "has more than 64 entries")
+	}
+	for k, v := range p.Metadata {
+		c.text("metadata", k, maxTag)
+		c.text("metadata", v, maxValue)
+	}
+	if _, known := visibilities[p.Visibility]; !known {
+		c.fail("visibility", "must be public, crew or unlisted")
+	}
+	return c.error()
+}
+
+// checker collects the faults of a profile.
+type checker struct{ faults []FieldError }
+
+func (c *checker) fail(field, reason string) {
+	if len(c.faults) < 20 {
+		c.faults = append(c.faults, FieldError{field, reason})
+	}
+}
+
+func (c *checker) error() error {
+	if len(c.faults) == 0 {
+		return nil
+	}
+	return &Error{Code: InvalidRequest, Detail: c.faults[0].Field + " " + c.faults[0].Reason, Fields: c.faults}
+}
+
+func (c *checker) text(field, s string, most int) {
+	if utf8.RuneCountInString(s) > most {
+		c.fail(field, "is longer than it may be")
+	}
+}
+
+func (c *checker) list(field string, all []string, most, each int) {
+	if len(all) > most {
+		c.fail(field, "has too many entries")
+	}
+	for _, s := range all {
+		c.text(field, s, each)
+	}
+}
+
+func (c *checker) tags(field string, tags []string) {
+	c.list(field, tags, maxTags, maxTag)
+	for _, t := range tags {
+		if t == "" || strings.ContainsFunc(t, unicode.IsControl) || slices.Contains(strings.Split(t, "/"), "") {
+			c.fail(field, "must be words, with / between a parent and its child")
+		}
+	}
+}
+
+func (c *checker) links(links map[string]string) {
+	if len(links) > maxList {
+		c.fail("links", "has more than 64 entries")
+	}
+	for name, link := range links {
+		c.text("links", name, maxTag)
+		u, err := url.Parse(link)
+		if err != nil || len(link) > maxURL || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "mailto" {
+			c.fail("links", "must be http, https or mailto addresses")
+		}
+	}
 }

@@ -11,12 +11,21 @@ import (
 
 const (
 	applicationID = 0x524c4159 // "RLAY", in the file's header
-	schemaVersion = 1
+	schemaVersion = 2
 )
 
 // upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
 // all lead to; a test holds the oldest schema and compares.
-var upgrades = []string{}
+var upgrades = []string{
+	// 2: profiles.
+	`ALTER TABLE mecha ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+	ALTER TABLE mecha ADD COLUMN removed_at INTEGER;
+	UPDATE mecha SET revision = id;
+	CREATE INDEX mecha_revision ON mecha (revision);
+	CREATE TABLE profile (mecha INTEGER PRIMARY KEY REFERENCES mecha (id), body TEXT NOT NULL, card TEXT, visibility INTEGER NOT NULL,
+		created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL) STRICT;
+	CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT;`,
+}
 
 // createFile makes an empty file that only its owner can read, and makes its
 // name durable. It does nothing if there is one.

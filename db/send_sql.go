@@ -23,7 +23,7 @@ type Sent struct {
 func (d *DB) Send(m *SendMessage) (Sent, error) {
 	m.payloadSHA256 = sha256.Sum256(m.Payload)
 	if err := d.do(m); err != nil {
-		return Sent{}, d.suggest(err, m.To)
+		return Sent{}, d.suggest(err, m.To, m.Key.Mecha.Address)
 	}
 	return Sent{ID: m.sent.ID, Conversation: m.sent.Conversation, CreatedAt: m.sent.CreatedAt, Replayed: m.replayed}, nil
 }

@@ -21,7 +21,8 @@ func (d *DB) readSecret(c *conn) error {
 
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start() error {
-	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
+	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt",
+		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce"} {
 		if _, err := w.c.row(func(r *rows) { w.last = max(w.last, Position(r.int(0))) }, q); err != nil {
 			return err
 		}
@@ -55,6 +56,7 @@ func (w *writer) restoreNonces() error {
 	for _, q := range []string{
 		"SELECT position, nonce FROM message WHERE position >= ? ORDER BY position DESC LIMIT ?",
 		"SELECT position, nonce FROM receipt WHERE position >= ? AND nonce IS NOT NULL ORDER BY position DESC LIMIT ?",
+		"SELECT position, nonce FROM profile_nonce WHERE position >= ? ORDER BY position DESC LIMIT ?",
 	} {
 		r := w.c.query(q, int64(positionAt(now.Add(-window))), int64(maxRestored))
 		for r.next() {
@@ -96,6 +98,7 @@ func (w *writer) poll() {
 	_, keys := w.versions()
 	w.dataVersion = data
 	w.d.mechas.forget()
+	w.d.entriesChanged()
 	if keys != w.keysVersion {
 		w.keysVersion = keys
 		w.d.keysChanged()

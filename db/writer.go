@@ -237,6 +237,10 @@ func (w *writer) commit(ops []*op) {
 		}
 		w.d.listening.RUnlock()
 	}
+	if err == nil && w.batch.entriesChanged {
+		w.d.mechas.forget()
+		w.d.entriesChanged()
+	}
 	w.checkpointIfDue()
 }
 
@@ -288,15 +292,16 @@ func (w *writer) explain(err error) error {
 // known only once it has been committed.
 type tx struct {
 	rx
-	w           *writer
-	last        Position
-	commit      *Commit
-	words       map[string]int64 // interned or found in this transaction
-	mechas      map[Address]int64
-	pending     map[MechaID]int // new counts
-	nextExpiry  int64
-	keysChanged bool
-	committing  bool
+	w              *writer
+	last           Position
+	commit         *Commit
+	words          map[string]int64 // interned or found in this transaction
+	mechas         map[Address]int64
+	pending        map[MechaID]int // new counts
+	nextExpiry     int64
+	keysChanged    bool
+	entriesChanged bool
+	committing     bool
 }
 
 func (t *tx) reset(w *writer) {
@@ -327,7 +332,9 @@ func (t *tx) publish() {
 		t.d.words.put(id, text)
 	}
 	for address, id := range t.mechas {
-		t.d.mechas.put(id, address)
+		if id != 0 {
+			t.d.mechas.put(id, address)
+		}
 	}
 }
 

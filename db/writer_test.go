@@ -111,6 +111,37 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 
 // A word that a transaction made must not be remembered if it is rolled back:
 // its number will come to mean another.
+func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
+	d := openHere(t)
+	k := mustIssue(t, d, "a^b")
+	mustIssue(t, d, "c^d")
+	if _, err := d.Send(message(k, "c^d", `{}`)); err != nil { // from now on its number is remembered
+		t.Fatal(err)
+	}
+	b := block{make(chan struct{}), make(chan struct{})}
+	var wg sync.WaitGroup
+	wg.Go(func() { d.do(b) })
+	<-b.entered
+	got := make(chan error, 6)
+	queue := func(w write) { d.submit(w, func(err error) { got <- err }) }
+	queue(message(k, "c^d", `{"n":1}`))
+	queue(&RemoveMecha{At: time.Now(), Address: "c^d"})
+	queue(message(k, "c^d", `{"n":2}`))
+	queue(&PutProfile{At: time.Now(), Address: "c^d"})
+	queue(&PutProfile{At: time.Now(), Address: "c^d", Register: true})
+	queue(message(k, "c^d", `{"n":3}`))
+	close(b.release)
+	wg.Wait()
+	for i, want := range []Code{"", "", RecipientNotFound, MechaNotFound, "", ""} {
+		if err := <-got; ErrorCode(err) != want {
+			t.Errorf("write %d: %v, want %q", i, err, want)
+		}
+	}
+	if _, err := d.Send(message(k, "c^d", `{}`)); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")

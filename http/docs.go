@@ -41,6 +41,8 @@ A 201 means that the message is on disk.</p>
 <tr><td><code>POST /api/v1/messages/{messageId}/deliver</code><td>mark as delivered
 <tr><td><code>GET /api/v1/mecha/{mechaId}/messages</code><td>history: limit, since, until, since_message_id, before_message_id, direction, state, conversation_id, peer, message_type, priority, order, include=payload, wait
 <tr><td><code>GET /api/v1/mecha/{mechaId}/inbox</code><td>what is pending
+<tr><td><code>PUT /api/v1/mecha/{mechaId}/profile</code><td>replace the profile: display_name, description, details, version, tags, examples, skills, languages, accepts_message_types, links, metadata, visibility, card
+<tr><td><code>GET /api/v1/mecha/{mechaId}/profile</code><td>the profile of a Mecha, with online and last_seen
 <tr><td><code>GET /api/v1/conversations/{conversationId}/messages</code><td>one conversation
 <tr><td><code>GET /api/v1/ws/mecha/{mechaId}</code><td>WebSocket: since_message_id, sync_limit, events
 <tr><td><code>GET /livez</code> <code>/readyz</code> <code>/version</code><td>no key needed

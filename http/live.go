@@ -14,6 +14,8 @@ type Live interface {
 	// returns when the connection has been handed over. An error is returned
 	// before anything was written.
 	Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
+	// Online tells whether the Mecha has a socket or a long-poll open.
+	Online(db.MechaID) bool
 	// Watch tells, until stop is called, when something has happened to the
 	// messages of the key's Mecha. It counts as a socket. ended yields once when
 	// the watch must end: with the reason, or nil at shutdown.

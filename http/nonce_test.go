@@ -23,6 +23,8 @@ func TestANonceWorksOnce(t *testing.T) {
 		"send":         func(m mecha, c ...change) reply { return m.post(messages, letter(m), c...) },
 		"conversation": func(m mecha, c ...change) reply { return m.get("/api/v1/conversations/none/messages", c...) },
 		"no message":   func(m mecha, c ...change) reply { return m.get(messagePath("msg_none"), c...) },
+		"profile":      func(m mecha, c ...change) reply { return m.get(profilePath("bob^demo"), c...) },
+		"put profile":  func(m mecha, c ...change) reply { return m.put(`{}`, c...) },
 		"handshake":    func(m mecha, c ...change) reply { return m.get(socketPath(m), append(c, handshake)...) },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,7 +25,7 @@ var statuses = map[db.Code]int{
 	db.NotAParticipant: 403, db.OriginNotAllowed: 403,
 
 	db.NotFound: 404, db.MessageNotFound: 404, db.RecipientNotFound: 404,
-	db.ConversationNotFound: 404, db.CursorNotFound: 404,
+	db.ConversationNotFound: 404, db.CursorNotFound: 404, db.MechaNotFound: 404,
 
 	db.MethodNotAllowed: 405, db.RequestTimeout: 408, db.AlreadyAcknowledged: 409, db.MessageExpired: 409,
 	db.PayloadTooLarge: 413, db.UnsupportedEncoding: 415, db.IdempotencyKeyReused: 422, db.UpgradeRequired: 426,

@@ -101,6 +101,8 @@ func (s *Server) routes() *httprouter.Router {
 	api("POST", "/api/v1/messages/:messageId/deliver", s.markDelivered)
 	api("GET", "/api/v1/mecha/:mechaId/messages", s.history)
 	api("GET", "/api/v1/mecha/:mechaId/inbox", s.inbox)
+	api("GET", "/api/v1/mecha/:mechaId/profile", s.getProfile)
+	api("PUT", "/api/v1/mecha/:mechaId/profile", s.putProfile)
 	api("GET", "/api/v1/conversations/:conversationId/messages", s.conversation)
 	r.GET("/api/v1/ws/mecha/:mechaId", s.connect)
 

@@ -150,6 +150,13 @@ func (b *box) wake() {
 	}
 }
 
+// Online tells whether a Mecha has a socket or a long-poll open.
+func (h *Hub) Online(id db.MechaID) bool {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.boxes[id] != nil
+}
+
 // register counts a connection or long-poll in, within the limits.
 func (h *Hub) register(id db.MechaID, c *Conn, w *watch) error {
 	h.mu.Lock()

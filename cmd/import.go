@@ -1,0 +1,213 @@
+package cmd
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+)
+
+func (a *app) mechaImport() *cobra.Command {
+	var as string
+	cmd := &cobra.Command{
+		Use:   "import FILE|-",
+		Short: "Register many Mechas with their profiles, or one from an agent card",
+		Long: `Register Mechas with their profiles from JSON lines, one
+{"mecha_id": "planner^acme", "profile": {…}} each; or, with --as, one Mecha from
+an A2A agent card. They get no keys: relay key create issues those. What is
+registered already gets the new profile. A faulty line is reported, and the
+others are imported.`,
+		Example: `  relay mecha import agents.jsonl
+  relay mecha import card.json --as planner^acme`,
+		Args: exactly(1, "one file, or - for stdin"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if as != "" {
+				return a.importCard(args, as)
+			}
+			in, size, err := a.open(args[0])
+			if err != nil {
+				return err
+			}
+			defer in.Close()
+			return a.withDB(true, func(d *db.DB) error { return a.importLines(d, in, size) })
+		},
+	}
+	cmd.Flags().StringVar(&as, "as", "", "the file is an A2A agent card, of the Mecha of this `address`")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) importCard(args []string, as string) error {
+	address, err := db.ParseAddress(as)
+	if err != nil {
+		return plain(err)
+	}
+	body, err := a.input(args)
+	if err != nil {
+		return err
+	}
+	p, err := db.ReadCard(body)
+	if err != nil {
+		return plain(err)
+	}
+	return a.withDB(true, func(d *db.DB) error {
+		if err := d.PutProfile(&db.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}); err != nil {
+			return plain(err)
+		}
+		if a.json {
+			return a.printJSON(map[string]any{"imported": 1, "failed": 0})
+		}
+		_, err := fmt.Fprintf(a.stdout, "%s is imported, with %d skills\n", address, len(p.Skills))
+		return err
+	})
+}
+
+// importer writes profiles as fast as the store commits them.
+type importer struct {
+	app      *app
+	db       *db.DB
+	progress *progress
+	waiting  chan struct{} // bounds the writes under way
+	wg       sync.WaitGroup
+	mu       sync.Mutex
+	done     int
+	failed   int
+}
+
+const (
+	importAtOnce  = 1000
+	maxImportLine = 1 << 20
+)
+
+func (a *app) importLines(d *db.DB, in io.Reader, size int64) error {
+	i := &importer{app: a, db: d, progress: a.progress("importing", size), waiting: make(chan struct{}, importAtOnce)}
+	began := time.Now()
+	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
+	i.wg.Wait()
+	i.progress.end()
+	if printed := a.printImported(i.done, i.failed, time.Since(began)); err == nil {
+		return printed
+	}
+	return err
+}
+
+// lines imports until the end. A line that is too long is a fault like others:
+// the next ones are imported.
+func (i *importer) lines(in *bufio.Reader) error {
+	for n := 1; ; n++ {
+		line, more, err := in.ReadLine()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		i.progress.add(int64(len(line) + 1))
+		if more {
+			i.report(n, errors.New("longer than 1 MiB"))
+		} else if line = bytes.TrimSpace(line); len(line) > 0 {
+			i.line(n, line)
+		}
+		for more && err == nil {
+			line, more, err = in.ReadLine()
+			i.progress.add(int64(len(line)))
+		}
+	}
+}
+
+func (a *app) printImported(done, failed int, took time.Duration) (err error) {
+	if a.json {
+		err = a.printJSON(map[string]any{"imported": done, "failed": failed})
+	} else {
+		_, err = fmt.Fprintf(a.stdout, "%d imported, %d failed, %.0f a second\n", done, failed, float64(done)/max(took.Seconds(), 0.001))
+	}
+	if err == nil && failed > 0 {
+		err = exitError(exitFailure)
+	}
+	return err
+}
+
+func (i *importer) line(n int, line []byte) {
+	p, err := readImportLine(line)
+	if err != nil {
+		i.report(n, err)
+		return
+	}
+	i.waiting <- struct{}{}
+	i.wg.Add(1)
+	i.db.PutProfileThen(p, func(err error) {
+		i.report(n, err)
+		<-i.waiting
+		i.wg.Done()
+	})
+}
+
+func (i *importer) report(n int, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err == nil {
+		i.done++
+		return
+	}
+	i.failed++
+	i.progress.clear()
+	fmt.Fprintf(i.app.stderr, "line %d: %v\n", n, plain(err))
+}
+
+func readImportLine(line []byte) (*db.PutProfile, error) {
+	var v struct {
+		MechaID string          `json:"mecha_id"`
+		Profile json.RawMessage `json:"profile"`
+	}
+	if err := json.Unmarshal(line, &v); err != nil {
+		return nil, errors.New(`not of the form {"mecha_id": "…", "profile": {…}}`)
+	}
+	address, err := db.ParseAddress(v.MechaID)
+	if err != nil {
+		return nil, err
+	}
+	if len(v.Profile) == 0 {
+		v.Profile = json.RawMessage("{}")
+	}
+	p, err := db.ReadProfile(v.Profile)
+	return &db.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}, err
+}
+
+// open opens a file argument, or stdin for -; size is 0 if it is not known.
+func (a *app) open(name string) (io.ReadCloser, int64, error) {
+	if name == "-" {
+		return io.NopCloser(a.stdin), 0, nil
+	}
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		f.Close()
+		return nil, 0, err
+	}
+	return f, info.Size(), nil
+}
+
+// input reads a whole file argument, or stdin for - and for none.
+func (a *app) input(args []string) ([]byte, error) {
+	if len(args) == 0 {
+		return io.ReadAll(a.stdin)
+	}
+	in, _, err := a.open(args[0])
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	return io.ReadAll(in)
+}

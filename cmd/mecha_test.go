@@ -1,0 +1,263 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// mechaLine is what mecha list and mecha show print.
+type mechaLine struct {
+	MechaID   string          `json:"mecha_id"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	Profile   json.RawMessage `json:"profile"`
+	LiveKeys  *int            `json:"live_keys"`
+	LastSeen  *time.Time      `json:"last_seen"`
+}
+
+func listMechas(t *testing.T, db string) (all []mechaLine) {
+	t.Helper()
+	for line := range strings.Lines(mustRelay(t, "mecha", "list", "--json", "--db", db)) {
+		all = append(all, parse[mechaLine](t, []byte(line)))
+	}
+	return all
+}
+
+func addresses(all []mechaLine) string {
+	var names []string
+	for _, m := range all {
+		names = append(names, m.MechaID)
+	}
+	return strings.Join(names, " ")
+}
+
+// text writes a file and gives its name.
+func text(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func wantSameJSON(t *testing.T, got, want string) {
+	t.Helper()
+	if g, w := parse[any](t, []byte(got)), parse[any](t, []byte(want)); !reflect.DeepEqual(g, w) {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+func TestProfilesAreSetAndShown(t *testing.T) {
+	db := file(t)
+	issue(t, db, "b^x", "a^x")
+	profile := `{"display_name":"A <&> co","description":"plans","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
+	shown := `{"display_name":"A <&> co","description":"plans","version":"3","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
+	path := text(t, "profile.json", profile)
+
+	if out := mustRelay(t, "mecha", "profile", "set", "a^x", path, "--db", db); out != "the profile of a^x is set\n" {
+		t.Errorf("set prints %q", out)
+	}
+	got := mustRelay(t, "mecha", "profile", "get", "a^x", "--db", db)
+	wantSameJSON(t, got, shown)
+	if !strings.Contains(got, "\n  \"display_name\": \"A <&> co\",\n") {
+		t.Errorf("for people it is\n%s", got)
+	}
+	// What get prints, set takes: from stdin, with - or without.
+	for _, more := range [][]string{nil, {"-"}} {
+		mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "empty.json", `{}`), "--db", db)
+		wantSameJSON(t, mustRelay(t, "mecha", "profile", "get", "a^x", "--json", "--db", db), `{"visibility":"public"}`)
+		r := run(t, append([]string{"mecha", "profile", "set", "a^x", "--json", "--db", db}, more...), nil, got).wantCode(t, 0)
+		wantSameJSON(t, r.out, `{"updated":"a^x"}`)
+		one := mustRelay(t, "mecha", "profile", "get", "a^x", "--json", "--db", db)
+		wantSameJSON(t, one, shown)
+		if strings.Count(one, "\n") != 1 {
+			t.Errorf("--json prints %q", one)
+		}
+	}
+	show := parse[mechaLine](t, []byte(mustRelay(t, "mecha", "show", "a^x", "--json", "--db", db)))
+	wantSameJSON(t, string(show.Profile), shown)
+	if show.MechaID != "a^x" || show.CreatedAt.IsZero() || show.UpdatedAt.Before(show.CreatedAt) || show.LiveKeys == nil || *show.LiveKeys != 1 || show.LastSeen != nil {
+		t.Errorf("show: %+v", show)
+	}
+	if all := listMechas(t, db); addresses(all) != "a^x b^x" || !strings.Contains(string(all[0].Profile), `"plans"`) || strings.Contains(string(all[0].Profile), "card") {
+		t.Errorf("list: %+v", all)
+	}
+	lines := strings.Split(mustRelay(t, "mecha", "list", "--db", db), "\n")
+	if len(lines) != 4 || !strings.HasPrefix(lines[0], "MECHA ") || !strings.Contains(lines[1], "A <&> co  travel food  crew ") || !strings.Contains(lines[2], "b^x    -         -            public") {
+		t.Errorf("list:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestAProfileThatIsNotSet(t *testing.T) {
+	db := file(t)
+	issue(t, db, "a^x")
+	mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "p.json", `{"version":"1"}`), "--db", db)
+	for _, c := range []struct {
+		args, stdin string
+		code        int
+		says        string
+	}{
+		{"set a^x", `{"tags":"x"}`, 2, "tags"},
+		{"set a^x", `{"tags":[]`, 1, "invalid JSON at byte 10"},
+		{"set a^x", strings.Repeat(" ", 64<<10) + `{}`, 1, "64 KiB"},
+		{"set a^x /no/such/file", "", 1, "/no/such/file"},
+		{"set nobody^x", `{}`, 1, "nobody^x"},
+		{"set A^x", `{}`, 1, "A^x"},
+		{"set nobody", `{}`, 2, "no address"},
+		{"set", `{}`, 2, "an address"},
+		{"get nobody^x", "", 1, "nobody^x"},
+		{"get", "", 2, "one address"},
+	} {
+		r := run(t, append([]string{"mecha", "profile"}, append(strings.Fields(c.args), "--db", db)...), nil, c.stdin).wantCode(t, c.code, c.says)
+		if r.out != "" {
+			t.Errorf("%s printed %q", c.args, r.out)
+		}
+	}
+	wantSameJSON(t, mustRelay(t, "mecha", "profile", "get", "a^x", "--db", db), `{"version":"1","visibility":"public"}`)
+}
+
+func TestANameCannotForgeTheDirectory(t *testing.T) {
+	db := file(t)
+	issue(t, db, "a^x")
+	mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "p.json", `{"display_name":"x\nb^x\u001b[31m\u009b2J\u202e\ty"}`), "--db", db)
+	if out := mustRelay(t, "mecha", "list", "--db", db); strings.Count(out, "\n") != 2 || strings.ContainsAny(out, "\x1b\u009b\u202e\t") {
+		t.Errorf("%q", out)
+	}
+}
+
+func TestImport(t *testing.T) {
+	db := file(t)
+	long := `{"mecha_id":"long^x","profile":{"details":"` + strings.Repeat("x", 1<<20) + `"}}`
+	lines := strings.Join([]string{
+		`{"mecha_id":"a^x","profile":{"display_name":"A"}}`,
+		``,
+		`{"mecha_id":"b^x"}` + "\r",
+		`nonsense`,
+		`{"mecha_id":"nobody","profile":{}}`,
+		`{"mecha_id":"c^x","profile":{"tags":"x"}}`,
+		long,
+		`{"mecha_id":"A^x","profile":{}}`,
+		"{\"mecha_id\":\"d^x\",\"profile\":{\"x\":\"\xff\"}}",
+		`{"mecha_id":"e^x","profile":{"tags":["last"]}}`, // without a line end
+	}, "\n")
+	r := run(t, []string{"mecha", "import", "-", "--json", "--db", db}, nil, lines)
+	r.wantCode(t, 1, "line 4: not of the form", "line 5: ", "line 6: tags", "line 7: longer than", "line 8: A^x differs", "line 9: invalid JSON")
+	wantSameJSON(t, r.out, `{"imported":3,"failed":6}`)
+	if strings.Count(r.err, "\n") != 6 {
+		t.Errorf("stderr:\n%s", r.err)
+	}
+	if all := listMechas(t, db); addresses(all) != "a^x b^x e^x" {
+		t.Errorf("list: %+v", all)
+	}
+	if out := mustRelay(t, "key", "list", "--db", db); strings.Contains(out, "^x") {
+		t.Errorf("it issued keys:\n%s", out)
+	}
+	// Again, it replaces.
+	again := text(t, "again.jsonl", `{"mecha_id":"a^x","profile":{"version":"2"}}`+"\n")
+	if out := mustRelay(t, "mecha", "import", again, "--db", db); !strings.HasPrefix(out, "1 imported, 0 failed, ") {
+		t.Errorf("it prints %q", out)
+	}
+	wantSameJSON(t, mustRelay(t, "mecha", "profile", "get", "a^x", "--db", db), `{"version":"2","visibility":"public"}`)
+}
+
+func TestImportOfMany(t *testing.T) {
+	db := file(t)
+	s := startServer(t, db) // beside a server
+	a := issue(t, db, "asker^x")[0]
+	var lines strings.Builder
+	const many = 5000
+	for i := range many {
+		fmt.Fprintf(&lines, `{"mecha_id":"m%d^many","profile":{"description":"number %d"}}`+"\n", i, i)
+	}
+	wantSameJSON(t, mustRelay(t, "mecha", "import", text(t, "many.jsonl", lines.String()), "--json", "--db", db), fmt.Sprintf(`{"imported":%d,"failed":0}`, many))
+	if n := len(listMechas(t, db)); n != many+1 {
+		t.Errorf("the directory has %d", n)
+	}
+	got := parse[struct{ Description string }](t, s.ask(a, "GET", "/api/v1/mecha/m4999^many/profile", "").want(t, 200))
+	if got.Description != "number 4999" {
+		t.Errorf("the server has %+v", got)
+	}
+}
+
+func TestImportOfAnAgentCard(t *testing.T) {
+	db := file(t)
+	card := "../db/testdata/card-geo.json"
+	out := mustRelay(t, "mecha", "import", card, "--as", "geo^maps", "--db", db)
+	if out != "geo^maps is imported, with 2 skills\n" {
+		t.Errorf("it prints %q", out)
+	}
+	p := parse[struct {
+		Name   string `json:"display_name"`
+		Skills []struct{ ID string }
+		Card   map[string]any
+	}](t, []byte(mustRelay(t, "mecha", "profile", "get", "geo^maps", "--db", db)))
+	if p.Name != "GeoSpatial Route Planner Agent" || len(p.Skills) != 2 || p.Skills[0].ID != "route-optimizer-traffic" || p.Card["provider"] == nil {
+		t.Errorf("%+v", p)
+	}
+	r := run(t, []string{"mecha", "import", "-", "--as", "small^maps", "--json", "--db", db}, nil, `{"name":"Small"}`).wantCode(t, 0)
+	wantSameJSON(t, r.out, `{"imported":1,"failed":0}`)
+	run(t, []string{"mecha", "import", "-", "--as", "bad^maps", "--db", db}, nil, `{"name":1}`).wantCode(t, 2, "card.name")
+	run(t, []string{"mecha", "import", "-", "--as", "bad^maps", "--db", db}, nil, `{},"visibility":"crew"`).wantCode(t, 1, "invalid JSON at byte 2")
+	run(t, []string{"mecha", "import", "-", "--as", "bad", "--db", db}, nil, `{}`).wantCode(t, 2, "no address")
+	if all := listMechas(t, db); addresses(all) != "geo^maps small^maps" {
+		t.Errorf("list: %+v", all)
+	}
+}
+
+func TestARemovedMechaIsRefused(t *testing.T) {
+	db := file(t)
+	keys := issue(t, db, "alice^x", "alice^x", "bob^x")
+	alice, spare, bob := keys[0], keys[1], keys[2]
+	s := startServer(t, db)
+	sent := s.send(alice, "bob^x", `{"n":1}`)
+	conn := s.dial(alice, "")
+	if out := mustRelay(t, "mecha", "remove", "alice^x", "--db", db); out != "alice^x is removed\n" {
+		t.Errorf("it prints %q", out)
+	}
+	wantClosed(t, conn, websocket.StatusPolicyViolation, soon)
+	refusedSoon(s, alice, "key_revoked")
+	refusedSoon(s, spare, "key_revoked")
+	s.ask(bob, "POST", "/api/v1/messages", `{"to":"alice^x","payload":{}}`).wantProblem(t, 404, "recipient_not_found")
+	s.ask(bob, "GET", "/api/v1/mecha/alice^x/profile", "").wantProblem(t, 404, "mecha_not_found")
+	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != sent.MessageID || h[0].From != "alice^x" {
+		t.Errorf("bob has %+v", h)
+	}
+	relay(t, "mecha", "show", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
+	relay(t, "mecha", "remove", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
+	if all := listMechas(t, db); addresses(all) != "bob^x" {
+		t.Errorf("list: %+v", all)
+	}
+
+	back := issue(t, db, "alice^x")[0]
+	if h := s.history(back, ""); len(h) != 1 {
+		t.Errorf("it came back with %+v", h)
+	}
+	s.send(bob, "alice^x", `{}`)
+	s.ask(alice, "GET", "/api/v1/whoami", "").wantProblem(t, 401, "key_revoked")
+	wantSameJSON(t, mustRelay(t, "mecha", "remove", "bob^x", "--json", "--db", db), `{"removed":"bob^x"}`)
+}
+
+func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
+	db, card := file(t), text(t, "card.json", `{"name":"x"}`)
+	for _, args := range [][]string{{"list"}, {"show", "a^x"}, {"remove", "a^x"}, {"profile", "get", "a^x"}, {"profile", "set", "a^x", card}} {
+		c := exec.Command(binary, append(append([]string{"mecha"}, args...), "--db", "relay.db")...)
+		c.Dir = filepath.Dir(db)
+		finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
+	}
+	relay(t, "mecha", "import", "/no/such/file", "--db", db).wantCode(t, 1, "/no/such/file")
+	relay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
+	relay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
+	wantFiles(t, filepath.Dir(db))
+	mustRelay(t, "mecha", "import", card, "--as", "a^x", "--db", db)
+	wantFiles(t, filepath.Dir(db), "relay.db")
+}

@@ -1,0 +1,58 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+)
+
+// progress is a bar on stderr while something takes its time; nothing if that
+// is no terminal. It belongs to one goroutine, but for clear.
+type progress struct {
+	w     io.Writer // nil: silent
+	what  string
+	total int64 // 0: not known
+	done  int64
+	shown time.Time
+}
+
+const barWidth = 30
+
+func (a *app) progress(what string, total int64) *progress {
+	p := &progress{what: what, total: total}
+	if f, ok := a.stderr.(*os.File); ok && isTerminal(f) {
+		p.w = f
+	}
+	return p
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}
+
+func (p *progress) add(n int64) {
+	p.done += n
+	if p.w == nil || time.Since(p.shown) < 100*time.Millisecond {
+		return
+	}
+	p.shown = time.Now()
+	if p.total <= 0 {
+		fmt.Fprintf(p.w, "\r%s: %d KiB", p.what, p.done>>10)
+		return
+	}
+	share := min(float64(p.done)/float64(p.total), 1)
+	full := int(share * barWidth)
+	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), share*100)
+}
+
+// clear makes room for another line.
+func (p *progress) clear() {
+	if p.w != nil {
+		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", len(p.what)+barWidth+12))
+	}
+}
+
+func (p *progress) end() { p.clear() }

@@ -1,0 +1,245 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"sync/atomic"
+	"time"
+)
+
+// touchEntry marks a Mecha as changed, so that the search index follows.
+// removed is a time in Unix ms, or nil.
+func (t *tx) touchEntry(id MechaID, at time.Time, removed any) error {
+	t.entriesChanged = true
+	// max: another process may have given out later ones, and the index must not miss this one.
+	return t.c.exec("UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3",
+		int64(t.position(at)), removed, int64(id))
+}
+
+func (d *DB) entriesChanged() {
+	d.listening.RLock()
+	defer d.listening.RUnlock()
+	for _, f := range d.onEntries {
+		f()
+	}
+}
+
+// PutProfile is the write that replaces a Mecha's profile. Make it with ReadProfile.
+type PutProfile struct {
+	At       time.Time
+	Address  Address
+	Register bool // make the Mecha if it is new; else MechaNotFound
+	Profile  Profile
+	Nonce    NonceHash
+}
+
+// PutProfile replaces a profile, and returns once that is durable. Errors:
+// MechaNotFound, InvalidAddress (with Register).
+func (d *DB) PutProfile(p *PutProfile) error { return d.do(p) }
+
+// PutProfileThen is PutProfile without waiting, for imports: then is called
+// from the writer's goroutine and must not block.
+func (d *DB) PutProfileThen(p *PutProfile, then func(error)) { d.submit(p, then) }
+
+func (p *PutProfile) size() int { return 4096 + len(p.Profile.Card) }
+
+var visibilities = map[Visibility]int64{"": 0, Public: 0, CrewOnly: 1, Unlisted: 2}
+
+func (p *PutProfile) apply(t *tx) error {
+	var id MechaID
+	if p.Register {
+		var err error
+		if id, err = t.register(p.Address, p.At); err != nil {
+			return err
+		}
+	} else {
+		var err error
+		if id, err = t.mecha(p.Address); err != nil {
+			return err
+		}
+		if id == 0 {
+			return errMechaNotFound(p.Address)
+		}
+	}
+	body := p.Profile
+	body.Card = nil
+	text, err := json.Marshal(body)
+	if err != nil {
+		return err
+	}
+	at := p.At.UnixMilli()
+	err = t.c.exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5`,
+		int64(id), string(text), orNull(string(p.Profile.Card)), visibilities[p.Profile.Visibility], at)
+	if err != nil {
+		return err
+	}
+	if err := t.keepNonce(p.Nonce, p.At); err != nil {
+		return err
+	}
+	return t.touchEntry(id, p.At, nil)
+}
+
+// nonceKept is longer than a nonce of any write can be replayed.
+const nonceKept = 4 * maxClockSkew
+
+// keepNonce keeps the nonce of a write that leaves no row of its own, for as
+// long as restoreNonces may want it.
+func (t *tx) keepNonce(n NonceHash, at time.Time) error {
+	if n == 0 {
+		return nil
+	}
+	if err := t.c.exec("DELETE FROM profile_nonce WHERE position < ?", int64(positionAt(at.Add(-nonceKept)))); err != nil {
+		return err
+	}
+	return t.c.exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
+}
+
+// RemoveMecha is the write that takes a Mecha out: its keys end, its profile
+// goes, messages to it are refused. Its messages stay; if it is registered
+// again it has them again.
+type RemoveMecha struct {
+	At      time.Time
+	Address Address
+}
+
+// RemoveMecha takes a Mecha out: MechaNotFound if there is none.
+func (d *DB) RemoveMecha(r *RemoveMecha) error { return d.do(r) }
+
+func (r *RemoveMecha) size() int { return 64 }
+
+func (r *RemoveMecha) apply(t *tx) error {
+	id, err := t.mecha(r.Address)
+	if err != nil {
+		return err
+	}
+	if id == 0 {
+		return errMechaNotFound(r.Address)
+	}
+	t.mechas[r.Address] = 0 // from here on in this transaction
+	if err := t.c.exec("UPDATE mecha_key SET revoked_at = ? WHERE mecha = ? AND revoked_at IS NULL", r.At.UnixMilli(), int64(id)); err != nil {
+		return err
+	}
+	if err := t.c.exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
+		return err
+	}
+	if err := t.keysTouched(); err != nil {
+		return err
+	}
+	return t.touchEntry(id, r.At, r.At.UnixMilli())
+}
+
+func errMechaNotFound(a Address) error {
+	return Errorf(MechaNotFound, "no Mecha %s is registered here", a)
+}
+
+const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.removed_at, p.body, p.card, p.updated_at
+	FROM mecha m LEFT JOIN profile p ON p.mecha = m.id `
+
+func readEntry(r *rows, card bool) (Entry, error) {
+	e := Entry{
+		Mecha:    Mecha{ID: MechaID(r.int(0)), Address: Address(r.text(1)), CreatedAt: unixMilli(r.int(2))},
+		Revision: r.int(3), Removed: !r.null(4), UpdatedAt: unixMilli(r.int(7)),
+	}
+	if e.UpdatedAt.IsZero() {
+		e.UpdatedAt = e.CreatedAt
+	}
+	e.Visibility = Public
+	if r.null(5) || e.Removed {
+		return e, nil
+	}
+	err := json.Unmarshal([]byte(r.text(5)), &e.Profile)
+	if card && !r.null(6) {
+		e.Card = json.RawMessage(r.text(6))
+	}
+	if e.Visibility == "" {
+		e.Visibility = Public
+	}
+	return e, err
+}
+
+func (x *rx) entries(card bool, where string, args ...any) (all []Entry, err error) {
+	r := x.c.query(entryColumns+where, args...)
+	for r.next() {
+		e, err := readEntry(r, card)
+		if err != nil {
+			r.close()
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	return all, r.close()
+}
+
+// EntriesAfter gives up to limit Mechas that changed after a revision, in
+// revision order, the removed ones too: what the search index follows.
+func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all []Entry, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		all, err = x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
+		return err
+	})
+	return all, err
+}
+
+// Entries reads some Mechas; removed and unknown ones are left out.
+func (d *DB) Entries(ctx context.Context, ids []MechaID) (all []Entry, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		for _, id := range ids {
+			some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
+			if err != nil {
+				return err
+			}
+			all = append(all, some...)
+		}
+		return nil
+	})
+	return all, err
+}
+
+// Directory gives a page of the registered Mechas, by address, after one.
+func (d *DB) Directory(ctx context.Context, after Address, limit int) (all []Entry, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		all, err = x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
+		return err
+	})
+	return all, err
+}
+
+// Entry reads one Mecha with its card: MechaNotFound if there is none, or if
+// viewer may not know of it ("" may know of all).
+func (d *DB) Entry(ctx context.Context, a, viewer Address) (e Entry, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
+		if err != nil {
+			return err
+		}
+		if len(some) == 0 || some[0].Address != a || viewer != "" && !some[0].VisibleTo(viewer) {
+			return errMechaNotFound(a)
+		}
+		e = some[0]
+		return nil
+	})
+	return e, err
+}
+
+// saw notes that a Mecha has just made a request.
+func (d *DB) saw(id MechaID, now time.Time) {
+	v, ok := d.seen.Load(id)
+	if !ok {
+		v, _ = d.seen.LoadOrStore(id, new(atomic.Int64))
+	}
+	v.(*atomic.Int64).Store(now.UnixMilli())
+}
+
+// LastSeen is when a Mecha last made a request, to about a minute over
+// restarts; zero if never.
+func (d *DB) LastSeen(ctx context.Context, id MechaID) (at time.Time, err error) {
+	if v, ok := d.seen.Load(id); ok {
+		return unixMilli(v.(*atomic.Int64).Load()), nil
+	}
+	err = d.read(ctx, func(x *rx) error {
+		_, err := x.c.row(func(r *rows) { at = unixMilli(r.int(0)) }, "SELECT max(last_used_at) FROM mecha_key WHERE mecha = ?", int64(id))
+		return err
+	})
+	return at, err
+}

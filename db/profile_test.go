@@ -1,0 +1,547 @@
+package db_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// wantFault expects a refusal of a code; with a field, that it is named.
+func wantFault(t *testing.T, text string, err error, code db.Code, field string) {
+	t.Helper()
+	var e *db.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Errorf("%.80s: got %v, want %s", text, err, code)
+		return
+	}
+	if field != "" && (len(e.Fields) == 0 || e.Fields[0].Field != field || e.Fields[0].Reason == "") {
+		t.Errorf("%.80s: it names %v, not %s", text, e.Fields, field)
+	}
+}
+
+func member(name string, v any) string {
+	text, err := json.Marshal(map[string]any{name: v})
+	if err != nil {
+		panic(err)
+	}
+	return string(text)
+}
+
+// PROTOCOL §5. Lengths are in characters: é has two bytes.
+func TestTheLimitsOfAProfile(t *testing.T) {
+	long := func(n int) string { return strings.Repeat("é", n) }
+	list := func(n, each int) []string { return slices.Repeat([]string{long(each)}, n) }
+	pairs := func(n int, value string) map[string]string {
+		m := map[string]string{}
+		for i := range n {
+			m[fmt.Sprint("k", i)] = value
+		}
+		return m
+	}
+	skill := func(name string, v any) []any { return []any{map[string]any{"id": "fine"}, map[string]any{name: v}} }
+	for _, c := range []struct {
+		field    string // that is named
+		at, over string
+	}{
+		{"display_name", member("display_name", long(200)), member("display_name", long(201))},
+		{"description", member("description", long(2000)), member("description", long(2001))},
+		{"details", member("details", long(16_000)), member("details", long(16_001))},
+		{"version", member("version", long(200)), member("version", long(201))},
+		{"tags", member("tags", list(64, 1)), member("tags", list(65, 1))},
+		{"tags", member("tags", list(1, 64)), member("tags", list(1, 65))},
+		{"tags", member("tags", []string{"a/b/c", "C++", "à la carte"}), member("tags", []string{"a//b"})},
+		{"tags", member("tags", []string{}), member("tags", []string{""})},
+		{"tags", member("tags", []string{"a-b"}), member("tags", []string{"a\nb"})},
+		{"tags", member("tags", []string{"a/b"}), member("tags", []string{"a/"})},
+		{"examples", member("examples", list(10, 300)), member("examples", list(11, 300))},
+		{"examples", member("examples", list(1, 300)), member("examples", list(1, 301))},
+		{"skills", member("skills", slices.Repeat([]any{map[string]any{"id": "x"}}, 100)), member("skills", slices.Repeat([]any{map[string]any{"id": "x"}}, 101))},
+		{"skills.id", member("skills", skill("id", long(200))), member("skills", skill("id", long(201)))},
+		{"skills.name", member("skills", skill("name", long(200))), member("skills", skill("name", long(201)))},
+		{"skills.description", member("skills", skill("description", long(2000))), member("skills", skill("description", long(2001)))},
+		{"skills.tags", member("skills", skill("tags", list(64, 64))), member("skills", skill("tags", list(65, 1)))},
+		{"skills.tags", member("skills", skill("tags", list(1, 64))), member("skills", skill("tags", list(1, 65)))},
+		{"skills.examples", member("skills", skill("examples", list(10, 300))), member("skills", skill("examples", list(11, 1)))},
+		{"skills.examples", member("skills", skill("examples", list(1, 300))), member("skills", skill("examples", list(1, 301)))},
+		{"skills.input_modes", member("skills", skill("input_modes", list(64, 200))), member("skills", skill("input_modes", list(65, 1)))},
+		{"skills.output_modes", member("skills", skill("output_modes", list(64, 200))), member("skills", skill("output_modes", list(1, 201)))},
+		{"skills.message_types", member("skills", skill("message_types", list(64, 64))), member("skills", skill("message_types", list(1, 65)))},
+		{"languages", member("languages", list(64, 64)), member("languages", list(65, 1))},
+		{"accepts_message_types", member("accepts_message_types", list(64, 64)), member("accepts_message_types", list(1, 65))},
+		{"links", member("links", pairs(64, "https://a.example/x")), member("links", pairs(65, "https://a.example/x"))},
+		{"links", member("links", pairs(1, "mailto:a@b.example")), member("links", pairs(1, "javascript:alert(1)"))},
+		{"links", member("links", pairs(1, "http://a.example/"+strings.Repeat("x", 2048-17))), member("links", pairs(1, "http://a.example/"+strings.Repeat("x", 2049-17)))},
+		{"metadata", member("metadata", pairs(64, "")), member("metadata", pairs(65, ""))},
+		{"metadata", member("metadata", pairs(1, long(1024))), member("metadata", pairs(1, long(1025)))},
+		{"metadata", member("metadata", map[string]string{long(64): ""}), member("metadata", map[string]string{long(65): ""})},
+		{"visibility", member("visibility", "unlisted"), member("visibility", "private")},
+	} {
+		if _, err := db.ReadProfile([]byte(c.at)); err != nil {
+			t.Errorf("%.80s (%d bytes): %v", c.at, len(c.at), err)
+		}
+		_, err := db.ReadProfile([]byte(c.over))
+		wantFault(t, c.over, err, db.InvalidRequest, c.field)
+	}
+	empty := len(`{"x":""}`)
+	most := `{"x":"` + strings.Repeat("x", 64<<10-empty) + `"}`
+	if _, err := db.ReadProfile([]byte(most)); err != nil {
+		t.Errorf("64 KiB: %v", err)
+	}
+	_, err := db.ReadProfile([]byte(most + " "))
+	wantFault(t, "64 KiB and a byte", err, db.PayloadTooLarge, "")
+}
+
+func TestAProfileThatIsRefused(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		code  db.Code
+		field string
+	}{
+		{`{"display_name":1}`, db.InvalidRequest, "display_name"},
+		{`{"description":["x"]}`, db.InvalidRequest, "description"},
+		{`{"details":{}}`, db.InvalidRequest, "details"},
+		{`{"version":1.5}`, db.InvalidRequest, "version"},
+		{`{"tags":"travel"}`, db.InvalidRequest, "tags"},
+		{`{"tags":["a",1]}`, db.InvalidRequest, "tags"},
+		{`{"examples":true}`, db.InvalidRequest, "examples"},
+		{`{"skills":{}}`, db.InvalidRequest, "skills"},
+		{`{"skills":["x"]}`, db.InvalidRequest, "skills"},
+		{`{"skills":[{"name":1}]}`, db.InvalidRequest, "skills.name"},
+		{`{"languages":"de"}`, db.InvalidRequest, "languages"},
+		{`{"accepts_message_types":1}`, db.InvalidRequest, "accepts_message_types"},
+		{`{"links":["https://a.example"]}`, db.InvalidRequest, "links"},
+		{`{"links":{"home":1}}`, db.InvalidRequest, "links"},
+		{`{"links":{"home":"/relative"}}`, db.InvalidRequest, "links"},
+		{`{"metadata":{"n":1}}`, db.InvalidRequest, "metadata"},
+		{`{"visibility":1}`, db.InvalidRequest, "visibility"},
+		{`{"visibility":"Public"}`, db.InvalidRequest, "visibility"},
+		{`{"card":"x"}`, db.InvalidRequest, "card"},
+		{`{"card":{"name":1}}`, db.InvalidRequest, "card.name"},
+		{`{"card":{"skills":[{"tags":"x"}]}}`, db.InvalidRequest, "card.skills.tags"},
+		{`{"card":{"description":"` + strings.Repeat("x", 2001) + `"}}`, db.InvalidRequest, "description"},
+		{``, db.InvalidJSON, ""}, {`[]`, db.InvalidJSON, ""}, {`null`, db.InvalidJSON, ""}, {`{}{}`, db.InvalidJSON, ""}, {`{"tags":[}`, db.InvalidJSON, ""},
+		{`{"tags":[],"tags":[]}`, db.InvalidJSON, ""}, {`{"tags":[],"t\u0061gs":[]}`, db.InvalidJSON, ""}, {`{"x":1,"x":2}`, db.InvalidJSON, ""},
+		{`{"Tags":[]}`, db.InvalidJSON, ""}, {`{"VISIBILITY":"unlisted"}`, db.InvalidJSON, ""}, {"{\"\u017fkills\":[]}", db.InvalidJSON, ""},
+		{"{\"description\":\"\xff\"}", db.InvalidJSON, ""}, {`{"description":"\ud800"}`, db.InvalidJSON, ""}, {"{\"x\":\"\xc3\"}", db.InvalidJSON, ""},
+		{`{"card":` + strings.Repeat(`{"x":`, 66) + `1` + strings.Repeat(`}`, 66) + `}`, db.InvalidJSON, ""},
+	} {
+		_, err := db.ReadProfile([]byte(c.text))
+		wantFault(t, c.text, err, c.code, c.field)
+	}
+}
+
+func TestWhatAProfileLeavesOut(t *testing.T) {
+	for _, text := range []string{`{}`, `{"visibility":null,"tags":null,"card":null,"skills":null,"links":null}`, `{"unknown":{"tags":1},"online":true,"mecha_id":7}`, `{"visibility":""}`} {
+		p, err := db.ReadProfile([]byte(text))
+		if err != nil || !reflect.DeepEqual(p, db.Profile{Visibility: db.Public}) {
+			t.Errorf("%s: %+v, %v", text, p, err)
+		}
+	}
+}
+
+func TestAnAgentCard(t *testing.T) {
+	geo := content(t, "testdata/card-geo.json")
+	p, err := db.ReadCard(geo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.DisplayName != "GeoSpatial Route Planner Agent" || !strings.HasPrefix(p.Description, "Provides advanced route") || p.Version != "1.2.0" ||
+		p.Visibility != db.Public || len(p.Skills) != 2 {
+		t.Errorf("%+v", p)
+	}
+	want := db.Skill{
+		ID: "custom-map-generator", Name: "Personalized Map Generator",
+		Description: "Creates custom map images or interactive map views based on user-defined points of interest, routes, and style preferences. Can overlay data layers.",
+		Tags:        []string{"maps", "customization", "visualization", "cartography"},
+		Examples: []string{"Generate a map of my upcoming road trip with all planned stops highlighted.",
+			"Show me a map visualizing all coffee shops within a 1-mile radius of my current location."},
+		InputModes:  []string{"application/json"},
+		OutputModes: []string{"image/png", "image/jpeg", "application/json", "text/html"},
+	}
+	if !reflect.DeepEqual(p.Skills[1], want) || !strings.HasPrefix(p.Skills[0].Examples[1], `{"origin"`) {
+		t.Errorf("skills %+v", p.Skills)
+	}
+	if !bytes.Equal(p.Card, bytes.TrimSpace(geo)) {
+		t.Errorf("the card is not kept as it was: %s", p.Card)
+	}
+
+	small := `{"name":"Echo","description":"says it again","version":"0.1","skills":[{"id":"echo","name":"Echo","description":"","tags":[]}]}`
+	if p, err = db.ReadCard([]byte(small)); err != nil || p.DisplayName != "Echo" || p.Description != "says it again" || p.Version != "0.1" ||
+		len(p.Skills) != 1 || p.Skills[0].ID != "echo" || string(p.Card) != small {
+		t.Errorf("%+v, %v", p, err)
+	}
+	// What the profile says itself wins, field by field.
+	p, err = db.ReadProfile([]byte(`{"display_name":"Mine","skills":[],"visibility":"crew","card":` + small + `}`))
+	if err != nil || p.DisplayName != "Mine" || p.Description != "says it again" || len(p.Skills) != 0 || p.Visibility != db.CrewOnly || string(p.Card) != small {
+		t.Errorf("%+v, %v", p, err)
+	}
+	for _, text := range []string{``, `null`, `[]`, `"x"`, small + small, `{},"visibility":"unlisted"`, `{"x":1`, `{}}`, "{\"name\":\"\xff\"}"} {
+		_, err := db.ReadCard([]byte(text))
+		wantFault(t, "card "+text, err, db.InvalidJSON, "")
+	}
+}
+
+// A profile that was accepted, written and read again, is the same.
+func FuzzReadProfile(f *testing.F) {
+	for _, seed := range []string{
+		``, `{}`, `{"display_name":"Bob","tags":["a/b"],"visibility":"crew"}`, `{"skills":[],"card":{"skills":[{"id":"x"}]}}`, `{"skills":[{}],"links":{"a":"https://b.example"}}`,
+		`{"metadata":{"a":null},"examples":[null],"languages":[]}`, `{"card":{"name":"<&>\u2028","version":"1"},"description":"\u0000"}`, `{"Tags":[]}`, "{\"x\":\"\xff\"}",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Add(content(f, "testdata/card-geo.json"))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		db.ReadCard(body) // must not panic
+		p, err := db.ReadProfile(body)
+		if err != nil {
+			var e *db.Error
+			if !errors.As(err, &e) || e.Code != db.InvalidJSON && e.Code != db.InvalidRequest && e.Code != db.PayloadTooLarge || e.Detail == "" {
+				t.Fatalf("%q: %v", body, err)
+			}
+			return
+		}
+		first, err := json.Marshal(p)
+		if err != nil {
+			t.Fatalf("%q: %v", body, err)
+		}
+		again, err := db.ReadProfile(first)
+		if db.ErrorCode(err) == db.PayloadTooLarge {
+			return // what came from the card stands there twice
+		}
+		if err != nil {
+			t.Fatalf("%q became %q: %v", body, first, err)
+		}
+		if second, err := json.Marshal(again); err != nil || !bytes.Equal(first, second) {
+			t.Fatalf("%q became %q, then %q, %v", body, first, second, err)
+		}
+	})
+}
+
+func (s store) profile(a db.Address, text string) error {
+	s.t.Helper()
+	p, err := db.ReadProfile([]byte(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.PutProfile(&db.PutProfile{At: time.Now(), Address: a, Profile: p})
+}
+
+func (s store) mustProfile(a db.Address, text string) {
+	s.t.Helper()
+	if err := s.profile(a, text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s store) mustEntry(a db.Address) db.Entry {
+	s.t.Helper()
+	e, err := s.Entry(ctx, a, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+func (s store) mustRemove(a db.Address) {
+	s.t.Helper()
+	if err := s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: a}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// changes reads, in pages of one, what changed after a revision, as address:display_name.
+func (s store) changes(after int64) (all []string, upto int64) {
+	s.t.Helper()
+	for {
+		page, err := s.EntriesAfter(ctx, after, 1)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return all, after
+		}
+		e := page[0]
+		if e.Revision <= after {
+			s.t.Fatalf("revision %d comes after %d", e.Revision, after)
+		}
+		after = e.Revision
+		text := string(e.Address) + ":" + e.DisplayName
+		if e.Removed {
+			text += "removed"
+		}
+		all = append(all, text)
+	}
+}
+
+// wantRing expects the bell; it may ring more than once.
+func wantRing(t *testing.T, bell chan struct{}) {
+	t.Helper()
+	select {
+	case <-bell:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody rang")
+	}
+}
+
+func TestEveryChangeOfAnEntryAppears(t *testing.T) {
+	s := mustOpen(t)
+	bell := make(chan struct{}, 1)
+	s.OnEntries(func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	})
+	at := int64(0)
+	want := func(entries ...string) {
+		t.Helper()
+		wantRing(t, bell)
+		var got []string
+		if got, at = s.changes(at); !slices.Equal(got, entries) {
+			t.Errorf("changed: %v, want %v", got, entries)
+		}
+	}
+	alice := s.mustIssue("alice^x")
+	want("alice^x:")
+	s.mustIssue("bob^x")
+	want("bob^x:")
+	s.mustProfile("alice^x", `{"display_name":"A"}`)
+	want("alice^x:A")
+	s.mustProfile("bob^x", `{"display_name":"B"}`)
+	want("bob^x:B")
+	s.mustProfile("alice^x", `{"display_name":"A2","card":{"version":"7"}}`)
+	want("alice^x:A2")
+	s.mustRemove("bob^x")
+	want("bob^x:removed")
+	s.mustIssue("bob^x")
+	want("bob^x:")
+	if got, _ := s.changes(0); !slices.Equal(got, []string{"alice^x:A2", "bob^x:"}) {
+		t.Errorf("all: %v", got)
+	}
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	if got, _ := s.changes(at); got != nil {
+		t.Errorf("a message changed %v", got)
+	}
+	wantCode(t, s.profile("carol^x", `{}`), db.MechaNotFound)
+	wantCode(t, s.profile("ALICE^x", `{}`), db.MechaNotFound)
+	wantCode(t, s.PutProfile(&db.PutProfile{At: time.Now(), Address: "ALICE^x", Register: true}), db.InvalidAddress)
+
+	e := s.mustEntry("alice^x")
+	if string(e.Card) != `{"version":"7"}` || e.Version != "7" || e.ID != alice.Mecha.ID || e.Removed || e.UpdatedAt.Before(e.CreatedAt) {
+		t.Errorf("%+v", e)
+	}
+	some, err := s.Entries(ctx, []db.MechaID{alice.Mecha.ID, 99})
+	if err != nil || len(some) != 1 || some[0].DisplayName != "A2" || some[0].Card != nil {
+		t.Errorf("%+v, %v", some, err)
+	}
+	page, err := s.Directory(ctx, "alice^x", 10)
+	if err != nil || len(page) != 1 || page[0].Address != "bob^x" {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// Another process changes entries of the file that this one serves.
+func TestAnotherProcessChangesAnEntry(t *testing.T) {
+	s := mustOpen(t)
+	alice := s.mustIssue("alice^x")
+	bell := make(chan struct{}, 1)
+	s.OnEntries(func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	})
+	_, at := s.changes(0)
+	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
+	s.mustProfile("alice^x", `{"display_name":"mine"}`)
+	wantRing(t, bell)
+	if err := other.PutProfile(&db.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := s.changes(at); !slices.Equal(got, []string{"alice^x:mine", "bob^x:"}) { // though its clock is behind
+		t.Errorf("changed: %v", got)
+	}
+	wantRing(t, bell)
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	_, at = s.changes(0)
+	other.mustRemove("bob^x")
+	if got, _ := s.changes(at); !slices.Equal(got, []string{"bob^x:removed"}) {
+		t.Errorf("changed: %v", got)
+	}
+	for { // until that rings, it may be remembered
+		_, err := s.send(alice.Key, "bob^x", `{}`)
+		if err != nil {
+			wantCode(t, err, db.RecipientNotFound)
+			return
+		}
+		wantRing(t, bell)
+	}
+}
+
+func TestAMechaIsRemovedAndComesBack(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	id := s.mustSend(alice.Key, "bob^x", `{"n":1}`).ID
+	back := s.mustSend(bob.Key, "alice^x", `{"n":2}`).ID
+	s.mustProfile("bob^x", `{"display_name":"Bob","visibility":"unlisted"}`)
+
+	s.mustRemove("bob^x")
+	_, err := s.send(alice.Key, "bob^x", `{}`)
+	wantCode(t, err, db.RecipientNotFound)
+	_, err = s.Key(ctx, bob.Text)
+	wantCode(t, err, db.KeyRevoked)
+	_, err = s.Entry(ctx, "bob^x", "")
+	wantCode(t, err, db.MechaNotFound)
+	wantCode(t, s.profile("bob^x", `{}`), db.MechaNotFound)
+	wantCode(t, s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: "bob^x"}), db.MechaNotFound)
+	wantCode(t, s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: "Alice^x"}), db.MechaNotFound)
+	if all, err := s.Directory(ctx, "", 10); err != nil || len(all) != 1 || all[0].Address != "alice^x" {
+		t.Errorf("the directory has %+v, %v", all, err)
+	}
+	if some, err := s.Entries(ctx, []db.MechaID{bob.Mecha.ID}); err != nil || len(some) != 0 {
+		t.Errorf("%+v, %v", some, err)
+	}
+	p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID, Peer: "bob^x"})
+	if len(p.Messages) != 2 || p.Messages[0].To != "bob^x" || p.Messages[1].From != "bob^x" {
+		t.Errorf("history %+v", p.Messages)
+	}
+	if body, err := s.Payload(ctx, alice.Mecha.ID, back); err != nil || string(body) != `{"n":2}` {
+		t.Errorf("%s, %v", body, err)
+	}
+
+	again := s.mustIssue("bob^x")
+	if again.Mecha.ID != bob.Mecha.ID {
+		t.Errorf("it came back as another Mecha: %+v", again.Mecha)
+	}
+	if e := s.mustEntry("bob^x"); e.DisplayName != "" || e.Visibility != db.Public {
+		t.Errorf("its old profile came back: %+v", e)
+	}
+	if body, err := s.Payload(ctx, again.Mecha.ID, id); err != nil || string(body) != `{"n":1}` {
+		t.Errorf("%s, %v", body, err)
+	}
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	s.mustAck(again.Key, id, "completed")
+	_, err = s.Key(ctx, bob.Text)
+	wantCode(t, err, db.KeyRevoked)
+}
+
+func TestVisibility(t *testing.T) {
+	s := mustOpen(t)
+	viewer := map[string]*db.Key{"same crew": s.mustIssue("me^acme").Key, "other crew": s.mustIssue("you^other").Key}
+	for _, v := range []string{"public", "crew", "unlisted"} {
+		s.mustIssue(db.Address(v + "^acme"))
+		s.mustProfile(db.Address(v+"^acme"), `{"visibility":"`+v+`"}`)
+	}
+	s.mustIssue("silent^acme") // has no profile
+	for _, c := range []struct {
+		viewer, of       string
+		exists, suggests bool
+	}{
+		{"same crew", "public", true, true}, {"other crew", "public", true, true},
+		{"same crew", "silent", true, true}, {"other crew", "silent", true, true},
+		{"same crew", "crew", true, true}, {"other crew", "crew", false, false},
+		{"same crew", "unlisted", true, false}, {"other crew", "unlisted", true, false},
+	} {
+		k, a := viewer[c.viewer], db.Address(c.of+"^acme")
+		e, err := s.Entry(ctx, a, k.Mecha.Address)
+		if (err == nil) != c.exists || err == nil && e.Address != a || err != nil && db.ErrorCode(err) != db.MechaNotFound {
+			t.Errorf("%s looks at %s: %+v, %v", c.viewer, a, e, err)
+		}
+		_, err = s.send(k, db.Address(c.of+"x^acme"), `{}`)
+		wantCode(t, err, db.RecipientNotFound)
+		var refused *db.Error
+		if errors.As(err, &refused); slices.Contains(refused.DidYouMean, a) != c.suggests {
+			t.Errorf("%s is told of %v, and means %s", c.viewer, refused.DidYouMean, a)
+		}
+	}
+	s.mustRemove("public^acme")
+	_, err := s.send(viewer["same crew"], "publicx^acme", `{}`)
+	var refused *db.Error
+	if errors.As(err, &refused); len(refused.DidYouMean) != 0 {
+		t.Errorf("a removed Mecha is suggested: %v", refused)
+	}
+}
+
+func TestMechasOfTheOldestFileHaveRevisions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "oldest.db")
+	makeByHand(t, path,
+		string(content(t, "testdata/schema-v1.sql")),
+		"INSERT INTO setting (name, value) VALUES ('secret', x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f'), ('keys_version', 0)",
+		"INSERT INTO mecha (id, address, created_at) VALUES (1, 'old^timer', 1760000000000), (2, 'older^timer', 1760000000001)",
+		"PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 1")
+	s := mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, false })
+	got, at := s.changes(0)
+	if !slices.Equal(got, []string{"old^timer:", "older^timer:"}) {
+		t.Errorf("%v", got)
+	}
+	s.mustProfile("old^timer", `{"display_name":"x"}`)
+	if got, _ := s.changes(at); !slices.Equal(got, []string{"old^timer:x"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// A captured PUT must not bring an older profile back, not even after a restart
+// and when others have been put since.
+func TestTheNonceOfAProfileHoldsOverARestart(t *testing.T) {
+	s := mustOpen(t)
+	k := s.mustIssue("alice^x")
+	s.mustIssue("bob^x")
+	for _, nonce := range []string{"first", "second"} {
+		h, err := s.Claim(k.Key, nonce, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PutProfile(&db.PutProfile{At: time.Now(), Address: "alice^x", Nonce: h}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mustProfile("alice^x", `{"display_name":"by hand"}`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+	for _, nonce := range []string{"first", "second"} {
+		_, err := again.Claim(k.Key, nonce, time.Now())
+		wantCode(t, err, db.NonceReused)
+	}
+	if _, err := again.Claim(k.Key, "third", time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLastSeen(t *testing.T) {
+	clock := newClock()
+	s := mustOpen(t, clock.option)
+	k, never := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	want := func(s store, id db.MechaID, at time.Time) {
+		t.Helper()
+		if got, err := s.LastSeen(ctx, id); err != nil || !got.Equal(at) {
+			t.Errorf("last seen %v, %v; want %v", got, err, at)
+		}
+	}
+	want(s, k.Mecha.ID, time.Time{})
+	for range 2 {
+		clock.advance(time.Second)
+		if _, err := s.Key(ctx, k.Text); err != nil {
+			t.Fatal(err)
+		}
+		want(s, k.Mecha.ID, clock.now())
+	}
+	seen := clock.now()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.advance(time.Hour)
+	s = mustOpen(t, clock.option, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+	want(s, k.Mecha.ID, seen)
+	want(s, never.Mecha.ID, time.Time{})
+}

@@ -1,0 +1,165 @@
+package http_test
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"relay/db"
+)
+
+func profilePath(a db.Address) string { return "/api/v1/mecha/" + string(a) + "/profile" }
+
+func (m mecha) put(body string, changes ...change) reply {
+	m.r.t.Helper()
+	return m.do("PUT", profilePath(m.Mecha.Address), body, changes...)
+}
+
+func TestAProfileIsPutAndRead(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^other")
+	created := db.FormatTime(r.clock.Now())
+	r.clock.advance(time.Minute)
+	updated := db.FormatTime(r.clock.Now())
+	card := `{"name":"Alice","skills":[{"id":"x","inputModes":["text/plain"]}]}`
+	put := alice.put(`{"description":"plans","tags":["travel/flights"],"card":` + card + `,"links":{"a":"https://a.example"},"metadata":{"k":"v"},"unknown":1}`).want(200)
+	var got, want map[string]any
+	put.into(&got)
+	if err := json.Unmarshal([]byte(`{"mecha_id":"alice^demo","name":"alice","crew":"demo","display_name":"Alice","description":"plans",
+		"tags":["travel/flights"],"skills":[{"id":"x","input_modes":["text/plain"]}],"links":{"a":"https://a.example"},"metadata":{"k":"v"},
+		"visibility":"public","card":`+card+`,"created_at":"`+created+`","updated_at":"`+updated+`","online":false,"last_seen":"`+updated+`"}`), &want); err != nil {
+		t.Fatal(err)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("PUT gives\n%s, want\n%v", put.body, want)
+	}
+	r.clock.advance(time.Minute)
+	if a := bob.get(profilePath("alice^demo")).want(200); string(a.body) != string(put.body) {
+		t.Errorf("GET gives\n%s, PUT gave\n%s", a.body, put.body)
+	}
+	bob.get("/api/v1/mecha/alice%5Edemo/profile").want(200).wantField("mecha_id", `"alice^demo"`)
+	r.mustRestart()
+	bob.get(profilePath("alice^demo")).want(200).wantField("last_seen", `"`+updated+`"`).wantField("description", `"plans"`)
+
+	// A PUT replaces all of it.
+	alice.put(`{"version":"2"}`).want(200).wantField("description", "").wantField("skills", "").wantField("card", "").wantField("version", `"2"`).
+		wantField("created_at", `"`+created+`"`).wantField("updated_at", `"`+db.FormatTime(r.clock.Now())+`"`)
+	r.mustIssue("silent^demo")
+	bob.get(profilePath("silent^demo")).want(200).wantField("visibility", `"public"`).wantField("last_seen", "null").wantField("online", "false").
+		wantField("created_at", `"`+db.FormatTime(r.clock.Now())+`"`).wantField("display_name", "")
+}
+
+func TestAProfileThatIsNotPut(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	alice.put(`{"version":"1"}`).want(200)
+	bob.do("PUT", profilePath("alice^demo"), `{}`).wantProblem(403, db.NotYourMecha)
+	bob.do("PUT", profilePath("nobody^demo"), `{}`).wantProblem(403, db.NotYourMecha)
+	bob.do("PUT", profilePath("Bob^demo"), `{}`).wantProblem(403, db.NotYourMecha)
+	for _, method := range []string{"POST", "DELETE", "PATCH"} {
+		a := alice.do(method, profilePath("alice^demo"), `{}`)
+		a.wantProblem(405, db.MethodNotAllowed)
+		if allow := a.header.Get("Allow"); !strings.Contains(allow, "PUT") || !strings.Contains(allow, "GET") {
+			t.Errorf("Allow: %s", allow)
+		}
+	}
+	alice.put(``).wantProblem(400, db.InvalidJSON)
+	alice.put(`[]`).wantProblem(400, db.InvalidJSON)
+	alice.put(`{"tags":[],"tags":[]}`).wantProblem(400, db.InvalidJSON)
+	alice.put(`{"Tags":[]}`).wantProblem(400, db.InvalidJSON)
+	alice.put("{\"x\":\"\xff\"}").wantProblem(400, db.InvalidJSON)
+	alice.put(`{"tags":"x"}`).wantFault(400, db.InvalidRequest, "tags")
+	alice.put(`{"card":{"name":1}}`).wantFault(400, db.InvalidRequest, "card.name")
+	alice.put(`{"visibility":"secret"}`).wantFault(400, db.InvalidRequest, "visibility")
+	alice.put(`{"description":"`+strings.Repeat("x", 2001)+`"}`).wantFault(400, db.InvalidRequest, "description")
+	if p := alice.put(`{"version":"`+strings.Repeat("x", 201)+`","links":{"a":"b"}}`).wantProblem(400, db.InvalidRequest); len(p.Errors) != 2 {
+		t.Errorf("two faults, named are %v", p.Errors)
+	}
+	alice.put(`{"x":"`+strings.Repeat("x", 64<<10)+`"}`).wantProblem(413, db.PayloadTooLarge)
+	alice.put(`{"x":"`+strings.Repeat("x", 1<<20)+`"}`).wantProblem(413, db.PayloadTooLarge)
+	alice.get(profilePath("alice^demo")).want(200).wantField("version", `"1"`)
+
+	alice.get(profilePath("nobody^demo")).wantProblem(404, db.MechaNotFound)
+	alice.get(profilePath("Bob^demo")).wantProblem(404, db.MechaNotFound)
+	alice.get(profilePath("bob")).wantFault(400, db.InvalidAddress, "mechaId")
+	r.anyone("GET", profilePath("alice^demo")).wantProblem(401, db.MissingHeader)
+}
+
+func TestWhoMaySeeAProfile(t *testing.T) {
+	r := mustServe(t)
+	alice, friend, stranger := r.mustIssue("alice^demo"), r.mustIssue("friend^demo"), r.mustIssue("stranger^other")
+	for _, c := range []struct {
+		visibility string
+		strangers  bool
+	}{{"crew", false}, {"unlisted", true}, {"public", true}, {"crew", false}} {
+		alice.put(`{"visibility":"`+c.visibility+`"}`).want(200).wantField("visibility", `"`+c.visibility+`"`)
+		alice.get(profilePath("alice^demo")).want(200)
+		friend.get(profilePath("alice^demo")).want(200).wantField("visibility", `"`+c.visibility+`"`)
+		if c.strangers {
+			stranger.get(profilePath("alice^demo")).want(200)
+			continue
+		}
+		hidden := stranger.get(profilePath("alice^demo")).wantProblem(404, db.MechaNotFound)
+		unknown := stranger.get(profilePath("nobody^demo")).wantProblem(404, db.MechaNotFound)
+		if strings.ReplaceAll(hidden.Detail, "alice", "nobody") != unknown.Detail {
+			t.Errorf("%q differs from %q: it tells that there is one", hidden.Detail, unknown.Detail)
+		}
+	}
+	if err := r.db.RemoveMecha(&db.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"}); err != nil {
+		t.Fatal(err)
+	}
+	alice.put(`{}`).wantProblem(401, db.KeyRevoked)
+	friend.get(profilePath("alice^demo")).wantProblem(404, db.MechaNotFound)
+	friend.post(messages, letter(alice)).wantProblem(404, db.RecipientNotFound)
+}
+
+func TestOnline(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	online := func(want string) {
+		t.Helper()
+		bob.get(profilePath("alice^demo")).want(200).wantField("online", want)
+	}
+	online("false")
+	q, err := alice.prepare("GET", "", "").request(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, _, err := websocket.Dial(context.Background(), r.url+socketPath(alice), &websocket.DialOptions{HTTPHeader: q.Header})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+	online("true")
+	if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(10 * time.Second); bob.get(profilePath("alice^demo")).field("online") != "false"; {
+		if time.Now().After(end) {
+			t.Fatal("its socket is closed, and it is still online")
+		}
+	}
+	answer := alice.mustWait("direction=in")
+	online("true")
+	bob.mustSend(alice)
+	(<-answer).want(200)
+	online("false")
+}
+
+// What was put before the relay died must not be put again by whoever has listened.
+func TestAPutCannotBeReplayed(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	captured := alice.prepare("PUT", profilePath("alice^demo"), `{"version":"1"}`)
+	r.mustDo(captured).want(200)
+	alice.put(`{"version":"2"}`).want(200)
+	r.mustDo(captured).wantProblem(401, db.NonceReused)
+	r.mustCrash()
+	r.mustDo(captured).wantProblem(401, db.NonceReused)
+	alice.get(profilePath("alice^demo")).want(200).wantField("version", `"2"`)
+}
