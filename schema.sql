@@ -135,3 +135,15 @@ CREATE TABLE participant (
   mecha        INTEGER NOT NULL REFERENCES mecha (id),
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
+
+-- The answers to searches, for an hour; the newest 100 of each Mecha.
+CREATE TABLE search (
+  position   INTEGER PRIMARY KEY,
+  id         TEXT NOT NULL UNIQUE,
+  mecha      INTEGER NOT NULL REFERENCES mecha (id),
+  expires_at INTEGER NOT NULL,
+  answer     TEXT NOT NULL,
+  nonce      INTEGER
+) STRICT;
+
+CREATE INDEX search_mecha ON search (mecha);

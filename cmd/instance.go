@@ -11,6 +11,7 @@ import (
 
 	"relay/db"
 	"relay/http"
+	"relay/search"
 	"relay/ws"
 )
 
@@ -19,6 +20,7 @@ type instance struct {
 	url    string
 	db     *db.DB
 	hub    *ws.Hub
+	index  *search.Index
 	api    *http.Server
 	server *nethttp.Server
 	failed chan error // the store, or the listener, has failed
@@ -38,8 +40,15 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		return nil, err
 	}
 	in.db = d
+	if in.index, err = search.Open(d.Path()+".index", search.Options{Logger: log}); err != nil {
+		d.Close()
+		return nil, err
+	}
+	d.OnEntries(in.index.Wake)
+	go in.follow(log)
 	listener, err := net.Listen("tcp", s.Addr)
 	if err != nil {
+		in.index.Close()
 		d.Close()
 		return nil, err
 	}
@@ -52,7 +61,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	d.OnCommit(in.hub.Ring)
 	d.OnKeys(in.hub.CheckKeys)
 	in.api = http.New(http.Config{
-		DB: d, Live: in.hub, Logger: log,
+		DB: d, Live: in.hub, Finder: in.index, Logger: log,
 		RequireSignature: s.RequireSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
@@ -81,5 +90,12 @@ func (in *instance) stop() error {
 		in.server.Close() // whoever is not done by now holds up nobody: that is no failure
 	}
 	sockets.Wait()
-	return in.db.Close()
+	return errors.Join(in.index.Close(), in.db.Close())
+}
+
+// follow keeps the search index at what the directory has, until it is closed.
+func (in *instance) follow(log *slog.Logger) {
+	if err := in.index.Follow(context.Background(), in.db); err != nil {
+		log.Error("the search index no longer follows", "error", err)
+	}
 }

@@ -261,3 +261,29 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 	mustRelay(t, "mecha", "import", card, "--as", "a^x", "--db", db)
 	wantFiles(t, filepath.Dir(db), "relay.db")
 }
+
+// What the directory gets is found by the client, in a running server, within a second.
+func TestSearchFindsWhatWasImported(t *testing.T) {
+	db := file(t)
+	a := issue(t, db, "asker^crew")[0]
+	s := startServer(t, db)
+	lines := `{"mecha_id":"flights^acme","profile":{"description":"books flights","skills":[{"id":"book","name":"Book a flight"}]}}` + "\n" +
+		`{"mecha_id":"hotels^acme","profile":{"description":"finds hotel rooms"}}` + "\n"
+	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines).wantCode(t, 0)
+	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
+	eventually(t, soon, "an imported Mecha is found", func() bool {
+		return strings.Contains(run(t, []string{"search", "book", "a", "flight"}, env, "").wantCode(t, 0).out, "flights^acme")
+	})
+	r := run(t, []string{"search", "flights^acme", "--json"}, env, "").wantCode(t, 0)
+	found := parse[struct {
+		Results []struct {
+			MechaID string `json:"mecha_id"`
+		}
+	}](t, []byte(r.out))
+	if len(found.Results) == 0 || found.Results[0].MechaID != "flights^acme" {
+		t.Errorf("%s", r.out)
+	}
+	if r := run(t, []string{"search", "xylophone"}, env, "").wantCode(t, 0, "nothing found"); r.out != "" {
+		t.Errorf("%q", r.out)
+	}
+}

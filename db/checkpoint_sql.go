@@ -77,7 +77,7 @@ func (w *writer) finishCheckpoint() {
 	}
 }
 
-const holdTimeout = 250 * time.Millisecond
+const holdTimeout = 500 * time.Millisecond
 
 // holdReaders takes the reading connections out of use, as many as come back in time.
 func (d *DB) holdReaders() (held []*conn) {

@@ -37,6 +37,7 @@ const (
 	RecipientOnly    Code = "recipient_only"
 	NotAParticipant  Code = "not_a_participant"
 	OriginNotAllowed Code = "origin_not_allowed"
+	NotYourSearch    Code = "not_your_search"
 
 	NotFound             Code = "not_found"
 	MessageNotFound      Code = "message_not_found"
@@ -44,6 +45,8 @@ const (
 	ConversationNotFound Code = "conversation_not_found"
 	CursorNotFound       Code = "cursor_not_found"
 	MechaNotFound        Code = "mecha_not_found"
+	SearchNotFound       Code = "search_not_found"
+	SearchExpired        Code = "search_expired"
 
 	MethodNotAllowed     Code = "method_not_allowed"
 	RequestTimeout       Code = "request_timeout"
@@ -97,12 +100,15 @@ var Codes = []CodeInfo{
 	{RecipientOnly, "Only the recipient may do this."},
 	{NotAParticipant, "You have neither sent nor received a message in this conversation."},
 	{OriginNotAllowed, "The browser page's origin may not open a WebSocket here; see --allow-origin."},
+	{NotYourSearch, "Another Mecha asked for this search."},
 	{NotFound, "There is no such path."},
 	{MessageNotFound, "There is no message of this id."},
 	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it."},
 	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, or use a label of your own that does not start with conv_."},
 	{CursorNotFound, "The cursor is no message id that this relay issued."},
 	{MechaNotFound, "There is no such Mecha, or it is not visible to you."},
+	{SearchNotFound, "There is no search of this id."},
+	{SearchExpired, "The answer to this search was kept for an hour, which is over. Search again."},
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},

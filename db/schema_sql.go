@@ -17,14 +17,17 @@ const (
 // upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
 // all lead to; a test holds the oldest schema and compares.
 var upgrades = []string{
-	// 2: profiles.
+	// 2: profiles and searches.
 	`ALTER TABLE mecha ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
 	ALTER TABLE mecha ADD COLUMN removed_at INTEGER;
 	UPDATE mecha SET revision = id;
 	CREATE INDEX mecha_revision ON mecha (revision);
 	CREATE TABLE profile (mecha INTEGER PRIMARY KEY REFERENCES mecha (id), body TEXT NOT NULL, card TEXT, visibility INTEGER NOT NULL,
 		created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL) STRICT;
-	CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT;`,
+	CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT;
+	CREATE TABLE search (position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, mecha INTEGER NOT NULL REFERENCES mecha (id),
+		expires_at INTEGER NOT NULL, answer TEXT NOT NULL, nonce INTEGER) STRICT;
+	CREATE INDEX search_mecha ON search (mecha);`,
 }
 
 // createFile makes an empty file that only its owner can read, and makes its

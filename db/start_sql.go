@@ -22,7 +22,7 @@ func (d *DB) readSecret(c *conn) error {
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start() error {
 	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt",
-		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce"} {
+		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce", "SELECT max(position) FROM search"} {
 		if _, err := w.c.row(func(r *rows) { w.last = max(w.last, Position(r.int(0))) }, q); err != nil {
 			return err
 		}
@@ -57,6 +57,7 @@ func (w *writer) restoreNonces() error {
 		"SELECT position, nonce FROM message WHERE position >= ? ORDER BY position DESC LIMIT ?",
 		"SELECT position, nonce FROM receipt WHERE position >= ? AND nonce IS NOT NULL ORDER BY position DESC LIMIT ?",
 		"SELECT position, nonce FROM profile_nonce WHERE position >= ? ORDER BY position DESC LIMIT ?",
+		"SELECT position, nonce FROM search WHERE position >= ? AND nonce IS NOT NULL ORDER BY position DESC LIMIT ?",
 	} {
 		r := w.c.query(q, int64(positionAt(now.Add(-window))), int64(maxRestored))
 		for r.next() {

@@ -45,6 +45,8 @@ A 201 means that the message is on disk.</p>
 <tr><td><code>GET /api/v1/mecha/{mechaId}/profile</code><td>the profile of a Mecha, with online and last_seen
 <tr><td><code>GET /api/v1/conversations/{conversationId}/messages</code><td>one conversation
 <tr><td><code>GET /api/v1/ws/mecha/{mechaId}</code><td>WebSocket: since_message_id, sync_limit, events
+<tr><td><code>POST /api/v1/search</code><td>find Mechas: <code>{"query": "book a flight", "filter": {"tags": ["travel"]}}</code>; 202, or with <code>Prefer: wait=1</code> the result
+<tr><td><code>GET /api/v1/search/{requestId}</code><td>the result, for an hour
 <tr><td><code>GET /livez</code> <code>/readyz</code> <code>/version</code><td>no key needed
 </table>
 <h2>Headers of every request</h2>

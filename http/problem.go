@@ -22,12 +22,12 @@ var statuses = map[db.Code]int{
 	db.SignatureRequired: 401, db.InvalidSignature: 401, db.NonceReused: 401,
 
 	db.SenderMismatch: 403, db.NotYourMecha: 403, db.NotAParty: 403, db.RecipientOnly: 403,
-	db.NotAParticipant: 403, db.OriginNotAllowed: 403,
+	db.NotAParticipant: 403, db.OriginNotAllowed: 403, db.NotYourSearch: 403,
 
 	db.NotFound: 404, db.MessageNotFound: 404, db.RecipientNotFound: 404,
-	db.ConversationNotFound: 404, db.CursorNotFound: 404, db.MechaNotFound: 404,
+	db.ConversationNotFound: 404, db.CursorNotFound: 404, db.MechaNotFound: 404, db.SearchNotFound: 404,
 
-	db.MethodNotAllowed: 405, db.RequestTimeout: 408, db.AlreadyAcknowledged: 409, db.MessageExpired: 409,
+	db.MethodNotAllowed: 405, db.RequestTimeout: 408, db.AlreadyAcknowledged: 409, db.MessageExpired: 409, db.SearchExpired: 410,
 	db.PayloadTooLarge: 413, db.UnsupportedEncoding: 415, db.IdempotencyKeyReused: 422, db.UpgradeRequired: 426,
 	db.RateLimited: 429, db.TooManyFailures: 429, db.MailboxFull: 429, db.TooManySockets: 429,
 

@@ -30,6 +30,7 @@ import (
 type Config struct {
 	DB     *db.DB
 	Live   Live
+	Finder Finder       // required too
 	Logger *slog.Logger // default: discard
 	Now    func() time.Time
 
@@ -60,6 +61,7 @@ type Server struct {
 	idPrefix string
 	idCount  atomic.Uint64
 	draining atomic.Bool
+	searches searches
 }
 
 // New makes a server.
@@ -104,6 +106,8 @@ func (s *Server) routes() *httprouter.Router {
 	api("GET", "/api/v1/mecha/:mechaId/profile", s.getProfile)
 	api("PUT", "/api/v1/mecha/:mechaId/profile", s.putProfile)
 	api("GET", "/api/v1/conversations/:conversationId/messages", s.conversation)
+	api("POST", "/api/v1/search", s.search)
+	api("GET", "/api/v1/search/:requestId", s.getSearch)
 	r.GET("/api/v1/ws/mecha/:mechaId", s.connect)
 
 	open := func(path string, h http.HandlerFunc) {

@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"context"
+	"errors"
 	"net"
 	nethttp "net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 
 	"relay/db"
 	"relay/http"
+	"relay/search"
 	"relay/ws"
 )
 
@@ -25,6 +27,7 @@ type relay struct {
 	url      string
 	db       *db.DB
 	hub      *ws.Hub
+	index    *search.Index
 	api      *http.Server
 	server   *nethttp.Server
 	client   *nethttp.Client
@@ -94,7 +97,13 @@ func (r *relay) start() {
 	r.db, r.hub, r.watching = d, ws.NewHub(s.hub), make(chan struct{}, 64)
 	d.OnCommit(r.hub.Ring)
 	d.OnKeys(r.hub.CheckKeys)
-	s.api.DB, s.api.Live = d, live{r.hub, r.watching}
+	index, err := search.Open(s.db.Path+".index", search.Options{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d.OnEntries(index.Wake)
+	go index.Follow(context.Background(), d)
+	s.api.DB, s.api.Live, s.api.Finder, r.index = d, live{r.hub, r.watching}, index, index
 	r.api = http.New(s.api)
 	r.server = r.api.Listening(s.timeouts)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -112,7 +121,7 @@ func (r *relay) start() {
 		transport.CloseIdleConnections()
 		r.server.Close()
 		<-served
-		if err := d.Close(); err != nil {
+		if err := errors.Join(index.Close(), d.Close()); err != nil {
 			r.t.Error(err)
 		}
 	})

@@ -1,0 +1,115 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	nethttp "net/http"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) searchCommand() *cobra.Command {
+	var c credentials
+	var limit int
+	var tags, crew []string
+	cmd := &cobra.Command{
+		Use:   "search QUERY…",
+		Short: "Find the Mecha that can do something",
+		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY.
+An exact address or name comes first.`,
+		Example: `  relay search book a flight to lisbon
+  relay search --tag travel invoices --json`,
+		Args: between(1, 1000, "what to look for"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			client, err := c.client()
+			if err != nil {
+				return err
+			}
+			body, err := json.Marshal(map[string]any{"query": strings.Join(args, " "), "limit": limit,
+				"filter": map[string]any{"tags": tags, "crew": crew}})
+			if err != nil {
+				return err
+			}
+			resp, answer, err := client.do(cmd.Context(), "POST", "/api/v1/search", body, nethttp.Header{"Prefer": {"wait=10"}})
+			if err != nil {
+				return err
+			}
+			if resp.StatusCode != nethttp.StatusOK {
+				return problemOf(resp.StatusCode, answer)
+			}
+			return a.printFound(answer)
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 10, "at most so many, up to 100")
+	cmd.Flags().StringSliceVar(&tags, "tag", nil, "only with this `tag`, or a child of it; several: any of them")
+	cmd.Flags().StringSliceVar(&crew, "crew", nil, "only of this `crew`; several: any of them")
+	return cmd
+}
+
+// found is what a search's answer says to a person.
+type found struct {
+	Total     int
+	Corrected string `json:"corrected_query"`
+	Results   []struct {
+		MechaID     string `json:"mecha_id"`
+		DisplayName string `json:"display_name"`
+		Description string
+		Score       float64
+		Online      bool
+		Matched     struct {
+			SkillID       string `json:"skill_id"`
+			Fields, Terms []string
+		}
+	}
+}
+
+func (a *app) printFound(answer []byte) error {
+	if a.json {
+		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
+		return err
+	}
+	var f found
+	if err := json.Unmarshal(answer, &f); err != nil {
+		return err
+	}
+	if f.Corrected != "" {
+		fmt.Fprintf(a.stderr, "searched for: %s\n", f.Corrected)
+	}
+	if len(f.Results) == 0 {
+		_, err := fmt.Fprintln(a.stderr, "nothing found")
+		return err
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SCORE\tMECHA\tONLINE\tWHAT\tWHY")
+	for _, r := range f.Results {
+		online := "-"
+		if r.Online {
+			online = "yes"
+		}
+		why := strings.Join(r.Matched.Terms, " ") + " in " + strings.Join(r.Matched.Fields, ", ")
+		if r.Matched.SkillID != "" {
+			why += " (skill " + r.Matched.SkillID + ")"
+		}
+		what := r.DisplayName
+		if r.Description != "" {
+			what = strings.TrimLeft(what+": "+r.Description, ": ")
+		}
+		fmt.Fprintf(w, "%.3f\t%s\t%s\t%s\t%s\n", r.Score, r.MechaID, online, oneLine(what, 60), why)
+	}
+	if more := f.Total - len(f.Results); more > 0 {
+		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
+	}
+	return w.Flush()
+}
+
+// oneLine cuts a text to n characters on one line, for a table.
+func oneLine(s string, n int) string {
+	r := []rune(strings.Join(strings.Fields(s), " "))
+	if len(r) > n {
+		r = append(r[:n-1], '…')
+	}
+	return string(r)
+}

@@ -1,0 +1,218 @@
+package http
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"hash/crc32"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"relay/db"
+)
+
+// Finder is what the routes need of the search index (package search). Errors:
+// *db.Error (Overloaded, InvalidRequest).
+type Finder interface {
+	Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error)
+}
+
+const (
+	defaultHits = 20
+	maxHits     = 100
+	maxQuery    = 2000  // characters
+	maxOffset   = 10000 // results that can be paged to
+)
+
+// search answers POST /api/v1/search. The answer is worked out at once, for it
+// takes milliseconds; 202 hands out the id to fetch it by, and whoever says
+// Prefer: wait gets it right away.
+func (s *Server) search(c *call) (answer, error) {
+	q, err := s.readSearch(c)
+	if err != nil {
+		return answer{}, err
+	}
+	id := db.NewSearchID()
+	body, err := s.find(c, id, q)
+	if err != nil {
+		return answer{}, err
+	}
+	s.searches.put(id, c.key.Mecha.ID, body)
+	s.DB.SaveSearch(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: body, Nonce: c.claimed}, func(err error) {
+		if err != nil {
+			s.Logger.Error("the answer to a search was not kept", "search", id, "error", err)
+		}
+		s.searches.drop(id)
+	})
+	url := "/api/v1/search/" + string(id)
+	a := answer{status: http.StatusAccepted, header: []string{"Location", url}}
+	if prefersWait(c.Header.Values("Prefer")) {
+		a.status, a.body = http.StatusOK, body
+		a.header = append(a.header, "Preference-Applied", "wait")
+		return a, nil
+	}
+	b := appendField(nil, '{', "request_id", string(id))
+	b = appendField(b, ',', "status", "completed")
+	b = appendTime(b, ',', "created_at", c.at)
+	b = appendTime(b, ',', "expires_at", c.at.Add(db.SearchLife))
+	b = appendField(b, ',', "result_url", url)
+	a.body = append(b, '}')
+	return a, nil
+}
+
+// getSearch answers GET /api/v1/search/{requestId}, for the Mecha that asked.
+func (s *Server) getSearch(c *call) (answer, error) {
+	id := db.SearchID(c.params.ByName("requestId"))
+	if owner, body, known := s.searches.get(id); known { // not committed yet
+		if owner != c.key.Mecha.ID {
+			return answer{}, db.Errorf(db.NotYourSearch, "another Mecha asked for this search")
+		}
+		return ok(body)
+	}
+	body, err := s.DB.Search(c.Context(), id, c.key.Mecha.ID)
+	return answer{status: http.StatusOK, body: body}, err
+}
+
+// prefersWait reads RFC 7240's wait preference; the answer is ready in any time that can be asked for.
+func prefersWait(values []string) bool {
+	for _, p := range strings.Split(strings.Join(values, ","), ",") {
+		name, value, _ := strings.Cut(strings.TrimSpace(strings.SplitN(p, ";", 2)[0]), "=")
+		n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
+		if strings.EqualFold(strings.TrimSpace(name), "wait") && err == nil && n > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// searchBody is the request of PROTOCOL §5.
+type searchBody struct {
+	Query  string `json:"query"`
+	Filter struct {
+		Crew         oneOrMore `json:"crew"`
+		Tags         oneOrMore `json:"tags"`
+		Skills       oneOrMore `json:"skills"`
+		Languages    oneOrMore `json:"languages"`
+		MessageTypes oneOrMore `json:"message_types"`
+		Exclude      oneOrMore `json:"exclude"`
+		Online       *bool     `json:"online"`
+		UpdatedSince string    `json:"updated_since"`
+	} `json:"filter"`
+	Sort      string   `json:"sort"`
+	Limit     *int     `json:"limit"`
+	Cursor    string   `json:"cursor"`
+	Facets    []string `json:"facets"`
+	Highlight bool     `json:"highlight"`
+	Explain   bool     `json:"explain"`
+}
+
+// oneOrMore takes a string where a list of them is meant.
+type oneOrMore []string
+
+func (o *oneOrMore) UnmarshalJSON(b []byte) error {
+	var one string
+	if json.Unmarshal(b, &one) == nil {
+		if !db.IsNull(b) {
+			*o = oneOrMore{one}
+		}
+		return nil
+	}
+	return json.Unmarshal(b, (*[]string)(o))
+}
+
+var (
+	searchFields = []string{"query", "filter", "sort", "limit", "cursor", "facets", "highlight", "explain"}
+	filterKeys   = map[string]bool{"crew": true, "tags": true, "skills": true, "languages": true, "message_types": true,
+		"online": true, "updated_since": true, "exclude": true}
+	sorts  = map[string]db.SearchSort{"": db.ByRelevance, "relevance": db.ByRelevance, "recent": db.ByRecent, "name": db.ByName}
+	facets = map[string]bool{"crew": true, "tags": true, "languages": true}
+)
+
+func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
+	var v searchBody
+	q := db.SearchRequest{Caller: c.key.Mecha.Address, Online: s.Live.Online}
+	err := db.ReadObject(c.body, searchFields, func(name string, value []byte) error {
+		if name == "filter" && db.IsObject(value) {
+			return db.ReadObject(value, nil, func(key string, _ []byte) error {
+				if !filterKeys[key] {
+					return db.FieldErrorf(db.InvalidRequest, "filter."+key, "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
+				}
+				return nil
+			})
+		}
+		return nil
+	})
+	if err != nil {
+		return q, badJSON(err)
+	}
+	if err := json.Unmarshal(c.body, &v); err != nil {
+		var wrong *json.UnmarshalTypeError
+		if errors.As(err, &wrong) {
+			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "must not be a %s", wrong.Value)
+		}
+		return q, db.Errorf(db.InvalidRequest, "the search cannot be read")
+	}
+	q.Query, q.Highlight, q.Explain, q.Facets = strings.TrimSpace(v.Query), v.Highlight, v.Explain, v.Facets
+	q.Filter = db.SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills, Languages: v.Filter.Languages,
+		MessageTypes: v.Filter.MessageTypes, Exclude: v.Filter.Exclude, Online: v.Filter.Online}
+	return q, v.check(&q)
+}
+
+// check reads what needs more than its type, and refuses what is out of range.
+func (v *searchBody) check(q *db.SearchRequest) (err error) {
+	if v.Filter.UpdatedSince != "" {
+		if q.Filter.UpdatedSince, err = db.ParseTime(v.Filter.UpdatedSince); err != nil {
+			return db.FieldErrorf(db.InvalidTime, "filter.updated_since", "is no RFC 3339 time")
+		}
+	}
+	if len([]rune(q.Query)) > maxQuery {
+		return db.FieldErrorf(db.InvalidRequest, "query", "is longer than %d characters", maxQuery)
+	}
+	if q.Query == "" && q.Filter.Empty() {
+		return db.FieldErrorf(db.InvalidRequest, "query", "or a filter is required")
+	}
+	known := false
+	if q.Sort, known = sorts[v.Sort]; !known {
+		return db.FieldErrorf(db.InvalidRequest, "sort", "must be relevance, recent or name")
+	}
+	for _, f := range q.Facets {
+		if !facets[f] {
+			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", f)
+		}
+	}
+	q.Limit = defaultHits
+	if v.Limit != nil {
+		if *v.Limit < 1 {
+			return db.FieldErrorf(db.InvalidLimit, "limit", "must be at least 1; above %d counts as %d", maxHits, maxHits)
+		}
+		q.Limit = min(*v.Limit, maxHits)
+	}
+	if v.Cursor != "" {
+		if q.Offset, err = readSearchCursor(v.Cursor, q); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A search cursor is an offset, bound to the search that it continues.
+func searchCursor(offset int, q *db.SearchRequest) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(offset) + "." + fingerprint(q)))
+}
+
+func readSearchCursor(text string, q *db.SearchRequest) (int, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	offset, print, _ := strings.Cut(string(raw), ".")
+	n, bad := strconv.Atoi(offset)
+	if err != nil || bad != nil || n < 0 || n > maxOffset || print != fingerprint(q) {
+		return 0, db.FieldErrorf(db.InvalidRequest, "cursor", "is none that this search gave")
+	}
+	return n, nil
+}
+
+func fingerprint(q *db.SearchRequest) string {
+	b, _ := json.Marshal([]any{q.Query, q.Filter, q.Sort}) // strings, times and a bool cannot fail
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(b)), 36)
+}

@@ -1,0 +1,155 @@
+package http
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"relay/db"
+)
+
+// find runs the search and makes the answer that is kept.
+func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, error) {
+	began := time.Now()
+	entries := map[db.MechaID]*db.Entry{}
+	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
+		all, err := s.DB.Entries(ctx, ids)
+		for i := range all {
+			entries[all[i].ID] = &all[i]
+		}
+		return all, err
+	}
+	r, err := s.Finder.Search(c.Context(), q)
+	if err != nil {
+		return nil, err
+	}
+	if !q.Highlight { // else the index has looked them up already
+		ids := make([]db.MechaID, len(r.Hits))
+		for i, h := range r.Hits {
+			ids[i] = h.ID
+		}
+		if _, err := q.Lookup(c.Context(), ids); err != nil {
+			return nil, err
+		}
+	}
+	results, err := s.results(c.Context(), &q, r, entries)
+	if err != nil {
+		return nil, err
+	}
+	var next *string
+	if end := q.Offset + len(r.Hits); end < r.Total && end <= maxOffset && len(r.Hits) > 0 {
+		text := searchCursor(end, &q)
+		next = &text
+	}
+	return json.Marshal(searchAnswer{
+		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: r.Total,
+		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: db.FormatTime(db.Position(r.AsOf).Time()),
+		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
+		CreatedAt: db.FormatTime(c.at), ExpiresAt: db.FormatTime(c.at.Add(db.SearchLife)),
+	})
+}
+
+func orNil(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// searchAnswer is the result of PROTOCOL §5.
+type searchAnswer struct {
+	RequestID db.SearchID              `json:"request_id"`
+	Status    string                   `json:"status"`
+	Query     string                   `json:"query"`
+	Corrected *string                  `json:"corrected_query"`
+	Total     int                      `json:"total"`
+	TookMS    float64                  `json:"took_ms"`
+	Ranking   string                   `json:"ranking_version"`
+	AsOf      string                   `json:"as_of"`
+	Results   []searchHit              `json:"results"`
+	Facets    map[string][]facetResult `json:"facets"`
+	Next      *string                  `json:"next_cursor"`
+	CreatedAt string                   `json:"created_at"`
+	ExpiresAt string                   `json:"expires_at"`
+	Partial   bool                     `json:"partial,omitempty"` // cut short by its time budget
+}
+
+type searchHit struct {
+	Rank        int             `json:"rank"`
+	MechaID     db.Address      `json:"mecha_id"`
+	Name        string          `json:"name"`
+	Crew        string          `json:"crew"`
+	DisplayName string          `json:"display_name"`
+	Description string          `json:"description"`
+	Tags        []string        `json:"tags"`
+	Score       float64         `json:"score"`
+	Matched     matched         `json:"matched"`
+	Highlights  []highlight     `json:"highlights"`
+	Online      bool            `json:"online"`
+	LastSeen    *string         `json:"last_seen"`
+	Explain     *db.Explanation `json:"explain,omitempty"`
+}
+
+type matched struct {
+	SkillID *string  `json:"skill_id"`
+	Fields  []string `json:"fields"`
+	Terms   []string `json:"terms"`
+}
+
+type highlight struct {
+	Field string   `json:"field"`
+	Text  string   `json:"text"`
+	Spans [][2]int `json:"spans"`
+}
+
+type facetResult struct {
+	Value string `json:"value"`
+	Count int    `json:"count"`
+}
+
+// results shows the hits with what the directory says now; one that has been
+// removed meanwhile is left out.
+func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchResult, entries map[db.MechaID]*db.Entry) ([]searchHit, error) {
+	out := []searchHit{}
+	for i := range r.Hits {
+		h := &r.Hits[i]
+		e := entries[h.ID]
+		if e == nil {
+			continue
+		}
+		seen, err := s.DB.LastSeen(ctx, h.ID)
+		if err != nil {
+			return nil, err
+		}
+		hit := searchHit{
+			Rank: q.Offset + i + 1, MechaID: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
+			DisplayName: e.DisplayName, Description: e.Description, Tags: list(e.Tags), Score: h.Score,
+			Matched:    matched{orNil(h.Matched.SkillID), list(h.Matched.Fields), list(h.Matched.Terms)},
+			Highlights: []highlight{}, Online: s.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,
+		}
+		for _, x := range h.Highlights {
+			hit.Highlights = append(hit.Highlights, highlight{x.Field, x.Text, x.Spans})
+		}
+		out = append(out, hit)
+	}
+	return out, nil
+}
+
+// list makes nil an empty list, for the JSON.
+func list(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+}
+
+func facetAnswer(all map[string][]db.FacetCount) map[string][]facetResult {
+	out := map[string][]facetResult{}
+	for name, counts := range all {
+		out[name] = []facetResult{}
+		for _, c := range counts {
+			out[name] = append(out[name], facetResult{c.Value, c.Count})
+		}
+	}
+	return out
+}

@@ -1,0 +1,81 @@
+package search
+
+import (
+	"errors"
+
+	"github.com/blevesearch/bleve/v2"
+
+	"relay/db"
+)
+
+// apply brings a page of entries into the index in one batch, with the
+// watermark and the totals: after a crash either all of it is there or nothing.
+// One goroutine may call it at a time.
+func (s *store) apply(entries []db.Entry) (err error) {
+	defer guard(&err)
+	defer faultsPanic()()
+	if len(entries) == 0 {
+		return nil
+	}
+	v, err := s.view()
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	// Pages come from a table with one row per Mecha; should a page name one
+	// twice all the same, the later is how it stands.
+	latest := make(map[db.MechaID]int, len(entries))
+	for i := range entries {
+		latest[entries[i].ID] = i
+	}
+	batch, sum := s.bleve.NewBatch(), v.totals
+	for i := range entries {
+		if latest[entries[i].ID] != i {
+			continue
+		}
+		if err := change(v, batch, &sum, &entries[i]); err != nil {
+			return err
+		}
+	}
+	last := &entries[len(entries)-1]
+	batch.SetInternal(keyTotals, sum.encode())
+	batch.SetInternal(keyWatermark, position{last.Revision, last.ID}.encode())
+	batch.SetInternal(keyVersion, []byte(indexVersion))
+	if err := s.bleve.Batch(batch); err != nil {
+		return &DamageError{err}
+	}
+	return nil
+}
+
+// change puts one entry into the batch, and what that means into the totals.
+func change(v *view, batch *bleve.Batch, sum *totals, e *db.Entry) error {
+	var old record
+	switch found, err := v.recordOf(e.ID, &old); {
+	case err != nil:
+		return &DamageError{err}
+	case found:
+		sum.subtract(&old)
+	case e.Removed:
+		return nil
+	}
+	if e.Removed {
+		batch.Delete(documentID(e.ID))
+		return nil
+	}
+	doc, r := documentOf(e)
+	sum.add(r)
+	return batch.IndexAdvanced(doc)
+}
+
+// recordOf reads the record of a Mecha, if the index has it.
+func (v *view) recordOf(id db.MechaID, r *record) (found bool, err error) {
+	number, err := v.InternalID(documentID(id))
+	if err != nil || number == nil {
+		return false, err
+	}
+	err = v.record(number.Value(), r)
+	if errors.Is(err, errRecord) {
+		return false, err
+	}
+	return err == nil, err
+}

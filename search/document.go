@@ -1,0 +1,314 @@
+package search
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/blevesearch/bleve/v2/document"
+	index "github.com/blevesearch/bleve_index_api"
+
+	"relay/db"
+)
+
+// The fields of a document in the index.
+const (
+	inText    = "t" // stems, counted by storedWeight; its length is the combined length
+	inWords   = "w" // words as written, folded: the vocabulary of spelling and prefixes
+	inNames   = "x" // whole names, squeezed, and the address
+	inTrigram = "g" // trigrams of the names
+	inFilter  = "f" // what filters, facets and visibility ask, with a prefix each
+	inMeta    = "m" // id, time of the last change, address
+	inRecord  = "r" // the record; stored only
+)
+
+// Prefixes of the terms in inFilter.
+const (
+	filterCrew     = "c:"
+	filterTag      = "t:"
+	filterSkill    = "s:"
+	filterLanguage = "l:"
+	filterType     = "m:"
+	filterHidden   = "h"  // not public
+	filterInside   = "i:" // visible inside this crew
+)
+
+// addressMark distinguishes an address in inNames from a squeezed name.
+const addressMark = "^"
+
+// documentOf makes the index's document of an entry, and its record.
+func documentOf(e *db.Entry) (*document.Document, *record) {
+	c := collect(e)
+	d := document.NewDocument(documentID(e.ID))
+	d.AddField(&termField{name: inText, terms: c.text, length: c.record.total, options: index.IndexField})
+	d.AddField(setField(inWords, c.words, 0))
+	d.AddField(setField(inNames, namesOf(&c.record), 0))
+	d.AddField(setField(inTrigram, trigramsOf(c.record.names), 0))
+	d.AddField(setField(inFilter, filtersOf(e), index.DocValues))
+	d.AddField(setField(inMeta, map[string]bool{metaOf(e): true}, index.DocValues))
+	d.AddField(document.NewTextFieldCustom(inRecord, nil, c.record.encode(), index.StoreField, nil))
+	return d, &c.record
+}
+
+// documentID is the id in the index.
+func documentID(id db.MechaID) string { return strconv.FormatInt(int64(id), 36) }
+
+// A collector gathers the words of one profile.
+type collector struct {
+	record record
+	text   map[string]int
+	words  map[string]bool
+}
+
+func collect(e *db.Entry) *collector {
+	c := &collector{text: map[string]int{}, words: map[string]bool{}}
+	c.record.id, c.record.address = e.ID, e.Address
+	name, crew, _ := strings.Cut(string(e.Address), "^")
+	c.add(fieldName, -1, name)
+	c.record.names = append(c.record.names, squeezeName(name))
+	if e.DisplayName != "" {
+		c.displayName(name, e.DisplayName)
+	}
+	c.vocabulary(crew)
+	for _, t := range e.Tags {
+		c.add(fieldTag, -1, t)
+	}
+	c.add(fieldDescription, -1, e.Description)
+	for i, s := range e.Skills {
+		c.skill(i, &s)
+	}
+	for _, x := range e.Examples {
+		c.add(fieldExample, -1, x)
+	}
+	if e.Details != e.Description {
+		c.add(fieldDetails, -1, e.Details)
+	}
+	return c
+}
+
+// displayName adds the display name, unless it says the same as the name of the
+// address: a name given twice is not worth more than one given once.
+func (c *collector) displayName(name, display string) {
+	if s := squeezeName(display); s != c.record.names[0] {
+		c.record.names = append(c.record.names, s)
+	}
+	same := func(a, b token) bool { return a.term == b.term }
+	if !slices.EqualFunc(parts(name), parts(display), same) {
+		c.add(fieldName, -1, display)
+	}
+}
+
+// parts are the words of a name without the wholes of camelCase.
+func parts(name string) []token {
+	return slices.DeleteFunc(tokenize(name), func(t token) bool { return t.joined })
+}
+
+func (c *collector) skill(i int, s *db.Skill) {
+	id := s.ID
+	if id == "" {
+		id = s.Name
+	}
+	c.record.skills = append(c.record.skills, id)
+	c.add(fieldSkillName, i, s.Name)
+	c.add(fieldSkill, i, s.Description)
+	for _, t := range s.Tags {
+		c.add(fieldTag, i, t)
+	}
+	for _, x := range s.Examples {
+		c.add(fieldExample, i, x)
+	}
+}
+
+// add takes the words of one text. The number of words of a field that count
+// is bounded: what stands beyond is found by nobody and slows nobody down.
+func (c *collector) add(f field, skill int, text string) {
+	p := passage{field: f, skill: skill}
+	for _, t := range tokenize(text) {
+		if c.record.lengths[f] >= maxFieldTokens {
+			break
+		}
+		c.text[t.term] += storedWeight[f]
+		c.words[t.surface] = true
+		if t.joined {
+			p.wholes = append(p.wholes, hashTerm(t.term))
+			continue
+		}
+		p.words = append(p.words, hashTerm(t.term))
+		c.record.lengths[f]++
+		c.record.total += storedWeight[f]
+	}
+	if len(p.words) > 0 {
+		c.record.passages = append(c.record.passages, p)
+	}
+}
+
+// vocabulary makes the words of a crew findable without a weight of their own:
+// the crew is a filter, not a matter.
+func (c *collector) vocabulary(text string) {
+	for _, t := range tokenize(text) {
+		c.words[t.surface] = true
+		if c.text[t.term] == 0 {
+			c.text[t.term] = 1
+			c.record.total++
+		}
+	}
+}
+
+// squeezeName is never empty for a name that is not.
+func squeezeName(s string) string {
+	if q := squeeze(s); q != "" {
+		return q
+	}
+	return strings.ToLower(strings.TrimSpace(s))
+}
+
+func namesOf(r *record) map[string]bool {
+	set := map[string]bool{addressMark + string(r.address): true}
+	set[addressMark+strings.ToLower(string(r.address))] = true
+	for _, n := range r.names {
+		set[clip(n)] = true
+	}
+	return set
+}
+
+// clip bounds a key of the index.
+func clip(s string) string {
+	const most = 256
+	if len(s) <= most {
+		return s
+	}
+	for i := most; ; i-- {
+		if utf8.RuneStart(s[i]) {
+			return s[:i]
+		}
+	}
+}
+
+func trigramsOf(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, n := range names {
+		for _, t := range trigrams(n) {
+			set[string(t[:])] = true
+		}
+	}
+	return set
+}
+
+// trigrams gives the runs of three characters of a squeezed name, its ends
+// included as characters of their own.
+func trigrams(s string) []trigram {
+	r := []rune("^" + clip(s) + "$")
+	list := make([]trigram, 0, len(r))
+	for i := 0; i+3 <= len(r); i++ {
+		list = append(list, trigram{r[i], r[i+1], r[i+2]})
+	}
+	return list
+}
+
+type trigram [3]rune
+
+func filtersOf(e *db.Entry) map[string]bool {
+	set := map[string]bool{filterCrew + crewOf(e.Address): true}
+	for _, t := range e.Tags {
+		addTag(set, t)
+	}
+	for _, s := range e.Skills {
+		for _, t := range s.Tags {
+			addTag(set, t)
+		}
+		addFilter(set, filterSkill, s.ID)
+		addFilter(set, filterSkill, s.Name)
+		for _, m := range s.MessageTypes {
+			addFilter(set, filterType, m)
+		}
+	}
+	for _, l := range e.Languages {
+		addFilter(set, filterLanguage, l)
+	}
+	for _, m := range e.MessageTypes {
+		addFilter(set, filterType, m)
+	}
+	switch e.Visibility {
+	case db.CrewOnly:
+		set[filterHidden], set[filterInside+crewOf(e.Address)] = true, true
+	case db.Unlisted:
+		set[filterHidden] = true
+	}
+	return set
+}
+
+// addTag adds a tag and all its parents: who asks for "travel" means
+// "travel/flights" too.
+func addTag(set map[string]bool, tag string) {
+	for i := 0; i < len(tag); i++ {
+		if tag[i] == '/' {
+			addFilter(set, filterTag, tag[:i])
+		}
+	}
+	addFilter(set, filterTag, tag)
+}
+
+func addFilter(set map[string]bool, prefix, value string) {
+	if v := filterValue(value); v != "" {
+		set[prefix+v] = true
+	}
+}
+
+// filterValue makes values equal that differ in case or outer space only. The
+// index separates values by the byte 0xFF, which UTF-8 never has.
+func filterValue(s string) string {
+	return clip(strings.ToLower(strings.Trim(strings.ToValidUTF8(s, "\uFFFD"), " \t\r\n/")))
+}
+
+func crewOf(a db.Address) string {
+	_, crew, _ := strings.Cut(string(a), "^")
+	return crew
+}
+
+// meta is what orders and identifies a document.
+type meta struct {
+	id      db.MechaID
+	updated int64 // Unix nanoseconds
+	address db.Address
+}
+
+func metaOf(e *db.Entry) string {
+	updated := e.UpdatedAt
+	if updated.IsZero() {
+		updated = e.CreatedAt
+	}
+	return fmt.Sprintf("%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), e.Address)
+}
+
+func nanoseconds(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixNano()
+}
+
+func parseMeta(b []byte) (meta, bool) {
+	if len(b) < 32 {
+		return meta{}, false
+	}
+	id, okID := hex16(b[:16])
+	updated, okTime := hex16(b[16:32])
+	return meta{db.MechaID(id), int64(updated), db.Address(b[32:])}, okID && okTime
+}
+
+func hex16(b []byte) (v uint64, ok bool) {
+	for _, c := range b {
+		switch {
+		case '0' <= c && c <= '9':
+			v = v<<4 | uint64(c-'0')
+		case 'a' <= c && c <= 'f':
+			v = v<<4 | uint64(c-'a'+10)
+		default:
+			return 0, false
+		}
+	}
+	return v, true
+}

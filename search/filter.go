@@ -1,0 +1,192 @@
+package search
+
+import (
+	"errors"
+	"slices"
+	"strings"
+
+	segment "github.com/blevesearch/scorch_segment_api/v2"
+
+	"relay/db"
+)
+
+// restrict fills hidden and wanted: visibility first, for nothing of a hidden
+// profile may show, not in counts and not in corrected words.
+func (s *searcher) restrict() error {
+	if err := s.findHidden(); err != nil {
+		return err
+	}
+	s.wanted = newBitset(s.v.size)
+	for i := range s.wanted {
+		s.wanted[i] = ^uint64(0)
+	}
+	if s.hidden != nil {
+		for i, h := range s.hidden {
+			s.wanted[i] &^= h
+		}
+	}
+	if err := s.exclude(); err != nil {
+		return err
+	}
+	return s.applyFilter()
+}
+
+// findHidden collects who is not public, but for the crew-only of the caller's
+// crew and the one unlisted Mecha whose exact address is the query.
+func (s *searcher) findHidden() error {
+	hide := func(n uint64) {
+		if s.hidden == nil {
+			s.hidden = newBitset(s.v.size)
+		}
+		s.hidden.add(n)
+	}
+	if err := s.each(inFilter, filterHidden, hide); err != nil || s.hidden == nil {
+		return err
+	}
+	if err := s.each(inFilter, filterInside+crewOf(s.req.Caller), s.hidden.remove); err != nil {
+		return err
+	}
+	return s.revealByAddress()
+}
+
+func (s *searcher) revealByAddress() error {
+	address := db.Address(s.req.Query)
+	if _, err := db.ParseAddress(s.req.Query); err != nil {
+		return nil
+	}
+	var inside []uint64
+	if err := s.each(inFilter, filterInside+crewOf(address), func(n uint64) { inside = append(inside, n) }); err != nil {
+		return err
+	}
+	var failed error
+	err := s.each(inNames, addressMark+string(address), func(n uint64) {
+		var r record
+		if err := s.v.record(n, &r); err != nil {
+			failed = err
+			return
+		}
+		// The lower-case key is for those who may be seen anyway.
+		if r.address == address && (!slices.Contains(inside, n) || address == s.req.Caller) {
+			s.hidden.remove(n)
+		}
+	})
+	if err == nil {
+		err = failed
+	}
+	return err
+}
+
+// exclude takes out the caller, unless it asks for itself, and whom it does not want.
+func (s *searcher) exclude() error {
+	list := s.req.Filter.Exclude
+	if s.req.Caller != "" && !strings.EqualFold(string(s.req.Caller), s.req.Query) {
+		list = append([]string{string(s.req.Caller)}, list...)
+	}
+	for _, address := range list {
+		if err := s.each(inNames, addressMark+address, s.wanted.remove); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *searcher) applyFilter() error {
+	f := &s.req.Filter
+	for _, part := range []struct {
+		prefix string
+		values []string
+	}{
+		{filterCrew, f.Crew}, {filterTag, f.Tags}, {filterSkill, f.Skills},
+		{filterLanguage, f.Languages}, {filterType, f.MessageTypes},
+	} {
+		if len(part.values) == 0 {
+			continue
+		}
+		any := newBitset(s.v.size)
+		for _, v := range part.values {
+			if part.prefix != filterCrew {
+				v = filterValue(v)
+			}
+			if err := s.each(inFilter, part.prefix+v, any.add); err != nil {
+				return err
+			}
+		}
+		for i := range s.wanted {
+			s.wanted[i] &= any[i]
+		}
+	}
+	return s.filterByMeta()
+}
+
+// filterByMeta applies what no posting list knows: presence and time.
+func (s *searcher) filterByMeta() error {
+	f := &s.req.Filter
+	if f.Online == nil && f.UpdatedSince.IsZero() {
+		return nil
+	}
+	kept, since := newBitset(s.v.size), nanoseconds(f.UpdatedSince)
+	err := s.eachMeta(s.wantedDocs(), func(n uint64, m meta) {
+		online := s.req.Online != nil && s.req.Online(m.id)
+		if (f.Online == nil || *f.Online == online) && m.updated >= since {
+			kept.add(n)
+		}
+	})
+	s.wanted = kept
+	return err
+}
+
+// wantedDocs lists the documents of wanted that exist, by number. A document
+// that has been replaced has a number still; only the dictionary knows.
+func (s *searcher) wantedDocs() []uint64 {
+	var list []uint64
+	for i, seg := range s.v.segments {
+		for live := seg.DocNumbersLive().Iterator(); live.HasNext(); {
+			if n := s.v.offsets[i] + uint64(live.Next()); s.wanted.has(n) {
+				list = append(list, n)
+			}
+		}
+	}
+	return list
+}
+
+// eachMeta reads the meta of the documents, whose numbers must ascend: then
+// each block of the index is unpacked once.
+func (s *searcher) eachMeta(docs []uint64, f func(doc uint64, m meta)) error {
+	return s.eachValue(inMeta, docs, func(n uint64, value []byte) {
+		if m, ok := parseMeta(value); ok {
+			f(n, m)
+		}
+	})
+}
+
+// eachValue calls f with every value that a field has in each of the
+// documents, whose numbers must ascend.
+func (s *searcher) eachValue(name string, docs []uint64, f func(doc uint64, value []byte)) error {
+	names := []string{name}
+	at := -1 // the segment
+	var columns segment.DocValueVisitable
+	var state segment.DocVisitState
+	var n, end uint64
+	visit := func(_ string, value []byte) { f(n, value) }
+	for i := range docs {
+		if s.clock.tick(i) {
+			return nil
+		}
+		for n = docs[i]; at < 0 || n >= end; {
+			at++
+			end = s.v.offsets[at] + uint64(s.v.segments[at].FullSize())
+			columns, _ = s.v.segments[at].Segment().(segment.DocValueVisitable)
+			state = nil
+		}
+		if columns == nil {
+			return errColumns
+		}
+		var err error
+		if state, err = columns.VisitDocValues(n-s.v.offsets[at], names, visit, state); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errColumns = errors.New("search: a segment without columns")

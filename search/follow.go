@@ -1,0 +1,164 @@
+package search
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"relay/db"
+)
+
+const (
+	pageSize    = 1000 // entries a batch: a batch costs one fsync, however large
+	retryAfter  = time.Second
+	reportEvery = 5 * time.Second
+	worthALine  = pageSize // from how many entries on a catch-up is worth a line in the log
+)
+
+// Follow keeps the index at what source has, until ctx ends or the index is
+// closed: it reads all that is behind the watermark, then waits for Wake. A
+// change is in the index a batch's time (some 10 ms) after Wake. Faults of the
+// source are logged and tried again; an index that fails is made anew. It
+// returns ctx's error, or nil after Close. Only one Follow may run at a time.
+func (x *Index) Follow(ctx context.Context, source Source) error {
+	if !x.following.CompareAndSwap(false, true) {
+		return errors.New("search: the index follows a source already")
+	}
+	defer x.following.Store(false)
+	if !x.enter() {
+		return nil
+	}
+	defer x.follows.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(x.stopped, cancel)()
+
+	checked := false
+	for ctx.Err() == nil {
+		err := x.catchUp(ctx, source, &checked)
+		var pause <-chan time.Time
+		if err != nil && ctx.Err() == nil {
+			x.log.Error("search index does not follow", "cause", err)
+			pause = time.After(retryAfter)
+		}
+		x.ready.CompareAndSwap(false, err == nil)
+		select {
+		case <-x.bell:
+		case <-pause:
+		case <-ctx.Done():
+		}
+	}
+	if x.stopped.Err() != nil {
+		return nil
+	}
+	return ctx.Err()
+}
+
+// enter counts a Follow that Close must wait for, unless Close has begun.
+func (x *Index) enter() bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.store == nil || x.stopped.Err() != nil {
+		return false
+	}
+	x.follows.Add(1)
+	return true
+}
+
+// catchUp applies page after page until source has no more. Before the first,
+// it makes sure that the index is of this source.
+func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error {
+	began, reported, applied, remade := time.Now(), time.Now(), 0, false
+	for {
+		if x.damaged.Load() {
+			if err := x.replace(&DamageError{errors.New("a search met it")}); err != nil {
+				return err
+			}
+		}
+		at, err := x.position()
+		if err == nil && !*checked {
+			if err = x.checkSource(ctx, source, at); err == nil {
+				*checked = true
+			}
+		}
+		var page []db.Entry
+		if err == nil {
+			page, err = source.EntriesAfter(ctx, at.revision, pageSize)
+		}
+		if err == nil && len(page) > 0 {
+			err = x.apply(page)
+		}
+		var damage *DamageError
+		if errors.As(err, &damage) && !remade {
+			remade = true // once a round: what is damaged again at once is not the index
+			if err = x.replace(damage); err == nil {
+				continue
+			}
+		}
+		if err != nil {
+			return err
+		}
+		if len(page) == 0 {
+			break
+		}
+		applied += len(page)
+		if time.Since(reported) > reportEvery {
+			reported = time.Now()
+			x.log.Info("search index catches up", "entries", applied, "revision", page[len(page)-1].Revision)
+		}
+	}
+	if applied >= worthALine || !x.ready.Load() {
+		x.log.Info("search index is up to date", "entries", applied, "seconds", time.Since(began).Seconds())
+	}
+	return nil
+}
+
+// checkSource makes sure that the last entry applied is in the source, with
+// that revision: a store restored from a backup, or another one, may be behind
+// the index, or have gone another way. The last change of a store is never
+// superseded but by a later one, so of a source that the index did follow the
+// entry is either there or has a greater revision.
+func (x *Index) checkSource(ctx context.Context, source Source, at position) error {
+	if at.revision == 0 {
+		return nil
+	}
+	page, err := source.EntriesAfter(ctx, at.revision-1, 1)
+	switch {
+	case err != nil:
+		return err
+	case len(page) == 0:
+		return &DamageError{errors.New("the index is ahead of the store")}
+	case page[0].Revision == at.revision && page[0].ID != at.id:
+		return &DamageError{errors.New("the index is of another store")}
+	}
+	return nil
+}
+
+func (x *Index) position() (position, error) {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.store == nil {
+		return position{}, errClosed
+	}
+	v, err := x.store.viewSafely()
+	if err != nil {
+		return position{}, err
+	}
+	defer v.Close()
+	return v.position, nil
+}
+
+func (x *Index) apply(page []db.Entry) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if x.store == nil {
+		return errClosed
+	}
+	return x.store.apply(page)
+}
+
+// viewSafely is view for callers without a guard of their own.
+func (s *store) viewSafely() (v *view, err error) {
+	defer guard(&err)
+	return s.view()
+}

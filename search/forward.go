@@ -1,0 +1,178 @@
+package search
+
+import (
+	"encoding/binary"
+	"errors"
+	"hash/fnv"
+
+	"relay/db"
+)
+
+// A record is what judging a profile needs of it: its words in order, as
+// hashes, by field and skill. It is stored with the profile's document in the
+// index, so that it costs no memory and is always of the same state.
+type record struct {
+	id       db.MechaID
+	address  db.Address
+	names    []string // squeezed: the name of the address, the display name
+	skills   []string // ids; the name where a skill has none
+	lengths  [fields]int
+	total    int // the length of the combined text
+	passages []passage
+}
+
+// A passage is one text of a profile: its description, one example, a skill's name.
+type passage struct {
+	field  field
+	skill  int      // index in skills, -1: none
+	words  []uint32 // hashes in order
+	wholes []uint32 // of camelCase words; they have no place in the order and no length
+}
+
+// hashTerm stands for a term in records. Two terms with one hash would be
+// taken for each other; with 32 bits that is one search in ten thousand, by a
+// word of little weight in one profile.
+func hashTerm(term string) uint32 {
+	h := fnv.New32a()
+	h.Write([]byte(term))
+	return h.Sum32()
+}
+
+var errRecord = errors.New("search: damaged record")
+
+func (r *record) encode() []byte {
+	b := make([]byte, 0, 256)
+	b = binary.AppendUvarint(b, uint64(r.id))
+	b = appendString(b, string(r.address))
+	b = appendStrings(b, r.names)
+	b = appendStrings(b, r.skills)
+	for _, n := range r.lengths {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	b = binary.AppendUvarint(b, uint64(r.total))
+	b = binary.AppendUvarint(b, uint64(len(r.passages)))
+	for _, p := range r.passages {
+		b = append(b, byte(p.field))
+		b = binary.AppendUvarint(b, uint64(p.skill+1))
+		b = appendHashes(b, p.words)
+		b = appendHashes(b, p.wholes)
+	}
+	return b
+}
+
+func appendString(b []byte, s string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+func appendStrings(b []byte, list []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, s := range list {
+		b = appendString(b, s)
+	}
+	return b
+}
+
+func appendHashes(b []byte, list []uint32) []byte {
+	b = binary.AppendUvarint(b, uint64(len(list)))
+	for _, h := range list {
+		b = binary.LittleEndian.AppendUint32(b, h)
+	}
+	return b
+}
+
+// decode reads what encode wrote into r, reusing its memory. Damaged bytes
+// give errRecord, never a panic.
+func (r *record) decode(b []byte) error {
+	d := decoder{b: b}
+	r.id = db.MechaID(d.long())
+	r.address = db.Address(d.string())
+	r.names = d.strings(r.names[:0])
+	r.skills = d.strings(r.skills[:0])
+	for i := range r.lengths {
+		r.lengths[i] = d.number()
+	}
+	r.total = d.number()
+	n := d.number()
+	if n > len(d.b) {
+		return errRecord
+	}
+	if cap(r.passages) < n {
+		r.passages = append(r.passages[:cap(r.passages)], make([]passage, n-cap(r.passages))...)
+	}
+	r.passages = r.passages[:n]
+	for i := range r.passages {
+		p := &r.passages[i]
+		p.field = field(d.byte())
+		p.skill = d.number() - 1
+		p.words = d.hashes(p.words[:0])
+		p.wholes = d.hashes(p.wholes[:0])
+		if p.field >= fields || p.skill >= len(r.skills) {
+			return errRecord
+		}
+	}
+	if d.failed {
+		return errRecord
+	}
+	return nil
+}
+
+// A decoder reads from the front of b; after the first thing that is not there
+// it has failed and gives zeroes.
+type decoder struct {
+	b      []byte
+	failed bool
+}
+
+func (d *decoder) long() uint64 {
+	v, n := binary.Uvarint(d.b)
+	if n <= 0 {
+		d.b, d.failed = nil, true
+		return 0
+	}
+	d.b = d.b[n:]
+	return v
+}
+
+// number is a count or a length: one that cannot be is damage.
+func (d *decoder) number() int {
+	v := d.long()
+	if v > 1<<28 {
+		d.b, d.failed = nil, true
+		return 0
+	}
+	return int(v)
+}
+
+func (d *decoder) take(n int) []byte {
+	if n > len(d.b) {
+		d.b, d.failed = nil, true
+		return nil
+	}
+	b := d.b[:n]
+	d.b = d.b[n:]
+	return b
+}
+
+func (d *decoder) byte() byte {
+	if b := d.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (d *decoder) string() string { return string(d.take(d.number())) }
+
+func (d *decoder) strings(list []string) []string {
+	for n := d.number(); n > 0 && !d.failed; n-- {
+		list = append(list, d.string())
+	}
+	return list
+}
+
+func (d *decoder) hashes(list []uint32) []uint32 {
+	b := d.take(4 * d.number())
+	for ; len(b) >= 4; b = b[4:] {
+		list = append(list, binary.LittleEndian.Uint32(b))
+	}
+	return list
+}

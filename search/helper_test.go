@@ -1,0 +1,167 @@
+package search_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/search"
+)
+
+// A shelf is a Source in memory: the table of profiles, one row per Mecha.
+type shelf struct {
+	mu   sync.Mutex
+	rows map[db.MechaID]db.Entry
+	last int64
+	page int // entries a page; 0: as asked
+	// slow, if set, is waited for before each page.
+	slow time.Duration
+}
+
+func newShelf(entries ...db.Entry) *shelf {
+	s := &shelf{rows: map[db.MechaID]db.Entry{}}
+	for _, e := range entries {
+		s.put(e)
+	}
+	return s
+}
+
+func (s *shelf) put(e db.Entry) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.last++
+	e.Revision = s.last
+	s.rows[e.ID] = e
+	return s.last
+}
+
+func (s *shelf) remove(id db.MechaID) int64 {
+	e := db.Entry{Removed: true}
+	e.ID = id
+	return s.put(e)
+}
+
+func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]db.Entry, error) {
+	if s.slow > 0 {
+		select {
+		case <-time.After(s.slow):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.page > 0 {
+		limit = min(limit, s.page)
+	}
+	var list []db.Entry
+	for _, e := range s.rows {
+		if e.Revision > revision {
+			list = append(list, e)
+		}
+	}
+	slices.SortFunc(list, func(a, b db.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
+	return list[:min(len(list), limit)], nil
+}
+
+// lookup is the callback for highlights.
+func (s *shelf) lookup(_ context.Context, ids []db.MechaID) ([]db.Entry, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []db.Entry
+	for _, id := range ids {
+		if e, ok := s.rows[id]; ok {
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// mustFollow opens an index in dir that follows the source until the test ends.
+func mustFollow(t testing.TB, dir string, source search.Source) *search.Index {
+	t.Helper()
+	return mustFollowLogging(t, dir, source, slog.New(slog.DiscardHandler))
+}
+
+func mustFollowLogging(t testing.TB, dir string, source search.Source, log *slog.Logger) *search.Index {
+	t.Helper()
+	x, err := search.Open(dir, search.Options{Wait: 10 * time.Second, Budget: 10 * time.Second, Logger: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := x.Follow(context.Background(), source); err != nil {
+			t.Errorf("Follow: %v", err)
+		}
+	}()
+	t.Cleanup(func() {
+		if err := x.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+		<-done
+	})
+	return x
+}
+
+// waitFor waits until the index has applied a revision.
+func waitFor(t testing.TB, x *search.Index, revision int64) {
+	t.Helper()
+	for end := time.Now().Add(60 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		if p := x.Progress(); p.Ready && p.Revision >= revision {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("index does not reach revision %d: %+v", revision, x.Progress())
+		}
+	}
+}
+
+// mustIndex gives an index of the entries, applied in batches of so many.
+func mustIndex(t testing.TB, entries []db.Entry, batch int) *search.Index {
+	t.Helper()
+	s := newShelf(entries...)
+	s.page = batch
+	x := mustFollow(t, t.TempDir(), s)
+	waitFor(t, x, s.last)
+	return x
+}
+
+// mecha is an entry with an address and a description.
+func mecha(id db.MechaID, address, description string) db.Entry {
+	var e db.Entry
+	e.ID, e.Address, e.Description = id, db.Address(address), description
+	e.UpdatedAt = time.Unix(1_700_000_000+int64(id), 0)
+	return e
+}
+
+func mustSearch(t testing.TB, x *search.Index, req search.Request) *search.Result {
+	t.Helper()
+	r, err := x.Search(context.Background(), req)
+	if err != nil {
+		t.Fatalf("search %q: %v", req.Query, err)
+	}
+	return r
+}
+
+// addresses lists whom a search found, in order.
+func addresses(r *search.Result) []string {
+	list := []string{}
+	for _, h := range r.Hits {
+		list = append(list, string(h.Address))
+	}
+	return list
+}
+
+func wantAddresses(t testing.TB, r *search.Result, want ...string) {
+	t.Helper()
+	if got := addresses(r); !slices.Equal(got, want) {
+		t.Errorf("found %v, want %v", got, want)
+	}
+}

@@ -1,0 +1,130 @@
+package search_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/blevesearch/bleve/v2"
+
+	"relay/db"
+	"relay/search"
+)
+
+const rungs = 40 // entries of a page
+
+// A ladder is a source without end: Mecha after Mecha, each as its number says.
+type ladder struct{ top int64 }
+
+func (l ladder) EntriesAfter(_ context.Context, revision int64, limit int) ([]db.Entry, error) {
+	var list []db.Entry
+	for n := revision + 1; n <= l.top && len(list) < min(limit, rungs); n++ {
+		e := mecha(db.MechaID(n), fmt.Sprintf("m%d^ladder", n), fmt.Sprintf("stands on rung%d", n))
+		e.Revision = n
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// Killed at any moment, an index opens again where it was, with nothing lost
+// and nothing half done.
+func TestKill(t *testing.T) {
+	if dir := os.Getenv("RELAY_SEARCH_TEST_CHILD"); dir != "" {
+		x, err := search.Open(dir, search.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go x.Follow(context.Background(), ladder{1 << 40})
+		for {
+			fmt.Println(x.Progress().Revision)
+			time.Sleep(time.Millisecond)
+		}
+	}
+	if testing.Short() {
+		t.Skip("kills processes for some seconds")
+	}
+	dir := t.TempDir()
+	for round := range 6 {
+		reached := followAndKill(t, dir, time.Duration(50+rand.IntN(250))*time.Millisecond)
+		x, err := search.Open(dir, search.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := x.Progress()
+		// A batch is seen just before it is on the disk: the last may be gone.
+		if p.Rebuilt != "" || p.Revision < reached-rungs || int64(p.Entries) != p.Revision {
+			t.Errorf("round %d: it had reached %d, and now %+v", round, reached, p)
+		}
+		for _, n := range []int64{1, p.Revision / 2, p.Revision} {
+			if n == 0 {
+				continue
+			}
+			r := mustSearch(t, x, search.Request{Query: fmt.Sprintf("rung%d", n)})
+			if len(r.Hits) == 0 || r.Hits[0].ID != db.MechaID(n) {
+				t.Errorf("round %d: rung%d finds %v", round, n, addresses(r))
+			}
+		}
+		if err := x.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// followAndKill runs a child that follows the ladder in dir, kills it and
+// gives the last revision that it said to have reached.
+func followAndKill(t *testing.T, dir string, after time.Duration) int64 {
+	t.Helper()
+	child := exec.Command(os.Args[0], "-test.run=^TestKill$")
+	child.Env = append(os.Environ(), "RELAY_SEARCH_TEST_CHILD="+dir)
+	out, err := child.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+	reached := int64(0)
+	var timer *time.Timer
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		if timer == nil {
+			timer = time.AfterFunc(after, func() { child.Process.Kill() })
+		}
+		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
+			reached = n
+		}
+	}
+	child.Wait()
+	return reached
+}
+
+// An index that another version of the program made is not used.
+func TestOtherVersionIsRebuilt(t *testing.T) {
+	dir := t.TempDir()
+	s := newShelf(travel()...)
+	fill(t, dir, s)
+	b, err := bleve.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SetInternal([]byte("relay.version"), []byte("0")); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Close(); err != nil {
+		t.Fatal(err)
+	}
+	x := mustFollow(t, dir, s)
+	if p := x.Progress(); p.Rebuilt == "" {
+		t.Errorf("it does not say so: %+v", p)
+	}
+	waitFor(t, x, s.last)
+	if p := x.Progress(); p.Entries != len(travel()) {
+		t.Errorf("%+v", p)
+	}
+}

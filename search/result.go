@@ -1,0 +1,151 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// maxFacetValues bounds the values of one facet: the most frequent are given.
+const maxFacetValues = 100
+
+// hit makes a candidate presentable.
+func (s *searcher) hit(c *candidate) (Hit, error) {
+	h := Hit{ID: c.id, Address: c.address, Score: c.score, Matched: s.matched(c)}
+	var err error
+	h.Matched.SkillID, err = s.bestSkill(c.doc)
+	if s.req.Explain {
+		h.Explanation = s.explain(c)
+	}
+	return h, err
+}
+
+// bestSkill is the skill whose texts have most of the query's weight, the first
+// of equal ones; "" if none has any but words of asking.
+func (s *searcher) bestSkill(doc uint64) (string, error) {
+	var r record
+	if err := s.v.record(doc, &r); err != nil {
+		return "", err
+	}
+	sums := make([]float64, len(r.skills))
+	seen := make(map[[2]int]bool)
+	for _, p := range r.passages {
+		if p.skill < 0 {
+			continue
+		}
+		for _, h := range p.words {
+			i := s.query.find(h)
+			if i < 0 || seen[[2]int{p.skill, i}] || requestHashes[h] {
+				continue
+			}
+			seen[[2]int{p.skill, i}] = true
+			sums[p.skill] += s.query.terms[i].weight * s.query.terms[i].idf
+		}
+	}
+	best, id := 0.0, ""
+	for i, sum := range sums {
+		if sum > best {
+			best, id = sum, r.skills[i]
+		}
+	}
+	return id, nil
+}
+
+// matched says why. Words of asking are named only where nothing else matched.
+func (s *searcher) matched(c *candidate) Matched {
+	var m Matched
+	var where uint8
+	for _, matter := range []bool{true, false} {
+		for i, score := range c.scores {
+			t := &s.query.terms[i]
+			if score > 0 && matter == !requestWords[t.term] && !slices.Contains(m.Terms, t.surface) {
+				m.Terms = append(m.Terms, t.surface)
+				where |= c.fields[i]
+			}
+		}
+		if len(m.Terms) > 0 {
+			break
+		}
+	}
+	if c.exact > notExact || c.near || c.bonus > 0 {
+		where |= 1 << fieldName
+	}
+	for f := range fields {
+		if where&(1<<f) != 0 {
+			m.Fields = append(m.Fields, fieldNames[f])
+		}
+	}
+	return m
+}
+
+func (s *searcher) explain(c *candidate) *Explanation {
+	e := &Explanation{Raw: round(c.raw), Coarse: round(c.coarse), Text: round(c.text), Name: round(c.bonus),
+		Coverage: round(c.coverage), Online: c.online}
+	switch c.exact {
+	case exactAddress:
+		e.Exact = "address"
+	case exactName:
+		e.Exact = "name"
+	}
+	for i, score := range c.scores {
+		if t := &s.query.terms[i]; score > 0 {
+			e.Words = append(e.Words, WordExplanation{Word: t.surface, Weight: t.weight, IDF: round(t.idf), Score: round(score)})
+		}
+	}
+	return e
+}
+
+// countFacets counts the values of the facets over the documents.
+func (s *searcher) countFacets(docs []uint64) (map[string][]FacetCount, error) {
+	counts := map[string]*int{} // by the value with its prefix: found without making a string
+	asked := map[string]bool{}
+	for _, f := range s.req.Facets {
+		asked[facetPrefixes[f]] = true
+	}
+	err := s.eachValue(inFilter, docs, func(_ uint64, value []byte) {
+		if len(value) < 2 || !asked[string(value[:2])] {
+			return
+		}
+		if n := counts[string(value)]; n != nil {
+			*n++
+			return
+		}
+		one := 1
+		counts[string(value)] = &one
+	})
+	facets := make(map[string][]FacetCount, len(s.req.Facets))
+	for _, f := range s.req.Facets {
+		list := []FacetCount{}
+		for v, n := range counts {
+			if value, ok := strings.CutPrefix(v, facetPrefixes[f]); ok {
+				list = append(list, FacetCount{Value: value, Count: *n})
+			}
+		}
+		slices.SortFunc(list, func(a, b FacetCount) int {
+			if a.Count != b.Count {
+				return cmp.Compare(b.Count, a.Count)
+			}
+			return strings.Compare(a.Value, b.Value)
+		})
+		facets[f] = list[:min(len(list), maxFacetValues)]
+	}
+	return facets, err
+}
+
+// marks gives the terms that highlights mark, with their weights.
+func (s *searcher) marks() map[string]float64 {
+	m := map[string]float64{}
+	for i := range s.query.terms {
+		if t := &s.query.terms[i]; !requestWords[t.term] {
+			m[t.term] = t.weight * t.idf
+		}
+	}
+	if len(m) > 0 {
+		return m
+	}
+	for i := range s.query.terms {
+		t := &s.query.terms[i]
+		m[t.term] = t.weight * t.idf
+	}
+	return m
+}
