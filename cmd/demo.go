@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -23,7 +24,8 @@ func (a *app) demoCommand() *cobra.Command {
 		Use:   "demo",
 		Short: "See the whole story in one command, on a temporary database",
 		Long: `Start a relay on a temporary database, register two Mechas, and let them talk:
-signed messages, live push, acknowledgements, a restart in between, history.
+discovery, signed messages, live push, acknowledgements, a restart in between,
+history.
 Nothing is left behind.`,
 		Example: "  relay demo",
 		Args:    exactly(0, "no arguments"),
@@ -86,7 +88,7 @@ type incoming struct {
 }
 
 func (d *demo) tell(ctx context.Context) error {
-	for _, chapter := range []func(context.Context) error{d.begin, d.register, d.talk, d.restart, d.lookBack} {
+	for _, chapter := range []func(context.Context) error{d.begin, d.register, d.find, d.talk, d.restart, d.lookBack} {
 		if err := chapter(ctx); err != nil {
 			return err
 		}
@@ -145,9 +147,47 @@ func (d *demo) register(ctx context.Context) error {
 	return nil
 }
 
+// find lets planner discover flights by what it says of itself.
+func (d *demo) find(ctx context.Context) error {
+	d.say("3. flights says what it can do; planner does not know it, and searches: trip to Lisbon")
+	profile := map[string]any{"description": "books flights", "skills": []any{
+		map[string]any{"id": "book", "name": "Book a flight", "examples": []string{"I need a trip to Lisbon on Friday"}}}}
+	if err := d.air.call(ctx, "PUT", "/api/v1/mecha/flights%5Eacme/profile", profile, &struct{}{}); err != nil {
+		return err
+	}
+	for { // a changed profile is found within a second
+		var found struct {
+			ResultURL string `json:"result_url"`
+			Results   []struct {
+				MechaID string `json:"mecha_id"`
+				Matched struct {
+					SkillID string `json:"skill_id"`
+					Terms   []string
+				}
+			}
+		}
+		if err := d.planner.call(ctx, "POST", "/api/v1/search", map[string]any{"query": "trip to Lisbon"}, &found); err != nil {
+			return err
+		}
+		if err := d.planner.call(ctx, "GET", found.ResultURL, nil, &found); err != nil {
+			return err
+		}
+		if len(found.Results) > 0 {
+			hit := found.Results[0]
+			d.show("found %s, for its skill %q: %s", hit.MechaID, hit.Matched.SkillID, strings.Join(hit.Matched.Terms, ", "))
+			return nil
+		}
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // talk is live: push, acknowledgement over the socket, receipt, answer, acknowledgement over HTTP.
 func (d *demo) talk(ctx context.Context) error {
-	d.say("3. flights listens on a WebSocket, and planner on another, with receipts. planner asks:")
+	d.say("4. flights listens on a WebSocket, and planner on another, with receipts. planner asks:")
 	listening, err := d.air.dial(ctx, flights, "")
 	if err != nil {
 		return err
@@ -176,7 +216,7 @@ func (d *demo) talk(ctx context.Context) error {
 	}
 	d.show("flights acks over the socket; planner's receipt says: %s, %s", receipt.State, receipt.Status)
 
-	d.say("4. flights answers in the same conversation; planner acks over HTTP.")
+	d.say("5. flights answers in the same conversation; planner acks over HTTP.")
 	if _, err = d.send(ctx, d.air, planner, `{"price": 149.90, "seats": 3}`, sent.ConversationID); err != nil {
 		return err
 	}
@@ -189,7 +229,7 @@ func (d *demo) talk(ctx context.Context) error {
 
 // restart shows that what was accepted outlives the process, and that a cursor resumes.
 func (d *demo) restart(ctx context.Context) error {
-	d.say("5. flights is away. planner sends two more; then the relay itself is stopped and started again.")
+	d.say("6. flights is away. planner sends two more; then the relay itself is stopped and started again.")
 	first, err := d.send(ctx, d.planner, flights, `{"book": "the 149.90 one"}`, "")
 	if err != nil {
 		return err
@@ -202,7 +242,7 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	d.show("back at %s", d.in.url)
-	d.say("6. flights comes back and resumes after the first of them, which it had noted: only the other one is pushed.")
+	d.say("7. flights comes back and resumes after the first of them, which it had noted: only the other one is pushed.")
 	listening, err := d.air.dial(ctx, flights, "?since_message_id="+first.MessageID)
 	if err != nil {
 		return err
@@ -216,7 +256,7 @@ func (d *demo) restart(ctx context.Context) error {
 }
 
 func (d *demo) lookBack(ctx context.Context) error {
-	d.say("7. The history of flights, oldest first:")
+	d.say("8. The history of flights, oldest first:")
 	var page struct {
 		Messages []struct {
 			From, To, State string
