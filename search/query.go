@@ -127,8 +127,9 @@ type span struct{ start, end int }
 type reader struct {
 	s    *searcher
 	q    *query
-	seen map[string]bool // words as typed
-	fix  []fix           // corrections, in the order of the text
+	seen map[string]bool     // words as typed
+	fix  []fix               // corrections, in the order of the text
+	near map[string][]string // what unknown words may be, by the word as typed
 }
 
 type fix struct {
@@ -140,7 +141,7 @@ type fix struct {
 // meant to be, what the last one may become.
 func (s *searcher) readQuery(text string) (*query, error) {
 	q := &query{text: text, squeezed: squeezeName(text), byTerm: map[string]int{}, byHash: map[uint32]int{}}
-	r := &reader{s: s, q: q, seen: map[string]bool{}}
+	r := &reader{s: s, q: q, seen: map[string]bool{}, near: map[string][]string{}}
 	for _, part := range splitSentences(text) {
 		tokens := tokenize(text[part.start:part.end])
 		var sen sentence
@@ -217,7 +218,7 @@ func (r *reader) extend(t token, known int, sen *sentence) error {
 	if known >= 0 || prefixes > 0 || requestWords[t.term] {
 		return nil
 	}
-	words, err := r.s.corrections(t.surface)
+	words, err := r.corrections(t.surface)
 	if err != nil || len(words) == 0 {
 		return err
 	}
@@ -232,6 +233,19 @@ func (r *reader) extend(t token, known int, sen *sentence) error {
 		}
 	}
 	return nil
+}
+
+// corrections asks the vocabulary once for each word, and not for more words
+// than a person misspells: a query full of unknown words is no misspelled one,
+// and the search needs time too.
+func (r *reader) corrections(word string) ([]string, error) {
+	words, ok := r.near[word]
+	if ok || len(r.near) >= maxCorrectedWords || r.s.clock.late() {
+		return words, nil
+	}
+	words, err := r.s.corrections(word)
+	r.near[word] = words
+	return words, err
 }
 
 // add gives the index of the term, -1 if the caller can see nobody who uses it.

@@ -98,11 +98,12 @@ const (
 // Presence nudges: an online Mecha's score is multiplied by 1 + onlineNudge.
 const onlineNudge = 0.02
 
-// Spelling (correct.go): only words that nobody uses are corrected.
+// Spelling (vocabulary.go): only words that nobody uses are corrected.
 const (
-	oneEditLength  = 4 // letters from which one edit is forgiven
-	twoEditsLength = 8 // and two, with the first letter right
-	corrections    = 2 // nearest words tried for each
+	oneEditLength     = 4  // letters from which one edit is forgiven
+	twoEditsLength    = 8  // and two, with the first letter right
+	corrections       = 2  // nearest words tried for each
+	maxCorrectedWords = 16 // of a query
 )
 
 // Bounds.

@@ -115,21 +115,31 @@ func (s *searcher) countFacets(docs []uint64) (map[string][]FacetCount, error) {
 	})
 	facets := make(map[string][]FacetCount, len(s.req.Facets))
 	for _, f := range s.req.Facets {
-		list := []FacetCount{}
-		for v, n := range counts {
-			if value, ok := strings.CutPrefix(v, facetPrefixes[f]); ok {
-				list = append(list, FacetCount{Value: value, Count: *n})
-			}
-		}
-		slices.SortFunc(list, func(a, b FacetCount) int {
-			if a.Count != b.Count {
-				return cmp.Compare(b.Count, a.Count)
-			}
-			return strings.Compare(a.Value, b.Value)
-		})
-		facets[f] = list[:min(len(list), maxFacetValues)]
+		facets[f] = mostFrequent(counts, facetPrefixes[f])
 	}
 	return facets, err
+}
+
+// mostFrequent lists the values with a prefix, the most frequent first. There
+// may be many more than are wanted, so they are not all sorted.
+func mostFrequent(counts map[string]*int, prefix string) []FacetCount {
+	compare := func(a, b FacetCount) int {
+		if a.Count != b.Count {
+			return cmp.Compare(b.Count, a.Count)
+		}
+		return strings.Compare(a.Value, b.Value)
+	}
+	list := []FacetCount{}
+	for v, n := range counts {
+		value, ok := strings.CutPrefix(v, prefix)
+		c := FacetCount{Value: value, Count: *n}
+		if !ok || len(list) == maxFacetValues && compare(c, list[len(list)-1]) > 0 {
+			continue
+		}
+		i, _ := slices.BinarySearchFunc(list, c, compare)
+		list = slices.Insert(list, i, c)[:min(len(list)+1, maxFacetValues)]
+	}
+	return list
 }
 
 // marks gives the terms that highlights mark, with their weights.

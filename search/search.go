@@ -78,7 +78,7 @@ func (x *Index) search(ctx context.Context, req *Request) (result *Result, marks
 		return nil, nil, err
 	}
 	defer v.Close()
-	s := &searcher{v: v, ctx: ctx, req: req, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget)}}
+	s := &searcher{v: v, ctx: ctx, req: req, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
 	result = &Result{AsOf: v.position.revision, RankingVersion: RankingVersion}
 	if v.totals.documents == 0 {
 		return result, nil, nil

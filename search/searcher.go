@@ -20,11 +20,15 @@ func (b bitset) has(n uint64) bool { return b[n/64]&(1<<(n%64)) != 0 }
 type clock struct {
 	ctx      context.Context
 	deadline time.Time
+	budget   time.Duration
 	ran      bool
 }
 
 // tick looks at the time at every thousandth of many small steps.
 func (c *clock) tick(step int) bool { return step&1023 == 1023 && c.over() || c.ran }
+
+// late tells whether a good part of the time is gone.
+func (c *clock) late() bool { return time.Until(c.deadline) < c.budget*2/3 }
 
 // over looks at the time.
 func (c *clock) over() bool {
