@@ -31,7 +31,7 @@ func TestFollowsChanges(t *testing.T) {
 	s.remove(2)
 	x.Wake()
 	waitFor(t, x, s.last)
-	if took := time.Since(began); took > patience {
+	if took := time.Since(began); took > time.Second {
 		t.Errorf("a change is found after %v", took)
 	}
 	wantAddresses(t, mustSearch(t, x, search.Request{Query: "horoscopes"}), "weather-oracle^meteo")
@@ -240,7 +240,7 @@ func TestSearchWorksDuringARebuild(t *testing.T) {
 	for !x.Ready() {
 		began := time.Now()
 		r := mustSearch(t, x, search.Request{Filter: search.Filter{Languages: []string{"en", "de", "fr"}}})
-		if took := time.Since(began); took > patience {
+		if took := time.Since(began); took > 500*time.Millisecond {
 			t.Errorf("a search takes %v", took)
 		}
 		counts[r.Total] = true
