@@ -77,9 +77,12 @@ func (w *writer) finishCheckpoint() {
 	}
 }
 
-const holdTimeout = 500 * time.Millisecond
+// holdTimeout is far longer than any read takes: a writer that gave up sooner
+// would leave the log to grow, for as long as readers are slow.
+const holdTimeout = 10 * time.Second
 
-// holdReaders takes the reading connections out of use, as many as come back in time.
+// holdReaders takes the reading connections out of use, as many as come back in
+// time. A read that is under way ends first; those that follow wait.
 func (d *DB) holdReaders() (held []*conn) {
 	timeout := time.NewTimer(holdTimeout)
 	defer timeout.Stop()
