@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 2. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 3. A change
 -- here needs a step in db/schema_sql.go that brings older files to the same.
 --
 -- Times are Unix milliseconds. A "position" is a place in the one commit order
@@ -127,6 +127,13 @@ CREATE TABLE receipt (
   detail    TEXT,
   key       INTEGER REFERENCES mecha_key (id),  -- NULL: the clock did it
   nonce     INTEGER
+) STRICT;
+
+-- What was written to sockets, for tracing: one row for all that had been
+-- since the transaction before, packed (db/push_sql.go): to whom, when, what.
+CREATE TABLE push (
+  position INTEGER PRIMARY KEY,
+  notes    BLOB NOT NULL
 ) STRICT;
 
 -- Who has sent or received in a conversation, beyond the two of its founding message.

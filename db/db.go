@@ -72,6 +72,7 @@ type DB struct {
 	opened  int
 	w       *writer
 	lock    *os.File
+	pushes  pushLog
 
 	diskLow   atomic.Bool
 	listening sync.RWMutex // guards the three below

@@ -11,7 +11,7 @@ import (
 
 const (
 	applicationID = 0x524c4159 // "RLAY", in the file's header
-	schemaVersion = 2
+	schemaVersion = 3
 )
 
 // upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
@@ -28,6 +28,8 @@ var upgrades = []string{
 	CREATE TABLE search (position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, mecha INTEGER NOT NULL REFERENCES mecha (id),
 		expires_at INTEGER NOT NULL, answer TEXT NOT NULL, nonce INTEGER) STRICT;
 	CREATE INDEX search_mecha ON search (mecha);`,
+	// 3: what was pushed.
+	`CREATE TABLE push (position INTEGER PRIMARY KEY, notes BLOB NOT NULL) STRICT;`,
 }
 
 // createFile makes an empty file that only its owner can read, and makes its

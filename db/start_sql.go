@@ -22,7 +22,7 @@ func (d *DB) readSecret(c *conn) error {
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start() error {
 	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt",
-		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce", "SELECT max(position) FROM search"} {
+		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce", "SELECT max(position) FROM search", "SELECT max(position) FROM push"} {
 		if _, err := w.c.row(func(r *rows) { w.last = max(w.last, Position(r.int(0))) }, q); err != nil {
 			return err
 		}

@@ -55,6 +55,7 @@ type writer struct {
 	touchedUpto map[int64]int64
 	ckptRunning bool
 	batch       tx
+	packed      []byte // pushes, on their way into a row
 
 	ckptWanted chan struct{} // to the checkpointer
 	ckptDone   chan struct{} // from it
@@ -135,14 +136,19 @@ func (w *writer) run() {
 	for {
 		ops, shut := w.take()
 		if len(ops) == 0 && shut {
+			w.commitPushes()
 			w.flushLastUsed()
 			return
 		}
 		if len(ops) == 0 {
 			select {
 			case <-w.wake:
+				if w.d.pushes.len() >= manyNotes {
+					w.commitPushes()
+				}
 			case <-tick.C:
 				w.idle()
+				w.commitPushes()
 			}
 			continue
 		}
@@ -262,13 +268,25 @@ func (w *writer) attempt(ops []*op) error {
 			return o.err
 		}
 	}
+	if err := tx.writePushes(); err != nil {
+		w.c.rollback()
+		return err
+	}
 	tx.committing = true
 	if err := w.c.commit(); err != nil {
 		w.c.rollback()
 		return err
 	}
 	tx.publish()
+	w.d.pushes.forget(tx.pushes)
 	return nil
+}
+
+// commitPushes writes what no other transaction has taken along.
+func (w *writer) commitPushes() {
+	if w.failed() == nil && !w.d.diskLow.Load() && w.d.pushes.len() > 0 {
+		w.commit(nil)
+	}
 }
 
 // explain turns a fault of the store into what a client may know.
@@ -302,6 +320,7 @@ type tx struct {
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool
+	pushes         int // notes that it takes along
 }
 
 func (t *tx) reset(w *writer) {

@@ -15,18 +15,23 @@ const (
 	flushAt      = 64 << 10  // bytes of frames in one write
 )
 
-// buffers are what frames are put together in.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
+// A batch is frames that are written together, and the messages among them.
+type batch struct {
+	frames   []byte
+	messages []db.Position
+}
+
+var batches = sync.Pool{New: func() any { return &batch{frames: make([]byte, 0, 8<<10)} }}
 
 const keepBuffer = 512 << 10 // a larger one is left to the collector
 
 // push sends what there is to send, then ends; wake starts it again. There is
 // never more than one of a connection.
 func (c *Conn) push() {
-	buf := buffers.Get().(*[]byte)
+	b := batches.Get().(*batch)
 	defer func() {
-		if cap(*buf) <= keepBuffer {
-			buffers.Put(buf)
+		if cap(b.frames) <= keepBuffer {
+			batches.Put(b)
 		}
 	}()
 	for {
@@ -34,7 +39,7 @@ func (c *Conn) push() {
 		if !more {
 			return
 		}
-		if err := c.carryOut(t, buf); err != nil {
+		if err := c.carryOut(t, b); err != nil {
 			if !errors.Is(err, errConnection) {
 				c.hub.Logger.Error("cannot read on for a connection", "mecha", c.key.Mecha.Address, "error", err)
 				c.close(statusTryAgainLater, "the relay failed")
@@ -81,59 +86,56 @@ func (c *Conn) take() (todo, bool) {
 	return t, true
 }
 
-func (c *Conn) carryOut(t todo, buf *[]byte) error {
-	b := (*buf)[:0]
-	defer func() { *buf = b[:0] }()
+func (c *Conn) carryOut(t todo, b *batch) error {
+	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	for _, f := range t.control {
-		b = append(b, f...)
+		b.frames = append(b.frames, f...)
 	}
 	for _, f := range t.answers {
-		b = append(b, f...)
+		b.frames = append(b.frames, f...)
 	}
 	for _, f := range t.receipts {
-		b = append(b, f...)
+		b.frames = append(b.frames, f...)
 	}
 	if t.closing != nil {
-		err := c.write(append(b, t.closing...))
+		b.frames = append(b.frames, t.closing...)
+		err := c.write(b)
 		close(c.closeSent)
 		_ = c.net.SetReadDeadline(time.Now().Add(drainTimeout)) // the reader drains until then
 		return err
 	}
-	var err error
 	for _, m := range t.queue {
 		if m.Position > c.cursor { // else push has found it in the store already
-			if b, err = c.appendMessage(b, m); err != nil {
+			if err := c.appendMessage(b, m); err != nil {
 				return err
 			}
 		}
 	}
-	err = c.write(b)
-	b = b[:0]
+	err := c.write(b)
 	for range t.answers {
 		<-c.slots
 	}
 	if err == nil && t.readOn {
-		b, err = c.readOn(b)
+		err = c.readOn(b)
 	}
 	return err
 }
 
 // appendMessage appends a message's frame, writes what has come together if
 // that is much, and moves the cursor.
-func (c *Conn) appendMessage(b []byte, m *db.Message) (_ []byte, err error) {
-	b = appendMessage(b, m)
+func (c *Conn) appendMessage(b *batch, m *db.Message) error {
+	b.frames, b.messages = appendMessage(b.frames, m), append(b.messages, m.Position)
 	c.cursor = m.Position
 	c.sent++
-	if len(b) >= flushAt {
-		err = c.write(b)
-		b = b[:0]
+	if len(b.frames) >= flushAt {
+		return c.write(b)
 	}
-	return b, err
+	return nil
 }
 
 // readOn sends one page from the store. The hub's new messages queue up from
 // before the page is read, so that nothing falls between.
-func (c *Conn) readOn(b []byte) ([]byte, error) {
+func (c *Conn) readOn(b *batch) error {
 	c.mu.Lock()
 	c.lagging, c.queue, c.bytes = false, nil, 0
 	q := db.StreamQuery{Mecha: c.key.Mecha.ID, After: c.cursor, Limit: pageMessages, MaxBytes: pageBytes}
@@ -148,23 +150,23 @@ func (c *Conn) readOn(b []byte) ([]byte, error) {
 	c.mu.Unlock()
 	page, err := c.hub.Inbox.Stream(context.Background(), q)
 	if err != nil {
-		return b, err
+		return err
 	}
 	if q.NoPayload && len(page.Messages) > 0 {
 		c.stall()
-		return b, nil
+		return nil
 	}
 	caughtUp := c.account(page)
 	for _, m := range page.Messages {
-		if b, err = c.appendMessage(b, m); err != nil {
-			return b, err
+		if err := c.appendMessage(b, m); err != nil {
+			return err
 		}
 	}
 	c.cursor = page.Upto
 	if caughtUp && c.session.sync {
-		b = append(b, syncFrame("end", c.sent)...)
+		b.frames = append(b.frames, syncFrame("end", c.sent)...)
 	}
-	return b, c.write(b)
+	return c.write(b)
 }
 
 // stall waits for room in the window, unless some has come up meanwhile.
@@ -204,18 +206,23 @@ func (c *Conn) account(page db.StreamPage) bool {
 	return false
 }
 
-// write sends frames, in pieces with a deadline each: a reader that is slow
-// but reads keeps its connection, one that does not is cut off.
-func (c *Conn) write(b []byte) error {
-	for len(b) > 0 {
-		n := min(len(b), flushAt)
+// write sends a batch and empties it. It goes out in pieces with a deadline
+// each: a reader that is slow but reads keeps its connection, one that does not
+// is cut off. What the network has taken is noted as pushed.
+func (c *Conn) write(b *batch) error {
+	for rest := b.frames; len(rest) > 0; {
+		n := min(len(rest), flushAt)
 		if err := c.net.SetWriteDeadline(time.Now().Add(c.hub.WriteTimeout)); err != nil {
 			return errConnection
 		}
-		if _, err := c.net.Write(b[:n]); err != nil {
+		if _, err := c.net.Write(rest[:n]); err != nil {
 			return errConnection
 		}
-		b = b[n:]
+		rest = rest[n:]
 	}
+	if len(b.messages) > 0 {
+		c.hub.Inbox.Pushed(c.key, b.messages)
+	}
+	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	return nil
 }
