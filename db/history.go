@@ -36,7 +36,7 @@ func (f StateFilter) matches(s State) bool {
 }
 
 // HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
-// Only Mecha and Limit are required.
+// Only Mecha and Limit are required. An Inspector leaves Mecha out: all messages.
 type HistoryQuery struct {
 	Mecha        MechaID
 	Limit        int
@@ -73,7 +73,7 @@ func (q *HistoryQuery) filtered() bool {
 
 // matches applies what the choice of index has not.
 func (q *HistoryQuery) matches(m *Message) bool {
-	mine := m.Recipient == q.Mecha && q.Direction != Out || m.Sender == q.Mecha && q.Direction != In
+	mine := q.Mecha == 0 || m.Recipient == q.Mecha && q.Direction != Out || m.Sender == q.Mecha && q.Direction != In
 	if !mine || !q.State.matches(m.State) {
 		return false
 	}

@@ -168,6 +168,7 @@ func (d *DB) Cursor(id MessageID) (Position, error) {
 // CROSS JOIN keeps the walk over them outermost, so that the page comes in their
 // order without a sort: ORDER BY would sort 10,000 rows to yield 100.
 const (
+	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
 	inRange        = "SELECT position FROM message INDEXED BY message_recipient WHERE recipient = ? AND open = ? AND position >= ? AND position < ?"
 	outRange       = "SELECT position FROM message INDEXED BY message_sender WHERE sender = ? AND position >= ? AND position < ?"
 	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
@@ -203,6 +204,10 @@ func (s span) query(q HistoryQuery) (string, []any) {
 
 // addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
 func (s span) addOwn(q HistoryQuery, add func(string, ...any)) {
+	if q.Mecha == 0 {
+		add(wholeRange)
+		return
+	}
 	mayBeOpen := q.State != OnlyAcknowledged
 	mayBeDone := q.State == AnyState || q.State == OnlyAcknowledged || q.State == OnlyExpired
 	if q.Direction != Out && mayBeOpen {

@@ -85,13 +85,7 @@ func openCurrent(path, schema string) (*conn, error) {
 
 // look reads what a file is, without changing a byte of it.
 func look(path string) (info fileInfo, err error) {
-	r := looking
-	if real, err := filepath.EvalSymlinks(path); err == nil {
-		if log, err := os.Stat(real + "-wal"); err == nil && log.Size() > 0 {
-			r = watching
-		}
-	}
-	c, err := openConn(path, r)
+	c, err := openConn(path, lookingRole(path, looking))
 	if err != nil {
 		return info, err
 	}
@@ -102,6 +96,16 @@ func look(path string) (info fileInfo, err error) {
 	info, err = readInfo(c)
 	c.rollback()
 	return info, err
+}
+
+// lookingRole is watching for a file with a log, else r.
+func lookingRole(path string, r role) role {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		if log, err := os.Stat(real + "-wal"); err == nil && log.Size() > 0 {
+			return watching
+		}
+	}
+	return r
 }
 
 func readInfo(c *conn) (info fileInfo, err error) {

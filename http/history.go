@@ -62,7 +62,7 @@ func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, e
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = appendRecord(b, m)
+		b = AppendRecord(b, m)
 	}
 	b = append(b, ']')
 	b = appendBool(b, ',', "has_more", p.More)

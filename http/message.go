@@ -218,7 +218,7 @@ func (s *Server) getMessage(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(appendRecord(nil, m))
+	return ok(AppendRecord(nil, m))
 }
 
 // getPayload answers GET /api/v1/messages/{messageId}/payload: the exact bytes, for the recipient.

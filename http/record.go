@@ -46,9 +46,9 @@ func appendInt(b []byte, before byte, name string, v int) []byte {
 	return strconv.AppendInt(appendName(b, before, name), int64(v), 10)
 }
 
-// appendRecord appends the record of a message (PROTOCOL §3, Get Message); with
+// AppendRecord appends the record of a message (PROTOCOL §3, Get Message); with
 // the payload if it has been read.
-func appendRecord(b []byte, m *db.Message) []byte {
+func AppendRecord(b []byte, m *db.Message) []byte {
 	b = appendField(b, '{', "message_id", string(m.ID))
 	b = appendField(b, ',', "conversation_id", string(m.Conversation))
 	b = appendField(b, ',', "version", m.Version)

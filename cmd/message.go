@@ -1,0 +1,192 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+	"relay/http"
+)
+
+func (a *app) messageCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "message",
+		Short: "Look at messages: list, show, tail, trace, conversation, stats",
+		Long: `Look at messages, straight in the database file: while a server runs on it or
+not, whoever's they are. Nothing is changed, and the server is not slowed down.`,
+		Example: `  relay message list --mecha planner^acme --state pending
+  relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7`,
+	}
+	onlyGroups(cmd)
+	cmd.AddCommand(a.messageList(), a.messageShow(), a.messageTail(), a.messageTrace(), a.messageConversation(), a.statsCommand())
+	return cmd
+}
+
+// withInspector opens the database for looking.
+func (a *app) withInspector(f func(*db.Inspector) error) error {
+	in, err := db.Inspect(a.dbPath)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	return plain(f(in))
+}
+
+func (a *app) messageShow() *cobra.Command {
+	var payload, raw bool
+	cmd := &cobra.Command{
+		Use:   "show ID",
+		Short: "Show one message: its record, and its payload",
+		Long: `Show the record of one message, as the API gives it. With --payload the payload
+is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
+		Example: `  relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --payload
+  relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --raw | jq .`,
+		Args: exactly(1, "one message id (relay message list)"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			return a.withInspector(func(in *db.Inspector) error {
+				m, err := in.Message(db.MessageID(args[0]))
+				if err != nil {
+					return err
+				}
+				if payload || raw {
+					if m.Payload, err = in.Payload(m.ID); err != nil {
+						return err
+					}
+				}
+				if raw {
+					_, err := a.stdout.Write(m.Payload)
+					return err
+				}
+				return a.printRecord(m)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&payload, "payload", false, "with the payload")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the payload's bytes")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+// printRecord prints a message as the API gives it: indented for people, on a
+// line of its own with --json. A payload's numbers keep their spelling.
+func (a *app) printRecord(m *db.Message) error {
+	record := http.AppendRecord(nil, m)
+	var b bytes.Buffer
+	var err error
+	if a.json {
+		err = json.Compact(&b, record)
+	} else {
+		err = json.Indent(&b, record, "", "  ")
+	}
+	if err != nil {
+		return err
+	}
+	b.WriteByte('\n')
+	_, err = b.WriteTo(a.stdout)
+	return err
+}
+
+func (a *app) messageConversation() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "conversation ID",
+		Short: "Read a conversation as a dialogue",
+		Long: `Read a conversation from its beginning: who said what to whom, and what became
+of it. With --json: the records, payloads included, one a line.`,
+		Example: "  relay message conversation conv_06fexd1h8k0000a2b3c4d5e6f7",
+		Args:    exactly(1, "one conversation id (relay message show ID)"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return usagef("--limit must be at least 1")
+			}
+			return a.withInspector(func(in *db.Inspector) error {
+				return a.printConversation(cmd.Context(), in, db.ListQuery{Conversation: db.ConversationID(args[0]), Oldest: true, Limit: limit})
+			})
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 1000, "messages, at most")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.ListQuery) error {
+	list, more, err := in.Messages(ctx, q)
+	if err != nil {
+		return err
+	}
+	if len(list) == 0 {
+		return fmt.Errorf("there is no message in %s", harmless(string(q.Conversation)))
+	}
+	for n, m := range list {
+		if m.Payload, err = in.Payload(m.ID); err != nil {
+			return err
+		}
+		if a.json {
+			err = a.printRecord(m)
+		} else {
+			err = a.printTurn(m, n > 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if more {
+		fmt.Fprintf(a.stderr, "… and more (--limit)\n")
+	}
+	return nil
+}
+
+// printTurn prints one message of a dialogue.
+func (a *app) printTurn(m *db.Message, gap bool) error {
+	if gap {
+		fmt.Fprintln(a.stdout)
+	}
+	state := m.State.String()
+	status := ""
+	if m.Ack != nil {
+		status = m.Ack.Status
+		state += " " + status
+	}
+	if m.Type != db.DefaultType {
+		state = m.Type + ", " + state
+	}
+	fmt.Fprintf(a.stdout, "%s  %s → %s  %s  %s\n", atTime(m.CreatedAt), m.From, m.To,
+		paint{stateColour(m.State.String(), status), state}.on(a.colourful()), paint{grey, string(m.ID)}.on(a.colourful()))
+	for line := range strings.SplitSeq(spoken(m.Payload), "\n") {
+		fmt.Fprintf(a.stdout, "    %s\n", harmless(line))
+	}
+	if m.Ack != nil && m.Ack.Detail != "" {
+		fmt.Fprintf(a.stdout, "    (%s: %s)\n", status, harmless(m.Ack.Detail))
+	}
+	return nil
+}
+
+// spoken gives a payload for reading: the text itself if it is nothing but one.
+func spoken(payload []byte) string {
+	var only map[string]json.RawMessage
+	if json.Unmarshal(payload, &only) == nil && len(only) == 1 {
+		var text string
+		if json.Unmarshal(only["text"], &text) == nil && text != "" {
+			return text
+		}
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, payload, "", "  ") != nil {
+		return string(payload)
+	}
+	return b.String()
+}
+
+// atTime writes a time for people, to the millisecond, in UTC.
+func atTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000Z")
+}

@@ -1,0 +1,160 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+)
+
+// listing is the flags of message list.
+type listing struct {
+	db.ListQuery
+	mecha, peer, conversation, before, after string
+	state, direction, since, until           string
+}
+
+func (a *app) messageList() *cobra.Command {
+	var l listing
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List messages, newest first",
+		Long: `List messages, newest first, of all Mechas or as the filters say. Times are
+RFC 3339, a date, or so long ago: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d.
+What follows the last line of a page: --before ITS_ID.`,
+		Example: `  relay message list --mecha planner^acme --state pending
+  relay message list --since 1h --text invoice --json | jq -r .message_id`,
+		Args: exactly(0, "no arguments: filters are flags"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := l.read(time.Now()); err != nil {
+				return err
+			}
+			return a.withInspector(func(in *db.Inspector) error { return a.printMessages(cmd.Context(), in, l.ListQuery) })
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&l.mecha, "mecha", "", "only what this `address` sent or received")
+	f.StringVar(&l.peer, "peer", "", "only with this `address` on the other side")
+	f.StringVar(&l.direction, "direction", "all", "seen from --mecha: `in`, out or all")
+	f.StringVar(&l.conversation, "conversation", "", "only of this conversation `id`")
+	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
+	f.StringVar(&l.Type, "type", "", "only of this message `type`")
+	f.StringVar(&l.Priority, "priority", "", "only of this `priority`")
+	f.StringVar(&l.since, "since", "", "only from this `time` on")
+	f.StringVar(&l.until, "until", "", "only before this `time`")
+	f.StringVar(&l.Text, "text", "", "only with this `text` in the payload, letter case aside")
+	f.StringVar(&l.before, "before", "", "only earlier than this message `id`")
+	f.StringVar(&l.after, "after", "", "only later than this message `id`")
+	f.BoolVar(&l.Oldest, "oldest", false, "oldest first")
+	f.IntVar(&l.Limit, "limit", 50, "messages on the page")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+var stateWords = []string{"pending", "queued", "delivered", "acknowledged", "expired"}
+
+// read makes the query of the flags.
+func (l *listing) read(now time.Time) (err error) {
+	for _, address := range []struct {
+		text string
+		to   *db.Address
+	}{{l.mecha, &l.Mecha}, {l.peer, &l.Peer}} {
+		if address.text == "" {
+			continue
+		}
+		if *address.to, err = db.ParseAddress(address.text); err != nil {
+			return plain(err)
+		}
+	}
+	if l.State = db.StateFilter(slices.Index(stateWords, l.state) + 1); l.state != "" && l.State == db.AnyState {
+		return usagef("--state is one of %s, not %q", strings.Join(stateWords, ", "), l.state)
+	}
+	switch l.direction {
+	case "in":
+		l.Direction = db.In
+	case "out":
+		l.Direction = db.Out
+	case "all":
+	default:
+		return usagef("--direction is in, out or all, not %q", l.direction)
+	}
+	if l.Direction != db.Both && l.Mecha == "" {
+		return usagef("--direction needs --mecha: seen from whom?")
+	}
+	if l.Since, err = parseWhen("since", l.since, now); err != nil {
+		return err
+	}
+	if l.Until, err = parseWhen("until", l.until, now); err != nil {
+		return err
+	}
+	if l.Limit < 1 {
+		return usagef("--limit must be at least 1")
+	}
+	l.Conversation, l.Before, l.After = db.ConversationID(l.conversation), db.MessageID(l.before), db.MessageID(l.after)
+	return nil
+}
+
+// parseWhen reads a time: RFC 3339, a date (UTC), or how long ago.
+func parseWhen(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := db.ParseTime(text); err == nil {
+		return t, nil
+	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil {
+		return t, nil
+	}
+	if span, err := parseSpan(text); err == nil {
+		return now.Add(-span), nil
+	}
+	return time.Time{}, usagef("--%s: %q is no time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
+}
+
+func (a *app) printMessages(ctx context.Context, in *db.Inspector, q db.ListQuery) error {
+	list, more, err := in.Messages(ctx, q)
+	if err != nil {
+		return err
+	}
+	if a.json {
+		for _, m := range list {
+			if err := a.printRecord(m); err != nil {
+				return err
+			}
+		}
+	} else if err := a.messageTable(list); err != nil {
+		return err
+	}
+	switch {
+	case len(list) == 0:
+		fmt.Fprintln(a.stderr, "no such messages")
+	case more && q.Oldest:
+		fmt.Fprintf(a.stderr, "… more: --after %s\n", list[len(list)-1].ID)
+	case more:
+		fmt.Fprintf(a.stderr, "… more: --before %s\n", list[len(list)-1].ID)
+	}
+	return nil
+}
+
+func (a *app) messageTable(list []*db.Message) error {
+	if len(list) == 0 {
+		return nil
+	}
+	w := a.tableOf("CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", heading("STATE"), "BYTES")
+	for _, m := range list {
+		state, status := m.State.String(), ""
+		if m.Ack != nil {
+			status = m.Ack.Status
+			if state += " " + status; m.State == db.Delivered {
+				state = status // what it reported says more
+			}
+		}
+		w.row(atTime(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, paint{stateColour(m.State.String(), status), state}, m.PayloadBytes)
+	}
+	return w.end()
+}

@@ -1,0 +1,143 @@
+package cmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+)
+
+func (a *app) messageTail() *cobra.Command {
+	var mecha string
+	var last int
+	cmd := &cobra.Command{
+		Use:   "tail",
+		Short: "Print new messages and changes of state as they are committed",
+		Long: `Print new messages and changes of state as they are committed, in commit order,
+until it is interrupted. Lines: time, what happened, message, from, to.`,
+		Example: `  relay message tail
+  relay message tail --mecha planner^acme --last 10 --json`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var only db.Address
+			if mecha != "" {
+				var err error
+				if only, err = db.ParseAddress(mecha); err != nil {
+					return plain(err)
+				}
+			}
+			if last < 0 {
+				return usagef("--last must not be negative")
+			}
+			return a.withInspector(func(in *db.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
+		},
+	}
+	cmd.Flags().StringVar(&mecha, "mecha", "", "only what this `address` sends or receives")
+	cmd.Flags().IntVar(&last, "last", 0, "begin with so many of the latest messages")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+const (
+	tailPage  = 500
+	tailEvery = 100 * time.Millisecond
+)
+
+// tail prints events until ctx ends.
+func (a *app) tail(ctx context.Context, in *db.Inspector, only db.Address, last int) error {
+	at, err := in.Latest()
+	if err != nil {
+		return err
+	}
+	if err := a.printLast(ctx, in, only, last); err != nil {
+		return err
+	}
+	tick := time.NewTicker(tailEvery)
+	defer tick.Stop()
+	for {
+		changed, err := in.Changed()
+		for err == nil && changed {
+			var events []db.Event
+			if events, err = in.Events(at, tailPage); err != nil {
+				break
+			}
+			for _, e := range events {
+				at = e.Position
+				if only != "" && e.Message.From != only && e.Message.To != only {
+					continue
+				}
+				if err := a.printEvent(e); err != nil {
+					return err
+				}
+			}
+			changed = len(events) == tailPage
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// printLast prints the acceptance of the latest messages.
+func (a *app) printLast(ctx context.Context, in *db.Inspector, only db.Address, n int) error {
+	if n == 0 {
+		return nil
+	}
+	list, _, err := in.Messages(ctx, db.ListQuery{Mecha: only, Limit: n})
+	if err != nil {
+		return err
+	}
+	for i := len(list) - 1; i >= 0; i-- {
+		e := db.Event{Message: list[i], Step: db.Step{At: list[i].CreatedAt, What: db.StepAccepted}}
+		if err := a.printEvent(e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eventJSON is an event as tail prints it with --json.
+type eventJSON struct {
+	At             string            `json:"at"`
+	Event          db.StepKind       `json:"event"`
+	MessageID      db.MessageID      `json:"message_id"`
+	ConversationID db.ConversationID `json:"conversation_id"`
+	From           db.Address        `json:"from"`
+	To             db.Address        `json:"to"`
+	Type           string            `json:"message_type"`
+	Priority       string            `json:"priority"`
+	Status         *string           `json:"status"`
+	Detail         *string           `json:"detail"`
+	KeyID          *string           `json:"key_id"`
+	Bytes          int               `json:"payload_bytes"`
+}
+
+func (a *app) printEvent(e db.Event) error {
+	m, s := e.Message, e.Step
+	if a.json {
+		return a.printJSON(eventJSON{db.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
+			optional(s.Status), optional(s.Detail), optional(string(s.Key)), m.PayloadBytes})
+	}
+	what := s.Status
+	if what == "" {
+		what = string(s.What)
+	}
+	line := fmt.Sprintf("%s  %s  %s  %s → %s", atTime(s.At), paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", what)}.on(a.colourful()), m.ID, m.From, m.To)
+	if s.What == db.StepAccepted {
+		line += fmt.Sprintf("  %s, %d bytes", m.Type, m.PayloadBytes)
+	}
+	if s.Detail != "" {
+		line += "  " + harmless(s.Detail)
+	}
+	_, err := io.WriteString(a.stdout, line+"\n")
+	return err
+}

@@ -1,0 +1,94 @@
+package cmd
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+)
+
+// A table aligns cells for people. Colours are for terminals only.
+type table struct {
+	w       *tabwriter.Writer
+	painted bool
+}
+
+func (a *app) tableOf(titles ...any) *table {
+	t := &table{w: tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0), painted: a.colourful()}
+	t.row(titles...)
+	return t
+}
+
+// row adds a line. A cell is printed with its control characters made harmless.
+func (t *table) row(cells ...any) {
+	for i, cell := range cells {
+		if i > 0 {
+			io.WriteString(t.w, "\t")
+		}
+		if p, ok := cell.(paint); ok {
+			fmt.Fprint(t.w, p.on(t.painted))
+		} else {
+			io.WriteString(t.w, harmless(fmt.Sprint(cell)))
+		}
+	}
+	io.WriteString(t.w, "\n")
+}
+
+func (t *table) end() error { return t.w.Flush() }
+
+// A paint is text in a colour. All colours take as many bytes, so that a column
+// in which every cell has one stays aligned.
+type paint struct{ colour, text string }
+
+const (
+	plainText = "39"
+	red       = "31"
+	green     = "32"
+	yellow    = "33"
+	blue      = "34"
+	grey      = "90"
+)
+
+func (p paint) on(painted bool) string {
+	if !painted {
+		return harmless(p.text)
+	}
+	return "\x1b[" + p.colour + "m" + harmless(p.text) + "\x1b[0m"
+}
+
+// colourful tells whether stdout is a terminal that may have colours
+// (no-color.org).
+func (a *app) colourful() bool {
+	f, ok := a.stdout.(*os.File)
+	return ok && isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+}
+
+// stateColour shows at a glance what waits and what has gone wrong.
+func stateColour(state, status string) string {
+	switch {
+	case status == "failed" || status == "rejected":
+		return red
+	case state == "queued" || state == "accepted":
+		return yellow
+	case state == "delivered" || state == "progress" || state == "pushed":
+		return blue
+	case state == "acknowledged":
+		return green
+	}
+	return grey
+}
+
+// heading pads a title to go over painted cells.
+func heading(title string) paint { return paint{plainText, title} }
+
+// bytesOf writes a size for people: 512 B, 1.5 KiB, 23 MiB.
+func bytesOf(n int64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%d B", n)
+	}
+	v, unit := float64(n)/1024, 0
+	for ; v >= 1024 && unit < 3; unit++ {
+		v /= 1024
+	}
+	return fmt.Sprintf("%.3g %s", v, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
+}

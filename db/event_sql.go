@@ -1,0 +1,78 @@
+package db
+
+import "slices"
+
+// An Event is a message that was accepted, or a step that it took later, as an
+// Inspector sees them in commit order.
+type Event struct {
+	Position Position
+	Message  *Message // as it is now
+	Step     Step
+}
+
+// Latest is the position of the last event: from there, Events goes on.
+func (i *Inspector) Latest() (p Position, err error) {
+	err = i.view(func(x *rx) error {
+		for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
+			if _, err := x.c.row(func(r *rows) { p = max(p, Position(r.int(0))) }, q); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return p, err
+}
+
+// Events reads up to limit events after a position, in commit order: all there
+// are, if it gives fewer.
+func (i *Inspector) Events(after Position, limit int) (list []Event, err error) {
+	err = i.view(func(x *rx) error {
+		list, err = x.events(after, limit)
+		return err
+	})
+	return list, err
+}
+
+func (x *rx) events(after Position, limit int) ([]Event, error) {
+	var list []Event
+	r := x.c.query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", int64(after), int64(limit))
+	for r.next() {
+		m, err := x.readMessage(r)
+		if err != nil {
+			r.close()
+			return nil, err
+		}
+		list = append(list, Event{Position: m.Position, Message: m, Step: Step{At: m.CreatedAt, What: StepAccepted}})
+	}
+	if err := r.close(); err != nil {
+		return nil, err
+	}
+	receipts, err := x.receiptEvents(after, limit)
+	if err != nil {
+		return nil, err
+	}
+	list = append(list, receipts...)
+	slices.SortFunc(list, func(a, b Event) int { return int(min(max(a.Position-b.Position, -1), 1)) })
+	return list[:min(len(list), limit)], nil
+}
+
+func (x *rx) receiptEvents(after Position, limit int) (list []Event, err error) {
+	r := x.c.query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
+	var of []Position
+	for r.next() {
+		list, of = append(list, Event{Position: Position(r.int(0))}), append(of, Position(r.int(1)))
+	}
+	if err := r.close(); err != nil {
+		return nil, err
+	}
+	for n := range list {
+		e := &list[n]
+		if e.Step, _, err = x.step(int64(e.Position)); err != nil {
+			return nil, err
+		}
+		if e.Message, err = x.message(of[n]); err != nil {
+			return nil, err
+		}
+	}
+	return slices.DeleteFunc(list, func(e Event) bool { return e.Message == nil }), nil
+}

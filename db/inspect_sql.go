@@ -1,0 +1,229 @@
+package db
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+// An Inspector looks into a store's file, beside the server that runs on it or
+// without one. It changes nothing, and holds a view of the file for moments
+// only, so that the server's log does not grow for its sake. Its methods are
+// safe for concurrent use; one works at a time.
+type Inspector struct {
+	d    *DB
+	mu   sync.Mutex
+	c    *conn
+	data int64 // PRAGMA data_version at the last Changed
+}
+
+// Inspect opens the file at path for looking. It creates nothing: a missing
+// file, one that is not relay's, and one of another version are errors that
+// name its absolute path.
+func Inspect(path string) (*Inspector, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := mustExist(path); err != nil {
+		return nil, err
+	}
+	info, err := look(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := info.mustBeCurrent(path); err != nil {
+		return nil, err
+	}
+	c, err := openConn(path, lookingRole(path, reading))
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	d := &DB{path: path, words: newWords(), mechas: newMechas()}
+	d.opts.Now = time.Now
+	if err := d.readSecret(c); err != nil {
+		c.close()
+		return nil, err
+	}
+	return &Inspector{d: d, c: c}, nil
+}
+
+// mustExist refuses a path where there is no file, in words that help.
+func mustExist(path string) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("no database at %s (relay serve makes one; --db names another)", path)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder, not a database (--db names the file)", path)
+	}
+	return nil
+}
+
+// mustBeCurrent refuses what this program cannot read without changing it.
+func (i fileInfo) mustBeCurrent(path string) error {
+	switch {
+	case i.empty && i.app == 0:
+		return fmt.Errorf("%s is empty: no relay database", path)
+	case i.app == applicationID && i.version >= 1 && i.version < schemaVersion:
+		return fmt.Errorf("%s was written by an older relay (schema %d; this one knows %d): relay serve brings it up to date",
+			path, i.version, schemaVersion)
+	}
+	_, err := i.steps(path, "")
+	return err
+}
+
+// Close ends it.
+func (i *Inspector) Close() error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.c.close()
+}
+
+// Path is the absolute path of the file.
+func (i *Inspector) Path() string { return i.d.path }
+
+// view runs f on one state of the file.
+func (i *Inspector) view(f func(*rx) error) error {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if err := i.c.begin(); err != nil {
+		return err
+	}
+	defer i.c.rollback()
+	return f(&rx{c: i.c, d: i.d, now: time.Now()})
+}
+
+// Changed tells whether anything has been committed since it was last asked.
+func (i *Inspector) Changed() (changed bool, err error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	before := i.data
+	_, err = i.c.row(func(r *rows) { i.data = r.int(0) }, "PRAGMA data_version")
+	if i.data != before {
+		i.d.mechas.forget()
+	}
+	return i.data != before, err
+}
+
+// Message reads the record of a message, whoever's it is; MessageNotFound.
+func (i *Inspector) Message(id MessageID) (m *Message, err error) {
+	err = i.view(func(x *rx) error {
+		m, err = x.messageByID(id)
+		return err
+	})
+	return m, err
+}
+
+// Payload reads a message's exact bytes; MessageNotFound.
+func (i *Inspector) Payload(id MessageID) (body []byte, err error) {
+	err = i.view(func(x *rx) error {
+		m, err := x.messageByID(id)
+		if err == nil {
+			body, err = x.payload(m.Position)
+		}
+		return err
+	})
+	return body, err
+}
+
+// ListQuery says which messages to list. Only Limit is required.
+type ListQuery struct {
+	Mecha        Address // its messages, sent and received
+	Peer         Address // … with this one
+	Direction    Direction
+	Conversation ConversationID
+	State        StateFilter
+	Type         string
+	Priority     string
+	Since        time.Time // inclusive
+	Until        time.Time // exclusive
+	Text         string    // in the payload, letter case aside
+	Before       MessageID // exclusive: messages earlier in the commit order
+	After        MessageID // exclusive: messages later
+	Oldest       bool      // oldest first; else newest first
+	Limit        int
+}
+
+// Messages lists messages, of all Mechas unless the query says otherwise. more
+// tells that there are further ones beyond the last. It looks at the file in
+// pieces, so that under a server's writes it is no one state of it; the context
+// ends it between two. Errors: MechaNotFound, CursorNotFound.
+func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*Message, more bool, err error) {
+	h, err := i.history(q)
+	if err != nil {
+		return nil, false, err
+	}
+	for {
+		var page Page
+		err := i.view(func(x *rx) error {
+			if page, err = x.history(h); err != nil {
+				return err
+			}
+			return x.keepText(&page, q.Text)
+		})
+		if err != nil {
+			return nil, false, err
+		}
+		list = append(list, page.Messages...)
+		if len(list) > q.Limit {
+			return list[:q.Limit], true, nil
+		}
+		if !page.More || ctx.Err() != nil {
+			return list, false, ctx.Err()
+		}
+		if h.Descending {
+			h.Before = page.Next
+		} else {
+			h.After = page.Next
+		}
+	}
+}
+
+// history makes the query for the pages of a list.
+func (i *Inspector) history(q ListQuery) (HistoryQuery, error) {
+	h := HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
+		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
+		Priority: q.Priority, Descending: !q.Oldest}
+	if q.Mecha == "" {
+		if q.Peer != "" { // one of the two sides will do
+			h.Peer, q.Mecha = "", q.Peer
+		}
+	}
+	if q.Mecha == "" {
+		return h, nil
+	}
+	return h, i.view(func(x *rx) error {
+		_, err := x.c.row(func(r *rows) { h.Mecha = MechaID(r.int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
+		if err == nil && h.Mecha == 0 {
+			err = Errorf(MechaNotFound, "%s is not registered, and never was (relay mecha list)", q.Mecha)
+		}
+		return err
+	})
+}
+
+// keepText drops the messages of a page whose payload has not the text.
+func (x *rx) keepText(p *Page, text string) error {
+	if text == "" {
+		return nil
+	}
+	lower := bytes.ToLower([]byte(text))
+	kept := p.Messages[:0]
+	for _, m := range p.Messages {
+		body, err := x.payload(m.Position)
+		if err != nil {
+			return err
+		}
+		if bytes.Contains(bytes.ToLower(body), lower) {
+			kept = append(kept, m)
+		}
+	}
+	p.Messages = kept
+	return nil
+}

@@ -1,0 +1,143 @@
+package db
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Stats is what a store holds, in numbers.
+type Stats struct {
+	Mechas, Removed          int
+	Profiles                 int
+	Keys                     int // live ones
+	KeysRevoked, KeysExpired int
+	Messages                 int
+	Queued, Delivered        int
+	Acknowledged, Expired    int
+	PayloadBytes             int64
+	First, Last              time.Time // of the messages; zero: none
+	Oldest                   MessageID // pending; "": none
+	OldestAt                 time.Time
+	OldestFor                Address
+	Busiest                  []Busy // the most messages first, at most ten
+	FileBytes, FreeBytes     int64  // of the file; of it, free for what comes
+	SchemaVersion            int64
+}
+
+// Busy is how many messages a Mecha has sent and received, and how many wait for it.
+type Busy struct {
+	Mecha                   Address
+	Sent, Received, Pending int
+}
+
+const busiest = 10
+
+// Stats counts. It walks all messages, about a million a second.
+func (i *Inspector) Stats() (s Stats, err error) {
+	for _, f := range []func(*rx, *Stats) error{(*rx).countMechas, (*rx).countMessages, (*rx).findOldest, (*rx).findBusiest, (*rx).measure} {
+		if err = i.view(func(x *rx) error { return f(x, &s) }); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+func (x *rx) countMechas(s *Stats) error {
+	_, err := x.c.row(func(r *rows) { s.Mechas, s.Removed = int(r.int(0)), int(r.int(1)) },
+		"SELECT count(*) FILTER (WHERE removed_at IS NULL), count(removed_at) FROM mecha")
+	if err != nil {
+		return err
+	}
+	if _, err := x.c.row(func(r *rows) { s.Profiles = int(r.int(0)) }, "SELECT count(*) FROM profile"); err != nil {
+		return err
+	}
+	_, err = x.c.row(func(r *rows) { s.Keys, s.KeysExpired, s.KeysRevoked = int(r.int(0)), int(r.int(1)), int(r.int(2)) },
+		`SELECT count(*) FILTER (WHERE revoked_at IS NULL AND coalesce(expires_at, ?1 + 1) > ?1),
+			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`, x.now.UnixMilli())
+	return err
+}
+
+// countMessages reckons expiry by the clock, as every read does.
+func (x *rx) countMessages(s *Stats) error {
+	var first, last Position
+	_, err := x.c.row(func(r *rows) {
+		s.Messages, s.Queued, s.Delivered, s.Acknowledged = int(r.int(0)), int(r.int(1)), int(r.int(2)), int(r.int(3))
+		s.PayloadBytes, first, last = r.int(4), Position(r.int(5)), Position(r.int(6))
+	}, `SELECT count(*), count(*) FILTER (WHERE state = 0 AND coalesce(expires_at, ?1 + 1) > ?1),
+		count(*) FILTER (WHERE state = 1 AND coalesce(expires_at, ?1 + 1) > ?1), count(*) FILTER (WHERE state = 2),
+		sum(payload_bytes), min(position), max(position) FROM message`, x.now.UnixMilli())
+	s.Expired = s.Messages - s.Queued - s.Delivered - s.Acknowledged
+	if s.Messages > 0 {
+		s.First, s.Last = first.Time(), last.Time()
+	}
+	return err
+}
+
+func (x *rx) findOldest(s *Stats) error {
+	var oldest Position
+	_, err := x.c.row(func(r *rows) { oldest = Position(r.int(0)) },
+		"SELECT min(position) FROM message WHERE open = 1 AND coalesce(expires_at, ?1 + 1) > ?1", x.now.UnixMilli())
+	if err != nil || oldest == 0 {
+		return err
+	}
+	m, err := x.message(oldest)
+	if err == nil && m != nil {
+		s.Oldest, s.OldestAt, s.OldestFor = m.ID, m.CreatedAt, m.To
+	}
+	return err
+}
+
+// findBusiest walks the two indexes that every message is in.
+func (x *rx) findBusiest(s *Stats) error {
+	all := map[int64]*Busy{}
+	busy := func(id int64) *Busy {
+		if all[id] == nil {
+			all[id] = &Busy{}
+		}
+		return all[id]
+	}
+	r := x.c.query("SELECT sender, count(*) FROM message INDEXED BY message_sender GROUP BY sender")
+	for r.next() {
+		busy(r.int(0)).Sent = int(r.int(1))
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	r = x.c.query("SELECT recipient, open, count(*) FROM message INDEXED BY message_recipient GROUP BY recipient, open")
+	for r.next() {
+		b := busy(r.int(0))
+		b.Received += int(r.int(2))
+		if r.int(1) == 1 {
+			b.Pending = int(r.int(2))
+		}
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	for id, b := range all {
+		address, err := x.address(id)
+		if err != nil {
+			return err
+		}
+		b.Mecha = address
+		s.Busiest = append(s.Busiest, *b)
+	}
+	slices.SortFunc(s.Busiest, func(a, b Busy) int {
+		return cmp.Or(cmp.Compare(b.Sent+b.Received, a.Sent+a.Received), cmp.Compare(a.Mecha, b.Mecha))
+	})
+	s.Busiest = s.Busiest[:min(len(s.Busiest), busiest)]
+	return nil
+}
+
+func (x *rx) measure(s *Stats) error {
+	var pages, free, size int64
+	for q, to := range map[string]*int64{"PRAGMA page_count": &pages, "PRAGMA freelist_count": &free,
+		"PRAGMA page_size": &size, "PRAGMA user_version": &s.SchemaVersion} {
+		if _, err := x.c.row(func(r *rows) { *to = r.int(0) }, q); err != nil {
+			return err
+		}
+	}
+	s.FileBytes, s.FreeBytes = pages*size, free*size
+	return nil
+}
