@@ -34,6 +34,7 @@ type app struct {
 	stderr io.Writer
 	json   bool
 	dbPath string
+	create bool // the database, if there is none
 }
 
 // usageError is a mistake in what was typed.
@@ -101,10 +102,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
 	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(), a.messageCommand(), a.statsCommand(), a.searchCommand(), a.curlCommand(), a.signCommand(),
-		a.errorsCommand(), a.versionCommand())
+		a.errorsCommand(), a.manCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
-	root.InitDefaultCompletionCmd()
-	teachCompletion(root)
+	a.teachCompletion(root)
 	return root
 }
 
@@ -122,24 +122,6 @@ func helpCommand(root *cobra.Command) *cobra.Command {
 			cmd.InitDefaultHelpFlag()
 			return cmd.Help()
 		},
-	}
-}
-
-// teachCompletion gives cobra's completion commands the manners of ours.
-func teachCompletion(root *cobra.Command) {
-	group, _, _ := root.Find([]string{"completion"}) // it was just made
-	group.Example = "  source <(relay completion bash)"
-	onlyGroups(group)
-	for _, c := range group.Commands() {
-		c.Args = exactly(0, "no arguments")
-		switch c.Name() {
-		case "fish":
-			c.Example = "  relay completion fish | source"
-		case "powershell":
-			c.Example = "  relay completion powershell | Out-String | Invoke-Expression"
-		default:
-			c.Example = "  source <(" + c.CommandPath() + ")"
-		}
 	}
 }
 
@@ -198,4 +180,11 @@ func (a *app) printJSON(v any) error {
 
 func (a *app) dbFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&a.dbPath, "db", "relay.db", "the database `file`")
+}
+
+// createFlag is dbFlag for commands that may come before the first relay serve.
+// Without it, a mistyped path would quietly get a database of its own.
+func (a *app) createFlag(cmd *cobra.Command) {
+	a.dbFlag(cmd)
+	cmd.Flags().BoolVar(&a.create, "create", false, "make the database if there is none (relay serve does)")
 }

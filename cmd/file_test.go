@@ -115,7 +115,7 @@ func TestNobodyElseCanReadTheFiles(t *testing.T) {
 	tool(t, "sh")
 	db := file(t)
 	// With the most careless umask there is.
-	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --json --db "$1"`, binary, db)
+	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --create --json --db "$1"`, binary, db)
 	a := agents(t, finish(t, c, nil, "").wantCode(t, 0).out)[0]
 	wantFiles(t, filepath.Dir(db), "relay.db")
 
@@ -201,7 +201,7 @@ func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		results := make([]result, 8)
 		for i := range results {
-			wg.Go(func() { results[i] = relay(t, "key", "create", "a^files", "--json", "--db", db) })
+			wg.Go(func() { results[i] = relay(t, "key", "create", "a^files", "--create", "--json", "--db", db) })
 		}
 		wg.Wait()
 		s.url = s.await(s.stderr, `url=(http://\S+)`)[1]

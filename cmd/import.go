@@ -38,11 +38,11 @@ others are imported.`,
 				return err
 			}
 			defer in.Close()
-			return a.withDB(true, func(d *db.DB) error { return a.importLines(d, in, size) })
+			return a.withDB(a.create, func(d *db.DB) error { return a.importLines(d, in, size) })
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "the file is an A2A agent card, of the Mecha of this `address`")
-	a.dbFlag(cmd)
+	a.createFlag(cmd)
 	return cmd
 }
 
@@ -59,7 +59,7 @@ func (a *app) importCard(args []string, as string) error {
 	if err != nil {
 		return plain(err)
 	}
-	return a.withDB(true, func(d *db.DB) error {
+	return a.withDB(a.create, func(d *db.DB) error {
 		if err := d.PutProfile(&db.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}); err != nil {
 			return plain(err)
 		}

@@ -64,7 +64,7 @@ the database, and so in backups.`,
 					return plain(err)
 				}
 			}
-			return a.withDB(true, func(d *db.DB) error {
+			return a.withDB(a.create, func(d *db.DB) error {
 				for _, address := range addresses {
 					i := &db.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
 					if life > 0 {
@@ -81,7 +81,7 @@ the database, and so in backups.`,
 	cmd.Flags().StringVar(&label, "label", "", "a `word` to know the key by")
 	cmd.Flags().StringVar(&expires, "expires", "", "end of its life after a `time`, as in 12h or 90d; default never")
 	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give it a signing secret of its own")
-	a.dbFlag(cmd)
+	a.createFlag(cmd)
 	return cmd
 }
 

@@ -77,7 +77,7 @@ func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
 
 func TestRotationOverlaps(t *testing.T) {
 	db := file(t)
-	old := agents(t, mustRelay(t, "key", "create", "alice^keys", "--label", "laptop", "--json", "--db", db))[0]
+	old := agents(t, mustRelay(t, "key", "create", "alice^keys", "--create", "--label", "laptop", "--json", "--db", db))[0]
 	s := startServer(t, db)
 	s.ask(old, "GET", "/api/v1/whoami", "").want(t, 200)
 
@@ -109,7 +109,7 @@ func TestRotationOverlaps(t *testing.T) {
 
 func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 	db := file(t)
-	a := agents(t, mustRelay(t, "key", "create", "a^keys", "--label", "laptop", "--expires", "90d", "--json", "--db", db))[0]
+	a := agents(t, mustRelay(t, "key", "create", "a^keys", "--create", "--label", "laptop", "--expires", "90d", "--json", "--db", db))[0]
 	b := issue(t, db, "b^keys", "--signing-secret")[0]
 	mustRelay(t, "key", "rotate", a.KeyID, "--overlap", "0", "--db", db)
 	mustRelay(t, "key", "revoke", b.KeyID, "--db", db)
@@ -152,11 +152,12 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 
 func TestALabelCannotForgeTheList(t *testing.T) {
 	db := file(t)
+	issue(t, db, "b^keys")
 	r := relay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
 	if r.code != 2 || r.out != "" || !strings.Contains(r.err, "control characters") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.out, r.err)
 	}
-	if text := mustRelay(t, "key", "list", "--db", db); strings.Count(text, "\n") != 1 {
+	if text := mustRelay(t, "key", "list", "--db", db); strings.Count(text, "\n") != 2 {
 		t.Errorf("%q", text)
 	}
 }

@@ -150,7 +150,7 @@ func TestImport(t *testing.T) {
 		"{\"mecha_id\":\"d^x\",\"profile\":{\"x\":\"\xff\"}}",
 		`{"mecha_id":"e^x","profile":{"tags":["last"]}}`, // without a line end
 	}, "\n")
-	r := run(t, []string{"mecha", "import", "-", "--json", "--db", db}, nil, lines)
+	r := run(t, []string{"mecha", "import", "-", "--create", "--json", "--db", db}, nil, lines)
 	r.wantCode(t, 1, "line 4: not of the form", "line 5: ", "line 6: tags", "line 7: longer than", "line 8: A^x differs", "line 9: invalid JSON")
 	wantSameJSON(t, r.out, `{"imported":3,"failed":6}`)
 	if strings.Count(r.err, "\n") != 6 {
@@ -192,7 +192,7 @@ func TestImportOfMany(t *testing.T) {
 func TestImportOfAnAgentCard(t *testing.T) {
 	db := file(t)
 	card := "../db/testdata/card-geo.json"
-	out := mustRelay(t, "mecha", "import", card, "--as", "geo^maps", "--db", db)
+	out := mustRelay(t, "mecha", "import", card, "--as", "geo^maps", "--create", "--db", db)
 	if out != "geo^maps is imported, with 2 skills\n" {
 		t.Errorf("it prints %q", out)
 	}
@@ -258,7 +258,9 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 	relay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
 	relay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
 	wantFiles(t, filepath.Dir(db))
-	mustRelay(t, "mecha", "import", card, "--as", "a^x", "--db", db)
+	relay(t, "mecha", "import", card, "--as", "a^x", "--db", db).wantCode(t, 1, "no database at "+db)
+	wantFiles(t, filepath.Dir(db))
+	mustRelay(t, "mecha", "import", card, "--as", "a^x", "--create", "--db", db)
 	wantFiles(t, filepath.Dir(db), "relay.db")
 }
 

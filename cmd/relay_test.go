@@ -260,7 +260,7 @@ type agent struct {
 // issue makes a key for each address.
 func issue(t testing.TB, db string, args ...string) []agent {
 	t.Helper()
-	return agents(t, mustRelay(t, append([]string{"key", "create", "--json", "--db", db}, args...)...))
+	return agents(t, mustRelay(t, append([]string{"key", "create", "--create", "--json", "--db", db}, args...)...))
 }
 
 // agents reads what key create and key rotate print.

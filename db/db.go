@@ -114,8 +114,8 @@ func (d *DB) open() error {
 		if err := createFile(d.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
 		}
-	} else if _, err := os.Stat(d.path); err != nil {
-		return fmt.Errorf("no database at %s (relay serve makes one; --db names another): %w", d.path, err)
+	} else if err := mustExist(d.path); err != nil {
+		return err
 	}
 	if open, err := readableByOthers(d.path); err == nil && open && d.opts.Serve {
 		d.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.path)

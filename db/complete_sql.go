@@ -1,0 +1,75 @@
+package db
+
+import (
+	"context"
+	"time"
+)
+
+// A Choice is what an argument can be, and a few words on it.
+type Choice struct{ Value, About string }
+
+const choices = 200 // at most, of each kind
+
+// AddressChoices lists registered addresses that begin with prefix.
+func (i *Inspector) AddressChoices(prefix string) ([]Choice, error) {
+	return i.choices(func(r *rows) Choice { return Choice{r.text(0), ""} },
+		"SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix)
+}
+
+// KeyChoices lists the ids of live keys that begin with prefix.
+func (i *Inspector) KeyChoices(prefix string) ([]Choice, error) {
+	return i.choices(func(r *rows) Choice {
+		about := r.text(1)
+		if r.text(2) != "" {
+			about += ", " + r.text(2)
+		}
+		return Choice{r.text(0), about}
+	}, `SELECT k.public_id, m.address, k.label FROM mecha_key k JOIN mecha m ON m.id = k.mecha
+		WHERE k.revoked_at IS NULL AND substr(k.public_id, 1, length(?1)) = ?1 ORDER BY k.id DESC LIMIT ?2`, prefix)
+}
+
+func (i *Inspector) choices(read func(*rows) Choice, query, prefix string) (list []Choice, err error) {
+	err = i.view(func(x *rx) error {
+		r := x.c.query(query, prefix, int64(choices))
+		for r.next() {
+			list = append(list, read(r))
+		}
+		return r.close()
+	})
+	return list, err
+}
+
+// MessageChoices lists the latest messages, newest first.
+func (i *Inspector) MessageChoices() ([]Choice, error) {
+	return i.latest(func(m *Message) Choice { return Choice{string(m.ID), m.about()} })
+}
+
+// ConversationChoices lists the conversations of the latest messages.
+func (i *Inspector) ConversationChoices() ([]Choice, error) {
+	seen := map[ConversationID]bool{}
+	return i.latest(func(m *Message) Choice {
+		if seen[m.Conversation] {
+			return Choice{}
+		}
+		seen[m.Conversation] = true
+		return Choice{string(m.Conversation), m.about()}
+	})
+}
+
+func (m *Message) about() string {
+	return string(m.From) + " → " + string(m.To) + ", " + m.State.String() + ", " + m.CreatedAt.UTC().Format(time.DateTime)
+}
+
+func (i *Inspector) latest(read func(*Message) Choice) ([]Choice, error) {
+	messages, _, err := i.Messages(context.Background(), ListQuery{Limit: choices})
+	if err != nil {
+		return nil, err
+	}
+	var list []Choice
+	for _, m := range messages {
+		if c := read(m); c.Value != "" {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
