@@ -152,32 +152,44 @@ func TestALifeOfAMessage(t *testing.T) {
 
 func BenchmarkSend(b *testing.B) {
 	for _, parallel := range []int{1, 64, 256} {
-		b.Run(fmt.Sprint(parallel), func(b *testing.B) {
-			s := mustOpen(b)
-			sender := s.mustIssue("sender^bench")
-			var to []db.Address
-			for i := range 1000 {
-				to = append(to, db.Address(fmt.Sprintf("m%d^bench", i)))
-				s.mustIssue(to[i])
+		b.Run(fmt.Sprint(parallel), func(b *testing.B) { benchmarkSend(b, parallel, false) })
+		b.Run(fmt.Sprint(parallel, "/pushed"), func(b *testing.B) { benchmarkSend(b, parallel, true) })
+	}
+}
+
+// benchmarkSend sends from so many goroutines to a thousand Mechas, noting for
+// every message that it was pushed if told to.
+func benchmarkSend(b *testing.B, parallel int, pushed bool) {
+	s := mustOpen(b)
+	sender := s.mustIssue("sender^bench")
+	var to []db.Address
+	for i := range 1000 {
+		to = append(to, db.Address(fmt.Sprintf("m%d^bench", i)))
+		s.mustIssue(to[i])
+	}
+	if pushed {
+		s.OnCommit(func(c *db.Commit) {
+			for _, m := range c.Messages {
+				s.Pushed(sender.Key, []db.Position{m.Position})
 			}
-			payload := fmt.Appendf(nil, `{"text":"%0500d"}`, 1)
-			b.ReportAllocs()
-			b.ResetTimer()
-			var wg sync.WaitGroup
-			for w := range parallel {
-				wg.Go(func() {
-					for i := w; i < b.N; i += parallel {
-						m := &db.SendMessage{At: time.Now(), Key: sender.Key, To: to[i%1000], Payload: payload, Nonce: 1}
-						m.Validate()
-						if _, err := s.Send(m); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 		})
 	}
+	payload := fmt.Appendf(nil, `{"text":"%0500d"}`, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	for w := range parallel {
+		wg.Go(func() {
+			for i := w; i < b.N; i += parallel {
+				m := &db.SendMessage{At: time.Now(), Key: sender.Key, To: to[i%1000], Payload: payload, Nonce: 1}
+				m.Validate()
+				if _, err := s.Send(m); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
 }
