@@ -174,6 +174,25 @@ func TestREADMEPaths(t *testing.T) {
 	}
 }
 
+// The worker of one block answers the question of the other.
+func TestREADMEWorker(t *testing.T) {
+	need(t, "sh", "awk", "date")
+	t.Setenv("RELAY_DB", filepath.Join(t.TempDir(), "relay.db"))
+	var dev map[string]string
+	server := start(t, os.Args[0], "serve", "--dev", "--json", "--addr", "127.0.0.1:0")
+	if err := json.NewDecoder(server).Decode(&dev); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("RELAY_URL", dev["url"])
+	program := strings.NewReplacer("$(relay ", "$('"+os.Args[0]+"' ", "\nrelay ", "\n'"+os.Args[0]+"' ")
+	worker := block(t, "sh", "relay listen --reply")
+	start(t, "sh", "-c", strings.Replace(program.Replace(worker), "\n'", "\nexec '", 1)) // one process, to be ended
+	got := run(t, program.Replace(block(t, "sh", "--wait-reply")), "sh", "-s")
+	if !regexp.MustCompile(`(?s)^\{"time":"\d\d:\d\d"\}\n.*acknowledged completed`).MatchString(got) {
+		t.Errorf("the question gets no answer:\n%s", got)
+	}
+}
+
 // The block of First steps is pasted; then bob receives with the listener.
 func TestREADMEFirstSteps(t *testing.T) {
 	need(t, "sh", "curl", "openssl", "awk", "go")
@@ -183,7 +202,7 @@ func TestREADMEFirstSteps(t *testing.T) {
 	if err := json.NewDecoder(server).Decode(&dev); err != nil {
 		t.Fatal(err)
 	}
-	steps := strings.NewReplacer("go run .", "'"+os.Args[0]+"'", "http://127.0.0.1:8080", dev["url"]).Replace(block(t, "sh", "key create"))
+	steps := strings.NewReplacer("go run .", "'"+os.Args[0]+"'", "http://127.0.0.1:8080", dev["url"]).Replace(block(t, "sh", "key create you^demo"))
 	if got := run(t, steps, "sh", "-s"); strings.Count(got, `{"message_id"`) != 4 {
 		t.Errorf("two messages are sent and read, but the first steps print:\n%s", got)
 	}

@@ -24,7 +24,8 @@ import (
 //	issue NAME ADDRESS …   issues a key; $NAME has it, $NAME_ID its id
 //	as NAME                sets RELAY_KEY to that key
 //	keep NAME              sets $NAME to what the last command printed
-//	until REGEXP COMMAND…  runs a command until its output matches
+//	until REGEXP COMMAND…  runs a command until its output matches;
+//	                       ! until: until it fails with such words
 func TestStories(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stories speak to a POSIX shell")
@@ -118,11 +119,11 @@ func (*story) keep(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
 }
 
-func (*story) until(ts *testscript.TestScript, _ bool, args []string) {
+func (*story) until(ts *testscript.TestScript, neg bool, args []string) {
 	re := regexp.MustCompile(args[0])
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		err := ts.Exec(args[1], args[2:]...)
-		if err == nil && re.MatchString(ts.ReadFile("stdout")) {
+		if (err != nil) == neg && re.MatchString(ts.ReadFile("stdout")+ts.ReadFile("stderr")) {
 			return
 		}
 		if time.Now().After(end) {
