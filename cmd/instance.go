@@ -11,7 +11,6 @@ import (
 
 	"relay/db"
 	"relay/http"
-	"relay/search"
 	"relay/ws"
 )
 
@@ -20,7 +19,7 @@ type instance struct {
 	url    string
 	db     *db.DB
 	hub    *ws.Hub
-	index  *search.Index
+	index  *finder
 	api    *http.Server
 	server *nethttp.Server
 	failed chan error // the store, or the listener, has failed
@@ -30,6 +29,10 @@ const shutdownTimeout = 5 * time.Second
 
 // start opens the store and serves it on s.Addr.
 func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
+	// Bleve speaks to Go's standard logger. What it has to say is worth a
+	// warning, in the form of this log.
+	slog.SetLogLoggerLevel(slog.LevelWarn)
+	slog.SetDefault(log)
 	in := &instance{failed: make(chan error, 2)}
 	d, err := db.Open(db.Options{
 		Path: s.DB, Schema: a.schema, Create: true, Serve: true,
@@ -40,15 +43,10 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		return nil, err
 	}
 	in.db = d
-	if in.index, err = search.Open(d.Path()+".index", search.Options{Logger: log}); err != nil {
-		d.Close()
-		return nil, err
-	}
-	d.OnEntries(in.index.Wake)
-	go in.follow(log)
+	in.index = startFinder(d, log)
 	listener, err := net.Listen("tcp", s.Addr)
 	if err != nil {
-		in.index.Close()
+		in.index.close()
 		d.Close()
 		return nil, err
 	}
@@ -90,12 +88,5 @@ func (in *instance) stop() error {
 		in.server.Close() // whoever is not done by now holds up nobody: that is no failure
 	}
 	sockets.Wait()
-	return errors.Join(in.index.Close(), in.db.Close())
-}
-
-// follow keeps the search index at what the directory has, until it is closed.
-func (in *instance) follow(log *slog.Logger) {
-	if err := in.index.Follow(context.Background(), in.db); err != nil {
-		log.Error("the search index no longer follows", "error", err)
-	}
+	return errors.Join(in.index.close(), in.db.Close())
 }

@@ -18,7 +18,9 @@ type progress struct {
 	shown time.Time
 }
 
-const barWidth = 30
+// barWidth leaves room for the rest of the line in a terminal of 40 columns:
+// a line that wraps cannot be drawn again, nor cleared.
+const barWidth = 16
 
 func (a *app) progress(what string, total int64) *progress {
 	p := &progress{what: what, total: total}

@@ -114,7 +114,9 @@ func Open(dir string, o Options) (*Index, error) {
 
 // remake makes an empty index in place of one that cannot be used.
 func (x *Index) remake(cause error) (*store, error) {
-	if !errors.Is(cause, errNoIndex) {
+	if errors.Is(cause, errNoIndex) {
+		x.log.Info("search index is made: there is none yet", "folder", x.dir)
+	} else {
 		x.rebuilt = cause.Error()
 		x.log.Warn("search index is made anew", "folder", x.dir, "cause", cause)
 	}

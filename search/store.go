@@ -72,6 +72,10 @@ type store struct {
 	inner index.Index
 }
 
+// Documents are analysed by one worker, not by bleve's four: a rebuild that
+// takes every core is no faster on two, and makes messages wait longer.
+func init() { bleve.Config.SetAnalysisQueueSize(1) }
+
 // runtimeConfig: one bolt lock, waited for briefly; one snapshot, because the
 // store of profiles is what one goes back to.
 func runtimeConfig() map[string]any {

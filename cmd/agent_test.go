@@ -1,0 +1,139 @@
+package cmd_test
+
+import (
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// client is shared: its connections are reused as an agent's would be.
+var client = &http.Client{Timeout: 90 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+
+// agent is a Mecha with a key.
+type agent struct {
+	Address string  `json:"mecha_id"`
+	KeyID   string  `json:"key_id"`
+	Key     string  `json:"key"`
+	Secret  *string `json:"signing_secret"`
+}
+
+// issue makes a key for each address.
+func issue(t testing.TB, db string, args ...string) []agent {
+	t.Helper()
+	return agents(t, mustRelay(t, append([]string{"key", "create", "--create", "--json", "--db", db}, args...)...))
+}
+
+// agents reads what key create and key rotate print.
+func agents(t testing.TB, lines string) (all []agent) {
+	t.Helper()
+	for line := range strings.Lines(lines) {
+		var a agent
+		if err := json.Unmarshal([]byte(line), &a); err != nil || a.Key == "" {
+			t.Fatalf("%v in %q", err, line)
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// request is one signed request. Doing it twice is a replay.
+type request struct {
+	method, path, body string
+	header             http.Header
+}
+
+// request signs anew. more are further headers, as name and value.
+func (a agent) request(method, path, body string, more ...string) request {
+	nonce, timestamp := rand.Text(), time.Now().UTC().Format(time.RFC3339Nano)
+	secret := a.Key
+	if a.Secret != nil {
+		secret = *a.Secret
+	}
+	mac := hmac.New(sha256.New, []byte(secret))
+	fmt.Fprintf(mac, "%s|%s|%s", body, nonce, timestamp)
+	h := http.Header{}
+	h.Set("X-Mecha-Key", a.Key)
+	h.Set("X-Nonce", nonce)
+	h.Set("X-Request-Timestamp", timestamp)
+	h.Set("X-Signature", base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	for i := 0; i+1 < len(more); i += 2 {
+		h.Set(more[i], more[i+1])
+	}
+	return request{method, path, body, h}
+}
+
+// answer is a whole response.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// to sends the request. An error means that its outcome is unknown.
+func (r request) to(url string) (answer, error) {
+	req, err := http.NewRequest(r.method, url+r.path, strings.NewReader(r.body))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header = r.header.Clone()
+	resp, err := client.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, body}, err
+}
+
+// ask sends one signed request and expects an answer.
+func (s *server) ask(a agent, method, path, body string, more ...string) answer {
+	s.t.Helper()
+	ans, err := a.request(method, path, body, more...).to(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return ans
+}
+
+// want expects a status and gives the body.
+func (a answer) want(t testing.TB, status int) []byte {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	return a.body
+}
+
+// wantProblem expects a refusal of a code.
+func (a answer) wantProblem(t testing.TB, status int, code string) {
+	t.Helper()
+	if a.status != status || a.code() != code {
+		t.Fatalf("status %d %s, want %d %s", a.status, a.body, status, code)
+	}
+}
+
+func (a answer) code() string {
+	var p struct{ Code string }
+	json.Unmarshal(a.body, &p) // no problem document: no code
+	return p.Code
+}
+
+// record is what the tests read of a message.
+type record struct {
+	MessageID      string `json:"message_id"`
+	ConversationID string `json:"conversation_id"`
+	From, To       string
+	State          string
+	CreatedAt      time.Time `json:"created_at"`
+	Ack            *struct{ Status string }
+	Signed         bool
+	Payload        json.RawMessage
+}

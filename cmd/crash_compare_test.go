@@ -1,0 +1,120 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+)
+
+// catchUp lets the listeners hear the rest, and compares it with the histories.
+func (c *crash) catchUp() {
+	c.each(func(*sender) {}, func(r *recipient) {
+		var want []string
+		for _, m := range c.server.history(r.agent, "direction=in") {
+			want = append(want, m.MessageID)
+		}
+		r.listen(func() bool { return len(r.heard) >= len(want) })
+		for i := range max(len(want), len(r.heard)) {
+			if i >= len(want) || i >= len(r.heard) || want[i] != r.heard[i] {
+				c.t.Errorf("%s heard %d messages, its history has %d, and they differ from number %d on", r.Address, len(r.heard), len(want), i)
+				return
+			}
+		}
+	})
+}
+
+// compare reads every history and holds it against what was answered.
+func (c *crash) compare() {
+	var all []record
+	found := map[string]record{}
+	for _, r := range c.recipients {
+		h := c.server.history(r.agent, "direction=in&include=payload")[1:] // but for the cursor
+		c.wantOrder(r.Address, h)
+		pending := 1
+		for _, m := range h {
+			var p struct{ Token string }
+			json.Unmarshal(m.Payload, &p) // an empty token is found below
+			if before, twice := found[p.Token]; twice {
+				c.t.Errorf("%s is there twice: %s and %s", p.Token, before.MessageID, m.MessageID)
+			}
+			found[p.Token] = m
+			if m.State != "acknowledged" {
+				pending++
+			}
+		}
+		inbox := parse[struct{ Pending int }](c.t, c.server.ask(r.agent, "GET", "/api/v1/mecha/"+r.Address+"/inbox", "").want(c.t, 200))
+		if inbox.Pending != pending {
+			c.t.Errorf("%s: inbox counts %d pending, history has %d", r.Address, inbox.Pending, pending)
+		}
+		all = append(all, h...)
+	}
+	slices.SortFunc(all, func(a, b record) int { return strings.Compare(a.MessageID, b.MessageID) })
+	c.wantOrder("all", all)
+	total := 0
+	for _, s := range c.senders {
+		total += c.compareSender(s, found)
+	}
+	if total != len(all) {
+		c.t.Errorf("%d messages were accepted, but histories have %d", total, len(all))
+	}
+	for _, r := range c.recipients {
+		c.compareDeeds(r, found)
+	}
+}
+
+func (c *crash) wantOrder(whose string, h []record) {
+	for i := 1; i < len(h); i++ {
+		if h[i].MessageID <= h[i-1].MessageID {
+			c.t.Errorf("%s: %s stands after %s", whose, h[i].MessageID, h[i-1].MessageID)
+		}
+		if h[i].CreatedAt.Before(h[i-1].CreatedAt) {
+			c.t.Errorf("%s: created_at goes back from %v to %v", whose, h[i-1].CreatedAt, h[i].CreatedAt)
+		}
+	}
+}
+
+// compareSender gives how many messages the sender knows to be accepted.
+func (c *crash) compareSender(s *sender, found map[string]record) (n int) {
+	own := c.server.history(s.agent, "direction=out")
+	c.wantOrder(s.Address, own)
+	last := ""
+	for _, l := range s.letters {
+		m, there := found[l.token]
+		if there != (l.outcome == accepted) {
+			c.t.Errorf("%s: outcome %d, in history: %v", l.token, l.outcome, there)
+		}
+		if l.outcome != accepted {
+			continue
+		}
+		n++
+		if l.id != "" && l.id != m.MessageID || l.id != "" && !l.createdAt.Equal(m.CreatedAt) || m.To != l.to || m.From != s.Address || !m.Signed {
+			c.t.Errorf("%s was answered as %s at %v to %s, and is %+v", l.token, l.id, l.createdAt, l.to, m)
+		}
+		if !strings.Contains(l.request.body, `"payload":`+string(m.Payload)) {
+			c.t.Errorf("%s: the payload is %s", l.token, m.Payload)
+		}
+		if !l.retried {
+			if m.MessageID <= last {
+				c.t.Errorf("%s was sent after the 201 of %s, and stands before it", m.MessageID, last)
+			}
+			last = m.MessageID
+		}
+	}
+	if len(own) != n {
+		c.t.Errorf("%s was told of %d accepted messages, its history has %d", s.Address, n, len(own))
+	}
+	return n
+}
+
+func (c *crash) compareDeeds(r *recipient, found map[string]record) {
+	for _, d := range r.deeds {
+		m := found[d.letter.token]
+		state := "acknowledged"
+		if d.status == "" || d.status == "processing" {
+			state = "delivered"
+		}
+		if m.State != state || d.status != "" && (m.Ack == nil || m.Ack.Status != d.status) {
+			c.t.Errorf("%s was answered as %s %s, and is %s %+v", m.MessageID, state, d.status, m.State, m.Ack)
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package cmd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// letter is one message that a sender tried to send.
+type letter struct {
+	token     string // stands in the payload, and in no other
+	to        string
+	request   request // the first attempt
+	keyed     bool    // it has an Idempotency-Key
+	outcome   outcome
+	id        string // "" though accepted: the retry said that it had been committed
+	createdAt time.Time
+	retried   bool
+}
+
+type outcome int
+
+const (
+	unknown outcome = iota
+	accepted
+	refused
+)
+
+type sender struct {
+	*crash
+	agent
+	letters []*letter
+}
+
+// work sends until the server is gone.
+func (s *sender) work() {
+	for {
+		l := s.write()
+		ans, err := l.request.to(s.server.url)
+		switch {
+		case err != nil:
+			if l.outcome == refused {
+				s.letters = s.letters[:len(s.letters)-1] // it could only have been refused
+			}
+			return
+		case ans.status == http.StatusCreated && l.outcome == unknown:
+			l.accept(s.t, ans)
+			if s.accepted.Add(1) == s.target {
+				s.kill()
+			}
+			s.hand(l)
+		case l.outcome == refused && (ans.status == http.StatusNotFound || ans.status == http.StatusUnprocessableEntity):
+		default:
+			s.t.Errorf("%s: status %d: %s", l.token, ans.status, ans.body)
+			s.kill()
+			return
+		}
+	}
+}
+
+// write makes the next letter: most with an Idempotency-Key, some without,
+// and some that must be refused.
+func (s *sender) write() *letter {
+	n := len(s.letters)
+	l := &letter{token: fmt.Sprintf("%s/%d", s.Address, n), keyed: n%5 != 4}
+	l.to = s.recipients[rand.IntN(len(s.recipients))].Address
+	key := l.token
+	switch {
+	case n%20 == 7:
+		l.to, l.outcome = "nobody^crash", refused
+	case n%20 == 13 && s.letters[n-1].outcome == accepted:
+		key, l.outcome = s.letters[n-1].token, refused // with another body
+	}
+	size := rand.IntN(1000)
+	if n%8 == 0 {
+		size *= 50 // so that the log is copied back now and then
+	}
+	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":%q}}`, l.to, l.token, strings.Repeat("x", size))
+	if l.keyed || l.outcome == refused {
+		l.request = s.request("POST", "/api/v1/messages", body, "Idempotency-Key", key)
+	} else {
+		l.request = s.request("POST", "/api/v1/messages", body)
+	}
+	s.letters = append(s.letters, l)
+	return l
+}
+
+func (l *letter) accept(t *testing.T, ans answer) {
+	m := parse[record](t, ans.body)
+	if l.id != "" && (l.id != m.MessageID || !l.createdAt.Equal(m.CreatedAt)) {
+		t.Errorf("%s was %s at %v, and now is %s at %v", l.token, l.id, l.createdAt, m.MessageID, m.CreatedAt)
+	}
+	l.outcome, l.id, l.createdAt = accepted, m.MessageID, m.CreatedAt
+}
+
+// hand gives a letter to its recipient, unless that one has its hands full.
+func (s *sender) hand(l *letter) {
+	for _, r := range s.recipients {
+		if r.Address == l.to {
+			select {
+			case r.mail <- l:
+			default:
+			}
+		}
+	}
+}
+
+// settle asks again for what was sent without an answer: by half as the very
+// same request, by half signed anew. Without an Idempotency-Key the same
+// request is safe to send again: if it was committed, its nonce is used.
+func (s *sender) settle() {
+	for i, l := range s.letters {
+		if l.outcome != unknown {
+			continue
+		}
+		again := l.request
+		if l.keyed && i%2 == 0 {
+			again = s.request("POST", l.request.path, l.request.body, "Idempotency-Key", l.request.header.Get("Idempotency-Key"))
+		}
+		ans, err := again.to(s.server.url)
+		l.retried = true
+		switch {
+		case err != nil:
+			s.t.Errorf("%s: %v", l.token, err)
+		case ans.status == http.StatusCreated:
+			l.accept(s.t, ans)
+			if ans.header.Get("Idempotent-Replayed") == "true" {
+				s.committed.Add(1)
+			} else {
+				s.fresh.Add(1)
+			}
+		case !l.keyed && ans.code() == "nonce_reused":
+			l.outcome = accepted
+			s.committed.Add(1)
+		default:
+			s.t.Errorf("retry of %s: status %d: %s", l.token, ans.status, ans.body)
+		}
+	}
+	s.replay(s.letters[max(0, len(s.letters)-10):])
+}
+
+// replay is what somebody does who has captured requests that were answered.
+func (s *sender) replay(letters []*letter) {
+	for _, l := range letters {
+		if l.outcome != accepted {
+			continue
+		}
+		ans, err := l.request.to(s.server.url)
+		switch {
+		case err != nil:
+			s.t.Errorf("%s: %v", l.token, err)
+		case !l.keyed && ans.code() == "nonce_reused" && ans.status == http.StatusUnauthorized:
+		case l.keyed && ans.status == http.StatusCreated && ans.header.Get("Idempotent-Replayed") == "true":
+			l.accept(s.t, ans)
+		default:
+			s.t.Errorf("replay of %s: status %d: %s", l.token, ans.status, ans.body)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package cmd_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// output collects what a process writes, for those who wait for a line of it.
+type output struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+	more chan struct{} // closed at the next write
+}
+
+func newOutput() *output { return &output{more: make(chan struct{})} }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.more)
+	o.more = make(chan struct{})
+	return o.text.Write(p)
+}
+
+func (o *output) read() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String(), o.more
+}
+
+func (o *output) String() string {
+	text, _ := o.read()
+	return text
+}
+
+// server is a relay serve that runs.
+type server struct {
+	t              testing.TB
+	url, db        string
+	stdout, stderr *output
+	cmd            *exec.Cmd
+	exited         chan struct{}
+}
+
+// startServer runs relay serve on a free port and returns when it is ready.
+func startServer(t testing.TB, db string, args ...string) *server {
+	t.Helper()
+	return startServerIn(t, nil, db, args...)
+}
+
+func startServerIn(t testing.TB, env []string, db string, args ...string) *server {
+	t.Helper()
+	s := launch(t, exec.Command(binary, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, args...)...), env)
+	s.db = db
+	s.url = s.await(s.stderr, `url"?[=:]"?(http://[^\s"]+)`)[1]
+	resp, err := client.Get(s.url + "/readyz")
+	if err != nil || resp.StatusCode != http.StatusOK {
+		t.Fatalf("not ready: %v, %v", resp, err)
+	}
+	resp.Body.Close()
+	return s
+}
+
+// launch starts the program and does not wait.
+func launch(t testing.TB, c *exec.Cmd, env []string) *server {
+	t.Helper()
+	s := &server{t: t, stdout: newOutput(), stderr: newOutput(), cmd: c, exited: make(chan struct{})}
+	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = environ(env...), s.stdout, s.stderr
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		s.cmd.Wait() // the exit code is read from its ProcessState
+		close(s.exited)
+	}()
+	t.Cleanup(s.kill)
+	return s
+}
+
+// await waits until the output matches.
+func (s *server) await(o *output, pattern string) []string {
+	s.t.Helper()
+	re, late := regexp.MustCompile(pattern), time.After(patience)
+	for {
+		text, more := o.read()
+		if m := re.FindStringSubmatch(text); m != nil {
+			return m
+		}
+		select {
+		case <-more:
+		case <-s.exited:
+			if !re.MatchString(o.String()) {
+				s.t.Fatalf("the process ended (exit %d) before it said %s:\n%s", s.cmd.ProcessState.ExitCode(), pattern, s.stderr)
+			}
+		case <-late:
+			s.t.Fatalf("no %s in:\n%s", pattern, text)
+		}
+	}
+}
+
+// kill is kill -9. Killing what has ended is fine.
+func (s *server) kill() {
+	s.cmd.Process.Kill()
+	<-s.exited
+}
+
+// terminate sends SIGTERM and gives the exit code.
+func (s *server) terminate() int {
+	s.t.Helper()
+	return s.signal(syscall.SIGTERM)
+}
+
+func (s *server) signal(sig os.Signal) int {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.wait()
+}
+
+func (s *server) wait() int {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(patience):
+		s.t.Fatalf("the process did not end:\n%s", s.stderr)
+	}
+	return s.cmd.ProcessState.ExitCode()
+}
+
+// send sends a message and gives what the 201 says of it.
+func (s *server) send(from agent, to, payload string) record {
+	s.t.Helper()
+	body := fmt.Sprintf(`{"to":%q,"payload":%s}`, to, payload)
+	return parse[record](s.t, s.ask(from, "POST", "/api/v1/messages", body).want(s.t, http.StatusCreated))
+}
+
+// history reads all pages.
+func (s *server) history(a agent, query string) (all []record) {
+	s.t.Helper()
+	cursor := ""
+	for {
+		path := "/api/v1/mecha/" + a.Address + "/messages?limit=1000&" + query + cursor
+		page := parse[struct {
+			Messages   []record
+			HasMore    bool   `json:"has_more"`
+			NextCursor string `json:"next_cursor"`
+		}](s.t, s.ask(a, "GET", path, "").want(s.t, http.StatusOK))
+		all = append(all, page.Messages...)
+		if !page.HasMore {
+			return all
+		}
+		cursor = "&since_message_id=" + page.NextCursor
+	}
+}
+
+// dial opens the agent's WebSocket.
+func (s *server) dial(a agent, query string) *websocket.Conn {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
+	defer cancel()
+	h := a.request("GET", "", "").header
+	conn, _, err := websocket.Dial(ctx, s.url+"/api/v1/ws/mecha/"+a.Address+query, &websocket.DialOptions{HTTPHeader: h})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() { conn.CloseNow() })
+	return conn
+}
+
+// wantClosed expects the relay to close a socket with a code, in time.
+func wantClosed(t testing.TB, conn *websocket.Conn, code websocket.StatusCode, within time.Duration) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	if _, frame, err := conn.Read(ctx); websocket.CloseStatus(err) != code {
+		t.Errorf("frame %q, error %v; want close code %d within %v", frame, err, code, within)
+	}
+}
