@@ -48,7 +48,7 @@ func documentOf(e *db.Entry) (*document.Document, *record) {
 	d.AddField(setField(inNames, namesOf(&c.record), 0))
 	d.AddField(setField(inTrigram, trigramsOf(c.record.names), 0))
 	d.AddField(setField(inFilter, filtersOf(e), index.DocValues))
-	d.AddField(setField(inMeta, map[string]bool{metaOf(e): true}, index.DocValues))
+	d.AddField(setField(inMeta, map[string]bool{metaOf(e): true}, index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
 	d.AddField(document.NewTextFieldCustom(inRecord, nil, c.record.encode(), index.StoreField, nil))
 	return d, &c.record
 }
@@ -199,12 +199,21 @@ func trigramsOf(names []string) map[string]bool {
 
 // trigrams gives the runs of three characters of a squeezed name, its ends
 // included as characters of their own.
-func trigrams(s string) []trigram {
-	r := []rune("^" + clip(s) + "$")
-	list := make([]trigram, 0, len(r))
-	for i := 0; i+3 <= len(r); i++ {
-		list = append(list, trigram{r[i], r[i+1], r[i+2]})
+func trigrams(s string) []trigram { return appendTrigrams(nil, s) }
+
+// appendTrigrams appends them to list.
+func appendTrigrams(list []trigram, s string) []trigram {
+	before, last, n := rune(0), '^', 1
+	next := func(r rune) {
+		if n++; n > 2 {
+			list = append(list, trigram{before, last, r})
+		}
+		before, last = last, r
 	}
+	for _, r := range clip(s) {
+		next(r)
+	}
+	next('$')
 	return list
 }
 

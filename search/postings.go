@@ -6,32 +6,90 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// A postings list is where one segment has a term. Bleve's own reader over all
-// segments costs about twice as much for each document.
-type postings struct {
-	segment.PostingsIterator
-	offset uint64 // the number of the segment's first document
+// A walker reads the postings of terms, segment by segment: bleve's own reader
+// over all segments costs about twice as much for each document. What it reads
+// with is used again for the next segment and the next term, for a search
+// opens some hundred lists.
+type walker struct {
+	list     segment.PostingsList
+	iterator segment.PostingsIterator
 }
 
-// postings opens the lists of a term, and counts its documents. Deleted
-// documents are neither listed nor counted. With weights, the frequency and
-// the field's length are read too.
-func (v *view) postings(name, term string, weights bool) (lists []postings, count int, err error) {
+// open gives the postings of a term in one segment, which are good until the
+// next open. Deleted documents are neither listed nor counted.
+func (v *view) open(d segment.TermDictionary, at int, term []byte) (segment.PostingsList, error) {
+	list, err := d.PostingsList(term, v.segments[at].Deleted(), v.walker.list)
+	if err != nil {
+		return nil, err
+	}
+	v.walker.list = list
+	return list, nil
+}
+
+// count is the number of documents that have the term.
+func (v *view) count(name, term string) (n int, err error) {
 	dictionaries, err := v.dictionariesOf(name)
 	if err != nil {
-		return nil, 0, err
+		return 0, err
 	}
+	key := []byte(term)
 	for i, d := range dictionaries {
-		p, err := d.PostingsList([]byte(term), v.segments[i].Deleted(), nil)
+		list, err := v.open(d, i, key)
 		if err != nil {
-			return nil, 0, err
+			return 0, err
 		}
-		if n := p.Count(); n > 0 {
-			count += int(n)
-			lists = append(lists, postings{p.Iterator(weights, weights, false, nil), v.offsets[i]})
+		n += int(list.Count())
+	}
+	return n, nil
+}
+
+// walk calls f with every posting of the term and the number of its document,
+// in order, until f says no or the clock has run out. The posting is good until
+// the next one. With weights, the frequency and the field's length are read
+// too. f must not walk.
+func (s *searcher) walk(name, term string, weights bool, f func(doc uint64, p segment.Posting) bool) error {
+	v := s.v
+	dictionaries, err := v.dictionariesOf(name)
+	if err != nil {
+		return err
+	}
+	key, step := []byte(term), 0
+	for i, d := range dictionaries {
+		list, err := v.open(d, i, key)
+		if err != nil {
+			return err
+		}
+		if list.Count() == 0 {
+			continue
+		}
+		it := list.Iterator(weights, weights, false, v.walker.iterator)
+		v.walker.iterator = it
+		offset := v.offsets[i]
+		for ; ; step++ {
+			if s.clock.tick(step) {
+				return nil
+			}
+			p, err := it.Next()
+			if err != nil {
+				return err
+			}
+			if p == nil {
+				break
+			}
+			if !f(offset+p.Number(), p) {
+				return nil
+			}
 		}
 	}
-	return lists, count, nil
+	return nil
+}
+
+// each calls f with the number of every document that has the term.
+func (s *searcher) each(name, term string, f func(doc uint64)) error {
+	return s.walk(name, term, false, func(doc uint64, _ segment.Posting) bool {
+		f(doc)
+		return true
+	})
 }
 
 // dictionariesOf opens a field's dictionaries, one a segment, once a view.

@@ -2,18 +2,10 @@ package search
 
 import (
 	"context"
-	"sync"
 	"time"
+
+	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
-
-// A bitset is a set of documents, by number.
-type bitset []uint64
-
-func newBitset(size uint64) bitset { return make(bitset, (size+63)/64) }
-
-func (b bitset) add(n uint64)      { b[n/64] |= 1 << (n % 64) }
-func (b bitset) remove(n uint64)   { b[n/64] &^= 1 << (n % 64) }
-func (b bitset) has(n uint64) bool { return b[n/64]&(1<<(n%64)) != 0 }
 
 // A clock bounds one search in time. After it has run out the search ends with
 // what it has.
@@ -50,7 +42,10 @@ type searcher struct {
 
 	buffers  *buffers
 	coarse   []float64 // BM25 of each document, by number
-	names    []uint8   // trigrams in common
+	found    bitset    // who has a word of the query, or, in the end, a name like it
+	byName   bool      // the query may be a name
+	counts   []uint8   // trigrams in common with it
+	alike    bitset    // who has any
 	nameLike uint8     // as many make a candidate
 	top      float64   // the best of coarse
 }
@@ -63,56 +58,6 @@ const (
 	exactName
 	exactAddress
 )
-
-// Buffers are the arrays of a search that are as long as the index: kept for
-// the next one, or the collector of garbage would do half of the work.
-type buffers struct {
-	coarse []float64
-	names  []uint8
-	found  []uint64
-}
-
-var pool = sync.Pool{New: func() any { return new(buffers) }}
-
-func (b *buffers) takeCoarse(n uint64) []float64 {
-	if uint64(cap(b.coarse)) < n {
-		b.coarse = make([]float64, n+n/8)
-	}
-	c := b.coarse[:n]
-	clear(c)
-	return c
-}
-
-func (b *buffers) takeNames(n uint64) []uint8 {
-	if uint64(cap(b.names)) < n {
-		b.names = make([]uint8, n+n/8)
-	}
-	c := b.names[:n]
-	clear(c)
-	return c
-}
-
-// each calls f with the number of every document that has the term.
-func (s *searcher) each(name, term string, f func(doc uint64)) error {
-	lists, _, err := s.v.postings(name, term, false)
-	if err != nil {
-		return err
-	}
-	step := 0
-	for _, list := range lists {
-		for ; !s.clock.tick(step); step++ {
-			p, err := list.Next()
-			if err != nil {
-				return err
-			}
-			if p == nil {
-				break
-			}
-			f(list.offset + p.Number())
-		}
-	}
-	return nil
-}
 
 // scoreCoarsely adds up the BM25 of the combined text over the query's terms,
 // in their order: floating-point sums depend on it. The rarest words of a long
@@ -127,38 +72,19 @@ func (s *searcher) scoreCoarsely() error {
 			break
 		}
 	}
-	for n, c := range s.coarse {
-		if c > s.top && s.wanted.has(uint64(n)) {
-			s.top = c
-		}
-	}
 	return nil
 }
 
+// scoreTerm adds what one term is worth, which is more than nothing.
 func (s *searcher) scoreTerm(t *term, average float64) error {
-	lists, _, err := s.v.postings(inText, t.term, true)
-	if err != nil {
-		return err
-	}
 	weight := t.weight * t.idf * (coarseK1 + 1)
 	perLength := coarseK1 * coarseB / average
-	step := 0
-	for _, list := range lists {
-		for ; !s.clock.tick(step); step++ {
-			p, err := list.Next()
-			if err != nil {
-				return err
-			}
-			if p == nil {
-				break
-			}
-			n := list.offset + p.Number()
-			if !s.wanted.has(n) {
-				continue
-			}
+	return s.walk(inText, t.term, true, func(n uint64, p segment.Posting) bool {
+		if s.wanted.has(n) {
 			frequency := float64(p.Frequency()) / 2
 			s.coarse[n] += weight * frequency / (frequency + coarseK1*(1-coarseB) + perLength*lengthOf(p))
+			s.found.add(n)
 		}
-	}
-	return nil
+		return true
+	})
 }

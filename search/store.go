@@ -224,6 +224,7 @@ type view struct {
 	position position
 
 	dictionaries map[string][]segment.TermDictionary
+	walker       walker
 }
 
 // view must be closed.

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
 // How many words of the dictionary are looked at for one word of a query.
@@ -138,24 +140,16 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 // frequency is the number of profiles that have the term, 0 if the caller can
 // see none of them: a word of hidden profiles is a word that nobody uses.
 func (s *searcher) frequency(name, t string) (int, error) {
-	lists, count, err := s.v.postings(name, t, false)
+	count, err := s.v.count(name, t)
 	if err != nil || count == 0 || s.hidden == nil {
 		return count, err
 	}
-	step := 0
-	for _, list := range lists {
-		for ; !s.clock.tick(step); step++ {
-			p, err := list.Next()
-			if err != nil {
-				return 0, err
-			}
-			if p == nil {
-				break
-			}
-			if !s.hidden.has(list.offset + p.Number()) {
-				return count, nil
-			}
+	seen := 0
+	err = s.walk(name, t, false, func(doc uint64, _ segment.Posting) bool {
+		if !s.hidden.has(doc) {
+			seen = count
 		}
-	}
-	return 0, nil
+		return seen == 0
+	})
+	return seen, err
 }
