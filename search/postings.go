@@ -1,6 +1,7 @@
 package search
 
 import (
+	"errors"
 	"math"
 
 	segment "github.com/blevesearch/scorch_segment_api/v2"
@@ -13,6 +14,7 @@ import (
 type walker struct {
 	list     segment.PostingsList
 	iterator segment.PostingsIterator
+	some     [256]uint32
 }
 
 // open gives the postings of a term in one segment, which are good until the
@@ -28,69 +30,80 @@ func (v *view) open(d segment.TermDictionary, at int, term []byte) (segment.Post
 
 // count is the number of documents that have the term.
 func (v *view) count(name, term string) (n int, err error) {
-	dictionaries, err := v.dictionariesOf(name)
-	if err != nil {
-		return 0, err
-	}
-	key := []byte(term)
-	for i, d := range dictionaries {
-		list, err := v.open(d, i, key)
-		if err != nil {
-			return 0, err
-		}
+	err = v.lists(name, term, func(list segment.PostingsList, _ uint64) error {
 		n += int(list.Count())
-	}
-	return n, nil
+		return nil
+	})
+	return n, err
 }
 
-// walk calls f with every posting of the term and the number of its document,
-// in order, until f says no or the clock has run out. The posting is good until
-// the next one. With weights, the frequency and the field's length are read
-// too. f must not walk.
-func (s *searcher) walk(name, term string, weights bool, f func(doc uint64, p segment.Posting) bool) error {
-	v := s.v
+// lists calls f with the postings of the term in each segment that has it, and
+// the number of that segment's first document. f must not read other postings.
+func (v *view) lists(name, term string, f func(list segment.PostingsList, offset uint64) error) error {
 	dictionaries, err := v.dictionariesOf(name)
 	if err != nil {
 		return err
 	}
-	key, step := []byte(term), 0
+	key := []byte(term)
 	for i, d := range dictionaries {
 		list, err := v.open(d, i, key)
+		if err == nil && list.Count() > 0 {
+			err = f(list, v.offsets[i])
+		}
 		if err != nil {
 			return err
-		}
-		if list.Count() == 0 {
-			continue
-		}
-		it := list.Iterator(weights, weights, false, v.walker.iterator)
-		v.walker.iterator = it
-		offset := v.offsets[i]
-		for ; ; step++ {
-			if s.clock.tick(step) {
-				return nil
-			}
-			p, err := it.Next()
-			if err != nil {
-				return err
-			}
-			if p == nil {
-				break
-			}
-			if !f(offset+p.Number(), p) {
-				return nil
-			}
 		}
 	}
 	return nil
 }
 
-// each calls f with the number of every document that has the term.
-func (s *searcher) each(name, term string, f func(doc uint64)) error {
-	return s.walk(name, term, false, func(doc uint64, _ segment.Posting) bool {
-		f(doc)
-		return true
+// weigh calls f with every posting of the term, its frequency and its field's
+// length included, and the number of its document, in order. The posting is
+// good until the next one.
+func (s *searcher) weigh(name, term string, f func(doc uint64, p segment.Posting)) error {
+	step := 0
+	return s.v.lists(name, term, func(list segment.PostingsList, offset uint64) error {
+		it := list.Iterator(true, true, false, s.v.walker.iterator)
+		s.v.walker.iterator = it
+		for ; !s.clock.tick(step); step++ {
+			p, err := it.Next()
+			if err != nil || p == nil {
+				return err
+			}
+			f(offset+p.Number(), p)
+		}
+		return nil
 	})
 }
+
+// each calls f with the number of every document that has the term, in order.
+// It takes the numbers from the bits that a list is kept as, many at a time.
+func (s *searcher) each(name, term string, f func(doc uint64)) error {
+	return s.v.lists(name, term, func(list segment.PostingsList, offset uint64) error {
+		it := list.Iterator(false, false, false, s.v.walker.iterator)
+		s.v.walker.iterator = it
+		whole, ok := it.(segment.OptimizablePostingsIterator)
+		if !ok {
+			return errPostings
+		}
+		if n, ok := whole.DocNum1Hit(); ok {
+			f(offset + n)
+			return nil
+		}
+		all := whole.ActualBitmap().ManyIterator()
+		for some := s.v.walker.some[:]; ; {
+			n := all.NextMany(some)
+			for _, doc := range some[:n] {
+				f(offset + uint64(doc))
+			}
+			if n < len(some) || s.clock.over() {
+				return nil
+			}
+		}
+	})
+}
+
+var errPostings = errors.New("search: postings that are no bits")
 
 // dictionariesOf opens a field's dictionaries, one a segment, once a view.
 func (v *view) dictionariesOf(name string) ([]segment.TermDictionary, error) {

@@ -79,12 +79,11 @@ func (s *searcher) scoreCoarsely() error {
 func (s *searcher) scoreTerm(t *term, average float64) error {
 	weight := t.weight * t.idf * (coarseK1 + 1)
 	perLength := coarseK1 * coarseB / average
-	return s.walk(inText, t.term, true, func(n uint64, p segment.Posting) bool {
+	return s.weigh(inText, t.term, func(n uint64, p segment.Posting) {
 		if s.wanted.has(n) {
 			frequency := float64(p.Frequency()) / 2
 			s.coarse[n] += weight * frequency / (frequency + coarseK1*(1-coarseB) + perLength*lengthOf(p))
 			s.found.add(n)
 		}
-		return true
 	})
 }

@@ -70,6 +70,8 @@ type position struct {
 type store struct {
 	bleve bleve.Index
 	inner index.Index
+
+	columns columns
 }
 
 // runtimeConfig: one bolt lock, waited for briefly; one snapshot, because the
@@ -225,6 +227,7 @@ type view struct {
 
 	dictionaries map[string][]segment.TermDictionary
 	walker       walker
+	columns      *columns
 }
 
 // view must be closed.
@@ -238,7 +241,7 @@ func (s *store) view() (*view, error) {
 		r.Close()
 		return nil, &DamageError{fmt.Errorf("unknown reader %T", r)}
 	}
-	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), dictionaries: map[string][]segment.TermDictionary{}}
+	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, dictionaries: map[string][]segment.TermDictionary{}}
 	for _, seg := range v.segments {
 		v.offsets = append(v.offsets, v.size)
 		v.size += uint64(seg.FullSize())

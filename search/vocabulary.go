@@ -5,8 +5,6 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
-
-	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
 // How many words of the dictionary are looked at for one word of a query.
@@ -144,12 +142,10 @@ func (s *searcher) frequency(name, t string) (int, error) {
 	if err != nil || count == 0 || s.hidden == nil {
 		return count, err
 	}
-	seen := 0
-	err = s.walk(name, t, false, func(doc uint64, _ segment.Posting) bool {
-		if !s.hidden.has(doc) {
-			seen = count
-		}
-		return seen == 0
-	})
-	return seen, err
+	seen := false
+	err = s.each(name, t, func(doc uint64) { seen = seen || !s.hidden.has(doc) })
+	if !seen {
+		count = 0
+	}
+	return count, err
 }
