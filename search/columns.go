@@ -16,7 +16,8 @@ import (
 // takes some 50 bytes of memory a profile. All may use columns.
 type columns struct {
 	mu     sync.Mutex
-	parts  map[uint64]*part // by the id of the segment
+	length map[uint64][]uint32 // of each document's combined text, by the id of the segment
+	parts  map[uint64]*part    // by the id of the segment
 	values [len(facets)][]string
 	number [len(facets)]map[string]uint32 // of each value
 }
@@ -31,6 +32,52 @@ type column struct {
 }
 
 func (c *column) valuesOf(n uint64) []uint32 { return c.values[c.starts[n]:c.starts[n+1]] }
+
+// lengthsOf gives the lengths of the combined text in a view, by segment.
+func (c *columns) lengthsOf(v *view) (list [][]uint32, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.length
+	for at, seg := range v.segments {
+		lengths := old[seg.Id()]
+		if lengths == nil {
+			if lengths, err = v.readLengths(at); err != nil {
+				return nil, err
+			}
+		}
+		list = append(list, lengths)
+	}
+	if len(old) != len(list) || slices.ContainsFunc(v.segments, func(seg *scorch.SegmentSnapshot) bool { return old[seg.Id()] == nil }) {
+		c.length = map[uint64][]uint32{}
+		for at, seg := range v.segments {
+			c.length[seg.Id()] = list[at]
+		}
+	}
+	return list, nil
+}
+
+func (v *view) readLengths(at int) ([]uint32, error) {
+	seg := v.segments[at]
+	source, ok := seg.Segment().(segment.DocValueVisitable)
+	if !ok {
+		return nil, errColumns
+	}
+	lengths := make([]uint32, seg.FullSize())
+	var state segment.DocVisitState
+	var err error
+	names := []string{inMeta}
+	for n := range lengths {
+		visit := func(_ string, value []byte) {
+			if m, ok := parseMeta(value); ok {
+				lengths[n] = uint32(m.length)
+			}
+		}
+		if state, err = source.VisitDocValues(uint64(n), names, visit, state); err != nil {
+			return nil, err
+		}
+	}
+	return lengths, nil
+}
 
 // of gives the parts of a search's view, in the order of its segments, and what
 // the numbers of the values stand for. If the clock runs out, parts are missing

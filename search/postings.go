@@ -2,7 +2,6 @@ package search
 
 import (
 	"errors"
-	"math"
 
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
@@ -57,50 +56,35 @@ func (v *view) lists(name, term string, f func(list segment.PostingsList, offset
 	return nil
 }
 
-// weigh calls f with every posting of the term, its frequency and its field's
-// length included, and the number of its document, in order. The posting is
-// good until the next one.
-func (s *searcher) weigh(name, term string, f func(doc uint64, p segment.Posting)) error {
-	step := 0
-	return s.v.lists(name, term, func(list segment.PostingsList, offset uint64) error {
-		it := list.Iterator(true, true, false, s.v.walker.iterator)
-		s.v.walker.iterator = it
-		for ; !s.clock.tick(step); step++ {
-			p, err := it.Next()
-			if err != nil || p == nil {
-				return err
-			}
-			f(offset+p.Number(), p)
-		}
-		return nil
-	})
-}
-
 // each calls f with the number of every document that has the term, in order.
 // It takes the numbers from the bits that a list is kept as, many at a time.
 func (s *searcher) each(name, term string, f func(doc uint64)) error {
 	return s.v.lists(name, term, func(list segment.PostingsList, offset uint64) error {
-		it := list.Iterator(false, false, false, s.v.walker.iterator)
-		s.v.walker.iterator = it
-		whole, ok := it.(segment.OptimizablePostingsIterator)
-		if !ok {
-			return errPostings
+		return s.eachOf(list, offset, f)
+	})
+}
+
+func (s *searcher) eachOf(list segment.PostingsList, offset uint64, f func(doc uint64)) error {
+	it := list.Iterator(false, false, false, s.v.walker.iterator)
+	s.v.walker.iterator = it
+	whole, ok := it.(segment.OptimizablePostingsIterator)
+	if !ok {
+		return errPostings
+	}
+	if n, ok := whole.DocNum1Hit(); ok {
+		f(offset + n)
+		return nil
+	}
+	all := whole.ActualBitmap().ManyIterator()
+	for some := s.v.walker.some[:]; ; {
+		n := all.NextMany(some)
+		for _, doc := range some[:n] {
+			f(offset + uint64(doc))
 		}
-		if n, ok := whole.DocNum1Hit(); ok {
-			f(offset + n)
+		if n < len(some) || s.clock.over() {
 			return nil
 		}
-		all := whole.ActualBitmap().ManyIterator()
-		for some := s.v.walker.some[:]; ; {
-			n := all.NextMany(some)
-			for _, doc := range some[:n] {
-				f(offset + uint64(doc))
-			}
-			if n < len(some) || s.clock.over() {
-				return nil
-			}
-		}
-	})
+	}
 }
 
 var errPostings = errors.New("search: postings that are no bits")
@@ -120,13 +104,4 @@ func (v *view) dictionariesOf(name string) ([]segment.TermDictionary, error) {
 	}
 	v.dictionaries[name] = list
 	return list, nil
-}
-
-// lengthOf is the length of the field in the posting's document. Zap keeps it
-// as it is; the interface of segments has only 1/√length.
-func lengthOf(p segment.Posting) float64 {
-	if exact, ok := p.(interface{ NormUint64() uint64 }); ok {
-		return float64(exact.NormUint64())
-	}
-	return math.Round(1 / (p.Norm() * p.Norm()))
 }

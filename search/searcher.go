@@ -3,8 +3,6 @@ package search
 import (
 	"context"
 	"time"
-
-	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
 // A clock bounds one search in time. After it has run out the search ends with
@@ -41,13 +39,14 @@ type searcher struct {
 	exact  map[uint64]exactness
 
 	buffers  *buffers
-	coarse   []float64 // BM25 of each document, by number
-	found    bitset    // who has a word of the query, or, in the end, a name like it
-	byName   bool      // the query may be a name
-	counts   []uint8   // trigrams in common with it
-	alike    bitset    // who has any
-	nameLike uint8     // as many make a candidate
-	top      float64   // the best of coarse
+	coarse   []float64  // BM25 of each document, by number
+	lengths  [][]uint32 // of the combined text of each document, by segment
+	found    bitset     // who has a word of the query, or, in the end, a name like it
+	byName   bool       // the query may be a name
+	counts   []uint8    // trigrams in common with it
+	alike    bitset     // who has any
+	nameLike uint8      // as many make a candidate
+	top      float64    // the best of coarse
 }
 
 // exactness says whether a query is a Mecha's address or name.
@@ -64,6 +63,10 @@ const (
 // query come first, so that a search cut off by the clock has used the best.
 func (s *searcher) scoreCoarsely() error {
 	average := max(float64(s.v.totals.text)/max(float64(s.v.totals.documents), 1), 1)
+	var err error
+	if s.lengths, err = s.v.columns.lengthsOf(s.v); err != nil {
+		return err
+	}
 	for _, i := range byWeight(s.query.terms) {
 		if err := s.scoreTerm(&s.query.terms[i], average); err != nil {
 			return err
@@ -73,17 +76,4 @@ func (s *searcher) scoreCoarsely() error {
 		}
 	}
 	return nil
-}
-
-// scoreTerm adds what one term is worth, which is more than nothing.
-func (s *searcher) scoreTerm(t *term, average float64) error {
-	weight := t.weight * t.idf * (coarseK1 + 1)
-	perLength := coarseK1 * coarseB / average
-	return s.weigh(inText, t.term, func(n uint64, p segment.Posting) {
-		if s.wanted.has(n) {
-			frequency := float64(p.Frequency()) / 2
-			s.coarse[n] += weight * frequency / (frequency + coarseK1*(1-coarseB) + perLength*lengthOf(p))
-			s.found.add(n)
-		}
-	})
 }
