@@ -9,7 +9,8 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// Columns keep what the documents have of each facet as numbers: to count the
+// Columns keep the lengths of the documents' texts, which every search needs,
+// and what the documents have of each facet, as numbers: to count the
 // values of all found documents from the index itself is most of the work of a
 // search that wants facets. A part is read when the first such search meets a
 // new segment, which never changes, and dropped when the segment is gone. It
