@@ -16,12 +16,12 @@ import (
 
 // The fields of a document in the index.
 const (
-	inText    = "t" // stems, counted by storedWeight; its length is the combined length
+	inText    = "t" // stems, each with how often it is there by storedWeight: see textKey
 	inWords   = "w" // words as written, folded: the vocabulary of spelling and prefixes
 	inNames   = "x" // whole names, squeezed, and the address
 	inTrigram = "g" // trigrams of the names
 	inFilter  = "f" // what filters, facets and visibility ask, with a prefix each
-	inMeta    = "m" // id, time of the last change, address
+	inMeta    = "m" // id, time of the last change, length of the combined text, address
 	inRecord  = "r" // the record; stored only
 )
 
@@ -43,12 +43,12 @@ const addressMark = "^"
 func documentOf(e *db.Entry) (*document.Document, *record) {
 	c := collect(e)
 	d := document.NewDocument(documentID(e.ID))
-	d.AddField(&termField{name: inText, terms: c.text, length: c.record.total, options: index.IndexField})
+	d.AddField(setField(inText, textOf(c.text), 0))
 	d.AddField(setField(inWords, c.words, 0))
 	d.AddField(setField(inNames, namesOf(&c.record), 0))
 	d.AddField(setField(inTrigram, trigramsOf(c.record.names), 0))
 	d.AddField(setField(inFilter, filtersOf(e), index.DocValues))
-	d.AddField(setField(inMeta, map[string]bool{metaOf(e): true}, index.DocValues))
+	d.AddField(setField(inMeta, map[string]bool{metaOf(e, c.record.total): true}, index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
 	d.AddField(document.NewTextFieldCustom(inRecord, nil, c.record.encode(), index.StoreField, nil))
 	return d, &c.record
 }
@@ -199,12 +199,21 @@ func trigramsOf(names []string) map[string]bool {
 
 // trigrams gives the runs of three characters of a squeezed name, its ends
 // included as characters of their own.
-func trigrams(s string) []trigram {
-	r := []rune("^" + clip(s) + "$")
-	list := make([]trigram, 0, len(r))
-	for i := 0; i+3 <= len(r); i++ {
-		list = append(list, trigram{r[i], r[i+1], r[i+2]})
+func trigrams(s string) []trigram { return appendTrigrams(nil, s) }
+
+// appendTrigrams appends them to list.
+func appendTrigrams(list []trigram, s string) []trigram {
+	before, last, n := rune(0), '^', 1
+	next := func(r rune) {
+		if n++; n > 2 {
+			list = append(list, trigram{before, last, r})
+		}
+		before, last = last, r
 	}
+	for _, r := range clip(s) {
+		next(r)
+	}
+	next('$')
 	return list
 }
 
@@ -272,15 +281,16 @@ func crewOf(a db.Address) string {
 type meta struct {
 	id      db.MechaID
 	updated int64 // Unix nanoseconds
+	length  int
 	address db.Address
 }
 
-func metaOf(e *db.Entry) string {
+func metaOf(e *db.Entry, length int) string {
 	updated := e.UpdatedAt
 	if updated.IsZero() {
 		updated = e.CreatedAt
 	}
-	return fmt.Sprintf("%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), e.Address)
+	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), length, e.Address)
 }
 
 func nanoseconds(t time.Time) int64 {
@@ -291,12 +301,13 @@ func nanoseconds(t time.Time) int64 {
 }
 
 func parseMeta(b []byte) (meta, bool) {
-	if len(b) < 32 {
+	if len(b) < 48 {
 		return meta{}, false
 	}
 	id, okID := hex16(b[:16])
 	updated, okTime := hex16(b[16:32])
-	return meta{db.MechaID(id), int64(updated), db.Address(b[32:])}, okID && okTime
+	length, okLength := hex16(b[32:48])
+	return meta{db.MechaID(id), int64(updated), int(length), db.Address(b[48:])}, okID && okTime && okLength
 }
 
 func hex16(b []byte) (v uint64, ok bool) {

@@ -6,8 +6,8 @@ import (
 )
 
 // A termField hands the index terms that are ready: our analysis is done once,
-// for the index and for the record, and a word of weight six is one posting
-// with the frequency six, not six words.
+// for the index and for the record, and how often a word counts is part of its
+// term (see textKey), so that no posting has a number beside it.
 type termField struct {
 	name        string
 	terms       map[string]int

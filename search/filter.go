@@ -16,10 +16,7 @@ func (s *searcher) restrict() error {
 	if err := s.findHidden(); err != nil {
 		return err
 	}
-	s.wanted = newBitset(s.v.size)
-	for i := range s.wanted {
-		s.wanted[i] = ^uint64(0)
-	}
+	s.wanted.fill()
 	if s.hidden != nil {
 		for i, h := range s.hidden {
 			s.wanted[i] &^= h
@@ -131,7 +128,7 @@ func (s *searcher) filterByMeta() error {
 			kept.add(n)
 		}
 	})
-	s.wanted = kept
+	copy(s.wanted, kept)
 	return err
 }
 

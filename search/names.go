@@ -9,13 +9,13 @@ import (
 )
 
 // findNames looks whether the query is an address or a name, nearly one, or
-// the beginning of one. It fills exact and names.
+// the beginning of one. It fills exact, counts and alike.
 func (s *searcher) findNames() error {
 	q := s.query
 	if err := s.findExact(); err != nil || q.words > nameQueryWords || len(q.squeezed) < 2 {
 		return err
 	}
-	s.names = s.buffers.takeNames(s.v.size)
+	s.byName = true
 	if err := s.countTrigrams(); err != nil {
 		return err
 	}
@@ -52,8 +52,9 @@ func (s *searcher) countTrigrams() error {
 	slices.SortFunc(distinct, compareTrigrams)
 	for _, t := range slices.Compact(distinct) {
 		if err := s.each(inTrigram, string(t[:]), func(n uint64) {
-			if s.names[n] < 255 && s.wanted.has(n) {
-				s.names[n]++
+			if s.counts[n] < 255 && s.wanted.has(n) {
+				s.counts[n]++
+				s.alike.add(n)
 			}
 		}); err != nil || s.clock.over() {
 			return err
@@ -79,7 +80,8 @@ func (s *searcher) findNearNames() error {
 		}
 		if err := s.each(inNames, n.word, func(doc uint64) {
 			if s.wanted.has(doc) {
-				s.names[doc] = 255
+				s.counts[doc] = 255
+				s.alike.add(doc)
 			}
 		}); err != nil {
 			return err
@@ -91,10 +93,10 @@ func (s *searcher) findNearNames() error {
 // nameBonus is what the names of a Mecha are worth to a query that may be one,
 // as a share of the best text score, and whether one of them is the query but
 // for one letter.
-func (s *searcher) nameBonus(names []string, ofQuery []trigram) (bonus float64, near bool) {
+func (j *judge) nameBonus(names []string) (bonus float64, near bool) {
 	for _, name := range names {
-		bonus = max(bonus, s.oneNameBonus(name, ofQuery))
-		near = near || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, s.query.squeezed)
+		bonus = max(bonus, j.oneNameBonus(name))
+		near = near || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, j.s.query.squeezed)
 	}
 	if bonus < nameBonusMinimum && !near {
 		return 0, false
@@ -102,20 +104,20 @@ func (s *searcher) nameBonus(names []string, ofQuery []trigram) (bonus float64, 
 	return bonus, near
 }
 
-// oneNameBonus wants the query's trigrams sorted.
-func (s *searcher) oneNameBonus(name string, ofQuery []trigram) float64 {
-	q := s.query.squeezed
-	ofName := trigrams(name)
+func (j *judge) oneNameBonus(name string) float64 {
+	q, ofQuery := j.s.query.squeezed, j.trigrams
+	ofName := appendTrigrams(j.ofName[:0], name)
 	slices.SortFunc(ofName, compareTrigrams)
+	j.ofName = ofName
 	common := 0
-	for i, j := 0, 0; i < len(ofName) && j < len(ofQuery); {
-		switch c := compareTrigrams(ofName[i], ofQuery[j]); {
+	for i, k := 0, 0; i < len(ofName) && k < len(ofQuery); {
+		switch c := compareTrigrams(ofName[i], ofQuery[k]); {
 		case c < 0:
 			i++
 		case c > 0:
-			j++
+			k++
 		default:
-			common, i, j = common+1, i+1, j+1
+			common, i, k = common+1, i+1, k+1
 		}
 	}
 	bonus := nameDiceBonus * 2 * float64(common) / float64(len(ofQuery)+len(ofName))
@@ -140,6 +142,9 @@ func compareTrigrams(a, b trigram) int {
 // oneEdit tells whether a and b differ by one letter more, less, other, or by
 // two neighbours exchanged.
 func oneEdit(a, b string) bool {
+	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax {
+		return false
+	}
 	x, y := []rune(a), []rune(b)
 	if len(x) > len(y) {
 		x, y = y, x

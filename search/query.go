@@ -11,6 +11,7 @@ type term struct {
 	hash   uint32
 	weight float64
 	idf    float64
+	bags   []bag // who has it
 }
 
 // A query is a request's text, read against one state of the index.
@@ -257,14 +258,14 @@ func (r *reader) add(t token, weight float64) (int, error) {
 	if len(q.terms) >= maxTerms {
 		return -1, nil
 	}
-	frequency, err := r.s.frequency(inText, t.term)
+	bags, frequency, err := r.s.bags(t.term)
 	if err != nil {
 		return -1, err
 	}
 	i := -1
 	if frequency > 0 {
 		i = len(q.terms)
-		x := term{token: t, hash: hashTerm(t.term), weight: weight, idf: r.s.idf(float64(frequency))}
+		x := term{token: t, hash: hashTerm(t.term), weight: weight, idf: r.s.idf(float64(frequency)), bags: bags}
 		q.terms = append(q.terms, x)
 		q.byHash[x.hash] = i
 		q.hashes[x.hash>>6&15] |= 1 << (x.hash & 63)

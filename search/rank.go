@@ -34,14 +34,40 @@ type named struct {
 	length float64
 }
 
-// A judge looks at records. It keeps what it needs for that from one to the next.
+// A judge looks at records. It keeps what it needs for that from one to the
+// next, and cuts what candidates keep from large pieces: there are hundreds.
 type judge struct {
 	s        *searcher
 	trigrams []trigram // of the query, sorted; nil if it is no name
+	ofName   []trigram
 	record   record
 	found    []float64 // weighted frequency of each term in the record
 	next     [maxTerms][2]uint64
 	norm     [fields]float64
+
+	candidates []candidate
+	scores     []float64
+	fields     []uint8
+	pairs      []bool
+}
+
+func (s *searcher) newJudge(documents int) *judge {
+	terms, pairs := len(s.query.terms), len(s.query.pairs)
+	j := &judge{s: s, found: make([]float64, terms), candidates: make([]candidate, 0, documents),
+		scores: make([]float64, documents*terms), fields: make([]uint8, documents*terms), pairs: make([]bool, documents*pairs)}
+	if s.byName {
+		j.trigrams = trigrams(s.query.squeezed)
+		slices.SortFunc(j.trigrams, compareTrigrams)
+	}
+	return j
+}
+
+// candidate gives the next one, which has nothing yet.
+func (j *judge) candidate() *candidate {
+	n, terms, pairs := len(j.candidates), len(j.s.query.terms), len(j.s.query.pairs)
+	j.candidates = append(j.candidates, candidate{scores: j.scores[n*terms : (n+1)*terms],
+		fields: j.fields[n*terms : (n+1)*terms], pairs: j.pairs[n*pairs : (n+1)*pairs]})
+	return &j.candidates[n]
 }
 
 // examine reads a document's record and notes what it has of the query.
@@ -50,10 +76,10 @@ func (j *judge) examine(doc uint64) (*candidate, error) {
 		return nil, &DamageError{err}
 	}
 	q, r := j.s.query, &j.record
-	c := &candidate{doc: doc, id: r.id, address: r.address, exact: j.s.exact[doc], coarse: j.s.coarse[doc],
-		scores: make([]float64, len(q.terms)), fields: make([]uint8, len(q.terms)), pairs: make([]bool, len(q.pairs))}
+	c := j.candidate()
+	c.doc, c.id, c.address, c.exact, c.coarse = doc, r.id, r.address, j.s.exact[doc], j.s.coarse[doc]
 	if j.trigrams != nil {
-		c.bonus, c.near = j.s.nameBonus(r.names, j.trigrams)
+		c.bonus, c.near = j.nameBonus(r.names)
 	}
 	clear(j.found)
 	clear(j.next[:])
@@ -150,12 +176,8 @@ var requestHashes = func() map[uint32]bool {
 // are among these: that needs no index of pairs, and those who have both words
 // are among the best anyway.
 func (s *searcher) judgeAll(docs []uint64) ([]*candidate, error) {
-	j := &judge{s: s, found: make([]float64, len(s.query.terms))}
-	if s.names != nil {
-		j.trigrams = trigrams(s.query.squeezed)
-		slices.SortFunc(j.trigrams, compareTrigrams)
-	}
-	var list []*candidate
+	j := s.newJudge(len(docs))
+	list := make([]*candidate, 0, len(docs))
 	for i, doc := range docs {
 		if i&15 == 15 && s.clock.over() {
 			break

@@ -15,9 +15,9 @@ import "strings"
 const RankingVersion = "1"
 
 // indexVersion stamps the folder. Raise it when what is stored changes: the
-// analysis (tokenize, the word lists), the weights marked "stored", the forward
-// record. An index with another stamp is made anew from the store.
-const indexVersion = "1"
+// analysis (tokenize, the word lists), the weights marked "stored", the terms
+// (textKey), the meta, the forward record. An index with another stamp is made anew from the store.
+const indexVersion = "2"
 
 // A field is where in a profile a word stands.
 type field uint8

@@ -43,8 +43,6 @@ const (
 	FacetLanguages = "languages"
 )
 
-var facetPrefixes = map[string]string{FacetCrew: filterCrew, FacetTags: filterTag, FacetLanguages: filterLanguage}
-
 // ErrBusy says that too many searches were running: nothing was searched.
 var ErrBusy = &db.Error{Code: db.Overloaded, Detail: "too many searches at once", RetryAfter: time.Second}
 
@@ -74,7 +72,7 @@ func checkRequest(r *Request) error {
 		return db.FieldErrorf(db.InvalidRequest, "cursor", "it points before the beginning")
 	}
 	for _, f := range r.Facets {
-		if facetPrefixes[f] == "" {
+		if facetOf(f) < 0 {
 			return db.FieldErrorf(db.InvalidRequest, "facets", "they are crew, tags, languages")
 		}
 	}

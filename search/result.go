@@ -1,13 +1,6 @@
 package search
 
-import (
-	"cmp"
-	"slices"
-	"strings"
-)
-
-// maxFacetValues bounds the values of one facet: the most frequent are given.
-const maxFacetValues = 100
+import "slices"
 
 // hit makes a candidate presentable.
 func (s *searcher) hit(c *candidate) (Hit, error) {
@@ -93,53 +86,6 @@ func (s *searcher) explain(c *candidate) *Explanation {
 		}
 	}
 	return e
-}
-
-// countFacets counts the values of the facets over the documents.
-func (s *searcher) countFacets(docs []uint64) (map[string][]FacetCount, error) {
-	counts := map[string]*int{} // by the value with its prefix: found without making a string
-	asked := map[string]bool{}
-	for _, f := range s.req.Facets {
-		asked[facetPrefixes[f]] = true
-	}
-	err := s.eachValue(inFilter, docs, func(_ uint64, value []byte) {
-		if len(value) < 2 || !asked[string(value[:2])] {
-			return
-		}
-		if n := counts[string(value)]; n != nil {
-			*n++
-			return
-		}
-		one := 1
-		counts[string(value)] = &one
-	})
-	facets := make(map[string][]FacetCount, len(s.req.Facets))
-	for _, f := range s.req.Facets {
-		facets[f] = mostFrequent(counts, facetPrefixes[f])
-	}
-	return facets, err
-}
-
-// mostFrequent lists the values with a prefix, the most frequent first. There
-// may be many more than are wanted, so they are not all sorted.
-func mostFrequent(counts map[string]*int, prefix string) []FacetCount {
-	compare := func(a, b FacetCount) int {
-		if a.Count != b.Count {
-			return cmp.Compare(b.Count, a.Count)
-		}
-		return strings.Compare(a.Value, b.Value)
-	}
-	list := []FacetCount{}
-	for v, n := range counts {
-		value, ok := strings.CutPrefix(v, prefix)
-		c := FacetCount{Value: value, Count: *n}
-		if !ok || len(list) == maxFacetValues && compare(c, list[len(list)-1]) > 0 {
-			continue
-		}
-		i, _ := slices.BinarySearchFunc(list, c, compare)
-		list = slices.Insert(list, i, c)[:min(len(list)+1, maxFacetValues)]
-	}
-	return list
 }
 
 // marks gives the terms that highlights mark, with their weights.

@@ -98,12 +98,16 @@ func (x *Index) search(ctx context.Context, req *Request) (result *Result, marks
 
 // run fills in the result.
 func (s *searcher) run(result *Result) error {
+	s.takeBuffers()
+	err := s.answer(result)
+	s.giveBuffers()
+	return err
+}
+
+func (s *searcher) answer(result *Result) error {
 	if err := s.restrict(); err != nil {
 		return err
 	}
-	s.buffers = pool.Get().(*buffers)
-	defer pool.Put(s.buffers)
-	s.coarse = s.buffers.takeCoarse(s.v.size)
 	var found []uint64
 	var err error
 	if s.req.Query == "" {
@@ -145,36 +149,44 @@ func (s *searcher) find() ([]uint64, error) {
 		return nil, err
 	}
 	s.nameLike = s.nameThreshold()
-	found := s.buffers.found[:0]
-	for n, c := range s.coarse {
-		if c > 0 || s.named(uint64(n)) {
-			found = append(found, uint64(n))
+	s.buffers.list = s.alike.appendTo(s.buffers.list[:0])
+	for _, n := range s.buffers.list {
+		if s.named(n) {
+			s.found.add(n)
 		}
 	}
-	s.buffers.found = found
+	for n := range s.exact {
+		s.found.add(n)
+	}
+	found := s.found.appendTo(s.buffers.list[:0])
+	s.buffers.list = found
+	for _, n := range found {
+		s.top = max(s.top, s.coarse[n])
+	}
 	return found, nil
 }
 
 // named tells whether a document is a candidate for its name.
 func (s *searcher) named(n uint64) bool {
-	return s.names != nil && s.names[n] >= s.nameLike || len(s.exact) > 0 && s.exact[n] > notExact
+	return s.byName && s.counts[n] >= s.nameLike || len(s.exact) > 0 && s.exact[n] > notExact
 }
 
 // nameThreshold is how many trigrams a name must have in common with the query
 // to be looked at: as many as it takes for the least bonus, and more if that
 // are too many names.
 func (s *searcher) nameThreshold() uint8 {
-	if s.names == nil {
+	if !s.byName {
 		return 255
 	}
-	var counts [256]int
-	for _, n := range s.names {
-		counts[n]++
+	var names [256]int // by how many trigrams they have in common
+	s.buffers.list = s.alike.appendTo(s.buffers.list[:0])
+	for _, n := range s.buffers.list {
+		names[s.counts[n]]++
 	}
 	least := max(len([]rune(s.query.squeezed))/4, 1)
 	total := 0
 	for n := 255; n >= least; n-- {
-		total += counts[n]
+		total += names[n]
 		if total > maxCandidates {
 			return uint8(min(n+1, 255))
 		}

@@ -70,6 +70,8 @@ type position struct {
 type store struct {
 	bleve bleve.Index
 	inner index.Index
+
+	columns columns
 }
 
 // Documents are analysed by one worker, not by bleve's four: a rebuild that
@@ -228,6 +230,8 @@ type view struct {
 	position position
 
 	dictionaries map[string][]segment.TermDictionary
+	walker       walker
+	columns      *columns
 }
 
 // view must be closed.
@@ -241,7 +245,7 @@ func (s *store) view() (*view, error) {
 		r.Close()
 		return nil, &DamageError{fmt.Errorf("unknown reader %T", r)}
 	}
-	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), dictionaries: map[string][]segment.TermDictionary{}}
+	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, dictionaries: map[string][]segment.TermDictionary{}}
 	for _, seg := range v.segments {
 		v.offsets = append(v.offsets, v.size)
 		v.size += uint64(seg.FullSize())

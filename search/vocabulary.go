@@ -138,24 +138,14 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 // frequency is the number of profiles that have the term, 0 if the caller can
 // see none of them: a word of hidden profiles is a word that nobody uses.
 func (s *searcher) frequency(name, t string) (int, error) {
-	lists, count, err := s.v.postings(name, t, false)
+	count, err := s.v.count(name, t)
 	if err != nil || count == 0 || s.hidden == nil {
 		return count, err
 	}
-	step := 0
-	for _, list := range lists {
-		for ; !s.clock.tick(step); step++ {
-			p, err := list.Next()
-			if err != nil {
-				return 0, err
-			}
-			if p == nil {
-				break
-			}
-			if !s.hidden.has(list.offset + p.Number()) {
-				return count, nil
-			}
-		}
+	seen := false
+	err = s.each(name, t, func(doc uint64) { seen = seen || !s.hidden.has(doc) })
+	if !seen {
+		count = 0
 	}
-	return 0, nil
+	return count, err
 }
