@@ -7,6 +7,7 @@ import (
 	"errors"
 	"hash/crc32"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -75,16 +76,33 @@ func (s *Server) getSearch(c *call) (answer, error) {
 	return answer{status: http.StatusOK, body: body}, err
 }
 
-// prefersWait reads RFC 7240's wait preference; the answer is ready in any time that can be asked for.
+// prefersWait reads RFC 7240's wait preference; the answer is ready in any time
+// that can be asked for. The first one counts (§2).
 func prefersWait(values []string) bool {
-	for _, p := range strings.Split(strings.Join(values, ","), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(strings.SplitN(p, ";", 2)[0]), "=")
-		n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
-		if strings.EqualFold(strings.TrimSpace(name), "wait") && err == nil && n > 0 {
-			return true
+	for _, p := range cutOutsideQuotes(strings.Join(values, ","), ',') {
+		name, value, _ := strings.Cut(cutOutsideQuotes(p, ';')[0], "=")
+		if strings.EqualFold(strings.TrimSpace(name), "wait") {
+			value = strings.Trim(strings.TrimSpace(value), `"`)
+			return strings.Trim(value, "0") != "" && strings.Trim(value, "0123456789") == "" // seconds, of any number of digits
 		}
 	}
 	return false
+}
+
+// cutOutsideQuotes splits at sep, but for what stands in quoted strings (RFC 9110 §5.6.4).
+func cutOutsideQuotes(s string, sep byte) (parts []string) {
+	quoted, from := false, 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\' && quoted:
+			i++
+		case s[i] == sep && !quoted:
+			parts, from = append(parts, s[from:i]), i+1
+		}
+	}
+	return append(parts, s[from:])
 }
 
 // searchBody is the request of PROTOCOL §5.
@@ -137,7 +155,7 @@ func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 		if name == "filter" && db.IsObject(value) {
 			return db.ReadObject(value, nil, func(key string, _ []byte) error {
 				if !filterKeys[key] {
-					return db.FieldErrorf(db.InvalidRequest, "filter."+key, "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
+					return db.FieldErrorf(db.InvalidRequest, "filter."+clip(key), "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
 				}
 				return nil
 			})
@@ -177,9 +195,11 @@ func (v *searchBody) check(q *db.SearchRequest) (err error) {
 	if q.Sort, known = sorts[v.Sort]; !known {
 		return db.FieldErrorf(db.InvalidRequest, "sort", "must be relevance, recent or name")
 	}
+	slices.Sort(q.Facets)
+	q.Facets = slices.Compact(q.Facets) // counting takes time, so each once
 	for _, f := range q.Facets {
 		if !facets[f] {
-			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", f)
+			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", clip(f))
 		}
 	}
 	q.Limit = defaultHits
@@ -195,6 +215,14 @@ func (v *searchBody) check(q *db.SearchRequest) (err error) {
 		}
 	}
 	return nil
+}
+
+// clip bounds what a refusal repeats of the request.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return s
 }
 
 // A search cursor is an offset, bound to the search that it continues.
