@@ -168,7 +168,11 @@ func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 	if err := json.Unmarshal(c.body, &v); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "must not be a %s", wrong.Value)
+			if wrong.Field == "limit" {
+				return q, db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
+			}
+			kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
+			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
 		}
 		return q, db.Errorf(db.InvalidRequest, "the search cannot be read")
 	}
