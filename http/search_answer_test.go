@@ -195,3 +195,16 @@ func TestOnlineInASearch(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 }
+
+// Times that do not fit into nanoseconds since 1970 are still before or after.
+func TestUpdatedSinceFarAway(t *testing.T) {
+	_, alice, _ := directory(t)
+	for since, want := range map[string]bool{
+		"9999-12-31T23:59:59Z": false, "2300-01-01T00:00:00Z": false, "2026-11-20T08:00:00.001Z": false,
+		"2026-11-20T08:00:00Z": true, "1969-07-20T20:17:40Z": true, "1600-01-01T00:00:00Z": true, "0001-01-01T00:00:00Z": true, "0000-01-01T00:00:00Z": true,
+	} {
+		if f := alice.mustFind(`{"query":"hotel","filter":{"updated_since":"` + since + `"}}`); slices.Contains(f.addresses(), "hotels^acme") != want {
+			t.Errorf("since %s: %v", since, f.addresses())
+		}
+	}
+}
