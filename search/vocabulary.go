@@ -135,14 +135,15 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 	return words, nil
 }
 
-// frequency is the number of profiles that have the term, 0 if the caller can
-// see none of them: a word of hidden profiles is a word that nobody uses.
+// frequency is the number of profiles that have the term and that the caller
+// may see: a word of hidden profiles is a word that nobody uses, and the weights
+// of words, which a search explains, must not tell how many hidden ones use it.
 func (s *searcher) frequency(name, t string) (int, error) {
 	lists, count, err := s.v.postings(name, t, false)
 	if err != nil || count == 0 || s.hidden == nil {
 		return count, err
 	}
-	step := 0
+	step, seen := 0, 0
 	for _, list := range lists {
 		for ; !s.clock.tick(step); step++ {
 			p, err := list.Next()
@@ -153,9 +154,9 @@ func (s *searcher) frequency(name, t string) (int, error) {
 				break
 			}
 			if !s.hidden.has(list.offset + p.Number()) {
-				return count, nil
+				seen++
 			}
 		}
 	}
-	return 0, nil
+	return seen, nil
 }
