@@ -193,6 +193,26 @@ func TestOtherStoreIsRebuilt(t *testing.T) {
 	}
 }
 
+// Close and Follow begin at once, as when a server cannot listen: Close waits
+// for a Follow that has begun, and none begins after it.
+func TestCloseWhileFollowBegins(t *testing.T) {
+	s := newShelf(travel()...)
+	for range 20 {
+		x, err := search.Open(t.TempDir(), search.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- x.Follow(context.Background(), s) }()
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestFolderInUse(t *testing.T) {
 	dir := t.TempDir()
 	s := newShelf(travel()...)

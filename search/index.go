@@ -148,7 +148,9 @@ func (x *Index) replace(cause error) error {
 // Close ends Follow, waits for it and for searches under way, and closes the
 // files. A second Close does nothing.
 func (x *Index) Close() error {
+	x.mu.Lock() // so that a Follow that begins now either is waited for or does not begin
 	x.stop()
+	x.mu.Unlock()
 	x.follows.Wait()
 	x.mu.Lock()
 	defer x.mu.Unlock()
