@@ -1,9 +1,11 @@
 package search_test
 
 import (
+	"context"
 	"fmt"
 	"reflect"
 	"testing"
+	"time"
 
 	"relay/db"
 	"relay/search"
@@ -40,4 +42,40 @@ func show(r *search.Result) string {
 		s += fmt.Sprintf("\n  %s %v %+v", h.Address, h.Score, *h.Explanation)
 	}
 	return s
+}
+
+// With no time left, fewer are found, and still none who is hidden.
+func TestNoTimeAndNoSecrets(t *testing.T) {
+	x, err := search.Open(t.TempDir(), search.Options{Budget: time.Nanosecond})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer x.Close()
+	s := newShelf(mecha(1, "open^acme", "quokka"), mecha(2, "me^other", "quokka"))
+	for i := range 3000 {
+		e := mecha(db.MechaID(100+i), fmt.Sprintf("h%04d^secret", i), "quokka")
+		e.Visibility = []db.Visibility{db.CrewOnly, db.Unlisted}[i%2]
+		s.put(e)
+	}
+	done := make(chan error, 1)
+	go func() { done <- x.Follow(context.Background(), s) }()
+	waitFor(t, x, s.last)
+	for name, r := range map[string]search.Request{
+		"a filter":         {Filter: search.Filter{Exclude: []string{"nobody^here"}}},
+		"sorted":           {Filter: search.Filter{Exclude: []string{"nobody^here"}}, Sort: search.ByName},
+		"a query":          {Query: "quokka"},
+		"inside, the crew": {Filter: search.Filter{Crew: []string{"acme", "other", "secret"}}},
+	} {
+		r.Caller, r.Facets = "me^other", []string{"crew"}
+		f := mustSearch(t, x, r)
+		if f.Total > 1 || len(f.Facets["crew"]) > 1 {
+			t.Errorf("%s: total %d, facets %v", name, f.Total, f.Facets)
+		}
+	}
+	if err := x.Close(); err != nil {
+		t.Error(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
 }
