@@ -55,7 +55,7 @@ type Progress struct {
 	Ready    bool   // it has caught up with the store since it was opened
 	Revision int64  // the last revision applied
 	Entries  int    // Mechas in the index
-	Rebuilt  string // why it was made anew when it was opened or since; "" if it was not
+	Rebuilt  string // why it was made anew, wholly or from its last good state, when it was opened or since; "" if it was not
 }
 
 // Index is the search index. Its methods may be called from any goroutine.
@@ -106,6 +106,10 @@ func Open(dir string, o Options) (*Index, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if s.lost != "" {
+		x.rebuilt = s.lost
+		x.log.Warn("search index is repaired", "folder", x.dir, "cause", s.lost)
 	}
 	x.store = s
 	x.stopped, x.stop = context.WithCancel(context.Background())
