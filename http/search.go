@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"relay/db"
 )
@@ -40,7 +41,11 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.searches.put(id, c.key.Mecha.ID, body)
+	if !s.searches.put(id, c.key.Mecha.ID, body) {
+		e := db.Errorf(db.Overloaded, "too many answers to searches wait for the disk")
+		e.RetryAfter = time.Second
+		return answer{}, e
+	}
 	s.DB.SaveSearch(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: body, Nonce: c.claimed}, func(err error) {
 		if err != nil {
 			s.Logger.Error("the answer to a search was not kept", "search", id, "error", err)

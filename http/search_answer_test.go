@@ -2,10 +2,12 @@ package http_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"relay/db"
@@ -205,6 +207,45 @@ func TestUpdatedSinceFarAway(t *testing.T) {
 	} {
 		if f := alice.mustFind(`{"query":"hotel","filter":{"updated_since":"` + since + `"}}`); slices.Contains(f.addresses(), "hotels^acme") != want {
 			t.Errorf("since %s: %v", since, f.addresses())
+		}
+	}
+}
+
+// While the disk does not keep up, the answers that wait for it are bounded:
+// then searches are refused, until it has caught up.
+func TestAnswersThatWaitAreBounded(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	long := db.Profile{Description: "zzyzx " + strings.Repeat("\U0001F680", 1990), Visibility: db.Public}
+	for i := range 64 {
+		long.Tags = append(long.Tags, strings.Repeat("\U0001F680", 60)+string(rune('A'+i)))
+	}
+	for i := range 100 {
+		if err := r.db.PutProfile(&db.PutProfile{At: r.clock.Now(), Address: db.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r.mustIndex()
+	// The writer stands still: what it was given to say stops it.
+	stands, goOn := make(chan struct{}), make(chan struct{})
+	r.db.PutProfileThen(&db.PutProfile{At: r.clock.Now(), Address: "nobody^here"}, func(error) { close(stands); <-goOn })
+	<-stands
+	refused := 0
+	for n := 0; n < 100 && refused == 0; n++ {
+		if a := alice.post(searches, `{"query":"zzyzx","limit":100}`, now); a.status != 200 {
+			a.wantProblem(503, db.Overloaded)
+			refused = n
+		} else if len(a.body) < 1<<20 {
+			t.Fatalf("an answer of %d bytes is too short for this", len(a.body))
+		}
+	}
+	close(goOn)
+	if refused == 0 {
+		t.Error("100 answers of a MiB and more wait, and none is refused")
+	}
+	for end := time.Now().Add(20 * time.Second); alice.post(searches, `{"query":"zzyzx","limit":100}`).status != 202; {
+		if time.Now().After(end) {
+			t.Fatal("searches are refused still")
 		}
 	}
 }
