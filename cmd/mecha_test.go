@@ -320,6 +320,10 @@ func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
 	eventually(t, soon, "the imported Mecha is found", func() bool {
 		return strings.Contains(run(t, []string{"search", "zzyzx"}, env, "").wantCode(t, 0).out, "evil^acme")
 	})
+	// A crew in common with the address asked for is no word of its profile: no reason is better than half of one.
+	if out := run(t, []string{"search", "nobody^acme"}, env, "").wantCode(t, 0).out; !strings.HasSuffix(strings.TrimRight(out, "\n"), "  -") {
+		t.Errorf("%q", out)
+	}
 	out := run(t, []string{"search", "zzyzx"}, env, "").out
 	if strings.Count(out, "\n") != 2 || strings.ContainsAny(out, "\x1b\x07\u009b\u202e\t") || !strings.Contains(out, "(skill ") {
 		t.Errorf("%q", out)
