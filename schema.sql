@@ -143,7 +143,8 @@ CREATE TABLE participant (
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
 
--- The answers to searches, for an hour; the newest 100 of each Mecha.
+-- The answers to searches: the newest 100 of each Mecha, with their text for an
+-- hour at most; what has lost it has an empty one.
 CREATE TABLE search (
   position   INTEGER PRIMARY KEY,
   id         TEXT NOT NULL UNIQUE,

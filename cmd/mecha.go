@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -143,10 +144,20 @@ func (a *app) printIndented(v any) error {
 	if a.json {
 		return a.printJSON(v)
 	}
-	enc := json.NewEncoder(a.stdout)
+	text, err := indented(v)
+	if err == nil {
+		_, err = a.stdout.Write(text)
+	}
+	return err
+}
+
+func indented(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(v)
+	err := enc.Encode(v)
+	return b.Bytes(), err
 }
 
 func (a *app) mechaRemove() *cobra.Command {
@@ -188,7 +199,18 @@ func (a *app) mechaProfile() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return a.printIndented(e.Profile)
+		if a.json {
+			return a.printJSON(e.Profile)
+		}
+		text, err := indented(e.Profile)
+		if err != nil {
+			return err
+		}
+		if _, err := db.ReadProfile(text); err != nil { // its spaces make it too long to be set
+			return a.printJSON(e.Profile)
+		}
+		_, err = a.stdout.Write(text)
+		return err
 	})
 	var input []string
 	set := a.onMecha(&cobra.Command{

@@ -214,6 +214,27 @@ func TestImportOfAnAgentCard(t *testing.T) {
 	}
 }
 
+// What get prints of a large card, set takes again: the card's skills stand
+// there twice, and the spaces of JSON for people do not fit.
+func TestALargeCardIsSetAgain(t *testing.T) {
+	db := file(t)
+	for name, words := range map[string]int{"twice": 55, "spaced": 6} {
+		var skills []string
+		for i := range 100 {
+			tags := strings.TrimSuffix(strings.Repeat(`"x",`, words), ",")
+			skills = append(skills, fmt.Sprintf(`{"id":"s%d","description":"%s","tags":[%s]}`, i, strings.Repeat("x", 300), tags))
+		}
+		card := `{"name":"Large","skills":[` + strings.Join(skills, ",") + `]}`
+		mustRelay(t, "mecha", "import", text(t, "card.json", card), "--as", "large^x", "--db", db)
+		got := mustRelay(t, "mecha", "profile", "get", "large^x", "--db", db)
+		if len(got) < 64<<10 {
+			t.Fatalf("%s: only %d bytes", name, len(got))
+		}
+		run(t, []string{"mecha", "profile", "set", "large^x", "--db", db}, nil, got).wantCode(t, 0)
+		wantSameJSON(t, mustRelay(t, "mecha", "profile", "get", "large^x", "--json", "--db", db), got)
+	}
+}
+
 func TestARemovedMechaIsRefused(t *testing.T) {
 	db := file(t)
 	keys := issue(t, db, "alice^x", "alice^x", "bob^x")
@@ -287,5 +308,26 @@ func TestSearchFindsWhatWasImported(t *testing.T) {
 	}
 	if r := run(t, []string{"search", "xylophone"}, env, "").wantCode(t, 0, "nothing found"); r.out != "" {
 		t.Errorf("%q", r.out)
+	}
+}
+
+// What agents write of themselves can neither forge lines nor steer the terminal.
+func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
+	db := file(t)
+	a := issue(t, db, "asker^crew")[0]
+	s := startServer(t, db)
+	line := `{"mecha_id":"evil^acme","profile":{"display_name":"zzyzx\u001b[2J\n1.000\tbob^demo","description":"\u202ex\u009by","skills":[{"id":"\u001b]0;x\u0007\n1.000  bob^demo","name":"zzyzx"}]}}`
+	run(t, []string{"mecha", "import", "-", "--db", db}, nil, line+"\n").wantCode(t, 0)
+	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
+	eventually(t, soon, "the imported Mecha is found", func() bool {
+		return strings.Contains(run(t, []string{"search", "zzyzx"}, env, "").wantCode(t, 0).out, "evil^acme")
+	})
+	// A crew in common with the address asked for is no word of its profile: no reason is better than half of one.
+	if out := run(t, []string{"search", "nobody^acme"}, env, "").wantCode(t, 0).out; !strings.HasSuffix(strings.TrimRight(out, "\n"), "  -") {
+		t.Errorf("%q", out)
+	}
+	out := run(t, []string{"search", "zzyzx"}, env, "").out
+	if strings.Count(out, "\n") != 2 || strings.ContainsAny(out, "\x1b\x07\u009b\u202e\t") || !strings.Contains(out, "(skill ") {
+		t.Errorf("%q", out)
 	}
 }

@@ -76,7 +76,7 @@ func (a *app) printFound(answer []byte) error {
 		return err
 	}
 	if f.Corrected != "" {
-		fmt.Fprintf(a.stderr, "searched for: %s\n", f.Corrected)
+		fmt.Fprintf(a.stderr, "searched for: %s\n", harmless(f.Corrected))
 	}
 	if len(f.Results) == 0 {
 		_, err := fmt.Fprintln(a.stderr, "nothing found")
@@ -89,7 +89,10 @@ func (a *app) printFound(answer []byte) error {
 		if r.Online {
 			online = "yes"
 		}
-		why := strings.Join(r.Matched.Terms, " ") + " in " + strings.Join(r.Matched.Fields, ", ")
+		why := strings.Join(r.Matched.Terms, " ") // none: its name is alike, or there was but a filter
+		if len(r.Matched.Fields) > 0 {
+			why = strings.TrimSpace(why + " in " + strings.Join(r.Matched.Fields, ", "))
+		}
 		if r.Matched.SkillID != "" {
 			why += " (skill " + r.Matched.SkillID + ")"
 		}
@@ -97,7 +100,7 @@ func (a *app) printFound(answer []byte) error {
 		if r.Description != "" {
 			what = strings.TrimLeft(what+": "+r.Description, ": ")
 		}
-		fmt.Fprintf(w, "%.3f\t%s\t%s\t%s\t%s\n", r.Score, r.MechaID, online, oneLine(what, 60), why)
+		fmt.Fprintf(w, "%.3f\t%s\t%s\t%s\t%s\n", r.Score, r.MechaID, online, harmless(oneLine(what, 60)), dash(harmless(oneLine(why, 120))))
 	}
 	if more := f.Total - len(f.Results); more > 0 {
 		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)

@@ -3,7 +3,9 @@ package db
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -67,38 +69,55 @@ func (e *Entry) VisibleTo(viewer Address) bool {
 
 // agentCard is what an A2A agent card (specification 1.0) says that a profile has room for.
 type agentCard struct {
-	Name        string `json:"name"`
-	Description string `json:"description"`
-	Version     string `json:"version"`
-	Skills      []struct {
-		ID          string   `json:"id"`
-		Name        string   `json:"name"`
-		Description string   `json:"description"`
-		Tags        []string `json:"tags"`
-		Examples    []string `json:"examples"`
-		InputModes  []string `json:"inputModes"`
-		OutputModes []string `json:"outputModes"`
-	} `json:"skills"`
+	Name        string      `json:"name"`
+	Description string      `json:"description"`
+	Version     string      `json:"version"`
+	Skills      []cardSkill `json:"skills"`
+}
+
+type cardSkill struct {
+	ID          string   `json:"id"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Tags        []string `json:"tags"`
+	Examples    []string `json:"examples"`
+	InputModes  []string `json:"inputModes"`
+	OutputModes []string `json:"outputModes"`
+}
+
+func (c *agentCard) skills() (all []Skill) {
+	for _, s := range c.Skills {
+		all = append(all, Skill{ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags,
+			Examples: s.Examples, InputModes: s.InputModes, OutputModes: s.OutputModes})
+	}
+	return all
 }
 
 var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
 	"accepts_message_types", "links", "metadata", "visibility", "card"}
 
 // ReadProfile reads a profile from JSON and checks it: InvalidJSON,
-// InvalidRequest naming the field. If it has a card, what the profile itself
-// does not say is taken from there. Unknown fields are ignored.
+// InvalidRequest naming the field, PayloadTooLarge. If it has a card, what the
+// profile itself does not say is taken from there; what it says just as the
+// card does is not counted in its size, so that a profile that is read can be
+// put again. Unknown fields are ignored.
 func ReadProfile(body []byte) (Profile, error) {
 	var p Profile
-	if len(body) > maxProfile {
-		return p, Errorf(PayloadTooLarge, "a profile is at most %d KiB", maxProfile>>10)
+	if len(body) > 2*maxProfile { // no card can make it as long as that
+		return p, errProfileTooLarge()
 	}
+	sizes := map[string]int{}
 	err := ReadObject(body, profileFields, func(name string, value []byte) error {
 		if name == "card" && !IsNull(value) && !IsObject(value) {
 			return FieldErrorf(InvalidRequest, "card", "must be a JSON object")
 		}
+		sizes[name] = len(value)
 		return nil
 	})
 	var syntax *SyntaxError
+	if len(body) > maxProfile && (err != nil || sizes["card"] == 0) {
+		return p, errProfileTooLarge()
+	}
 	if errors.As(err, &syntax) {
 		return p, Errorf(InvalidJSON, "%s", syntax.Error())
 	}
@@ -106,20 +125,32 @@ func ReadProfile(body []byte) (Profile, error) {
 		return p, err
 	}
 	if err := json.Unmarshal(body, &p); err != nil {
-		return p, wrongType(err, "")
+		return p, wrongType[Skill](err, "", body)
 	}
 	if IsNull(p.Card) {
 		p.Card = nil
 	}
+	size := len(body)
 	if len(p.Card) > 0 {
-		if err := p.takeCard(); err != nil {
+		copied, err := p.takeCard()
+		if err != nil {
 			return p, err
 		}
+		for _, name := range copied {
+			size -= sizes[name]
+		}
+	}
+	if size > maxProfile {
+		return p, errProfileTooLarge()
 	}
 	if p.Visibility == "" {
 		p.Visibility = Public
 	}
 	return p, p.check()
+}
+
+func errProfileTooLarge() error {
+	return Errorf(PayloadTooLarge, "a profile is at most %d KiB", maxProfile>>10)
 }
 
 // ReadCard makes a profile of an A2A agent card: name, description, version
@@ -132,31 +163,62 @@ func ReadCard(body []byte) (Profile, error) {
 	return ReadProfile(slices.Concat([]byte(`{"card":`), body, []byte(`}`)))
 }
 
-// wrongType names the field that cannot be read, of what stands at prefix.
-func wrongType(err error, prefix string) error {
+// wrongType names the field that cannot be read, of what stands at prefix. S is
+// what the skills there are read as.
+func wrongType[S any](err error, prefix string, body []byte) error {
 	var wrong *json.UnmarshalTypeError
-	if errors.As(err, &wrong) {
-		return FieldErrorf(InvalidRequest, prefix+wrong.Field, "cannot be of the JSON type %s", wrong.Value)
+	if !errors.As(err, &wrong) {
+		return Errorf(InvalidRequest, "the profile cannot be read")
 	}
-	return Errorf(InvalidRequest, "the profile cannot be read")
+	field := wrong.Field
+	if field == "skills" || strings.HasPrefix(field, "skills.") {
+		field = wrongSkill[S](body, field)
+	}
+	kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
+	return FieldErrorf(InvalidRequest, prefix+field, "cannot be of the JSON type %s", kind)
 }
 
-func (p *Profile) takeCard() error {
+// wrongSkill says which one it is, which encoding/json does not tell.
+func wrongSkill[S any](body []byte, field string) string {
+	var v struct {
+		Skills []json.RawMessage `json:"skills"`
+	}
+	if json.Unmarshal(body, &v) != nil {
+		return field // they are no list
+	}
+	for i, text := range v.Skills {
+		var skill S
+		var wrong *json.UnmarshalTypeError
+		if !errors.As(json.Unmarshal(text, &skill), &wrong) {
+			continue
+		}
+		return strings.TrimSuffix(fmt.Sprintf("skills[%d].%s", i, wrong.Field), ".")
+	}
+	return field
+}
+
+// takeCard takes what the profile does not say from its card, and names the
+// members that say the same as the card does.
+func (p *Profile) takeCard() (copied []string, err error) {
 	var c agentCard
 	if err := json.Unmarshal(p.Card, &c); err != nil {
-		return wrongType(err, "card.")
+		return nil, wrongType[cardSkill](err, "card.", p.Card)
 	}
-	setDefault(&p.DisplayName, c.Name)
-	setDefault(&p.Description, c.Description)
-	setDefault(&p.Version, c.Version)
-	if p.Skills != nil {
-		return nil
+	for _, x := range []struct {
+		name      string
+		own, card *string
+	}{{"display_name", &p.DisplayName, &c.Name}, {"description", &p.Description, &c.Description}, {"version", &p.Version, &c.Version}} {
+		if *x.own == *x.card {
+			copied = append(copied, x.name)
+		}
+		setDefault(x.own, *x.card)
 	}
-	for _, s := range c.Skills {
-		p.Skills = append(p.Skills, Skill{ID: s.ID, Name: s.Name, Description: s.Description, Tags: s.Tags,
-			Examples: s.Examples, InputModes: s.InputModes, OutputModes: s.OutputModes})
+	if p.Skills == nil {
+		p.Skills = c.skills()
+	} else if reflect.DeepEqual(p.Skills, c.skills()) {
+		copied = append(copied, "skills")
 	}
-	return nil
+	return copied, nil
 }
 
 // The bounds of a profile (PROTOCOL §5); lengths in characters.
@@ -188,15 +250,16 @@ func (p *Profile) check() error {
 	if len(p.Skills) > maxSkills {
 		c.fail("skills", "has more than 100 entries")
 	}
-	for _, s := range p.Skills {
-		c.text("skills.id", s.ID, maxShort)
-		c.text("skills.name", s.Name, maxShort)
-		c.text("skills.description", s.Description, maxDescription)
-		c.tags("skills.tags", s.Tags)
-		c.list("skills.examples", s.Examples, maxExamples, maxExample)
-		c.list("skills.input_modes", s.InputModes, maxList, maxShort)
-		c.list("skills.output_modes", s.OutputModes, maxList, maxShort)
-		c.list("skills.message_types", s.MessageTypes, maxList, maxTag)
+	for i, s := range p.Skills {
+		at := fmt.Sprintf("skills[%d].", i)
+		c.text(at+"id", s.ID, maxShort)
+		c.text(at+"name", s.Name, maxShort)
+		c.text(at+"description", s.Description, maxDescription)
+		c.tags(at+"tags", s.Tags)
+		c.list(at+"examples", s.Examples, maxExamples, maxExample)
+		c.list(at+"input_modes", s.InputModes, maxList, maxShort)
+		c.list(at+"output_modes", s.OutputModes, maxList, maxShort)
+		c.list(at+"message_types", s.MessageTypes, maxList, maxTag)
 	}
 	c.links(p.Links)
 	if len(p.Metadata) > maxList {

@@ -14,7 +14,11 @@ func NewSearchID() SearchID { return SearchID(randomID("srch_", idChars)) }
 // SearchLife is how long the answer to a search is kept (PROTOCOL §5).
 const SearchLife = time.Hour
 
-const searchesPerMecha = 100
+// What is kept of a Mecha's answers: the newest, and of their text so much.
+const (
+	searchesPerMecha    = 100
+	searchBytesPerMecha = 16 << 20
+)
 
 // SaveSearch is the write that keeps the answer to a search.
 type SaveSearch struct {
@@ -32,18 +36,108 @@ func (d *DB) SaveSearch(s *SaveSearch, then func(error)) { d.submit(s, then) }
 func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
 
 func (s *SaveSearch) apply(t *tx) error {
+	expires := s.At.Add(SearchLife).UnixMilli()
 	err := t.c.exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
-		int64(t.position(s.At)), string(s.ID), int64(s.Mecha), s.At.Add(SearchLife).UnixMilli(), string(s.Answer), orNull(int64(s.Nonce)))
+		int64(t.position(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), orNull(int64(s.Nonce)))
 	if err != nil {
 		return err
 	}
-	return t.c.exec(`DELETE FROM search WHERE position IN
-		(SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC LIMIT -1 OFFSET ?)`,
-		int64(s.Mecha), int64(searchesPerMecha))
+	if t.nextEmptying == 0 || emptyFrom(expires) < t.nextEmptying {
+		t.nextEmptying = emptyFrom(expires)
+	}
+	return t.trimSearches(s.Mecha)
 }
 
-// Search reads the answer to a search: SearchNotFound, NotYourSearch, and after
-// its hour SearchExpired.
+// trimSearches keeps a Mecha's answers within their bounds; the oldest go. Those
+// that are too many in bytes keep their row, for its nonce.
+func (t *tx) trimSearches(id MechaID) error {
+	var count, bytes int64
+	var beyond Position    // and before it: too many
+	var emptied []Position // too long
+	r := t.c.query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC", int64(id))
+	for r.next() {
+		if count++; count > searchesPerMecha {
+			beyond = Position(r.int(0))
+			break
+		}
+		if bytes += r.int(1); bytes > searchBytesPerMecha && count > 1 && r.int(1) > 0 {
+			emptied = append(emptied, Position(r.int(0)))
+		}
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	if err := t.emptySearches(emptied); err != nil || beyond == 0 {
+		return err
+	}
+	return t.c.exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
+		int64(id), int64(beyond))
+}
+
+func (t *tx) emptySearches(all []Position) error {
+	for _, p := range all {
+		if err := t.c.exec("UPDATE search SET answer = '' WHERE position = ?", int64(p)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// emptyExpired is the write that takes the text out of answers whose hour is
+// over: it tells of profiles as they were, and takes room. The rows stay until
+// newer ones push them out, to say that there was an answer.
+//
+// Rows stand in the order of their time, and all live as long, so a walk from
+// where the last one ended finds those that are due, and nothing else.
+type emptyExpired struct{ At time.Time }
+
+const (
+	emptyRows  = 500 // looked at in one transaction: neighbours wait for it
+	emptyBytes = 4 << 20
+	emptyEvery = time.Minute // those that expire in the same one go together
+	emptyRetry = time.Minute // after a fault
+)
+
+// emptyFrom is when the text of an answer that expires then is taken out, in Unix ms.
+func emptyFrom(expires int64) int64 {
+	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
+}
+
+func (e *emptyExpired) size() int { return 0 }
+
+func (e *emptyExpired) apply(t *tx) error {
+	var due []Position
+	var rows, bytes int64
+	now, end := e.At.UnixMilli(), e.At.Add(2*SearchLife).UnixMilli()
+	t.nextEmptying = 0
+	r := t.c.query("SELECT position, expires_at, octet_length(answer) FROM search WHERE position > ? ORDER BY position LIMIT ?",
+		int64(t.emptied), int64(emptyRows+1))
+	for r.next() {
+		expires := r.int(1)
+		if rows++; rows > emptyRows || bytes > emptyBytes {
+			t.nextEmptying = now // at once, when others have had their turn
+			break
+		}
+		if expires > now && expires <= end {
+			t.nextEmptying = emptyFrom(expires)
+			break
+		}
+		t.emptied = Position(r.int(0))
+		if expires > end { // a clock was ahead: it must not hold up the others; the next start looks again
+			continue
+		}
+		if r.int(2) > 0 {
+			due, bytes = append(due, t.emptied), bytes+r.int(2)
+		}
+	}
+	if err := r.close(); err != nil {
+		return err
+	}
+	return t.emptySearches(due)
+}
+
+// Search reads the answer to a search: SearchNotFound (also if newer ones have
+// taken its room), NotYourSearch, and after its hour SearchExpired.
 func (d *DB) Search(ctx context.Context, id SearchID, caller MechaID) (answer []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		var owner, expires int64
@@ -58,6 +152,8 @@ func (d *DB) Search(ctx context.Context, id SearchID, caller MechaID) (answer []
 			return Errorf(NotYourSearch, "another Mecha asked for this search")
 		case x.now.UnixMilli() >= expires:
 			return Errorf(SearchExpired, "the answer was kept until %s; search again", FormatTime(unixMilli(expires)))
+		case len(answer) == 0:
+			return Errorf(SearchNotFound, "the answer of %s had to make room for newer ones; search again", quote(string(id)))
 		}
 		return nil
 	})

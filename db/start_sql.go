@@ -32,6 +32,7 @@ func (w *writer) start() error {
 	if err != nil {
 		return err
 	}
+	w.nextEmptying = 1 // what expired meanwhile goes when the writer begins
 	w.dataVersion, w.keysVersion = w.versions()
 	w.touched = w.d.opts.Now()
 	if !w.d.opts.Serve {

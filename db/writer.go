@@ -42,20 +42,22 @@ type writer struct {
 	wake  chan struct{} // one token: the queue has something, or shut
 	fault atomic.Pointer[error]
 
-	c           *conn
-	spare       []*op // the queue's other backing array
-	last        Position
-	pending     map[MechaID]int // counted at first need, then kept
-	nextExpiry  int64           // Unix ms of the earliest; 0: none
-	dataVersion int64
-	keysVersion int64
-	polled      time.Time
-	kept        time.Time // last housekeeping
-	touched     time.Time // when last-used times were written
-	touchedUpto map[int64]int64
-	ckptRunning bool
-	batch       tx
-	packed      []byte // pushes, on their way into a row
+	c            *conn
+	spare        []*op // the queue's other backing array
+	last         Position
+	pending      map[MechaID]int // counted at first need, then kept
+	nextExpiry   int64           // Unix ms of the earliest; 0: none
+	nextEmptying int64           // Unix ms of the next emptyExpired; 0: none
+	emptied      Position        // up to here, the answers to searches need no emptying
+	dataVersion  int64
+	keysVersion  int64
+	polled       time.Time
+	kept         time.Time // last housekeeping
+	touched      time.Time // when last-used times were written
+	touchedUpto  map[int64]int64
+	ckptRunning  bool
+	batch        tx
+	packed       []byte // pushes, on their way into a row
 
 	ckptWanted chan struct{} // to the checkpointer
 	ckptDone   chan struct{} // from it
@@ -183,8 +185,8 @@ func batchSize(ops []*op) int {
 }
 
 // idle does, between batches, what is due: looks for other processes' changes,
-// lets messages
-// expire (the server alone: it has the sockets to tell), keeps house.
+// lets messages expire (the server alone: it has the sockets to tell), takes
+// out old answers to searches, keeps house.
 func (w *writer) idle() {
 	now := w.d.opts.Now()
 	for range expireRounds {
@@ -192,6 +194,14 @@ func (w *writer) idle() {
 			break
 		}
 		w.commit([]*op{{write: &expireDue{At: now}, done: w.logged("messages did not expire")}})
+	}
+	if w.d.opts.Serve && w.nextEmptying != 0 && now.UnixMilli() >= w.nextEmptying {
+		w.commit([]*op{{write: &emptyExpired{At: now}, done: func(err error) {
+			if err != nil {
+				w.nextEmptying = now.Add(emptyRetry).UnixMilli()
+				w.d.opts.Logger.Error("expired answers to searches were not removed", "error", err)
+			}
+		}}})
 	}
 	if real := time.Now(); real.Sub(w.polled) >= pollEvery {
 		w.polled = real
@@ -317,6 +327,8 @@ type tx struct {
 	mechas         map[Address]int64
 	pending        map[MechaID]int // new counts
 	nextExpiry     int64
+	nextEmptying   int64
+	emptied        Position
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool
@@ -332,7 +344,8 @@ func (t *tx) reset(w *writer) {
 	clear(mechas)
 	clear(pending)
 	*t = tx{rx: rx{c: w.c, d: w.d, now: w.d.opts.Now(), writing: true}, w: w, last: w.last,
-		commit: &Commit{}, words: words, mechas: mechas, pending: pending, nextExpiry: w.nextExpiry}
+		commit: &Commit{}, words: words, mechas: mechas, pending: pending, nextExpiry: w.nextExpiry,
+		nextEmptying: w.nextEmptying, emptied: w.emptied}
 }
 
 // position gives out the next place in the commit order for a write of time at.
@@ -344,6 +357,7 @@ func (t *tx) position(at time.Time) Position {
 // publish makes what the transaction knew the writer's own, after the commit.
 func (t *tx) publish() {
 	t.w.last, t.w.nextExpiry = t.last, t.nextExpiry
+	t.w.nextEmptying, t.w.emptied = t.nextEmptying, t.emptied
 	for id, n := range t.pending {
 		t.w.pending[id] = n
 	}

@@ -7,8 +7,10 @@ import (
 	"errors"
 	"hash/crc32"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"relay/db"
 )
@@ -39,7 +41,11 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	s.searches.put(id, c.key.Mecha.ID, body)
+	if !s.searches.put(id, c.key.Mecha.ID, body) {
+		e := db.Errorf(db.Overloaded, "too many answers to searches wait for the disk")
+		e.RetryAfter = time.Second
+		return answer{}, e
+	}
 	s.DB.SaveSearch(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: body, Nonce: c.claimed}, func(err error) {
 		if err != nil {
 			s.Logger.Error("the answer to a search was not kept", "search", id, "error", err)
@@ -75,16 +81,33 @@ func (s *Server) getSearch(c *call) (answer, error) {
 	return answer{status: http.StatusOK, body: body}, err
 }
 
-// prefersWait reads RFC 7240's wait preference; the answer is ready in any time that can be asked for.
+// prefersWait reads RFC 7240's wait preference; the answer is ready in any time
+// that can be asked for. The first one counts (§2).
 func prefersWait(values []string) bool {
-	for _, p := range strings.Split(strings.Join(values, ","), ",") {
-		name, value, _ := strings.Cut(strings.TrimSpace(strings.SplitN(p, ";", 2)[0]), "=")
-		n, err := strconv.Atoi(strings.Trim(strings.TrimSpace(value), `"`))
-		if strings.EqualFold(strings.TrimSpace(name), "wait") && err == nil && n > 0 {
-			return true
+	for _, p := range cutOutsideQuotes(strings.Join(values, ","), ',') {
+		name, value, _ := strings.Cut(cutOutsideQuotes(p, ';')[0], "=")
+		if strings.EqualFold(strings.TrimSpace(name), "wait") {
+			value = strings.Trim(strings.TrimSpace(value), `"`)
+			return strings.Trim(value, "0") != "" && strings.Trim(value, "0123456789") == "" // seconds, of any number of digits
 		}
 	}
 	return false
+}
+
+// cutOutsideQuotes splits at sep, but for what stands in quoted strings (RFC 9110 §5.6.4).
+func cutOutsideQuotes(s string, sep byte) (parts []string) {
+	quoted, from := false, 0
+	for i := 0; i < len(s); i++ {
+		switch {
+		case s[i] == '"':
+			quoted = !quoted
+		case s[i] == '\\' && quoted:
+			i++
+		case s[i] == sep && !quoted:
+			parts, from = append(parts, s[from:i]), i+1
+		}
+	}
+	return append(parts, s[from:])
 }
 
 // searchBody is the request of PROTOCOL §5.
@@ -137,7 +160,7 @@ func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 		if name == "filter" && db.IsObject(value) {
 			return db.ReadObject(value, nil, func(key string, _ []byte) error {
 				if !filterKeys[key] {
-					return db.FieldErrorf(db.InvalidRequest, "filter."+key, "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
+					return db.FieldErrorf(db.InvalidRequest, "filter."+clip(key), "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
 				}
 				return nil
 			})
@@ -150,7 +173,11 @@ func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 	if err := json.Unmarshal(c.body, &v); err != nil {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
-			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "must not be a %s", wrong.Value)
+			if wrong.Field == "limit" {
+				return q, db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
+			}
+			kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
+			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
 		}
 		return q, db.Errorf(db.InvalidRequest, "the search cannot be read")
 	}
@@ -177,9 +204,11 @@ func (v *searchBody) check(q *db.SearchRequest) (err error) {
 	if q.Sort, known = sorts[v.Sort]; !known {
 		return db.FieldErrorf(db.InvalidRequest, "sort", "must be relevance, recent or name")
 	}
+	slices.Sort(q.Facets)
+	q.Facets = slices.Compact(q.Facets) // counting takes time, so each once
 	for _, f := range q.Facets {
 		if !facets[f] {
-			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", f)
+			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", clip(f))
 		}
 	}
 	q.Limit = defaultHits
@@ -195,6 +224,14 @@ func (v *searchBody) check(q *db.SearchRequest) (err error) {
 		}
 	}
 	return nil
+}
+
+// clip bounds what a refusal repeats of the request.
+func clip(s string) string {
+	if r := []rune(s); len(r) > 80 {
+		return string(r[:80]) + "…"
+	}
+	return s
 }
 
 // A search cursor is an offset, bound to the search that it continues.

@@ -11,9 +11,10 @@ import (
 // find runs the search and makes the answer that is kept.
 func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, error) {
 	began := time.Now()
-	entries := map[db.MechaID]*db.Entry{}
+	var entries map[db.MechaID]*db.Entry
 	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
 		all, err := s.DB.Entries(ctx, ids)
+		entries = make(map[db.MechaID]*db.Entry, len(all))
 		for i := range all {
 			entries[all[i].ID] = &all[i]
 		}
@@ -23,7 +24,7 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if !q.Highlight { // else the index has looked them up already
+	if entries == nil { // else the index has looked them up, for highlights
 		ids := make([]db.MechaID, len(r.Hits))
 		for i, h := range r.Hits {
 			ids[i] = h.ID
@@ -36,13 +37,14 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
+	total := r.Total - (len(r.Hits) - len(results))
 	var next *string
 	if end := q.Offset + len(r.Hits); end < r.Total && end <= maxOffset && len(r.Hits) > 0 {
 		text := searchCursor(end, &q)
 		next = &text
 	}
 	return json.Marshal(searchAnswer{
-		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: r.Total,
+		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
 		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: db.FormatTime(db.Position(r.AsOf).Time()),
 		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
 		CreatedAt: db.FormatTime(c.at), ExpiresAt: db.FormatTime(c.at.Add(db.SearchLife)),
@@ -107,15 +109,19 @@ type facetResult struct {
 	Count int    `json:"count"`
 }
 
-// results shows the hits with what the directory says now; one that has been
-// removed meanwhile is left out.
+// results shows the hits with what the directory says now. The index follows
+// it a moment later: who has been removed meanwhile, or withdrawn from the
+// caller's eyes, is left out.
 func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchResult, entries map[db.MechaID]*db.Entry) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
 		h := &r.Hits[i]
 		e := entries[h.ID]
-		if e == nil {
+		if e == nil || !mayFind(q, e) {
 			continue
+		}
+		if h.Explanation != nil && h.Explanation.Words == nil {
+			h.Explanation.Words = []db.WordExplanation{}
 		}
 		seen, err := s.DB.LastSeen(ctx, h.ID)
 		if err != nil {
@@ -133,6 +139,12 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 		out = append(out, hit)
 	}
 	return out, nil
+}
+
+// mayFind tells whether a search may show an entry: an unlisted one by its
+// exact address alone.
+func mayFind(q *db.SearchRequest, e *db.Entry) bool {
+	return e.VisibleTo(q.Caller) && (e.Visibility != db.Unlisted || q.Query == string(e.Address))
 }
 
 // list makes nil an empty list, for the JSON.

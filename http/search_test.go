@@ -25,12 +25,16 @@ type found struct {
 	ResultURL  string  `json:"result_url"`
 	ExpiresAt  string  `json:"expires_at"`
 	Results    []struct {
-		Rank    int     `json:"rank"`
-		MechaID string  `json:"mecha_id"`
-		Score   float64 `json:"score"`
-		Online  bool    `json:"online"`
-		Matched struct {
+		Rank     int             `json:"rank"`
+		MechaID  string          `json:"mecha_id"`
+		Name     string          `json:"name"`
+		LastSeen *string         `json:"last_seen"`
+		Explain  *db.Explanation `json:"explain"`
+		Score    float64         `json:"score"`
+		Online   bool            `json:"online"`
+		Matched  struct {
 			SkillID *string  `json:"skill_id"`
+			Fields  []string `json:"fields"`
 			Terms   []string `json:"terms"`
 		} `json:"matched"`
 		Highlights []struct {

@@ -40,6 +40,7 @@ type settings struct {
 	hub      ws.Config
 	api      http.Config
 	timeouts http.Timeouts
+	found    func() // called between what the index finds and what the directory then says of it
 }
 
 type clock struct{ ns atomic.Int64 }
@@ -86,6 +87,24 @@ func (l live) Watch(key *db.Key) (<-chan struct{}, <-chan error, func(), error) 
 	return wake, ended, stop, err
 }
 
+// finder is the index; it also lets the directory change before it is asked
+// for the profiles of what was found.
+type finder struct {
+	*search.Index
+	found func()
+}
+
+func (f finder) Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error) {
+	look := q.Lookup
+	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
+		f.found()
+		return look(ctx, ids)
+	}
+	result, err := f.Index.Search(ctx, q)
+	f.found()
+	return result, err
+}
+
 func (r *relay) start() {
 	r.t.Helper()
 	s := r.settings
@@ -104,6 +123,9 @@ func (r *relay) start() {
 	d.OnEntries(index.Wake)
 	go index.Follow(context.Background(), d)
 	s.api.DB, s.api.Live, s.api.Finder, r.index = d, live{r.hub, r.watching}, index, index
+	if s.found != nil {
+		s.api.Finder = finder{index, s.found}
+	}
 	r.api = http.New(s.api)
 	r.server = r.api.Listening(s.timeouts)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -2,6 +2,7 @@ package search
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -293,9 +294,15 @@ func metaOf(e *db.Entry, length int) string {
 	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), length, e.Address)
 }
 
+// nanoseconds since 1970; what does not fit is the earliest or the latest there is.
 func nanoseconds(t time.Time) int64 {
-	if t.IsZero() {
+	switch {
+	case t.IsZero():
 		return 0
+	case t.Before(time.Unix(0, math.MinInt64)):
+		return math.MinInt64
+	case t.After(time.Unix(0, math.MaxInt64)):
+		return math.MaxInt64
 	}
 	return t.UnixNano()
 }

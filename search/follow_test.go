@@ -116,13 +116,15 @@ func TestDamageIsRepaired(t *testing.T) {
 			damage(t, dir)
 			var log bytes.Buffer
 			x := mustFollowLogging(t, dir, s, slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
-			// Of a file that is not there bleve itself speaks, and opens the state before.
-			if !strings.HasPrefix(log.String(), "time=") && name != "removed segment" {
+			if !strings.HasPrefix(log.String(), "time=") {
 				t.Error("it does not say what is wrong")
 			}
 			waitFor(t, x, s.last)
 			if r := mustSearch(t, x, search.Request{Query: "skyfinder"}); string(r.Hits[0].Address) != "skyfinder^acme" {
 				t.Errorf("finds %v", addresses(r))
+			}
+			if p := x.Progress(); p.Rebuilt == "" {
+				t.Errorf("it does not say so: %+v", p)
 			}
 			if p := x.Progress(); p.Entries != 300 {
 				t.Errorf("%d entries", p.Entries)
@@ -190,6 +192,26 @@ func TestOtherStoreIsRebuilt(t *testing.T) {
 	}
 	if r := mustSearch(t, x, search.Request{Query: "skyfinder"}); r.Total != 0 {
 		t.Errorf("finds %v of another store", addresses(r))
+	}
+}
+
+// Close and Follow begin at once, as when a server cannot listen: Close waits
+// for a Follow that has begun, and none begins after it.
+func TestCloseWhileFollowBegins(t *testing.T) {
+	s := newShelf(travel()...)
+	for range 20 {
+		x, err := search.Open(t.TempDir(), search.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		done := make(chan error, 1)
+		go func() { done <- x.Follow(context.Background(), s) }()
+		if err := x.Close(); err != nil {
+			t.Error(err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

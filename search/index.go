@@ -55,7 +55,7 @@ type Progress struct {
 	Ready    bool   // it has caught up with the store since it was opened
 	Revision int64  // the last revision applied
 	Entries  int    // Mechas in the index
-	Rebuilt  string // why it was made anew when it was opened or since; "" if it was not
+	Rebuilt  string // why it was made anew, wholly or from its last good state, when it was opened or since; "" if it was not
 }
 
 // Index is the search index. Its methods may be called from any goroutine.
@@ -107,6 +107,10 @@ func Open(dir string, o Options) (*Index, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.lost != "" {
+		x.rebuilt = s.lost
+		x.log.Warn("search index is repaired", "folder", x.dir, "cause", s.lost)
+	}
 	x.store = s
 	x.stopped, x.stop = context.WithCancel(context.Background())
 	return x, nil
@@ -150,7 +154,9 @@ func (x *Index) replace(cause error) error {
 // Close ends Follow, waits for it and for searches under way, and closes the
 // files. A second Close does nothing.
 func (x *Index) Close() error {
+	x.mu.Lock() // so that a Follow that begins now either is waited for or does not begin
 	x.stop()
+	x.mu.Unlock()
 	x.follows.Wait()
 	x.mu.Lock()
 	defer x.mu.Unlock()

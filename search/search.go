@@ -198,7 +198,16 @@ func (s *searcher) nameThreshold() uint8 {
 // closer look are none.
 func (s *searcher) page(found []uint64) ([]*candidate, []uint64, error) {
 	switch {
-	case s.req.Sort == ByRecent, s.req.Sort == ByName, s.req.Query == "":
+	case s.req.Query == "":
+		return s.pageByKey(found)
+	case s.req.Sort == ByRecent, s.req.Sort == ByName:
+		// Who was found for a name alone may not be one: what is found must not depend on the order.
+		byName := slices.DeleteFunc(slices.Clone(found), func(n uint64) bool { return s.coarse[n] > 0 })
+		list, err := s.judgeAll(byName)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, found = s.dropNoMatches(list, found)
 		return s.pageByKey(found)
 	}
 	best, err := s.bestCoarsely(found)

@@ -10,11 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"time"
 
 	"github.com/blevesearch/bleve/v2"
 	"github.com/blevesearch/bleve/v2/index/scorch"
+	"github.com/blevesearch/bleve/v2/util"
 	index "github.com/blevesearch/bleve_index_api"
 	segment "github.com/blevesearch/scorch_segment_api/v2"
+	"go.etcd.io/bbolt"
 	bolt "go.etcd.io/bbolt/errors"
 
 	"relay/db"
@@ -72,16 +75,19 @@ type store struct {
 	inner index.Index
 
 	columns columns
+	lost    string // what was damaged so that an older state was opened; "" if nothing was
 }
 
 // Documents are analysed by one worker, not by bleve's four: a rebuild that
 // takes every core is no faster on two, and makes messages wait longer.
 func init() { bleve.Config.SetAnalysisQueueSize(1) }
 
+const lockTimeout = 2 * time.Second
+
 // runtimeConfig: one bolt lock, waited for briefly; one snapshot, because the
 // store of profiles is what one goes back to.
 func runtimeConfig() map[string]any {
-	return map[string]any{"bolt_timeout": "2s", "numSnapshotsToKeep": 1}
+	return map[string]any{"bolt_timeout": lockTimeout.String(), "numSnapshotsToKeep": 1}
 }
 
 // openStore opens the index in dir. It fails with errNoIndex, errLocked,
@@ -94,6 +100,10 @@ func openStore(dir string, log *slog.Logger) (s *store, err error) {
 			return nil, &DamageError{errors.New("index_meta.json is missing")}
 		}
 		return nil, errNoIndex
+	}
+	newest, err := newestPosition(filepath.Join(dir, "store", "root.bolt"))
+	if err != nil {
+		return nil, err
 	}
 	if err := dropBrokenSegments(filepath.Join(dir, "store"), log); err != nil {
 		return nil, err
@@ -108,11 +118,61 @@ func openStore(dir string, log *slog.Logger) (s *store, err error) {
 	if s, err = newStore(b); err == nil {
 		err = s.checkVersion()
 	}
+	if err == nil {
+		err = s.compare(newest)
+	}
 	if err != nil {
 		b.Close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// compare notes whether an older state than the newest was opened.
+func (s *store) compare(newest position) error {
+	v, err := s.view()
+	if err != nil {
+		return err
+	}
+	defer v.Close()
+	if at := v.position.revision; at < newest.revision {
+		s.lost = fmt.Sprintf("search: damaged index: its newest state, of revision %d, cannot be opened; the one before, of revision %d, is brought up to date", newest.revision, at)
+	}
+	return nil
+}
+
+// newestPosition reads the watermark of the newest state that the index has
+// written, whether or not it can be opened: bleve does not tell when it goes
+// back to one before.
+func newestPosition(file string) (p position, err error) {
+	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+		return p, nil // what there is instead is for bleve to say
+	}
+	d, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
+	switch {
+	case errors.Is(err, bolt.ErrTimeout):
+		return p, errLocked
+	case err != nil:
+		return p, &DamageError{err}
+	}
+	defer d.Close()
+	err = d.View(func(tx *bbolt.Tx) (err error) {
+		states := tx.Bucket(util.BoltSnapshotsBucket)
+		if states == nil {
+			return nil
+		}
+		last, _ := states.Cursor().Last()
+		if state := states.Bucket(last); state != nil {
+			if internal := state.Bucket(util.BoltInternalKey); internal != nil {
+				p, err = decodePosition(internal.Get(keyWatermark))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		err = &DamageError{err}
+	}
+	return p, err
 }
 
 func newStore(b bleve.Index) (*store, error) {

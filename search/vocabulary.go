@@ -135,17 +135,19 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 	return words, nil
 }
 
-// frequency is the number of profiles that have the term, 0 if the caller can
-// see none of them: a word of hidden profiles is a word that nobody uses.
+// frequency is the number of profiles that have the term and that the caller
+// may see: a word of hidden profiles is a word that nobody uses, and the weights
+// of words, which a search explains, must not tell how many hidden ones use it.
 func (s *searcher) frequency(name, t string) (int, error) {
 	count, err := s.v.count(name, t)
 	if err != nil || count == 0 || s.hidden == nil {
 		return count, err
 	}
-	seen := false
-	err = s.each(name, t, func(doc uint64) { seen = seen || !s.hidden.has(doc) })
-	if !seen {
-		count = 0
-	}
-	return count, err
+	seen := 0
+	err = s.each(name, t, func(doc uint64) {
+		if !s.hidden.has(doc) {
+			seen++
+		}
+	})
+	return seen, err
 }

@@ -1,0 +1,158 @@
+package db_test
+
+import (
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// searched is a store whose clock stands still until it is moved, and two
+// Mechas that search in it.
+type searched struct {
+	store
+	minutes    atomic.Int64 // since it began
+	alice, bob db.MechaID
+}
+
+func (s *searched) now() time.Time {
+	return time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).Add(time.Duration(s.minutes.Load()) * time.Minute)
+}
+
+func mustSearched(t *testing.T, options ...func(*db.Options)) *searched {
+	s := &searched{}
+	s.store = mustOpen(t, append(options, func(o *db.Options) { o.Now = s.now })...)
+	s.alice, s.bob = s.mustIssue("alice^demo").Mecha.ID, s.mustIssue("bob^demo").Mecha.ID
+	return s
+}
+
+// mustSave keeps an answer of so many bytes.
+func (s *searched) mustSave(m db.MechaID, bytes int) db.SearchID {
+	s.t.Helper()
+	w := &db.SaveSearch{At: s.now(), ID: db.NewSearchID(), Mecha: m, Answer: []byte(strings.Repeat("x", bytes)), Nonce: 1}
+	saved := make(chan error, 1)
+	s.SaveSearch(w, func(err error) { saved <- err })
+	if err := <-saved; err != nil {
+		s.t.Fatal(err)
+	}
+	return w.ID
+}
+
+// kept counts what stands in the file.
+func (s *searched) kept() (rows, full, bytes int) {
+	s.t.Helper()
+	d := byHand(s.t.(*testing.T), s.Path())
+	defer d.Close()
+	err := d.QueryRow("SELECT count(*), count(nullif(answer, '')), coalesce(sum(octet_length(answer)), 0) FROM search").Scan(&rows, &full, &bytes)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return rows, full, bytes
+}
+
+// wantKept waits until the file has so many rows, so many of them with their text.
+func (s *searched) wantKept(rows, full int) {
+	s.t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+		r, f, _ := s.kept()
+		if r == rows && f == full {
+			return
+		}
+		if time.Now().After(end) {
+			s.t.Fatalf("%d answers, %d with their text; want %d and %d", r, f, rows, full)
+		}
+	}
+}
+
+func (s *searched) wantSearch(id db.SearchID, m db.MechaID, code db.Code) {
+	s.t.Helper()
+	answer, err := s.Search(ctx, id, m)
+	if code == "" && (err != nil || len(answer) == 0) || code != "" && db.ErrorCode(err) != code {
+		s.t.Errorf("%d bytes, %v; want %q", len(answer), err, code)
+	}
+}
+
+// The text of an answer that has expired leaves the file; that there was one,
+// one can still be told.
+func TestExpiredAnswersAreEmptied(t *testing.T) {
+	s := mustSearched(t)
+	var old []db.SearchID
+	for range 60 {
+		old = append(old, s.mustSave(s.alice, 100_000), s.mustSave(s.bob, 10))
+	}
+	s.minutes.Store(30)
+	young := s.mustSave(s.alice, 100_000)
+	s.wantKept(121, 121)
+	s.minutes.Store(62)
+	s.wantKept(121, 1)
+	for i, id := range old {
+		s.wantSearch(id, []db.MechaID{s.alice, s.bob}[i%2], db.SearchExpired)
+	}
+	s.wantSearch(old[0], s.bob, db.NotYourSearch)
+	s.wantSearch(young, s.alice, "")
+	s.minutes.Store(92)
+	s.wantKept(121, 0)
+	s.wantSearch(young, s.alice, db.SearchExpired)
+
+	// What expires while no server runs goes when the next one starts.
+	s.mustSave(s.bob, 5000)
+	last := s.mustSave(s.bob, 5000)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.minutes.Store(200)
+	s.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now, o.Create = s.Path(), s.now, false })
+	s.wantKept(123, 0)
+	s.wantSearch(last, s.bob, db.SearchExpired)
+}
+
+// A clock that was far ahead does not keep the answers of a right one.
+func TestAnswersOfTheFutureHoldUpNoOthers(t *testing.T) {
+	s := mustSearched(t)
+	s.minutes.Store(60 * 24 * 365)
+	s.mustSave(s.alice, 10)
+	s.minutes.Store(0)
+	s.mustSave(s.alice, 10)
+	s.mustSave(s.bob, 10)
+	s.minutes.Store(62)
+	s.wantKept(3, 1)
+}
+
+// Another process, which serves nobody, empties nothing: one has the file to itself for that.
+func TestOnlyAServerEmptiesAnswers(t *testing.T) {
+	s := mustSearched(t, func(o *db.Options) { o.Serve = false })
+	s.mustSave(s.alice, 10)
+	s.minutes.Store(62)
+	s.mustIssue("carol^demo") // goes through the writer, after its housekeeping
+	s.mustIssue("dave^demo")
+	s.wantKept(1, 1)
+}
+
+func TestAnswersAreBoundedInBytes(t *testing.T) {
+	s := mustSearched(t)
+	small := s.mustSave(s.bob, 10)
+	var ids []db.SearchID
+	for range 20 {
+		ids = append(ids, s.mustSave(s.alice, 2<<20))
+	}
+	if rows, full, bytes := s.kept(); rows != 21 || full != 9 || bytes != 16<<20+10 {
+		t.Errorf("%d answers, %d with their text, %d bytes", rows, full, bytes)
+	}
+	for i, id := range ids {
+		s.wantSearch(id, s.alice, map[bool]db.Code{true: db.SearchNotFound}[i < 12])
+	}
+	s.wantSearch(small, s.bob, "")
+	s.wantSearch(s.mustSave(s.alice, 17<<20), s.alice, "") // one by itself is kept, however long
+	if _, full, _ := s.kept(); full != 2 {
+		t.Errorf("%d have their text", full)
+	}
+	for i := range 105 {
+		ids = append(ids, s.mustSave(s.alice, 10+i))
+	}
+	if rows, full, _ := s.kept(); rows != 101 || full != 101 {
+		t.Error(fmt.Sprint(rows, " answers, ", full, " with their text: want 100 of one and one of the other"))
+	}
+}
