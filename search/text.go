@@ -28,14 +28,13 @@ type bag struct {
 	key       []byte
 }
 
-// bags gives all bags of a stem, and how many documents are in them: none, if
-// the caller can see none of them.
+// bags gives all bags of a stem, and how many documents in them the caller may
+// see (frequency says why only those); no bags, if none.
 func (s *searcher) bags(stem string) (list []bag, count int, err error) {
 	dictionaries, err := s.v.dictionariesOf(inText)
 	if err != nil {
 		return nil, 0, err
 	}
-	visible := s.hidden == nil
 	start, end := append([]byte(stem), 0), append([]byte(stem), 1)
 	for at, d := range dictionaries {
 		keys := keysIn(d, start, end)
@@ -54,23 +53,28 @@ func (s *searcher) bags(stem string) (list []bag, count int, err error) {
 			if err != nil {
 				return nil, 0, err
 			}
-			n := int(found.Count())
-			if n == 0 {
-				continue
-			}
-			list, count = append(list, b), count+n
-			if visible {
-				continue
-			}
-			if err := s.eachOf(found, s.v.offsets[at], func(doc uint64) { visible = visible || !s.hidden.has(doc) }); err != nil {
+			n, err := s.countVisible(found, s.v.offsets[at])
+			if err != nil {
 				return nil, 0, err
+			}
+			if n > 0 {
+				list, count = append(list, b), count+n
 			}
 		}
 	}
-	if !visible {
-		return nil, 0, nil
-	}
 	return list, count, nil
+}
+
+func (s *searcher) countVisible(list segment.PostingsList, offset uint64) (n int, err error) {
+	if s.hidden == nil {
+		return int(list.Count()), nil
+	}
+	err = s.eachOf(list, offset, func(doc uint64) {
+		if !s.hidden.has(doc) {
+			n++
+		}
+	})
+	return n, err
 }
 
 // keysIn lists the terms of a dictionary from start up to, but without, end.
