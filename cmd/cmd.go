@@ -101,6 +101,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
 	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(), a.searchCommand(), a.curlCommand(), a.signCommand(),
+		a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.compactCommand(),
 		a.errorsCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd()
