@@ -54,6 +54,10 @@ func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 	defer os.Remove(temp)
 	result.Path = to
 	if o.Replace {
+		// Looked at again: a copy takes its time, and what is no file must not be replaced.
+		if info, err := os.Lstat(to); err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeSymlink == 0 {
+			return result, fmt.Errorf("%s is no file", to)
+		}
 		return result, moveInto(temp, to)
 	}
 	// A link, unlike a rename, never replaces what somebody has put there meanwhile.
@@ -126,12 +130,12 @@ func (o BackupOptions) paths() (from, to string, err error) {
 
 // copyChecked copies a database into a new file beside to, checks and syncs
 // that, and gives its name. On an error nothing is left.
-func copyChecked(ctx context.Context, from, to string, o BackupOptions) (temp string, result BackupResult, err error) {
+func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ string, result BackupResult, err error) {
 	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".partial-*") // 0600
 	if err != nil {
 		return "", result, err
 	}
-	temp = f.Name()
+	temp := f.Name()
 	defer func() {
 		f.Close()
 		if err != nil {

@@ -147,31 +147,18 @@ const (
 // to others for as long.
 func (k *compactor) giveBack(free int64) error {
 	slice := int64(leastSlice)
-	for n, left := 1, free; left > 0; n++ {
+	for n := 1; ; n++ {
 		if err := k.ctx.Err(); err != nil {
 			return err
 		}
-		began := time.Now()
-		pages := 0
-		r := k.query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", slice))
-		for r.next() {
-			pages++
+		cut, left, took, err := k.slice(slice)
+		if isBusy(err) {
+			return fmt.Errorf("%s is locked by another command: try again when it has ended", k.path)
 		}
-		if err := r.close(); err != nil {
-			if isBusy(err) {
-				return fmt.Errorf("%s is locked by another command: try again when it has ended", k.path)
-			}
+		if err != nil || cut == 0 || left == 0 {
 			return err
 		}
-		took := time.Since(began)
-		still, err := k.number("PRAGMA freelist_count")
-		if err != nil {
-			return err
-		}
-		if still >= left {
-			return nil // a server that removes messages is faster, or there is nothing that can be cut off
-		}
-		if left = still; k.progress != nil {
+		if k.progress != nil {
 			k.progress("compacting", max(free-left, 0), free)
 		}
 		switch {
@@ -187,7 +174,37 @@ func (k *compactor) giveBack(free int64) error {
 		}
 		time.Sleep(took) // half of the time is others'
 	}
-	return nil
+}
+
+// slice gives back some pages in a transaction of its own. It tells by how many
+// the file got shorter, how many unused ones are left, and for how long others
+// could not write.
+func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err error) {
+	if err := k.beginWrite(); err != nil {
+		return 0, 0, 0, err
+	}
+	began := time.Now()
+	before, err := k.number("PRAGMA page_count")
+	if err == nil {
+		r := k.query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
+		for r.next() { // a row a page
+		}
+		err = r.close()
+	}
+	after := before
+	if err == nil {
+		after, err = k.number("PRAGMA page_count")
+	}
+	if err == nil {
+		left, err = k.number("PRAGMA freelist_count")
+	}
+	if err == nil {
+		err = k.commit()
+	}
+	if err != nil {
+		k.rollback()
+	}
+	return before - after, left, time.Since(began), err
 }
 
 // settle copies the log into the file, as far as readers allow: only then the
