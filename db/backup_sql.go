@@ -19,8 +19,8 @@ const copySlice = 256
 // SQLite's backup starts again whenever somebody else commits between two
 // slices, unless the reading connection is inside a transaction: then it goes
 // on seeing one state, and slices may be small. VACUUM INTO would give a denser
-// file, but takes several times as long, for which the log of the served file
-// would grow; relay compact does that on a file that nobody waits for.
+// file, but takes some three times as long, for which the log of the served
+// file would grow; relay compact does that on a file that nobody waits for.
 func copyPages(ctx context.Context, from, to string, progress Progress) (result BackupResult, err error) {
 	s, err := openSnapshot(ctx, from)
 	if err != nil {

@@ -101,8 +101,8 @@ func dsn(path string, r role) string {
 		q.Set("mode", "ro")
 		q.Set("immutable", "1")
 	case receiving:
-		q.Set("_synchronous", "OFF") // it is synced once, when it is whole
-		q["_pragma"] = append(q["_pragma"], "journal_mode(OFF)")
+		q.Set("_synchronous", "OFF")                                // it is synced once, when it is whole
+		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // no file beside it; OFF is not to be had with _defensive
 	}
 	p := filepath.ToSlash(path)
 	if !strings.HasPrefix(p, "/") {
