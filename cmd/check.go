@@ -15,9 +15,10 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check that a database, or a backup, is whole",
-		Long: `Check that a database, or a backup, is whole: SQLite's own integrity check and
-its references, then what relay holds itself to (states, orders, interned
-strings, chains of receipts, payloads and their hashes, addresses, profiles).
+		Long: `Check that a database, or a backup, is whole (FILE, or else that of --db):
+SQLite's own integrity check and its references, then what relay holds itself to
+(states, orders, interned strings, chains of receipts, payloads and their hashes,
+addresses, profiles).
 
 It only reads, sees one state of the file, leaves nothing beside it, and works
 while a server runs. It takes about 20 s for a million messages, for which the
@@ -31,14 +32,10 @@ server, and relay restore a backup.`,
   relay check --quick --json | jq -r 'select(.faults > 0)'`,
 		Args: between(0, 1, "at most one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			path := a.dbPath
 			if len(args) == 1 {
-				if cmd.Flags().Changed("db") && args[0] != a.dbPath {
-					return usagef("name the file once: as an argument or with --db")
-				}
-				path = args[0]
+				a.dbPath = args[0] // stronger than --db, which the environment may have set
 			}
-			return a.check(cmd.Context(), path, quick)
+			return a.check(cmd.Context(), a.dbPath, quick)
 		},
 	}
 	cmd.Flags().BoolVar(&quick, "quick", false, "leave out what reads every payload, and indexes against their tables")

@@ -16,10 +16,10 @@ func (a *app) compactCommand() *cobra.Command {
 		Short: "Give space that the database no longer uses back to the file system",
 		Long: `Give space that the database no longer uses back to the file system.
 
-While a server runs on it, unused pages are given back a few at a time: no send
-waits for more than some milliseconds. Without a server the file is rebuilt,
-which makes it as small as can be; that needs free disk of twice its size, and
-where there is less only the unused pages are given back.`,
+While a server runs on it, unused pages are given back a few at a time, and most
+of the time is left to sends. Without a server the file is rebuilt, which makes
+it as small as can be; that needs free disk of twice its size, and where there
+is less only the unused pages are given back.`,
 		Example: `  relay compact
   relay compact --db /var/lib/relay/relay.db --json`,
 		Args: exactly(0, "no arguments"),

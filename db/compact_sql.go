@@ -30,7 +30,7 @@ type CompactResult struct {
 
 // Compact gives the space that a file does not use back to the file system.
 // While a server runs on it, unused pages are given back a few at a time, so
-// that no write waits for more than some milliseconds. Else the file is
+// that a write waits for some milliseconds at most. Else the file is
 // rebuilt, if the disk has room for two more of it, and takes up what it needs
 // and no more. The end of ctx ends it; what was given back stays so.
 func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err error) {
@@ -137,14 +137,14 @@ func (k *compactor) rebuild() error {
 const (
 	leastSlice   = 8
 	mostSlice    = 4096
-	sliceTime    = 4 * time.Millisecond // for which a slice may hold up writers
+	sliceTime    = 2 * time.Millisecond // for which a slice may hold up writers
 	slicesPerLog = 32                   // slices between two checkpoints
 )
 
 // giveBack cuts unused pages off the end of the file, after moving used ones
 // to where unused ones were. Each slice is a transaction; it takes as many
 // pages as the last one showed to fit into sliceTime, and then leaves the file
-// to others for as long.
+// to others for longer than that.
 func (k *compactor) giveBack(free int64) error {
 	slice := int64(leastSlice)
 	for n := 1; ; n++ {
@@ -172,7 +172,7 @@ func (k *compactor) giveBack(free int64) error {
 				return err
 			}
 		}
-		time.Sleep(took) // half of the time is others'
+		time.Sleep(3 * took) // most of the time is others'
 	}
 }
 
