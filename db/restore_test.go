@@ -1,6 +1,7 @@
 package db_test
 
 import (
+	"context"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -52,4 +53,33 @@ func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	s := mustOpen(t, func(o *db.Options) { o.Path, o.Create = to, false })
 	alice := s.mustIssue("alice^demo")
 	s.mustSend(alice.Key, "bob^demo", `{}`)
+}
+
+// A copy is one state, however much is written while it is made; and it does
+// not begin again for that, as SQLite's backup would by itself.
+func TestABackupIsOfOneState(t *testing.T) {
+	s := mustOpen(t)
+	alice := s.mustIssue("alice^demo")
+	payload := `{"text": "` + strings.Repeat("x", 1<<20) + `"}`
+	for range 8 {
+		s.mustSend(alice.Key, "alice^demo", payload)
+	}
+	to, slices := filepath.Join(t.TempDir(), "backup.db"), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := db.Backup(ctx, db.BackupOptions{From: s.Path(), To: to, Schema: schema(t), Progress: func(what string, _, _ int64) {
+		if what != "copying" {
+			return
+		}
+		if slices++; slices > 50 {
+			cancel()
+			return
+		}
+		s.mustSend(alice.Key, "alice^demo", payload)
+	}})
+	if err != nil || slices < 4 || r.Messages != 8 {
+		t.Fatalf("%+v, %v, after %d slices", r, err, slices)
+	}
+	if _, said, copied := found(t, to); copied.Messages != 8 || said != "" {
+		t.Errorf("%+v %s", copied, said)
+	}
 }
