@@ -181,6 +181,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"receipts", "the clock", "UPDATE receipt SET key = 1 WHERE state = 3"},
 		{"chains", "the newest", "UPDATE message SET receipt = (SELECT min(position) FROM receipt r WHERE r.message = message.position) WHERE position = " + acked},
 		{"chains", "all of them", "UPDATE receipt SET previous = NULL WHERE position = " + last},
+		{"chains", "no other", "INSERT INTO receipt (position, message, state, key) SELECT max(r.position) + 1, m.position, 1, k.id FROM receipt r, message m JOIN mecha_key k ON k.mecha = m.recipient WHERE m.state = 1 GROUP BY m.position, k.id"},
 		{"chains", "the acknowledgement", "UPDATE message SET ack = (SELECT previous FROM receipt r WHERE r.position = message.receipt) WHERE state = 2"},
 		{"chains", "the state", "UPDATE message SET state = 1, open = 1, acknowledged_at = NULL WHERE state = 2"},
 		{"chains", "delivered_at", "UPDATE message SET delivered_at = delivered_at + 1 WHERE state = 1"},

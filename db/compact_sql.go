@@ -135,7 +135,7 @@ func (k *compactor) rebuild() error {
 }
 
 const (
-	leastSlice   = 8
+	leastSlice   = 32
 	mostSlice    = 4096
 	sliceTime    = 2 * time.Millisecond // for which a slice may hold up writers
 	slicesPerLog = 32                   // slices between two checkpoints
@@ -177,8 +177,8 @@ func (k *compactor) giveBack(free int64) error {
 }
 
 // slice gives back some pages in a transaction of its own. It tells by how many
-// the file got shorter, how many unused ones are left, and for how long others
-// could not write.
+// the file got shorter, how many unused ones are left, and how long that took
+// before the commit.
 func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err error) {
 	if err := k.beginWrite(); err != nil {
 		return 0, 0, 0, err
@@ -198,13 +198,14 @@ func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err
 	if err == nil {
 		left, err = k.number("PRAGMA freelist_count")
 	}
+	took = time.Since(began) // without the commit: its fsync takes as long for fewer pages
 	if err == nil {
 		err = k.commit()
 	}
 	if err != nil {
 		k.rollback()
 	}
-	return before - after, left, time.Since(began), err
+	return before - after, left, took, err
 }
 
 // settle copies the log into the file, as far as readers allow: only then the
