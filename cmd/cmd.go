@@ -101,8 +101,23 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
-	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(), a.messageCommand(), a.statsCommand(), a.searchCommand(), a.curlCommand(), a.signCommand(),
-		a.errorsCommand(), a.manCommand(), a.versionCommand())
+	for _, g := range []struct {
+		title    string
+		commands []*cobra.Command
+	}{
+		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand()}},
+		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
+		{"A client, over the API:", []*cobra.Command{a.searchCommand(), a.curlCommand(), a.signCommand()}},
+		{"A look into the database, while a server runs or not:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
+		{"Operating:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.compactCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.title
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(a.errorsCommand(), a.manCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	a.teachCompletion(root)
 	return root

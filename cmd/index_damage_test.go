@@ -160,15 +160,6 @@ func halve(t *testing.T, name string) {
 	mustTruncate(t, name, sizeOf(t, name)/2)
 }
 
-func sizeOf(t *testing.T, name string) int64 {
-	t.Helper()
-	info, err := os.Stat(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return info.Size()
-}
-
 func mustRemove(t *testing.T, name string) {
 	t.Helper()
 	if err := os.RemoveAll(name); err != nil {

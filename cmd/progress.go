@@ -58,3 +58,21 @@ func (p *progress) clear() {
 }
 
 func (p *progress) end() { p.clear() }
+
+// reporting gives what draws the progress of a command of several steps, and
+// what takes the bar away.
+func (a *app) reporting() (report func(what string, done, total int64), end func()) {
+	var p *progress
+	end = func() {
+		if p != nil {
+			p.end()
+		}
+	}
+	return func(what string, done, total int64) {
+		if p == nil || p.what != what {
+			end()
+			p = a.progress(what, total)
+		}
+		p.add(done - p.done)
+	}, end
+}

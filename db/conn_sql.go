@@ -20,6 +20,7 @@ import (
 type conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
+	ctx   context.Context // nil; or that of a command, whose end interrupts queries: then close the conn
 }
 
 type stmt struct {
@@ -40,7 +41,9 @@ const (
 	watching             // the same, of a file with a log, which it leaves alone
 	creating             // makes an empty file ours
 	writing
-	reading // cannot write
+	reading   // cannot write
+	frozen    // of a file that nobody has open, where no log can be made
+	receiving // an empty file that becomes a copy of another
 )
 
 // openConn opens path, which must exist.
@@ -94,6 +97,12 @@ func dsn(path string, r role) string {
 		q.Set("_journal_mode", "WAL")
 	case reading:
 		q.Set("_query_only", "1")
+	case frozen:
+		q.Set("mode", "ro")
+		q.Set("immutable", "1")
+	case receiving:
+		q.Set("_synchronous", "OFF")                                // it is synced once, when it is whole
+		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // no file beside it; OFF is not to be had with _defensive
 	}
 	p := filepath.ToSlash(path)
 	if !strings.HasPrefix(p, "/") {
@@ -154,7 +163,11 @@ func (c *conn) query(query string, args ...any) *rows {
 	if err != nil {
 		return &rows{err: err}
 	}
-	r, err := s.query.QueryContext(context.Background(), s.bind(args))
+	ctx := c.ctx
+	if ctx == nil {
+		ctx = context.Background()
+	}
+	r, err := s.query.QueryContext(ctx, s.bind(args))
 	if err != nil {
 		return &rows{err: err}
 	}

@@ -229,6 +229,19 @@ func removeStore(dir string) error {
 	return nil
 }
 
+// Remove removes the index in dir, which no process may have open: for a store
+// that has been replaced. Where there is none it does nothing.
+func Remove(dir string) error {
+	if err := removeStore(dir); err != nil {
+		return err
+	}
+	// A folder that holds anything else is not only ours: it stays.
+	if left, err := os.ReadDir(dir); err == nil && len(left) == 0 {
+		return os.Remove(dir)
+	}
+	return nil
+}
+
 // dropBrokenSegments removes segment files whose checksum is wrong. Bleve maps
 // segments without checking them, and a background merge that panics on one
 // would take the process along. A removed segment that the index needs is an

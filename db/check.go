@@ -1,0 +1,106 @@
+package db
+
+import (
+	"errors"
+	"time"
+)
+
+// CheckOptions says which file to check, and how. Path and Schema are required.
+type CheckOptions struct {
+	Path   string
+	Schema string // the text of schema.sql
+	// Quick leaves out what has to read every payload: its hash, its JSON, and
+	// SQLite's comparison of indexes with their tables.
+	Quick    bool
+	Report   func(Finding) // is told of each check as it ends, in their order; may be nil
+	Progress Progress      // may be nil
+}
+
+// A Finding is the outcome of one check.
+type Finding struct {
+	Check    string // a word to know it by
+	Rule     string // what must be so
+	Faults   int
+	Examples []string // the first few, with ids
+	Warning  bool     // what was found is odd, but harms nothing
+	Skipped  string   // why the check does not apply; "" if it was made
+}
+
+// CheckResult sums up a check.
+type CheckResult struct {
+	Path     string // absolute
+	Schema   int64
+	Bytes    int64
+	Messages int64
+	Mechas   int64
+	Checks   int
+	Faults   int
+	Warnings int
+	Took     time.Duration
+}
+
+const maxExamplesShown = 5
+
+// fault adds one to a finding.
+func (f *Finding) fault(example string) {
+	f.Faults++
+	if len(f.Examples) < maxExamplesShown {
+		f.Examples = append(f.Examples, example)
+	}
+}
+
+// Settings of checks.
+const (
+	secretBytes  = 32
+	keyIDChars   = 16
+	mostWordSize = maxLabel // bytes: versions have at most 32 characters, the rest is ASCII
+	maxPosition  = 1<<(44+positionBits) - 1
+	clockAhead   = maxClockSkew
+)
+
+// keyFault says what is wrong with the form of a stored key; "" if nothing is.
+func keyFault(id string, hash []byte, secret string, label string) string {
+	switch {
+	case !isRandomID("key_", keyIDChars, id):
+		return "its id is not of the form key_…"
+	case len(hash) != 32:
+		return "its hash has not 32 bytes"
+	case secret != "" && !isSecret(secretPrefix, secret):
+		return "its signing secret is not of the form ms_…"
+	case len(label) > maxKeyLabel:
+		return "its label is too long"
+	}
+	return ""
+}
+
+// isRandomID tells whether id is one that randomID may have made.
+func isRandomID(prefix string, n int, id string) bool {
+	if len(id) != len(prefix)+n || !hasPrefix(id, prefix) {
+		return false
+	}
+	for i := len(prefix); i < len(id); i++ {
+		if crockfordValue[id[i]] == 0xff {
+			return false
+		}
+	}
+	return true
+}
+
+// isSecret tells whether s is one that newSecret may have made.
+func isSecret(prefix, s string) bool {
+	split := len(prefix) + bodyChars
+	return len(s) == split+crcChars && hasPrefix(s, prefix) && checksum(s[:split]) == s[split:]
+}
+
+// payloadFault says what is wrong with a payload by itself; "" if nothing is.
+func payloadFault(body []byte) string {
+	err := ReadObject(body, nil, func(string, []byte) error { return nil })
+	var syntax *SyntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return "its payload is no JSON object: " + syntax.Error()
+	case err != nil:
+		return "its payload cannot be read"
+	}
+	return ""
+}

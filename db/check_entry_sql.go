@@ -1,0 +1,94 @@
+package db
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+func (i *inspector) checkWords() error {
+	err := i.ofRows(`SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word GROUP BY text HAVING count(*) > 1`)
+	if err != nil {
+		return err
+	}
+	err = i.ofRows(`SELECT 'word ' || id || ' has ' || length(CAST(text AS BLOB)) || ' bytes' FROM word
+		WHERE id <= 0 OR length(CAST(text AS BLOB)) NOT BETWEEN 1 AND ?`, int64(mostWordSize))
+	if err != nil {
+		return err
+	}
+	err = i.ofMessages(reasons("position", `
+		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = type) THEN 'the word of its type is missing: ' || type
+		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = priority) THEN 'the word of its priority is missing: ' || priority
+		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = version) THEN 'the word of its version is missing: ' || version`, "message"))
+	if err != nil {
+		return err
+	}
+	return i.ofMessages(`SELECT message, 'the word of its acknowledgement is missing: ' || status FROM receipt
+		WHERE status IS NOT NULL AND NOT EXISTS (SELECT 1 FROM word WHERE id = status)`)
+}
+
+func (i *inspector) checkAddresses() error {
+	err := i.each(func(r *rows) {
+		if _, err := ParseAddress(r.text(1)); err != nil {
+			i.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.int(0), quote(r.text(1))))
+		}
+	}, "SELECT id, address FROM mecha")
+	if err != nil {
+		return err
+	}
+	return i.ofRows(`SELECT min(address) || ' and ' || max(address) FROM mecha GROUP BY address COLLATE NOCASE HAVING count(*) > 1`)
+}
+
+// checkDirectory sees to what the search index follows by (entry_sql.go).
+func (i *inspector) checkDirectory() error {
+	err := i.ofRows(`SELECT count(*) || ' Mechas have the revision ' || revision FROM mecha GROUP BY revision HAVING count(*) > 1 OR revision <= 0`)
+	if err != nil {
+		return err
+	}
+	return i.ofRows(`SELECT address || ': it is removed, but has a profile or a key that is not revoked' FROM mecha m WHERE removed_at IS NOT NULL
+		AND (EXISTS (SELECT 1 FROM profile p WHERE p.mecha = m.id) OR EXISTS (SELECT 1 FROM mecha_key k WHERE k.mecha = m.id AND k.revoked_at IS NULL))`)
+}
+
+func (i *inspector) checkProfiles() error {
+	return i.each(func(r *rows) {
+		if reason := profileFault(r.text(1), r.text(2), r.int(3)); reason != "" {
+			i.finding.fault(r.text(0) + ": " + reason)
+		}
+	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
+}
+
+// profileFault says what is wrong with a stored profile; "" if nothing is.
+func profileFault(body, card string, visibility int64) string {
+	var p Profile
+	if err := json.Unmarshal([]byte(body), &p); err != nil {
+		return "its profile cannot be read"
+	}
+	if err := p.check(); err != nil {
+		return "its profile: " + err.(*Error).Detail
+	}
+	if visibilities[p.Visibility] != visibility {
+		return fmt.Sprintf("its profile says that it is %s, and is kept as another", p.Visibility)
+	}
+	if card != "" && !json.Valid([]byte(card)) {
+		return "its agent card cannot be read"
+	}
+	return ""
+}
+
+func (i *inspector) checkKeys() error {
+	return i.each(func(r *rows) {
+		if reason := keyFault(r.text(1), r.blob(2), r.text(3), r.text(4)); reason != "" {
+			i.finding.fault(fmt.Sprintf("key %d: %s", r.int(0), reason)) // not its text: it may be anything
+		}
+	}, "SELECT id, public_id, hash, secret, label FROM mecha_key")
+}
+
+func (i *inspector) checkSearches() error {
+	return i.each(func(r *rows) {
+		switch {
+		case !isRandomID("srch_", idChars, r.text(1)):
+			i.finding.fault(fmt.Sprintf("search %d: its id is not of the form srch_…", r.int(0)))
+		case !json.Valid([]byte(r.text(2))):
+			i.finding.fault(r.text(1) + ": its answer cannot be read")
+		}
+	}, "SELECT position, id, answer FROM search")
+}

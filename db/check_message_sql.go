@@ -1,0 +1,247 @@
+package db
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+)
+
+// reasons makes a query of the rows of a table for which one of the cases
+// holds: WHEN condition THEN reason. key comes first in the answer.
+func reasons(key, cases, from string) string {
+	return "SELECT key, reason FROM (SELECT " + key + " AS key, CASE " + cases + " END AS reason FROM " + from + ") WHERE reason IS NOT NULL"
+}
+
+func (i *inspector) checkPositions() error {
+	tables := i.ordered()
+	for n, table := range tables {
+		err := i.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(maxPosition))
+		if err != nil {
+			return err
+		}
+		for _, other := range tables[:n] { // the smaller table is walked, the larger one asked
+			err := i.ofRows(`SELECT '` + table + ` and ` + other + ` both stand at ' || a.position FROM ` + table + ` a
+				WHERE EXISTS (SELECT 1 FROM ` + other + ` b WHERE b.position = a.position)`)
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// checkStates holds the columns of each message against each other (ack_sql.go).
+func (i *inspector) checkStates() error {
+	return i.ofMessages(reasons("position", `
+		WHEN state NOT BETWEEN 0 AND 3 THEN 'there is no state ' || state
+		WHEN open <> (state <= 1) THEN 'open is ' || open || ' in state ' || state
+		WHEN state = 0 AND (delivered_at IS NOT NULL OR receipt IS NOT NULL OR ack IS NOT NULL) THEN 'it is queued, but something has happened to it'
+		WHEN state = 1 AND delivered_at IS NULL THEN 'it is delivered, but has no delivered_at'
+		WHEN state = 2 AND (delivered_at IS NULL OR acknowledged_at IS NULL OR ack IS NULL) THEN 'it is acknowledged, but lacks a time or the acknowledgement'
+		WHEN state <> 2 AND acknowledged_at IS NOT NULL THEN 'it has acknowledged_at in state ' || state
+		WHEN state = 3 AND expires_at IS NULL THEN 'it has expired, but has no expires_at'
+		WHEN state <> 0 AND receipt IS NULL THEN 'it is in state ' || state || ' without a receipt'
+		WHEN delivered_at < position >> 12 THEN 'it was delivered before it was accepted'
+		WHEN acknowledged_at < delivered_at THEN 'it was acknowledged before it was delivered'
+		WHEN signed NOT IN (0, 1) THEN 'signed is ' || signed`, "message"))
+}
+
+func (i *inspector) checkSenders() error {
+	return i.ofMessages(`SELECT m.position, 'its key ' || k.public_id || ' is of another Mecha' FROM message m
+		JOIN mecha_key k ON k.id = m.sender_key WHERE k.mecha <> m.sender`)
+}
+
+// checkConversations allows for founding messages that retention has removed.
+func (i *inspector) checkConversations() error {
+	return i.ofMessages(reasons("m.position", `
+		WHEN m.conversation = 0 THEN 'its conversation is 0'
+		WHEN m.conversation < 0 AND w.id IS NULL THEN 'the label of its conversation is missing: word ' || -m.conversation
+		WHEN m.conversation >= m.position THEN 'its conversation began after it'
+		WHEN f.conversation IS NOT NULL THEN 'its conversation was founded by a message that stands in another'`,
+		`message m LEFT JOIN word w ON w.id = -m.conversation LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
+}
+
+// checkParticipants follows the rule of join and participates (send_sql.go):
+// the two of the founding message take part by it, all others by a row.
+func (i *inspector) checkParticipants() error {
+	err := i.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation || ': there is no such conversation' FROM participant p
+		WHERE p.conversation = 0 OR p.conversation < 0 AND NOT EXISTS (SELECT 1 FROM word WHERE id = -p.conversation)`)
+	if err != nil {
+		return err
+	}
+	takesPart := func(mecha string) string {
+		return `(EXISTS (SELECT 1 FROM participant p WHERE p.conversation = m.conversation AND p.mecha = ` + mecha + `)
+			OR m.conversation > 0 AND (f.position IS NULL OR ` + mecha + ` IN (f.sender, f.recipient)))`
+	}
+	return i.ofMessages(reasons("m.position", `
+		WHEN NOT `+takesPart("m.sender")+` THEN 'its sender does not take part in its conversation'
+		WHEN NOT `+takesPart("m.recipient")+` THEN 'its recipient does not take part in its conversation'`,
+		`message m LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
+}
+
+// checkReceipts holds each receipt against its message and the one before it.
+func (i *inspector) checkReceipts() error {
+	return i.each(func(r *rows) {
+		i.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.int(0), i.message(r.int(2)), r.text(1)))
+	}, `SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
+		WHEN m.position IS NULL THEN 'the message is missing'
+		WHEN r.position <= r.message THEN 'it is older than the message'
+		WHEN r.state NOT BETWEEN 1 AND 3 THEN 'there is no state ' || r.state
+		WHEN r.previous IS NOT NULL AND p.position IS NULL THEN 'the one before it is missing'
+		WHEN p.message <> r.message THEN 'the one before it is of another message'
+		WHEN p.position >= r.position THEN 'the one before it is younger'
+		WHEN p.state > r.state OR p.state = 3 OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
+		WHEN r.state = 2 AND r.status IS NULL THEN 'it acknowledges without a word'
+		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has one of status and client_ts'
+		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it expired by somebody''s word'
+		WHEN r.state <> 3 AND r.key IS NULL THEN 'nobody''s key made it'
+		WHEN k.mecha <> m.recipient THEN 'the key ' || k.public_id || ' is not of the recipient'
+		END AS reason
+		FROM receipt r LEFT JOIN message m ON m.position = r.message LEFT JOIN receipt p ON p.position = r.previous
+		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`)
+}
+
+// link is one receipt of a chain.
+type link struct {
+	position, message, state, previous int64
+	acknowledges                       bool
+}
+
+func (i *inspector) link(p int64) (l link, found bool, err error) {
+	found, err = i.c.row(func(r *rows) {
+		l = link{position: p, message: r.int(0), state: r.int(1), previous: r.int(2), acknowledges: r.int(3) != 0}
+	}, "SELECT message, state, previous, status IS NOT NULL FROM receipt WHERE position = ?", p)
+	return l, found, err
+}
+
+// checkChains walks from every message along its receipts, and then knows what
+// the message must say. Chains only go back and stay with their message, so
+// no receipt is met twice: if as many were met as there are, none is left out.
+func (i *inspector) checkChains() error {
+	met, n := int64(0), int64(0)
+	var fault error
+	err := i.each(func(r *rows) {
+		if n++; n%4096 == 0 {
+			i.progress(n, i.result.Messages)
+		}
+		if r.null(4) || fault != nil {
+			return // checkStates has seen to it
+		}
+		var reason string
+		var walked int64
+		reason, walked, fault = i.walk(r)
+		if met += walked; reason != "" {
+			i.finding.fault(i.message(r.int(0)) + ": " + reason)
+		}
+	}, "SELECT position, state, delivered_at, acknowledged_at, receipt, ack FROM message ORDER BY position")
+	if err == nil {
+		err = fault
+	}
+	if err != nil {
+		return err
+	}
+	all, err := i.c.number("SELECT count(*) FROM receipt")
+	if err == nil && all != met {
+		err = i.findUnmet()
+	}
+	return err
+}
+
+// walk follows the chain of the message in hand and compares.
+func (i *inspector) walk(r *rows) (reason string, walked int64, err error) {
+	message, head := r.int(0), r.int(4)
+	var ack, delivered, acknowledged, state int64
+	for next, before := head, int64(maxPosition)+1; next != 0; {
+		l, found, err := i.link(next)
+		if err != nil {
+			return "", walked, err
+		}
+		if !found || l.message != message || l.position >= before {
+			return fmt.Sprintf("its chain of receipts is broken at %d", next), walked, nil
+		}
+		if walked++; walked == 1 {
+			state = l.state
+		}
+		if l.acknowledges && ack == 0 {
+			ack = l.position
+		}
+		if l.state == int64(Delivered) || l.state == int64(Acknowledged) {
+			delivered = l.position >> positionBits // of the oldest, in the end
+		}
+		if l.state == int64(Acknowledged) {
+			acknowledged = l.position >> positionBits
+		}
+		next, before = l.previous, l.position
+	}
+	switch {
+	case state != r.int(1):
+		reason = fmt.Sprintf("it is in state %d, its latest receipt says %d", r.int(1), state)
+	case ack != r.int(5):
+		reason = "it does not name its latest acknowledgement"
+	case delivered != r.int(2):
+		reason = "its delivered_at is not that of its first receipt"
+	case acknowledged != r.int(3):
+		reason = "its acknowledged_at is not that of the receipt that acknowledged it"
+	}
+	return reason, walked, nil
+}
+
+// findUnmet looks for the receipts that no chain leads to.
+func (i *inspector) findUnmet() error {
+	var fault error
+	err := i.each(func(r *rows) {
+		if fault != nil {
+			return
+		}
+		p, message := r.int(0), r.int(1)
+		next, before := r.int(2), int64(maxPosition)+1
+		for next > p && next < before {
+			l, found, err := i.link(next)
+			if fault = err; err != nil {
+				return
+			}
+			if !found || l.message != message {
+				break
+			}
+			next, before = l.previous, l.position
+		}
+		if next != p {
+			i.finding.fault(fmt.Sprintf("%s: no chain leads to its receipt %d", i.message(message), p))
+		}
+	}, "SELECT r.position, r.message, m.receipt FROM receipt r JOIN message m ON m.position = r.message")
+	if err == nil {
+		err = fault
+	}
+	return err
+}
+
+func (i *inspector) checkPayloads() error {
+	err := i.ofMessages(reasons("m.position", `
+		WHEN p.position IS NULL THEN 'its payload is missing'
+		WHEN length(p.body) <> m.payload_bytes THEN 'its payload has ' || length(p.body) || ' bytes, not ' || m.payload_bytes
+		WHEN length(m.payload_sha256) <> 32 THEN 'its payload_sha256 has not 32 bytes'`,
+		`message m LEFT JOIN payload p ON p.position = m.position`))
+	if err != nil {
+		return err
+	}
+	return i.ofMessages(`SELECT position, 'its payload is there, the message is not' FROM payload p
+		WHERE NOT EXISTS (SELECT 1 FROM message m WHERE m.position = p.position)`)
+}
+
+func (i *inspector) checkContents() error {
+	n := int64(0)
+	return i.each(func(r *rows) {
+		if n++; n%1024 == 0 {
+			i.progress(n, i.result.Messages)
+		}
+		body := r.blob(2)
+		sum := sha256.Sum256(body)
+		reason := payloadFault(body)
+		if !bytes.Equal(sum[:], r.blob(1)) {
+			reason = "its payload has not the SHA-256 that it says"
+		}
+		if reason != "" {
+			i.finding.fault(i.message(r.int(0)) + ": " + reason)
+		}
+	}, "SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position ORDER BY m.position")
+}

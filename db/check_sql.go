@@ -1,0 +1,284 @@
+package db
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// check is one of the things that must be so in a file.
+type check struct {
+	name  string
+	rule  string
+	since int64 // the schema that brought what it looks at; 0: the first
+	full  bool  // left out by CheckOptions.Quick
+	warns bool
+	run   func(*inspector) error
+}
+
+// checks are made in this order: what SQLite knows, then what only we do.
+var checks = []check{
+	{name: "file", rule: "SQLite finds every page whole, and every index as its table", run: (*inspector).checkFile},
+	{name: "schema", rule: "tables and indexes are those of schema.sql", run: (*inspector).checkSchema},
+	{name: "references", rule: "every reference leads to a row", run: (*inspector).checkReferences},
+	{name: "settings", rule: "the store has its secret and its counter", run: (*inspector).checkSettings},
+	{name: "words", rule: "interned strings stand once, are not empty, and those used are there", run: (*inspector).checkWords},
+	{name: "addresses", rule: "every Mecha has an address, and no two differ in letter case alone", run: (*inspector).checkAddresses},
+	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", since: 2, run: (*inspector).checkDirectory},
+	{name: "profiles", rule: "every profile can be read, and keeps to its bounds", since: 2, run: (*inspector).checkProfiles},
+	{name: "keys", rule: "every key has the form of one", run: (*inspector).checkKeys},
+	{name: "positions", rule: "a place in the commit order is taken once", run: (*inspector).checkPositions},
+	{name: "states", rule: "state, open and times of a message agree", run: (*inspector).checkStates},
+	{name: "senders", rule: "a message came with a key of its sender", run: (*inspector).checkSenders},
+	{name: "conversations", rule: "a message names a conversation that began before it, or a label", run: (*inspector).checkConversations},
+	{name: "participants", rule: "who sends or receives in a conversation takes part in it", run: (*inspector).checkParticipants},
+	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*inspector).checkReceipts},
+	{name: "chains", rule: "a message's receipts are one chain, and it stands where they say", run: (*inspector).checkChains},
+	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*inspector).checkPayloads},
+	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*inspector).checkContents},
+	{name: "searches", rule: "the answers to searches can be read", since: 2, run: (*inspector).checkSearches},
+	{name: "clock", rule: "nothing is of a time that is yet to come", warns: true, run: (*inspector).checkClock},
+}
+
+// inspector is a check under way.
+type inspector struct {
+	*snapshot
+	ids     *ids // nil: the secret is missing, so that positions are shown as they are
+	opts    CheckOptions
+	finding *Finding
+	step    int64 // the number of the check
+	steps   int64 // of all of them
+	result  CheckResult
+}
+
+// Check checks a file: the database of a server, also while it runs, or a
+// backup. It sees one state of it, writes nothing and leaves no file behind.
+// Faults are in the result; an error means that the file is no relay database,
+// is a newer one, or that ctx has ended. Memory does not grow with the file;
+// while it lasts, the log of a served file cannot start anew.
+func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
+	began := time.Now()
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return CheckResult{}, err
+	}
+	s, err := openSnapshot(ctx, path)
+	if err != nil {
+		return CheckResult{Path: path}, err
+	}
+	defer s.close()
+	i := &inspector{snapshot: s, opts: o, steps: int64(len(checks)), result: CheckResult{Path: path, Schema: s.info.version}}
+	i.prepare()
+	for n, c := range checks {
+		i.step = int64(n)
+		i.progress(0, 1)
+		if err := i.make(c); err != nil {
+			return i.result, err
+		}
+	}
+	i.result.Took = time.Since(began)
+	return i.result, ctx.Err()
+}
+
+// prepare reads what is told of the whole file. What cannot be read, the checks will say.
+func (i *inspector) prepare() {
+	i.result.Bytes, _ = i.size()
+	i.result.Messages, _ = i.c.number("SELECT count(*) FROM message")
+	i.result.Mechas, _ = i.c.number("SELECT count(*) FROM mecha")
+	var secret []byte
+	if _, err := i.c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'"); err == nil && len(secret) > 0 {
+		i.ids, _ = newIDs(secret)
+	}
+}
+
+// make makes one check and reports it. What SQLite cannot read is a fault like others.
+func (i *inspector) make(c check) error {
+	f := Finding{Check: c.name, Rule: c.rule, Warning: c.warns}
+	i.finding = &f
+	switch {
+	case c.full && i.opts.Quick:
+		f.Skipped = "it takes reading every payload"
+	case c.since > i.info.version:
+		f.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.version)
+	default:
+		if err := c.run(i); err != nil {
+			if i.c.ctx.Err() != nil {
+				return i.c.ctx.Err()
+			}
+			f.fault("cannot be read: " + err.Error())
+		}
+	}
+	if f.Skipped == "" {
+		i.result.Checks++
+	}
+	if f.Warning {
+		i.result.Warnings += f.Faults
+	} else {
+		i.result.Faults += f.Faults
+	}
+	if i.opts.Report != nil {
+		i.opts.Report(f)
+	}
+	return nil
+}
+
+// progress tells how far the check in hand has come. It also ends it when the command is to end.
+func (i *inspector) progress(done, total int64) error {
+	if i.opts.Progress != nil && total > 0 {
+		i.opts.Progress("checking", i.step*1000+done*1000/total, i.steps*1000)
+	}
+	return i.c.ctx.Err()
+}
+
+// each calls f with every row of a query.
+func (i *inspector) each(f func(*rows), query string, args ...any) error {
+	r := i.c.query(query, args...)
+	for n := 0; r.next(); n++ {
+		f(r)
+		if n%1024 == 0 && i.c.ctx.Err() != nil {
+			r.close()
+			return i.c.ctx.Err()
+		}
+	}
+	return r.close()
+}
+
+// message shows a message by its id.
+func (i *inspector) message(p int64) string {
+	if i.ids == nil {
+		return fmt.Sprintf("position %d", p)
+	}
+	return string(i.ids.message(Position(p)))
+}
+
+// ofMessages finds faults by a query that gives positions of messages and reasons.
+func (i *inspector) ofMessages(query string, args ...any) error {
+	return i.each(func(r *rows) { i.finding.fault(i.message(r.int(0)) + ": " + r.text(1)) }, query, args...)
+}
+
+// ofRows finds faults by a query that gives a text for each.
+func (i *inspector) ofRows(query string, args ...any) error {
+	return i.each(func(r *rows) { i.finding.fault(r.text(0)) }, query, args...)
+}
+
+func (i *inspector) checkFile() error {
+	pragma := "PRAGMA integrity_check"
+	if i.opts.Quick {
+		pragma = "PRAGMA quick_check"
+	}
+	return i.each(func(r *rows) {
+		if text := r.text(0); text != "ok" {
+			i.finding.fault(text)
+		}
+	}, pragma)
+}
+
+func (i *inspector) checkReferences() error {
+	return i.each(func(r *rows) {
+		i.finding.fault(fmt.Sprintf("%s %d: there is no such %s", r.text(0), r.int(1), r.text(2)))
+	}, "PRAGMA foreign_key_check")
+}
+
+// checkSchema compares what the file consists of with what schema.sql makes.
+func (i *inspector) checkSchema() error {
+	if i.info.version < schemaVersion {
+		i.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.version)
+		return nil
+	}
+	c, err := openMemory()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if err := c.script(i.opts.Schema); err != nil {
+		return err
+	}
+	want, err := readSchema(c)
+	if err != nil {
+		return err
+	}
+	have, err := readSchema(i.c)
+	if err != nil {
+		return err
+	}
+	for _, part := range want {
+		if !slices.Contains(have, part) {
+			i.finding.fault("missing: " + part)
+		}
+	}
+	for _, part := range have {
+		if !slices.Contains(want, part) {
+			i.finding.fault("not ours: " + part)
+		}
+	}
+	return nil
+}
+
+var (
+	sqlComment = regexp.MustCompile(`--[^\n]*`)
+	sqlAround  = regexp.MustCompile(` ?([(),]) ?`)
+)
+
+// readSchema reads the parts of a file, as SQL without comments and line
+// breaks: an upgraded file has them elsewhere. SQLite's own tables are left out.
+func readSchema(c *conn) (parts []string, err error) {
+	r := c.query(`SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema
+		WHERE name NOT LIKE 'sqlite\_stat%' ESCAPE '\' ORDER BY type, name`)
+	for r.next() {
+		text := strings.Join(strings.Fields(sqlComment.ReplaceAllString(r.text(0), "")), " ")
+		parts = append(parts, sqlAround.ReplaceAllString(text, "$1"))
+	}
+	return parts, r.close()
+}
+
+func (i *inspector) checkSettings() error {
+	var secret []byte
+	version := false
+	err := i.each(func(r *rows) {
+		switch r.text(0) {
+		case "secret":
+			secret = slices.Clone(r.blob(1))
+		case "keys_version":
+			_, version = r.dest[1].(int64)
+		}
+	}, "SELECT name, value FROM setting")
+	if err != nil {
+		return err
+	}
+	if len(secret) != secretBytes {
+		i.finding.fault(fmt.Sprintf("the secret has %d bytes, not %d: the ids of messages hang on it", len(secret), secretBytes))
+	}
+	if !version {
+		i.finding.fault("keys_version is no number: a server would not notice changed keys")
+	}
+	return nil
+}
+
+func (i *inspector) checkClock() error {
+	latest := int64(0)
+	for _, table := range i.ordered() {
+		n, err := i.c.number("SELECT max(position) FROM " + table)
+		if err != nil {
+			return err
+		}
+		latest = max(latest, n)
+	}
+	if ahead := time.Until(Position(latest).Time()); ahead > clockAhead {
+		i.finding.fault(fmt.Sprintf("the newest is of %s, %v from now: if this clock is right, created_at will stand still until then",
+			FormatTime(Position(latest).Time()), ahead.Round(time.Second)))
+	}
+	return nil
+}
+
+// ordered names the tables that stand in the commit order, the largest first.
+func (i *inspector) ordered() []string {
+	tables := []string{"message", "receipt"}
+	if i.info.version >= 2 {
+		tables = append(tables, "search", "profile_nonce")
+	}
+	return tables
+}

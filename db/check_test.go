@@ -1,0 +1,323 @@
+package db_test
+
+import (
+	"context"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// mustFill makes a file in which everything has happened once, and closes it.
+func mustFill(t *testing.T) string {
+	t.Helper()
+	var ahead atomic.Int64 // of the clock
+	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	s := mustOpen(t, func(o *db.Options) { o.Now = now })
+	expired := make(chan db.MessageID, 10)
+	s.OnCommit(func(c *db.Commit) {
+		for _, change := range c.Changes {
+			if change.State == db.Expired {
+				expired <- change.ID
+			}
+		}
+	})
+	alice, bob, carol, dave := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo"), s.mustIssue("dave^demo")
+	if _, err := s.Issue(&db.IssueKey{At: now(), Address: "alice^demo", Label: "laptop", Secret: true}); err != nil {
+		t.Fatal(err)
+	}
+	s.mustSend(alice.Key, "bob^demo", `{"n": 1}`)
+	delivered := s.mustSend(alice.Key, "bob^demo", `{"n": 2}`)
+	if _, err := s.MarkDelivered(&db.MarkDelivered{At: now(), Key: bob.Key, ID: delivered.ID}); err != nil {
+		t.Fatal(err)
+	}
+	question := s.mustSend(alice.Key, "bob^demo", `{"n": 3}`)
+	for _, word := range []string{"received", "processing", "noted", "processing", "completed"} {
+		s.mustAck(bob.Key, question.ID, word)
+	}
+	in := func(c db.ConversationID) func(*db.SendMessage) { return func(m *db.SendMessage) { m.Conversation = c } }
+	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation))
+	s.mustSend(bob.Key, "carol^demo", `{"n": 5}`, in(question.Conversation))
+	s.mustSend(carol.Key, "alice^demo", `{"n": 6}`, in(question.Conversation))
+	s.mustSend(carol.Key, "bob^demo", `{"n": 7}`, in("a-label"))
+	soon := s.mustSend(alice.Key, "carol^demo", `{"n": 8}`, func(m *db.SendMessage) { m.ExpiresAt = m.At.Add(time.Minute) })
+	if _, err := s.MarkDelivered(&db.MarkDelivered{At: now(), Key: carol.Key, ID: soon.ID}); err != nil {
+		t.Fatal(err)
+	}
+	ahead.Store(int64(2 * time.Minute))
+	select {
+	case <-expired:
+	case <-time.After(20 * time.Second):
+		t.Fatal("nothing expired")
+	}
+	p, err := db.ReadProfile([]byte(`{"description": "books <flights>", "tags": ["travel"], "visibility": "crew", "card": {"name": "Bob"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.PutProfile(&db.PutProfile{At: now(), Address: "bob^demo", Profile: p, Nonce: 5}); err != nil {
+		t.Fatal(err)
+	}
+	s.mustSend(alice.Key, "dave^demo", `{"n": 9}`)
+	if err := s.RemoveMecha(&db.RemoveMecha{At: now(), Address: dave.Mecha.Address}); err != nil {
+		t.Fatal(err)
+	}
+	saved := make(chan error, 1)
+	s.SaveSearch(&db.SaveSearch{At: now(), ID: db.NewSearchID(), Mecha: alice.Mecha.ID, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
+	if err := <-saved; err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s.Path()
+}
+
+// found checks a file and gives the checks that found something, with what they found.
+func found(t *testing.T, path string, options ...func(*db.CheckOptions)) (names []string, said string, r db.CheckResult) {
+	t.Helper()
+	o := db.CheckOptions{Path: path, Schema: schema(t), Report: func(f db.Finding) {
+		if f.Faults > 0 {
+			names = append(names, f.Check)
+			said += f.Check + ": " + strings.Join(f.Examples, "; ") + "\n"
+		}
+	}}
+	for _, f := range options {
+		f(&o)
+	}
+	r, err := db.Check(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if (len(names) == 0) != (r.Faults+r.Warnings == 0) {
+		t.Errorf("%v were reported, %d faults and %d warnings counted", names, r.Faults, r.Warnings)
+	}
+	return names, said, r
+}
+
+func TestAWholeFileHasNoFaults(t *testing.T) {
+	path := mustFill(t)
+	if names, said, r := found(t, path); len(names) > 0 || r.Messages != 9 || r.Mechas != 4 || r.Checks < 20 {
+		t.Errorf("%+v\n%s", r, said)
+	}
+}
+
+// Each breaks one rule, by SQL, and the check of that rule must see it.
+func TestEveryBrokenRuleIsFound(t *testing.T) {
+	whole := content(t, mustFill(t))
+	const (
+		oldest = "(SELECT min(position) FROM message)"
+		acked  = "(SELECT position FROM message WHERE state = 2)"
+		dead   = "(SELECT position FROM message WHERE state = 3)"
+		first  = "(SELECT min(position) FROM receipt)"
+		last   = "(SELECT receipt FROM message WHERE state = 2)" // of a chain of five
+	)
+	for _, c := range []struct{ check, rule, broken string }{
+		{"schema", "a table of ours", "DROP INDEX message_sender"},
+		{"schema", "nothing else", "CREATE TABLE notes (text TEXT)"},
+		{"schema", "no trigger", "CREATE TRIGGER mischief AFTER INSERT ON message BEGIN DELETE FROM payload; END"},
+		{"references", "a message's sender", "UPDATE message SET sender = 999 WHERE position = " + oldest},
+		{"references", "a key's Mecha", "UPDATE mecha_key SET mecha = 999 WHERE id = 1"},
+		{"settings", "a secret", "DELETE FROM setting WHERE name = 'secret'"},
+		{"settings", "a whole secret", "UPDATE setting SET value = x'0011' WHERE name = 'secret'"},
+		{"settings", "a number", "UPDATE setting SET value = 'many' WHERE name = 'keys_version'"},
+		{"words", "no empty word", "UPDATE word SET text = '' WHERE text = 'normal'"},
+		{"words", "no long word", "UPDATE word SET text = printf('%200d', 1) WHERE text = 'normal'"},
+		{"words", "a used word", "DELETE FROM word WHERE text = 'normal'"},
+		{"words", "a used status", "DELETE FROM word WHERE text = 'noted'"},
+		{"words", "a word once", "CREATE TABLE w (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT; INSERT INTO w SELECT * FROM word; DROP TABLE word; ALTER TABLE w RENAME TO word; INSERT INTO word (text) VALUES ('normal')"},
+		{"addresses", "an address", "UPDATE mecha SET address = 'nobody' WHERE address = 'bob^demo'"},
+		{"directory", "one revision each", "UPDATE mecha SET revision = (SELECT max(revision) FROM mecha)"},
+		{"directory", "no revision 0", "UPDATE mecha SET revision = 0 WHERE id = 1"},
+		{"directory", "no keys of the removed", "UPDATE mecha_key SET revoked_at = NULL"},
+		{"directory", "no profile of the removed", "UPDATE profile SET mecha = (SELECT id FROM mecha WHERE removed_at IS NOT NULL)"},
+		{"profiles", "JSON", "UPDATE profile SET body = '{'"},
+		{"profiles", "bounds", "UPDATE profile SET body = json_set(body, '$.description', printf('%3000d', 1))"},
+		{"profiles", "visibility", "UPDATE profile SET visibility = 0"},
+		{"profiles", "a card", "UPDATE profile SET card = '{'"},
+		{"keys", "an id", "UPDATE mecha_key SET public_id = 'key_UPPER' WHERE id = 1"},
+		{"keys", "a hash", "UPDATE mecha_key SET hash = x'00' WHERE id = 1"},
+		{"keys", "a secret", "UPDATE mecha_key SET secret = 'ms_short' WHERE secret IS NOT NULL"},
+		{"positions", "a time", "UPDATE profile_nonce SET position = -5"},
+		{"positions", "one of a message and a receipt", "UPDATE receipt SET position = " + oldest + " WHERE position = " + first},
+		{"positions", "one of a message and a search", "UPDATE search SET position = " + oldest},
+		{"states", "a state", "UPDATE message SET state = 7 WHERE position = " + oldest},
+		{"states", "open", "UPDATE message SET open = 0 WHERE position = " + oldest},
+		{"states", "closed", "UPDATE message SET open = 1 WHERE position = " + acked},
+		{"states", "nothing done to the queued", "UPDATE message SET delivered_at = 1900000000000 WHERE position = " + oldest},
+		{"states", "delivered_at", "UPDATE message SET delivered_at = NULL WHERE state = 1"},
+		{"states", "acknowledged_at", "UPDATE message SET acknowledged_at = NULL WHERE state = 2"},
+		{"states", "no acknowledged_at", "UPDATE message SET acknowledged_at = delivered_at WHERE state = 1"},
+		{"states", "an acknowledgement", "UPDATE message SET ack = NULL WHERE state = 2"},
+		{"states", "expires_at", "UPDATE message SET expires_at = NULL WHERE state = 3"},
+		{"states", "a receipt", "UPDATE message SET receipt = NULL WHERE state = 1"},
+		{"states", "time goes on", "UPDATE message SET delivered_at = (position >> 12) - 1 WHERE state = 1"},
+		{"states", "delivered first", "UPDATE message SET delivered_at = acknowledged_at + 1 WHERE state = 2"},
+		{"states", "signed", "UPDATE message SET signed = 2 WHERE position = " + oldest},
+		{"senders", "its own key", "UPDATE message SET sender_key = (SELECT id FROM mecha_key WHERE mecha <> sender LIMIT 1) WHERE position = " + oldest},
+		{"conversations", "a label", "DELETE FROM word WHERE text = 'a-label'"},
+		{"conversations", "before", "UPDATE message SET conversation = position + 1 WHERE conversation > 0"},
+		{"conversations", "a founder", "UPDATE message SET conversation = (SELECT max(position) FROM message m WHERE m.conversation IS NOT NULL) WHERE position = (SELECT max(position) FROM message)"},
+		{"conversations", "not 0", "UPDATE message SET conversation = 0 WHERE conversation < 0"},
+		{"participants", "the third", "DELETE FROM participant WHERE conversation > 0"},
+		{"participants", "those of a label", "DELETE FROM participant WHERE conversation < 0"},
+		{"participants", "of a conversation", "INSERT INTO participant VALUES (-999, 1)"},
+		{"receipts", "a message", "DELETE FROM message WHERE position = " + acked},
+		{"receipts", "later than the message", "UPDATE receipt SET position = 4096 WHERE position = " + first},
+		{"receipts", "a state", "UPDATE receipt SET state = 0 WHERE position = " + first},
+		{"receipts", "one before", "UPDATE receipt SET previous = 4096 WHERE position = " + last},
+		{"receipts", "of the same message", "UPDATE receipt SET previous = " + first + " WHERE position = " + last},
+		{"receipts", "older first", "UPDATE receipt SET previous = position WHERE position = " + last},
+		{"receipts", "not back", "UPDATE receipt SET state = 1 WHERE position = " + last},
+		{"receipts", "a word", "UPDATE receipt SET status = NULL, client_ts = NULL WHERE position = " + last},
+		{"receipts", "a client's time", "UPDATE receipt SET client_ts = NULL WHERE position = " + last},
+		{"receipts", "a key", "UPDATE receipt SET key = NULL WHERE position = " + first},
+		{"receipts", "the recipient's key", "UPDATE receipt SET key = (SELECT sender_key FROM message WHERE position = " + acked + ") WHERE position = " + last},
+		{"receipts", "the clock", "UPDATE receipt SET key = 1 WHERE state = 3"},
+		{"chains", "the newest", "UPDATE message SET receipt = (SELECT min(position) FROM receipt r WHERE r.message = message.position) WHERE position = " + acked},
+		{"chains", "all of them", "UPDATE receipt SET previous = NULL WHERE position = " + last},
+		{"chains", "no other", "INSERT INTO receipt (position, message, state, key) SELECT max(r.position) + 1, m.position, 1, k.id FROM receipt r, message m JOIN mecha_key k ON k.mecha = m.recipient WHERE m.state = 1 GROUP BY m.position, k.id"},
+		{"chains", "the acknowledgement", "UPDATE message SET ack = (SELECT previous FROM receipt r WHERE r.position = message.receipt) WHERE state = 2"},
+		{"chains", "the state", "UPDATE message SET state = 1, open = 1, acknowledged_at = NULL WHERE state = 2"},
+		{"chains", "delivered_at", "UPDATE message SET delivered_at = delivered_at + 1 WHERE state = 1"},
+		{"chains", "acknowledged_at", "UPDATE message SET acknowledged_at = acknowledged_at + 1 WHERE state = 2"},
+		{"chains", "expired", "UPDATE message SET state = 1, open = 1 WHERE position = " + dead},
+		{"payloads", "there", "DELETE FROM payload WHERE position = " + oldest},
+		{"payloads", "of a message", "INSERT INTO payload VALUES (4096, x'7b7d')"},
+		{"payloads", "as long", "UPDATE message SET payload_bytes = 99 WHERE position = " + oldest},
+		{"payloads", "a hash", "UPDATE message SET payload_sha256 = x'00' WHERE position = " + oldest},
+		{"contents", "the same", `UPDATE payload SET body = CAST('{"n": 7}' AS BLOB) WHERE position = ` + oldest},
+		{"contents", "the hash", "UPDATE message SET payload_sha256 = zeroblob(32) WHERE position = " + oldest},
+		{"searches", "an id", "UPDATE search SET id = 'search'"},
+		{"searches", "JSON", "UPDATE search SET answer = 'none'"},
+		{"clock", "not yet to come", "UPDATE profile_nonce SET position = position + (3600000 << 12)"},
+	} {
+		t.Run(c.check+"/"+c.rule, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "broken.db")
+			if err := os.WriteFile(path, whole, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if after := makeByHand(t, path, c.broken); string(after) == string(whole) {
+				t.Fatal("it broke nothing")
+			}
+			names, said, r := found(t, path)
+			if !slices.Contains(names, c.check) {
+				t.Errorf("%s was not found, but %v\n%s", c.check, names, said)
+			}
+			if (c.check == "clock") != (r.Faults == 0) {
+				t.Errorf("%d faults, %d warnings", r.Faults, r.Warnings)
+			}
+		})
+	}
+}
+
+// A payload that is no JSON object, though its hash is right.
+func TestAPayloadThatIsNoJSONIsFound(t *testing.T) {
+	path := mustFill(t)
+	makeByHand(t, path, `UPDATE payload SET body = CAST('{"n": 1' AS BLOB) WHERE position = (SELECT min(position) FROM message)`,
+		`UPDATE message SET payload_bytes = 7, payload_sha256 = x'706b303b9f8f955786f3c0ffecdc3f1d79b493a1d6eaac284db10f0bc8f38976' WHERE position = (SELECT min(position) FROM message)`)
+	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "no JSON object") {
+		t.Errorf("%v\n%s", names, said)
+	}
+	if names, said, r := found(t, path, func(o *db.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 19 {
+		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
+	}
+}
+
+func TestADamagedPageIsFound(t *testing.T) {
+	whole := content(t, mustFill(t))
+	page := int(binary.BigEndian.Uint16(whole[16:]))
+	for name, damage := range map[string]func([]byte) []byte{
+		"a page of zeros":      func(b []byte) []byte { clear(b[5*page : 6*page]); return b },
+		"the first cell's end": func(b []byte) []byte { copy(b[6*page:], "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"); return b },
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "damaged.db")
+			if err := os.WriteFile(path, damage(slices.Clone(whole)), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if names, said, _ := found(t, path); !slices.Contains(names, "file") {
+				t.Errorf("%v\n%s", names, said)
+			}
+		})
+	}
+}
+
+func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
+	whole := content(t, mustFill(t))
+	dir := t.TempDir()
+	for says, bytes := range map[string][]byte{
+		"is damaged":            whole[:len(whole)-8192],
+		"is not a database":     []byte(strings.Repeat("These are my notes.\n", 1000)),
+		"is an empty database":  {},
+		"is a database, but no": makeByHand(t, filepath.Join(dir, "foreign.db"), "CREATE TABLE place (url TEXT)"),
+	} {
+		path := filepath.Join(dir, "other.db")
+		if err := os.WriteFile(path, bytes, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, err := db.Check(ctx, db.CheckOptions{Path: path, Schema: schema(t)})
+		if err == nil || !strings.Contains(err.Error(), path+" "+says) {
+			t.Errorf("%v; want %s %s", err, path, says)
+		}
+	}
+}
+
+// An older file is checked as far as it goes, and stays old.
+func TestAnOlderFileIsChecked(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "oldest.db")
+	before := makeByHand(t, path,
+		string(content(t, "testdata/schema-v1.sql")),
+		"INSERT INTO setting (name, value) VALUES ('secret', x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f'), ('keys_version', 0)",
+		"INSERT INTO mecha (id, address, created_at) VALUES (1, 'old^timer', 1760000000000)",
+		"PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 1")
+	if names, said, r := found(t, path); len(names) > 0 || r.Schema != 1 || r.Mechas != 1 {
+		t.Errorf("%+v %v\n%s", r, names, said)
+	}
+	if string(content(t, path)) != string(before) {
+		t.Error("it was changed")
+	}
+	makeByHand(t, path, "UPDATE mecha SET address = 'nobody'")
+	if names, _, _ := found(t, path); !slices.Equal(names, []string{"addresses"}) {
+		t.Errorf("%v", names)
+	}
+}
+
+// What is written beside a check is not its business: it sees one state.
+func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+	stop, ended := make(chan struct{}), make(chan struct{})
+	s.mustSend(alice.Key, "bob^demo", `{}`)
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				s.mustAck(bob.Key, s.mustSend(alice.Key, "bob^demo", `{}`).ID, "completed")
+			}
+		}
+	}()
+	defer func() { close(stop); <-ended }()
+	for range 20 {
+		if names, said, r := found(t, s.Path()); len(names) > 0 || r.Messages == 0 {
+			t.Fatalf("%+v\n%s", r, said)
+		}
+	}
+}
+
+func TestACheckEndsWhenItIsToldTo(t *testing.T) {
+	path := mustFill(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := db.Check(ctx, db.CheckOptions{Path: path, Schema: schema(t), Report: func(db.Finding) { cancel() }})
+	if err != context.Canceled {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,150 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// RestoreResult says what was restored.
+type RestoreResult struct {
+	BackupResult
+	Kept string // where the file that was replaced is now; "" if there was none
+}
+
+// Restore puts a checked copy of the backup From at To, where the database is.
+// A file that is there is refused, or with Replace kept under another name. A
+// server that runs on it is an error always. To is there whole, or as it was.
+// The search index beside it is another's from then on: remove it.
+func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err error) {
+	from, to, err := o.restorePaths()
+	if err != nil {
+		return result, err
+	}
+	if exists(to + ".lock") { // before the work: nobody waits a minute to be refused
+		lock, err := lockForRestore(to)
+		if err != nil {
+			return result, err
+		}
+		lock.Close()
+	}
+	temp, copied, err := copyChecked(ctx, from, to, o)
+	result.BackupResult = copied
+	if err != nil {
+		return result, err
+	}
+	defer os.Remove(temp)
+	lock, err := lockForRestore(to)
+	if err != nil {
+		return result, err
+	}
+	defer lock.Close()
+	if result.Kept, err = setAside(to, o.Replace); err != nil {
+		return result, err
+	}
+	result.Path = to
+	return result, moveInto(temp, to)
+}
+
+// restorePaths gives the absolute paths, To without links, or refuses them.
+func (o BackupOptions) restorePaths() (from, to string, err error) {
+	if from, err = filepath.Abs(o.From); err != nil {
+		return "", "", err
+	}
+	if to, err = filepath.Abs(o.To); err != nil {
+		return "", "", err
+	}
+	if err := mustBeFile(from); err != nil {
+		return "", "", err
+	}
+	if real, err := filepath.EvalSymlinks(to); err == nil {
+		to = real
+	}
+	target, err := os.Stat(to)
+	if errors.Is(err, os.ErrNotExist) {
+		if exists(to+"-wal") && !o.Replace { // SQLite would take it for the restored file's
+			return "", "", fmt.Errorf("%s is there, without its database: set both aside with --force", to+"-wal")
+		}
+		if parent, err := os.Stat(filepath.Dir(to)); err != nil || !parent.IsDir() {
+			return "", "", fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
+		}
+		return from, to, nil
+	}
+	source, sourceErr := os.Stat(from)
+	switch {
+	case err != nil || sourceErr != nil:
+		return "", "", errors.Join(err, sourceErr)
+	case os.SameFile(source, target):
+		return "", "", fmt.Errorf("%s is the database itself: name the backup", from)
+	case !target.Mode().IsRegular():
+		return "", "", fmt.Errorf("%s is no file", to)
+	case !o.Replace:
+		return "", "", fmt.Errorf("there is a database at %s: restore to another place with --db, or replace it with --force, which keeps it under another name", to)
+	}
+	return from, to, nil
+}
+
+func lockForRestore(to string) (*os.File, error) {
+	lock, err := lockFile(to + ".lock")
+	if errors.Is(err, errLocked) {
+		return nil, fmt.Errorf("a server runs on %s: end it first", to)
+	}
+	return lock, err
+}
+
+// setAside gives the file at path, and its log, a second name, and takes the
+// log away from the first: the rename that follows replaces the file, so that
+// at no time there is none.
+func setAside(path string, replace bool) (kept string, err error) {
+	there := exists(path)
+	if there && !replace {
+		return "", fmt.Errorf("somebody has just made a database at %s: look at it first", path)
+	}
+	if there {
+		if err := settle(path); err != nil {
+			return "", err
+		}
+	}
+	if !there && !exists(path+"-wal") {
+		return "", nil
+	}
+	kept = path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
+	if there {
+		if err := os.Link(path, kept); err != nil {
+			if err := os.Rename(path, kept); err != nil { // a file system without links
+				return "", err
+			}
+		}
+	}
+	if err := os.Rename(path+"-wal", kept+"-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	return kept, syncDir(filepath.Dir(path))
+}
+
+// settle brings what is in the log into the file. It fails if another command
+// has the file open, whose writes would be lost. A file too damaged to be
+// opened is left as it is: a restore is for such.
+func settle(path string) error {
+	c, err := openConn(path, writing)
+	if err == nil {
+		// To leave the log SQLite must have the file for itself.
+		_, err = c.row(nil, "PRAGMA journal_mode = DELETE")
+		if closed := c.close(); err == nil {
+			err = closed
+		}
+	}
+	if isBusy(err) {
+		return fmt.Errorf("another command has %s open: try again when it has ended", path)
+	}
+	if err != nil && !isFatal(err) {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}

@@ -1,0 +1,85 @@
+package db_test
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"relay/db"
+)
+
+// What another command wrote into a file that has lost its name would be gone.
+func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
+	backup := mustFill(t)
+	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as key create has it
+	k := s.mustIssue("alice^demo")
+	_, err := db.Restore(ctx, db.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
+	if err == nil || !strings.Contains(err.Error(), "another command has "+s.Path()+" open") {
+		t.Fatalf("%v", err)
+	}
+	s.mustSend(k.Key, "alice^demo", `{}`)
+	if kept, _ := filepath.Glob(s.Path() + ".*"); len(kept) != 1 || kept[0] != s.Path()+".lock" {
+		t.Errorf("%v", kept)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := db.Restore(ctx, db.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
+	if err != nil || r.Kept == "" || r.Messages != 9 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if _, said, kept := found(t, r.Kept); kept.Messages != 1 || said != "" {
+		t.Errorf("%+v %s", kept, said)
+	}
+}
+
+// The copy is what the source is, but for the log.
+func TestABackupKeepsTheKindOfFile(t *testing.T) {
+	from, to := mustFill(t), filepath.Join(t.TempDir(), "backup.db")
+	if _, err := db.Backup(ctx, db.BackupOptions{From: from, To: to, Schema: schema(t)}); err != nil {
+		t.Fatal(err)
+	}
+	d := byHand(t, to)
+	for pragma, want := range map[string]string{
+		"page_size": "8192", "auto_vacuum": "2", "journal_mode": "delete", "application_id": "1380729177", "user_version": "2",
+	} {
+		var got string
+		if err := d.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
+			t.Errorf("%s is %s, %v; want %s", pragma, got, err, want)
+		}
+	}
+	d.Close()
+	s := mustOpen(t, func(o *db.Options) { o.Path, o.Create = to, false })
+	alice := s.mustIssue("alice^demo")
+	s.mustSend(alice.Key, "bob^demo", `{}`)
+}
+
+// A copy is one state, however much is written while it is made; and it does
+// not begin again for that, as SQLite's backup would by itself.
+func TestABackupIsOfOneState(t *testing.T) {
+	s := mustOpen(t)
+	alice := s.mustIssue("alice^demo")
+	payload := `{"text": "` + strings.Repeat("x", 1<<20) + `"}`
+	for range 8 {
+		s.mustSend(alice.Key, "alice^demo", payload)
+	}
+	to, slices := filepath.Join(t.TempDir(), "backup.db"), 0
+	ctx, cancel := context.WithCancel(t.Context())
+	r, err := db.Backup(ctx, db.BackupOptions{From: s.Path(), To: to, Schema: schema(t), Progress: func(what string, _, _ int64) {
+		if what != "copying" {
+			return
+		}
+		if slices++; slices > 50 {
+			cancel()
+			return
+		}
+		s.mustSend(alice.Key, "alice^demo", payload)
+	}})
+	if err != nil || slices < 4 || r.Messages != 8 {
+		t.Fatalf("%+v, %v, after %d slices", r, err, slices)
+	}
+	if _, said, copied := found(t, to); copied.Messages != 8 || said != "" {
+		t.Errorf("%+v %s", copied, said)
+	}
+}
