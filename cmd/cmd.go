@@ -100,7 +100,9 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
-	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(), a.searchCommand(), a.curlCommand(), a.signCommand(),
+	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(),
+		a.sendCommand(), a.listenCommand(), a.inboxCommand(), a.ackCommand(), a.deliverCommand(), a.searchCommand(), a.whoamiCommand(),
+		a.curlCommand(), a.signCommand(),
 		a.errorsCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	root.InitDefaultCompletionCmd()
