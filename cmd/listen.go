@@ -78,7 +78,7 @@ their messages stay pending.`,
 	f.DurationVar(&o.timeout, "timeout", 0, "with --exec: kill a command, and ack failed, after so long (default never)")
 	f.BoolVar(&o.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
 	f.StringVar(&o.replyType, "reply-type", "reply", "with --reply: the answers' message `type`")
-	f.StringVar(&o.state, "state", "", "keep the place in this `file`, one for each listener; none: nowhere\n(default listen-….json in a directory relay for such things)")
+	f.StringVar(&o.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
 	return cmd
 }
 

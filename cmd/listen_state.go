@@ -16,11 +16,14 @@ import (
 	"relay/db"
 )
 
-// bookmark is the file that says where a listener stopped. set may be called
+// bookmark is the file that says where a listener stopped; <file>.lock keeps
+// others from it, who would move the place on past what we have not printed.
+// set may be called
 // by any goroutine; one of its own writes the file: the last place counts, so
 // what comes during a write is written together.
 type bookmark struct {
 	path  string
+	lock  *os.File
 	own   db.Address
 	after string // when it was opened
 
@@ -52,24 +55,48 @@ func openBookmark(path, url string, own db.Address, abort context.CancelCauseFun
 		}
 	}
 	b := &bookmark{path: path, own: own, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	text, err := os.ReadFile(path)
-	var p place
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		p.MechaID = own
-	case err != nil:
+	if err := b.hold(); err != nil {
 		return nil, err
-	case json.Unmarshal(text, &p) != nil || p.MechaID == "":
-		return nil, fmt.Errorf("%s is no file of relay listen; name another by --state", path)
-	case p.MechaID != own:
-		return nil, fmt.Errorf("%s says where %s stopped, and the key is that of %s; name another file by --state", path, p.MechaID, own)
 	}
-	b.after, b.place = p.After, p.After
-	if err := b.write(); err != nil { // better now than after the first message
+	if err := b.open(); err != nil {
+		b.lock.Close()
 		return nil, err
 	}
 	go b.run(abort)
 	return b, nil
+}
+
+// hold takes the lock, for as long as the process or until close.
+func (b *bookmark) hold() (err error) {
+	if b.lock, err = os.OpenFile(b.path+".lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
+		return err
+	}
+	ours, err := tryLock(b.lock)
+	if err == nil && !ours {
+		err = fmt.Errorf("another relay listen keeps its place in %s; name another file by --state", b.path)
+	}
+	if err != nil {
+		b.lock.Close()
+	}
+	return err
+}
+
+// open reads the file, or makes it.
+func (b *bookmark) open() error {
+	text, err := os.ReadFile(b.path)
+	var p place
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		p.MechaID = b.own
+	case err != nil:
+		return err
+	case json.Unmarshal(text, &p) != nil || p.MechaID == "":
+		return fmt.Errorf("%s is no file of relay listen; name another by --state", b.path)
+	case p.MechaID != b.own:
+		return fmt.Errorf("%s says where %s stopped, and the key is that of %s; name another file by --state", b.path, p.MechaID, b.own)
+	}
+	b.after, b.place = p.After, p.After
+	return b.write() // better a fault now than after the first message
 }
 
 // stateDir is where programs keep such things.
@@ -109,6 +136,7 @@ func (b *bookmark) run(abort context.CancelCauseFunc) {
 func (b *bookmark) close() error {
 	close(b.wake)
 	<-b.done
+	b.lock.Close()
 	return b.err
 }
 
@@ -120,7 +148,7 @@ func (b *bookmark) write() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(b.path), ".relay-listen-*") // 0600
+	f, err := os.OpenFile(b.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}

@@ -88,7 +88,10 @@ func TestListenPrintsAndResumes(t *testing.T) {
 		t.Errorf("state files: %v, %v", files, err)
 	}
 
-	// What is not its state is not touched.
+	// Two cannot keep their place in one file, and what is not its state is not touched.
+	l = p.listen("--state", state)
+	does(t, p.asBob, "listen", "--state", state).wantCode(t, 1, "another relay listen", "--state")
+	l.stop()
 	run(t, []string{"listen", "--state", state}, p.asAlice, "").wantCode(t, 1, "says where bob^talk stopped", "--state")
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
 	for content, says := range map[string]string{
