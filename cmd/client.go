@@ -184,7 +184,10 @@ type socket struct {
 	r io.Reader
 }
 
-const dialTimeout = 10 * time.Second
+const (
+	dialTimeout = 10 * time.Second
+	silence     = 90 * time.Second // without a frame: the relay is gone, for it pings every 25 s
+)
 
 // dial opens the Mecha's WebSocket; query begins with "?" or is "". A refused
 // handshake is a *refusal, as that of any request.
@@ -217,6 +220,10 @@ func (c *client) dial(ctx context.Context, address db.Address, query string) (*s
 func (s *socket) receive(v any) error {
 	r := &wsutil.Reader{Source: s.r, State: ws.StateClientSide, CheckUTF8: true, OnIntermediate: s.control}
 	for {
+		// For each frame: a ping, too, is a sign of life.
+		if err := s.SetReadDeadline(time.Now().Add(silence)); err != nil {
+			return err
+		}
 		h, err := r.NextFrame()
 		if err != nil {
 			return err

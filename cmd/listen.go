@@ -111,7 +111,6 @@ const (
 	maxJobs     = 256
 	acksAtOnce  = 32   // acks of printed messages under way
 	syncLimit   = 1000 // the relay's most
-	silence     = 90 * time.Second
 	heartbeat   = 20 * time.Second // the relay hangs up after 60 s without a frame
 	longestWait = 30 * time.Second
 )
@@ -275,9 +274,6 @@ func (l *listener) connection(ctx context.Context, b *backoff) error {
 			return errNextPage
 		}
 		var e envelope
-		if err := s.SetReadDeadline(time.Now().Add(silence)); err != nil {
-			return err
-		}
 		if err := s.receive(&e); err != nil {
 			return err
 		}

@@ -216,9 +216,6 @@ func (c *client) listenTo(ctx context.Context, own db.Address, sent sentMessage,
 	ring()
 	for {
 		var e envelope
-		if err := s.SetReadDeadline(time.Now().Add(silence)); err != nil {
-			return err
-		}
 		if err := s.receive(&e); err != nil {
 			return err
 		}
