@@ -18,6 +18,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
@@ -70,6 +71,9 @@ func (c *credentials) signer() (*client, error) {
 	}
 	if key = strings.TrimSpace(key); key == "" {
 		return nil, usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
+	}
+	if strings.ContainsFunc(key, unicode.IsControl) { // it could not travel in a header
+		return nil, errors.New("the key has a line break or another control character in it; a key is one line, as relay key create printed it")
 	}
 	return newClient(c.url, key, strings.TrimSpace(os.Getenv("RELAY_SIGNING_SECRET"))), nil
 }

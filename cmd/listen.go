@@ -109,8 +109,8 @@ func (o *listenOptions) remembers() bool {
 
 const (
 	maxJobs     = 256
-	acksAtOnce  = 32   // acks of printed messages under way
-	syncLimit   = 1000 // the relay's most
+	acksAtOnce  = 32               // acks of printed messages under way
+	syncLimit   = 1000             // the relay's most
 	heartbeat   = 20 * time.Second // the relay hangs up after 60 s without a frame
 	longestWait = 30 * time.Second
 )

@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -252,5 +253,59 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 	}
 	if b := p.record(p.bob, next.MessageID); b.State != "queued" {
 		t.Errorf("%+v", b)
+	}
+}
+
+// A message that is in hand when the connection is lost comes again with the next one.
+func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
+	tool(t, "sh", "sleep")
+	p := newPair(t)
+	f := newFront(t, p.server)
+	dir := t.TempDir()
+	l := launch(t, exec.Command(binary, "listen", "--jobs", "2", "--exec",
+		`echo $RELAY_MESSAGE_ID; while test "$RELAY_MESSAGE_TYPE" = slow && ! test -e '`+dir+`/go'; do sleep 0.02; done`), p.bobEnv(f.url))
+	l.await(l.stderr, "listening as")
+	slow := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"bob^talk","message_type":"slow","payload":{}}`).want(t, 201))
+	l.await(l.stdout, slow.MessageID)
+	p.kill()
+	p.server = startServer(t, p.db)
+	f.leadTo(p.server)
+	quick := p.send(p.alice, "bob^talk", `{}`)
+	p.awaitStatus(quick.MessageID, "completed")
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.awaitStatus(slow.MessageID, "completed")
+	if l.stop(); l.stdout.String() != slow.MessageID+"\n"+quick.MessageID+"\n" {
+		t.Errorf("it ran %s", l.stdout)
+	}
+}
+
+// What the client commands say, whatever goes wrong, holds no secret.
+func TestClientCommandsRepeatNoSecret(t *testing.T) {
+	p := newPair(t)
+	secret := issue(t, p.db, "alice^talk", "--signing-secret")[0]
+	typo := p.alice.Key[:len(p.alice.Key)-1] + "x"
+	if typo == p.alice.Key {
+		typo = p.alice.Key[:len(p.alice.Key)-1] + "y"
+	}
+	for _, key := range []string{secret.Key, typo, "a b " + p.alice.Key, p.alice.Key + "\n" + *secret.Secret} {
+		for _, url := range []string{p.url, "http://127.0.0.1:1", "http://[::1"} {
+			for _, command := range []string{"send bob^talk {} --retry 0s", "send bob^talk {} --retry 0s --wait-ack 1ms", "listen --timeout 1s", "inbox", "ack msg_x", "deliver msg_x", "whoami",
+				"listen --exec true --state none"} {
+				if strings.HasPrefix(command, "listen") && (url == "http://127.0.0.1:1" || key == secret.Key) {
+					continue // it would go on listening, or trying
+				}
+				r := run(t, strings.Fields(command), []string{"RELAY_URL=" + url, "RELAY_KEY=" + key, "RELAY_SIGNING_SECRET=" + *secret.Secret, "XDG_STATE_HOME=" + t.TempDir()}, "")
+				for _, s := range []string{p.alice.Key, typo, secret.Key, *secret.Secret} {
+					if strings.Contains(r.out+r.err, s) {
+						t.Errorf("relay %s at %s repeats a secret: %s%s", command, url, r.out, r.err)
+					}
+				}
+				if r.code == 0 && (key != secret.Key || url != p.url) {
+					t.Errorf("relay %s at %s succeeded with a bad key or address", command, url)
+				}
+			}
+		}
 	}
 }
