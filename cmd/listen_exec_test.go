@@ -10,6 +10,12 @@ import (
 	"testing"
 )
 
+// until is a shell command that waits, but not for ever: nobody is there to
+// stop it if the test fails.
+func until(condition string) string {
+	return `{ n=0; until ` + condition + ` || test $n -ge 1500; do n=$((n+1)); sleep 0.02; done; }`
+}
+
 // A newcomer's two terminals: one answers questions, the other asks.
 func TestTwoTerminals(t *testing.T) {
 	tool(t, "sh", "sed")
@@ -162,7 +168,7 @@ func TestListenRunsSeveralAtOnce(t *testing.T) {
 	p := newPair(t)
 	dir := t.TempDir()
 	// Each waits until all three have begun.
-	meet := `touch '` + dir + `'/$RELAY_MESSAGE_ID; while test $(ls '` + dir + `' | wc -l) -lt 3; do sleep 0.02; done`
+	meet := `touch '` + dir + `'/$RELAY_MESSAGE_ID; ` + until(`test $(ls '`+dir+`' | wc -l) -ge 3`)
 	var ids []string
 	for range 3 {
 		ids = append(ids, p.send(p.alice, "bob^talk", `{}`).MessageID)
@@ -200,7 +206,7 @@ func TestACommandThatTakesTooLongIsKilled(t *testing.T) {
 	tool(t, "sh", "sleep")
 	p := newPair(t)
 	m := p.send(p.alice, "bob^talk", `{}`)
-	l := p.listen("--exec", "sleep 1000; true", "--timeout", "200ms")
+	l := p.listen("--exec", "sleep 60; true", "--timeout", "200ms")
 	if got := p.awaitStatus(m.MessageID, "failed").Ack.Detail; got != "killed after 200ms" {
 		t.Errorf("%q", got)
 	}
@@ -213,8 +219,7 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 	dir := t.TempDir()
 	m := p.send(p.alice, "bob^talk", `{}`)
 	next := p.send(p.alice, "bob^talk", `{}`)
-	slow := `echo begun; while ! test -e '` + dir + `/go'; do sleep 0.02; done`
-	l := p.listen("--exec", slow)
+	l := p.listen("--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -234,7 +239,7 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 	}
 
 	// The second signal kills, and the message stays.
-	l = p.listen("--exec", "echo begun; sleep 1000; true")
+	l = p.listen("--exec", "echo begun; sleep 60; true")
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -263,7 +268,7 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	f := newFront(t, p.server)
 	dir := t.TempDir()
 	l := launch(t, exec.Command(binary, "listen", "--jobs", "2", "--exec",
-		`echo $RELAY_MESSAGE_ID; while test "$RELAY_MESSAGE_TYPE" = slow && ! test -e '`+dir+`/go'; do sleep 0.02; done`), p.bobEnv(f.url))
+		`echo $RELAY_MESSAGE_ID; test ! "$RELAY_MESSAGE_TYPE" = slow || `+until(`test -e '`+dir+`/go'`)), p.bobEnv(f.url))
 	l.await(l.stderr, "listening as")
 	slow := parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", `{"to":"bob^talk","message_type":"slow","payload":{}}`).want(t, 201))
 	l.await(l.stdout, slow.MessageID)
