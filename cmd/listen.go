@@ -44,9 +44,10 @@ pending at the relay, so that no file is needed and none is kept.
 
 --exec runs a command for each message, with sh -c (Windows: cmd /C), the payload
 on stdin and the envelope in RELAY_MESSAGE_ID, _FROM, _TO, _TYPE, _PRIORITY,
-_CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT; it also has the environment of
-this process, and so the key, to use relay itself. Its stdout is passed on. Exit code 0 acks
-completed; any other acks failed, with the last line of its stderr as detail.
+_CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT. It has the environment of
+this process too, and so the key, to use relay itself. Its stdout is passed on.
+Exit code 0 acks completed; any other acks failed, with the last line of its
+stderr as detail.
 --reply sends the JSON object that the command prints back to the sender, in the
 same conversation and with the same correlation_id, before the ack. A message of
 type --reply-type is an answer itself and gets none, so that two listeners do
