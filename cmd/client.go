@@ -1,7 +1,9 @@
 package cmd
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/base64"
@@ -9,10 +11,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	nethttp "net/http"
 	"os"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
@@ -66,12 +72,17 @@ func (c *credentials) signer() (*client, error) {
 	if key = strings.TrimSpace(key); key == "" {
 		return nil, usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
 	}
+	if strings.ContainsFunc(key, unicode.IsControl) { // it could not travel in a header
+		return nil, errors.New("the key has a line break or another control character in it; a key is one line, as relay key create printed it")
+	}
 	return newClient(c.url, key, strings.TrimSpace(os.Getenv("RELAY_SIGNING_SECRET"))), nil
 }
 
 func newClient(url, key, secret string) *client {
+	transport := nethttp.DefaultTransport.(*nethttp.Transport).Clone()
+	transport.MaxIdleConnsPerHost = acksAtOnce // a listener has so many requests under way
 	return &client{url: strings.TrimSuffix(url, "/"), key: key, secret: secret, http: &nethttp.Client{
-		Timeout: clientTimeout,
+		Timeout: clientTimeout, Transport: transport,
 		// A redirect would carry the key to another host.
 		CheckRedirect: func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse },
 	}}
@@ -95,7 +106,7 @@ func (c *client) headers(body []byte) nethttp.Header {
 func (c *client) do(ctx context.Context, method, path string, body []byte, more nethttp.Header) (*nethttp.Response, []byte, error) {
 	req, err := nethttp.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, usagef("--url is no address: %v", err)
 	}
 	req.Header = c.headers(body)
 	if len(body) > 0 {
@@ -128,60 +139,150 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 		return err
 	}
 	if resp.StatusCode/100 != 2 {
-		return problemOf(resp.StatusCode, answer)
+		return problemOf(resp, answer)
 	}
 	return json.Unmarshal(answer, out)
 }
 
-// problemOf makes a sentence of a problem document.
-func problemOf(status int, body []byte) error {
-	var p struct{ Code, Detail string }
-	if json.Unmarshal(body, &p) != nil || p.Code == "" {
-		return fmt.Errorf("the relay answered %d %s", status, nethttp.StatusText(status))
-	}
-	return fmt.Errorf("%s (%d %s; relay errors %s)", p.Detail, status, p.Code, p.Code)
+// A refusal is an answer that is no 2xx.
+type refusal struct {
+	status int
+	code   db.Code // "": no problem document; something else than a relay may have answered
+	detail string
+	after  time.Duration // Retry-After
 }
 
-// socket is a WebSocket to a relay.
+func (r *refusal) Error() string {
+	if r.code == "" {
+		return fmt.Sprintf("the relay answered %d %s", r.status, nethttp.StatusText(r.status))
+	}
+	return fmt.Sprintf("%s (%d %s; relay errors %s)", r.detail, r.status, r.code, r.code)
+}
+
+// problemOf makes a *refusal of an answer.
+func problemOf(resp *nethttp.Response, body []byte) error {
+	r := &refusal{status: resp.StatusCode}
+	var p struct {
+		Code   db.Code
+		Detail string
+	}
+	if json.Unmarshal(body, &p) == nil {
+		r.code, r.detail = p.Code, p.Detail
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		r.after = time.Duration(seconds) * time.Second
+	}
+	return r
+}
+
+// refusedWith tells whether an error is the relay's refusal for one of these reasons.
+func refusedWith(err error, codes ...db.Code) bool {
+	var r *refusal
+	return errors.As(err, &r) && slices.Contains(codes, r.code)
+}
+
+// socket is a WebSocket to a relay. One goroutine reads; any may write, for
+// every frame is one Write.
 type socket struct {
-	io.ReadWriteCloser
+	net.Conn
 	r io.Reader
 }
 
-// dial opens the Mecha's WebSocket; query begins with "?" or is "".
+const (
+	dialTimeout = 10 * time.Second
+	silence     = 90 * time.Second // without a frame: the relay is gone, for it pings every 25 s
+)
+
+// dial opens the Mecha's WebSocket; query begins with "?" or is "". A refused
+// handshake is a *refusal, as that of any request.
 func (c *client) dial(ctx context.Context, address db.Address, query string) (*socket, error) {
-	d := ws.Dialer{Header: ws.HandshakeHeaderHTTP(c.headers(nil)), Timeout: 10 * time.Second}
+	var refused error
+	d := ws.Dialer{Header: ws.HandshakeHeaderHTTP(c.headers(nil)), Timeout: dialTimeout,
+		OnStatusError: func(_ int, _ []byte, answer io.Reader) {
+			resp, err := nethttp.ReadResponse(bufio.NewReader(answer), nil)
+			if err != nil {
+				return // the status is in the error of Dial
+			}
+			defer resp.Body.Close()
+			body, _ := io.ReadAll(io.LimitReader(resp.Body, 64<<10)) // cut off, it is no problem document
+			refused = problemOf(resp, body)
+		}}
 	url := "ws" + strings.TrimPrefix(c.url, "http") + "/api/v1/ws/mecha/" + string(address) + query
 	conn, early, _, err := d.Dial(ctx, url)
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(refused, err)
 	}
-	s := &socket{ReadWriteCloser: conn, r: conn}
+	s := &socket{Conn: conn, r: conn}
 	if early != nil {
 		s.r = early
 	}
 	return s, nil
 }
 
-// receive reads the next frame into v.
+// receive reads the next frame into v. The end of the connection is an error:
+// a wsutil.ClosedError if the relay said why.
 func (s *socket) receive(v any) error {
-	rw := struct {
-		io.Reader
-		io.Writer
-	}{s.r, s.ReadWriteCloser}
-	frame, err := wsutil.ReadServerText(rw)
-	if err != nil {
+	r := &wsutil.Reader{Source: s.r, State: ws.StateClientSide, CheckUTF8: true, OnIntermediate: s.control}
+	for {
+		// For each frame: a ping, too, is a sign of life.
+		if err := s.SetReadDeadline(time.Now().Add(silence)); err != nil {
+			return err
+		}
+		h, err := r.NextFrame()
+		if err != nil {
+			return err
+		}
+		if h.OpCode.IsControl() {
+			if err := s.control(h, r); err != nil {
+				return err
+			}
+			continue
+		}
+		frame, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		return json.Unmarshal(frame, v)
+	}
+}
+
+// control answers a ping, and notes a close. The library's own handler takes
+// 1013, by which the relay says where to resume, for a fault.
+func (s *socket) control(h ws.Header, r io.Reader) error {
+	payload := make([]byte, h.Length) // at most 125: the header was checked
+	if _, err := io.ReadFull(r, payload); err != nil {
 		return err
 	}
-	return json.Unmarshal(frame, v)
+	switch h.OpCode {
+	case ws.OpPing:
+		return s.write(ws.NewPongFrame(payload))
+	case ws.OpClose:
+		code, reason := ws.ParseCloseFrameData(payload)
+		_ = s.write(ws.NewCloseFrame(payload[:min(len(payload), 2)])) // out of courtesy
+		return wsutil.ClosedError{Code: code, Reason: reason}
+	}
+	return nil
 }
 
 func (s *socket) send(v any) error {
-	frame, err := json.Marshal(v)
+	text, err := json.Marshal(v)
 	if err != nil {
 		return err
 	}
-	return wsutil.WriteClientText(s.ReadWriteCloser, frame)
+	return s.write(ws.NewTextFrame(text))
+}
+
+// write sends a frame as one Write, so that goroutines may write side by side.
+func (s *socket) write(f ws.Frame) error {
+	frame, err := ws.CompileFrame(ws.MaskFrame(f))
+	if err != nil {
+		return err
+	}
+	if err := s.SetWriteDeadline(time.Now().Add(dialTimeout)); err != nil {
+		return err
+	}
+	_, err = s.Write(frame)
+	return err
 }
 
 func asError(err error, target **db.Error) bool { return errors.As(err, target) }

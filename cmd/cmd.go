@@ -107,7 +107,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	}{
 		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand()}},
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
-		{"A client, over the API:", []*cobra.Command{a.searchCommand(), a.curlCommand(), a.signCommand()}},
+		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.listenCommand(), a.inboxCommand(), a.ackCommand(), a.deliverCommand(),
+			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
 		{"A look into the database, while a server runs or not:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.compactCommand()}},
 	} {

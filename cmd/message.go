@@ -63,7 +63,7 @@ is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
 					_, err := a.stdout.Write(m.Payload)
 					return err
 				}
-				return a.printRecord(m)
+				return a.printMessage(m)
 			})
 		},
 	}
@@ -73,9 +73,9 @@ is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
 	return cmd
 }
 
-// printRecord prints a message as the API gives it: indented for people, on a
+// printMessage prints a message as the API gives it: indented for people, on a
 // line of its own with --json. A payload's numbers keep their spelling.
-func (a *app) printRecord(m *db.Message) error {
+func (a *app) printMessage(m *db.Message) error {
 	record := http.AppendRecord(nil, m)
 	var b bytes.Buffer
 	var err error
@@ -128,7 +128,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 			return err
 		}
 		if a.json {
-			err = a.printRecord(m)
+			err = a.printMessage(m)
 		} else {
 			err = a.printTurn(m, n > 0)
 		}

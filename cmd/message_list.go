@@ -123,7 +123,7 @@ func (a *app) printMessages(ctx context.Context, in *db.Inspector, q db.ListQuer
 	}
 	if a.json {
 		for _, m := range list {
-			if err := a.printRecord(m); err != nil {
+			if err := a.printMessage(m); err != nil {
 				return err
 			}
 		}

@@ -37,7 +37,7 @@ An exact address or name comes first.`,
 				return err
 			}
 			if resp.StatusCode != nethttp.StatusOK {
-				return problemOf(resp.StatusCode, answer)
+				return problemOf(resp, answer)
 			}
 			return a.printFound(answer)
 		},

@@ -1,0 +1,133 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+)
+
+func (a *app) inboxCommand() *cobra.Command {
+	var c credentials
+	var limit int
+	var count bool
+	cmd := &cobra.Command{
+		Use:   "inbox",
+		Short: "Show what is pending: not acknowledged, not expired",
+		Long: `Show the messages for the Mecha of RELAY_KEY that are pending, oldest first. To
+look changes nothing. With --json each is a line: its record, with the payload.`,
+		Example: `  relay inbox
+  relay inbox --count
+  relay inbox --json --limit 1 | jq -r .message_id`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 {
+				return usagef("--limit must be at least 1")
+			}
+			client, err := c.client()
+			if err != nil {
+				return err
+			}
+			return advice(a.inbox(cmd.Context(), client, limit, count))
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many messages")
+	cmd.Flags().BoolVar(&count, "count", false, "only count them")
+	return cmd
+}
+
+func (a *app) inbox(ctx context.Context, c *client, limit int, count bool) error {
+	var who struct {
+		MechaID db.Address `json:"mecha_id"`
+	}
+	if err := c.call(ctx, "GET", "/api/v1/whoami", nil, &who); err != nil {
+		return err
+	}
+	var answer json.RawMessage
+	if err := c.call(ctx, "GET", "/api/v1/mecha/"+string(who.MechaID)+"/inbox", nil, &answer); err != nil {
+		return err
+	}
+	var in struct {
+		Pending    int
+		ByPriority map[string]int `json:"by_priority"`
+	}
+	if err := json.Unmarshal(answer, &in); err != nil {
+		return err
+	}
+	switch {
+	case count && a.json:
+		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
+		return err
+	case count:
+		_, err := fmt.Fprintln(a.stdout, in.Pending)
+		return err
+	}
+	shown, err := a.printPending(ctx, c, who.MechaID, limit)
+	if err != nil {
+		return err
+	}
+	var counts []string
+	for _, p := range slices.Sorted(maps.Keys(in.ByPriority)) {
+		counts = append(counts, fmt.Sprintf("%d %s", in.ByPriority[p], p))
+	}
+	fmt.Fprintf(a.stderr, "%s\n", strings.TrimSuffix(fmt.Sprintf("%d pending: %s", in.Pending, strings.Join(counts, ", ")), ": "))
+	if more := in.Pending - shown; more > 0 && shown == limit {
+		fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
+	}
+	return nil
+}
+
+const inboxPage = 200
+
+// printPending prints at most limit messages, a page at a time.
+func (a *app) printPending(ctx context.Context, c *client, own db.Address, limit int) (shown int, err error) {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	q := url.Values{"state": {"pending"}, "direction": {"in"}, "include": {"payload"}}
+	for {
+		q.Set("limit", strconv.Itoa(min(limit-shown, inboxPage)))
+		var p struct {
+			Messages []json.RawMessage
+			More     bool   `json:"has_more"`
+			Next     string `json:"next_cursor"`
+		}
+		if err := c.call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &p); err != nil {
+			return shown, err
+		}
+		for _, record := range p.Messages {
+			if shown == 0 && !a.json {
+				fmt.Fprintln(w, "MESSAGE\tFROM\tTYPE\tPRIORITY\tSTATE\tSENT\tPAYLOAD")
+			}
+			shown++
+			if err := a.printRecord(w, record); err != nil {
+				return shown, err
+			}
+		}
+		if !p.More || shown == limit {
+			return shown, w.Flush()
+		}
+		q.Set("since_message_id", p.Next)
+	}
+}
+
+func (a *app) printRecord(w *tabwriter.Writer, record json.RawMessage) error {
+	if a.json {
+		return a.printJSON(record)
+	}
+	var e envelope
+	if err := json.Unmarshal(record, &e); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.MessageID, e.From, e.MessageType, e.Priority, e.State,
+		e.CreatedAt, harmless(oneLine(string(e.payload()), 60)))
+	return err
+}

@@ -1,0 +1,31 @@
+//go:build unix
+
+package cmd
+
+import (
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// shell makes a command of a line. It is a process group of its own: Ctrl-C
+// is for us alone, and when the context ends all of it is killed.
+func shell(ctx context.Context, line string) *exec.Cmd {
+	c := exec.CommandContext(ctx, "sh", "-c", line)
+	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
+	return c
+}
+
+// tryLock takes an exclusive lock that ends with the process; false: another has it.
+func tryLock(f *os.File) (bool, error) {
+	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,59 @@
+package cmd
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *app) whoamiCommand() *cobra.Command {
+	var c credentials
+	cmd := &cobra.Command{
+		Use:   "whoami",
+		Short: "Show whose key RELAY_KEY is",
+		Long:  "Ask the relay whose key RELAY_KEY is: a first check that address, key and clock are right.",
+		Example: `  relay whoami
+  relay whoami --json | jq -r .mecha_id`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, err := c.client()
+			if err != nil {
+				return err
+			}
+			var answer json.RawMessage
+			if err := client.call(cmd.Context(), "GET", "/api/v1/whoami", nil, &answer); err != nil {
+				return advice(err)
+			}
+			return a.printWhoami(answer)
+		},
+	}
+	c.flags(cmd)
+	return cmd
+}
+
+func (a *app) printWhoami(answer []byte) error {
+	if a.json {
+		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
+		return err
+	}
+	var who struct {
+		MechaID           string `json:"mecha_id"`
+		KeyID             string `json:"key_id"`
+		Label             string
+		ExpiresAt         string `json:"expires_at"`
+		SignatureRequired bool   `json:"signature_required"`
+	}
+	if err := json.Unmarshal(answer, &who); err != nil {
+		return err
+	}
+	signatures := "optional"
+	if who.SignatureRequired {
+		signatures = "required"
+	}
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "Mecha\t%s\nkey\t%s\nlabel\t%s\nexpires\t%s\nsignatures\t%s\n",
+		who.MechaID, who.KeyID, dash(harmless(who.Label)), dash(who.ExpiresAt), signatures)
+	return w.Flush()
+}
