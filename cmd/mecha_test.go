@@ -225,7 +225,7 @@ func TestALargeCardIsSetAgain(t *testing.T) {
 			skills = append(skills, fmt.Sprintf(`{"id":"s%d","description":"%s","tags":[%s]}`, i, strings.Repeat("x", 300), tags))
 		}
 		card := `{"name":"Large","skills":[` + strings.Join(skills, ",") + `]}`
-		mustRelay(t, "mecha", "import", text(t, "card.json", card), "--as", "large^x", "--db", db)
+		mustRelay(t, "mecha", "import", text(t, "card.json", card), "--as", "large^x", "--create", "--db", db)
 		got := mustRelay(t, "mecha", "profile", "get", "large^x", "--db", db)
 		if len(got) < 64<<10 {
 			t.Fatalf("%s: only %d bytes", name, len(got))

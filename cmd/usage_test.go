@@ -15,8 +15,9 @@ var commandLine = regexp.MustCompile(`(?m)^  ([a-z-]+) +(\S.*)$`)
 func eachCommand(t *testing.T, path []string, f func(path []string, help string)) {
 	help := mustRelay(t, append(path, "--help")...)
 	f(path, help)
-	_, rest, _ := strings.Cut(help, "\nAvailable Commands:\n")
-	list, _, _ := strings.Cut(rest, "\n\n")
+	_, rest, _ := strings.Cut(help, "\nExamples:\n")
+	_, rest, _ = strings.Cut(rest, "\n\n")
+	list, _, _ := strings.Cut(rest, "Flags:\n") // in between stand the commands, by group
 	for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
 		if len(strings.TrimSpace(m[2])) < 8 {
 			t.Errorf("%v %s has no short description", path, m[1])
@@ -73,7 +74,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 
 func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
 	for _, args := range []string{"", "help", "--help", "-h"} {
-		if out := mustRelay(t, strings.Fields(args)...); !strings.Contains(out, "Available Commands:") {
+		if out := mustRelay(t, strings.Fields(args)...); !strings.Contains(out, "Operating:") {
 			t.Errorf("relay %s:\n%s", args, out)
 		}
 	}

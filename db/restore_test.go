@@ -3,6 +3,7 @@ package db_test
 import (
 	"context"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -42,7 +43,7 @@ func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	}
 	d := byHand(t, to)
 	for pragma, want := range map[string]string{
-		"page_size": "8192", "auto_vacuum": "2", "journal_mode": "delete", "application_id": "1380729177", "user_version": "2",
+		"page_size": "8192", "auto_vacuum": "2", "journal_mode": "delete", "application_id": "1380729177", "user_version": strconv.Itoa(current),
 	} {
 		var got string
 		if err := d.QueryRow("PRAGMA " + pragma).Scan(&got); err != nil || got != want {
