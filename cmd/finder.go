@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +24,8 @@ type finder struct {
 	index  atomic.Pointer[search.Index] // nil: not opened yet
 	cancel context.CancelFunc
 	done   chan struct{}
+
+	processors int // of Go, before the index was busy
 }
 
 const openAgainAfter = 2 * time.Second
@@ -40,7 +44,7 @@ func startFinder(d *db.DB, log *slog.Logger) *finder {
 }
 
 func (f *finder) open() error {
-	x, err := search.Open(f.dir, search.Options{Logger: f.log})
+	x, err := search.Open(f.dir, search.Options{Logger: f.log, Busy: f.yield})
 	if err == nil {
 		f.index.Store(x)
 	}
@@ -73,6 +77,22 @@ func (f *finder) Search(ctx context.Context, q db.SearchRequest) (*db.SearchResu
 		return nil, errNoSearch
 	}
 	return x.Search(ctx, q)
+}
+
+// yield lets messages through while the index is rebuilt. The goroutines that do
+// it keep each of Go's processors for 10 ms at a time, and a message waits for
+// one at each of the goroutines on its way. With more processors than there are
+// cores the system shares out the cores, and prefers whoever has slept.
+func (f *finder) yield(busy bool) {
+	switch {
+	case busy:
+		f.processors = runtime.GOMAXPROCS(0)
+		runtime.GOMAXPROCS(f.processors + 4)
+	case os.Getenv("GOMAXPROCS") == "":
+		runtime.SetDefaultGOMAXPROCS()
+	default:
+		runtime.GOMAXPROCS(f.processors)
+	}
 }
 
 func (f *finder) wake() {

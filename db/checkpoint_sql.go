@@ -38,13 +38,12 @@ func (w *writer) checkpointIfDue() {
 	if w.failed() != nil {
 		return
 	}
-	waiting := int64(0) // NOOP only looks: two microseconds
-	w.c.row(func(r *rows) { waiting = r.int(1) - r.int(2) }, "PRAGMA wal_checkpoint(NOOP)")
+	left := notCopied(w.c)
 	switch {
-	case !w.ckptRunning && waiting >= walFrames:
+	case !w.ckptRunning && left >= walFrames:
 		w.ckptWanted <- struct{}{}
 		w.ckptRunning = true
-	case w.ckptRunning && waiting >= walMost:
+	case w.ckptRunning && left >= walMost:
 		<-w.ckptDone
 		w.finishCheckpoint()
 	case w.ckptRunning:
@@ -65,9 +64,12 @@ func (w *writer) finishCheckpoint() {
 		return
 	}
 	frames, err := checkpoint(w.c)
-	if err == nil && frames > walMost {
+	if err == nil && frames > walMost && time.Since(w.heldInVain) > holdAgain {
 		held := w.d.holdReaders()
 		_, err = checkpoint(w.c)
+		if notCopied(w.c) > 0 {
+			w.heldInVain = time.Now() // another process reads: a backup, or relay check
+		}
 		for _, c := range held {
 			w.d.readers <- c
 		}
@@ -80,6 +82,9 @@ func (w *writer) finishCheckpoint() {
 // holdTimeout is far longer than any read takes: a writer that gave up sooner
 // would leave the log to grow, for as long as readers are slow.
 const holdTimeout = 10 * time.Second
+
+// holdAgain is how long the readers are left alone after it was of no use.
+const holdAgain = 5 * time.Second
 
 // holdReaders takes the reading connections out of use, as many as come back in
 // time. A read that is under way ends first; those that follow wait.
@@ -95,6 +100,13 @@ func (d *DB) holdReaders() (held []*conn) {
 		}
 	}
 	return held
+}
+
+// notCopied tells how many pages of the log are not in the database yet. It
+// only looks: two microseconds.
+func notCopied(c *conn) (pages int64) {
+	_, _ = c.row(func(r *rows) { pages = r.int(1) - r.int(2) }, "PRAGMA wal_checkpoint(NOOP)")
+	return pages
 }
 
 // checkpoint copies as much of the log as readers allow, without waiting for

@@ -68,7 +68,7 @@ func (x *Index) enter() bool {
 // catchUp applies page after page until source has no more. Before the first,
 // it makes sure that the index is of this source.
 func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error {
-	began, reported, applied, remade := time.Now(), time.Now(), 0, false
+	began, reported, applied, remade, busy := time.Now(), time.Now(), 0, false, false
 	for {
 		if x.damaged.Load() {
 			if err := x.replace(&DamageError{errors.New("a search met it")}); err != nil {
@@ -102,6 +102,11 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 			break
 		}
 		applied += len(page)
+		if !busy && applied >= worthALine {
+			busy = true
+			x.busy(true)
+			defer x.busy(false)
+		}
 		if time.Since(reported) > reportEvery {
 			reported = time.Now()
 			x.log.Info("search index catches up", "entries", applied, "revision", page[len(page)-1].Revision)

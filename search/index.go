@@ -48,6 +48,9 @@ type Options struct {
 	// Budget is how long a search may run; what it has found by then is the
 	// answer. Default: 250 ms.
 	Budget time.Duration
+	// Busy, if set, is called with true when the index begins to catch up with
+	// much, as in a rebuild, and with false when that is over. It must not block.
+	Busy func(bool)
 }
 
 // Progress says how far an index has followed its store.
@@ -65,6 +68,7 @@ type Index struct {
 	wait    time.Duration
 	budget  time.Duration
 	turns   chan struct{}
+	busy    func(bool)
 	bell    chan struct{} // capacity 1: many rings are one
 	stop    context.CancelFunc
 	stopped context.Context
@@ -98,7 +102,10 @@ func Open(dir string, o Options) (*Index, error) {
 	if o.Budget <= 0 {
 		o.Budget = 250 * time.Millisecond
 	}
-	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget,
+	if o.Busy == nil {
+		o.Busy = func(bool) {}
+	}
+	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget, busy: o.Busy,
 		turns: make(chan struct{}, o.Concurrency), bell: make(chan struct{}, 1)}
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {
