@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -91,7 +90,7 @@ const inboxPage = 200
 
 // printPending prints at most limit messages, a page at a time.
 func (a *app) printPending(ctx context.Context, c *client, own db.Address, limit int) (shown int, err error) {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	var w *table
 	q := url.Values{"state": {"pending"}, "direction": {"in"}, "include": {"payload"}}
 	for {
 		q.Set("limit", strconv.Itoa(min(limit-shown, inboxPage)))
@@ -104,8 +103,8 @@ func (a *app) printPending(ctx context.Context, c *client, own db.Address, limit
 			return shown, err
 		}
 		for _, record := range p.Messages {
-			if shown == 0 && !a.json {
-				fmt.Fprintln(w, "MESSAGE\tFROM\tTYPE\tPRIORITY\tSTATE\tSENT\tPAYLOAD")
+			if w == nil && !a.json {
+				w = a.tableOf("MESSAGE", "FROM", "TYPE", "PRIORITY", heading("STATE"), "SENT", "PAYLOAD")
 			}
 			shown++
 			if err := a.printRecord(w, record); err != nil {
@@ -113,13 +112,13 @@ func (a *app) printPending(ctx context.Context, c *client, own db.Address, limit
 			}
 		}
 		if !p.More || shown == limit {
-			return shown, w.Flush()
+			return shown, w.end()
 		}
 		q.Set("since_message_id", p.Next)
 	}
 }
 
-func (a *app) printRecord(w *tabwriter.Writer, record json.RawMessage) error {
+func (a *app) printRecord(w *table, record json.RawMessage) error {
 	if a.json {
 		return a.printJSON(record)
 	}
@@ -127,7 +126,6 @@ func (a *app) printRecord(w *tabwriter.Writer, record json.RawMessage) error {
 	if err := json.Unmarshal(record, &e); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", e.MessageID, e.From, e.MessageType, e.Priority, e.State,
-		e.CreatedAt, harmless(oneLine(string(e.payload()), 60)))
-	return err
+	w.row(e.MessageID, e.From, e.MessageType, e.Priority, paint{stateColour(e.State, ""), e.State}, e.CreatedAt, oneLine(string(e.payload()), 60))
+	return nil
 }

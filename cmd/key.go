@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -141,10 +140,12 @@ func (a *app) keyList() *cobra.Command {
 	return cmd
 }
 
+var keyColour = map[string]string{"live": green, "revoked": red, "expired": grey}
+
 func (a *app) printKeys(keys []*db.Key) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	var w *table
 	if !a.json {
-		fmt.Fprintln(w, "KEY ID\tMECHA\tLABEL\tSTATE\tCREATED\tEXPIRES\tLAST USED")
+		w = a.tableOf("KEY ID", "MECHA", "LABEL", heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
 	}
 	for _, k := range keys {
 		state := "live"
@@ -152,8 +153,7 @@ func (a *app) printKeys(keys []*db.Key) error {
 			state = strings.TrimPrefix(string(db.ErrorCode(err)), "key_")
 		}
 		if !a.json {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, k.Mecha.Address, dash(k.Label), state,
-				timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
+			w.row(k.ID, k.Mecha.Address, dash(k.Label), paint{keyColour[state], state}, timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
 			continue
 		}
 		err := a.printJSON(struct {
@@ -172,7 +172,7 @@ func (a *app) printKeys(keys []*db.Key) error {
 			return err
 		}
 	}
-	return w.Flush()
+	return w.end()
 }
 
 func (a *app) keyRevoke() *cobra.Command {

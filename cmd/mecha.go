@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode"
 
@@ -59,9 +58,9 @@ func (a *app) mechaList() *cobra.Command {
 const directoryPage = 500
 
 func (a *app) printMechas(ctx context.Context, d *db.DB) error {
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	var w *table
 	if !a.json {
-		fmt.Fprintln(w, "MECHA\tNAME\tTAGS\tVISIBILITY\tUPDATED")
+		w = a.tableOf("MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
 	for after := db.Address(""); ; {
 		page, err := d.Directory(ctx, after, directoryPage)
@@ -71,16 +70,15 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 		for _, e := range page {
 			after = e.Address
 			if a.json {
-				err = a.printJSON(entryJSON(e))
+				if err := a.printJSON(entryJSON(e)); err != nil {
+					return err
+				}
 			} else {
-				_, err = fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", e.Address, dash(harmless(e.DisplayName)), dash(harmless(strings.Join(e.Tags, " "))), e.Visibility, timeOrDash(e.UpdatedAt))
-			}
-			if err != nil {
-				return err
+				w.row(e.Address, dash(e.DisplayName), dash(strings.Join(e.Tags, " ")), e.Visibility, timeOrDash(e.UpdatedAt))
 			}
 		}
 		if len(page) < directoryPage {
-			return w.Flush()
+			return w.end()
 		}
 	}
 }

@@ -34,7 +34,13 @@ func (t *table) row(cells ...any) {
 	io.WriteString(t.w, "\n")
 }
 
-func (t *table) end() error { return t.w.Flush() }
+// end prints what has come together. No table is fine.
+func (t *table) end() error {
+	if t == nil {
+		return nil
+	}
+	return t.w.Flush()
+}
 
 // A paint is text in a colour. All colours take as many bytes, so that a column
 // in which every cell has one stays aligned.
