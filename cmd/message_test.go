@@ -343,3 +343,22 @@ func TestStats(t *testing.T) {
 		t.Error(out)
 	}
 }
+
+// On a terminal the states have colours; never with NO_COLOR, and never elsewhere.
+func TestColours(t *testing.T) {
+	notOnWindows(t, "script makes the terminal")
+	tool(t, "script")
+	s := startServer(t, file(t))
+	k := issue(t, s.db, "alice^x", "bob^x")
+	s.send(k[0], "bob^x", `{}`)
+	for _, c := range []struct {
+		env      []string
+		coloured bool
+	}{{[]string{"TERM=xterm"}, true}, {[]string{"TERM=xterm", "NO_COLOR=1"}, false}, {[]string{"TERM=dumb"}, false}} {
+		inTerminal := exec.Command("script", "-qec", binary+" message list --db "+s.db, os.DevNull)
+		r := finish(t, inTerminal, c.env, "").wantCode(t, 0)
+		if !strings.Contains(r.out, "alice^x") || strings.Contains(r.out, "\x1b[") != c.coloured {
+			t.Errorf("%v: %q", c.env, r.out)
+		}
+	}
+}
