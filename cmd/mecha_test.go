@@ -311,6 +311,53 @@ func TestSearchFindsWhatWasImported(t *testing.T) {
 	}
 }
 
+// A filter is enough of a search, and every filter of a flag has its effect.
+func TestSearchByFilterAlone(t *testing.T) {
+	db := file(t)
+	a := issue(t, db, "asker^crew")[0]
+	s := startServer(t, db)
+	lines := `{"mecha_id":"flights^acme","profile":{"tags":["travel/flights"],"languages":["en"],"skills":[{"id":"book"}]}}` + "\n" +
+		`{"mecha_id":"hotels^acme","profile":{"tags":["travel/hotels"],"languages":["de","en"]}}` + "\n" +
+		`{"mecha_id":"ledger^beta","profile":{"tags":["finance"],"languages":["de"],"skills":[{"id":"audit"}]}}` + "\n"
+	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines).wantCode(t, 0)
+	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
+	find := func(args string) string {
+		t.Helper()
+		r := run(t, append(strings.Fields("search --json "+args), "--sort", "name"), env, "").wantCode(t, 0)
+		var names []string
+		for _, h := range parse[struct {
+			Results []struct {
+				MechaID string `json:"mecha_id"`
+			}
+		}](t, []byte(r.out)).Results {
+			names = append(names, h.MechaID)
+		}
+		return strings.Join(names, " ")
+	}
+	eventually(t, soon, "what was imported is found", func() bool { return find("ledger^beta") == "ledger^beta" })
+	for args, want := range map[string]string{
+		"--tag travel":                          "flights^acme hotels^acme",
+		"--tag travel/hotels,finance":           "hotels^acme ledger^beta",
+		"--skill book --skill audit":            "flights^acme ledger^beta",
+		"--language de":                         "hotels^acme ledger^beta",
+		"--language de --crew acme":             "hotels^acme",
+		"--online --crew acme":                  "",
+		"--online=false --crew acme --limit 50": "flights^acme hotels^acme",
+	} {
+		if got := find(args); got != want {
+			t.Errorf("search %s finds %q, want %q", args, got, want)
+		}
+	}
+	if out := run(t, []string{"search", "--tag", "finance"}, env, "").wantCode(t, 0).out; !strings.Contains(out, "ledger^beta") {
+		t.Errorf("%q", out)
+	}
+	for _, nothing := range []string{"search", "search --limit 5", "search --sort name", "search --tag="} {
+		run(t, strings.Fields(nothing), env, "").wantCode(t, 2, "what to look for", "--tag")
+	}
+	run(t, []string{"search", " ", "\t"}, env, "").wantCode(t, 2, "what to look for")
+	run(t, []string{"search", "hotel", "--sort", "luck"}, env, "").wantCode(t, 2, "relevance, recent or name")
+}
+
 // What agents write of themselves can neither forge lines nor steer the terminal.
 func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
 	db := file(t)

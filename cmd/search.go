@@ -10,25 +10,49 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// searching is what the flags of search say, as the API takes it.
+type searching struct {
+	Query  string       `json:"query"`
+	Filter searchFilter `json:"filter"`
+	Sort   string       `json:"sort"`
+	Limit  int          `json:"limit"`
+}
+
+type searchFilter struct {
+	Tags      []string `json:"tags,omitempty"`
+	Crew      []string `json:"crew,omitempty"`
+	Skills    []string `json:"skills,omitempty"`
+	Languages []string `json:"languages,omitempty"`
+	Online    *bool    `json:"online,omitempty"`
+}
+
 func (a *app) searchCommand() *cobra.Command {
 	var c credentials
-	var limit int
-	var tags, crew []string
+	var q searching
+	var online bool
 	cmd := &cobra.Command{
-		Use:   "search QUERY…",
+		Use:   "search [QUERY…]",
 		Short: "Find the Mecha that can do something",
 		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY.
-An exact address or name comes first.`,
+An exact address or name comes first. Without a query, all that the filters let
+pass are found.`,
 		Example: `  relay search book a flight to lisbon
-  relay search --tag travel invoices --json`,
-		Args: between(1, 1000, "what to look for"),
+  relay search --tag travel invoices --json
+  relay search --skill book --online --sort recent`,
+		Args: between(0, 1000, "what to look for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			q.Query = strings.TrimSpace(strings.Join(args, " "))
+			if cmd.Flags().Changed("online") {
+				q.Filter.Online = &online
+			}
+			if err := q.check(); err != nil {
+				return err
+			}
 			client, err := c.client()
 			if err != nil {
 				return err
 			}
-			body, err := json.Marshal(map[string]any{"query": strings.Join(args, " "), "limit": limit,
-				"filter": map[string]any{"tags": tags, "crew": crew}})
+			body, err := json.Marshal(q)
 			if err != nil {
 				return err
 			}
@@ -43,10 +67,27 @@ An exact address or name comes first.`,
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 10, "at most so many, up to 100")
-	cmd.Flags().StringSliceVar(&tags, "tag", nil, "only with this `tag`, or a child of it; several: any of them")
-	cmd.Flags().StringSliceVar(&crew, "crew", nil, "only of this `crew`; several: any of them")
+	f := cmd.Flags()
+	f.IntVar(&q.Limit, "limit", 10, "at most so many, up to 100")
+	f.StringVar(&q.Sort, "sort", "relevance", "the `order`: relevance, recent (the last changed first) or name")
+	f.StringSliceVar(&q.Filter.Tags, "tag", nil, "only with this `tag`, or a child of it; several: any of them")
+	f.StringSliceVar(&q.Filter.Crew, "crew", nil, "only of this `crew`; several: any of them")
+	f.StringSliceVar(&q.Filter.Skills, "skill", nil, "only with this `skill`, by its id or name; several: any of them")
+	f.StringSliceVar(&q.Filter.Languages, "language", nil, "only with this `language`; several: any of them")
+	f.BoolVar(&online, "online", false, "only who is online; --online=false: only who is not")
 	return cmd
+}
+
+// check finds what needs no server to be seen.
+func (q *searching) check() error {
+	f := &q.Filter
+	if q.Query == "" && len(f.Tags)+len(f.Crew)+len(f.Skills)+len(f.Languages) == 0 && f.Online == nil {
+		return usagef("this takes what to look for, or a filter: --tag, --crew, --skill, --language, --online")
+	}
+	if q.Sort != "relevance" && q.Sort != "recent" && q.Sort != "name" {
+		return usagef("--sort is relevance, recent or name, and not %q", q.Sort)
+	}
+	return nil
 }
 
 // found is what a search's answer says to a person.

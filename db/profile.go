@@ -96,26 +96,37 @@ func (c *agentCard) skills() (all []Skill) {
 var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
 	"accepts_message_types", "links", "metadata", "visibility", "card"}
 
+// replyFields are what a reply adds to a profile, beside the visibility that
+// all have who say nothing else.
+var replyFields = []string{"mecha_id", "name", "crew", "created_at", "updated_at", "online", "last_seen"}
+
+// maxReply is more than what a reply adds takes, in bytes.
+const maxReply = 1 << 10
+
 // ReadProfile reads a profile from JSON and checks it: InvalidJSON,
 // InvalidRequest naming the field, PayloadTooLarge. If it has a card, what the
-// profile itself does not say is taken from there; what it says just as the
-// card does is not counted in its size, so that a profile that is read can be
-// put again. Unknown fields are ignored.
+// profile itself does not say is taken from there. Its size counts without what
+// a reply adds, and what it says just as its card does: so a profile that is
+// read can be put again. Unknown fields are ignored.
 func ReadProfile(body []byte) (Profile, error) {
 	var p Profile
-	if len(body) > 2*maxProfile { // no card can make it as long as that
+	if len(body) > 2*maxProfile+maxReply { // no card can make it as long as that
 		return p, errProfileTooLarge()
 	}
-	sizes := map[string]int{}
+	added, sizes := 0, map[string]int{} // of members, with their names
 	err := ReadObject(body, profileFields, func(name string, value []byte) error {
 		if name == "card" && !IsNull(value) && !IsObject(value) {
 			return FieldErrorf(InvalidRequest, "card", "must be a JSON object")
 		}
-		sizes[name] = len(value)
+		sizes[name] = len(`"":,`) + len(name) + len(value)
+		if slices.Contains(replyFields, name) || name == "visibility" && string(value) == `"public"` {
+			added += sizes[name]
+		}
 		return nil
 	})
+	size := len(body) - min(added, maxReply)
 	var syntax *SyntaxError
-	if len(body) > maxProfile && (err != nil || sizes["card"] == 0) {
+	if size > maxProfile && (err != nil || sizes["card"] == 0) {
 		return p, errProfileTooLarge()
 	}
 	if errors.As(err, &syntax) {
@@ -130,7 +141,6 @@ func ReadProfile(body []byte) (Profile, error) {
 	if IsNull(p.Card) {
 		p.Card = nil
 	}
-	size := len(body)
 	if len(p.Card) > 0 {
 		copied, err := p.takeCard()
 		if err != nil {

@@ -29,13 +29,16 @@ type SaveSearch struct {
 	Nonce  NonceHash
 }
 
-// SaveSearch keeps an answer with the next commit, without waiting for it.
+// SaveSearch keeps an answer with the next commit, without waiting for it: DiskFull.
 // then is called from the writer's goroutine and must not block.
 func (d *DB) SaveSearch(s *SaveSearch, then func(error)) { d.submit(s, then) }
 
 func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
 
 func (s *SaveSearch) apply(t *tx) error {
+	if t.d.diskLow.Load() { // what room there is left is for acknowledgements
+		return t.d.errDiskFull()
+	}
 	expires := s.At.Add(SearchLife).UnixMilli()
 	err := t.c.exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
 		int64(t.position(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), orNull(int64(s.Nonce)))

@@ -1,6 +1,7 @@
 package http
 
 import (
+	"bytes"
 	"encoding/json"
 	"time"
 
@@ -53,7 +54,10 @@ func (s *Server) profile(c *call, a db.Address) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	body, err := json.Marshal(profileAnswer{
+	var body bytes.Buffer
+	enc := json.NewEncoder(&body)
+	enc.SetEscapeHTML(false) // else a <, > or & takes six bytes: what is read would be too long to be put again
+	err = enc.Encode(profileAnswer{
 		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
 		CreatedAt: db.FormatTime(e.CreatedAt), UpdatedAt: db.FormatTime(e.UpdatedAt),
 		Online: s.Live.Online(e.ID), LastSeen: timeOrNull(seen),
@@ -61,7 +65,7 @@ func (s *Server) profile(c *call, a db.Address) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return ok(body)
+	return ok(bytes.TrimSuffix(body.Bytes(), []byte("\n")))
 }
 
 func timeOrNull(t time.Time) *string {

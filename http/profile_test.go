@@ -163,3 +163,51 @@ func TestAPutCannotBeReplayed(t *testing.T) {
 	r.mustDo(captured).wantProblem(401, db.NonceReused)
 	alice.get(profilePath("alice^demo")).want(200).wantField("version", `"2"`)
 }
+
+// The largest profile that can be put is taken back as GET gives it, with what
+// the reply adds: clients read, change a word, and put it all.
+func TestTheLargestProfileIsPutAgain(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue(db.Address(strings.Repeat("a", 60) + "^" + strings.Repeat("c", 60)))
+	// full gives a body of exactly 64 KiB: skills, and the last text to fill it up.
+	full := func(before, text, after string) string {
+		var skills []string
+		for range 31 {
+			skills = append(skills, `{"description":"`+strings.Repeat(text, 2000/len(text))+`"}`)
+		}
+		body := before + strings.Join(skills, ",") + after
+		rest := 64<<10 - len(body)
+		if rest < 0 || rest > 5000 {
+			t.Fatal(rest)
+		}
+		return strings.Replace(body, "FILL", strings.Repeat("x", rest+len("FILL")), 1)
+	}
+	for name, body := range map[string]string{
+		"plain":             full(`{"details":"FILL","skills":[`, "x", `]}`),
+		"of markup":         full(`{"details":"FILL","skills":[`, "<&>", `]}`),
+		"of a card":         full(`{"card":{"name":"n","version":"1","x":"FILL","skills":[`, "x", `]}}`),
+		"of a marked card":  full(`{"card":{"name":"<>","version":"1","x":"FILL","skills":[`, "<&>", `]}}`),
+		"of a card and own": full(`{"details":"FILL","links":{"a":"https://a.example"},"card":{"name":"n","skills":[`, "x", `]}}`),
+	} {
+		if len(body) != 64<<10 {
+			t.Fatal(len(body))
+		}
+		alice.put(body+" ").wantProblem(413, db.PayloadTooLarge)
+		put := alice.put(body).want(200)
+		r.clock.advance(time.Minute)
+		got := alice.get(profilePath(alice.Mecha.Address)).want(200)
+		again := alice.do("PUT", profilePath(alice.Mecha.Address), string(got.body))
+		if again.status != 200 {
+			t.Errorf("%s: %d bytes, read as %d, are refused: %.200s", name, len(body), len(got.body), again.body)
+			continue
+		}
+		for _, field := range []string{"details", "skills", "card", "display_name", "visibility", "created_at"} {
+			if string(again.field(field)) != string(put.field(field)) {
+				t.Errorf("%s: %s has changed", name, field)
+			}
+		}
+	}
+	// What a reply adds is no room for more.
+	alice.put(`{"mecha_id":"`+strings.Repeat("x", 2000)+`","x":"`+strings.Repeat("x", 64<<10-900)+`"}`).wantProblem(413, db.PayloadTooLarge)
+	alice.put(`{"visibility":"crew","x":"`+strings.Repeat("x", 64<<10-27)+`"}`).wantProblem(413, db.PayloadTooLarge)
+}

@@ -41,14 +41,18 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	if !s.searches.put(id, c.key.Mecha.ID, body) {
+	if !s.searches.put(id, c.key.Mecha.ID, body, c.at) {
 		e := db.Errorf(db.Overloaded, "too many answers to searches wait for the disk")
 		e.RetryAfter = time.Second
 		return answer{}, e
 	}
 	s.DB.SaveSearch(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: body, Nonce: c.claimed}, func(err error) {
+		if !s.unwritten.Swap(err != nil) && err != nil { // the first of a row tells enough
+			s.Logger.Error("answers to searches are not written; this process keeps them", "search", id, "error", err)
+		}
 		if err != nil {
-			s.Logger.Error("the answer to a search was not kept", "search", id, "error", err)
+			s.searches.keep(id, c.at.Add(db.SearchLife))
+			return
 		}
 		s.searches.drop(id)
 	})
@@ -71,9 +75,12 @@ func (s *Server) search(c *call) (answer, error) {
 // getSearch answers GET /api/v1/search/{requestId}, for the Mecha that asked.
 func (s *Server) getSearch(c *call) (answer, error) {
 	id := db.SearchID(c.params.ByName("requestId"))
-	if owner, body, known := s.searches.get(id); known { // not committed yet
-		if owner != c.key.Mecha.ID {
+	if owner, body, expired, known := s.searches.get(id, c.at); known { // not committed yet, or never
+		switch {
+		case owner != c.key.Mecha.ID:
 			return answer{}, db.Errorf(db.NotYourSearch, "another Mecha asked for this search")
+		case !expired.IsZero():
+			return answer{}, db.Errorf(db.SearchExpired, "the answer was kept until %s; search again", db.FormatTime(expired))
 		}
 		return ok(body)
 	}

@@ -2,7 +2,6 @@ package http_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -216,16 +215,7 @@ func TestUpdatedSinceFarAway(t *testing.T) {
 func TestAnswersThatWaitAreBounded(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
-	long := db.Profile{Description: "zzyzx " + strings.Repeat("\U0001F680", 1990), Visibility: db.Public}
-	for i := range 64 {
-		long.Tags = append(long.Tags, strings.Repeat("\U0001F680", 60)+string(rune('A'+i)))
-	}
-	for i := range 100 {
-		if err := r.db.PutProfile(&db.PutProfile{At: r.clock.Now(), Address: db.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r.mustIndex()
+	r.longAnswers()
 	// The writer stands still: what it was given to say stops it.
 	stands, goOn := make(chan struct{}), make(chan struct{})
 	r.db.PutProfileThen(&db.PutProfile{At: r.clock.Now(), Address: "nobody^here"}, func(error) { close(stands); <-goOn })

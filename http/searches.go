@@ -2,52 +2,106 @@ package http
 
 import (
 	"sync"
+	"time"
 
 	"relay/db"
 )
 
 // searches holds the answers that wait for their commit, so that they can be
-// fetched at once. The zero value is ready; it is safe for concurrent use.
+// fetched at once, and for their hour those that could not be written: they
+// were promised. The zero value is ready; it is safe for concurrent use.
 type searches struct {
 	mu    sync.Mutex
-	all   map[db.SearchID]waitingSearch
+	all   map[db.SearchID]*heldSearch
 	bytes int
+	// kept are those that could not be written, oldest first; the first `over`
+	// of them have lost their text, for their hour is over.
+	kept []db.SearchID
+	over int
 }
 
-// maxWaitingSearches bounds the answers that wait, in bytes: nobody waits for
-// their commit, so nothing else would, if the disk is slower than searches are.
-const maxWaitingSearches = 64 << 20
+// maxHeldSearches bounds what is held, in bytes: nobody waits for the commits,
+// so nothing else would, if the disk is slower than searches are.
+const maxHeldSearches = 64 << 20
 
-type waitingSearch struct {
+type heldSearch struct {
 	owner  db.MechaID
 	answer []byte
+	until  time.Time // when its hour is over; zero while it waits
 }
 
-// put is false if too much is waiting.
-func (s *searches) put(id db.SearchID, owner db.MechaID, answer []byte) bool {
+// size is about what it takes, the room for its id included.
+func (h *heldSearch) size() int { return 256 + len(h.answer) }
+
+// put is false if too much is waiting. Those that are only kept make room.
+func (s *searches) put(id db.SearchID, owner db.MechaID, answer []byte, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.bytes+len(answer) > maxWaitingSearches && s.bytes > 0 {
+	s.forgetTexts(now)
+	h := &heldSearch{owner: owner, answer: answer}
+	for s.bytes+h.size() > maxHeldSearches && len(s.kept) > 0 {
+		s.remove(s.kept[0])
+		s.kept, s.over = s.kept[1:], max(s.over-1, 0)
+	}
+	if s.bytes+h.size() > maxHeldSearches && s.bytes > 0 {
 		return false
 	}
-	s.bytes += len(answer)
+	s.bytes += h.size()
 	if s.all == nil {
-		s.all = map[db.SearchID]waitingSearch{}
+		s.all = map[db.SearchID]*heldSearch{}
 	}
-	s.all[id] = waitingSearch{owner, answer}
+	s.all[id] = h
 	return true
 }
 
+// drop ends the waiting: the answer is in the file.
 func (s *searches) drop(id db.SearchID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.bytes -= len(s.all[id].answer)
-	delete(s.all, id)
+	s.remove(id)
 }
 
-func (s *searches) get(id db.SearchID) (owner db.MechaID, answer []byte, known bool) {
+func (s *searches) remove(id db.SearchID) {
+	if h := s.all[id]; h != nil {
+		s.bytes -= h.size()
+		delete(s.all, id)
+	}
+}
+
+// keep ends the waiting in the other way: the answer will not be in the file.
+func (s *searches) keep(id db.SearchID, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w, known := s.all[id]
-	return w.owner, w.answer, known
+	if h := s.all[id]; h != nil {
+		h.until = until
+		s.kept = append(s.kept, id)
+	}
+}
+
+// get gives what is held. expired is when its hour ended, if it has; then there is no answer.
+func (s *searches) get(id db.SearchID, now time.Time) (owner db.MechaID, answer []byte, expired time.Time, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forgetTexts(now)
+	h := s.all[id]
+	switch {
+	case h == nil:
+		return 0, nil, expired, false
+	case !h.until.IsZero() && !now.Before(h.until):
+		return h.owner, nil, h.until, true
+	}
+	return h.owner, h.answer, expired, true
+}
+
+// forgetTexts takes the text out of what has expired. That there was an answer
+// can be told until newer ones need the room.
+func (s *searches) forgetTexts(now time.Time) {
+	for ; s.over < len(s.kept); s.over++ {
+		h := s.all[s.kept[s.over]]
+		if now.Before(h.until) {
+			return
+		}
+		s.bytes -= len(h.answer)
+		h.answer = nil
+	}
 }

@@ -54,14 +54,15 @@ type Version struct {
 // Server answers the API. Make it with New.
 type Server struct {
 	Config
-	router   *httprouter.Router
-	keys     limiters[int64]
-	failures limiters[string]
-	sending  sync.Map // db.IdempotencyKey → chan struct{}: sends under way
-	idPrefix string
-	idCount  atomic.Uint64
-	draining atomic.Bool
-	searches searches
+	router    *httprouter.Router
+	keys      limiters[int64]
+	failures  limiters[string]
+	sending   sync.Map // db.IdempotencyKey → chan struct{}: sends under way
+	idPrefix  string
+	idCount   atomic.Uint64
+	draining  atomic.Bool
+	searches  searches
+	unwritten atomic.Bool // the last answer to a search could not be written
 }
 
 // New makes a server.

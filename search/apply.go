@@ -28,6 +28,10 @@ func (s *store) apply(entries []db.Entry) (err error) {
 	for i := range entries {
 		latest[entries[i].ID] = i
 	}
+	before, err := v.recent()
+	if err != nil {
+		return err
+	}
 	batch, sum := s.bleve.NewBatch(), v.totals
 	for i := range entries {
 		if latest[entries[i].ID] != i {
@@ -40,6 +44,7 @@ func (s *store) apply(entries []db.Entry) (err error) {
 	last := &entries[len(entries)-1]
 	batch.SetInternal(keyTotals, sum.encode())
 	batch.SetInternal(keyWatermark, position{last.Revision, last.ID}.encode())
+	batch.SetInternal(keyRecent, before.with(entries, latest).encode())
 	batch.SetInternal(keyVersion, []byte(indexVersion))
 	if err := s.bleve.Batch(batch); err != nil {
 		return &DamageError{err}

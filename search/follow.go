@@ -75,9 +75,9 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 				return err
 			}
 		}
-		at, err := x.position()
+		at, last, err := x.position()
 		if err == nil && !*checked {
-			if err = x.checkSource(ctx, source, at); err == nil {
+			if err = x.checkSource(ctx, source, at, last); err == nil {
 				*checked = true
 			}
 		}
@@ -118,39 +118,21 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 	return nil
 }
 
-// checkSource makes sure that the last entry applied is in the source, with
-// that revision: a store restored from a backup, or another one, may be behind
-// the index, or have gone another way. The last change of a store is never
-// superseded but by a later one, so of a source that the index did follow the
-// entry is either there or has a greater revision.
-func (x *Index) checkSource(ctx context.Context, source Source, at position) error {
-	if at.revision == 0 {
-		return nil
-	}
-	page, err := source.EntriesAfter(ctx, at.revision-1, 1)
-	switch {
-	case err != nil:
-		return err
-	case len(page) == 0:
-		return &DamageError{errors.New("the index is ahead of the store")}
-	case page[0].Revision == at.revision && page[0].ID != at.id:
-		return &DamageError{errors.New("the index is of another store")}
-	}
-	return nil
-}
-
-func (x *Index) position() (position, error) {
+// position tells how far the index is, and what it has applied last.
+func (x *Index) position() (p position, r recent, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
+	defer guard(&err)
 	if x.store == nil {
-		return position{}, errClosed
+		return p, r, errClosed
 	}
-	v, err := x.store.viewSafely()
+	v, err := x.store.view()
 	if err != nil {
-		return position{}, err
+		return p, r, err
 	}
 	defer v.Close()
-	return v.position, nil
+	r, err = v.recent()
+	return v.position, r, err
 }
 
 func (x *Index) apply(page []db.Entry) error {

@@ -87,8 +87,9 @@ var errClosed = &db.Error{Code: db.ShuttingDown, Detail: "the search index is cl
 
 // Open opens the index in dir, and makes an empty one there if there is none
 // or if what is there is damaged or of another version: Progress().Rebuilt and
-// the log say why, and Follow fills it. It fails if the folder cannot be used
-// or another process uses it.
+// the log say why, and Follow fills it. The folder and the index in it become
+// the owner's alone. It fails if the folder cannot be used or another process
+// uses it.
 func Open(dir string, o Options) (*Index, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -107,6 +108,7 @@ func Open(dir string, o Options) (*Index, error) {
 	}
 	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget, busy: o.Busy,
 		turns: make(chan struct{}, o.Concurrency), bell: make(chan struct{}, 1)}
+	x.private()
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {
 		s, err = x.remake(err)
@@ -134,6 +136,7 @@ func (x *Index) remake(cause error) (*store, error) {
 	if err := removeStore(x.dir); err != nil {
 		return nil, err
 	}
+	defer x.private()
 	return createStore(x.dir)
 }
 

@@ -28,6 +28,7 @@ var (
 	keyVersion   = []byte("relay.version")
 	keyWatermark = []byte("relay.watermark")
 	keyTotals    = []byte("relay.totals")
+	keyRecent    = []byte("relay.recent")
 )
 
 var (

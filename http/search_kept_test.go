@@ -1,0 +1,96 @@
+package http_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// noRoom makes the disk count as full from the start.
+func noRoom(s *settings) { s.db.MinFreeDisk = 1 << 60 }
+
+// longAnswers fills the directory so that an answer to zzyzx has a MiB and more.
+func (r *relay) longAnswers() {
+	r.t.Helper()
+	long := db.Profile{Description: "zzyzx " + strings.Repeat("\U0001F680", 1990), Visibility: db.Public}
+	for i := range 64 {
+		long.Tags = append(long.Tags, strings.Repeat("\U0001F680", 60)+string(rune('A'+i)))
+	}
+	for i := range 100 {
+		if err := r.db.PutProfile(&db.PutProfile{At: r.clock.Now(), Address: db.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long}); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	r.mustIndex()
+}
+
+// mustAskLong searches for zzyzx and gives where the answer stands.
+func (m mecha) mustAskLong() string {
+	m.r.t.Helper()
+	var f found
+	m.post(searches, `{"query":"zzyzx","limit":100}`).want(202).into(&f)
+	return f.ResultURL
+}
+
+// An answer that cannot be written was promised all the same: this process keeps it.
+func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
+	r := mustServe(t, noRoom)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	r.mustIssue("hotels^acme").put(`{"description":"finds hotel rooms"}`).want(200)
+	r.mustIndex()
+	alice.post(messages, letter(bob)).wantProblem(507, db.DiskFull)
+	var f found
+	alice.post(searches, `{"query":"hotel"}`).want(202).into(&f)
+	r.mustIssue("carol^demo") // the writer has had its turn
+	var first found
+	text := string(alice.get(f.ResultURL).want(200).body)
+	alice.get(f.ResultURL).into(&first)
+	if got := first.addresses(); len(got) != 1 || got[0] != "hotels^acme" {
+		t.Errorf("found %v", got)
+	}
+	bob.get(f.ResultURL).wantProblem(403, db.NotYourSearch)
+	r.clock.advance(59 * time.Minute)
+	if again := string(alice.get(f.ResultURL).want(200).body); again != text {
+		t.Errorf("the answer changed from\n%s to\n%s", text, again)
+	}
+	r.clock.advance(time.Minute)
+	alice.get(f.ResultURL).wantProblem(410, db.SearchExpired)
+	bob.get(f.ResultURL).wantProblem(403, db.NotYourSearch)
+
+	// Nothing was written, so nothing outlives the process.
+	alice.post(searches, `{"query":"hotel"}`).want(202).into(&f)
+	r.settings.db.MinFreeDisk = 0
+	r.mustRestart()
+	alice.r = r
+	alice.get(f.ResultURL).wantProblem(404, db.SearchNotFound)
+	alice.post(searches, `{"query":"hotel"}`).want(202).into(&f)
+	r.mustRestart()
+	alice.r = r
+	alice.get(f.ResultURL).want(200)
+}
+
+// What this process keeps is bounded: the oldest go, and no search is refused for them.
+func TestAnswersWithoutADiskAreBounded(t *testing.T) {
+	r := mustServe(t, noRoom)
+	alice := r.mustIssue("alice^demo")
+	r.longAnswers()
+	var urls []string
+	for i := range 80 {
+		urls = append(urls, alice.mustAskLong())
+		r.mustIssue(db.Address(fmt.Sprintf("turn%d^demo", i))) // the writer has had its turn
+	}
+	alice.get(urls[0]).wantProblem(404, db.SearchNotFound)
+	alice.get(urls[len(urls)-1]).want(200)
+	held := 0
+	for _, u := range urls {
+		if a := alice.get(u); a.status == 200 {
+			held += len(a.body)
+		}
+	}
+	if held > 64<<20 || held < 60<<20 {
+		t.Errorf("%d bytes are held", held)
+	}
+}
