@@ -62,6 +62,9 @@ CREATE TABLE mecha_key (
   last_used_at INTEGER
 ) STRICT;
 
+-- When a Mecha was last seen, for every hit of a search.
+CREATE INDEX mecha_key_mecha ON mecha_key (mecha);
+
 -- Strings that recur: message types, priorities, versions, acknowledgement
 -- words, and the conversation labels that clients brought.
 CREATE TABLE word (

@@ -31,14 +31,14 @@ type pushLog struct {
 const manyNotes = 16 << 10
 
 // Pushed notes that messages were written to a socket which the key had opened,
-// for Trace. It does not wait. Safe for concurrent use.
-func (d *DB) Pushed(key *Key, messages []Position) {
-	at := d.opts.Now().UnixMilli()
+// for Trace; at is when the write began, before anybody can have answered. It
+// does not wait. Safe for concurrent use.
+func (d *DB) Pushed(key *Key, at time.Time, messages []Position) {
 	l := &d.pushes
 	l.mu.Lock()
 	for _, p := range messages {
 		if len(l.notes) < 10*manyNotes {
-			l.notes = append(l.notes, pushed{key.Number, at, p})
+			l.notes = append(l.notes, pushed{key.Number, at.UnixMilli(), p})
 		}
 	}
 	many := len(l.notes) >= manyNotes

@@ -28,8 +28,9 @@ var upgrades = []string{
 	CREATE TABLE search (position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, mecha INTEGER NOT NULL REFERENCES mecha (id),
 		expires_at INTEGER NOT NULL, answer TEXT NOT NULL, nonce INTEGER) STRICT;
 	CREATE INDEX search_mecha ON search (mecha);`,
-	// 3: what was pushed.
-	`CREATE TABLE push (position INTEGER PRIMARY KEY, notes BLOB NOT NULL) STRICT;`,
+	// 3: what was pushed; the keys of a Mecha.
+	`CREATE TABLE push (position INTEGER PRIMARY KEY, notes BLOB NOT NULL) STRICT;
+	CREATE INDEX mecha_key_mecha ON mecha_key (mecha);`,
 }
 
 // createFile makes an empty file that only its owner can read, and makes its

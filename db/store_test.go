@@ -170,7 +170,7 @@ func benchmarkSend(b *testing.B, parallel int, pushed bool) {
 	if pushed {
 		s.OnCommit(func(c *db.Commit) {
 			for _, m := range c.Messages {
-				s.Pushed(sender.Key, []db.Position{m.Position})
+				s.Pushed(sender.Key, time.Now(), []db.Position{m.Position})
 			}
 		})
 	}

@@ -75,7 +75,11 @@ func (s *searcher) eachOf(list segment.PostingsList, offset uint64, f func(doc u
 		f(offset + n)
 		return nil
 	}
-	all := whole.ActualBitmap().ManyIterator()
+	documents := whole.ActualBitmap()
+	if documents == nil { // all that had it have been deleted
+		return nil
+	}
+	all := documents.ManyIterator()
 	for some := s.v.walker.some[:]; ; {
 		n := all.NextMany(some)
 		for _, doc := range some[:n] {

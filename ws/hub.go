@@ -32,7 +32,7 @@ type Inbox interface {
 	Latest(context.Context) (db.Position, error)
 	KeyByID(context.Context, db.KeyID) (*db.Key, error)
 	AcknowledgeThen(*db.Acknowledge, func(db.AckOutcome, error))
-	Pushed(*db.Key, []db.Position)
+	Pushed(*db.Key, time.Time, []db.Position)
 }
 
 // Config is what a Hub needs; Inbox is required. A limit of 0 means none.

@@ -210,6 +210,7 @@ func (c *Conn) account(page db.StreamPage) bool {
 // each: a reader that is slow but reads keeps its connection, one that does not
 // is cut off. What the network has taken is noted as pushed.
 func (c *Conn) write(b *batch) error {
+	began := c.hub.Now()
 	for rest := b.frames; len(rest) > 0; {
 		n := min(len(rest), flushAt)
 		if err := c.net.SetWriteDeadline(time.Now().Add(c.hub.WriteTimeout)); err != nil {
@@ -221,7 +222,7 @@ func (c *Conn) write(b *batch) error {
 		rest = rest[n:]
 	}
 	if len(b.messages) > 0 {
-		c.hub.Inbox.Pushed(c.key, b.messages)
+		c.hub.Inbox.Pushed(c.key, began, b.messages)
 	}
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	return nil
