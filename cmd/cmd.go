@@ -101,7 +101,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
-	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(), a.messageCommand(), a.statsCommand(), a.searchCommand(), a.curlCommand(), a.signCommand(),
+	root.AddCommand(a.serveCommand(), a.demoCommand(), a.keyCommand(), a.mechaCommand(), a.messageCommand(), a.statsCommand(), a.benchCommand(), a.searchCommand(), a.curlCommand(), a.signCommand(),
 		a.errorsCommand(), a.manCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	a.teachCompletion(root)
@@ -136,12 +136,13 @@ func onlyGroups(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
-// fromEnvironment sets every flag that was not given from RELAY_<FLAG>.
+// fromEnvironment sets every flag that was not given from RELAY_<FLAG>. Hidden
+// ones must be typed.
 func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		value, set := os.LookupEnv(name)
-		if err != nil || f.Changed || !set || f.Name == "help" {
+		if err != nil || f.Changed || !set || f.Hidden || f.Name == "help" {
 			return
 		}
 		if e := flags.Set(f.Name, value); e != nil {
