@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -116,6 +117,17 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 	}
 }
 
+func TestBenchSaysAheadThatFilesWillNotDo(t *testing.T) {
+	tool(t, "sh")
+	if _, err := os.Stat("/proc/self/limits"); err != nil {
+		t.Skip("the limit is not to be seen here")
+	}
+	dir := t.TempDir()
+	c := exec.Command("sh", "-c", `ulimit -n 400; exec "$0" bench --only idle --sockets 1000 --connections 1 --dir "$1"`, binary, dir)
+	finish(t, c, nil, "").wantCode(t, 1, "it takes 1100 open files, and 400 are allowed", "ulimit -n 1100")
+	wantFiles(t, dir)
+}
+
 // children are the processes that a process has started. Linux alone tells.
 func children(t *testing.T, pid int) []string {
 	t.Helper()
@@ -155,6 +167,29 @@ func TestAnInterruptedBenchLeavesNothingBehind(t *testing.T) {
 			}
 		}
 	}
+}
+
+func TestABenchWhoseServerDiesSaysSo(t *testing.T) {
+	notOnWindows(t, "processes have no children there")
+	dir := t.TempDir()
+	s := launch(t, exec.Command(binary, "bench", "--dir", dir, "--only", "push", "--duration", "1m"), nil)
+	var servers []string
+	eventually(t, patience, "a server runs", func() bool {
+		servers = children(t, s.cmd.Process.Pid)
+		found, _ := filepath.Glob(filepath.Join(dir, "*", "*.db-wal"))
+		return len(found) == 1 && len(servers) == 1
+	})
+	pid, err := strconv.Atoi(servers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := os.FindProcess(pid); err != nil || p.Kill() != nil {
+		t.Fatal("it cannot be killed", err)
+	}
+	if code := s.wait(); code != 1 || s.stdout.String() != "" {
+		t.Errorf("exit %d\n%s%s", code, s.stdout, s.stderr)
+	}
+	wantFiles(t, dir)
 }
 
 func TestBenchChecksWhatIsAsked(t *testing.T) {

@@ -77,6 +77,9 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b.report = Report{Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Began: time.Now().UTC().Truncate(time.Second), URL: c.URL, Duration: c.Duration.Seconds(), Repeats: c.Repeats,
 		Payload: c.Payload, Mechas: c.Mechas, Rows: []Row{}}
+	if err := b.checkFiles(); err != nil {
+		return nil, err
+	}
 	if c.URL == "" {
 		if b.dir, err = os.MkdirTemp(c.Dir, "relay-bench-"); err != nil {
 			return nil, fmt.Errorf("no room for the database that is measured (--dir): %w", err)
@@ -88,10 +91,38 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 			continue
 		}
 		if err := s.run(b, ctx); err != nil {
-			return nil, fmt.Errorf("%s: %w", s.name, err)
+			return nil, b.explain(ctx, fmt.Errorf("%s: %w", s.name, err))
 		}
 	}
 	return &b.report, nil
+}
+
+// checkFiles tells ahead that connections would not find room: each takes a
+// file here, and one in the server.
+func (b *bench) checkFiles() error {
+	const others = 100
+	need := max(slices.Max(b.Connections), 2*64+64) + others
+	if len(b.Only) == 0 || slices.Contains(b.Only, "idle") || slices.Contains(b.Only, "fanout") {
+		need = max(need, b.Sockets+others)
+	}
+	if limit := openFiles(); limit > 0 && limit < need {
+		return fmt.Errorf("it takes %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)
+	}
+	return nil
+}
+
+// explain says why a stage failed: connections break when the run is
+// interrupted, or when a server has ended.
+func (b *bench) explain(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	for _, s := range b.servers {
+		if s.log != nil && s.log.hasEnded() {
+			err = fmt.Errorf("%w; a server has ended: %s", err, s.log.last())
+		}
+	}
+	return err
 }
 
 // clear ends what was started and removes what was made.

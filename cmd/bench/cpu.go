@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Where the CPU went, read from Linux's /proc. Elsewhere nothing is known, and
+// What the system tells of processes, read from Linux's /proc. Elsewhere nothing is known, and
 // the report says so.
 
 const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
@@ -67,4 +67,17 @@ func residentBytes(pid int) int64 {
 	}
 	pages, _ := strconv.ParseInt(string(columns[1]), 10, 64) // the kernel writes numbers
 	return pages * int64(os.Getpagesize())
+}
+
+// openFiles is how many files this process may have open, and so may those
+// that it starts; 0 if it is not to be had.
+func openFiles() int {
+	limits, err := os.ReadFile("/proc/self/limits")
+	_, line, found := bytes.Cut(limits, []byte("Max open files"))
+	columns := bytes.Fields(line)
+	if err != nil || !found || len(columns) < 1 {
+		return 0
+	}
+	n, _ := strconv.Atoi(string(columns[0])) // "unlimited" is as good as not to be had
+	return n
 }

@@ -23,6 +23,7 @@ type server struct {
 	url    string
 	pid    int // 0: not ours
 	file   string
+	log    *logTail // nil: not ours, or no longer running
 	mechas []*mecha
 	stop   func()
 	remove bool // the Mechas, at the end: the database is not ours
@@ -54,7 +55,7 @@ var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0",
 const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
 // startServer runs a relay as a process of its own on a new file in dir, with
-// keys for as many Mechas as are wanted. It is ended with the context's end.
+// keys for as many Mechas as are wanted. Run ends it.
 func (b *bench) startServer(ctx context.Context, name string, args ...string) (*server, error) {
 	path := filepath.Join(b.dir, name+".db")
 	c := exec.Command(b.Program, append(append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + path}, unlimited...), args...)...)
@@ -72,8 +73,11 @@ func (b *bench) startServer(ctx context.Context, name string, args ...string) (*
 	}
 	log := &logTail{url: make(chan string, 1), ended: make(chan struct{})}
 	go log.read(stderr)
-	s := &server{pid: c.Process.Pid, file: path}
-	s.stop = sync.OnceFunc(func() { stopProcess(c, log) })
+	s := &server{pid: c.Process.Pid, file: path, log: log}
+	s.stop = sync.OnceFunc(func() {
+		s.log = nil // that it has ended is no news then
+		stopProcess(c, log)
+	})
 	b.servers = append(b.servers, s)
 	select {
 	case s.url = <-log.url:
@@ -170,6 +174,15 @@ func (l *logTail) read(r io.Reader) {
 		l.mu.Lock()
 		l.line = strings.TrimSpace(line)
 		l.mu.Unlock()
+	}
+}
+
+func (l *logTail) hasEnded() bool {
+	select {
+	case <-l.ended:
+		return true
+	default:
+		return false
 	}
 }
 
