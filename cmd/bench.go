@@ -77,13 +77,13 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing is left behind")
 	}
-	if err != nil {
+	if err != nil && (report == nil || len(report.Rows) == 0) {
 		return err
 	}
 	if a.json {
-		return a.printJSON(report)
+		return errors.Join(err, a.printJSON(report))
 	}
-	return a.printBench(report)
+	return errors.Join(err, a.printBench(report))
 }
 
 func checkBench(cmd *cobra.Command, c bench.Config) error {

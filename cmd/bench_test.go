@@ -38,7 +38,7 @@ type benchReport struct {
 	}
 }
 
-var tinyBench = []string{"bench", "--json", "--duration", "60ms", "--repeats", "2", "--connections", "1,4",
+var tinyBench = []string{"bench", "--json", "--duration", "120ms", "--repeats", "2", "--connections", "1,4",
 	"--mechas", "10", "--sockets", "3", "--messages", "250", "--profiles", "20", "--payload", "100"}
 
 func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
@@ -78,7 +78,7 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "idle") })
 	}
-	if !slices.Equal(cases, want) || r.CPUs < 1 || r.Duration != 0.06 {
+	if !slices.Equal(cases, want) || r.CPUs < 1 || r.Duration != 0.12 {
 		t.Errorf("it shows %q", cases)
 	}
 }
@@ -111,7 +111,15 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 			t.Errorf("a key still works: %s", line)
 		}
 	}
-	startServer(t, file(t)) // the other one was not stopped, nor is this one needed to
+	// What it has measured before a limit of the relay stopped it is not lost.
+	limited := relay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
+	limited.wantCode(t, 1, "fanout", "too_many_sockets")
+	if r := parse[benchReport](t, []byte(limited.out)); len(r.Rows) != 3 && len(r.Rows) != 4 {
+		t.Errorf("%+v", r)
+	}
+	if left := mustRelay(t, "mecha", "list", "--db", db); strings.Contains(left, "^bench") {
+		t.Errorf("Mechas are left behind:\n%s", left)
+	}
 	if resp, err := client.Get(s.url + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
 		t.Errorf("%v, %v", resp, err)
 	}

@@ -71,7 +71,8 @@ type bench struct {
 
 // Run measures. It leaves nothing behind, whether it succeeds, fails, or ctx
 // ends: its servers have ended and its folder has gone. With Config.URL the
-// Mechas that it made have been removed; their messages stay.
+// Mechas that it made have been removed; their messages stay. The report is
+// that of the stages before the one that failed.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b := &bench{Config: c}
 	b.report = Report{Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
@@ -91,7 +92,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 			continue
 		}
 		if err := s.run(b, ctx); err != nil {
-			return nil, b.explain(ctx, fmt.Errorf("%s: %w", s.name, err))
+			return &b.report, b.explain(ctx, fmt.Errorf("%s: %w", s.name, err))
 		}
 	}
 	return &b.report, nil

@@ -109,13 +109,16 @@ func (b *bench) useServer(ctx context.Context) (*server, error) {
 	return s, b.issue(ctx, s, "bench-"+strings.ToLower(time.Now().UTC().Format("20060102T150405")))
 }
 
+const keyLife = 24 * time.Hour // if we are killed before they are removed
+
 // issue makes the Mechas and their keys, many at a time, so that they share commits.
 func (b *bench) issue(ctx context.Context, s *server, crew string) error {
 	all := make([]*mecha, b.Mechas)
 	err := b.withDB(s, func(d *db.DB) error {
 		return inParallel(ctx, len(all), func(i int) error {
 			address := fmt.Sprintf("m%06d^%s", i, crew)
-			k, err := d.Issue(&db.IssueKey{At: time.Now(), Address: db.Address(address), Label: "relay bench"})
+			now := time.Now()
+			k, err := d.Issue(&db.IssueKey{At: now, Address: db.Address(address), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
 			if err == nil {
 				all[i] = &mecha{address: address, key: k.Text}
 			}
