@@ -143,7 +143,7 @@ func (b *bench) durable(ctx context.Context) (_ *server, err error) {
 	if b.main == nil && b.URL != "" {
 		b.main, err = b.useServer(ctx)
 	} else if b.main == nil {
-		b.main, err = b.startServer(ctx, "durable")
+		b.main, err = b.startServer(ctx, "durable", nil)
 	}
 	return b.main, err
 }

@@ -16,7 +16,7 @@ func (b *bench) send(ctx context.Context) error {
 	}
 	var hollow *server
 	if b.URL == "" {
-		if hollow, err = b.startServer(ctx, "none", "--store=none"); err != nil {
+		if hollow, err = b.startServer(ctx, "none", nil, "--store=none"); err != nil {
 			return err
 		}
 		defer hollow.stop()

@@ -56,9 +56,10 @@ const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
 // startServer runs a relay as a process of its own on a new file in dir, with
 // keys for as many Mechas as are wanted. Run ends it.
-func (b *bench) startServer(ctx context.Context, name string, args ...string) (*server, error) {
+func (b *bench) startServer(ctx context.Context, name string, env []string, args ...string) (*server, error) {
 	path := filepath.Join(b.dir, name+".db")
 	c := exec.Command(b.Program, append(append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + path}, unlimited...), args...)...)
+	c.Env = env
 	for _, e := range os.Environ() { // settings of whoever measures do not count
 		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
 			c.Env = append(c.Env, e)
