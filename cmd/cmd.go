@@ -105,7 +105,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand()}},
+		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand(), a.benchCommand()}},
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.listenCommand(), a.inboxCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
@@ -152,12 +152,13 @@ func onlyGroups(cmd *cobra.Command) {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 }
 
-// fromEnvironment sets every flag that was not given from RELAY_<FLAG>.
+// fromEnvironment sets every flag that was not given from RELAY_<FLAG>. Hidden
+// ones must be typed.
 func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 		value, set := os.LookupEnv(name)
-		if err != nil || f.Changed || !set || f.Name == "help" {
+		if err != nil || f.Changed || !set || f.Hidden || f.Name == "help" {
 			return
 		}
 		if e := flags.Set(f.Name, value); e != nil {

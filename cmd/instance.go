@@ -35,7 +35,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	slog.SetDefault(log)
 	in := &instance{failed: make(chan error, 2)}
 	d, err := db.Open(db.Options{
-		Path: s.DB, Schema: a.schema, Create: true, Serve: true,
+		Path: s.DB, Schema: a.schema, Create: true, Serve: true, Discard: s.Store == storeNone,
 		MaxPending: s.MaxPending, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})

@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // progress is a bar on stderr while something takes its time; nothing if that
@@ -75,4 +76,28 @@ func (a *app) reporting() (report func(what string, done, total int64), end func
 		}
 		p.add(done - p.done)
 	}, end
+}
+
+// statusLine is a line on stderr that says what goes on; nothing if that is no
+// terminal. It belongs to one goroutine.
+type statusLine struct {
+	w     io.Writer // nil: silent
+	width int
+}
+
+func (a *app) statusLine() *statusLine {
+	if f, ok := a.stderr.(*os.File); ok && isTerminal(f) {
+		return &statusLine{w: f}
+	}
+	return &statusLine{}
+}
+
+// show replaces the line; "" clears it.
+func (s *statusLine) show(text string) {
+	if s.w == nil {
+		return
+	}
+	n := utf8.RuneCountInString(text)
+	fmt.Fprintf(s.w, "\r%s%s\r", text, strings.Repeat(" ", max(s.width-n, 0)))
+	s.width = n
 }

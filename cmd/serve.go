@@ -36,7 +36,11 @@ type settings struct {
 	AllowOrigins          []string
 	MaxNonces             int64
 	MinFreeDisk           int64
+	Store                 string
 }
+
+// storeNone keeps nothing: relay bench measures with it what all but the store costs.
+const storeNone = "none"
 
 // flags is the one table of settings (PROTOCOL §7). 0 turns a
 // limit off where that makes sense.
@@ -63,6 +67,9 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces remembered in all")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "`bytes` of free disk below which messages are refused")
+	// Not in the help, and not from the environment: nobody gets this by accident.
+	f.StringVar(&s.Store, "store", "file", "file, or none to keep nothing, for measuring")
+	_ = f.MarkHidden("store") // it is there
 }
 
 func envBool(name string) bool {
@@ -81,6 +88,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if s.LogFormat != "text" && s.LogFormat != "json" {
 		return usagef("--log-format must be text or json")
+	}
+	if s.Store != "file" && (s.Store != storeNone || s.Dev) {
+		return usagef("--store must be file; or none, without --dev, to keep nothing")
 	}
 	var err error
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -123,6 +133,9 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 		return err
 	}
 	warnIfOpen(log, s.Addr)
+	if in.db.Discards() {
+		log.Warn("--store none: NOTHING IS KEPT. Every message that is accepted is lost at once. This is for measuring alone")
+	}
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature, "version", version)
 	if s.Dev {
 		if err := a.printDev(in); err != nil {

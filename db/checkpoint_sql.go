@@ -35,7 +35,7 @@ func (d *DB) checkpointer(c *conn) {
 // checkpointIfDue is called by the writer between transactions. After a fault
 // it does nothing: a second fsync could hide the failure of the first.
 func (w *writer) checkpointIfDue() {
-	if w.failed() != nil {
+	if w.failed() != nil || w.d.opts.Discard {
 		return
 	}
 	left := notCopied(w.c)

@@ -30,6 +30,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -46,6 +47,9 @@ type Options struct {
 	Create bool
 	// Serve takes the lock that only one server may hold, and reads back live nonces.
 	Serve bool
+	// Discard keeps nothing of what is written: for measuring alone. A file that
+	// exists is refused, so that it can never be somebody's.
+	Discard bool
 
 	MaxPending  int           // messages waiting per recipient; 0: no bound
 	MaxNonces   int64         // remembered nonces; 0: no bound
@@ -110,6 +114,9 @@ func Open(o Options) (*DB, error) {
 }
 
 func (d *DB) open() error {
+	if _, err := os.Lstat(d.path); d.opts.Discard && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("%s exists: without a store (--store none) only a new file will do, for nothing is kept", d.path)
+	}
 	if d.opts.Create {
 		if err := createFile(d.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)

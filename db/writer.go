@@ -269,6 +269,10 @@ func (w *writer) attempt(ops []*op) error {
 	if err := w.failed(); err != nil {
 		return err
 	}
+	if w.d.opts.Discard {
+		tx.discard(ops)
+		return nil
+	}
 	if err := w.c.beginWrite(); err != nil {
 		return err
 	}

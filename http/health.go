@@ -19,6 +19,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, db.Errorf(db.ShuttingDown, "not ready: the relay is shutting down"))
 	case s.DB.Failed() != nil:
 		s.refuse(w, r, db.Errorf(db.Overloaded, "not ready: the store has failed"))
+	case s.DB.Discards():
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
 	default:
 		// Ready even when the disk is full: acknowledgements and reads go on.
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": s.DB.AcceptsMessages()})

@@ -1,0 +1,108 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/bench"
+)
+
+func (a *app) benchCommand() *cobra.Command {
+	c := bench.Config{}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure what a relay does on this machine",
+		Long: `Measure a relay over real HTTP and WebSockets, with signed requests of many Mechas.
+
+It starts a relay of its own, as a process apart and without limits, on a new
+database in --dir, and removes it again. Put --dir on the disk that the database
+is to be on: /tmp may be in memory. A run takes a few minutes and some hundred
+MB there; --only and --duration shorten it.
+
+Sends are measured with the store and, in turn, on a second relay that keeps
+nothing, which shows what the store costs. A figure with ? cannot be trusted:
+the lines below the table tell why.
+
+With --url it measures a relay that runs already, whose database is --db: it makes
+Mechas there, in a crew bench-… of their own, and removes them at the end, but
+the messages stay. The relay's limits then count too.
+
+Stages: ` + strings.Join(bench.Stages(), ", ") + `.`,
+		Example: `  relay bench
+  relay bench --only send --connections 64 --duration 5s
+  relay bench --dir /var/lib/relay --json > figures.json
+  relay bench --url http://127.0.0.1:8080 --db relay.db --mechas 100 --only push`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd, c) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.Dir, "dir", ".", "the `folder` in which the database is made")
+	f.StringVar(&c.URL, "url", "", "measure the relay at this `address` instead of one of its own")
+	f.StringVar(&c.DB, "db", "relay.db", "the database `file` of that relay")
+	f.DurationVar(&c.Duration, "duration", 2*time.Second, "of each round")
+	f.IntVar(&c.Repeats, "repeats", 3, "rounds, of which the median counts")
+	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256}, "how many send at once")
+	f.IntVar(&c.Payload, "payload", 512, "`bytes` of a message")
+	f.IntVar(&c.Mechas, "mechas", 1000, "that send and receive")
+	f.IntVar(&c.Sockets, "sockets", 1000, "at the most, for fan-out and idle memory")
+	f.IntVar(&c.Messages, "messages", 10_000, "in a mailbox that is read")
+	f.IntVar(&c.Profiles, "profiles", 2000, "that are searched")
+	f.StringSliceVar(&c.Only, "only", nil, "these `stages` alone")
+	return cmd
+}
+
+func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
+	if err := checkBench(cmd, c); err != nil {
+		return err
+	}
+	if c.Program, err = os.Executable(); err != nil {
+		return err
+	}
+	line := a.statusLine()
+	c.Schema, c.Relay, c.Progress = a.schema, buildVersion().Version, func(what string, perSecond float64) {
+		if perSecond > 0 {
+			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))
+		}
+		line.show(what)
+	}
+	report, err := bench.Run(cmd.Context(), c)
+	line.show("")
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted; nothing is left behind")
+	}
+	if err != nil && (report == nil || len(report.Rows) == 0) {
+		return err
+	}
+	if a.json {
+		return errors.Join(err, a.printJSON(report))
+	}
+	return errors.Join(err, a.printBench(report))
+}
+
+func checkBench(cmd *cobra.Command, c bench.Config) error {
+	for _, stage := range c.Only {
+		if !slices.Contains(bench.Stages(), stage) {
+			return usagef("--only: there is no stage %q; there are %s", stage, strings.Join(bench.Stages(), ", "))
+		}
+	}
+	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 || c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
+		return usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")
+	}
+	if c.Payload < len(`{"text":""}`) || c.Payload > 1_000_000 {
+		return usagef("--payload must be from 11 to 1000000: it is a JSON object")
+	}
+	if c.URL != "" && !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://") {
+		return usagef("--url must begin with http:// or https://, and is %q", c.URL)
+	}
+	if c.URL == "" && cmd.Flags().Changed("db") {
+		return usagef("--db goes with --url: without, the relay that is measured has a database of its own, in --dir")
+	}
+	return nil
+}

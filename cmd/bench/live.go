@@ -1,0 +1,250 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// push measures how long one message takes to its recipient's socket while
+// nothing else goes on. The commit comes before the 201, and the relay answers
+// before it pushes: so what comes after the 201 is the way from commit to socket.
+func (b *bench) push(ctx context.Context) error {
+	s, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	rounds, err := b.rounds(func() (*sample, error) {
+		l := b.to(ctx, s)
+		defer l.close()
+		from, to := s.mechas[0], s.mechas[1%len(s.mechas)]
+		c, err := l.dial()
+		if err != nil {
+			return nil, err
+		}
+		in, err := l.listen(to, "?sync_limit=0")
+		if err != nil {
+			return nil, err
+		}
+		arrivals := make(chan arrival, 1)
+		var reader sync.WaitGroup
+		defer reader.Wait()
+		defer l.close() // which ends the reader
+		reader.Go(func() { in.report(arrivals) })
+		return b.run(ctx, l, "push", []step{b.pusher(c, from, to, arrivals)})
+	})
+	if err != nil {
+		return err
+	}
+	b.add(figure("push", "send to socket", 1, "messages", rounds),
+		alongside("push", "send to 201", 1, 0, rounds), alongside("push", "201 to socket", 1, 1, rounds))
+	return nil
+}
+
+// An arrival is a frame that came, or why none will.
+type arrival struct {
+	at  time.Time
+	err error
+}
+
+// report tells of every frame as it arrives, until the end.
+func (s *socket) report(to chan<- arrival) {
+	for {
+		_, err := s.next()
+		to <- arrival{time.Now(), err}
+		if err != nil {
+			return
+		}
+	}
+}
+
+func (b *bench) pusher(c *conn, from, to *mecha, arrivals <-chan arrival) step {
+	body := appendSend(nil, to, b.payload())
+	return func() (did, error) {
+		began := time.Now()
+		if _, err := c.do(from, "POST", sendPath, body, http.StatusCreated); err != nil {
+			return did{}, err
+		}
+		answered := time.Now()
+		a := <-arrivals
+		// A frame that overtakes the answer came without delay after the commit.
+		return did{units: 1, also: [2]time.Duration{answered.Sub(began), max(a.at.Sub(answered), 1)}}, a.err
+	}
+}
+
+// ack measures the whole way: a message is sent and pushed, its recipient
+// acknowledges it over the socket, and the sender gets the receipt on its own.
+func (b *bench) ack(ctx context.Context) error {
+	s, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	for _, pairs := range []int{1, 64} {
+		if 2*pairs > len(s.mechas) {
+			continue
+		}
+		rounds, err := b.rounds(func() (*sample, error) {
+			l := b.to(ctx, s)
+			defer l.close()
+			workers := make([]step, pairs)
+			for i := range workers {
+				var err error
+				if workers[i], err = b.roundTrip(l, s.mechas[2*i], s.mechas[2*i+1]); err != nil {
+					return nil, err
+				}
+			}
+			return b.run(ctx, l, fmt.Sprintf("send, push, ack, receipt, %d pairs", pairs), workers)
+		})
+		if err != nil {
+			return err
+		}
+		b.add(figure("ack", "send to receipt", pairs, "messages", rounds), alongside("ack", "send to socket", pairs, 1, rounds))
+	}
+	return nil
+}
+
+func (b *bench) roundTrip(l *lines, from, to *mecha) (step, error) {
+	c, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	sender, err := l.listen(from, "?sync_limit=0&events=receipts")
+	if err != nil {
+		return nil, err
+	}
+	recipient, err := l.listen(to, "?sync_limit=0")
+	if err != nil {
+		return nil, err
+	}
+	body := appendSend(nil, to, b.payload())
+	return func() (did, error) {
+		began := time.Now()
+		if _, err := c.do(from, "POST", sendPath, body, http.StatusCreated); err != nil {
+			return did{}, err
+		}
+		answered := time.Since(began)
+		frame, err := recipient.next()
+		arrived := time.Since(began)
+		if err == nil {
+			err = recipient.ack(frame)
+		}
+		if err == nil {
+			_, err = sender.next()
+		}
+		return did{units: 1, also: [2]time.Duration{answered, arrived}}, err
+	}, nil
+}
+
+// fanout measures one message to one Mecha with so many sockets, until the last has it.
+func (b *bench) fanout(ctx context.Context) error {
+	s, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	sizes := slices.Compact(slices.Sorted(slices.Values([]int{1, min(100, b.Sockets), b.Sockets})))
+	for _, n := range sizes {
+		rounds, err := b.rounds(func() (*sample, error) { return b.fansOut(ctx, s, n) })
+		if err != nil {
+			return err
+		}
+		b.add(figure("fanout", "send to last socket", n, "arrivals", rounds))
+	}
+	return nil
+}
+
+func (b *bench) fansOut(ctx context.Context, s *server, n int) (*sample, error) {
+	l := b.to(ctx, s)
+	var readers sync.WaitGroup
+	defer readers.Wait()
+	defer l.close()
+	c, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	to := s.mechas[1%len(s.mechas)]
+	last := make(chan error, n+1) // nobody waits, whatever goes wrong
+	var missing atomic.Int64
+	for range n {
+		in, err := l.listen(to, "?sync_limit=0")
+		if err != nil {
+			return nil, err
+		}
+		readers.Go(func() {
+			for {
+				if _, err := in.next(); err != nil {
+					last <- err
+					return
+				}
+				if missing.Add(-1) == 0 {
+					last <- nil
+				}
+			}
+		})
+	}
+	body := appendSend(nil, to, b.payload())
+	return b.run(ctx, l, fmt.Sprintf("one message to %d sockets", n), []step{func() (did, error) {
+		missing.Store(int64(n))
+		if _, err := c.do(s.mechas[0], "POST", sendPath, body, http.StatusCreated); err != nil {
+			return did{}, err
+		}
+		return did{units: n}, <-last
+	}})
+}
+
+// idle measures the memory that a socket takes on which nothing happens, on a
+// relay that has done nothing else. What the handshakes left behind would drown
+// it, so that relay collects its garbage much more often than others.
+func (b *bench) idle(ctx context.Context) error {
+	if b.URL != "" || residentBytes(os.Getpid()) == 0 {
+		return nil // another process's memory is not to be seen
+	}
+	var each []float64
+	for round := range b.Repeats {
+		bytes, err := b.idles(ctx, fmt.Sprintf("idle%d", round))
+		if err != nil {
+			return err
+		}
+		each = append(each, bytes)
+	}
+	self := func(f float64) float64 { return f }
+	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, self), Spread: spread(each, self)}
+	if r.Spread > maxSpread {
+		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%; more --sockets show more", r.Spread*100))
+	}
+	b.add(r)
+	return nil
+}
+
+func (b *bench) idles(ctx context.Context, name string) (float64, error) {
+	s, err := b.startServer(ctx, name, []string{"GOGC=10"})
+	if err != nil {
+		return 0, err
+	}
+	defer s.stop()
+	l := b.to(ctx, s)
+	defer l.close()
+	before := int64(0)
+	const first = 50 // what they take is taken once; further ones are of the same Mechas, whose keys are at hand then
+	for i := range first + b.Sockets {
+		if i%100 == 0 {
+			b.Progress(fmt.Sprintf("opening sockets, %d of %d", i, b.Sockets), 0)
+		}
+		if i == first {
+			before = residentBytes(s.pid)
+		}
+		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "?sync_limit=0"); err != nil {
+			return 0, fmt.Errorf("socket %d: %w (if files run out: ulimit -n, or fewer --sockets)", i, err)
+		}
+	}
+	after := residentBytes(s.pid)
+	if before == 0 || after == 0 {
+		return 0, errors.New("the server's memory is not to be seen")
+	}
+	return float64(after-before) / float64(b.Sockets), nil
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Report is what a run has shown. Units stand in the names.
+type Report struct {
+	Relay    string    `json:"relay"`
+	Go       string    `json:"go"`
+	System   string    `json:"system"`
+	CPUs     int       `json:"cpus"`
+	Began    time.Time `json:"began_at"`
+	URL      string    `json:"url,omitempty"` // of a relay that was not ours
+	Duration float64   `json:"duration_seconds"`
+	Repeats  int       `json:"repeats"`
+	Payload  int       `json:"payload_bytes"`
+	Mechas   int       `json:"mechas"`
+	Rows     []Row     `json:"rows"`
+}
+
+// Row is one figure: the median of its rounds. What does not apply, or cannot
+// be known here, is left out.
+type Row struct {
+	Stage      string   `json:"stage"`
+	Case       string   `json:"case"`
+	At         int      `json:"at,omitempty"` // connections, or sockets
+	Unit       string   `json:"unit,omitempty"`
+	PerSecond  float64  `json:"per_second,omitempty"` // units
+	P50        float64  `json:"p50_us,omitempty"`
+	P90        float64  `json:"p90_us,omitempty"`
+	P99        float64  `json:"p99_us,omitempty"`
+	P999       float64  `json:"p99_9_us,omitempty"`
+	Ratio      float64  `json:"ratio,omitempty"`
+	Bytes      float64  `json:"bytes_per_socket,omitempty"`
+	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // an operation
+	ClientCPU  float64  `json:"client_cpu_us,omitempty"`
+	Memory     int64    `json:"server_rss_bytes,omitempty"`
+	Others     *float64 `json:"others_cpu_share,omitempty"` // the worst round's
+	Operations int      `json:"operations,omitempty"`
+	Failed     int      `json:"failed,omitempty"`
+	Rounds     int      `json:"rounds"`
+	Spread     float64  `json:"spread"`           // of the rounds: (best - worst) / median
+	Doubts     []string `json:"doubts,omitempty"` // why the figure cannot be trusted
+}
+
+// What makes a figure doubtful.
+const (
+	maxOthers = 0.05 // share of the CPU that others may take
+	maxSpread = 0.25
+	fewest    = 100 // operations, below which a p99 is one of them
+)
+
+// figure makes a row of a stage's rounds.
+func figure(stage, name string, at int, unit string, rounds []*sample) Row {
+	of := func(f func(*sample) float64) float64 { return median(rounds, f) }
+	quantile := func(q float64) float64 {
+		return of(func(s *sample) float64 { return micros(s.latency.Quantile(q)) })
+	}
+	r := Row{Stage: stage, Case: name, At: at, Unit: unit, Rounds: len(rounds), PerSecond: of((*sample).rate),
+		P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
+		ServerCPU: of(func(s *sample) float64 { return micros(s.cpu.server) / float64(max(s.ops, 1)) }),
+		ClientCPU: of(func(s *sample) float64 { return micros(s.cpu.client) / float64(max(s.ops, 1)) }),
+		Memory:    int64(of(func(s *sample) float64 { return float64(s.memory) })),
+		Spread:    spread(rounds, (*sample).rate),
+	}
+	for _, s := range rounds {
+		r.Operations += s.ops
+		r.Failed += s.failed
+	}
+	r.doubt(rounds)
+	return r
+}
+
+// alongside makes a row of a further latency of the same rounds.
+func alongside(stage, name string, at, which int, rounds []*sample) Row {
+	quantile := func(q float64) float64 {
+		return median(rounds, func(s *sample) float64 { return micros(s.also[which].Quantile(q)) })
+	}
+	r := Row{Stage: stage, Case: name, At: at, Rounds: len(rounds), P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
+		Spread: spread(rounds, func(s *sample) float64 { return micros(s.also[which].Quantile(.5)) })}
+	for _, s := range rounds {
+		r.Operations += s.also[which].Count()
+	}
+	r.doubt(rounds)
+	return r
+}
+
+// ratioOf compares rounds that alternated: the median of the ratios of neighbours.
+func ratioOf(stage string, at int, these, those []*sample, rows ...Row) Row {
+	var ratios []float64
+	for i := range these {
+		ratios = append(ratios, these[i].rate()/max(those[i].rate(), 1e-9))
+	}
+	self := func(f float64) float64 { return f }
+	r := Row{Stage: stage, Case: "ratio", At: at, Rounds: len(ratios), Ratio: median(ratios, self), Spread: spread(ratios, self)}
+	for _, of := range rows {
+		for _, d := range of.Doubts {
+			r.Doubts = append(r.Doubts, of.Case+": "+d)
+		}
+	}
+	return r
+}
+
+func (r *Row) doubt(rounds []*sample) {
+	known, worst := true, 0.0
+	var problem error
+	for _, s := range rounds {
+		known, worst = known && s.cpu.known, max(worst, s.cpu.others)
+		if problem == nil {
+			problem = s.problem
+		}
+	}
+	if known {
+		r.Others = &worst
+	}
+	if r.Busy() {
+		r.Doubts = append(r.Doubts, fmt.Sprintf("others took %.0f %% of the CPU", worst*100))
+	}
+	if r.Spread > maxSpread {
+		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%", r.Spread*100))
+	}
+	if r.Operations > 0 && r.Operations < fewest {
+		r.Doubts = append(r.Doubts, fmt.Sprintf("only %d operations", r.Operations))
+	}
+	if problem != nil {
+		r.Doubts = append(r.Doubts, fmt.Sprintf("%d requests were refused, the first with %v", r.Failed, problem))
+	}
+}
+
+// Busy tells whether others took so much of the CPU that the figure cannot be
+// trusted; this is then the first of its doubts.
+func (r *Row) Busy() bool { return r.Others != nil && *r.Others > maxOthers }
+
+func (s *sample) rate() float64 { return float64(s.units) / max(s.took.Seconds(), 1e-9) }
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1000 }
+
+func median[T any](list []T, f func(T) float64) float64 {
+	values := sorted(list, f)
+	n := len(values)
+	if n == 0 {
+		return 0
+	}
+	return (values[(n-1)/2] + values[n/2]) / 2
+}
+
+func spread[T any](list []T, f func(T) float64) float64 {
+	m := median(list, f)
+	if m == 0 {
+		return 0
+	}
+	values := sorted(list, f)
+	return (values[len(values)-1] - values[0]) / m
+}
+
+func sorted[T any](list []T, f func(T) float64) []float64 {
+	values := make([]float64, len(list))
+	for i, v := range list {
+		values[i] = f(v)
+	}
+	slices.Sort(values)
+	return values
+}

@@ -1,0 +1,157 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"relay/db"
+)
+
+// search measures searches among generated profiles, whose words are as
+// frequent as those of natural text.
+func (b *bench) search(ctx context.Context) error {
+	s, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	v := newVocabulary()
+	if b.URL == "" {
+		if err := b.describe(ctx, s, v); err != nil {
+			return err
+		}
+	}
+	for _, n := range []int{1, 8} {
+		rounds, err := b.rounds(func() (*sample, error) {
+			l := b.to(ctx, s)
+			defer l.close()
+			conns, err := l.dials(n)
+			if err != nil {
+				return nil, err
+			}
+			workers := make([]step, n)
+			for i, c := range conns {
+				workers[i] = searcher(c, s.mechas[i%len(s.mechas)], v.queries(uint64(i)))
+			}
+			return b.run(ctx, l, fmt.Sprintf("search, %d connections", n), workers)
+		})
+		if err != nil {
+			return err
+		}
+		name := fmt.Sprintf("%d profiles", b.Profiles)
+		if b.URL != "" {
+			name = "its own profiles"
+		}
+		b.add(figure("search", name, n, "searches", rounds))
+	}
+	return nil
+}
+
+func searcher(c *conn, m *mecha, queries [][]byte) step {
+	i := 0
+	return func() (did, error) {
+		i++
+		_, err := c.do(m, "POST", searchPath, queries[i%len(queries)], http.StatusOK)
+		return did{units: 1}, err
+	}
+}
+
+// describe registers Mechas with profiles, and waits until they are found.
+func (b *bench) describe(ctx context.Context, s *server, v *vocabulary) error {
+	b.Progress(fmt.Sprintf("registering %d profiles", b.Profiles), 0)
+	err := b.withDB(s, func(d *db.DB) error {
+		return inParallel(ctx, b.Profiles, func(i int) error {
+			p := v.profile(uint64(i))
+			return d.PutProfile(&db.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p})
+		})
+	})
+	if err != nil {
+		return err
+	}
+	l := b.to(ctx, s)
+	defer l.close()
+	c, err := l.dial()
+	if err != nil {
+		return err
+	}
+	// All have the word, so that it tells how many are in the index.
+	query, late := []byte(`{"query":"`+commonWord+`","limit":1}`), time.Now().Add(5*time.Minute)
+	for time.Now().Before(late) {
+		answer, err := c.do(s.mechas[0], "POST", searchPath, query, http.StatusOK)
+		var found struct{ Total int }
+		if err == nil && json.Unmarshal(answer, &found) == nil && found.Total >= b.Profiles {
+			return nil
+		}
+		b.Progress(fmt.Sprintf("indexing profiles, %d of %d", found.Total, b.Profiles), 0)
+		if !sleep(time.Now().Add(showEvery), ctx.Done()) {
+			return ctx.Err()
+		}
+	}
+	return fmt.Errorf("the index does not come to have all %d profiles", b.Profiles)
+}
+
+func profiled(i int) db.Address { return db.Address(fmt.Sprintf("agent%06d^directory", i)) }
+
+// vocabulary is invented words, the most frequent first.
+type vocabulary struct {
+	words []string
+	sums  []float64 // of their frequencies
+}
+
+const (
+	commonWord = "benchmarked"
+	words      = 8000
+)
+
+func newVocabulary() *vocabulary {
+	r := rand.New(rand.NewPCG(1, 1))
+	v := &vocabulary{}
+	sum := 0.0
+	for i := range words {
+		var b strings.Builder
+		for range 2 + r.IntN(3) {
+			b.WriteByte("bcdfghklmnprstvz"[r.IntN(16)])
+			b.WriteByte("aeiou"[r.IntN(5)])
+		}
+		v.words = append(v.words, b.String())
+		sum += 1 / math.Pow(float64(i+3), 0.9) // Zipf's law, without a word that is in every text
+		v.sums = append(v.sums, sum)
+	}
+	return v
+}
+
+func (v *vocabulary) text(r *rand.Rand, n int) string {
+	list := make([]string, n)
+	for i := range list {
+		at, _ := slices.BinarySearch(v.sums, r.Float64()*v.sums[words-1])
+		list[i] = v.words[min(at, words-1)]
+	}
+	return strings.Join(list, " ")
+}
+
+func (v *vocabulary) profile(seed uint64) db.Profile {
+	r := rand.New(rand.NewPCG(2, seed))
+	p := db.Profile{DisplayName: v.text(r, 2), Description: v.text(r, 12) + " " + commonWord, Details: v.text(r, 40), Tags: []string{v.text(r, 1)}}
+	for i := range 1 + r.IntN(4) {
+		p.Skills = append(p.Skills, db.Skill{ID: fmt.Sprint("skill", i), Name: v.text(r, 2), Description: v.text(r, 12), Examples: []string{v.text(r, 6)}})
+	}
+	return p
+}
+
+// queries are bodies of searches: a rare word, three common ones, a sentence, in turn.
+func (v *vocabulary) queries(seed uint64) (all [][]byte) {
+	r := rand.New(rand.NewPCG(3, seed))
+	common := func() string { return v.words[r.IntN(30)] }
+	for range 100 {
+		for _, q := range []string{v.words[words-1-r.IntN(words/2)], common() + " " + common() + " " + common(), "please find me someone who can " + v.text(r, 8)} {
+			all = append(all, []byte(`{"query":"`+q+`"}`))
+		}
+	}
+	return all
+}

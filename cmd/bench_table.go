@@ -1,0 +1,116 @@
+package cmd
+
+import (
+	"fmt"
+	"strings"
+
+	"relay/cmd/bench"
+)
+
+// benchTitles say what the stages of relay bench show.
+var benchTitles = map[string]string{
+	"send":    "Sends (a 201 means: on disk), over so many connections",
+	"push":    "One message at a time, to a socket",
+	"ack":     "Sent, pushed, acknowledged on the socket, receipt at the sender",
+	"fanout":  "One message to one Mecha with so many sockets, until the last has it",
+	"idle":    "Memory of the server, a socket",
+	"history": "History, page after page",
+	"sync":    "Catching up over a WebSocket, acknowledging each",
+	"search":  "Searches",
+}
+
+// printBench prints a table a stage, and why figures cannot be trusted.
+func (a *app) printBench(r *bench.Report) error {
+	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %d rounds of %gs; %d Mechas, payloads of %d bytes\n",
+		r.Relay, r.Go, r.System, r.CPUs, r.Repeats, r.Duration, r.Mechas, r.Payload)
+	if r.URL != "" {
+		fmt.Fprintf(a.stdout, "of the relay at %s\n", r.URL)
+	}
+	var notes []string
+	busy := 0
+	for _, row := range r.Rows {
+		doubts := row.Doubts
+		if row.Busy() {
+			busy++
+			doubts = doubts[1:]
+		}
+		if len(doubts) > 0 && row.Ratio == 0 { // a ratio has the doubts of its rows
+			notes = append(notes, fmt.Sprintf("%s, %s at %d: %s", row.Stage, row.Case, row.At, strings.Join(doubts, "; ")))
+		}
+	}
+	for len(r.Rows) > 0 {
+		n := 1
+		for n < len(r.Rows) && r.Rows[n].Stage == r.Rows[0].Stage {
+			n++
+		}
+		if err := a.printStage(r.Rows[:n]); err != nil {
+			return err
+		}
+		r.Rows = r.Rows[n:]
+	}
+	_, err := fmt.Fprintf(a.stdout, "\nCPU: an operation's share, in the server and in the generator beside it. OTHERS: the share of the machine that neither had.\n")
+	if busy > 0 {
+		notes = append([]string{fmt.Sprintf("%d of them: others took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
+	}
+	if len(notes) > 0 {
+		_, err = fmt.Fprintf(a.stdout, "\n? These figures cannot be trusted:\n  %s\n", strings.Join(notes, "\n  "))
+	}
+	return err
+}
+
+func (a *app) printStage(rows []bench.Row) error {
+	fmt.Fprintf(a.stdout, "\n%s\n", benchTitles[rows[0].Stage])
+	t := a.tableOf("", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "MEMORY", "OTHERS", "")
+	for _, r := range rows {
+		mark := ""
+		if len(r.Doubts) > 0 {
+			mark = "?"
+		}
+		name, rate, memory := r.Case, count(r.PerSecond), "-"
+		switch {
+		case r.Ratio > 0:
+			name, rate = "durable ÷ http_only", fmt.Sprintf("%.2f", r.Ratio)
+		case r.Bytes != 0:
+			memory = bytesOf(int64(r.Bytes))
+		case r.Memory > 0:
+			memory = bytesOf(r.Memory)
+		}
+		t.row(name, r.At, rate, microsOf(r.P50), microsOf(r.P90), microsOf(r.P99), microsOf(r.P999),
+			microsOf(r.ServerCPU), microsOf(r.ClientCPU), memory, shareOf(r.Others), mark)
+	}
+	return t.end()
+}
+
+func shareOf(share *float64) string {
+	if share == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%.1f %%", *share*100)
+}
+
+// microsOf writes microseconds for people: 87 µs, 1.24 ms, 2.1 s; - for none.
+func microsOf(us float64) string {
+	switch {
+	case us <= 0:
+		return "-"
+	case us < 1:
+		return "<1 µs"
+	case us < 1000:
+		return fmt.Sprintf("%.0f µs", us)
+	case us < 1e6:
+		return fmt.Sprintf("%.3g ms", us/1000)
+	}
+	return fmt.Sprintf("%.3g s", us/1e6)
+}
+
+// count writes a number for people: 12,345; - for none.
+func count(n float64) string {
+	if n <= 0 {
+		return "-"
+	}
+	s := fmt.Sprintf("%.0f", n)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}

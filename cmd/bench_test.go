@@ -1,0 +1,276 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// benchReport is what the tests read of relay bench --json.
+type benchReport struct {
+	CPUs     int
+	Duration float64 `json:"duration_seconds"`
+	URL      string
+	Rows     []struct {
+		Stage, Case string
+		At          int
+		PerSecond   float64 `json:"per_second"`
+		P50         float64 `json:"p50_us"`
+		P99         float64 `json:"p99_us"`
+		P999        float64 `json:"p99_9_us"`
+		Ratio       float64
+		Bytes       float64 `json:"bytes_per_socket"`
+		ServerCPU   float64 `json:"server_cpu_us"`
+		Operations  int
+		Failed      int
+		Rounds      int
+		Others      *float64 `json:"others_cpu_share"`
+		Doubts      []string
+	}
+}
+
+var tinyBench = []string{"bench", "--json", "--duration", "120ms", "--repeats", "2", "--connections", "1,4",
+	"--mechas", "10", "--sockets", "3", "--messages", "250", "--profiles", "20", "--payload", "100"}
+
+func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	r := parse[benchReport](t, []byte(mustRelay(t, append(tinyBench, "--dir", dir)...)))
+	wantFiles(t, dir)
+	var cases []string
+	for _, row := range r.Rows {
+		name := fmt.Sprintf("%s/%s/%d", row.Stage, row.Case, row.At)
+		cases = append(cases, name)
+		if row.Rounds != 2 || row.Failed != 0 {
+			t.Errorf("%s: %+v", name, row)
+		}
+		switch {
+		case row.Case == "ratio":
+			if row.Ratio <= 0 {
+				t.Errorf("%s: %+v", name, row)
+			}
+		case row.Stage == "idle": // what so few sockets take drowns in garbage
+		case row.Stage == "sync":
+			if row.PerSecond <= 0 || row.Operations != 2*250 && row.Operations != 2*249 {
+				t.Errorf("%s: %+v", name, row)
+			}
+		default:
+			if row.P50 <= 0 || row.P50 > row.P99 || row.P99 > row.P999 || row.Operations < 1 {
+				t.Errorf("%s: %+v", name, row)
+			}
+		}
+		if _, err := os.Stat("/proc/self/stat"); err == nil && row.Stage != "idle" && row.Case != "ratio" && row.Others == nil {
+			t.Errorf("%s: what others took is not known: %+v", name, row)
+		}
+	}
+	want := []string{"send/durable/1", "send/http_only/1", "send/ratio/1", "send/durable/4", "send/http_only/4", "send/ratio/4",
+		"push/send to socket/1", "push/send to 201/1", "push/201 to socket/1", "ack/send to receipt/1", "ack/send to socket/1",
+		"fanout/send to last socket/1", "fanout/send to last socket/3", "idle/memory a socket/3", "history/pages of 100/1", "history/pages of 100/8",
+		"sync/pending, each acked/1", "sync/after a cursor, acked before/1", "search/20 profiles/1", "search/20 profiles/8"}
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "idle") })
+	}
+	if !slices.Equal(cases, want) || r.CPUs < 1 || r.Duration != 0.12 {
+		t.Errorf("it shows %q", cases)
+	}
+}
+
+func TestBenchPrintsATable(t *testing.T) {
+	dir := t.TempDir()
+	out := mustRelay(t, "bench", "--dir", dir, "--only", "send", "--duration", "30ms", "--repeats", "1", "--connections", "2", "--mechas", "2")
+	for _, text := range []string{"RATE/S", "durable ", "http_only ", "durable ÷ http_only", "P99.9", "OTHERS"} {
+		if !strings.Contains(out, text) {
+			t.Errorf("it does not print %q, but\n%s", text, out)
+		}
+	}
+	wantFiles(t, dir)
+}
+
+func TestBenchOfARelayThatRuns(t *testing.T) {
+	db := file(t)
+	s := startServer(t, db)
+	r := parse[benchReport](t, []byte(mustRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "send,push")...)))
+	if len(r.Rows) != 5 || r.URL != s.url || r.Rows[0].Case != "durable" || r.Rows[0].Operations < 1 {
+		t.Errorf("%+v", r)
+	}
+	if left := mustRelay(t, "mecha", "list", "--db", db); strings.Contains(left, "^bench") {
+		t.Errorf("Mechas are left behind:\n%s", left)
+	}
+	for line := range strings.Lines(mustRelay(t, "key", "list", "--json", "--db", db)) {
+		if k := parse[struct {
+			RevokedAt *time.Time `json:"revoked_at"`
+		}](t, []byte(line)); k.RevokedAt == nil {
+			t.Errorf("a key still works: %s", line)
+		}
+	}
+	// What it has measured before a limit of the relay stopped it is not lost.
+	limited := relay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
+	limited.wantCode(t, 1, "fanout", "too_many_sockets")
+	if r := parse[benchReport](t, []byte(limited.out)); len(r.Rows) != 4 {
+		t.Errorf("%+v", r)
+	}
+	if left := mustRelay(t, "mecha", "list", "--db", db); strings.Contains(left, "^bench") {
+		t.Errorf("Mechas are left behind:\n%s", left)
+	}
+	if resp, err := client.Get(s.url + "/readyz"); err != nil || resp.StatusCode != http.StatusOK {
+		t.Errorf("%v, %v", resp, err)
+	}
+}
+
+func TestBenchSaysAheadThatFilesWillNotDo(t *testing.T) {
+	tool(t, "sh")
+	if _, err := os.Stat("/proc/self/limits"); err != nil {
+		t.Skip("the limit is not to be seen here")
+	}
+	dir := t.TempDir()
+	c := exec.Command("sh", "-c", `ulimit -n 400; exec "$0" bench --only idle --sockets 1000 --connections 1 --dir "$1"`, binary, dir)
+	finish(t, c, nil, "").wantCode(t, 1, "it takes 1100 open files, and 400 are allowed", "ulimit -n 1100")
+	wantFiles(t, dir)
+}
+
+// children are the processes that a process has started. Linux alone tells.
+func children(t *testing.T, pid int) []string {
+	t.Helper()
+	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		t.Skip("the children of a process are not to be seen here")
+	}
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
+	all := strings.Fields(string(list))
+	for _, name := range threads {
+		if more, err := os.ReadFile(name); err == nil {
+			all = append(all, strings.Fields(string(more))...)
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+func TestAnInterruptedBenchLeavesNothingBehind(t *testing.T) {
+	notOnWindows(t, "there is no SIGINT")
+	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
+		dir := t.TempDir()
+		s := launch(t, exec.Command(binary, "bench", "--dir", dir, "--only", "send", "--duration", "1m", "--connections", "2"), nil)
+		var servers []string
+		eventually(t, patience, "two servers run on databases of theirs", func() bool {
+			servers = children(t, s.cmd.Process.Pid)
+			found, _ := filepath.Glob(filepath.Join(dir, "*", "*.db-wal"))
+			return len(found) == 2 && len(servers) == 2
+		})
+		if code := s.signal(sig); code != 1 || !strings.Contains(s.stderr.String(), "interrupted; nothing is left behind") || s.stdout.String() != "" {
+			t.Errorf("exit %d\n%s%s", code, s.stdout, s.stderr)
+		}
+		wantFiles(t, dir)
+		for _, pid := range servers {
+			if _, err := os.Stat("/proc/" + pid); err == nil {
+				t.Errorf("the server %s still runs", pid)
+			}
+		}
+	}
+}
+
+func TestABenchWhoseServerDiesSaysSo(t *testing.T) {
+	notOnWindows(t, "processes have no children there")
+	dir := t.TempDir()
+	s := launch(t, exec.Command(binary, "bench", "--dir", dir, "--only", "push", "--duration", "1m"), nil)
+	var servers []string
+	eventually(t, patience, "a server runs", func() bool {
+		servers = children(t, s.cmd.Process.Pid)
+		found, _ := filepath.Glob(filepath.Join(dir, "*", "*.db-wal"))
+		return len(found) == 1 && len(servers) == 1
+	})
+	pid, err := strconv.Atoi(servers[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p, err := os.FindProcess(pid); err != nil || p.Kill() != nil {
+		t.Fatal("it cannot be killed", err)
+	}
+	if code := s.wait(); code != 1 || s.stdout.String() != "" {
+		t.Errorf("exit %d\n%s%s", code, s.stdout, s.stderr)
+	}
+	wantFiles(t, dir)
+}
+
+func TestBenchChecksWhatIsAsked(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct{ args, says string }{
+		{"--only nonsense", `no stage "nonsense"`}, {"--connections 0", "at least"}, {"--duration 1ms", "at least"}, {"--payload 5", "--payload"},
+		{"--url localhost", "--url"}, {"--db x.db", "--db goes with --url"}, {"now", "no arguments"}, {"--repeats 0", "at least"},
+	} {
+		relay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
+	}
+	relay(t, "bench", "--dir", filepath.Join(dir, "nowhere")).wantCode(t, 1, "--dir", "nowhere")
+	relay(t, "bench", "--url", "http://127.0.0.1:1", "--db", filepath.Join(dir, "none.db")).wantCode(t, 1, "no database at")
+	wantFiles(t, dir)
+}
+
+func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
+	db := file(t)
+	s := startServer(t, db, "--store=none")
+	if log := s.stderr.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "NOTHING IS KEPT") {
+		t.Errorf("the log does not warn:\n%s", log)
+	}
+	resp, err := client.Get(s.url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var ready struct{ Store string }
+	if err := json.NewDecoder(resp.Body).Decode(&ready); err != nil || ready.Store != "none: nothing is kept" {
+		t.Errorf("/readyz says %+v, %v", ready, err)
+	}
+	a := issue(t, db, "a^none")[0]
+	first, second := s.send(a, "a^none", `{"n":1}`), s.send(a, "a^none", `{"n":2}`)
+	if first.MessageID >= second.MessageID || !strings.HasPrefix(first.ConversationID, "conv_") {
+		t.Errorf("%+v, %+v", first, second)
+	}
+	s.ask(a, "GET", "/api/v1/messages/"+first.MessageID, "").wantProblem(t, 404, "message_not_found")
+	if h := s.history(a, ""); len(h) != 0 {
+		t.Errorf("%+v", h)
+	}
+	s.ask(a, "PUT", "/api/v1/mecha/a^none/profile", `{}`).wantProblem(t, 503, "overloaded")
+	s.ask(agent{Address: "a^none", Key: "mk_x"}, "POST", "/api/v1/messages", `{"to":"a^none","payload":{}}`).wantProblem(t, 401, "malformed_key")
+	if code := s.terminate(); code != 0 {
+		t.Errorf("exit %d", code)
+	}
+
+	// Now there is a database, if an empty one.
+	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store=none").wantCode(t, 1, db, "only a new file will do")
+	if h := startServer(t, db).history(a, ""); len(h) != 0 {
+		t.Errorf("%+v", h)
+	}
+}
+
+func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
+	db := file(t)
+	issue(t, db, "a^none")
+	before, err := os.ReadFile(db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store", "none").wantCode(t, 1, db, "only a new file will do")
+	if after, err := os.ReadFile(db); err != nil || string(after) != string(before) {
+		t.Error("the file was changed", err)
+	}
+	wantFiles(t, filepath.Dir(db), "relay.db")
+
+	// What a forgotten environment says does not count, and --dev promises what would not hold.
+	s := startServerIn(t, []string{"RELAY_STORE=none"}, db)
+	if strings.Contains(s.stderr.String(), "NOTHING IS KEPT") {
+		t.Errorf("%s", s.stderr)
+	}
+	fresh := file(t)
+	for _, args := range [][]string{{"--store", "none", "--dev"}, {"--store", "memory"}} {
+		relay(t, append([]string{"serve", "--db", fresh}, args...)...).wantCode(t, 2, "--store")
+	}
+	wantFiles(t, filepath.Dir(fresh))
+}

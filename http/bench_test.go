@@ -1,0 +1,89 @@
+package http_test
+
+import (
+	"fmt"
+	nethttp "net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// sink takes an answer without a network.
+type sink struct {
+	header nethttp.Header
+	status int
+}
+
+func (p *sink) Header() nethttp.Header         { return p.header }
+func (p *sink) WriteHeader(status int)         { p.status = status }
+func (p *sink) Write(body []byte) (int, error) { return len(body), nil }
+
+// What our part of a request costs, from its headers to its answer, without the
+// network, net/http's reading and the store: whoami is little but authentication;
+// a send adds the decoding, and the way to the writer and back.
+func BenchmarkRequest(b *testing.B) {
+	r := mustServe(b, func(s *settings) { s.db.Discard = true })
+	alice := mecha{r, issueBeside(b, r)}
+	large := `{"to":"alice^demo","payload":{"text":"` + strings.Repeat("x", 64<<10) + `"}}`
+	full := `{"to":"alice^demo","from":"alice^demo","version":"1.0","message_type":"request","priority":"high","correlation_id":"c-1",` +
+		`"conversation_id":"trip-to-lisbon","ttl_seconds":600,"payload":{"text":"` + strings.Repeat("x", 500) + `"}}`
+	for _, c := range []struct {
+		name, method, path, body string
+		status                   int
+	}{
+		{"whoami", "GET", whoami, "", 200},
+		{"send-512", "POST", messages, `{"to":"alice^demo","payload":{"text":"` + strings.Repeat("x", 501) + `"}}`, 201},
+		{"send-512-all-fields", "POST", messages, full, 201},
+		{"send-64K", "POST", messages, large, 201},
+		{"refused", "POST", messages, `{"to":"alice^demo","payload":[]}`, 400},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.SetBytes(int64(len(c.body)))
+			b.ReportAllocs()
+			const ahead = 500 // requests that are signed at a time, while the clock of the benchmark stands
+			requests := make([]*nethttp.Request, 0, ahead)
+			w := &sink{header: nethttp.Header{}}
+			for i := range b.N {
+				if i%ahead == 0 {
+					b.StopTimer()
+					requests = requests[:0]
+					for range min(ahead, b.N-i) {
+						q, err := alice.prepare(c.method, c.path, c.body).request(r.url)
+						if err != nil {
+							b.Fatal(err)
+						}
+						requests = append(requests, q)
+					}
+					b.StartTimer()
+				}
+				clear(w.header)
+				r.api.ServeHTTP(w, requests[i%ahead])
+				if w.status != c.status {
+					b.Fatal(w.status)
+				}
+			}
+		})
+	}
+}
+
+// issueBeside makes a key as another process would: a store that keeps nothing cannot.
+func issueBeside(b *testing.B, r *relay) db.IssuedKey {
+	b.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		b.Fatal(err)
+	}
+	d, err := db.Open(db.Options{Path: r.db.Path(), Schema: string(schema)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer d.Close()
+	k, err := d.Issue(&db.IssueKey{At: time.Now(), Address: "alice^demo", Label: fmt.Sprint("of ", b.Name())})
+	if err != nil {
+		b.Fatal(err)
+	}
+	return k
+}
