@@ -93,14 +93,21 @@ func isSecret(prefix, s string) bool {
 }
 
 // payloadFault says what is wrong with a payload by itself; "" if nothing is.
+// It reads it as a send does, inside an object: there, a name may stand twice.
 func payloadFault(body []byte) string {
-	err := ReadObject(body, nil, func(string, []byte) error { return nil })
+	const before, after = `{"payload":`, `}`
+	members, object := 0, false
+	err := ReadObject([]byte(before+string(body)+after), nil, func(_ string, value []byte) error {
+		members, object = members+1, value[0] == '{'
+		return nil
+	})
 	var syntax *SyntaxError
 	switch {
 	case errors.As(err, &syntax):
+		syntax.Offset = max(syntax.Offset-len(before), 0)
 		return "its payload is no JSON object: " + syntax.Error()
-	case err != nil:
-		return "its payload cannot be read"
+	case err != nil || !object || members != 1:
+		return "its payload is no JSON object"
 	}
 	return ""
 }

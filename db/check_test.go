@@ -32,7 +32,7 @@ func mustFill(t *testing.T) string {
 	if _, err := s.Issue(&db.IssueKey{At: now(), Address: "alice^demo", Label: "laptop", Secret: true}); err != nil {
 		t.Fatal(err)
 	}
-	s.mustSend(alice.Key, "bob^demo", `{"n": 1}`)
+	s.mustSend(alice.Key, "bob^demo", `{"n": 1, "n": {"n": 2, "n": 3}}`) // inside a payload, names may stand twice
 	delivered := s.mustSend(alice.Key, "bob^demo", `{"n": 2}`)
 	if _, err := s.MarkDelivered(&db.MarkDelivered{At: now(), Key: bob.Key, ID: delivered.ID}); err != nil {
 		t.Fatal(err)
