@@ -52,7 +52,7 @@ func (a *app) backup(ctx context.Context, o db.BackupOptions) error {
 		return errors.New("interrupted: no copy was made")
 	case db.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %d faults, and was not kept; relay check --db %s tells if the database has them, and --no-check copies it all the same", r.Faults, from)
+		return fmt.Errorf("the copy has %s, and was not kept; relay check --db %s tells if the database has them, and --no-check copies it all the same", several(r.Faults, "fault"), from)
 	case err != nil:
 		return err
 	}
@@ -128,7 +128,7 @@ func (a *app) restore(ctx context.Context, o db.BackupOptions) error {
 		return errors.New("interrupted: nothing was changed")
 	case db.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the backup has %d faults, and nothing was changed; relay check %s lists them, and --no-check restores it all the same", r.Faults, from)
+		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores it all the same", several(r.Faults, "fault"), from)
 	case err != nil:
 		return err
 	}

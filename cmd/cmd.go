@@ -16,6 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"relay/db"
 )
 
 // Exit codes. exitStore is EX_TEMPFAIL: a supervisor should start the process again.
@@ -56,31 +58,63 @@ func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Write
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
-	var usage usageError
 	var exit exitError
 	switch {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &exit):
 		return int(exit)
-	case errors.As(err, &usage):
-		fmt.Fprintf(stderr, "relay: %v\nTry: %s --help\n", err, cmd.CommandPath())
-		return exitUsage
 	}
-	fmt.Fprintf(stderr, "relay: %v\n", err)
-	return exitFailure
+	return a.explain(cmd, err)
+}
+
+// explain says on stderr what went wrong, as JSON with --json, and gives the exit code.
+func (a *app) explain(cmd *cobra.Command, err error) int {
+	code, hint := exitFailure, ""
+	if usage := (usageError{}); errors.As(err, &usage) {
+		code, hint = exitUsage, "Try: "+cmd.CommandPath()+" --help\n"
+	}
+	if !a.json {
+		fmt.Fprintf(a.stderr, "relay: %v\n%s", err, hint)
+		return code
+	}
+	line, _ := json.Marshal(struct { // strings and a number: it cannot fail
+		Error string  `json:"error"`
+		Code  *string `json:"code"` // of the API
+		Exit  int     `json:"exit"`
+	}{err.Error(), optional(string(codeOf(err))), code})
+	fmt.Fprintf(a.stderr, "%s\n", line)
+	return code
+}
+
+// codeOf gives the API's code of an error, "" if it has none.
+func codeOf(err error) db.Code {
+	var r *refusal
+	var s *sentence
+	var e *db.Error
+	switch {
+	case errors.As(err, &r):
+		return r.code
+	case errors.As(err, &s):
+		return s.code
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return ""
 }
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:   "relay",
-		Short: "A message relay for AI agents: one binary, one file",
+		Use:     "relay",
+		Version: version,
+		Short:   "A message relay for AI agents: one binary, one file",
 		Long: `relay passes JSON messages between AI agents ("Mechas", addresses <name>^<crew>)
 over HTTP and WebSockets, and keeps them in one SQLite file.
 A message that was accepted is on disk.
 
 Every flag can be set in the environment: --addr is RELAY_ADDR.
-Exit codes: 0 done, 1 failed, 2 wrong usage.`,
+Exit codes: 0 done, 1 failed, 2 wrong usage; relay serve: 75, start it again.
+With --json errors are JSON too, on stderr: {error, code, exit}.`,
 		Example: `  relay demo                      # the whole story in one command
   relay serve --dev               # a server with two demo Mechas and their keys
   relay key create planner^acme   # register a Mecha and issue its key`,

@@ -17,7 +17,7 @@ func (a *app) teachCompletion(root *cobra.Command) {
 	group.Short = "Completions for bash, zsh, fish and PowerShell"
 	group.Long = `Completions for bash, zsh, fish and PowerShell: of commands and flags, and of
 addresses, key ids and message ids, which are read from the database (--db,
-RELAY_DB or relay.db).`
+RELAY_DB or relay.db). Bash needs the package bash-completion.`
 	group.Example = "  source <(relay completion bash)"
 	onlyGroups(group)
 	for _, c := range group.Commands() {

@@ -81,7 +81,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 		damage func(t *testing.T, index string)
 		says   string
 	}{
-		"truncated root.bolt":     {func(t *testing.T, index string) { halve(t, filepath.Join(index, "store", "root.bolt")) }, anew},
+		"truncated root.bolt":     {func(t *testing.T, index string) { mustTruncate(t, filepath.Join(index, "store", "root.bolt"), 10_000) }, anew},
 		"truncated segment":       {func(t *testing.T, index string) { halve(t, largestSegment(t, index)) }, `level=WARN msg="search index has a damaged or unfinished segment; it is removed"`},
 		"removed segment":         {func(t *testing.T, index string) { mustRemove(t, largestSegment(t, index)) }, `level=WARN msg="`},
 		"emptied index_meta.json": {func(t *testing.T, index string) { mustTruncate(t, filepath.Join(index, "index_meta.json"), 0) }, anew},

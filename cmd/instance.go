@@ -34,22 +34,21 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log)
 	in := &instance{failed: make(chan error, 2)}
+	listener, err := net.Listen("tcp", s.Addr) // first: in vain, it leaves nothing behind
+	if err != nil {
+		return nil, err
+	}
 	d, err := db.Open(db.Options{
 		Path: s.DB, Schema: a.schema, Create: true, Serve: true, Discard: s.Store == storeNone,
 		MaxPending: s.MaxPending, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})
 	if err != nil {
+		listener.Close()
 		return nil, err
 	}
 	in.db = d
 	in.index = startFinder(d, log)
-	listener, err := net.Listen("tcp", s.Addr)
-	if err != nil {
-		in.index.close()
-		d.Close()
-		return nil, err
-	}
 	in.url = "http://" + listener.Addr().String()
 	in.hub = ws.NewHub(ws.Config{
 		Inbox: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,

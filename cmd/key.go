@@ -116,6 +116,8 @@ func (a *app) keyList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [ADDRESS]",
 		Short: "List the keys, of all Mechas or of one",
+		Long: `List the keys, of all Mechas or of one. When a key was last used is kept to
+about a minute.`,
 		Example: `  relay key list
   relay key list planner^acme --json`,
 		Args: between(0, 1, "at most one address"),
@@ -209,7 +211,8 @@ func (a *app) keyRotate() *cobra.Command {
 		Short: "Issue a successor to a key; the old one ends after the overlap",
 		Long: `Issue a successor with the same Mecha and label, and let the old key end after
 the overlap, so that clients can change over without a gap. A key with a signing
-secret gets a new one.`,
+secret gets a new one. The successor lives as long as the old key was to live,
+so rotate the newest key, not one that was rotated before.`,
 		Example: `  relay key rotate key_7h2k9d0m4qx1w8zt --overlap 24h`,
 		Args:    exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -267,8 +270,16 @@ func plain(err error) error {
 	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
 		return usagef("%s", e.Detail)
 	}
-	return fmt.Errorf("%s", e.Detail)
+	return &sentence{e.Code, e.Detail}
 }
+
+// sentence is a refusal in plain words.
+type sentence struct {
+	code db.Code
+	text string
+}
+
+func (s *sentence) Error() string { return s.text }
 
 func optional(s string) *string {
 	if s == "" {

@@ -28,6 +28,7 @@ func (a *app) messageList() *cobra.Command {
 RFC 3339, a date, or so long ago: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d.
 What follows the last line of a page: --before ITS_ID.`,
 		Example: `  relay message list --mecha planner^acme --state pending
+  relay message list --status failed
   relay message list --since 1h --text invoice --json | jq -r .message_id`,
 		Args: exactly(0, "no arguments: filters are flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,6 +44,7 @@ What follows the last line of a page: --before ITS_ID.`,
 	f.StringVar(&l.direction, "direction", "all", "seen from --mecha: `in`, out or all")
 	f.StringVar(&l.conversation, "conversation", "", "only of this conversation `id`")
 	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
+	f.StringVar(&l.Status, "status", "", "only with this latest ack `status`, as in failed")
 	f.StringVar(&l.Type, "type", "", "only of this message `type`")
 	f.StringVar(&l.Priority, "priority", "", "only of this `priority`")
 	f.StringVar(&l.since, "since", "", "only from this `time` on")

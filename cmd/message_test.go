@@ -85,6 +85,8 @@ func TestMessageList(t *testing.T) {
 		"--conversation nothing":              nil,
 		"--state delivered":                   {first},
 		"--state acknowledged":                {second},
+		"--status completed":                  {second},
+		"--status failed":                     nil,
 		"--type question":                     {second},
 		"--priority high":                     {second},
 		"--since " + since:                    {third, second},

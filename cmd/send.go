@@ -50,7 +50,8 @@ A relay that does not answer, or is overloaded, is asked again for --retry. The
 message is sent once all the same: every attempt carries one Idempotency-Key.
 
 --wait-ack waits for the final ack: exit code 0 for completed, 1 for failed,
-rejected, expired, or none in time.
+rejected, expired, or none in time. With --json, the message's record as it then
+is follows on a second line.
 --wait-reply waits for the answer, prints its payload (with --json the whole
 envelope) and acknowledges it. The answer is the first message from TO in the
 same conversation with the same correlation_id, or, in a conversation that this
@@ -75,7 +76,7 @@ The same command with the same --idempotency-key waits again.`,
 	c.flags(cmd)
 	f := cmd.Flags()
 	f.StringVar(&m.Type, "type", "", "the message's `type` (default message)")
-	f.StringVar(&m.Priority, "priority", "", "`how urgent`: low, normal, high, urgent (default normal)")
+	f.StringVar(&m.Priority, "priority", "", "`how urgent`: low, normal, high, urgent, or a word of your own (default normal)")
 	f.StringVar(&m.ConversationID, "conversation", "", "the conversation's `id`, or a word of your own (default a new one)")
 	f.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` that goes with the message")
 	f.StringVar(&m.idempotency, "idempotency-key", "", "a `text` that makes it safe to send the same again, for 24 hours")
@@ -92,7 +93,7 @@ func (a *app) prepare(m *outgoing, o *sendOptions, args []string) error {
 	to, err := db.ParseAddress(args[0])
 	switch {
 	case err != nil:
-		return usageError{err}
+		return plain(err)
 	case o.retry < 0 || o.waitAck < 0 || o.waitReply < 0 || o.ttl < 0:
 		return usagef("--retry, --wait-ack, --wait-reply and --ttl must not be negative")
 	case o.waitAck > 0 && o.waitReply > 0:

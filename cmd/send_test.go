@@ -152,6 +152,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t)
 	f := newFront(t, p.server)
+	lines := 1 // of stdout
 	wait := func(args ...string) (*server, string) {
 		t.Helper()
 		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{}`, "--wait-ack", "20s"}, args...)...), p.aliceEnv(f.url))
@@ -162,9 +163,10 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 		if got := s.wait(); got != code || !strings.Contains(s.stderr.String(), says) {
 			t.Errorf("exit %d, want %d with %q: %s", got, code, says, s.stderr)
 		}
-		if strings.Count(s.stdout.String(), "\n") != 1 {
+		if strings.Count(s.stdout.String(), "\n") != lines {
 			t.Errorf("stdout: %s", s.stdout)
 		}
+		lines = 1
 	}
 	s, id := wait()
 	p.ackAs(p.bob, id, "processing", "")
@@ -177,9 +179,11 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	s, id = wait("--json")
 	body := parse[map[string]string](t, []byte(s.stdout.String()))
 	p.ackAs(p.bob, id, "rejected", "")
+	lines = 2 // the record follows
 	want(s, 1, "rejected")
-	if body["message_id"] != id {
-		t.Errorf("%v", body)
+	_, last, _ := strings.Cut(s.stdout.String(), "\n")
+	if r := parse[record](t, []byte(last)); body["message_id"] != id || r.MessageID != id || r.Ack.Status != "rejected" {
+		t.Errorf("%v, %+v", body, r)
 	}
 	s, _ = wait("--ttl", "1s")
 	want(s, 1, "expired")

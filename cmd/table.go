@@ -98,3 +98,11 @@ func bytesOf(n int64) string {
 	}
 	return fmt.Sprintf("%.3g %s", v, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
 }
+
+// several writes a number of things: 1 fault, 2 faults.
+func several(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
@@ -24,6 +25,8 @@ type fate struct {
 	From  db.Address
 	State string
 	Ack   *struct{ Status, Detail string }
+
+	record json.RawMessage
 }
 
 // failed says why nothing more is to be expected of a message; nil: it is still open, or well.
@@ -40,7 +43,9 @@ func (f *fate) failed(id string) error {
 }
 
 func (c *client) fate(ctx context.Context, id string) (f fate, err error) {
-	err = c.call(ctx, "GET", "/api/v1/messages/"+id, nil, &f)
+	if err = c.call(ctx, "GET", "/api/v1/messages/"+id, nil, &f.record); err == nil {
+		err = json.Unmarshal(f.record, &f)
+	}
 	return f, err
 }
 
@@ -55,6 +60,9 @@ func (a *app) waitForAck(ctx context.Context, c *client, sent sentMessage, most 
 		last, err = f, f.failed(sent.MessageID)
 		return err != nil || last.Ack != nil && last.Ack.Status == "completed", permanent(err)
 	})
+	if a.json && last.record != nil {
+		fmt.Fprintf(a.stdout, "%s\n", last.record)
+	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)

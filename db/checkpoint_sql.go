@@ -55,6 +55,26 @@ func (w *writer) checkpointIfDue() {
 	}
 }
 
+// copyForeign is called by the writer once a second. What another process has
+// written is copied soon, however little comes after it: compact has given
+// space back only then.
+func (w *writer) copyForeign() {
+	if !w.copySoon || w.failed() != nil || w.d.opts.Discard {
+		return
+	}
+	if !w.ckptRunning {
+		w.ckptWanted <- struct{}{}
+		w.ckptRunning = true
+		return
+	}
+	select {
+	case <-w.ckptDone:
+		w.copySoon = false
+		w.finishCheckpoint()
+	default:
+	}
+}
+
 // finishCheckpoint copies what is left. Readers that overlap without a pause
 // keep SQLite from starting the log anew; when it has grown through that, they
 // are held back for the moment that it takes.

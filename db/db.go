@@ -117,6 +117,9 @@ func (d *DB) open() error {
 	if _, err := os.Lstat(d.path); d.opts.Discard && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%s exists: without a store (--store none) only a new file will do, for nothing is kept", d.path)
 	}
+	if info, err := os.Stat(d.path); err == nil && info.IsDir() {
+		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.path)
+	}
 	if d.opts.Create {
 		if err := createFile(d.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)

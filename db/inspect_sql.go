@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 )
@@ -62,6 +63,8 @@ func mustExist(path string) error {
 		return err
 	case info.IsDir():
 		return fmt.Errorf("%s is a folder, not a database (--db names the file)", path)
+	case info.Size() == 0:
+		return fmt.Errorf("%s is empty: no relay database (--db names another)", path)
 	}
 	return nil
 }
@@ -144,6 +147,7 @@ type ListQuery struct {
 	Priority     string
 	Since        time.Time // inclusive
 	Until        time.Time // exclusive
+	Status       string    // of the latest acknowledgement
 	Text         string    // in the payload, letter case aside
 	Before       MessageID // exclusive: messages earlier in the commit order
 	After        MessageID // exclusive: messages later
@@ -166,6 +170,7 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*Message,
 			if page, err = x.history(h); err != nil {
 				return err
 			}
+			keepStatus(&page, q.Status)
 			return x.keepText(&page, q.Text)
 		})
 		if err != nil {
@@ -206,6 +211,13 @@ func (i *Inspector) history(q ListQuery) (HistoryQuery, error) {
 		}
 		return err
 	})
+}
+
+// keepStatus drops the messages of a page whose latest acknowledgement is another.
+func keepStatus(p *Page, status string) {
+	if status != "" {
+		p.Messages = slices.DeleteFunc(p.Messages, func(m *Message) bool { return m.Ack == nil || m.Ack.Status != status })
+	}
 }
 
 // keepText drops the messages of a page whose payload has not the text.

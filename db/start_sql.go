@@ -98,7 +98,7 @@ func (w *writer) poll() {
 		return
 	}
 	_, keys := w.versions()
-	w.dataVersion = data
+	w.dataVersion, w.copySoon = data, true
 	w.d.mechas.forget()
 	w.d.entriesChanged()
 	if keys != w.keysVersion {

@@ -56,6 +56,7 @@ type writer struct {
 	touched      time.Time // when last-used times were written
 	touchedUpto  map[int64]int64
 	ckptRunning  bool
+	copySoon     bool      // another process has written to the log
 	heldInVain   time.Time // when holding the readers back did not help
 	batch        tx
 	packed       []byte // pushes, on their way into a row
@@ -211,6 +212,7 @@ func (w *writer) idle() {
 			w.kept = real
 			w.d.checkDisk()
 			w.touchKeys(now)
+			w.copyForeign()
 		}
 	}
 }
