@@ -181,8 +181,8 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	p.ackAs(p.bob, id, "rejected", "")
 	lines = 2 // the record follows
 	want(s, 1, "rejected")
-	_, last, _ := strings.Cut(s.stdout.String(), "\n")
-	if r := parse[record](t, []byte(last)); body["message_id"] != id || r.MessageID != id || r.Ack.Status != "rejected" {
+	_, second, _ := strings.Cut(s.stdout.String(), "\n")
+	if r := parse[record](t, []byte(second)); body["message_id"] != id || r.MessageID != id || r.Ack.Status != "rejected" {
 		t.Errorf("%v, %+v", body, r)
 	}
 	s, _ = wait("--ttl", "1s")

@@ -145,10 +145,17 @@ func (s *store) compare(newest position) error {
 // newestPosition reads the watermark of the newest state that the index has
 // written, whether or not it can be opened: bleve does not tell when it goes
 // back to one before.
+//
+// It also refuses a file that is cut short. Bolt maps it into memory and does
+// not look: a page that is not there would end the process, from whatever
+// goroutine of bleve's reads it.
 func newestPosition(file string) (p position, err error) {
-	if info, err := os.Stat(file); err != nil || info.Size() == 0 {
+	info, err := os.Stat(file)
+	if err != nil || info.Size() == 0 {
 		return p, nil // what there is instead is for bleve to say
 	}
+	defer guard(&err)
+	defer faultsPanic()()
 	d, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	switch {
 	case errors.Is(err, bolt.ErrTimeout):
@@ -158,6 +165,9 @@ func newestPosition(file string) (p position, err error) {
 	}
 	defer d.Close()
 	err = d.View(func(tx *bbolt.Tx) (err error) {
+		if info.Size() < tx.Size() {
+			return fmt.Errorf("root.bolt is cut short: %d bytes of %d", info.Size(), tx.Size())
+		}
 		states := tx.Bucket(util.BoltSnapshotsBucket)
 		if states == nil {
 			return nil
