@@ -322,15 +322,16 @@ func (l *listener) take(ctx context.Context, e *envelope) error {
 		<-l.slots
 		return ctx.Err()
 	}
-	if l.o.exec == "" {
-		line, err := e.line()
-		if err == nil {
-			_, err = l.stdout.Write(line)
-		}
-		if err != nil {
-			<-l.slots
-			return permanentError{err}
-		}
+	var err error
+	switch {
+	case l.o.exec == "":
+		err = l.print(e)
+	case l.unread():
+		err = errUnread
+	}
+	if err != nil {
+		<-l.slots
+		return permanentError{err}
 	}
 	l.taken = e.MessageID
 	l.jobs.Go(func() {
@@ -338,6 +339,25 @@ func (l *listener) take(ctx context.Context, e *envelope) error {
 		l.finish(ctx, e)
 	})
 	return nil
+}
+
+// print waits for whoever reads stdout, but not beyond the second signal.
+func (l *listener) print(e *envelope) error {
+	line, err := e.line()
+	if err != nil {
+		return err
+	}
+	printed := make(chan error, 1)
+	go func() {
+		_, err := l.stdout.Write(line)
+		printed <- err
+	}()
+	select {
+	case err := <-printed:
+		return err
+	case <-l.alive.Done():
+		return context.Cause(l.alive)
+	}
 }
 
 // finish does what is to be done with a message besides printing it.
