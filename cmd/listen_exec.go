@@ -95,7 +95,7 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 	if err := checkPayload(reply.payload); err != nil {
 		return &failure{"the command must print one JSON object and nothing else: " + err.Error()}
 	}
-	err := l.persist(ctx, func(ctx context.Context) error {
+	err := l.persist(ctx, "the answer to "+e.MessageID+" is not sent yet", func(ctx context.Context) error {
 		_, err := l.c.sendOnce(ctx, reply)
 		return err
 	})
