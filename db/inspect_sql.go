@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // An Inspector looks into a store's file, beside the server that runs on it or
@@ -33,14 +35,22 @@ func Inspect(path string) (*Inspector, error) {
 	if err := mustExist(path); err != nil {
 		return nil, err
 	}
-	info, err := look(path)
+	r := lookingRole(path, reading)
+	info, err := lookAs(path, r)
+	if wantsLog(err) {
+		if r == watching {
+			return nil, fmt.Errorf("%s: it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, path, err)
+		}
+		r = frozen
+		info, err = lookAs(path, r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := info.mustBeCurrent(path); err != nil {
 		return nil, err
 	}
-	c, err := openConn(path, lookingRole(path, reading))
+	c, err := openConn(path, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -51,6 +61,13 @@ func Inspect(path string) (*Inspector, error) {
 		return nil, err
 	}
 	return &Inspector{d: d, c: c}, nil
+}
+
+// wantsLog tells of the fault of a file that needs a log, where none can be
+// made: the folder cannot be written.
+func wantsLog(err error) bool {
+	code := sqliteCode(err) & 0xff
+	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
 // mustExist refuses a path where there is no file, in words that help.
