@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
@@ -21,7 +22,8 @@ type Inspector struct {
 	d    *DB
 	mu   sync.Mutex
 	c    *conn
-	data int64 // PRAGMA data_version at the last Changed
+	data int64        // PRAGMA data_version at the last Changed
+	rest atomic.Int64 // nanoseconds, before the next look
 }
 
 // Inspect opens the file at path for looking. It creates nothing: a missing
@@ -117,6 +119,25 @@ func (i *Inspector) view(f func(*rx) error) error {
 	return f(&rx{c: i.c, d: i.d, now: time.Now()})
 }
 
+// look is view for what may be one of many in a row: it begins when the file has
+// been left alone for as long as the one before took. A server starts its log
+// anew when nobody looks; views without a pause would let it grow.
+func (i *Inspector) look(ctx context.Context, f func(*rx) error) error {
+	if rest := time.Duration(i.rest.Load()); rest > 0 {
+		pause := time.NewTimer(rest)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	began := time.Now()
+	err := i.view(f)
+	i.rest.Store(int64(time.Since(began)))
+	return err
+}
+
 // Changed tells whether anything has been committed since it was last asked.
 func (i *Inspector) Changed() (changed bool, err error) {
 	i.mu.Lock()
@@ -179,12 +200,13 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*Message,
 	}
 	for {
 		var page Page
-		err := i.view(func(x *rx) error {
-			if page, err = x.history(h); err != nil {
-				return err
-			}
-			return x.keepText(&page, q.Text)
+		err := i.look(ctx, func(x *rx) error {
+			page, err = x.history(h)
+			return err
 		})
+		if err == nil && q.Text != "" {
+			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -225,22 +247,33 @@ func (i *Inspector) history(q ListQuery) (HistoryQuery, error) {
 	})
 }
 
-// keepText drops the messages of a page whose payload has not the text.
-func (x *rx) keepText(p *Page, text string) error {
-	if text == "" {
-		return nil
-	}
+const textBytes = 4 << 20 // of payloads that are looked into in one view; one may be more
+
+// withText gives those of the messages whose payload has the text.
+func (i *Inspector) withText(ctx context.Context, list []*Message, text string) (found []*Message, err error) {
 	lower := bytes.ToLower([]byte(text))
-	kept := p.Messages[:0]
-	for _, m := range p.Messages {
-		body, err := x.payload(m.Position)
+	for len(list) > 0 {
+		n, size := 0, 0
+		for n < len(list) && size < textBytes {
+			size += list[n].PayloadBytes
+			n++
+		}
+		err := i.look(ctx, func(x *rx) error {
+			for _, m := range list[:n] {
+				body, err := x.payload(m.Position)
+				if err != nil {
+					return err
+				}
+				if bytes.Contains(bytes.ToLower(body), lower) {
+					found = append(found, m)
+				}
+			}
+			return nil
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if bytes.Contains(bytes.ToLower(body), lower) {
-			kept = append(kept, m)
-		}
+		list = list[n:]
 	}
-	p.Messages = kept
-	return nil
+	return found, nil
 }
