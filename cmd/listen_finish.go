@@ -89,7 +89,7 @@ func (l *listener) persist(ctx context.Context, what string, request func(contex
 		if err == nil || !transient(err) || refusedWith(err, db.MailboxFull) {
 			return err
 		}
-		if !said && time.Since(began) >= quietly {
+		if !said && time.Since(began) >= quietly && !refusedWith(err, db.RateLimited) { // that is no fault
 			said = true
 			fmt.Fprintf(l.stderr, "relay: %s: %v; trying on\n", what, advice(err))
 		}
