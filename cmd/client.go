@@ -13,6 +13,7 @@ import (
 	"io"
 	"net"
 	nethttp "net/http"
+	neturl "net/url"
 	"os"
 	"slices"
 	"strconv"
@@ -49,10 +50,14 @@ func (c *credentials) keyFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.keyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
 }
 
-// client makes a client for --url.
+// client makes a client for --url, which no error repeats: it may hold a
+// password, or by mistake be the key.
 func (c *credentials) client() (*client, error) {
-	if !strings.HasPrefix(c.url, "http://") && !strings.HasPrefix(c.url, "https://") {
-		return nil, usagef("--url must begin with http:// or https://, and is %q", c.url)
+	switch u, err := neturl.Parse(c.url); {
+	case !strings.HasPrefix(c.url, "http://") && !strings.HasPrefix(c.url, "https://"):
+		return nil, usagef("--url (RELAY_URL) must begin with http:// or https://")
+	case err != nil || u.Host == "":
+		return nil, usagef("--url (RELAY_URL) is no address, such as http://127.0.0.1:8080 or https://relay.example.com")
 	}
 	return c.signer()
 }
@@ -88,6 +93,15 @@ func newClient(url, key, secret string) *client {
 	}}
 }
 
+// shown is the relay's address without a password.
+func (c *client) shown() string {
+	u, err := neturl.Parse(c.url)
+	if err != nil {
+		return "--url"
+	}
+	return u.Redacted()
+}
+
 // headers makes the authentication headers for a body (PROTOCOL §2).
 func (c *client) headers(body []byte) nethttp.Header {
 	nonce, timestamp, secret := rand.Text(), db.FormatTime(time.Now()), c.secret
@@ -106,7 +120,7 @@ func (c *client) headers(body []byte) nethttp.Header {
 func (c *client) do(ctx context.Context, method, path string, body []byte, more nethttp.Header) (*nethttp.Response, []byte, error) {
 	req, err := nethttp.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
 	if err != nil {
-		return nil, nil, usagef("--url is no address: %v", err)
+		return nil, nil, usagef("not a path to ask for: %v", err) // --url is known to be good
 	}
 	req.Header = c.headers(body)
 	if len(body) > 0 {
@@ -117,7 +131,7 @@ func (c *client) do(ctx context.Context, method, path string, body []byte, more 
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%w (is the relay running at %s?)", err, c.url)
+		return nil, nil, fmt.Errorf("%w (is the relay running at %s?)", err, c.shown())
 	}
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(resp.Body)

@@ -124,7 +124,10 @@ type listener struct {
 	own  db.Address
 	mark *bookmark // nil: none is kept
 
-	taken string // the last message that is printed or in a job's hands; ids have the order of the stream
+	taken string // the last message that is printed or in a job's hands
+
+	mu     sync.Mutex
+	inHand map[string]bool // what is taken and not finished
 
 	slots chan struct{}   // one for each job
 	jobs  sync.WaitGroup  // … and ack
@@ -139,7 +142,7 @@ func (l *listener) run(ctx context.Context) error {
 	defer l.abort(nil)
 	defer context.AfterFunc(l.alive, stop)()
 	defer context.AfterFunc(ctx, l.onSecondSignal)()
-	l.slots = make(chan struct{}, l.atOnce())
+	l.slots, l.inHand = make(chan struct{}, l.atOnce()), map[string]bool{}
 
 	err := l.begin(ctx)
 	if err == nil {
@@ -259,6 +262,7 @@ func (l *listener) connection(ctx context.Context, b *backoff) error {
 	if !l.o.remembers() && l.taken != "" {
 		query += "&since_message_id=" + l.taken
 	}
+	before := l.unfinished()
 	s, err := l.c.dial(ctx, l.own, query)
 	if err != nil {
 		return err
@@ -283,7 +287,7 @@ func (l *listener) connection(ctx context.Context, b *backoff) error {
 			behind = false
 		case e.Type == "message":
 			n++
-			if e.MessageID <= l.taken {
+			if before[e.MessageID] {
 				continue // it is in hand, or done, since an earlier connection
 			}
 			if err := l.take(ctx, &e); err != nil {
@@ -322,82 +326,42 @@ func (l *listener) take(ctx context.Context, e *envelope) error {
 		<-l.slots
 		return ctx.Err()
 	}
-	if l.o.exec == "" {
-		line, err := e.line()
-		if err == nil {
-			_, err = l.stdout.Write(line)
-		}
-		if err != nil {
-			<-l.slots
-			return permanentError{err}
-		}
+	var err error
+	switch {
+	case l.o.exec == "":
+		err = l.print(e)
+	case l.unread():
+		err = errUnread
+	}
+	if err != nil {
+		<-l.slots
+		return permanentError{err}
 	}
 	l.taken = e.MessageID
+	l.hold(e.MessageID, true)
 	l.jobs.Go(func() {
 		defer func() { <-l.slots }()
+		defer l.hold(e.MessageID, false)
 		l.finish(ctx, e)
 	})
 	return nil
 }
 
-// finish does what is to be done with a message besides printing it.
-func (l *listener) finish(ctx context.Context, e *envelope) {
-	status, detail := l.o.ack, ""
-	if l.o.exec != "" {
-		var err error
-		if status, detail, err = l.execute(ctx, e); err != nil {
-			l.giveUp(ctx, fmt.Errorf("%s stays pending: %w", e.MessageID, err))
-			return
-		}
+// print waits for whoever reads stdout, but not beyond the second signal.
+func (l *listener) print(e *envelope) error {
+	line, err := e.line()
+	if err != nil {
+		return err
 	}
-	if status != "" && !l.acknowledge(ctx, e.MessageID, status, detail) {
-		return
-	}
-	if l.mark != nil {
-		l.mark.set(e.MessageID)
-	}
-}
-
-// acknowledge acks until the relay says that it is done, or that it cannot be.
-func (l *listener) acknowledge(ctx context.Context, id, status, detail string) bool {
-	err := l.persist(ctx, func(ctx context.Context) error { return l.c.ack(ctx, id, status, detail, nil) })
-	switch {
-	case err == nil:
-		return true
-	case refusedWith(err, db.AlreadyAcknowledged, db.MessageExpired, db.MessageNotFound):
-		fmt.Fprintf(l.stderr, "relay: %s is not acknowledged as %s: %v\n", id, status, err)
-		return true // there is nothing left to be done about it
-	}
-	l.giveUp(ctx, fmt.Errorf("%s is not acknowledged, and will come again: %w", id, err))
-	return false
-}
-
-// giveUp ends the listener for a fault that concerns more than one message, or
-// only says so if it is ending anyway: what else is under way may still succeed.
-func (l *listener) giveUp(ctx context.Context, err error) {
-	switch {
-	case ctx.Err() == nil:
-		l.abort(err)
-	case l.alive.Err() == nil:
-		fmt.Fprintln(l.stderr, "relay:", err)
-	}
-}
-
-const lastEffort = 10 * time.Second // to finish what is under way, after the signal to stop
-
-// persist repeats a request until it succeeds, or fails for good. After the
-// signal to stop it has lastEffort.
-func (l *listener) persist(ctx context.Context, request func(context.Context) error) error {
-	trying, cancel := context.WithCancel(l.alive)
-	defer cancel()
-	defer context.AfterFunc(ctx, func() { sleep(trying, lastEffort); cancel() })()
-	for b := (backoff{most: longestWait}); ; {
-		err := request(trying)
-		if err == nil || !transient(err) || refusedWith(err, db.MailboxFull) {
-			return err
-		}
-		if !sleep(trying, b.pause(err)) {
-			return err
-		}
+	printed := make(chan error, 1)
+	go func() {
+		_, err := l.stdout.Write(line)
+		printed <- err
+	}()
+	select {
+	case err := <-printed:
+		return err
+	case <-l.alive.Done():
+		return context.Cause(l.alive)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -25,6 +24,9 @@ const (
 func (l *listener) execute(ctx context.Context, e *envelope) (status, detail string, err error) {
 	out, err := l.command(e)
 	var failed *failure
+	if errors.As(err, &failed) && l.unread() { // it may have failed for that alone
+		return "", "", errUnread
+	}
 	if err == nil && l.o.reply && e.MessageType != l.o.replyType {
 		err = l.answer(ctx, e, out)
 	}
@@ -57,7 +59,7 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	c.Env = append(os.Environ(), e.environment()...)
 	c.Stdin = bytes.NewReader(e.payload())
 	last, printed := &tail{}, &head{}
-	c.Stderr = io.MultiWriter(l.stderr, last)
+	c.Stderr = io.MultiWriter(last, heedless{l.stderr})
 	c.Stdout = l.stdout
 	if l.o.reply {
 		c.Stdout = printed
@@ -67,13 +69,13 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	}
 	err = c.Wait()
 	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil:
-		return nil, &failure{fmt.Sprintf("killed after %v", l.o.timeout)}
-	case err == nil || errors.Is(err, exec.ErrWaitDelay): // it ended well, and left something running
+	case c.ProcessState != nil && c.ProcessState.Success(): // whatever it left running
 		if printed.more {
 			return nil, &failure{fmt.Sprintf("the command printed more than %d bytes", maxReply)}
 		}
 		return printed.b.Bytes(), nil
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		return nil, &failure{fmt.Sprintf("killed after %v", l.o.timeout)}
 	}
 	detail := last.line()
 	if detail == "" {
@@ -93,7 +95,7 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 	if err := checkPayload(reply.payload); err != nil {
 		return &failure{"the command must print one JSON object and nothing else: " + err.Error()}
 	}
-	err := l.persist(ctx, func(ctx context.Context) error {
+	err := l.persist(ctx, "the answer to "+e.MessageID+" is not sent yet", func(ctx context.Context) error {
 		_, err := l.c.sendOnce(ctx, reply)
 		return err
 	})
@@ -108,6 +110,24 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 		return &failure{clip("the answer was refused: " + err.Error())}
 	}
 	return fmt.Errorf("its answer is not sent: %w", err)
+}
+
+var errUnread = errors.New("nobody reads the output any more")
+
+// unread tells whether what commands print can reach nobody: every one that
+// prints would fail, for a reason that is not its message's.
+func (l *listener) unread() bool {
+	f, ok := l.stdout.(*os.File)
+	return ok && !l.o.reply && unread(f)
+}
+
+// heedless is a writer whose faults are nobody's: a log that is full must not
+// end the command that writes to it.
+type heedless struct{ w io.Writer }
+
+func (h heedless) Write(p []byte) (int, error) {
+	_, _ = h.w.Write(p)
+	return len(p), nil
 }
 
 // tail keeps the end of what is written to it.

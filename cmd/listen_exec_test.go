@@ -295,14 +295,14 @@ func TestClientCommandsRepeatNoSecret(t *testing.T) {
 		typo = p.alice.Key[:len(p.alice.Key)-1] + "y"
 	}
 	for _, key := range []string{secret.Key, typo, "a b " + p.alice.Key, p.alice.Key + "\n" + *secret.Secret} {
-		for _, url := range []string{p.url, "http://127.0.0.1:1", "http://[::1"} {
+		for _, url := range []string{p.url, "http://127.0.0.1:1", "http://[::1", key, "http://me:hunter2@127.0.0.1:1", "http://me:hunter2@[::1"} {
 			for _, command := range []string{"send bob^talk {} --retry 0s", "send bob^talk {} --retry 0s --wait-ack 1ms", "listen --timeout 1s", "inbox", "ack msg_x", "deliver msg_x", "whoami",
 				"listen --exec true --state none"} {
-				if strings.HasPrefix(command, "listen") && (url == "http://127.0.0.1:1" || key == secret.Key) {
+				if strings.HasPrefix(command, "listen") && (strings.HasSuffix(url, "127.0.0.1:1") || key == secret.Key) {
 					continue // it would go on listening, or trying
 				}
 				r := run(t, strings.Fields(command), []string{"RELAY_URL=" + url, "RELAY_KEY=" + key, "RELAY_SIGNING_SECRET=" + *secret.Secret, "XDG_STATE_HOME=" + t.TempDir()}, "")
-				for _, s := range []string{p.alice.Key, typo, secret.Key, *secret.Secret} {
+				for _, s := range []string{p.alice.Key, typo, secret.Key, *secret.Secret, "hunter2"} {
 					if strings.Contains(r.out+r.err, s) {
 						t.Errorf("relay %s at %s repeats a secret: %s%s", command, url, r.out, r.err)
 					}

@@ -274,3 +274,48 @@ func TestInboxAckDeliverWhoami(t *testing.T) {
 		t.Errorf("%v", who)
 	}
 }
+
+// What relay restore has brought back is pending once more, and a listener that
+// ran all the while does not take it for done.
+func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
+	notOnWindows(t, "there is no SIGINT")
+	p := newPair(t)
+	f := newFront(t, p.server)
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	first := p.send(p.alice, "bob^talk", `{}`)
+	mustRelay(t, "backup", backup, "--db", p.db)
+	l := launch(t, exec.Command(binary, "listen", "--ack", "completed"), p.bobEnv(f.url))
+	for _, m := range []record{first, p.send(p.alice, "bob^talk", `{}`)} {
+		l.await(l.stdout, m.MessageID)
+		p.awaitStatus(m.MessageID, "completed")
+	}
+	p.terminate()
+	mustRelay(t, "restore", backup, "--db", p.db, "--force")
+	p.server = startServer(t, p.db, "--require-message-signature")
+	f.leadTo(p.server)
+	l.await(l.stdout, first.MessageID+"(?s:.*)"+first.MessageID)
+	p.awaitStatus(first.MessageID, "completed")
+	if got := l.stop().messages(); len(got) != 3 {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A listener that cannot ack, and so stands still, says why.
+func TestListenSaysThatItCannotAck(t *testing.T) {
+	tool(t, "sh")
+	t.Parallel()
+	p := newPair(t)
+	f := newFront(t, p.server)
+	dir := t.TempDir()
+	l := launch(t, exec.Command(binary, "listen", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`)), p.bobEnv(f.url))
+	m := p.send(p.alice, "bob^talk", `{}`)
+	l.await(l.stdout, "begun")
+	p.kill()
+	if err := os.WriteFile(filepath.Join(dir, "go"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l.await(l.stderr, m.MessageID+" is not acknowledged yet")
+	p.server = startServer(t, p.db)
+	f.leadTo(p.server)
+	p.awaitStatus(m.MessageID, "completed")
+}

@@ -364,3 +364,43 @@ func TestColours(t *testing.T) {
 		}
 	}
 }
+
+// A database on a medium that cannot be written, such as a snapshot of a disk,
+// can be looked into; with a log beside it, the error says what to do.
+func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
+	notOnWindows(t, "permissions are others")
+	s := startServer(t, file(t))
+	keys := issue(t, s.db, "alice^x", "bob^x")
+	sent := s.send(keys[0], "bob^x", `{}`)
+	s.terminate()
+	dir := filepath.Dir(s.db)
+	look := func(args ...string) result {
+		c := exec.Command(binary, append(args, "--db", s.db)...)
+		if os.Geteuid() == 0 { // root may write everywhere, but for this
+			c = exec.Command(tool(t, "setpriv"), append([]string{"--bounding-set", "-dac_override", binary}, c.Args[1:]...)...)
+		}
+		return finish(t, c, nil, "")
+	}
+	t.Cleanup(func() { os.Chmod(dir, 0o700) })
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"message", "list"}, {"message", "show", sent.MessageID}, {"message", "trace", sent.MessageID}, {"stats", "--json"}} {
+		if r := look(args...).wantCode(t, 0); !strings.Contains(r.out, sent.MessageID) {
+			t.Errorf("%v: %s", args, r.out)
+		}
+	}
+	if err := os.Chmod(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s = startServer(t, s.db)
+	s.send(keys[0], "bob^x", `{}`)
+	s.kill()
+	if err := os.Remove(s.db + "-shm"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(dir, 0o500); err != nil {
+		t.Fatal(err)
+	}
+	look("message", "list").wantCode(t, 1, s.db+"-wal", "copy both")
+}

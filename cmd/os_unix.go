@@ -21,6 +21,13 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
+// unread tells whether f is a pipe or the like whose reader has gone.
+func unread(f *os.File) bool {
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	n, err := unix.Poll(fds, 0)
+	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
+}
+
 // tryLock takes an exclusive lock that ends with the process; false: another has it.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)

@@ -18,6 +18,9 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
+// unread would tell whether f is a pipe whose reader has gone; that is not to be known here.
+func unread(*os.File) bool { return false }
+
 // tryLock takes an exclusive lock that ends with the process; false: another has it.
 func tryLock(f *os.File) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})

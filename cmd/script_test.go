@@ -35,7 +35,7 @@ func TestStories(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
-			e.Values[story{}] = &story{t: e.T().(testscript.T)}
+			e.Values[story{}] = &story{t: e.T()}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

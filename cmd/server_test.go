@@ -72,11 +72,17 @@ func startServerIn(t testing.TB, env []string, db string, args ...string) *serve
 	return s
 }
 
-// launch starts the program and does not wait.
+// launch starts the program and does not wait. Streams that are set stay so.
 func launch(t testing.TB, c *exec.Cmd, env []string) *server {
 	t.Helper()
 	s := &server{t: t, stdout: newOutput(), stderr: newOutput(), cmd: c, exited: make(chan struct{})}
-	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = environ(env...), s.stdout, s.stderr
+	s.cmd.Env = environ(env...)
+	if s.cmd.Stdout == nil {
+		s.cmd.Stdout = s.stdout
+	}
+	if s.cmd.Stderr == nil {
+		s.cmd.Stderr = s.stderr
+	}
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}

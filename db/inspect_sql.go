@@ -9,7 +9,10 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // An Inspector looks into a store's file, beside the server that runs on it or
@@ -20,7 +23,8 @@ type Inspector struct {
 	d    *DB
 	mu   sync.Mutex
 	c    *conn
-	data int64 // PRAGMA data_version at the last Changed
+	data int64        // PRAGMA data_version at the last Changed
+	rest atomic.Int64 // nanoseconds, before the next look
 }
 
 // Inspect opens the file at path for looking. It creates nothing: a missing
@@ -34,14 +38,22 @@ func Inspect(path string) (*Inspector, error) {
 	if err := mustExist(path); err != nil {
 		return nil, err
 	}
-	info, err := look(path)
+	r := lookingRole(path, reading)
+	info, err := lookAs(path, r)
+	if wantsLog(err) {
+		if r == watching {
+			return nil, fmt.Errorf("%s: it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, path, err)
+		}
+		r = frozen
+		info, err = lookAs(path, r)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := info.mustBeCurrent(path); err != nil {
 		return nil, err
 	}
-	c, err := openConn(path, lookingRole(path, reading))
+	c, err := openConn(path, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -52,6 +64,13 @@ func Inspect(path string) (*Inspector, error) {
 		return nil, err
 	}
 	return &Inspector{d: d, c: c}, nil
+}
+
+// wantsLog tells of the fault of a file that needs a log, where none can be
+// made: the folder cannot be written.
+func wantsLog(err error) bool {
+	code := sqliteCode(err) & 0xff
+	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
 // mustExist refuses a path where there is no file, in words that help.
@@ -101,6 +120,25 @@ func (i *Inspector) view(f func(*rx) error) error {
 	}
 	defer i.c.rollback()
 	return f(&rx{c: i.c, d: i.d, now: time.Now()})
+}
+
+// look is view for what may be one of many in a row: it begins when the file has
+// been left alone for as long as the one before took. A server starts its log
+// anew when nobody looks; views without a pause would let it grow.
+func (i *Inspector) look(ctx context.Context, f func(*rx) error) error {
+	if rest := time.Duration(i.rest.Load()); rest > 0 {
+		pause := time.NewTimer(rest)
+		defer pause.Stop()
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	began := time.Now()
+	err := i.view(f)
+	i.rest.Store(int64(time.Since(began)))
+	return err
 }
 
 // Changed tells whether anything has been committed since it was last asked.
@@ -166,13 +204,14 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*Message,
 	}
 	for {
 		var page Page
-		err := i.view(func(x *rx) error {
-			if page, err = x.history(h); err != nil {
-				return err
-			}
+		err := i.look(ctx, func(x *rx) error {
+			page, err = x.history(h)
 			keepStatus(&page, q.Status)
-			return x.keepText(&page, q.Text)
+			return err
 		})
+		if err == nil && q.Text != "" {
+			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
+		}
 		if err != nil {
 			return nil, false, err
 		}
@@ -220,22 +259,33 @@ func keepStatus(p *Page, status string) {
 	}
 }
 
-// keepText drops the messages of a page whose payload has not the text.
-func (x *rx) keepText(p *Page, text string) error {
-	if text == "" {
-		return nil
-	}
+const textBytes = 4 << 20 // of payloads that are looked into in one view; one may be more
+
+// withText gives those of the messages whose payload has the text.
+func (i *Inspector) withText(ctx context.Context, list []*Message, text string) (found []*Message, err error) {
 	lower := bytes.ToLower([]byte(text))
-	kept := p.Messages[:0]
-	for _, m := range p.Messages {
-		body, err := x.payload(m.Position)
+	for len(list) > 0 {
+		n, size := 0, 0
+		for n < len(list) && size < textBytes {
+			size += list[n].PayloadBytes
+			n++
+		}
+		err := i.look(ctx, func(x *rx) error {
+			for _, m := range list[:n] {
+				body, err := x.payload(m.Position)
+				if err != nil {
+					return err
+				}
+				if bytes.Contains(bytes.ToLower(body), lower) {
+					found = append(found, m)
+				}
+			}
+			return nil
+		})
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if bytes.Contains(bytes.ToLower(body), lower) {
-			kept = append(kept, m)
-		}
+		list = list[n:]
 	}
-	p.Messages = kept
-	return nil
+	return found, nil
 }

@@ -85,8 +85,10 @@ func openCurrent(path, schema string) (*conn, error) {
 }
 
 // look reads what a file is, without changing a byte of it.
-func look(path string) (info fileInfo, err error) {
-	c, err := openConn(path, lookingRole(path, looking))
+func look(path string) (info fileInfo, err error) { return lookAs(path, lookingRole(path, looking)) }
+
+func lookAs(path string, r role) (info fileInfo, err error) {
+	c, err := openConn(path, r)
 	if err != nil {
 		return info, err
 	}

@@ -108,7 +108,7 @@ func openSilently(path string) (*conn, error) {
 		}
 		c.close()
 	}
-	if code := sqliteCode(err) & 0xff; code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY {
+	if wantsLog(err) {
 		return openConn(path, frozen)
 	}
 	return nil, err

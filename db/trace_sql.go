@@ -57,10 +57,7 @@ func (i *Inspector) Trace(ctx context.Context, id MessageID) (*Trace, error) {
 		return nil, err
 	}
 	for from := t.Message.Position; from != 0; {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		err := i.view(func(x *rx) error {
+		err := i.look(ctx, func(x *rx) error {
 			from, err = x.tracePushes(t, from)
 			return err
 		})
