@@ -116,7 +116,7 @@ type Explanation struct {
 	Coarse   float64           `json:"coarse"`   // BM25 of the combined text
 	Text     float64           `json:"text"`     // of the whole query and its best sentence, finely
 	Name     float64           `json:"name"`     // bonus for the name as a whole
-	Exact    string            `json:"exact"`    // "address" or "name" if the query is just that
+	Exact    string            `json:"exact"`    // "address", "name" or "skill" if the query is just that
 	Coverage float64           `json:"coverage"` // share of the query's weight that matched
 	Online   bool              `json:"online"`
 	Words    []WordExplanation `json:"words"`

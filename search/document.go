@@ -21,6 +21,7 @@ const (
 	inWords   = "w" // words as written, folded: the vocabulary of spelling and prefixes
 	inNames   = "x" // whole names, squeezed, and the address
 	inTrigram = "g" // trigrams of the names
+	inSkills  = "k" // whole names of skills: see skillKeys
 	inFilter  = "f" // what filters, facets and visibility ask, with a prefix each
 	inMeta    = "m" // id, time of the last change, length of the combined text, address
 	inRecord  = "r" // the record; stored only
@@ -48,6 +49,7 @@ func documentOf(e *db.Entry) (*document.Document, *record) {
 	d.AddField(setField(inWords, c.words, 0))
 	d.AddField(setField(inNames, namesOf(&c.record), 0))
 	d.AddField(setField(inTrigram, trigramsOf(c.record.names), 0))
+	d.AddField(setField(inSkills, c.skills, 0))
 	d.AddField(setField(inFilter, filtersOf(e), index.DocValues))
 	d.AddField(setField(inMeta, map[string]bool{metaOf(e, c.record.total): true}, index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
 	d.AddField(document.NewTextFieldCustom(inRecord, nil, c.record.encode(), index.StoreField, nil))
@@ -62,10 +64,18 @@ type collector struct {
 	record record
 	text   map[string]int
 	words  map[string]bool
+	skills map[string]bool
+	counts map[counted]int // at most maxCount
+}
+
+// counted is a word in a field.
+type counted struct {
+	field field
+	term  string
 }
 
 func collect(e *db.Entry) *collector {
-	c := &collector{text: map[string]int{}, words: map[string]bool{}}
+	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[counted]int{}}
 	c.record.id, c.record.address = e.ID, e.Address
 	name, crew, _ := strings.Cut(string(e.Address), "^")
 	c.add(fieldName, -1, name)
@@ -114,6 +124,9 @@ func (c *collector) skill(i int, s *db.Skill) {
 	}
 	c.record.skills = append(c.record.skills, id)
 	c.add(fieldSkillName, i, s.Name)
+	for _, k := range skillKeys(s.Name) {
+		c.skills[k] = true
+	}
 	c.add(fieldSkill, i, s.Description)
 	for _, t := range s.Tags {
 		c.add(fieldTag, i, t)
@@ -131,7 +144,10 @@ func (c *collector) add(f field, skill int, text string) {
 		if c.record.lengths[f] >= maxFieldTokens {
 			break
 		}
-		c.text[t.term] += storedWeight[f]
+		if n := (counted{f, t.term}); c.counts[n] < maxCount {
+			c.counts[n]++
+			c.text[t.term] += storedWeight[f]
+		}
 		c.words[t.surface] = true
 		if t.joined {
 			p.wholes = append(p.wholes, hashTerm(t.term))

@@ -41,7 +41,8 @@ type judge struct {
 	trigrams []trigram // of the query, sorted; nil if it is no name
 	ofName   []trigram
 	record   record
-	found    []float64 // weighted frequency of each term in the record
+	found    []float64               // weighted frequency of each term in the record
+	counts   [maxTerms][fields]uint8 // of each term in each field, at most maxCount
 	next     [maxTerms][2]uint64
 	norm     [fields]float64
 
@@ -77,11 +78,15 @@ func (j *judge) examine(doc uint64) (*candidate, error) {
 	}
 	q, r := j.s.query, &j.record
 	c := j.candidate()
-	c.doc, c.id, c.address, c.exact, c.coarse = doc, r.id, r.address, j.s.exact[doc], j.s.coarse[doc]
+	if c.exact = j.s.exact[doc]; c.exact == notExact && j.s.isSkilled(doc) {
+		c.exact = exactSkill
+	}
+	c.doc, c.id, c.address, c.coarse = doc, r.id, r.address, j.s.coarse[doc]
 	if j.trigrams != nil {
 		c.bonus, c.near = j.nameBonus(r.names)
 	}
 	clear(j.found)
+	clear(j.counts[:len(j.found)])
 	clear(j.next[:])
 	j.normalise(r)
 	for i := range r.passages {
@@ -113,7 +118,8 @@ func (j *judge) passage(c *candidate, p *passage) {
 	weight := fineWeight[p.field] / j.norm[p.field]
 	note := func(h uint32) int {
 		i := q.find(h)
-		if i >= 0 {
+		if i >= 0 && j.counts[i][p.field] < maxCount {
+			j.counts[i][p.field]++
 			j.found[i] += weight
 			c.fields[i] |= 1 << p.field
 		}
@@ -237,8 +243,7 @@ func (s *searcher) rawScore(c *candidate) float64 {
 	return (1-coarseShare)*c.text + coarseShare*c.coarse + c.bonus*top
 }
 
-// finalScore is between 0 and 1: exact addresses and names above all others,
-// presence a nudge.
+// finalScore is between 0 and 1: the tiers of ranking.go, presence a nudge.
 func (s *searcher) finalScore(c *candidate) float64 {
 	c.online = s.req.Online != nil && s.req.Online(c.id)
 	score := s.normalScore(c.raw)
@@ -249,9 +254,11 @@ func (s *searcher) finalScore(c *candidate) float64 {
 	case c.exact == exactAddress || s.req.Query == "":
 		score = 1
 	case c.exact == exactName:
-		score = 0.98 + 0.01*min(score, 1)
+		score = nameTier + nameSpan*min(score, 1)
+	case c.exact == exactSkill:
+		score = skillTier + skillSpan*min(score, 1)
 	default:
-		score = min(score, 0.97)
+		score *= textSpan
 	}
 	return round(score)
 }

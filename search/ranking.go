@@ -12,12 +12,12 @@ import "strings"
 
 // RankingVersion is shown with every result. Raise it with any change here
 // that alters an order.
-const RankingVersion = "1"
+const RankingVersion = "2"
 
 // indexVersion stamps the folder. Raise it when what is stored changes: the
 // analysis (tokenize, the word lists), the weights marked "stored", the terms
 // (textKey), the meta, the forward record. An index with another stamp is made anew from the store.
-const indexVersion = "2"
+const indexVersion = "3"
 
 // A field is where in a profile a word stands.
 type field uint8
@@ -48,6 +48,11 @@ var (
 	fineWeight = [fields]float64{3, 2, 2.5, 1.5, 1, 1.5, 0.5}
 	fineLength = [fields]float64{0.3, 0.3, 0.5, 0.5, 0.5, 0.5, 0.75}
 )
+
+// A word counts no more than so often in a field. What stands there oftener
+// makes the field longer and nothing else: repetition costs. Stored, for the
+// combined text.
+const maxCount = 3
 
 // What the words of a query weigh.
 const (
@@ -97,6 +102,19 @@ const (
 
 // Presence nudges: an online Mecha's score is multiplied by 1 + onlineNudge.
 const onlineNudge = 0.02
+
+// A score is brought to 0–1 and into its tier: an exact name's (the whole of
+// the query, of a Mecha) is above an exact skill's (skills.go), and that above
+// whatever a text is worth, presence included: words can be repeated, and no
+// weight of a skill's name withstands every way to do that. An exact address
+// scores 1. Within a tier the order is that of the scores.
+const (
+	nameTier, nameSpan   = 0.98, 0.01
+	skillTier, skillSpan = 0.95, 0.02
+	textSpan             = 0.93 // × (1 + onlineNudge) is less than skillTier
+
+	maxSkillWords = 32 // a longer name, or query, is no skill's name
+)
 
 // Spelling (vocabulary.go): only words that nobody uses are corrected.
 const (

@@ -60,7 +60,7 @@ func (s *searcher) matched(c *candidate) Matched {
 			break
 		}
 	}
-	if c.exact > notExact || c.near || c.bonus > 0 {
+	if c.exact >= exactName || c.near || c.bonus > 0 {
 		where |= 1 << fieldName
 	}
 	for f := range fields {
@@ -77,6 +77,8 @@ func (s *searcher) explain(c *candidate) *Explanation {
 	switch c.exact {
 	case exactAddress:
 		e.Exact = "address"
+	case exactSkill:
+		e.Exact = "skill"
 	case exactName:
 		e.Exact = "name"
 	}

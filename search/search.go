@@ -145,6 +145,9 @@ func (s *searcher) find() ([]uint64, error) {
 	if err := s.scoreCoarsely(); err != nil {
 		return nil, err
 	}
+	if err := s.findSkills(); err != nil {
+		return nil, err
+	}
 	if err := s.findNames(); err != nil {
 		return nil, err
 	}
@@ -277,7 +280,7 @@ func (s *searcher) bestCoarsely(found []uint64) ([]uint64, error) {
 	border := s.border(found)
 	var best, ties []uint64
 	for _, n := range found {
-		switch c := s.coarse[n]; {
+		switch c := s.rough(n); {
 		case c > border || s.named(n):
 			best = append(best, n)
 		case c == border:
@@ -298,11 +301,11 @@ func (s *searcher) bestCoarsely(found []uint64) ([]uint64, error) {
 	return best, nil
 }
 
-// border is the coarse score of the last that is a candidate by it.
+// border is the rough score of the last that is a candidate by it.
 func (s *searcher) border(found []uint64) float64 {
 	h := make([]float64, 0, maxCandidates) // a heap, the least on top
 	for _, n := range found {
-		c := s.coarse[n]
+		c := s.rough(n)
 		switch {
 		case len(h) < maxCandidates:
 			h = append(h, c)
@@ -343,8 +346,8 @@ func (s *searcher) appendRest(list []*candidate, found []uint64) ([]*candidate, 
 	docs := slices.DeleteFunc(slices.Clone(found), func(n uint64) bool { return judged[n] })
 	rest := make([]*candidate, 0, len(docs))
 	err := s.eachMeta(docs, func(n uint64, m meta) {
-		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], raw: s.coarse[n]}
-		c.score = min(round(s.normalScore(c.raw)), ceiling)
+		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], raw: s.rough(n)}
+		c.score = min(round(textSpan*s.normalScore(c.raw)), ceiling)
 		rest = append(rest, c)
 	})
 	slices.SortFunc(rest, byScore)

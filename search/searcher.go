@@ -47,13 +47,17 @@ type searcher struct {
 	alike    bitset     // who has any
 	nameLike uint8      // as many make a candidate
 	top      float64    // the best of coarse
+
+	skilled    bitset  // who has the query as a skill; nil: nobody
+	mostCoarse float64 // more than coarse can be
 }
 
-// exactness says whether a query is a Mecha's address or name.
+// exactness says whether a query is a Mecha's address, its name or a skill's.
 type exactness uint8
 
 const (
 	notExact exactness = iota
+	exactSkill
 	exactName
 	exactAddress
 )
@@ -66,6 +70,9 @@ func (s *searcher) scoreCoarsely() error {
 	var err error
 	if s.lengths, err = s.v.columns.lengthsOf(s.v); err != nil {
 		return err
+	}
+	for i := range s.query.terms {
+		s.mostCoarse += s.query.terms[i].weight * s.query.terms[i].idf * (coarseK1 + 1)
 	}
 	for _, i := range byWeight(s.query.terms) {
 		if err := s.scoreTerm(&s.query.terms[i], average); err != nil {
