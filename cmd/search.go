@@ -34,7 +34,7 @@ func (a *app) searchCommand() *cobra.Command {
 		Use:   "search [QUERY…]",
 		Short: "Find the Mecha that can do something",
 		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY.
-An exact address or name comes first. Without a query, all that the filters let
+An exact address or name comes first, then an exact skill. Without a query, all that the filters let
 pass are found.`,
 		Example: `  relay search book a flight to lisbon
   relay search --tag travel invoices --json
