@@ -1,0 +1,331 @@
+package db_test
+
+import (
+	"errors"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+func (s store) profile(a db.Address, text string) error {
+	s.t.Helper()
+	p, err := db.ReadProfile([]byte(text))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return s.PutProfile(&db.PutProfile{At: time.Now(), Address: a, Profile: p})
+}
+
+func (s store) mustProfile(a db.Address, text string) {
+	s.t.Helper()
+	if err := s.profile(a, text); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+func (s store) mustEntry(a db.Address) db.Entry {
+	s.t.Helper()
+	e, err := s.Entry(ctx, a, "")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return e
+}
+
+func (s store) mustRemove(a db.Address) {
+	s.t.Helper()
+	if err := s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: a}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// changes reads, in pages of one, what changed after a revision, as address:display_name.
+func (s store) changes(after int64) (all []string, upto int64) {
+	s.t.Helper()
+	for {
+		page, err := s.EntriesAfter(ctx, after, 1)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if len(page) == 0 {
+			return all, after
+		}
+		e := page[0]
+		if e.Revision <= after {
+			s.t.Fatalf("revision %d comes after %d", e.Revision, after)
+		}
+		after = e.Revision
+		text := string(e.Address) + ":" + e.DisplayName
+		if e.Removed {
+			text += "removed"
+		}
+		all = append(all, text)
+	}
+}
+
+// wantRing expects the bell; it may ring more than once.
+func wantRing(t *testing.T, bell chan struct{}) {
+	t.Helper()
+	select {
+	case <-bell:
+	case <-time.After(10 * time.Second):
+		t.Fatal("nobody rang")
+	}
+}
+
+func TestEveryChangeOfAnEntryAppears(t *testing.T) {
+	s := mustOpen(t)
+	bell := make(chan struct{}, 1)
+	s.OnEntries(func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	})
+	at := int64(0)
+	want := func(entries ...string) {
+		t.Helper()
+		wantRing(t, bell)
+		var got []string
+		if got, at = s.changes(at); !slices.Equal(got, entries) {
+			t.Errorf("changed: %v, want %v", got, entries)
+		}
+	}
+	alice := s.mustIssue("alice^x")
+	want("alice^x:")
+	s.mustIssue("bob^x")
+	want("bob^x:")
+	s.mustProfile("alice^x", `{"display_name":"A"}`)
+	want("alice^x:A")
+	s.mustProfile("bob^x", `{"display_name":"B"}`)
+	want("bob^x:B")
+	s.mustProfile("alice^x", `{"display_name":"A2","card":{"version":"7"}}`)
+	want("alice^x:A2")
+	s.mustRemove("bob^x")
+	want("bob^x:removed")
+	s.mustIssue("bob^x")
+	want("bob^x:")
+	if got, _ := s.changes(0); !slices.Equal(got, []string{"alice^x:A2", "bob^x:"}) {
+		t.Errorf("all: %v", got)
+	}
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	if got, _ := s.changes(at); got != nil {
+		t.Errorf("a message changed %v", got)
+	}
+	wantCode(t, s.profile("carol^x", `{}`), db.MechaNotFound)
+	wantCode(t, s.profile("ALICE^x", `{}`), db.MechaNotFound)
+	wantCode(t, s.PutProfile(&db.PutProfile{At: time.Now(), Address: "ALICE^x", Register: true}), db.InvalidAddress)
+
+	e := s.mustEntry("alice^x")
+	if string(e.Card) != `{"version":"7"}` || e.Version != "7" || e.ID != alice.Mecha.ID || e.Removed || e.UpdatedAt.Before(e.CreatedAt) {
+		t.Errorf("%+v", e)
+	}
+	some, err := s.Entries(ctx, []db.MechaID{alice.Mecha.ID, 99})
+	if err != nil || len(some) != 1 || some[0].DisplayName != "A2" || some[0].Card != nil {
+		t.Errorf("%+v, %v", some, err)
+	}
+	page, err := s.Directory(ctx, "alice^x", 10)
+	if err != nil || len(page) != 1 || page[0].Address != "bob^x" {
+		t.Errorf("%+v, %v", page, err)
+	}
+}
+
+// Another process changes entries of the file that this one serves.
+func TestAnotherProcessChangesAnEntry(t *testing.T) {
+	s := mustOpen(t)
+	alice := s.mustIssue("alice^x")
+	bell := make(chan struct{}, 1)
+	s.OnEntries(func() {
+		select {
+		case bell <- struct{}{}:
+		default:
+		}
+	})
+	_, at := s.changes(0)
+	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
+	s.mustProfile("alice^x", `{"display_name":"mine"}`)
+	wantRing(t, bell)
+	if err := other.PutProfile(&db.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := s.changes(at); !slices.Equal(got, []string{"alice^x:mine", "bob^x:"}) { // though its clock is behind
+		t.Errorf("changed: %v", got)
+	}
+	wantRing(t, bell)
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	_, at = s.changes(0)
+	other.mustRemove("bob^x")
+	if got, _ := s.changes(at); !slices.Equal(got, []string{"bob^x:removed"}) {
+		t.Errorf("changed: %v", got)
+	}
+	for { // until that rings, it may be remembered
+		_, err := s.send(alice.Key, "bob^x", `{}`)
+		if err != nil {
+			wantCode(t, err, db.RecipientNotFound)
+			return
+		}
+		wantRing(t, bell)
+	}
+}
+
+func TestAMechaIsRemovedAndComesBack(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	id := s.mustSend(alice.Key, "bob^x", `{"n":1}`).ID
+	back := s.mustSend(bob.Key, "alice^x", `{"n":2}`).ID
+	s.mustProfile("bob^x", `{"display_name":"Bob","visibility":"unlisted"}`)
+
+	s.mustRemove("bob^x")
+	_, err := s.send(alice.Key, "bob^x", `{}`)
+	wantCode(t, err, db.RecipientNotFound)
+	_, err = s.Key(ctx, bob.Text)
+	wantCode(t, err, db.KeyRevoked)
+	_, err = s.Entry(ctx, "bob^x", "")
+	wantCode(t, err, db.MechaNotFound)
+	wantCode(t, s.profile("bob^x", `{}`), db.MechaNotFound)
+	wantCode(t, s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: "bob^x"}), db.MechaNotFound)
+	wantCode(t, s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: "Alice^x"}), db.MechaNotFound)
+	if all, err := s.Directory(ctx, "", 10); err != nil || len(all) != 1 || all[0].Address != "alice^x" {
+		t.Errorf("the directory has %+v, %v", all, err)
+	}
+	if some, err := s.Entries(ctx, []db.MechaID{bob.Mecha.ID}); err != nil || len(some) != 0 {
+		t.Errorf("%+v, %v", some, err)
+	}
+	p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID, Peer: "bob^x"})
+	if len(p.Messages) != 2 || p.Messages[0].To != "bob^x" || p.Messages[1].From != "bob^x" {
+		t.Errorf("history %+v", p.Messages)
+	}
+	if body, err := s.Payload(ctx, alice.Mecha.ID, back); err != nil || string(body) != `{"n":2}` {
+		t.Errorf("%s, %v", body, err)
+	}
+
+	again := s.mustIssue("bob^x")
+	if again.Mecha.ID != bob.Mecha.ID {
+		t.Errorf("it came back as another Mecha: %+v", again.Mecha)
+	}
+	if e := s.mustEntry("bob^x"); e.DisplayName != "" || e.Visibility != db.Public {
+		t.Errorf("its old profile came back: %+v", e)
+	}
+	if body, err := s.Payload(ctx, again.Mecha.ID, id); err != nil || string(body) != `{"n":1}` {
+		t.Errorf("%s, %v", body, err)
+	}
+	s.mustSend(alice.Key, "bob^x", `{}`)
+	s.mustAck(again.Key, id, "completed")
+	_, err = s.Key(ctx, bob.Text)
+	wantCode(t, err, db.KeyRevoked)
+}
+
+func TestVisibility(t *testing.T) {
+	s := mustOpen(t)
+	viewer := map[string]*db.Key{"same crew": s.mustIssue("me^acme").Key, "other crew": s.mustIssue("you^other").Key}
+	for _, v := range []string{"public", "crew", "unlisted"} {
+		s.mustIssue(db.Address(v + "^acme"))
+		s.mustProfile(db.Address(v+"^acme"), `{"visibility":"`+v+`"}`)
+	}
+	s.mustIssue("silent^acme") // has no profile
+	for _, c := range []struct {
+		viewer, of       string
+		exists, suggests bool
+	}{
+		{"same crew", "public", true, true}, {"other crew", "public", true, true},
+		{"same crew", "silent", true, true}, {"other crew", "silent", true, true},
+		{"same crew", "crew", true, true}, {"other crew", "crew", false, false},
+		{"same crew", "unlisted", true, false}, {"other crew", "unlisted", true, false},
+	} {
+		k, a := viewer[c.viewer], db.Address(c.of+"^acme")
+		e, err := s.Entry(ctx, a, k.Mecha.Address)
+		if (err == nil) != c.exists || err == nil && e.Address != a || err != nil && db.ErrorCode(err) != db.MechaNotFound {
+			t.Errorf("%s looks at %s: %+v, %v", c.viewer, a, e, err)
+		}
+		_, err = s.send(k, db.Address(c.of+"x^acme"), `{}`)
+		wantCode(t, err, db.RecipientNotFound)
+		var refused *db.Error
+		if errors.As(err, &refused); slices.Contains(refused.DidYouMean, a) != c.suggests {
+			t.Errorf("%s is told of %v, and means %s", c.viewer, refused.DidYouMean, a)
+		}
+	}
+	s.mustRemove("public^acme")
+	_, err := s.send(viewer["same crew"], "publicx^acme", `{}`)
+	var refused *db.Error
+	if errors.As(err, &refused); len(refused.DidYouMean) != 0 {
+		t.Errorf("a removed Mecha is suggested: %v", refused)
+	}
+}
+
+func TestMechasOfTheOldestFileHaveRevisions(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "oldest.db")
+	makeByHand(t, path,
+		string(content(t, "testdata/schema-v1.sql")),
+		"INSERT INTO setting (name, value) VALUES ('secret', x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f'), ('keys_version', 0)",
+		"INSERT INTO mecha (id, address, created_at) VALUES (1, 'old^timer', 1760000000000), (2, 'older^timer', 1760000000001)",
+		"PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 1")
+	s := mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, false })
+	got, at := s.changes(0)
+	if !slices.Equal(got, []string{"old^timer:", "older^timer:"}) {
+		t.Errorf("%v", got)
+	}
+	s.mustProfile("old^timer", `{"display_name":"x"}`)
+	if got, _ := s.changes(at); !slices.Equal(got, []string{"old^timer:x"}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// A captured PUT must not bring an older profile back, not even after a restart
+// and when others have been put since.
+func TestTheNonceOfAProfileHoldsOverARestart(t *testing.T) {
+	s := mustOpen(t)
+	k := s.mustIssue("alice^x")
+	s.mustIssue("bob^x")
+	for _, nonce := range []string{"first", "second"} {
+		h, err := s.Claim(k.Key, nonce, time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.PutProfile(&db.PutProfile{At: time.Now(), Address: "alice^x", Nonce: h}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mustProfile("alice^x", `{"display_name":"by hand"}`)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+	for _, nonce := range []string{"first", "second"} {
+		_, err := again.Claim(k.Key, nonce, time.Now())
+		wantCode(t, err, db.NonceReused)
+	}
+	if _, err := again.Claim(k.Key, "third", time.Now()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestLastSeen(t *testing.T) {
+	clock := newClock()
+	s := mustOpen(t, clock.option)
+	k, never := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	want := func(s store, id db.MechaID, at time.Time) {
+		t.Helper()
+		if got, err := s.LastSeen(ctx, id); err != nil || !got.Equal(at) {
+			t.Errorf("last seen %v, %v; want %v", got, err, at)
+		}
+	}
+	want(s, k.Mecha.ID, time.Time{})
+	for range 2 {
+		clock.advance(time.Second)
+		if _, err := s.Key(ctx, k.Text); err != nil {
+			t.Fatal(err)
+		}
+		want(s, k.Mecha.ID, clock.now())
+	}
+	seen := clock.now()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	clock.advance(time.Hour)
+	s = mustOpen(t, clock.option, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+	want(s, k.Mecha.ID, seen)
+	want(s, never.Mecha.ID, time.Time{})
+}
