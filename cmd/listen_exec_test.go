@@ -244,20 +244,27 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "it ends", func() bool { // the first signal may still be on its way to be heard
-		_ = l.cmd.Process.Signal(syscall.SIGTERM)
+	l.wantEndedBySignals()
+	if b := p.record(p.bob, next.MessageID); b.State != "queued" {
+		t.Errorf("%+v", b)
+	}
+}
+
+// wantEndedBySignals signals a listener until it ends, and expects it to say
+// that it left work behind. The first signal may take a while to be heard.
+func (s *server) wantEndedBySignals() {
+	s.t.Helper()
+	eventually(s.t, patience, "it ends", func() bool {
+		_ = s.cmd.Process.Signal(syscall.SIGTERM)
 		select {
-		case <-l.exited:
+		case <-s.exited:
 			return true
 		default:
 			return false
 		}
 	})
-	if code := l.wait(); code != 1 || !strings.Contains(l.stderr.String(), "stay pending") {
-		t.Errorf("exit %d: %s", code, l.stderr)
-	}
-	if b := p.record(p.bob, next.MessageID); b.State != "queued" {
-		t.Errorf("%+v", b)
+	if code := s.wait(); code != 1 || !strings.Contains(s.stderr.String(), "stay pending") {
+		s.t.Errorf("exit %d: %s", code, s.stderr)
 	}
 }
 

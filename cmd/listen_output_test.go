@@ -6,7 +6,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 )
 
@@ -78,18 +77,7 @@ func TestListenEndsThoughNobodyTakesWhatItPrints(t *testing.T) {
 	if _, err := io.ReadFull(r, make([]byte, 100)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "it ends", func() bool { // the first signal may still be on its way to be heard
-		_ = l.cmd.Process.Signal(syscall.SIGTERM)
-		select {
-		case <-l.exited:
-			return true
-		default:
-			return false
-		}
-	})
-	if code := l.wait(); code != 1 || !strings.Contains(l.stderr.String(), "stay pending") {
-		t.Errorf("exit %d: %s", code, l.stderr)
-	}
+	l.wantEndedBySignals()
 	if got := p.record(p.bob, m.MessageID); got.State != "queued" {
 		t.Errorf("%+v", got)
 	}
