@@ -187,6 +187,11 @@ func TestREADMEWorker(t *testing.T) {
 	program := strings.NewReplacer("$(relay ", "$('"+os.Args[0]+"' ", "\nrelay ", "\n'"+os.Args[0]+"' ")
 	worker := block(t, "sh", "relay listen --reply")
 	start(t, "sh", "-c", strings.Replace(program.Replace(worker), "\n'", "\nexec '", 1)) // one process, to be ended
+	for end := time.Now().Add(20 * time.Second); exec.Command(os.Args[0], "mecha", "show", "clock^demo").Run() != nil; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the worker registers nobody")
+		}
+	}
 	got := run(t, program.Replace(block(t, "sh", "--wait-reply")), "sh", "-s")
 	if !regexp.MustCompile(`(?s)^\{"time":"\d\d:\d\d"\}\n.*acknowledged completed`).MatchString(got) {
 		t.Errorf("the question gets no answer:\n%s", got)
