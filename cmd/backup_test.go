@@ -59,6 +59,16 @@ func (f *traffic) told() (accepted map[string]string, acked map[string]bool) {
 
 func (f *traffic) count() int { accepted, _ := f.told(); return len(accepted) }
 
+// bytes is about what the messages take in the file: rows, indexes, receipts and
+// the rest of a page that a payload does not fill.
+func (f *traffic) bytes() (n int64) {
+	accepted, _ := f.told()
+	for _, payload := range accepted {
+		n += int64(len(payload)) + 2048
+	}
+	return n
+}
+
 func (f *traffic) end() {
 	select {
 	case <-f.stop:
