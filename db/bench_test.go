@@ -2,6 +2,7 @@ package db_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -79,7 +80,8 @@ func (s store) fill(from, to db.IssuedKey, n int) {
 	for w := range 256 {
 		wg.Go(func() {
 			for i := w; i < n; i += 256 {
-				sent, err := s.send(from.Key, to.Mecha.Address, payload)
+				nonce := db.NonceHash(rand.Int64() | 1) // as a request brings one
+				sent, err := s.send(from.Key, to.Mecha.Address, payload, func(m *db.SendMessage) { m.Nonce = nonce })
 				if err == nil && i%2 == 0 && i < n-1000 {
 					_, err = s.ack(to.Key, sent.ID, "completed")
 				}
@@ -160,6 +162,26 @@ func BenchmarkHistory(b *testing.B) {
 				b.ReportMetric(float64(took[b.N*99/100].Microseconds()), "p99-µs")
 			})
 		}
+	}
+}
+
+// How long a server takes to open its file, when all that stands there has come
+// in the last minutes.
+func BenchmarkOpen(b *testing.B) {
+	for _, rows := range benchmarkRows(b) {
+		path := filepath.Join(b.TempDir(), "relay.db")
+		options := func(o *db.Options) { o.Path = path }
+		s := mustOpen(b, options)
+		s.fill(s.mustIssue("from^bench"), s.mustIssue("to^bench"), rows)
+		s.Close()
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			for range b.N {
+				s := mustOpen(b, options)
+				b.StopTimer()
+				s.Close()
+				b.StartTimer()
+			}
+		})
 	}
 }
 

@@ -173,15 +173,16 @@ func remove(d *db.DB, mechas []*mecha) error {
 	})
 }
 
-// inParallel calls f for 0 to n-1, roughly in this order, from so many goroutines
-// that writes share commits, until one fails.
+// together are the goroutines that write at once, and so share commits.
+const together = 256
+
+// inParallel calls f for 0 to n-1, roughly in this order, until one fails.
 func inParallel(ctx context.Context, n int, f func(i int) error) error {
-	const workers = 256
 	var all sync.WaitGroup
-	errs := make([]error, workers)
-	for w := range workers {
+	errs := make([]error, together)
+	for w := range together {
 		all.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += workers {
+			for i := w; i < n && errs[w] == nil; i += together {
 				if errs[w] = ctx.Err(); errs[w] == nil {
 					errs[w] = f(i)
 				}
