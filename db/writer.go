@@ -62,6 +62,7 @@ type writer struct {
 	heldInVain   time.Time // when holding the readers back did not help
 	batch        tx
 	packed       []byte // pushes, on their way into a row
+	nonces       noncePage
 
 	ckptWanted chan struct{} // to the checkpointer
 	ckptDone   chan struct{} // from it
@@ -314,6 +315,10 @@ func (w *writer) attempt(ops []*op) error {
 		w.c.rollback()
 		return err
 	}
+	if err := tx.packNonces(ops); err != nil {
+		w.c.rollback()
+		return err
+	}
 	tx.committing = true
 	if err := w.c.commit(); err != nil {
 		w.c.rollback()
@@ -388,7 +393,7 @@ func (t *tx) position(at time.Time) Position {
 
 // publish makes what the transaction knew the writer's own, after the commit.
 func (t *tx) publish() {
-	t.w.last, t.w.nextExpiry = t.last, t.nextExpiry
+	t.w.last, t.w.nextExpiry, t.w.nonces.open = t.last, t.nextExpiry, false
 	t.w.nextEmptying, t.w.emptied = t.nextEmptying, t.emptied
 	for id, n := range t.pending {
 		t.w.pending[id] = n

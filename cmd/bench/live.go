@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -222,7 +223,7 @@ func (b *bench) idle(ctx context.Context) error {
 }
 
 func (b *bench) idles(ctx context.Context, name string) (float64, error) {
-	s, err := b.startServer(ctx, name, []string{"GOGC=10"})
+	s, err := b.startServer(ctx, filepath.Join(b.dir, name+".db"), []string{"GOGC=10"})
 	if err != nil {
 		return 0, err
 	}
