@@ -394,6 +394,19 @@ func (m mecha) announce(n int) string {
 	return fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n%s\r\n\r\n", messages, c.key, c.nonce, c.timestamp, length)
 }
 
+// Who is refused is told so soon, though the body that it announced, which may
+// take 30 s, never comes.
+func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
+	r := mustServe(t)
+	for path, status := range map[string]string{messages: "401", "/nothing": "404", "/livez": "405"} {
+		conn := r.mustConnect(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n") // its deadline is 10 s
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status) {
+			t.Errorf("%s: %v, %q", path, err, answer)
+		}
+	}
+}
+
 // Bodies under way are bounded in memory, and one key's do not keep out another's.
 func TestBodiesUnderWayAreBounded(t *testing.T) {
 	r := mustServe(t, func(s *settings) { s.api.MaxBodyMemory, s.api.MaxBody = 1<<20, 200<<10 })

@@ -92,6 +92,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !e.ServerTime.IsZero() {
 		p.ServerTime = db.FormatTime(e.ServerTime)
 	}
+	if r.ContentLength != 0 { // net/http waits for the rest of the body before it answers
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadBody))
+	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	switch p.Status {
@@ -109,6 +112,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.WriteHeader(p.Status)
 	w.Write(body)
 }
+
+// unreadBody is how long a refused request may still take to arrive, or
+// strangers would hold a connection for as long as a body may take.
+const unreadBody = time.Second
 
 // title makes a code readable: "nonce_reused" is "Nonce reused".
 func title(c db.Code) string {
