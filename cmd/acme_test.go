@@ -211,7 +211,7 @@ func TestACME(t *testing.T) {
 	if s.terminate() != 0 {
 		t.Error("no clean exit")
 	}
-	s = start() // with what it has kept
+	start() // with what it has kept
 	if info, err := os.Stat(db + ".acme"); err != nil || info.Mode().Perm() != 0o700 || ca.seen() != once {
 		t.Errorf("%v, %v, %s", info.Mode(), err, ca.seen())
 	}
