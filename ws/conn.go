@@ -2,6 +2,7 @@ package ws
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -225,13 +226,16 @@ func (c *Conn) closeLocked(code ws.StatusCode, reason string) {
 	}
 }
 
-// kill ends the connection at once; the reader then leaves.
+// kill ends the connection at once; the reader then leaves. TLS would say
+// goodbye first, and wait seconds for a peer that reads nothing.
 func (c *Conn) kill() {
 	c.dead.Do(func() {
 		close(c.done)
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.net != nil {
+		if t, ok := c.net.(*tls.Conn); ok {
+			t.NetConn().Close()
+		} else if c.net != nil {
 			c.net.Close()
 		}
 	})

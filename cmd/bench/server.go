@@ -53,7 +53,7 @@ func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 
 // unlimited are the settings under which nothing but the machine is the bound.
 var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0", "--max-sockets-per-mecha=0",
-	"--socket-rate-limit=0", "--max-nonces=0", "--require-message-signature", "--log-format=json"}
+	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature", "--log-format=json"}
 
 const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
