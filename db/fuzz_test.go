@@ -71,6 +71,7 @@ func FuzzAckFrame(f *testing.F) {
 		``, `{}`, `{"type":"ack","message_id":"msg_0","status":"completed"` + ts + `}`, `{"type":"ack","message_id":"msg_0","status":"COMPLETED","detail":"why"` + ts + `,"x":[{}]}`,
 		`{"type":"ack","message_id":"\ud83d\ude00","status":"1"` + ts + `}`, `{"type":"ack","type":"ack"}`, `{"TYPE":"ack"}`, `{"type":"ack","message_id":1}`, `{"type":null,"status":7}`,
 		`{"type":"ack","message_id":"a","status":"\u0130"` + ts + `}`, `{"type":"ack","message_id":"a","status":"ok","client_ts":"2026-11-20T8:00:00Z"}`, "{\"type\":\"ack\xff\"}",
+		`{"type":"ack","message_id":"msg_0"}x`, `{"type":"ack","message_id":"a","message_id":"b"}`, `{"message_id":"a","Message_ID":"b"}`,
 		`{"type":"ack","message_id":"a","status":"ok","detail":"` + strings.Repeat("d", 1025) + `"` + ts + `}`,
 	} {
 		f.Add([]byte(s))

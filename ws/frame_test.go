@@ -108,7 +108,10 @@ func TestTheDrainEnds(t *testing.T) {
 	c.mustWrite(masked(fin|opBinary, ""))
 	began := time.Now()
 	c.expectClose(1003)
-	r.expectRefused(bob, "", 429, db.TooManySockets) // it is still there, and drains
+	for range 10 { // it is still there, and drains
+		c.mustWrite("more")
+		r.expectRefused(bob, "", 429, db.TooManySockets)
+	}
 	eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, ""); return err == nil })
 	if d := time.Since(began); d < 500*time.Millisecond || d > 5*time.Second {
 		t.Errorf("the relay waited %v", d)
