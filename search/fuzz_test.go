@@ -3,6 +3,7 @@ package search_test
 import (
 	"context"
 	"reflect"
+	"strings"
 	"testing"
 	"unicode/utf8"
 
@@ -18,7 +19,7 @@ func FuzzQuery(f *testing.F) {
 	x := mustFollow(f, f.TempDir(), shelf)
 	waitFor(f, x, shelf.last)
 	for _, seed := range [][2]string{
-		{"", ""}, {"flights", "books flights"}, {"book a flight to köln", "KÖLN köln Ko\u0308ln"}, {"strasse", "Straße STRASSE"}, {"quoka fligts", "\u0130stanbul ﬂights ǅ"},
+		{"", ""}, {" \u00a0", ""}, {"!", ""}, {"flights", "books flights"}, {"book a flight to köln", "KÖLN köln Ko\u0308ln"}, {"strasse", "Straße STRASSE"}, {"quoka fligts", "\u0130stanbul ﬂights ǅ"},
 		{"数え", "数えます"}, {"flights^acme", "x"}, {"\x00\xff", "\xff\xfeflights"}, {"+flights -rooms *:* \"late\"~2", "late, late; late"}, {"fl", "flights\u200dfl"}, {"\u202eflights", "\u1e9e\u0149\u0345"},
 	} {
 		f.Add(seed[0], seed[1])
@@ -34,7 +35,7 @@ func FuzzQuery(f *testing.F) {
 			}
 			return list, err
 		}}
-		if query == "" {
+		if strings.TrimSpace(query) == "" {
 			r.Filter.Crew = []string{"acme"}
 		}
 		got := mustSearch(t, x, r)

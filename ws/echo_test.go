@@ -26,9 +26,6 @@ func (r *relay) mustEchoOn(k db.IssuedKey) *raw {
 	return r.mustUpgrade(k, "sync_limit=0")
 }
 
-// in gives the connection to a subtest.
-func (c *raw) in(t testing.TB) *raw { return &raw{c.Conn, t, c.r} }
-
 func (c *raw) expectEcho(op int, text string) {
 	c.t.Helper()
 	if got := c.expectFrame(op); got != text {
