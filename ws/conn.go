@@ -35,7 +35,7 @@ type Conn struct {
 	answers      [][]byte // frames that hold a slot each
 	receiptBytes int
 	receipts     [][]byte      // frames
-	pings        [2][]byte     // a ping to send, the latest pong to send
+	pings        [2][]byte     // a ping to send, pongs to send
 	queue        []*db.Message // new messages, while not lagging
 	bytes        int           // of payload in the queue
 	lagging      bool          // must read on from the store

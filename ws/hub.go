@@ -62,6 +62,9 @@ type Hub struct {
 	wg      sync.WaitGroup // connections' goroutines, readers and pushes; the ticker; checks of keys
 	checked atomic.Bool    // a check of the keys is queued
 	check   sync.Mutex     // held by the check under way
+	// reply, in tests, makes the frame that answers a message of any kind, which
+	// then is no acknowledgement; nil otherwise.
+	reply func(ws.OpCode, []byte) []byte
 }
 
 // box is the connections and long-polls of one Mecha.

@@ -45,11 +45,11 @@ func (c *Conn) read(early []byte) {
 		if c.isClosing() {
 			continue // draining: only the peer's close frame matters now
 		}
-		if op == ws.OpBinary {
+		if op == ws.OpBinary && c.hub.reply == nil {
 			c.readEnded(m.r, &closeError{code: ws.StatusUnsupportedData, reason: "frames are JSON text"})
 			return
 		}
-		if !c.handle(payload) {
+		if !c.handle(op, payload) {
 			return
 		}
 	}
@@ -90,32 +90,44 @@ func (c *Conn) readEnded(r io.Reader, err error) {
 		return
 	}
 	if !end.byPeer {
+		if half, ok := c.net.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // the peer waits for our end, not for that of the drain (RFC 6455 §7.1.1)
+		}
 		_, _ = io.Copy(io.Discard, r) // until the deadline that push has set
 	}
 }
 
-// control answers a ping with a pong, the latest if they come faster than they
-// can be answered (RFC 6455 §5.5.3).
+const maxPongs = 2 << 10 // bytes of pongs that may wait; then only the latest does
+
+// control answers a ping with a pong; only the latest if they come faster than
+// they can be answered (RFC 6455 §5.5.3).
 func (c *Conn) control(op ws.OpCode, payload []byte) {
 	if op != ws.OpPing {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pings[1] = appendFrame(nil, ws.OpPong, payload)
+	if len(c.pings[1])+len(payload) > maxPongs {
+		c.pings[1] = nil
+	}
+	c.pings[1] = appendFrame(c.pings[1], ws.OpPong, payload)
 	c.wake()
 }
 
 // handle takes a client's frame. The acknowledgement is queued like any other
 // write; the next frame is read meanwhile, but not more than maxOwed of them.
 // It returns false when the connection has ended.
-func (c *Conn) handle(frame []byte) bool {
+func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
 	select {
 	case c.slots <- struct{}{}:
 	case <-c.closeSent:
 		return true // nothing is answered any more; read drains
 	case <-c.done:
 		return false
+	}
+	if c.hub.reply != nil {
+		c.answer(c.hub.reply(op, frame))
+		return true
 	}
 	a := &db.Acknowledge{At: c.hub.Now(), Key: c.key}
 	if err := a.ReadFrame(frame); err != nil {
