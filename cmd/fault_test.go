@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -173,4 +174,15 @@ func (l *ledger) count() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return len(l.accepted)
+}
+
+// traced tells whether all threads of a server are being traced (proc(5)).
+func traced(s *server) bool {
+	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/status", s.cmd.Process.Pid))
+	for _, f := range files {
+		if text, err := os.ReadFile(f); err == nil && strings.Contains(string(text), "\nTracerPid:\t0\n") {
+			return false
+		}
+	}
+	return len(files) > 0
 }

@@ -267,6 +267,9 @@ func isFatal(err error) bool {
 
 func isDiskFull(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_FULL }
 
+// isReadOnly tells that SQLite could open the file for reading only.
+func isReadOnly(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_READONLY }
+
 func isBusy(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_BUSY }
 
 // orNull binds the zero value as NULL.
