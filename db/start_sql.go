@@ -66,7 +66,7 @@ func (w *writer) restoreNonces() error {
 			if until.After(now) {
 				until = now // the clock was ahead then
 			}
-			w.d.nonces.restore(NonceHash(r.int(1)), until.Add(window))
+			w.d.nonces.restore(NonceHash(r.int(1)), now, until.Add(window))
 		}
 		if err := r.close(); err != nil {
 			return err
