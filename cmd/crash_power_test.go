@@ -28,14 +28,14 @@ import (
 func TestCrashThePowerGoes(t *testing.T) {
 	tool(t, "strace")
 	t.Parallel()
-	n := rounds(40, 100, 2500)
+	n := rounds(40, 75, 1500)
 	run := recordRun(t, binary)
 	states, lost := run.cut(t, n, false)
 	t.Logf("%d messages, %d file operations, %d states rebuilt: %d lost an acknowledged message", len(run.order), len(run.ops), states, lost)
 	if lost > 0 {
 		t.Errorf("%d of %d cuts lost what was acknowledged", lost, states)
 	}
-	states, lost = run.cut(t, n/3, true)
+	states, lost = run.cut(t, n/5, true)
 	t.Logf("control: a disk that lies about the log's fsync: %d of %d states lost an acknowledged message", lost, states)
 	if lost == 0 {
 		t.Error("a disk that lies lost nothing: this test sees nothing")
@@ -50,7 +50,7 @@ func TestCrashThePowerGoes(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	run = recordRun(t, normal)
-	states, lost = run.cut(t, n/3, false)
+	states, lost = run.cut(t, n/5, false)
 	t.Logf("control: synchronous=NORMAL: %d of %d states lost an acknowledged message", lost, states)
 	if lost == 0 {
 		t.Error("synchronous=NORMAL lost nothing: this test sees nothing")

