@@ -80,8 +80,11 @@ func (a *app) printStage(rows []bench.Row) error {
 		}
 		name, at, rate, memory := r.Case, count(float64(r.At)), count(r.PerSecond), "-"
 		switch {
-		case r.Ratio > 0:
-			name, rate = ratioNames[r.Stage], fmt.Sprintf("%.2f", r.Ratio)
+		case r.Case == "ratio":
+			name, rate = ratioNames[r.Stage], "-"
+			if r.Ratio > 0 {
+				rate = fmt.Sprintf("%.2f", r.Ratio)
+			}
 		case r.Bytes != 0:
 			memory = bytesOf(int64(r.Bytes))
 		case r.Memory > 0:

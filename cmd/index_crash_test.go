@@ -23,16 +23,13 @@ import (
 func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	rounds := 20
-	if testing.Short() {
-		rounds = 5
-	}
+	n := rounds(4, 6, 20)
 	c := newIndexCrash(t)
-	for range rounds {
+	for range n {
 		c.round()
 	}
 	c.each(func(m *changer) { m.settle(m.words) })
-	c.report(rounds)
+	c.report(n)
 }
 
 const (

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Three listeners take 2,000 messages each: one runs a command for each, one
+// Three listeners take many messages each, with -long 2,000: one runs a command for each, one
 // prints and acks, one only prints and keeps its place in a file. They and the
 // relay are killed again and again, and started again. Each must handle every
 // message at least once, in order, and none may be missed.
@@ -21,10 +21,7 @@ func TestListenersAndRelayKilledMissNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh")
 	t.Parallel()
-	n, kills := 2000, 12
-	if testing.Short() {
-		n, kills = 500, 4
-	}
+	n, kills := rounds(400, 800, 2000), rounds(3, 6, 12)
 	k := newKilling(t, n)
 	var sending sync.WaitGroup
 	for _, w := range k.workers {
