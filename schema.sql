@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 3. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 4. A change
 -- here needs a step in db/schema_sql.go that brings older files to the same.
 --
 -- Times are Unix milliseconds. A "position" is a place in the one commit order
@@ -44,6 +44,14 @@ CREATE TABLE profile (
 CREATE TABLE profile_nonce (
   position INTEGER PRIMARY KEY,
   nonce    INTEGER NOT NULL
+) STRICT;
+
+-- The nonces of all writes whose position is greater than `after`, up to this
+-- one's, 8 bytes each: what a start would else read from their rows.
+CREATE TABLE nonce_page (
+  position INTEGER PRIMARY KEY,
+  after    INTEGER NOT NULL,
+  nonces   BLOB NOT NULL
 ) STRICT;
 
 -- Credentials. The key's text is never stored, only its SHA-256. A separate

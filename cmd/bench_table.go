@@ -17,12 +17,20 @@ var benchTitles = map[string]string{
 	"history": "History, page after page",
 	"sync":    "Catching up over a WebSocket, acknowledging each",
 	"search":  "Searches",
+	"scale":   "A store of many messages beside one of few",
+	"start":   "Start again on the same file, from exec",
 }
+
+// ratioNames say what was divided by what.
+var ratioNames = map[string]string{"send": "durable ÷ http_only", "scale": "many ÷ few"}
 
 // printBench prints a table a stage, and why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {
 	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %d rounds of %gs; %d Mechas, payloads of %d bytes\n",
 		r.Relay, r.Go, r.System, r.CPUs, r.Repeats, r.Duration, r.Mechas, r.Payload)
+	if r.Stored > 0 {
+		fmt.Fprintf(a.stdout, "with %s messages stored before\n", count(float64(r.Stored)))
+	}
 	if r.URL != "" {
 		fmt.Fprintf(a.stdout, "of the relay at %s\n", r.URL)
 	}
@@ -35,7 +43,11 @@ func (a *app) printBench(r *bench.Report) error {
 			doubts = doubts[1:]
 		}
 		if len(doubts) > 0 && row.Ratio == 0 { // a ratio has the doubts of its rows
-			notes = append(notes, fmt.Sprintf("%s, %s at %d: %s", row.Stage, row.Case, row.At, strings.Join(doubts, "; ")))
+			name := row.Stage + ", " + row.Case
+			if row.At > 0 {
+				name += fmt.Sprintf(" at %d", row.At)
+			}
+			notes = append(notes, name+": "+strings.Join(doubts, "; "))
 		}
 	}
 	for len(r.Rows) > 0 {
@@ -66,16 +78,16 @@ func (a *app) printStage(rows []bench.Row) error {
 		if len(r.Doubts) > 0 {
 			mark = "?"
 		}
-		name, rate, memory := r.Case, count(r.PerSecond), "-"
+		name, at, rate, memory := r.Case, count(float64(r.At)), count(r.PerSecond), "-"
 		switch {
 		case r.Ratio > 0:
-			name, rate = "durable ÷ http_only", fmt.Sprintf("%.2f", r.Ratio)
+			name, rate = ratioNames[r.Stage], fmt.Sprintf("%.2f", r.Ratio)
 		case r.Bytes != 0:
 			memory = bytesOf(int64(r.Bytes)) + " of " + bytesOf(r.Memory)
 		case r.Memory > 0:
 			memory = bytesOf(r.Memory)
 		}
-		t.row(name, r.At, rate, microsOf(r.P50), microsOf(r.P90), microsOf(r.P99), microsOf(r.P999),
+		t.row(name, at, rate, microsOf(r.P50), microsOf(r.P90), microsOf(r.P99), microsOf(r.P999),
 			microsOf(r.ServerCPU), microsOf(r.ClientCPU), memory, shareOf(r.Others), mark)
 	}
 	return t.end()

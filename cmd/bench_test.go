@@ -20,6 +20,7 @@ type benchReport struct {
 	CPUs     int
 	Duration float64 `json:"duration_seconds"`
 	URL      string
+	Stored   int `json:"stored_messages"`
 	Rows     []struct {
 		Stage, Case string
 		At          int
@@ -58,6 +59,10 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 				t.Errorf("%s: %+v", name, row)
 			}
 		case row.Stage == "idle": // what so few sockets take drowns in garbage
+		case row.Stage == "start":
+			if row.P50 <= 0 {
+				t.Errorf("%s: %+v", name, row)
+			}
 		case row.Stage == "sync":
 			if row.PerSecond <= 0 || row.Operations != 2*250 && row.Operations != 2*249 {
 				t.Errorf("%s: %+v", name, row)
@@ -67,14 +72,16 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 				t.Errorf("%s: %+v", name, row)
 			}
 		}
-		if _, err := os.Stat("/proc/self/stat"); err == nil && row.Stage != "idle" && row.Case != "ratio" && row.Others == nil {
+		if _, err := os.Stat("/proc/self/stat"); err == nil && row.Stage != "idle" && row.Stage != "start" && row.Case != "ratio" && row.Others == nil {
 			t.Errorf("%s: what others took is not known: %+v", name, row)
 		}
 	}
 	want := []string{"send/durable/1", "send/http_only/1", "send/ratio/1", "send/durable/4", "send/http_only/4", "send/ratio/4",
 		"push/send to socket/1", "push/send to 201/1", "push/201 to socket/1", "ack/send to receipt/1", "ack/send to socket/1",
 		"fanout/send to last socket/1", "fanout/send to last socket/3", "idle/memory a socket/3", "history/pages of 100/1", "history/pages of 100/8",
-		"sync/pending, each acked/1", "sync/after a cursor, acked before/1", "search/20 profiles/1", "search/20 profiles/8"}
+		"sync/pending, each acked/1", "sync/after a cursor, acked before/1", "search/20 profiles/1", "search/20 profiles/8",
+		"start/stopped, until ready/0", "start/stopped, until the first 201/0", "start/stopped, until a search is answered/0",
+		"start/killed, until ready/0", "start/killed, until the first 201/0", "start/killed, until a search is answered/0"}
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "idle") })
 	}
@@ -90,6 +97,51 @@ func TestBenchPrintsATable(t *testing.T) {
 		if !strings.Contains(out, text) {
 			t.Errorf("it does not print %q, but\n%s", text, out)
 		}
+	}
+	wantFiles(t, dir)
+}
+
+func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
+	db, dir := file(t), t.TempDir()
+	args := []string{"bench", "--json", "--duration", "200ms", "--repeats", "1", "--connections", "2", "--mechas", "10",
+		"--dir", dir, "--only", "scale", "--stored", "3000", "--db", db}
+	messages := func() int {
+		return parse[struct{ Messages struct{ Total int } }](t, []byte(mustRelay(t, "stats", "--json", "--db", db))).Messages.Total
+	}
+	before := 3000
+	for range 2 {
+		r := parse[benchReport](t, []byte(mustRelay(t, args...)))
+		var cases []string
+		sent := 0
+		for _, row := range r.Rows {
+			cases = append(cases, fmt.Sprintf("%s/%d", row.Case, row.At))
+			if row.Failed != 0 || row.Case != "ratio" && row.P50 <= 0 || row.Case == "ratio" && row.Ratio <= 0 {
+				t.Errorf("%+v", row)
+			}
+			sent += row.Operations
+		}
+		want := []string{"sends, 300 stored/2", "sends, 3,000 stored/2", "ratio/2",
+			"first page of 100, 300 stored/1", "last page of 100, 300 stored/1", "first page of 100, 3,000 stored/1", "last page of 100, 3,000 stored/1",
+			"first page of 100, 300 stored, beside a sender/1", "last page of 100, 300 stored, beside a sender/1",
+			"first page of 100, 3,000 stored, beside a sender/1", "last page of 100, 3,000 stored, beside a sender/1"}
+		if !slices.Equal(cases, want) || r.Stored != 3000 {
+			t.Errorf("%d stored: %q", r.Stored, cases)
+		}
+		// Only what was measured has come on top.
+		if n := messages(); n < before || n > before+3000 {
+			t.Errorf("%d messages, after %d", n, before)
+		} else {
+			before = n
+		}
+	}
+	wantFiles(t, dir)
+
+	// A file with other Mechas is somebody's.
+	issue(t, db, "a^demo")
+	before = messages()
+	relay(t, args...).wantCode(t, 1, db, "not a file that relay bench has made", "a^demo")
+	if n := messages(); n != before {
+		t.Errorf("%d messages were added", n-before)
 	}
 	wantFiles(t, dir)
 }
@@ -204,7 +256,8 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct{ args, says string }{
 		{"--only nonsense", `no stage "nonsense"`}, {"--connections 0", "at least"}, {"--duration 1ms", "at least"}, {"--payload 5", "--payload"},
-		{"--url localhost", "--url"}, {"--db x.db", "--db goes with --url"}, {"now", "no arguments"}, {"--repeats 0", "at least"},
+		{"--url localhost", "--url"}, {"--only scale", "--stored"}, {"--stored 5", "at least 1000"},
+		{"--stored 1000 --stored-over 0s", "--stored-over"}, {"--stored 1000 --url http://127.0.0.1:1", "without --url"}, {"now", "no arguments"}, {"--repeats 0", "at least"},
 	} {
 		relay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
 	}

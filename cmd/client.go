@@ -6,6 +6,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -34,15 +36,17 @@ type client struct {
 	key    string
 	secret string // "": the key's own text signs
 	http   *nethttp.Client
+	tls    *tls.Config // nil: the system's CAs
 }
 
 const clientTimeout = 90 * time.Second // longer than the longest long-poll
 
 // credentials are the flags of every client command.
-type credentials struct{ url, keyFile string }
+type credentials struct{ url, keyFile, caFile string }
 
 func (c *credentials) flags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.url, "url", "http://127.0.0.1:8080", "the relay's `address`")
+	cmd.Flags().StringVar(&c.caFile, "ca-file", "", "with https: trust the certificates in this PEM `file` too")
 	c.keyFlag(cmd)
 }
 
@@ -59,7 +63,29 @@ func (c *credentials) client() (*client, error) {
 	case err != nil || u.Host == "":
 		return nil, usagef("--url (RELAY_URL) is no address, such as http://127.0.0.1:8080 or https://relay.example.com")
 	}
-	return c.signer()
+	client, err := c.signer()
+	if err == nil && c.caFile != "" {
+		err = client.trust(c.caFile)
+	}
+	return client, err
+}
+
+// trust adds the certificates of a PEM file to the system's.
+func (c *client) trust(file string) error {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return fmt.Errorf("cannot read --ca-file: %w", err)
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil { // there is none
+		pool = x509.NewCertPool()
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return fmt.Errorf("%s (--ca-file) has no certificate in PEM", file)
+	}
+	c.tls = &tls.Config{RootCAs: pool}
+	c.http.Transport.(*nethttp.Transport).TLSClientConfig = c.tls.Clone() // which it changes
+	return nil
 }
 
 // signer makes a client that need not send anything. It takes the key from
@@ -211,7 +237,7 @@ const (
 // handshake is a *refusal, as that of any request.
 func (c *client) dial(ctx context.Context, address db.Address, query string) (*socket, error) {
 	var refused error
-	d := ws.Dialer{Header: ws.HandshakeHeaderHTTP(c.headers(nil)), Timeout: dialTimeout,
+	d := ws.Dialer{Header: ws.HandshakeHeaderHTTP(c.headers(nil)), Timeout: dialTimeout, TLSConfig: c.tls,
 		OnStatusError: func(_ int, _ []byte, answer io.Reader) {
 			resp, err := nethttp.ReadResponse(bufio.NewReader(answer), nil)
 			if err != nil {

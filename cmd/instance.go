@@ -2,6 +2,7 @@ package cmd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
@@ -17,6 +18,8 @@ import (
 // instance is a running relay: the store, the hub and the HTTP server.
 type instance struct {
 	url    string
+	addr   net.Addr
+	certs  certificates // nil: plain HTTP
 	db     *db.DB
 	hub    *ws.Hub
 	index  *finder
@@ -34,6 +37,13 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log)
 	in := &instance{failed: make(chan error, 2)}
+	proxies, err := s.proxies()
+	if err != nil {
+		return nil, err
+	}
+	if in.certs, err = s.certificates(log); err != nil {
+		return nil, err
+	}
 	listener, err := net.Listen("tcp", s.Addr) // first: in vain, it leaves nothing behind
 	if err != nil {
 		return nil, err
@@ -47,9 +57,15 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		listener.Close()
 		return nil, err
 	}
-	in.db = d
+	if in.certs != nil {
+		if err := in.certs.begin(d.Path()); err != nil {
+			listener.Close()
+			return nil, errors.Join(err, d.Close())
+		}
+	}
+	in.db, in.addr = d, listener.Addr()
 	in.index = startFinder(d, log)
-	in.url = "http://" + listener.Addr().String()
+	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
 		Inbox: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
 		MaxSockets: s.MaxSockets, MaxSocketsPerMecha: s.MaxSocketsPerMecha,
@@ -62,11 +78,19 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		RequireSignature: s.RequireSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
+		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies,
 		Version: buildVersion(),
 	})
 	in.server = in.api.Listening(http.Timeouts{
 		Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout, MaxHeaders: s.MaxHeaders,
 	})
+	in.server.Protocols = new(nethttp.Protocols)
+	in.server.Protocols.SetHTTP1(true) // alone: tlsConfig says why
+	listener = in.api.Guard(listener, s.connections())
+	if in.certs != nil {
+		in.url = "https://" + in.addr.String()
+		listener = tls.NewListener(listener, in.certs.config())
+	}
 	go func() {
 		if err := in.server.Serve(listener); !errors.Is(err, nethttp.ErrServerClosed) {
 			in.failed <- err
@@ -87,5 +111,8 @@ func (in *instance) stop() error {
 		in.server.Close() // whoever is not done by now holds up nobody: that is no failure
 	}
 	sockets.Wait()
+	if in.certs != nil {
+		in.certs.close(ctx)
+	}
 	return errors.Join(in.index.close(), in.db.Close())
 }

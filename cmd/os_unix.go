@@ -36,3 +36,13 @@ func tryLock(f *os.File) (bool, error) {
 	}
 	return err == nil, err
 }
+
+// openFiles is how many files this process may have open; false: no bound is
+// known. Go has raised it to the hard limit at the start (package os).
+func openFiles() (int, bool) {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Cur) > 1<<30 {
+		return 0, false
+	}
+	return int(l.Cur), true
+}

@@ -1,8 +1,8 @@
 package cmd
 
 import (
+	"cmp"
 	"log/slog"
-	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -12,15 +12,23 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/crypto/acme/autocert"
 )
 
 // settings are those of a server. Each is named, defaulted and explained once, in flags.
 type settings struct {
 	Addr, DB              string
+	TLSCert, TLSKey       string
+	ACME                  []string
+	ACMEEmail             string
+	ACMEDirectory         string
+	TrustedProxies        []string
 	Dev, RequireSignature bool
 	LogFormat             string
 	ClockSkew             time.Duration
+	MaxConnections        int
 	MaxBody               int64
+	MaxBodyMemory         int64
 	MaxHeaders            int
 	HeaderTimeout         time.Duration
 	BodyTimeout           time.Duration
@@ -47,11 +55,19 @@ const storeNone = "none"
 func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes a free one")
 	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; made if there is none")
+	f.StringVar(&s.TLSCert, "tls-cert", "", "speak HTTPS, with the certificates in this PEM `file`; SIGHUP reads it again")
+	f.StringVar(&s.TLSKey, "tls-key", "", "the private key for --tls-cert, in a PEM `file`")
+	f.StringSliceVar(&s.ACME, "acme", nil, "speak HTTPS, with a certificate for this `domain` that is got, and renewed, by ACME on port 443; accepts the CA's terms of service; repeatable")
+	f.StringVar(&s.ACMEEmail, "acme-email", "", "where the ACME CA may write to, an `address`")
+	f.StringVar(&s.ACMEDirectory, "acme-directory", autocert.DefaultACMEDirectory, "the ACME CA's directory, a `url`")
+	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil, "`networks` of proxies, as in 10.0.0.0/8, whose X-Forwarded-For is believed")
 	f.BoolVar(&s.Dev, "dev", false, "also make two demo Mechas and print their keys")
 	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"), "refuse unsigned requests (also: REQUIRE_MESSAGE_SIGNATURE=1)")
 	f.StringVar(&s.LogFormat, "log-format", "text", "`text` or json, on stderr")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be off, 30s to 15m")
+	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "connections in all, and never more than 7/8 of the files that may be open; then those without a key make room")
 	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "`bytes` of a request body")
+	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "`bytes` of bodies and answers under way in all, an eighth of it per key; those up to 16 KiB do not count")
 	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "`bytes` of a request's headers")
 	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "for the headers to arrive")
 	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "for the body to arrive")
@@ -92,7 +108,10 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if s.Store != "file" && (s.Store != storeNone || s.Dev) {
 		return usagef("--store must be file; or none, without --dev, to keep nothing")
 	}
-	var err error
+	_, err := s.proxies()
+	if err = cmp.Or(err, s.pairs(), s.checkACME()); err != nil {
+		return err
+	}
 	flags.VisitAll(func(f *pflag.Flag) {
 		if strings.HasPrefix(f.Value.String(), "-") && f.Value.Type() != "string" {
 			err = usagef("--%s must not be negative", f.Name)
@@ -113,6 +132,8 @@ relay key create, at any time: they work at once. If the disk fails to keep a
 write, the process stops with exit code 75; let a supervisor start it again.`,
 		Example: `  relay serve --dev
   relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
+  relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
+  relay serve --addr :443 --acme relay.example.com
   REQUIRE_MESSAGE_SIGNATURE=1 relay serve`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.serve(cmd, s) },
@@ -128,11 +149,16 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	// A log that nobody reads any more is no reason to stop.
 	signal.Ignore(syscall.SIGPIPE)
 	log := a.logger(s.LogFormat)
+	// A closed terminal, or a renewed certificate, is no reason either.
+	hup := make(chan os.Signal, 1)
+	signal.Notify(hup, syscall.SIGHUP)
+	defer signal.Stop(hup)
 	in, err := a.start(s, log)
 	if err != nil {
 		return err
 	}
-	warnIfOpen(log, s.Addr)
+	warnIfOpen(log, s, in.addr)
+	warnOfFolder(log, in.db.Path())
 	if in.db.Discards() {
 		log.Warn("--store none: NOTHING IS KEPT. Every message that is accepted is lost at once. This is for measuring alone")
 	}
@@ -143,14 +169,18 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 			return err
 		}
 	}
-	select {
-	case <-cmd.Context().Done():
-		log.Info("stopping")
-		return in.stop()
-	case err := <-in.failed:
-		log.Error("stopping after a failure", "error", err)
-		in.stop()
-		return exitError(exitStore)
+	for {
+		select {
+		case <-hup:
+			in.reload(log)
+		case <-cmd.Context().Done():
+			log.Info("stopping")
+			return in.stop()
+		case err := <-in.failed:
+			log.Error("stopping after a failure", "error", err)
+			in.stop()
+			return exitError(exitStore)
+		}
 	}
 }
 
@@ -159,13 +189,4 @@ func (a *app) logger(format string) *slog.Logger {
 		return slog.New(slog.NewJSONHandler(a.stderr, nil))
 	}
 	return slog.New(slog.NewTextHandler(a.stderr, nil))
-}
-
-// warnIfOpen speaks up when keys would cross a network in the clear.
-func warnIfOpen(log *slog.Logger, addr string) {
-	host, _, err := net.SplitHostPort(addr)
-	ip := net.ParseIP(host)
-	if err == nil && host != "localhost" && (ip == nil || !ip.IsLoopback()) {
-		log.Warn("this address is not loopback, and the relay speaks plain HTTP: keys and messages can be read on the way. Put a TLS proxy in front of it", "addr", addr)
-	}
 }

@@ -2,8 +2,12 @@ package db_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -11,30 +15,73 @@ import (
 	"relay/db"
 )
 
-// benchmarkRows is how many messages the mailboxes of the benchmarks have:
-// RELAY_BENCH_ROWS, or 100,000.
-func benchmarkRows(b *testing.B) int {
+// benchmarkRows is how many messages the mailboxes of the benchmarks have, the
+// most last: RELAY_BENCH_ROWS, as in 100000,5000000; or 100,000.
+func benchmarkRows(b *testing.B) (all []int) {
 	text := os.Getenv("RELAY_BENCH_ROWS")
 	if text == "" {
-		return 100_000
+		return []int{100_000}
 	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1000 {
-		b.Fatalf("RELAY_BENCH_ROWS is %q", text)
+	for _, part := range strings.Split(text, ",") {
+		n, err := strconv.Atoi(part)
+		if err != nil || n < 1000 {
+			b.Fatalf("RELAY_BENCH_ROWS is %q", text)
+		}
+		all = append(all, n)
 	}
-	return n
+	slices.Sort(all)
+	return all
+}
+
+// A mailbox is a long one: its store, who sent to it and whose it is, and the
+// id of each hundredth message, in order.
+type mailbox struct {
+	store
+	from, to db.IssuedKey
+	ids      []db.MessageID
+}
+
+// mustHaveMailbox makes a mailbox of so many messages. Large ones take minutes: in the
+// folder RELAY_BENCH_DIR, if it is set, they are kept and used again.
+func mustHaveMailbox(b *testing.B, rows int) mailbox {
+	b.Helper()
+	kept, path := false, ""
+	if dir := os.Getenv("RELAY_BENCH_DIR"); dir != "" {
+		path = filepath.Join(dir, fmt.Sprintf("mailbox-%d.db", rows))
+		_, err := os.Stat(path)
+		kept = err == nil
+	}
+	m := mailbox{store: mustOpen(b, func(o *db.Options) {
+		if path != "" {
+			o.Path = path
+		}
+	})}
+	m.from, m.to = m.mustIssue("from^bench"), m.mustIssue("to^bench")
+	if !kept {
+		m.fill(m.from, m.to, rows)
+	}
+	q := db.HistoryQuery{Mecha: m.to.Mecha.ID, Limit: 1000}
+	for more := true; more; {
+		p := m.mustHistory(q)
+		for i := 0; i < len(p.Messages); i += 100 {
+			m.ids = append(m.ids, p.Messages[i].ID)
+		}
+		q.After, more = p.Next, p.More
+	}
+	return m
 }
 
 // fill sends n messages to one Mecha; of all but the last 1,000 every other one
-// is acknowledged. It gives the id of each hundredth, in order.
-func (s store) fill(from, to db.IssuedKey, n int) (ids []db.MessageID) {
+// is acknowledged.
+func (s store) fill(from, to db.IssuedKey, n int) {
 	s.t.Helper()
 	payload := fmt.Sprintf(`{"text":"%0500d"}`, 1)
 	var wg sync.WaitGroup
 	for w := range 256 {
 		wg.Go(func() {
 			for i := w; i < n; i += 256 {
-				sent, err := s.send(from.Key, to.Mecha.Address, payload)
+				nonce := db.NonceHash(rand.Int64() | 1) // as a request brings one
+				sent, err := s.send(from.Key, to.Mecha.Address, payload, func(m *db.SendMessage) { m.Nonce = nonce })
 				if err == nil && i%2 == 0 && i < n-1000 {
 					_, err = s.ack(to.Key, sent.ID, "completed")
 				}
@@ -46,61 +93,103 @@ func (s store) fill(from, to db.IssuedKey, n int) (ids []db.MessageID) {
 		})
 	}
 	wg.Wait()
-	q := db.HistoryQuery{Mecha: to.Mecha.ID, Limit: 1000}
-	for more := true; more; {
-		p := s.mustHistory(q)
-		for i := 0; i < len(p.Messages); i += 100 {
-			ids = append(ids, p.Messages[i].ID)
-		}
-		q.After, more = p.Next, p.More
-	}
-	return ids
 }
 
-// One page of 100 of a long history, at places spread over all of it: neither
-// its length nor how far in the cursor is must show.
+// keepSending sends, one message after the other, until stop is called.
+func (m mailbox) keepSending() (stop func()) {
+	done, ended := make(chan struct{}), make(chan struct{})
+	payload := fmt.Sprintf(`{"text":"%0500d"}`, 1)
+	other := m.mustIssue("other^bench") // the pages must stay what they are
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			if _, err := m.send(m.from.Key, other.Mecha.Address, payload); err != nil {
+				m.t.Error(err)
+				return
+			}
+		}
+	}()
+	return func() { close(done); <-ended }
+}
+
+// One page of 100 of a long history, at places spread over all of it, alone and
+// beside a writer: neither its length nor how far in the cursor is must show.
 func BenchmarkHistory(b *testing.B) {
-	for _, rows := range []int{1000, benchmarkRows(b)} {
-		s := mustOpen(b)
-		from, to := s.mustIssue("from^bench"), s.mustIssue("to^bench")
-		ids := s.fill(from, to, rows)
-		first, last := ids[:1], ids[len(ids)-3:len(ids)-2]
+	for _, rows := range append([]int{1000}, benchmarkRows(b)...) {
+		m := mustHaveMailbox(b, rows)
+		first, last := m.ids[:1], m.ids[len(m.ids)-3:len(m.ids)-2]
 		for _, c := range []struct {
 			name    string
 			cursors []db.MessageID
 			query   db.HistoryQuery
+			writer  bool
 		}{
-			{"first", first, db.HistoryQuery{}},
-			{"last", last, db.HistoryQuery{}},
-			{"anywhere", ids, db.HistoryQuery{}},
-			{"received", ids, db.HistoryQuery{Direction: db.In}},
-			{"pending", ids, db.HistoryQuery{Direction: db.In, State: db.OnlyPending}},
-			{"payload", ids, db.HistoryQuery{Direction: db.In, Payload: true}},
+			{"first", first, db.HistoryQuery{}, false},
+			{"last", last, db.HistoryQuery{}, false},
+			{"anywhere", m.ids, db.HistoryQuery{}, false},
+			{"received", m.ids, db.HistoryQuery{Direction: db.In}, false},
+			{"pending", m.ids, db.HistoryQuery{Direction: db.In, State: db.OnlyPending}, false},
+			{"payload", m.ids, db.HistoryQuery{Direction: db.In, Payload: true}, false},
+			{"first-writer", first, db.HistoryQuery{}, true},
+			{"last-writer", last, db.HistoryQuery{}, true},
+			{"anywhere-writer", m.ids, db.HistoryQuery{}, true},
 		} {
 			b.Run(fmt.Sprintf("%d/%s", rows, c.name), func(b *testing.B) {
+				if c.writer {
+					defer m.keepSending()()
+				}
 				b.ReportAllocs()
-				n := 0
+				n, took := 0, make([]time.Duration, b.N)
+				b.ResetTimer()
 				for i := range b.N {
+					began := time.Now()
 					q := c.query
-					q.Mecha, q.Limit, q.After = to.Mecha.ID, 100, c.cursors[i*7919%len(c.cursors)]
-					p, err := s.History(ctx, q)
+					q.Mecha, q.Limit, q.After = m.to.Mecha.ID, 100, c.cursors[i*7919%len(c.cursors)]
+					p, err := m.History(ctx, q)
 					if err != nil {
 						b.Fatal(err)
 					}
 					n += len(p.Messages)
+					took[i] = time.Since(began)
 				}
 				b.ReportMetric(float64(n)/b.Elapsed().Seconds(), "records/s")
+				slices.Sort(took)
+				b.ReportMetric(float64(took[b.N*99/100].Microseconds()), "p99-µs")
 			})
 		}
+	}
+}
+
+// How long a server takes to open its file, when all that stands there has come
+// in the last minutes.
+func BenchmarkOpen(b *testing.B) {
+	for _, rows := range benchmarkRows(b) {
+		path := filepath.Join(b.TempDir(), "relay.db")
+		options := func(o *db.Options) { o.Path = path }
+		s := mustOpen(b, options)
+		s.fill(s.mustIssue("from^bench"), s.mustIssue("to^bench"), rows)
+		s.Close()
+		b.Run(fmt.Sprint(rows), func(b *testing.B) {
+			for range b.N {
+				s := mustOpen(b, options)
+				b.StopTimer()
+				s.Close()
+				b.StartTimer()
+			}
+		})
 	}
 }
 
 // What a WebSocket costs the store when it resumes: the place of its cursor and
 // the first messages behind it.
 func BenchmarkResume(b *testing.B) {
-	s := mustOpen(b)
-	from, to := s.mustIssue("from^bench"), s.mustIssue("to^bench")
-	ids := s.fill(from, to, benchmarkRows(b))
+	rows := benchmarkRows(b)
+	m := mustHaveMailbox(b, rows[len(rows)-1])
 	for _, pending := range []bool{false, true} {
 		name := "all"
 		if pending {
@@ -109,11 +198,11 @@ func BenchmarkResume(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := range b.N {
-				after, err := s.Cursor(ids[i*7919%len(ids)])
+				after, err := m.Cursor(m.ids[i*7919%len(m.ids)])
 				if err != nil {
 					b.Fatal(err)
 				}
-				p, err := s.Stream(ctx, db.StreamQuery{Mecha: to.Mecha.ID, After: after, PendingOnly: pending, Limit: 64, MaxBytes: 256 << 10})
+				p, err := m.Stream(ctx, db.StreamQuery{Mecha: m.to.Mecha.ID, After: after, PendingOnly: pending, Limit: 64, MaxBytes: 256 << 10})
 				if err != nil || len(p.Messages) == 0 {
 					b.Fatal(len(p.Messages), err)
 				}

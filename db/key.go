@@ -81,7 +81,7 @@ func DecodeSignature(s string) ([]byte, bool) {
 		enc = base64.RawURLEncoding
 	}
 	sig, err := enc.Strict().DecodeString(trimmed)
-	return sig, err == nil
+	return sig, err == nil && len(sig) == sha256.Size // line ends are skipped by the decoder
 }
 
 // The form of secrets: a prefix, 256 random bits in base62, and a checksum

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"encoding/binary"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -19,10 +20,11 @@ const (
 // remembered for as long as a request with its timestamp could be accepted;
 // a few seconds longer does no harm. It is safe for concurrent use.
 type Nonces struct {
-	max     int64 // besides those that were restored
-	count   atomic.Int64
-	bounded bool
-	shards  [nonceShards]nonceShard
+	max      int64 // besides those that were restored
+	count    atomic.Int64
+	bounded  bool
+	shards   [nonceShards]nonceShard
+	restored atomic.Pointer[nonceSet] // nil: none that could still come again
 }
 
 type nonceShard struct {
@@ -48,7 +50,7 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 	if now.After(s.sweep) {
 		n.forget(s, now)
 	}
-	if t, ok := s.until[h]; ok && now.Unix() <= t {
+	if t, ok := s.until[h]; ok && now.Unix() <= t || n.wasRestored(h, now) {
 		return Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
 	if n.bounded && n.count.Load() >= n.max {
@@ -60,21 +62,101 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 	return nil
 }
 
-// restore remembers a nonce that the store had kept, beyond the bound. Only at
-// the start, before any Claim.
-func (n *Nonces) restore(h NonceHash, until time.Time) {
-	s := &n.shards[uint64(h)%nonceShards]
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	n.put(s, h, until)
-	n.max++
-}
+// restore remembers the nonces that the store had kept, beyond the bound. Only
+// at the start, before any Claim.
+func (n *Nonces) restore(f *foundNonces) { n.restored.Store(f.set()) }
 
 func (n *Nonces) put(s *nonceShard, h NonceHash, until time.Time) {
 	if _, known := s.until[h]; !known {
 		n.count.Add(1)
 	}
 	s.until[h] = until.Unix() + 1
+}
+
+// wasRestored tells whether a nonce was used before the start, and must not come again.
+func (n *Nonces) wasRestored(h NonceHash, now time.Time) bool {
+	set := n.restored.Load()
+	if set == nil {
+		return false
+	}
+	second := now.Unix() - set.began
+	if second > int64(set.last) {
+		n.restored.CompareAndSwap(set, nil)
+		return false
+	}
+	until := set.until[set.slot(h)]
+	return until != 0 && second <= int64(until)
+}
+
+// A nonceSet is what a start has read back. Nothing is added later, so it needs
+// no lock, and takes less of time and memory than a map for millions.
+type nonceSet struct {
+	hashes []NonceHash // open addressing; the length is a power of two, half of it free
+	until  []uint16    // seconds after began; 0: the slot is free
+	began  int64       // Unix seconds
+	last   uint16      // of until
+}
+
+// slot is where a hash stands, or else a free one. The hashes are as good as random.
+func (s *nonceSet) slot(h NonceHash) uint64 {
+	mask := uint64(len(s.hashes) - 1)
+	i := uint64(h) >> 1 & mask // the lowest bit is always set
+	for s.until[i] != 0 && s.hashes[i] != h {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// foundNonces are what a start reads back, on their way into a set.
+type foundNonces struct {
+	now    time.Time
+	window time.Duration // after a commit in which its nonce could come again
+	count  int
+	pages  []foundPage
+}
+
+type foundPage struct {
+	until  uint16
+	nonces []byte // 8 bytes each
+}
+
+// add takes nonces, 8 bytes each, the last of which was committed at a position.
+func (f *foundNonces) add(p Position, nonces []byte) {
+	at := p.Time()
+	if at.After(f.now) {
+		at = f.now // the clock was ahead then
+	}
+	until := at.Add(f.window).Unix() + 1 - f.now.Unix()
+	if until <= 0 {
+		return
+	}
+	f.count += len(nonces) / 8
+	if n := len(f.pages); n > 0 && f.pages[n-1].until == uint16(until) { // rows come one by one
+		f.pages[n-1].nonces = append(f.pages[n-1].nonces, nonces...)
+		return
+	}
+	f.pages = append(f.pages, foundPage{uint16(until), append([]byte(nil), nonces...)})
+}
+
+// set is nil if nothing was found.
+func (f *foundNonces) set() *nonceSet {
+	if f.count == 0 {
+		return nil
+	}
+	size := 2
+	for size < 2*f.count {
+		size *= 2
+	}
+	s := &nonceSet{hashes: make([]NonceHash, size), until: make([]uint16, size), began: f.now.Unix()}
+	for _, p := range f.pages {
+		s.last = max(s.last, p.until)
+		for i := 0; i+8 <= len(p.nonces); i += 8 {
+			h := NonceHash(binary.LittleEndian.Uint64(p.nonces[i:]))
+			at := s.slot(h)
+			s.hashes[at], s.until[at] = h, max(s.until[at], p.until)
+		}
+	}
+	return s
 }
 
 func (n *Nonces) forget(s *nonceShard, now time.Time) {

@@ -11,7 +11,7 @@ import (
 
 const (
 	applicationID = 0x524c4159 // "RLAY", in the file's header
-	schemaVersion = 3
+	schemaVersion = 4
 )
 
 // upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
@@ -31,6 +31,8 @@ var upgrades = []string{
 	// 3: what was pushed; the keys of a Mecha.
 	`CREATE TABLE push (position INTEGER PRIMARY KEY, notes BLOB NOT NULL) STRICT;
 	CREATE INDEX mecha_key_mecha ON mecha_key (mecha);`,
+	// 4: nonces, packed.
+	`CREATE TABLE nonce_page (position INTEGER PRIMARY KEY, after INTEGER NOT NULL, nonces BLOB NOT NULL) STRICT;`,
 }
 
 // createFile makes an empty file that only its owner can read, and makes its

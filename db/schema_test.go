@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	current = 3 // the schema that this program knows
+	current = 4 // the schema that this program knows
 )
 
 // byHand opens a file with SQLite alone.

@@ -22,7 +22,8 @@ func (d *DB) readSecret(c *conn) error {
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start() error {
 	for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt",
-		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce", "SELECT max(position) FROM search", "SELECT max(position) FROM push"} {
+		"SELECT max(revision) FROM mecha", "SELECT max(position) FROM profile_nonce", "SELECT max(position) FROM nonce_page",
+		"SELECT max(position) FROM search", "SELECT max(position) FROM push"} {
 		if _, err := w.c.row(func(r *rows) { w.last = max(w.last, Position(r.int(0))) }, q); err != nil {
 			return err
 		}
@@ -48,34 +49,6 @@ func (w *writer) start() error {
 	}
 	return w.restoreNonces()
 }
-
-// restoreNonces reads back the nonces of committed writes that could still be
-// replayed. A request's timestamp may have been ahead of its commit by as much
-// as the clock skew allowed then.
-func (w *writer) restoreNonces() error {
-	now, window := w.d.opts.Now(), w.d.opts.ClockSkew+maxClockSkew
-	for _, q := range []string{
-		"SELECT position, nonce FROM message WHERE position >= ? ORDER BY position DESC LIMIT ?",
-		"SELECT position, nonce FROM receipt WHERE position >= ? AND nonce IS NOT NULL ORDER BY position DESC LIMIT ?",
-		"SELECT position, nonce FROM profile_nonce WHERE position >= ? ORDER BY position DESC LIMIT ?",
-		"SELECT position, nonce FROM search WHERE position >= ? AND nonce IS NOT NULL ORDER BY position DESC LIMIT ?",
-	} {
-		r := w.c.query(q, int64(positionAt(now.Add(-window))), int64(maxRestored))
-		for r.next() {
-			until := Position(r.int(0)).Time()
-			if until.After(now) {
-				until = now // the clock was ahead then
-			}
-			w.d.nonces.restore(NonceHash(r.int(1)), until.Add(window))
-		}
-		if err := r.close(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-const maxRestored = 4_000_000 // nonces of each kind: bounds the start
 
 // versions reads what changes when another process writes (data) and when keys change.
 func (w *writer) versions() (data, keys int64) {

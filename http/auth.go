@@ -3,9 +3,7 @@ package http
 import (
 	"errors"
 	"io"
-	"net"
 	"net/http"
-	"net/netip"
 	"os"
 	"strings"
 	"time"
@@ -31,6 +29,17 @@ type call struct {
 	idempotency db.IdempotencyKey // of a send; zero: none
 	replay      bool              // the nonce came before: only the stored 201 will do
 	release     func()
+	held        int64 // bytes of Server.memory, for the body
+	answered    int64 // … and for the answer
+}
+
+// done gives back what the request held.
+func (c *call) done(s *Server) {
+	c.release()
+	if c.key != nil {
+		s.memory.give(c.key.Number, c.held)
+		s.memory.give(c.key.Number, c.answered)
+	}
 }
 
 // authenticate establishes who sent a request, in the order of PROTOCOL §2:
@@ -48,7 +57,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 		err = s.claim(c)
 	}
 	if err != nil {
-		c.release()
+		c.done(s)
 		return nil, s.countFailure(r, err)
 	}
 	return c, nil
@@ -63,6 +72,7 @@ func (s *Server) verify(c *call) error {
 	if c.key, err = s.DB.Key(c.Context(), text); err != nil {
 		return err
 	}
+	vouch(c.Context())
 	if !s.keys.allow(c.key.Number, c.at) {
 		e := db.Errorf(db.RateLimited, "more than %g requests a second with this key", s.RateLimit)
 		e.RetryAfter = time.Second
@@ -175,7 +185,15 @@ func (s *Server) readBody(c *call) error {
 	if s.MaxBody > 0 && c.ContentLength > s.MaxBody {
 		return tooLarge
 	}
-	var err error
+	room := c.ContentLength
+	if room < 0 {
+		room = s.MaxBody // it may become as much
+	}
+	err := s.memory.take(c.key.Number, room)
+	if err != nil {
+		return err
+	}
+	c.held = room
 	if c.ContentLength > 0 && s.MaxBody > 0 { // what is announced, and not yet sent, is bounded
 		c.body = make([]byte, c.ContentLength)
 		_, err = io.ReadFull(c.Body, c.body)
@@ -202,27 +220,13 @@ func (s *Server) readBody(c *call) error {
 // When too many came from there, failures are answered with 429; requests with
 // good credentials are not affected, so nobody can lock out somebody else.
 func (s *Server) countFailure(r *http.Request, err error) error {
-	if statusOf(err) != http.StatusUnauthorized || s.failures.allow(clientIP(r), s.Now()) {
+	if statusOf(err) != http.StatusUnauthorized || s.failures.allow(customer(s.client(r)), s.Now()) {
 		return err
 	}
+	s.tooMany.Do(func() {
+		s.Logger.Warn("too many failed authentications", "client", s.client(r), "last", db.ErrorCode(err))
+	})
 	e := db.Errorf(db.TooManyFailures, "too many failed authentications from this address; the last was %s", db.ErrorCode(err))
 	e.RetryAfter = time.Second
 	return e
-}
-
-// clientIP is the address that a request came from; of IPv6 the /64, which is one customer.
-func clientIP(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	ip, err := netip.ParseAddr(host)
-	if err != nil || ip.Is4() || ip.Is4In6() {
-		return host
-	}
-	prefix, err := ip.WithZone("").Prefix(64)
-	if err != nil {
-		return host
-	}
-	return prefix.String()
 }

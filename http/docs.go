@@ -1,14 +1,22 @@
 package http
 
 import (
+	"bytes"
 	"html/template"
 	"net/http"
+	"sync"
 
 	"relay/db"
 )
 
 // docs is the page that every error links to.
 func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Write(docsText()) // an error means that the client has gone
+}
+
+// docsText is made once: anybody may ask for it, as often as they like.
+var docsText = sync.OnceValue(func() []byte {
 	type row struct {
 		Code    db.Code
 		Status  int
@@ -18,9 +26,10 @@ func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
 	for i, c := range db.Codes {
 		rows[i] = row{c.Code, Status(c.Code), c.Meaning}
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	docsPage.Execute(w, rows) // an error means that the client has gone
-}
+	var text bytes.Buffer
+	_ = docsPage.Execute(&text, rows) // of our own words: it cannot fail
+	return text.Bytes()
+})
 
 var docsPage = template.Must(template.New("docs").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>relay</title>

@@ -27,6 +27,7 @@ type Live interface {
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 	c, err := s.authenticate(w, r, p)
 	if err == nil {
+		defer c.done(s)
 		err = c.ownMecha()
 	}
 	if err == nil {

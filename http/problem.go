@@ -76,10 +76,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // the client has gone, or closed its side; to return would be to answer 200
 		}
-		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "error", err)
+		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "error", err)
 		e = db.Errorf(db.Internal, "the relay failed; its log says why, under this request_id")
 	} else if e.Cause != nil {
-		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "code", e.Code, "error", e.Cause)
+		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
 	p := problem{
 		Type: "/docs#" + string(e.Code), Title: title(e.Code), Status: statusOf(e), Detail: e.Detail,
@@ -91,6 +91,9 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	if !e.ServerTime.IsZero() {
 		p.ServerTime = db.FormatTime(e.ServerTime)
+	}
+	if r.ContentLength != 0 { // net/http waits for the rest of the body before it answers
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadBody))
 	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
@@ -109,6 +112,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	w.WriteHeader(p.Status)
 	w.Write(body)
 }
+
+// unreadBody is how long a refused request may still take to arrive, or
+// strangers would hold a connection for as long as a body may take.
+const unreadBody = time.Second
 
 // title makes a code readable: "nonce_reused" is "Nonce reused".
 func title(c db.Code) string {

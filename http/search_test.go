@@ -84,7 +84,7 @@ func (m mecha) mustFind(body string) (f found) {
 }
 
 // directory is a relay with some Mechas to find.
-func directory(t *testing.T) (r *relay, alice, bob mecha) {
+func directory(t testing.TB) (r *relay, alice, bob mecha) {
 	r = mustServe(t)
 	alice, bob = r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	for address, profile := range map[db.Address]string{

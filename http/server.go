@@ -12,6 +12,7 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -21,6 +22,7 @@ import (
 	"time"
 
 	"github.com/julienschmidt/httprouter"
+	"golang.org/x/time/rate"
 
 	"relay/db"
 )
@@ -41,6 +43,8 @@ type Config struct {
 	RateBurst        int
 	FailureLimit     float64 // failed authentications per second and client IP
 	FailureBurst     int
+	MaxBodyMemory    int64          // bytes of bodies and answers under way, in all
+	TrustedProxies   []netip.Prefix // those whose X-Forwarded-For is believed
 	Version          Version
 }
 
@@ -56,7 +60,9 @@ type Server struct {
 	Config
 	router    *httprouter.Router
 	keys      limiters[int64]
-	failures  limiters[string]
+	failures  limiters[netip.Prefix]
+	tooMany   rate.Sometimes // says so
+	memory    memory
 	sending   sync.Map // db.IdempotencyKey → chan struct{}: sends under way
 	idPrefix  string
 	idCount   atomic.Uint64
@@ -77,7 +83,9 @@ func New(c Config) *Server {
 	rand.Read(prefix[:]) // never fails (crypto/rand)
 	s := &Server{Config: c, idPrefix: hex.EncodeToString(prefix[:]) + "-"}
 	s.keys = limiters[int64]{rate: c.RateLimit, burst: c.RateBurst}
-	s.failures = limiters[string]{rate: c.FailureLimit, burst: c.FailureBurst}
+	s.failures = limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst}
+	s.tooMany.Interval = 10 * time.Second
+	s.memory = memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / keyShare}
 	s.router = s.routes()
 	return s
 }
@@ -161,8 +169,11 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 			s.refuse(w, r, err)
 			return
 		}
-		defer c.release()
+		defer c.done(s)
 		a, err := h(c)
+		if err == nil {
+			err = s.hold(c, len(a.body))
+		}
 		if err != nil {
 			s.refuse(w, r, err)
 			return
@@ -201,7 +212,7 @@ func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	if v == http.ErrAbortHandler {
 		panic(v)
 	}
-	s.Logger.Error("panic", "value", v, "stack", string(debug.Stack()))
+	s.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
 	s.refuse(w, r, db.Errorf(db.Internal, "the relay failed"))
 }
 
@@ -226,6 +237,8 @@ func (s *Server) Listening(t Timeouts) *http.Server {
 		WriteTimeout:      write,
 		IdleTimeout:       t.Idle,
 		MaxHeaderBytes:    t.MaxHeaders,
+		ConnContext:       withConnection,
+		ConnState:         noteState,
 		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
 
 		DisableGeneralOptionsHandler: true, // its answer to OPTIONS * has no X-Request-Id

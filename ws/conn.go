@@ -2,6 +2,7 @@ package ws
 
 import (
 	"context"
+	"crypto/tls"
 	"net"
 	"net/http"
 	"sync"
@@ -260,7 +261,8 @@ func (c *Conn) sentClose() {
 	c.ring() // nothing may come: the deadline must find somebody who reads
 }
 
-// kill ends the connection at once; the reader then leaves.
+// kill ends the connection at once; the reader then leaves. TLS would say
+// goodbye first, and wait seconds for a peer that reads nothing.
 func (c *Conn) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -268,7 +270,9 @@ func (c *Conn) kill() {
 		return
 	}
 	c.dead = true
-	if c.net != nil {
+	if t, ok := c.net.(*tls.Conn); ok {
+		t.NetConn().Close()
+	} else if c.net != nil {
 		c.net.Close()
 	}
 	c.changed.Signal()

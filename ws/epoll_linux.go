@@ -100,11 +100,11 @@ func (p *poller) ring(events []unix.EpollEvent) {
 	}
 }
 
-// add takes a connection in, if it is one of TCP: TLS may have read more from
-// the network than it has been asked for. From then on whatever arrives rings,
+// add takes a connection in, unless it is one of TLS, which may have read more
+// from the network than it has been asked for. From then on whatever arrives rings,
 // once (EPOLLET): so the reader must read until there is nothing.
 func (p *poller) add(c *Conn) (taken bool) {
-	tcp, ok := c.net.(*net.TCPConn)
+	tcp, ok := c.net.(syscall.Conn)
 	if p == nil || !ok {
 		return false
 	}
@@ -141,7 +141,7 @@ func (p *poller) forget(c *Conn) {
 
 // readNow reads what a connection of a poller has at hand, or returns errNothing.
 func readNow(conn net.Conn, b []byte) (n int, err error) {
-	raw, err := conn.(*net.TCPConn).SyscallConn()
+	raw, err := conn.(syscall.Conn).SyscallConn()
 	if err != nil {
 		return 0, err
 	}

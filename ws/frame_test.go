@@ -99,14 +99,20 @@ func TestTheCloseFrameArrivesThoughThePeerGoesOnSending(t *testing.T) {
 	}
 }
 
-// A peer that never closes does not hold the relay up for more than its drain.
+// A peer that is told of its fault sees the end at once. If it never closes, it
+// does not hold the relay up for more than its drain.
 func TestTheDrainEnds(t *testing.T) {
-	r := mustServe(t)
+	r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 1 })
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
 	c.mustWrite(masked(fin|opBinary, ""))
 	began := time.Now()
 	c.expectClose(1003)
+	for range 10 { // it is still there, and drains
+		c.mustWrite("more")
+		r.expectRefused(bob, "", 429, db.TooManySockets)
+	}
+	eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, ""); return err == nil })
 	if d := time.Since(began); d < 500*time.Millisecond || d > 5*time.Second {
 		t.Errorf("the relay waited %v", d)
 	}
@@ -169,12 +175,22 @@ func TestPingsAreAnsweredWithTheirPayload(t *testing.T) {
 			t.Fatalf("pong %q, want %q", got, payload)
 		}
 	}
-	// Of many at once, the last one is answered at the latest.
-	for range 100 {
+	// A few at once are answered each and in order; of very many, the last at the latest.
+	few := ""
+	for i := range 10 {
+		few += masked(fin|opPing, strings.Repeat("p", i*12))
+	}
+	c.mustWrite(few)
+	for i := range 10 {
+		if got := c.expectFrame(opPong); len(got) != i*12 {
+			t.Fatalf("pong %q, want %d bytes", got, i*12)
+		}
+	}
+	for range 1000 {
 		c.mustWrite(masked(fin|opPing, "more"))
 	}
 	c.mustWrite(masked(fin|opPing, "last"))
-	for range 101 {
+	for range 1001 {
 		if c.expectFrame(opPong) == "last" {
 			return
 		}

@@ -66,6 +66,9 @@ type Hub struct {
 	checked atomic.Bool    // a check of the keys is queued
 	check   sync.Mutex     // held by the check under way
 	poller  *poller        // nil: a goroutine reads each socket
+	// reply, in tests, makes the frame that answers a message of any kind, which
+	// then is no acknowledgement; nil otherwise.
+	reply func(ws.OpCode, []byte) []byte
 }
 
 // box is the connections and long-polls of one Mecha.

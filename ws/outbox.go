@@ -13,7 +13,7 @@ type outbox struct {
 	answers      [][]byte // frames that were owed
 	receiptBytes int
 	receipts     [][]byte  // frames
-	pings        [2][]byte // a ping to send, the latest pong to send
+	pings        [2][]byte // a ping to send, pongs to send
 	queue        []offered // new messages, while not lagging
 	bytes        int       // of payload in the queue
 }

@@ -69,10 +69,10 @@ func (c *Conn) takeFrames(early []byte) bool {
 		}
 		switch {
 		case op.IsControl() || c.isClosing(): // draining: only the peer's close frame matters now
-		case op == ws.OpBinary:
+		case op == ws.OpBinary && c.hub.reply == nil:
 			c.readEnded(r.r, &closeError{code: ws.StatusUnsupportedData, reason: "frames are JSON text"})
 			return false
-		case !c.handle(payload):
+		case !c.handle(op, payload):
 			return false
 		}
 	}
@@ -195,26 +195,35 @@ func (c *Conn) readEnded(r io.Reader, err error) {
 	dead := c.dead
 	c.mu.Unlock()
 	if !dead && !end.byPeer {
+		if half, ok := c.net.(interface{ CloseWrite() error }); ok {
+			_ = half.CloseWrite() // the peer waits for our end, not for that of the drain (RFC 6455 §7.1.1)
+		}
 		_, _ = io.Copy(io.Discard, r) // until the deadline that push has set
 	}
 }
 
-// control answers a ping with a pong, the latest if they come faster than they
-// can be answered (RFC 6455 §5.5.3).
+const maxPongs = 2 << 10 // bytes of pongs that may wait; then only the latest does
+
+// control answers a ping with a pong; only the latest if they come faster than
+// they can be answered (RFC 6455 §5.5.3).
 func (c *Conn) control(op ws.OpCode, payload []byte) {
 	if op != ws.OpPing {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.outbox().pings[1] = appendFrame(nil, ws.OpPong, payload)
+	pongs := &c.outbox().pings[1]
+	if len(*pongs)+len(payload) > maxPongs {
+		*pongs = nil
+	}
+	*pongs = appendFrame(*pongs, ws.OpPong, payload)
 	c.wake()
 }
 
 // handle takes a client's frame. The acknowledgement is queued like any other
 // write; the next frame is read meanwhile, but not more than maxOwed of them.
 // It returns false when the connection has ended.
-func (c *Conn) handle(frame []byte) bool {
+func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
 	c.mu.Lock()
 	for c.owed >= maxOwed && !c.closeSent && !c.dead {
 		c.changed.Wait()
@@ -225,6 +234,10 @@ func (c *Conn) handle(frame []byte) bool {
 	}
 	c.owed++
 	c.mu.Unlock()
+	if c.hub.reply != nil {
+		c.answer(c.hub.reply(op, frame))
+		return true
+	}
 	a := &db.Acknowledge{At: c.hub.Now(), Key: c.key}
 	if err := a.ReadFrame(frame); err != nil {
 		c.refuse(a.ID, err)

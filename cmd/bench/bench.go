@@ -15,6 +15,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"time"
@@ -25,7 +26,8 @@ type Config struct {
 	Program string // the relay to start, as a process of its own
 	Schema  string
 	Dir     string // its database is made in a folder in here
-	URL, DB string // if URL is set: a relay that runs, and its database file
+	URL     string // of a relay that runs, whose file is DB; "": one of our own
+	DB      string // without URL: a file to make, or to use again, and to keep; "": one in Dir, removed at the end
 
 	Duration    time.Duration // of a round
 	Repeats     int
@@ -33,9 +35,11 @@ type Config struct {
 	Payload     int // bytes
 	Mechas      int
 	Sockets     int
-	Messages    int      // in a mailbox that is read
-	Profiles    int      // that are searched
-	Only        []string // stages; none: all
+	Messages    int           // in a mailbox that is read
+	Profiles    int           // that are searched
+	Stored      int           // messages in the file before anything is measured
+	StoredOver  time.Duration // the time over which they came
+	Only        []string      // stages; none: all
 
 	Relay string // its version
 	// Progress is told what goes on, and how many operations a second (0: not known).
@@ -50,6 +54,7 @@ type stage struct {
 var stages = []stage{
 	{"send", (*bench).send}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
 	{"idle", (*bench).idle}, {"history", (*bench).history}, {"sync", (*bench).sync}, {"search", (*bench).search},
+	{"scale", (*bench).scale}, {"start", (*bench).start},
 }
 
 // Stages are the names of all stages, in their order.
@@ -70,14 +75,14 @@ type bench struct {
 }
 
 // Run measures. It leaves nothing behind, whether it succeeds, fails, or ctx
-// ends: its servers have ended and its folder has gone. With Config.URL the
-// Mechas that it made have been removed; their messages stay. The report is
-// that of the stages before the one that failed.
+// ends: its servers have ended and its folder has gone; a file that Config.DB
+// names stays. With Config.URL the Mechas that it made have been removed; their
+// messages stay. The report is that of the stages before the one that failed.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b := &bench{Config: c}
 	b.report = Report{Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Began: time.Now().UTC().Truncate(time.Second), URL: c.URL, Duration: c.Duration.Seconds(), Repeats: c.Repeats,
-		Payload: c.Payload, Mechas: c.Mechas, Rows: []Row{}}
+		Payload: c.Payload, Mechas: c.Mechas, Stored: c.Stored, Rows: []Row{}}
 	if err := b.checkFiles(); err != nil {
 		return nil, err
 	}
@@ -143,7 +148,16 @@ func (b *bench) durable(ctx context.Context) (_ *server, err error) {
 	if b.main == nil && b.URL != "" {
 		b.main, err = b.useServer(ctx)
 	} else if b.main == nil {
-		b.main, err = b.startServer(ctx, "durable", nil)
+		file := filepath.Join(b.dir, "durable.db")
+		if b.DB != "" {
+			file = b.DB
+		}
+		if b.Stored > 0 || b.DB != "" {
+			if err := b.store(ctx, file, b.Stored); err != nil {
+				return nil, err
+			}
+		}
+		b.main, err = b.startServer(ctx, file, nil)
 	}
 	return b.main, err
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -224,7 +225,7 @@ func (b *bench) idle(ctx context.Context) error {
 // idles opens the sockets, and gives the bytes that each has taken, and those
 // of the whole server.
 func (b *bench) idles(ctx context.Context, name string) (socket, server float64, err error) {
-	s, err := b.startServer(ctx, name, []string{"GOGC=10"})
+	s, err := b.startServer(ctx, filepath.Join(b.dir, name+".db"), []string{"GOGC=10"})
 	if err != nil {
 		return 0, 0, err
 	}

@@ -56,9 +56,12 @@ func pager(c *conn, m *mecha) step {
 		if next := textField(end, "next_cursor"); next != nil && bytes.Contains(end, []byte(`"has_more":true`)) {
 			path += "&since_message_id=" + string(next)
 		}
-		return did{units: bytes.Count(page, []byte(`"message_id":`))}, nil
+		return did{units: records(page)}, nil
 	}
 }
+
+// records is how many messages a page has.
+func records(page []byte) int { return bytes.Count(page, []byte(`"message_id":`)) }
 
 // sync measures how fast a client catches up with a full mailbox over its
 // WebSocket: first with what is pending, until every acknowledgement is on disk;

@@ -18,6 +18,7 @@ type Report struct {
 	Repeats  int       `json:"repeats"`
 	Payload  int       `json:"payload_bytes"`
 	Mechas   int       `json:"mechas"`
+	Stored   int       `json:"stored_messages,omitempty"` // before anything was measured
 	Rows     []Row     `json:"rows"`
 }
 
@@ -119,14 +120,18 @@ func (r *Row) doubt(rounds []*sample) {
 	if r.Busy() {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("others took %.0f %% of the CPU", worst*100))
 	}
-	if r.Spread > maxSpread {
-		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%", r.Spread*100))
-	}
+	r.doubtSpread()
 	if r.Operations > 0 && r.Operations < fewest {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("only %d operations", r.Operations))
 	}
 	if problem != nil {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("%d requests were refused, the first with %v", r.Failed, problem))
+	}
+}
+
+func (r *Row) doubtSpread() {
+	if r.Spread > maxSpread {
+		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%", r.Spread*100))
 	}
 }
 

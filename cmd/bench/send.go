@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 )
 
@@ -16,7 +17,7 @@ func (b *bench) send(ctx context.Context) error {
 	}
 	var hollow *server
 	if b.URL == "" {
-		if hollow, err = b.startServer(ctx, "none", nil, "--store=none"); err != nil {
+		if hollow, err = b.startServer(ctx, filepath.Join(b.dir, "none.db"), nil, "--store=none"); err != nil {
 			return err
 		}
 		defer hollow.stop()

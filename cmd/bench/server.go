@@ -7,9 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -23,10 +23,13 @@ type server struct {
 	url    string
 	pid    int // 0: not ours
 	file   string
+	env    []string
+	args   []string
 	log    *logTail // nil: not ours, or no longer running
 	mechas []*mecha
 	stop   func()
-	remove bool // the Mechas, at the end: the database is not ours
+	kill   func() // at once, as a crash would
+	remove bool   // the Mechas, at the end: the database is not ours
 }
 
 // end ends the server, if it is ours, and takes back what was put into one that is not.
@@ -50,50 +53,83 @@ func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 
 // unlimited are the settings under which nothing but the machine is the bound.
 var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0", "--max-sockets-per-mecha=0",
-	"--socket-rate-limit=0", "--max-nonces=0", "--require-message-signature", "--log-format=json"}
+	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature", "--log-format=json"}
 
 const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
-// startServer runs a relay as a process of its own on a new file in dir, with
-// keys for as many Mechas as are wanted. Run ends it.
-func (b *bench) startServer(ctx context.Context, name string, env []string, args ...string) (*server, error) {
-	path := filepath.Join(b.dir, name+".db")
-	c := exec.Command(b.Program, append(append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + path}, unlimited...), args...)...)
-	c.Env = env
+// startServer runs a relay as a process of its own on a file, with keys for as
+// many Mechas as are wanted. Run ends it.
+func (b *bench) startServer(ctx context.Context, file string, env []string, args ...string) (*server, error) {
+	s := &server{file: file, env: env, stop: func() {}}
+	s.args = append(append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + file}, unlimited...), args...)
 	for _, e := range os.Environ() { // settings of whoever measures do not count
 		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
-			c.Env = append(c.Env, e)
+			s.env = append(s.env, e)
 		}
 	}
-	stderr, err := c.StderrPipe()
-	if err != nil {
+	b.servers = append(b.servers, s)
+	if err := b.launch(ctx, s); err != nil {
 		return nil, err
 	}
+	return s, b.issue(ctx, s, ownCrew)
+}
+
+// launch runs a server that does not run, and returns as soon as it says that it is ready.
+func (b *bench) launch(ctx context.Context, s *server) error {
+	c := exec.Command(b.Program, s.args...)
+	c.Env = s.env
+	stderr, err := c.StderrPipe()
+	if err != nil {
+		return err
+	}
 	if err := c.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	log := &logTail{url: make(chan string, 1), ended: make(chan struct{})}
 	go log.read(stderr)
-	s := &server{pid: c.Process.Pid, file: path, log: log}
-	s.stop = sync.OnceFunc(func() {
-		s.log = nil // that it has ended is no news then
-		stopProcess(c, log)
-	})
-	b.servers = append(b.servers, s)
+	s.pid, s.log = c.Process.Pid, log
+	var once sync.Once
+	ending := func(signal os.Signal) func() {
+		return func() {
+			once.Do(func() {
+				s.log = nil // that it has ended is no news then
+				endProcess(c, signal, log)
+			})
+		}
+	}
+	s.stop, s.kill = ending(os.Interrupt), ending(os.Kill)
 	select {
 	case s.url = <-log.url:
 	case <-log.ended:
 		s.stop()
-		return nil, fmt.Errorf("the server did not start: %s", log.last())
+		return fmt.Errorf("the server did not start: %s", log.last())
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return ctx.Err()
 	}
-	return s, b.issue(ctx, s, "bench")
+	return ready(ctx, s.url)
 }
 
-// stopProcess asks the process to end, and after a while makes it.
-func stopProcess(c *exec.Cmd, log *logTail) {
-	if c.Process.Signal(os.Interrupt) != nil { // Windows has no such signal
+// ready asks a relay whether it will answer requests.
+func ready(ctx context.Context, base string) error {
+	c, err := dial(ctx, base)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	c.net.SetDeadline(time.Now().Add(patience))
+	if _, err := fmt.Fprintf(c.net, "GET /readyz HTTP/1.1\r\nHost: %s\r\n\r\n", c.host); err != nil {
+		return err
+	}
+	status, body, err := c.answer()
+	if err == nil && status != http.StatusOK {
+		err = refused(status, body)
+	}
+	return err
+}
+
+// endProcess sends the process a signal, and after a while makes it end.
+func endProcess(c *exec.Cmd, signal os.Signal, log *logTail) {
+	if c.Process.Signal(signal) != nil { // Windows has but one
 		c.Process.Kill()
 	}
 	kill := time.AfterFunc(stopTimeout, func() { c.Process.Kill() })
@@ -117,11 +153,11 @@ func (b *bench) issue(ctx context.Context, s *server, crew string) error {
 	all := make([]*mecha, b.Mechas)
 	err := b.withDB(s, func(d *db.DB) error {
 		return inParallel(ctx, len(all), func(i int) error {
-			address := fmt.Sprintf("m%06d^%s", i, crew)
+			address := numbered(i, crew)
 			now := time.Now()
-			k, err := d.Issue(&db.IssueKey{At: now, Address: db.Address(address), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
+			k, err := d.Issue(&db.IssueKey{At: now, Address: address, Label: "relay bench", ExpiresAt: now.Add(keyLife)})
 			if err == nil {
-				all[i] = &mecha{address: address, key: k.Text}
+				all[i] = &mecha{address: string(address), key: k.Text}
 			}
 			return err
 		})
@@ -137,14 +173,16 @@ func remove(d *db.DB, mechas []*mecha) error {
 	})
 }
 
-// inParallel calls f for 0 to n-1, from a few goroutines, until one fails.
+// together are the goroutines that write at once, and so share commits.
+const together = 256
+
+// inParallel calls f for 0 to n-1, roughly in this order, until one fails.
 func inParallel(ctx context.Context, n int, f func(i int) error) error {
-	const workers = 64
 	var all sync.WaitGroup
-	errs := make([]error, workers)
-	for w := range workers {
+	errs := make([]error, together)
+	for w := range together {
 		all.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += workers {
+			for i := w; i < n && errs[w] == nil; i += together {
 				if errs[w] = ctx.Err(); errs[w] == nil {
 					errs[w] = f(i)
 				}

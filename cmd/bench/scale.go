@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"time"
+)
+
+// scale shows what the number of stored messages costs: everything is done in
+// turn on the file with as many as Config.Stored says, and on one with few.
+func (b *bench) scale(ctx context.Context) error {
+	if b.Stored == 0 {
+		return nil
+	}
+	full, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	n := min(b.Stored/10, 100_000)
+	file := filepath.Join(b.dir, "few.db")
+	if err := b.store(ctx, file, n); err != nil {
+		return err
+	}
+	few, err := b.startServer(ctx, file, nil)
+	if err != nil {
+		return err
+	}
+	defer few.stop()
+	both := []scaled{{few, grouped(n) + " stored"}, {full, grouped(b.Stored) + " stored"}}
+	if err := b.scaleSends(ctx, both); err != nil {
+		return err
+	}
+	for _, beside := range []int{0, 1} {
+		if err := b.scalePages(ctx, both, beside); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// scaled is a server, and how much is stored there.
+type scaled struct {
+	*server
+	name string
+}
+
+func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
+	for _, n := range b.Connections {
+		rounds := make([][]*sample, len(both))
+		for round := range b.Repeats {
+			for i, s := range both {
+				one, err := b.sends(ctx, s.server, fmt.Sprintf("sends, %d connections, round %d/%d, %s", n, round+1, b.Repeats, s.name), n)
+				if err != nil {
+					return err
+				}
+				rounds[i] = append(rounds[i], one)
+			}
+		}
+		few := figure("scale", "sends, "+both[0].name, n, "messages", rounds[0])
+		full := figure("scale", "sends, "+both[1].name, n, "messages", rounds[1])
+		b.add(few, full, ratioOf("scale", n, rounds[1], rounds[0], few, full))
+	}
+	return nil
+}
+
+// scalePages reads the first page of a long mailbox, or the last, over and over,
+// beside so many who send.
+func (b *bench) scalePages(ctx context.Context, both []scaled, senders int) error {
+	ends := []string{"first", "last"}
+	rounds := make([][]*sample, len(both)*len(ends))
+	for round := range b.Repeats {
+		for i := range rounds {
+			s, end := both[i/len(ends)], ends[i%len(ends)]
+			one, err := b.onePage(ctx, s.server, fmt.Sprintf("%s page, round %d/%d, %s", end, round+1, b.Repeats, s.name), end == "last", senders)
+			if err != nil {
+				return err
+			}
+			rounds[i] = append(rounds[i], one)
+		}
+	}
+	for i, r := range rounds {
+		name := fmt.Sprintf("%s page of %d, %s", ends[i%len(ends)], pageSize, both[i/len(ends)].name)
+		if senders == 0 {
+			b.add(figure("scale", name, 1, "records", r))
+		} else {
+			b.add(alongside("scale", name+", beside a sender", 1, 0, r))
+		}
+	}
+	return nil
+}
+
+func (b *bench) onePage(ctx context.Context, s *server, what string, last bool, senders int) (*sample, error) {
+	l := b.to(ctx, s)
+	defer l.close()
+	conns, err := l.dials(1 + senders)
+	if err != nil {
+		return nil, err
+	}
+	l.deadline(time.Now().Add(patience))
+	reader := s.mechas[len(s.mechas)-1]
+	path, err := pageAt(conns[0], reader, last)
+	if err != nil {
+		return nil, err
+	}
+	workers := []step{func() (did, error) {
+		began := time.Now()
+		page, err := conns[0].do(reader, "GET", path, nil, http.StatusOK)
+		return did{units: records(page), also: [2]time.Duration{time.Since(began)}}, err
+	}}
+	for i := range senders {
+		workers = append(workers, b.sender(conns[1+i], s.mechas[:len(s.mechas)-1], i, senders))
+	}
+	return b.run(ctx, l, what, workers)
+}
+
+// pageAt gives the path of the page behind a mailbox's first message, or of its last page.
+func pageAt(c *conn, m *mecha, last bool) (string, error) {
+	base := "/api/v1/mecha/" + m.address + "/messages?limit="
+	query := base + "1"
+	if last {
+		query = fmt.Sprintf("%s%d&order=desc", base, pageSize+1)
+	}
+	page, err := c.do(m, "GET", query, nil, http.StatusOK)
+	if err != nil {
+		return "", err
+	}
+	cursor := textField(page[max(len(page)-200, 0):], "next_cursor")
+	if cursor == nil {
+		return "", errors.New("the mailbox is empty")
+	}
+	return fmt.Sprintf("%s%d&since_message_id=%s", base, pageSize, cursor), nil
+}

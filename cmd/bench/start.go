@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// start measures how soon a relay is back on its file: after it was stopped,
+// and after it was killed with a log that must be read again. Each start comes
+// after a round of sends.
+func (b *bench) start(ctx context.Context) error {
+	if b.URL != "" {
+		return nil // it is not ours to stop
+	}
+	s, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	v := newVocabulary()
+	if err := b.describe(ctx, s, v); err != nil {
+		return err
+	}
+	ways := []struct {
+		name string
+		end  func()
+	}{{"stopped", func() { s.stop() }}, {"killed", func() { s.kill() }}}
+	all := make([][]*started, len(ways))
+	for round := range b.Repeats {
+		for i, way := range ways {
+			what := fmt.Sprintf("start, %s, round %d/%d", way.name, round+1, b.Repeats)
+			if _, err := b.sends(ctx, s, what, min(64, len(s.mechas))); err != nil {
+				return err
+			}
+			way.end()
+			one, err := b.again(ctx, s, v)
+			if err != nil {
+				return err
+			}
+			all[i] = append(all[i], one)
+		}
+	}
+	for i, way := range ways {
+		b.add(startRow(way.name+", until ready", all[i], func(s *started) time.Duration { return s.ready }),
+			startRow(way.name+", until the first 201", all[i], func(s *started) time.Duration { return s.sent }),
+			startRow(way.name+", until a search is answered", all[i], func(s *started) time.Duration { return s.found }))
+	}
+	return nil
+}
+
+// started is how long after exec a relay was of use.
+type started struct {
+	ready, sent, found time.Duration
+	memory             int64
+}
+
+func startRow(name string, rounds []*started, f func(*started) time.Duration) Row {
+	of := func(s *started) float64 { return micros(f(s)) }
+	r := Row{Stage: "start", Case: name, Rounds: len(rounds), P50: median(rounds, of), Spread: spread(rounds, of),
+		Memory: int64(median(rounds, func(s *started) float64 { return float64(s.memory) }))}
+	r.doubtSpread()
+	return r
+}
+
+// again starts a server that has ended, and asks of it what it is there for.
+func (b *bench) again(ctx context.Context, s *server, v *vocabulary) (*started, error) {
+	began := time.Now()
+	if err := b.launch(ctx, s); err != nil {
+		return nil, err
+	}
+	out := &started{ready: time.Since(began)}
+	l := b.to(ctx, s)
+	defer l.close()
+	c, err := l.dial()
+	if err != nil {
+		return nil, err
+	}
+	l.deadline(time.Now().Add(patience))
+	if _, err := b.sender(c, s.mechas, 0, 1)(); err != nil {
+		return nil, err
+	}
+	out.sent = time.Since(began)
+	for { // it is refused until the index can be had
+		_, err := c.do(s.mechas[0], "POST", searchPath, v.queries(0)[0], http.StatusOK)
+		if err == nil {
+			break
+		}
+		if time.Since(began) > patience || !sleep(time.Now().Add(time.Millisecond), ctx.Done()) {
+			return nil, err
+		}
+	}
+	out.found, out.memory = time.Since(began), residentBytes(s.pid)
+	return out, nil
+}

@@ -1,0 +1,137 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"relay/db"
+)
+
+// What Config.Stored asks for is put into the file through package db, before
+// its server starts: over HTTP it would take too long.
+
+// The crews of all Mechas in a file that was made for measuring.
+const (
+	ownCrew     = "bench"
+	profileCrew = "directory"
+)
+
+// store makes the file, or fills it up, until n messages stand in it.
+func (b *bench) store(ctx context.Context, file string, n int) (err error) {
+	stored := 0
+	if _, err := os.Stat(file); err == nil {
+		if stored, err = b.examine(ctx, file); err != nil {
+			return err
+		}
+	}
+	if stored >= n {
+		return nil
+	}
+	// As a server would: it also notes what a start is to read back.
+	d, err := db.Open(db.Options{Path: file, Schema: b.Schema, Create: true, Serve: true})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, d.Close()) }()
+	return b.storeIn(ctx, d, n-stored)
+}
+
+// storeIn stores n messages, evenly over the time that Config.StoredOver says: a
+// server that starts reads back the nonces of the last minutes, so it matters
+// when they came. One in ten is for the last Mecha, whose mailbox is then a
+// long one; every other one has been acknowledged.
+func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
+	now := time.Now()
+	began, apart := now.Add(-b.StoredOver), b.StoredOver/time.Duration(n)
+	// Before the messages: positions only grow, and a key takes one.
+	keys := make([]*db.Key, b.Mechas)
+	err := inParallel(ctx, len(keys), func(i int) error {
+		k, err := d.Issue(&db.IssueKey{At: began, Address: numbered(i, ownCrew), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
+		keys[i] = k.Key
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	payload := b.payload()
+	var done atomic.Int64
+	return inParallel(ctx, n, func(i int) error {
+		// What shares a commit shares its Mechas: it changes fewer pages.
+		run := i / together
+		from, to := keys[run%len(keys)], keys[(7*run+1+i%8)%len(keys)]
+		if i%10 == 0 {
+			to = keys[len(keys)-1]
+		}
+		at := began.Add(time.Duration(i) * apart)
+		m := &db.SendMessage{At: at, Key: from, To: to.Mecha.Address, Payload: payload, Signed: true, Nonce: anyNonce()}
+		err := m.Validate()
+		var sent db.Sent
+		if err == nil {
+			sent, err = d.Send(m)
+		}
+		if err == nil && i/10%2 == 0 {
+			a := &db.Acknowledge{At: at, Key: to, ID: sent.ID, Status: "completed", ClientTS: db.FormatTime(at), Nonce: anyNonce()}
+			_, err = d.Acknowledge(a)
+		}
+		if k := done.Add(1); k%10_000 == 0 {
+			b.Progress(fmt.Sprintf("storing messages, %d of %d", k, n), float64(k)/time.Since(now).Seconds())
+		}
+		return err
+	})
+}
+
+func anyNonce() db.NonceHash { return db.NonceHash(rand.Int64() | 1) }
+
+func numbered(i int, crew string) db.Address { return db.Address(fmt.Sprintf("m%06d^%s", i, crew)) }
+
+// examine counts what a file holds, and refuses one that was not made here:
+// nobody's messages are to be mixed with ours.
+func (b *bench) examine(ctx context.Context, file string) (messages int, err error) {
+	b.Progress("counting what is stored", 0)
+	in, err := db.Inspect(file)
+	if err != nil {
+		return 0, err
+	}
+	s, err := in.Stats()
+	if err = errors.Join(err, in.Close()); err != nil {
+		return 0, err
+	}
+	err = b.withDB(&server{file: file}, func(d *db.DB) error {
+		const page = 1000
+		for after := db.Address(""); ; {
+			list, err := d.Directory(ctx, after, page)
+			if err != nil {
+				return err
+			}
+			for _, e := range list {
+				if crew := e.Address.Crew(); crew != ownCrew && crew != profileCrew {
+					return fmt.Errorf("%s is not a file that relay bench has made: %s is registered there. Name one that does not exist (--db), or leave it out", file, e.Address)
+				}
+				after = e.Address
+			}
+			if len(list) < page {
+				return nil
+			}
+		}
+	})
+	return s.Messages, err
+}
+
+// grouped writes a number with commas.
+func grouped(n int) string {
+	s := fmt.Sprint(n)
+	var b strings.Builder
+	for i := range s {
+		if i > 0 && (len(s)-i)%3 == 0 {
+			b.WriteByte(',')
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

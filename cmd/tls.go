@@ -1,0 +1,117 @@
+package cmd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// certificates is where a server's certificates come from: files, or a CA by ACME.
+type certificates interface {
+	config() *tls.Config
+	// begin is called once, when the store is open, before the first connection.
+	begin(dbPath string) error
+	// reload reads again what can be read again; what was good before stays if it fails.
+	reload() error
+	close(context.Context)
+}
+
+// certificates gives what s asks for, nil for plain HTTP.
+func (s *settings) certificates(log *slog.Logger) (certificates, error) {
+	switch {
+	case len(s.ACME) > 0:
+		return newACME(s, log), nil
+	case s.TLSCert != "":
+		p := &keyPair{cert: s.TLSCert, key: s.TLSKey, log: log}
+		return p, p.reload()
+	}
+	return nil, nil
+}
+
+// tlsConfig speaks HTTP/1.1 alone. A WebSocket is opened over HTTP/1.1 (PROTOCOL
+// §4), and with HTTP/2 a connection would no longer be one request at a time,
+// which is what the limits count on; requests here are small and answers short,
+// so that it would bring little.
+func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ...string) *tls.Config {
+	return &tls.Config{
+		MinVersion:     tls.VersionTLS12,
+		NextProtos:     append([]string{"http/1.1"}, more...),
+		GetCertificate: get,
+	}
+}
+
+// keyPair is --tls-cert and --tls-key. reload belongs to one goroutine; the
+// others see the pair that was good last.
+type keyPair struct {
+	cert, key string // files
+	log       *slog.Logger
+	current   atomic.Pointer[tls.Certificate]
+}
+
+func (p *keyPair) config() *tls.Config {
+	return tlsConfig(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return p.current.Load(), nil })
+}
+
+func (p *keyPair) begin(string) error    { return nil }
+func (p *keyPair) close(context.Context) {}
+
+// reload reads the pair. No error repeats what stands in the files.
+func (p *keyPair) reload() error {
+	cert, err := os.ReadFile(p.cert)
+	if err != nil {
+		return fmt.Errorf("cannot read the certificate (--tls-cert): %w", err)
+	}
+	key, err := os.ReadFile(p.key)
+	if err != nil {
+		return fmt.Errorf("cannot read the private key (--tls-key): %w", err)
+	}
+	pair, err := tls.X509KeyPair(cert, key)
+	if err != nil {
+		return fmt.Errorf("%s and %s are no certificate and its private key, in PEM: %w", p.cert, p.key, err)
+	}
+	p.warn(&pair, time.Now())
+	p.current.Store(&pair)
+	return nil
+}
+
+const expiresSoon = 14 * 24 * time.Hour
+
+// warn says what clients will object to, and who else may have the key.
+func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
+	switch leaf := pair.Leaf; {
+	case now.After(leaf.NotAfter):
+		p.log.Warn("the TLS certificate has expired: clients will refuse it. Renew it, then send SIGHUP", "cert", p.cert, "expired", leaf.NotAfter)
+	case now.Before(leaf.NotBefore):
+		p.log.Warn("the TLS certificate is not valid yet: clients will refuse it until then", "cert", p.cert, "from", leaf.NotBefore)
+	case now.Add(expiresSoon).After(leaf.NotAfter):
+		p.log.Warn("the TLS certificate expires soon. Renew it, then send SIGHUP", "cert", p.cert, "expires", leaf.NotAfter)
+	}
+	info, err := os.Stat(p.key)
+	if err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o007 != 0 {
+		p.log.Warn("other users may read the TLS private key: chmod 600 it", "key", p.key)
+	}
+}
+
+// reload takes what SIGHUP announces. Nothing that is wrong with it ends the server.
+func (in *instance) reload(log *slog.Logger) {
+	if in.certs == nil {
+		log.Info("SIGHUP: there is no TLS certificate to read again")
+		return
+	}
+	switch err := in.certs.reload(); {
+	case errors.Is(err, errNothingToReload):
+		log.Info("SIGHUP: certificates come by ACME, and are renewed in time; there is nothing to read again")
+	case err != nil:
+		log.Error("SIGHUP: the TLS certificate was not replaced; the one before stays", "error", err)
+	default:
+		log.Info("SIGHUP: new connections get the certificate as it now stands in the file")
+	}
+}
+
+var errNothingToReload = errors.New("nothing to reload")

@@ -1,0 +1,311 @@
+package cmd_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/pem"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	ca, db := newAuthority(t), file(t)
+	s := ca.startTLS(t, t.TempDir(), db)
+	if strings.Contains(s.stderr.String(), "WARN") {
+		t.Errorf("a warning:\n%s", s.stderr)
+	}
+	resp, err := ca.client().Get(s.url + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	// HTTP/2 was offered.
+	if resp.StatusCode != 200 || resp.ProtoMajor != 1 || resp.TLS.NegotiatedProtocol != "http/1.1" || resp.TLS.Version < tls.VersionTLS12 {
+		t.Errorf("%s, HTTP/%d, %q, TLS %x", resp.Status, resp.ProtoMajor, resp.TLS.NegotiatedProtocol, resp.TLS.Version)
+	}
+	for version, want := range map[uint16]bool{tls.VersionTLS11: false, tls.VersionTLS12: true, tls.VersionTLS13: true} {
+		c := ca.trusting()
+		c.MinVersion, c.MaxVersion = version, version
+		conn, err := tls.Dial("tcp", s.host(), c)
+		if (err == nil) != want {
+			t.Errorf("TLS %x: %v", version, err)
+		}
+		if err == nil {
+			conn.Close()
+		}
+	}
+	c := ca.trusting()
+	c.NextProtos = []string{"h2"}
+	if _, err := tls.Dial("tcp", s.host(), c); err == nil {
+		t.Error("whoever speaks HTTP/2 alone was let in")
+	}
+	resp, err = client.Get("http://" + s.host() + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != 400 || !strings.Contains(string(body), "HTTPS") {
+		t.Errorf("plain HTTP: %s %q", resp.Status, body)
+	}
+}
+
+// The client commands speak HTTPS, and WebSockets over it, to whom they trust.
+func TestClientsOverTLS(t *testing.T) {
+	t.Parallel()
+	ca, db := newAuthority(t), file(t)
+	keys := issue(t, db, "alice^tls", "bob^tls")
+	s := ca.startTLS(t, t.TempDir(), db, "--require-message-signature")
+	ways := map[string]string{"RELAY_CA_FILE": ca.file}
+	if runtime.GOOS == "linux" {
+		ways["SSL_CERT_FILE"] = ca.file
+	}
+	state := "XDG_STATE_HOME=" + t.TempDir()
+	for name, value := range ways {
+		as := func(a agent) []string {
+			return []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key, name + "=" + value, state}
+		}
+		does(t, as(keys[0]), "whoami").wantCode(t, 0)
+		does(t, as(keys[0]), "curl", "GET", "/api/v1/whoami").wantCode(t, 0)
+		listener := launch(t, exec.Command(binary, "listen", "--ack", "completed"), as(keys[1]))
+		listener.await(listener.stderr, "listening as bob\\^tls")
+		does(t, as(keys[0]), "send", "bob^tls", `{"over":"TLS"}`, "--wait-ack", "20s").wantCode(t, 0)
+		listener.await(listener.stdout, `"over":"TLS"`)
+		does(t, as(keys[1]), "inbox").wantCode(t, 0)
+		does(t, as(keys[1]), "search", "--crew", "tls").wantCode(t, 0)
+	}
+	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key, "RELAY_RETRY=0s"}
+	does(t, env, "whoami").wantCode(t, 1, "certificate")
+	does(t, append(env, "RELAY_CA_FILE="+file(t)), "whoami").wantCode(t, 1, "--ca-file", "no such file")
+	does(t, append(env, "RELAY_CA_FILE="+os.Args[0]), "whoami").wantCode(t, 1, "no certificate in PEM")
+}
+
+// A renewed certificate is taken without a restart; a bad one is not.
+func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
+	notOnWindows(t, "there is no SIGHUP")
+	t.Parallel()
+	ca, db, dir := newAuthority(t), file(t), t.TempDir()
+	a := issue(t, db, "a^tls")[0]
+	s := ca.startTLS(t, dir, db)
+	serves := func() string {
+		t.Helper()
+		conn, err := tls.Dial("tcp", s.host(), ca.trusting())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].SerialNumber.String()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	conn, _, err := websocket.Dial(ctx, s.url+"/api/v1/ws/mecha/a^tls", &websocket.DialOptions{HTTPHeader: a.request("GET", "", "").header, HTTPClient: ca.client()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.CloseNow()
+
+	first := serves()
+	cert, key := ca.pair(dir, time.Now().Add(80*24*time.Hour))
+	if serves() != first {
+		t.Error("the new certificate is served before anybody said so")
+	}
+	s.cmd.Process.Signal(syscall.SIGHUP)
+	s.await(s.stderr, "new connections get the certificate")
+	second := serves()
+	if second == first {
+		t.Error("the certificate before is still served")
+	}
+	for i, spoil := range []func(){
+		func() { os.WriteFile(key, []byte("no key"), 0o600) },
+		func() { // a new certificate with another one's key
+			other := t.TempDir()
+			_, otherKey := ca.pair(other, time.Now().Add(time.Hour))
+			ca.pair(dir, time.Now().Add(time.Hour))
+			os.Rename(otherKey, key)
+		},
+		func() { os.Remove(cert) },
+	} {
+		spoil()
+		s.cmd.Process.Signal(syscall.SIGHUP)
+		eventually(t, patience, "it says that it stays", func() bool {
+			return strings.Count(s.stderr.String(), "the one before stays") == i+1
+		})
+		if serves() != second {
+			t.Error("the good certificate is no longer served")
+		}
+	}
+	if err := conn.Ping(conn.CloseRead(ctx)); err != nil {
+		t.Errorf("a connection from before: %v", err)
+	}
+	if s.terminate() != 0 {
+		t.Error("no clean exit")
+	}
+}
+
+func TestSIGHUPWithoutTLS(t *testing.T) {
+	notOnWindows(t, "there is no SIGHUP")
+	t.Parallel()
+	s := startServer(t, file(t))
+	s.cmd.Process.Signal(syscall.SIGHUP)
+	s.await(s.stderr, "no TLS certificate to read again")
+	resp, err := client.Get(s.url + "/readyz")
+	if err != nil || resp.StatusCode != 200 {
+		t.Fatal(resp, err)
+	}
+	resp.Body.Close()
+	if s.terminate() != 0 {
+		t.Error("no clean exit")
+	}
+}
+
+// What is wrong with a certificate is said at the start, in words, and without
+// what the files hold. Nothing is left behind.
+func TestBadCertificates(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	cert, key := ca.pair(t.TempDir(), time.Now().Add(60*24*time.Hour))
+	otherCert, otherKey := ca.pair(t.TempDir(), time.Now().Add(60*24*time.Hour))
+	text, err := os.ReadFile(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cutOff := filepath.Join(t.TempDir(), "cut.key")
+	if err := os.WriteFile(cutOff, text[:len(text)/2], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	missing := filepath.Join(t.TempDir(), "missing")
+	for name, row := range map[string]struct {
+		cert, key string
+		says      []string
+	}{
+		"no certificate file": {missing, key, []string{"--tls-cert", missing}},
+		"no key file":         {cert, missing, []string{"--tls-key", missing}},
+		"not each other's":    {otherCert, key, []string{otherCert, key, "does not match"}},
+		"the other way round": {cert, otherKey, []string{"does not match"}},
+		"switched":            {key, cert, []string{"switched"}},
+		"a key that is cut":   {cert, cutOff, []string{cutOff}},
+		"a folder":            {t.TempDir(), key, []string{"--tls-cert"}},
+	} {
+		db := file(t)
+		r := relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key).wantCode(t, 1, row.says...)
+		if block, _ := pem.Decode(text); strings.Contains(r.err, string(text[60:100])) || strings.Contains(r.err, string(block.Bytes)) {
+			t.Errorf("%s: the key is in:\n%s", name, r.err)
+		}
+		wantFiles(t, filepath.Dir(db))
+	}
+}
+
+func TestCertificatesThatAreWorthAWarning(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	for says, until := range map[string]time.Duration{"has expired": -time.Minute, "expires soon": 24 * time.Hour, "not valid yet": 100 * 24 * time.Hour} {
+		dir, db := t.TempDir(), file(t)
+		cert, key := ca.pair(dir, time.Now().Add(until))
+		if err := os.Chmod(key, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", cert, "--tls-key", key), nil)
+		s.await(s.stderr, says)
+		if runtime.GOOS != "windows" {
+			s.await(s.stderr, "other users may read the TLS private key")
+		}
+		s.url = s.await(s.stderr, `url=(https://\S+)`)[1]
+		c := ca.trusting()
+		c.InsecureSkipVerify = true // it serves all the same
+		conn, err := tls.Dial("tcp", s.host(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		conn.Close()
+		s.kill()
+	}
+}
+
+// Whoever listens where others can listen in is told.
+func TestAnOpenAddressIsAWarning(t *testing.T) {
+	t.Parallel()
+	const warning = "KEYS AND MESSAGES CAN BE READ"
+	ca := newAuthority(t)
+	cert, key := ca.pair(t.TempDir(), time.Now().Add(60*24*time.Hour))
+	host := "127.0.0.1" // a name of this machine that leads off loopback, if it has one
+	if name, err := os.Hostname(); err == nil {
+		if ips, err := net.LookupIP(name); err == nil && len(ips) > 0 && !ips[0].IsLoopback() {
+			host = name
+		}
+	}
+	for _, row := range []struct {
+		warns bool
+		args  string
+	}{
+		{false, "--addr 127.0.0.1:0"}, {false, "--addr localhost:0"}, {false, "--addr 127.9.9.9:0"},
+		{true, "--addr 0.0.0.0:0"}, {true, "--addr :0"}, {true, "--addr [::]:0"}, {host != "127.0.0.1", "--addr " + host + ":0"},
+		{false, "--addr :0 --trusted-proxy 10.0.0.0/8"}, {false, "--addr :0 --tls-cert " + cert + " --tls-key " + key},
+	} {
+		if runtime.GOOS != "linux" && strings.Contains(row.args, "127.9") {
+			continue // one loopback address is all there is
+		}
+		s := launch(t, exec.Command(binary, append([]string{"serve", "--db", file(t)}, strings.Fields(row.args)...)...), nil)
+		s.await(s.stderr, "msg=serving")
+		if got := strings.Contains(s.stderr.String(), warning); got != row.warns {
+			t.Errorf("%s: warned: %v\n%s", row.args, got, s.stderr)
+		} else if got && !strings.Contains(s.stderr.String(), "--tls-cert") {
+			t.Errorf("%s: it does not say what to do", row.args)
+		}
+		s.kill()
+	}
+}
+
+func TestOpenFoldersAndFilesAreAWarning(t *testing.T) {
+	notOnWindows(t, "access is by lists there")
+	t.Parallel()
+	for _, row := range []struct {
+		folder, file os.FileMode
+		says         string
+	}{
+		{0o777, 0o600, "may replace files"}, {0o777 | os.ModeSticky, 0o600, ""}, {0o755, 0o600, ""}, {0o700, 0o644, "may read the database"}, {0o700, 0o660, "may read the database"},
+	} {
+		db := file(t)
+		issue(t, db, "a^b")
+		if err := os.Chmod(db, row.file); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(filepath.Dir(db), row.folder); err != nil {
+			t.Fatal(err)
+		}
+		s := startServer(t, db)
+		if text := s.stderr.String(); row.says == "" && strings.Contains(text, "WARN") || !strings.Contains(text, row.says) {
+			t.Errorf("folder %v, file %v:\n%s", row.folder, row.file, text)
+		}
+		s.kill()
+	}
+}
+
+func TestSettingsThatDoNotGoTogether(t *testing.T) {
+	t.Parallel()
+	for args, says := range map[string]string{
+		"--tls-cert a.pem": "go together", "--tls-key a.key": "go together",
+		"--acme relay.example.com --tls-cert a.pem --tls-key a.key": "without --tls-cert",
+		"--acme-email ops@example.com":                              "goes with --acme",
+		"--acme localhost":                                          "--acme takes a domain", "--acme 192.0.2.1": "--acme takes a domain",
+		"--acme https://relay.example.com": "--acme takes a domain", "--acme relay.example.com:443": "--acme takes a domain",
+		"--acme *.example.com": "--acme takes a domain", "--acme a..example.com": "--acme takes a domain",
+		"--acme relay.example.com --acme-directory ftp://x": "--acme-directory",
+		"--trusted-proxy proxy.example.com":                 "--trusted-proxy", "--trusted-proxy 10.0.0.0/33": "--trusted-proxy",
+		"--trusted-proxy 0.0.0.0/0": "everybody", "--trusted-proxy 10.0.0.1,::/0": "everybody", "--trusted-proxy fe80::1%eth0": "--trusted-proxy",
+		"--max-connections=-1": "negative", "--max-body-memory 1000": "room for one body",
+	} {
+		db := file(t)
+		relay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, says)
+		wantFiles(t, filepath.Dir(db))
+	}
+}

@@ -1,0 +1,135 @@
+package db_test
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"regexp"
+	"strings"
+	"testing"
+
+	"relay/db"
+)
+
+var address = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+// An address is what PROTOCOL §1 says, and falls apart into what it was made of.
+func FuzzParseAddress(f *testing.F) {
+	for _, s := range []string{"", "^", "a^b", "planner^acme", "a^b^c", "a.b-c_d^0", "-a^b", "a^.b", "a b^c", "\u00e9^b", "a^b\n", "a^b\x00", strings.Repeat("a", 64) + "^" + strings.Repeat("b", 65), "a%5Eb"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		a, err := db.ParseAddress(s)
+		if (err == nil) != (address.MatchString(s) && !strings.HasSuffix(s, "\n")) {
+			t.Fatalf("%q: %v", s, err)
+		}
+		if err != nil {
+			if db.ErrorCode(err) != db.InvalidAddress || a != "" {
+				t.Fatalf("%q: %q, %v", s, a, err)
+			}
+			return
+		}
+		if string(a) != s || a.Name()+"^"+a.Crew() != s {
+			t.Fatalf("%q became %q, %q of %q", s, a, a.Name(), a.Crew())
+		}
+	})
+}
+
+// A signature is read if one of the four spellings of 32 bytes is just that text.
+func FuzzDecodeSignature(f *testing.F) {
+	sum := bytes.Repeat([]byte{0xfb, 0xef, 0xbe, 0x00}, 8)
+	encodings := []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding}
+	for _, e := range encodings {
+		f.Add(e.EncodeToString(sum))
+		f.Add(e.EncodeToString(sum[1:]))
+		f.Add(e.EncodeToString(sum) + "=")
+		f.Add(e.EncodeToString(sum)[:42] + "\n")
+	}
+	f.Add("")
+	f.Fuzz(func(t *testing.T, s string) {
+		got, ok := db.DecodeSignature(s)
+		var want []byte
+		for _, e := range encodings {
+			if b, err := e.DecodeString(s); err == nil && len(b) == 32 && e.EncodeToString(b) == s {
+				want = b
+			}
+		}
+		if ok != (want != nil) || ok && !bytes.Equal(got, want) {
+			t.Fatalf("%q: got %x, %v; want %x", s, got, ok, want)
+		}
+	})
+}
+
+var status = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
+
+// An acknowledgement that is taken says what encoding/json reads in it, and
+// keeps the rules; one that is refused has a code, and names no message that
+// another reader would not find.
+func FuzzAckFrame(f *testing.F) {
+	ts := `,"client_ts":"2026-11-20T08:00:00Z"`
+	for _, s := range []string{
+		``, `{}`, `{"type":"ack","message_id":"msg_0","status":"completed"` + ts + `}`, `{"type":"ack","message_id":"msg_0","status":"COMPLETED","detail":"why"` + ts + `,"x":[{}]}`,
+		`{"type":"ack","message_id":"\ud83d\ude00","status":"1"` + ts + `}`, `{"type":"ack","type":"ack"}`, `{"TYPE":"ack"}`, `{"type":"ack","message_id":1}`, `{"type":null,"status":7}`,
+		`{"type":"ack","message_id":"a","status":"\u0130"` + ts + `}`, `{"type":"ack","message_id":"a","status":"ok","client_ts":"2026-11-20T8:00:00Z"}`, "{\"type\":\"ack\xff\"}",
+		`{"type":"ack","message_id":"msg_0"}x`, `{"type":"ack","message_id":"a","message_id":"b"}`, `{"message_id":"a","Message_ID":"b"}`,
+		`{"type":"ack","message_id":"a","status":"ok","detail":"` + strings.Repeat("d", 1025) + `"` + ts + `}`,
+	} {
+		f.Add([]byte(s))
+	}
+	fields := []string{"type", "message_id", "status", "client_ts", "detail"}
+	f.Fuzz(func(t *testing.T, frame []byte) {
+		var a db.Acknowledge
+		err := a.ReadFrame(frame)
+		code := db.ErrorCode(err)
+		if reason := referenceRefuses(frame, fields); (code == db.InvalidJSON) != (reason != "") {
+			t.Fatalf("%q: we say %v, the reference %q", frame, err, reason)
+		} else if reason != "" {
+			if a.ID != "" {
+				t.Fatalf("%q names %q", frame, a.ID)
+			}
+			return
+		}
+		// Another reader: its strings, and whether anything else stands in their place.
+		members := map[string]any{}
+		if err := json.Unmarshal(frame, &members); err != nil {
+			t.Fatal(err)
+		}
+		theirs, wrong := map[string]string{}, false
+		for _, name := range fields {
+			text, ok := members[name].(string)
+			theirs[name] = text
+			wrong = wrong || !ok && members[name] != nil
+		}
+		_, timeErr := db.ParseTime(theirs["client_ts"])
+		good := !wrong && theirs["type"] == "ack" && theirs["message_id"] != "" && status.MatchString(asciiLower(theirs["status"])) &&
+			timeErr == nil && len(theirs["client_ts"]) <= 64 && len(theirs["detail"]) <= 1024
+		if (err == nil) != good {
+			t.Fatalf("%q: %v, another reader sees %q", frame, err, theirs)
+		}
+		if string(a.ID) != theirs["message_id"] {
+			t.Fatalf("%q: the message is %q, another reader sees %q", frame, a.ID, theirs["message_id"])
+		}
+		if err != nil {
+			if code != db.InvalidFrame && code != db.InvalidRequest && code != db.InvalidTime {
+				t.Fatalf("%q: %v", frame, err)
+			}
+			return
+		}
+		if a.Status != asciiLower(theirs["status"]) || a.ClientTS != theirs["client_ts"] || a.Detail != theirs["detail"] {
+			t.Fatalf("%q: got %+v, another reader sees %q", frame, a, theirs)
+		}
+		if err := a.Validate(); err != nil { // what has passed once passes again
+			t.Fatalf("%q: then %v", frame, err)
+		}
+	})
+}
+
+func asciiLower(s string) string {
+	b := []byte(s)
+	for i, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			b[i] = c + 'a' - 'A'
+		}
+	}
+	return string(b)
+}

@@ -1,0 +1,235 @@
+package db
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// used is a key with nonces that it has used, all for messages with the same timestamp.
+type used struct {
+	key   *Key
+	count int
+	stamp time.Time
+}
+
+func (u *used) nonce(i int) string { return fmt.Sprint("nonce-", i) }
+
+// send sends n messages, each with a nonce of its own.
+func (u *used) send(t *testing.T, d *DB, n int) {
+	t.Helper()
+	var all sync.WaitGroup
+	for w := range 64 {
+		all.Go(func() {
+			for i := u.count + w; i < u.count+n; i += 64 {
+				hash, err := d.Claim(u.key, u.nonce(i), u.stamp)
+				m := &SendMessage{At: d.opts.Now(), Key: u.key, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
+				if err == nil {
+					err = m.Validate()
+				}
+				if err == nil {
+					_, err = d.Send(m)
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	u.count += n
+}
+
+// wantUsed wants each to be refused, and another one to be accepted.
+func (u *used) wantUsed(t *testing.T, d *DB) {
+	t.Helper()
+	for i := range u.count {
+		if _, err := d.Claim(u.key, u.nonce(i), u.stamp); ErrorCode(err) != NonceReused {
+			t.Fatalf("nonce %d of %d: %v", i, u.count, err)
+		}
+	}
+	if _, err := d.Claim(u.key, "fresh", u.stamp); err != nil {
+		t.Error(err)
+	}
+}
+
+// serving is a store on a file that is opened again and again, with a clock.
+type serving struct {
+	*DB
+	path  string
+	clock atomic.Int64 // Unix seconds: the store reads it too
+}
+
+func (s *serving) now() time.Time { return time.Unix(s.clock.Load(), 0) }
+
+func (s *serving) advance(d time.Duration) { s.clock.Add(int64(d / time.Second)) }
+
+func (s *serving) open(t *testing.T) {
+	t.Helper()
+	s.DB = openHere(t, func(o *Options) {
+		o.Serve, o.Now = true, s.now
+		if s.path != "" {
+			o.Path = s.path
+		}
+		s.path = o.Path
+	})
+}
+
+func (s *serving) reopen(t *testing.T) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s.open(t)
+}
+
+// byHand changes the closed file, and gives what the statement returns.
+func (s *serving) byHand(t *testing.T, statement string) (n int64) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	c, err := openConn(s.path, writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	if _, err := c.row(func(r *rows) { n = r.int(0) }, statement); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func mustServeHere(t *testing.T) (*serving, *used) {
+	t.Helper()
+	s := &serving{}
+	s.clock.Store(time.Now().Unix())
+	s.open(t)
+	k, err := s.Issue(&IssueKey{At: s.now(), Address: "a^nonces"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, &used{key: k.Key, stamp: s.now()}
+}
+
+func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
+	s, u := mustServeHere(t)
+	u.send(t, s.DB, 2*fullNoncePage+maxBatch+3*fewNonces) // two pages, and some that are in none
+	s.reopen(t)
+	u.wantUsed(t, s.DB)
+	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 2 {
+		t.Errorf("%d pages", pages)
+	}
+	// The pages alone …
+	if n := s.byHand(t, "UPDATE message SET nonce = 1 WHERE position <= (SELECT max(position) FROM nonce_page) RETURNING 1"); n != 1 {
+		t.Fatal("no rows were covered")
+	}
+	s.open(t)
+	u.wantUsed(t, s.DB)
+}
+
+func TestWhatNoPageCoversIsReadFromItsRows(t *testing.T) {
+	for _, gone := range []string{"max", "min"} {
+		s, u := mustServeHere(t)
+		u.send(t, s.DB, 2*fullNoncePage+maxBatch+1)
+		if s.byHand(t, "DELETE FROM nonce_page WHERE position = (SELECT "+gone+"(position) FROM nonce_page) RETURNING 1") != 1 {
+			t.Fatal("there was no page")
+		}
+		s.open(t)
+		u.wantUsed(t, s.DB)
+	}
+}
+
+// failedCommit is what a transaction leaves whose COMMIT did not succeed.
+type failedCommit struct{}
+
+func (failedCommit) size() int { return 0 }
+func (failedCommit) apply(t *tx) error {
+	t.w.nonces.open, t.w.nonces.tried = true, t.last
+	return nil
+}
+
+func TestNoPageCoversATransactionThatFailed(t *testing.T) {
+	s, u := mustServeHere(t)
+	u.send(t, s.DB, 2*fewNonces)
+	if err := s.do(failedCommit{}); err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.Latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.send(t, s.DB, fullNoncePage+maxBatch+1)
+	if n := s.byHand(t, fmt.Sprintf("SELECT count(*) FROM nonce_page WHERE after < %d", before)); n != 0 {
+		t.Error("a page covers it")
+	}
+	s.open(t)
+	u.wantUsed(t, s.DB)
+}
+
+func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
+	s, u := mustServeHere(t)
+	u.send(t, s.DB, fewNonces)
+	s.advance(oldNoncePage + time.Second)
+	u.send(t, s.DB, 1)
+	s.advance(oldNoncePage + time.Second) // what is one nonce?
+	u.send(t, s.DB, 1)
+	s.reopen(t)
+	u.wantUsed(t, s.DB)
+	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 1 {
+		t.Errorf("%d pages", pages)
+	}
+	// It goes when nothing in it could come again.
+	s.advance(2 * nonceKept)
+	s.open(t)
+	u.send(t, s.DB, fullNoncePage+maxBatch+1)
+	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 1 {
+		t.Errorf("%d pages", pages)
+	}
+}
+
+func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
+	s, u := mustServeHere(t)
+	u.send(t, s.DB, 1)
+	p, err := s.History(t.Context(), HistoryQuery{Mecha: u.key.Mecha.ID, Limit: 1})
+	if err != nil || len(p.Messages) != 1 {
+		t.Fatal(p, err)
+	}
+	var all sync.WaitGroup
+	for range 64 { // the same delivery, again and again
+		all.Go(func() {
+			for i := range fullNoncePage / 32 {
+				if _, err := s.MarkDelivered(&MarkDelivered{At: s.now(), Key: u.key, ID: p.Messages[0].ID, Nonce: NonceHash(2*i + 1)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	u.send(t, s.DB, fullNoncePage)
+	s.reopen(t)
+	u.wantUsed(t, s.DB)
+}
+
+func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
+	s, u := mustServeHere(t)
+	u.send(t, s.DB, fullNoncePage+maxBatch+10)
+	s.advance(time.Minute)
+	late := &used{key: u.key, count: u.count, stamp: s.now()}
+	late.send(t, s.DB, 1)
+	s.reopen(t)
+	window := s.opts.ClockSkew + maxClockSkew
+	s.advance(window - time.Minute)
+	late.wantUsed(t, s.DB)
+	s.advance(10 * time.Second) // seconds longer do no harm
+	for i := range u.count {
+		if _, err := s.Claim(u.key, u.nonce(i), s.now()); err != nil {
+			t.Fatalf("nonce %d: %v", i, err)
+		}
+	}
+	if _, err := s.Claim(u.key, late.nonce(late.count-1), s.now()); ErrorCode(err) != NonceReused {
+		t.Error(err)
+	}
+}

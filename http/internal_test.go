@@ -1,0 +1,125 @@
+package http
+
+import (
+	"fmt"
+	"net/http"
+	"net/netip"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// Whose failures a request would count against, seen from inside: a test on
+// one machine has no peers but loopback.
+func TestTheClientsAddress(t *testing.T) {
+	trusted := []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8:aaaa::/48"), netip.MustParsePrefix("127.0.0.1/32")}
+	for _, row := range []struct {
+		peer    string
+		forward []string
+		want    string
+	}{
+		// Nobody who is not trusted is believed.
+		{"192.0.2.7:1234", nil, "192.0.2.7/32"},
+		{"192.0.2.7:1234", []string{"198.51.100.1"}, "192.0.2.7/32"},
+		{"11.0.0.1:1234", []string{"198.51.100.1"}, "11.0.0.1/32"},
+		{"[2001:db8:bbbb::1]:1", []string{"198.51.100.1"}, "2001:db8:bbbb::/64"},
+		// A proxy is.
+		{"10.0.0.1:1234", nil, "10.0.0.1/32"},
+		{"10.0.0.1:1234", []string{"198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1234", []string{" 198.51.100.1 "}, "198.51.100.1/32"},
+		{"10.0.0.1:1234", []string{"198.51.100.1:5555"}, "198.51.100.1/32"},
+		{"[::ffff:10.0.0.1]:1234", []string{"198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1234", []string{"::ffff:198.51.100.1"}, "198.51.100.1/32"},
+		{"[2001:db8:aaaa::1]:1", []string{"2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::/64"},
+		{"[2001:db8:aaaa::1%eth0]:1", []string{"2001:db8:1:2:3:4:5:6"}, "2001:db8:1:2::/64"},
+		{"10.0.0.1:1", []string{"[2001:db8:1:2::3]:443"}, "2001:db8:1:2::/64"},
+		{"10.0.0.1:1", []string{"[2001:db8:1:2::3]"}, "2001:db8:1:2::/64"},
+		// What the client wrote itself stands to the left of what a proxy appended.
+		{"10.0.0.1:1", []string{"203.0.113.9, 198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"203.0.113.9", "198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"10.0.0.2, 10.0.0.3, 198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"127.0.0.1, 198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"garbage, , ;;, 198.51.100.1"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"garbage", "198.51.100.1"}, "198.51.100.1/32"},
+		// Proxies in a row.
+		{"10.0.0.1:1", []string{"203.0.113.9, 198.51.100.1, 10.0.0.2"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"203.0.113.9", "198.51.100.1, 10.0.0.2", "2001:db8:aaaa::9"}, "198.51.100.1/32"},
+		{"10.0.0.1:1", []string{"10.0.0.3, 10.0.0.2"}, "10.0.0.3/32"}, // a client on the proxies' network
+		// Malformed where it matters: the peer.
+		{"10.0.0.1:1", []string{""}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100.1, "}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100.1", ""}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"unknown"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100.1, unknown, 10.0.0.2"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100.1:port"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100.001"}, "10.0.0.1/32"}, // octal to some
+		{"10.0.0.1:1", []string{"fe80::1%eth0"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"[2001:db8::1"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"[]"}, "10.0.0.1/32"},
+		{"10.0.0.1:1", []string{"198.51.100.1 203.0.113.9"}, "10.0.0.1/32"},
+		{"@", []string{"198.51.100.1"}, "invalid Prefix"},
+	} {
+		s := &Server{Config: Config{TrustedProxies: trusted}}
+		r := &http.Request{RemoteAddr: row.peer, Header: http.Header{"X-Forwarded-For": row.forward, "Forwarded": {"for=203.0.113.200"}, "X-Real-Ip": {"203.0.113.201"}}}
+		if got := customer(s.client(r)).String(); got != row.want {
+			t.Errorf("%s, X-Forwarded-For %q: %s, want %s", row.peer, row.forward, got, row.want)
+		}
+	}
+}
+
+// A flood of addresses takes bounded memory, and does not wash away the limit
+// of the one that goes on.
+func TestLimitersHaveABound(t *testing.T) {
+	l, now := &limiters[netip.Prefix]{rate: 1, burst: 2}, time.Unix(1e9, 0)
+	busy := netip.MustParsePrefix("192.0.2.1/32")
+	l.allow(busy, now)
+	l.allow(busy, now)
+	for i := range 4 * maxLimiters {
+		a := netip.AddrFrom16([16]byte{0x20, 1, 2: byte(i >> 24), 3: byte(i >> 16), 4: byte(i >> 8), 5: byte(i)})
+		if !l.allow(customer(a), now) {
+			t.Fatalf("%s is limited by others", a)
+		}
+		if i%1000 == 0 && l.allow(busy, now) {
+			t.Fatalf("after %d others the limit has begun anew", i)
+		}
+	}
+	if n := len(l.young) + len(l.old); n > maxLimiters {
+		t.Errorf("%d are remembered, the bound is %d", n, maxLimiters)
+	}
+}
+
+func TestMemoryIsShared(t *testing.T) {
+	const mib = 1 << 20
+	m := &memory{most: 8 * mib, share: mib}
+	code := func(key, n int64) db.Code { return db.ErrorCode(m.take(key, n)) }
+	want := func(what string, got, want db.Code) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%s: %q, want %q", what, got, want)
+		}
+	}
+	want("a key's first is never over its share", code(1, 2*mib), "")
+	want("its second is", code(1, mib), db.RateLimited)
+	want("small ones do not count", code(1, smallEnough), "")
+	for key := range int64(6) {
+		want(fmt.Sprint("another key ", key), code(10+key, mib), "")
+	}
+	want("all is used", code(20, mib), db.Overloaded)
+	want("small ones still pass", code(20, smallEnough), "")
+	m.force(20, 3*mib) // an answer that has to be given
+	m.give(1, 2*mib)
+	m.give(1, smallEnough)
+	want("still all", code(1, mib), db.Overloaded)
+	m.give(20, 3*mib)
+	want("there is room again", code(1, mib), "")
+	m.give(1, mib)
+	for key := range int64(6) {
+		m.give(10+key, mib)
+	}
+	if m.used != 0 || len(m.of) != 0 {
+		t.Errorf("%d bytes are left, of %d keys", m.used, len(m.of))
+	}
+	want("what is alone is never too much", code(1, 100*mib), "")
+}

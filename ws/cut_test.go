@@ -1,0 +1,195 @@
+package ws_test
+
+import (
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+
+	"relay/db"
+	"relay/ws"
+)
+
+// A link carries bytes between clients and the relay until it is cut: then it
+// carries nothing more and closes nothing, like a cable that was pulled.
+type link struct {
+	net.Listener
+	cut  chan struct{}
+	once sync.Once
+	wg   sync.WaitGroup
+}
+
+func (r *relay) mustLink() *link {
+	r.t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	l := &link{Listener: listener, cut: make(chan struct{})}
+	l.wg.Go(func() {
+		for {
+			near, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			far, err := net.Dial("tcp", r.addr)
+			if err != nil {
+				near.Close()
+				continue
+			}
+			l.wg.Go(func() { l.carry(near, far) })
+			l.wg.Go(func() { l.carry(far, near) })
+		}
+	})
+	r.t.Cleanup(func() {
+		listener.Close()
+		l.Cut()
+		l.wg.Wait()
+	})
+	return l
+}
+
+// Cut cuts the link, for all that have come over it.
+func (l *link) Cut() { l.once.Do(func() { close(l.cut) }) }
+
+func (l *link) carry(from, to net.Conn) {
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(buf)
+		select {
+		case <-l.cut: // the sockets stay open: nobody at either end is told
+			from.SetReadDeadline(time.Now().Add(patience))
+			_, _ = io.Copy(io.Discard, from) // the network takes what it is given, and loses it
+			from.Close()
+			return
+		default:
+		}
+		if _, werr := to.Write(buf[:n]); err != nil || werr != nil {
+			from.Close()
+			to.Close()
+			return
+		}
+	}
+}
+
+// over is the relay as it is reached over the link.
+func (r *relay) over(l *link) *relay {
+	far := r.in(r.t)
+	far.addr = l.Addr().String()
+	return far
+}
+
+// in gives the relay to a subtest.
+func (r *relay) in(t testing.TB) *relay {
+	c := *r
+	c.t = t
+	return &c
+}
+
+func TestTheDefaultsFindADeadPeerWithinAMinute(t *testing.T) {
+	r := mustServe(t)
+	if r.hub.PingEvery != 25*time.Second || r.hub.DeadAfter != time.Minute {
+		t.Errorf("a ping every %v, dead after %v", r.hub.PingEvery, r.hub.DeadAfter)
+	}
+}
+
+// A connection whose link is cut gets no end from the network: silence alone
+// tells. Others, which answer the pings, live on, and nothing is lost.
+func TestACutLinkIsFound(t *testing.T) {
+	const dead = 400 * time.Millisecond
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 100*time.Millisecond, dead })
+	alice := r.mustIssue("alice^test")
+	for name, before := range map[string]func(c *raw){
+		"idle":            func(*raw) {},
+		"within-a-frame":  func(c *raw) { c.mustWrite(masked(fin|opText, ackOf("x"))[:9]) },
+		"within-a-header": func(c *raw) { c.mustWrite("\x81") },
+		"between-frames":  func(c *raw) { c.mustWrite(masked(opText, "{")) },
+		"within-a-big-frame": func(c *raw) {
+			c.mustWrite(string(frameHeader(fin|opText, 0x80, 60000)) + "\x00\x00\x00\x00" + strings.Repeat(" ", 30000))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := r.in(t)
+			bob := r.mustIssue(db.Address(name + "^test"))
+			l := r.mustLink()
+			c := r.over(l).mustUpgrade(bob, "sync_limit=0")
+			c.expectFrame(opPing)
+			c.mustWrite(masked(fin|opPong, ""))
+			before(c)
+			if !r.hub.Online(bob.Mecha.ID) {
+				t.Fatal("it is gone before the link is cut")
+			}
+			l.Cut()
+			began := time.Now()
+			eventually(t, "the relay gives it up", func() bool { return !r.hub.Online(bob.Mecha.ID) })
+			if d := time.Since(began); d < dead/2 {
+				t.Errorf("after %v: it was not given the time to answer", d)
+			}
+			id := r.mustSend(alice, bob.Mecha.Address, `{}`)
+			r.mustDial(bob, "").expectMessage(id)
+		})
+	}
+}
+
+// The peer of a cut link is given up though messages are on their way to it,
+// and they come again over another link.
+func TestALinkThatIsCutInTheMiddleOfTheStream(t *testing.T) {
+	r := mustServe(t, func(c *ws.Config) {
+		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = 100*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond, 1
+	})
+	alice, bob := r.mustPair()
+	l := r.mustLink()
+	far := r.over(l).mustDial(bob, "sync_limit=0")
+	far.expectNothing()
+	const n, seen = 200, 50
+	var sending sync.WaitGroup
+	sending.Go(func() { r.mustSendMany(alice, "bob^test", n) })
+	for range seen {
+		far.expect("message")
+	}
+	l.Cut()
+	sending.Wait()
+	var again *client
+	eventually(t, "the place of the cut one is free", func() (in bool) {
+		var err error
+		again, _, err = r.dial(bob, "")
+		return err == nil
+	})
+	for _, id := range r.received(bob) {
+		again.expectMessage(id)
+		again.ack(id, "completed")
+	}
+}
+
+// A peer that answers its pings stays, however long it has nothing to say; so
+// does one that says something and answers none.
+func TestALivingPeerIsNotGivenUp(t *testing.T) {
+	const dead = 200 * time.Millisecond
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 50*time.Millisecond, dead })
+	alice, bob := r.mustPair()
+	l := r.mustLink()
+	quiet := r.over(l).mustDial(bob, "sync_limit=0") // the library answers while it is read
+	got := make(chan error, 1)
+	go func() { _, err := quiet.next(); got <- err }()
+	talking := r.over(l).mustUpgrade(alice, "sync_limit=0")
+	for began, pings := time.Now(), 0; pings < 10 || time.Since(began) < 4*dead; pings++ {
+		talking.expectFrame(opPing)
+		talking.mustWrite(masked(opText, ""), masked(fin|opContinuation, "{}")) // a frame that is no pong
+		talking.expectFrame(opText)
+	}
+	select {
+	case err := <-got:
+		t.Fatal(err)
+	default:
+	}
+	r.mustSend(alice, "bob^test", `{}`)
+	if err := <-got; err != nil {
+		t.Error(err)
+	}
+	quiet.Close(websocket.StatusNormalClosure, "")
+}

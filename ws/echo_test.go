@@ -1,0 +1,73 @@
+package ws_test
+
+import (
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// mustEcho is a relay whose connections echo: what its reader and its writer do
+// with a message shows byte by byte.
+func mustEcho(t testing.TB) (r *relay, bob db.IssuedKey) {
+	t.Helper()
+	r = mustServe(t)
+	r.hub.Echo()
+	return r, r.mustIssue("bob^test")
+}
+
+func (r *relay) mustEchoOn(k db.IssuedKey) *raw {
+	r.t.Helper()
+	return r.mustUpgrade(k, "sync_limit=0")
+}
+
+func (c *raw) expectEcho(op int, text string) {
+	c.t.Helper()
+	if got := c.expectFrame(op); got != text {
+		c.t.Fatalf("got %d bytes %.80q, want %d bytes %.80q", len(got), got, len(text), text)
+	}
+}
+
+// Every length at which a header changes its form, and those beside it.
+func TestEchoOfEveryLengthForm(t *testing.T) {
+	r, bob := mustEcho(t)
+	c := r.mustEchoOn(bob)
+	for _, n := range []int{0, 1, 2, 3, 4, 5, 7, 8, 9, 124, 125, 126, 127, 128, 255, 256, 511, 512, 513, 4095, 4096, 4097, 65534, 65535, 65536} {
+		for _, op := range []int{opText, opBinary} {
+			text := strings.Repeat("relay", n/5+1)[:n]
+			c.mustWrite(masked(fin|op, text))
+			c.expectEcho(op, text)
+		}
+	}
+	c.expectAlive()
+}
+
+// The relay's WebSocket on a port, without credentials, so that a conformance
+// suite can be run against it; CONTRIBUTING.md says how.
+func TestServeEcho(t *testing.T) {
+	addr := os.Getenv("RELAY_ECHO_ADDR")
+	if addr == "" {
+		t.Skip("RELAY_ECHO_ADDR is not set")
+	}
+	r, bob := mustEcho(t)
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if err := r.hub.Connect(w, q, bob.Key); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	})}
+	go server.Serve(listener)
+	defer server.Close()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, os.Interrupt)
+	t.Logf("echo on ws://%s until interrupted", listener.Addr())
+	<-stop
+}

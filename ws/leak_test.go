@@ -1,0 +1,188 @@
+package ws_test
+
+import (
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/ws"
+)
+
+// An ending is a way in which a connection comes and goes.
+type ending struct {
+	name string
+	run  func(r *relay, k db.IssuedKey)
+}
+
+// reset closes with a TCP reset: nothing that is under way arrives.
+func (c *raw) reset() {
+	c.Conn.(*net.TCPConn).SetLinger(0)
+	c.Close()
+}
+
+var endings = []ending{
+	{"closing handshake", func(r *relay, k db.IssuedKey) {
+		c := r.mustUpgrade(k, "sync_limit=0")
+		c.mustWrite(masked(fin|opClose, closeBody(1000, "")))
+		c.expectClose(1000)
+		c.Close()
+	}},
+	{"reset", func(r *relay, k db.IssuedKey) { r.mustUpgrade(k, "").reset() }},
+	{"reset with answers under way", func(r *relay, k db.IssuedKey) {
+		c := r.mustUpgrade(k, "events=acks,sync,receipts")
+		c.mustWrite(strings.Repeat(masked(fin|opText, ackOf("x")), 20))
+		c.expectFrame(opText)
+		c.reset()
+	}},
+	{"half close", func(r *relay, k db.IssuedKey) {
+		c := r.mustUpgrade(k, "sync_limit=0")
+		c.CloseWrite()
+		c.expectEnd()
+		c.Close()
+	}},
+	{"gone within a frame", func(r *relay, k db.IssuedKey) {
+		c := r.mustUpgrade(k, "")
+		c.mustWrite(masked(opText, "{"), masked(fin|opContinuation, strings.Repeat("x", 3000))[:1000])
+		c.Close()
+	}},
+	{"gone within a header", func(r *relay, k db.IssuedKey) {
+		c := r.mustUpgrade(k, "")
+		c.mustWrite("\x81\xff\x00\x00")
+		c.reset()
+	}},
+	{"gone within the handshake", func(r *relay, k db.IssuedKey) {
+		c := r.mustConnect()
+		c.mustWrite(handshake(k, "")[:100])
+		c.Close()
+	}},
+	{"gone before the handshake is answered", func(r *relay, k db.IssuedKey) {
+		c := r.mustConnect()
+		c.mustWrite(handshake(k, ""))
+		c.reset()
+	}},
+	{"handshake refused: no such cursor", func(r *relay, k db.IssuedKey) {
+		r.mustBeRefused(handshake(k, "since_message_id=unknown"), 404)
+	}},
+	{"handshake refused: malformed", func(r *relay, k db.IssuedKey) {
+		r.mustBeRefused(handshake(k, "", "-Sec-WebSocket-Key"), 400)
+	}},
+	{"handshake refused: no key", func(r *relay, k db.IssuedKey) { r.mustBeRefused(handshake(k, "", "-X-Mecha-Key"), 401) }},
+	{"a fault of the peer", func(r *relay, k db.IssuedKey) {
+		c := r.mustUpgrade(k, "")
+		c.mustWrite(masked(fin|opBinary, ""), strings.Repeat("\xff", 5000))
+		c.expectClose(1003)
+		c.Close()
+	}},
+	{"key revoked", func(r *relay, k db.IssuedKey) {
+		k = r.mustIssue(k.Mecha.Address)
+		c := r.mustUpgrade(k, "sync_limit=0")
+		r.mustRevoke(k)
+		if body := c.expectFrame(opClose); body[:2] != closeBody(1008, "") {
+			r.t.Errorf("close %q", body)
+		}
+		c.mustWrite(masked(fin|opClose, closeBody(1008, "")))
+		c.expectEnd()
+		c.Close()
+	}},
+	{"key revoked, and no answer", func(r *relay, k db.IssuedKey) {
+		k = r.mustIssue(k.Mecha.Address)
+		c := r.mustUpgrade(k, "sync_limit=0")
+		r.mustRevoke(k)
+		c.expectFrame(opClose)
+		c.reset()
+	}},
+}
+
+func (r *relay) mustBeRefused(text string, status int) {
+	r.t.Helper()
+	c := r.mustConnect()
+	c.mustWrite(text)
+	if resp := c.response(); resp.StatusCode != status {
+		r.t.Errorf("got %d, want %d", resp.StatusCode, status)
+	} else if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+		r.t.Error(err)
+	}
+	c.Close()
+}
+
+// left is what a process holds.
+type left struct{ goroutines, files int }
+
+func countLeft() left {
+	files, _ := os.ReadDir("/proc/self/fd") // where there is none, files are not counted
+	return left{runtime.NumGoroutine(), len(files)}
+}
+
+// settled is what is left when nothing ends any more.
+func settled() left {
+	last := countLeft()
+	for same := 0; same < 20; same++ {
+		time.Sleep(5 * time.Millisecond)
+		if now := countLeft(); now != last {
+			last, same = now, 0
+		}
+	}
+	return last
+}
+
+// forgetful is a test that is not told of what must be closed: whoever opens
+// closes, and thousands of connections are not kept until the end.
+type forgetful struct{ testing.TB }
+
+func (forgetful) Cleanup(func()) {}
+
+// mustCycle opens n connections, a few at a time, and has them end in every way.
+func (r *relay) mustCycle(k db.IssuedKey, n int) {
+	r.t.Helper()
+	f := r.in(forgetful{r.t})
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for i := next.Add(1); i <= int64(n) && !r.t.Failed(); i = next.Add(1) {
+				endings[int(i)%len(endings)].run(f, k)
+			}
+		})
+	}
+	wg.Wait()
+	if r.t.Failed() {
+		r.t.FailNow()
+	}
+	eventually(r.t, "the hub is empty", func() bool { return !r.hub.Online(k.Mecha.ID) })
+}
+
+// What a connection may leave, in bytes: its nonce, for as long as it could come
+// again. One that is not let go of is ten times that.
+const leftPerCycle = 128
+
+// Thousands of connections that end in every way leave nothing behind: no
+// goroutine, no file, no place in the hub, no memory.
+func TestNoConnectionLeavesAnythingBehind(t *testing.T) {
+	cycles := 5000
+	if testing.Short() {
+		cycles = 700
+	}
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 })
+	_, bob := r.mustPair()
+	r.mustCycle(bob, 8*len(endings)) // what is opened once, and kept, is open now
+	before, heapBefore, began := settled(), heap(), time.Now()
+	r.mustCycle(bob, cycles)
+	took := time.Since(began)
+	var after left
+	eventually(t, "goroutines and files are as many as before", func() bool {
+		after = countLeft()
+		return after.goroutines <= before.goroutines && after.files <= before.files
+	})
+	grown := heap() - heapBefore
+	t.Logf("%d connections in %v: %+v before, %+v after; the heap has grown by %d KiB", cycles, took.Round(time.Millisecond), before, after, grown>>10)
+	if bound := int64(256<<10 + cycles*leftPerCycle); grown > bound {
+		t.Errorf("the heap has grown by %d KiB, more than %d KiB", grown>>10, bound>>10)
+	}
+}
