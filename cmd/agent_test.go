@@ -78,7 +78,10 @@ type answer struct {
 }
 
 // to sends the request. An error means that its outcome is unknown.
-func (r request) to(url string) (answer, error) {
+func (r request) to(url string) (answer, error) { return r.by(client, url) }
+
+// by is to, by another client.
+func (r request) by(client *http.Client, url string) (answer, error) {
 	req, err := http.NewRequest(r.method, url+r.path, strings.NewReader(r.body))
 	if err != nil {
 		return answer{}, err

@@ -152,7 +152,7 @@ With --json errors are JSON too, on stderr: {error, code, exit}.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(a.errorsCommand(), a.manCommand(), a.versionCommand())
+	root.AddCommand(a.docsCommand(), a.errorsCommand(), a.manCommand(), a.versionCommand())
 	root.SetHelpCommand(helpCommand(root))
 	a.teachCompletion(root)
 	return root

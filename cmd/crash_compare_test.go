@@ -20,7 +20,7 @@ func (c *crash) catchUp() {
 				return
 			}
 		}
-	})
+	}, nil)
 }
 
 // compare reads every history and holds it against what was answered.

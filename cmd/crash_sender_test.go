@@ -12,6 +12,7 @@ import (
 // letter is one message that a sender tried to send.
 type letter struct {
 	token     string // stands in the payload, and in no other
+	by        agent
 	to        string
 	request   request // the first attempt
 	keyed     bool    // it has an Idempotency-Key
@@ -65,7 +66,7 @@ func (s *sender) work() {
 // and some that must be refused.
 func (s *sender) write() *letter {
 	n := len(s.letters)
-	l := &letter{token: fmt.Sprintf("%s/%d", s.Address, n), keyed: n%5 != 4}
+	l := &letter{token: fmt.Sprintf("%s/%d", s.Address, n), by: s.agent, keyed: n%5 != 4}
 	l.to = s.recipients[rand.IntN(len(s.recipients))].Address
 	key := l.token
 	switch {
@@ -98,6 +99,9 @@ func (l *letter) accept(t *testing.T, ans answer) {
 
 // hand gives a letter to its recipient, unless that one has its hands full.
 func (s *sender) hand(l *letter) {
+	if len(s.letters)%8 == 0 {
+		s.beat(l)
+	}
 	for _, r := range s.recipients {
 		if r.Address == l.to {
 			select {

@@ -13,25 +13,23 @@ import (
 // The promise that the relay is built on: what got its 201 is there, once, in
 // order, whatever happens to the process. Sixteen senders and four recipients,
 // who also listen on WebSockets, work while the server is killed and started
-// again on the same file; whoever missed an answer asks again, and whoever
-// listened resumes where it was; then every history is read and compared with
-// what each of them was told.
-func TestKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
+// again on the same file; others change profiles, search, read states, issue
+// and revoke keys. Whoever missed an answer asks again, and whoever listened
+// resumes where it was; then every history is read and compared with what each
+// of them was told.
+func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	rounds := 20
-	if testing.Short() {
-		rounds = 5
-	}
+	n := rounds(5, 20, 60)
 	c := newCrash(t)
-	for range rounds {
+	for range n {
 		c.round()
 	}
 	c.start()
 	c.replayEverything()
 	c.catchUp()
 	c.compare()
-	c.report(rounds)
+	c.report(n)
 }
 
 const (
@@ -45,6 +43,7 @@ type crash struct {
 	server     *server
 	senders    []*sender
 	recipients []*recipient
+	bystanders []bystander
 
 	accepted  atomic.Int64 // 201s of this round
 	target    int64        // … at which the server is killed
@@ -56,17 +55,23 @@ type crash struct {
 
 func newCrash(t *testing.T) *crash {
 	c := &crash{t: t, db: file(t)}
-	addresses := make([]string, crashSenders+crashRecipients)
+	addresses := make([]string, crashSenders+crashRecipients+2)
 	for i := range addresses {
 		addresses[i] = fmt.Sprintf("m%d^crash", i)
 	}
 	for i, a := range issue(t, c.db, addresses...) {
-		if i < crashSenders {
+		switch {
+		case i < crashSenders:
 			c.senders = append(c.senders, &sender{crash: c, agent: a})
-		} else {
+		case i < crashSenders+crashRecipients:
 			c.recipients = append(c.recipients, &recipient{crash: c, agent: a})
+		case i == crashSenders+crashRecipients:
+			c.bystanders = append(c.bystanders, &self{beside: beside{crash: c}, agent: a})
+		default:
+			c.bystanders = append(c.bystanders, &seeker{beside: beside{crash: c}, agent: a})
 		}
 	}
+	c.bystanders = append(c.bystanders, &watcher{beside: beside{crash: c}, ranks: map[string]int{}}, &operator{beside: beside{crash: c}})
 	c.start()
 	for i, r := range c.recipients { // a cursor for each, from one who is not compared
 		m := c.server.send(c.recipients[(i+1)%len(c.recipients)].agent, r.Address, `{}`)
@@ -80,9 +85,15 @@ func (c *crash) start() {
 	c.server = startServer(c.t, c.db, "--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
 }
 
-// each runs f for all senders and g for all recipients, at the same time.
-func (c *crash) each(f func(*sender), g func(*recipient)) {
+// each runs f for all senders, g for all recipients and h, if there is one, for
+// all others, at the same time.
+func (c *crash) each(f func(*sender), g func(*recipient), h func(bystander)) {
 	var wg sync.WaitGroup
+	if h != nil {
+		for _, b := range c.bystanders {
+			wg.Go(func() { h(b) })
+		}
+	}
 	for _, s := range c.senders {
 		wg.Go(func() { f(s) })
 	}
@@ -98,12 +109,15 @@ func (c *crash) each(f func(*sender), g func(*recipient)) {
 // round starts the server, settles what the last kill left open, works, and kills.
 func (c *crash) round() {
 	c.start()
-	c.each((*sender).settle, (*recipient).settle)
+	c.each((*sender).settle, (*recipient).settle, bystander.settle)
 	c.accepted.Store(0)
 	enough, kill := context.WithTimeout(c.t.Context(), patience)
 	c.target, c.kill, c.dead = 100+rand.Int64N(1500), kill, make(chan struct{})
 	for _, r := range c.recipients {
 		r.mail = make(chan *letter, 1000)
+	}
+	for _, b := range c.bystanders {
+		*b.turns() = make(chan *letter, 2)
 	}
 	go func() {
 		defer close(c.dead)
@@ -119,14 +133,14 @@ func (c *crash) round() {
 		wg.Go(func() { r.listen(func() bool { return false }) })
 		r.work()
 		wg.Wait()
-	})
+	}, bystander.work)
 	<-c.dead
 }
 
 // replayEverything settles the last round, then replays all rounds.
 func (c *crash) replayEverything() {
-	c.each((*sender).settle, (*recipient).settle)
-	c.each(func(s *sender) { s.replay(s.letters) }, func(r *recipient) { r.replay(r.deeds) })
+	c.each((*sender).settle, (*recipient).settle, bystander.settle)
+	c.each(func(s *sender) { s.replay(s.letters) }, func(r *recipient) { r.replay(r.deeds) }, nil)
 }
 
 func (c *crash) report(rounds int) {
@@ -146,4 +160,8 @@ func (c *crash) report(rounds int) {
 	}
 	c.t.Logf("%d kills, %d messages, of which %d had no answer and were there, %d had none and were not; %d refused; %d acknowledged or delivered; %d pushed",
 		rounds, messages, c.committed.Load(), c.fresh.Load(), refusals, deeds, heard)
+	for _, b := range c.bystanders {
+		c.t.Log(b.report())
+	}
+	c.t.Log("none lost, none doubled, none out of order")
 }

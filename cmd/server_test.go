@@ -77,6 +77,7 @@ func launch(t testing.TB, c *exec.Cmd, env []string) *server {
 	t.Helper()
 	s := &server{t: t, stdout: newOutput(), stderr: newOutput(), cmd: c, exited: make(chan struct{})}
 	s.cmd.Env = environ(env...)
+	s.cmd.WaitDelay = patience // a child of its own may keep the streams open
 	if s.cmd.Stdout == nil {
 		s.cmd.Stdout = s.stdout
 	}

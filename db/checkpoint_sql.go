@@ -1,6 +1,9 @@
 package db
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // The write-ahead log is copied back into the database by a goroutine of its
 // own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
@@ -134,4 +137,32 @@ func notCopied(c *conn) (pages int64) {
 func checkpoint(c *conn) (frames int64, err error) {
 	_, err = c.row(func(r *rows) { frames = r.int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
 	return frames, err
+}
+
+// leave is called by the writer when one of the files has lost its name (lost
+// says which). What was acknowledged since is in the log, which nobody may find
+// any more: copied into the database, wherever that has gone, it is safe, and
+// the emptied log can be taken for that of no other file. If another process
+// has written meanwhile, perhaps into another log under the same index, a copy
+// could mix the two. It gives the error to stop with.
+func (w *writer) leave(lost error) error {
+	if w.ckptRunning {
+		<-w.ckptDone
+		w.ckptRunning = false
+	}
+	if data, _ := w.versions(); data != w.dataVersion {
+		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
+	}
+	held, busy := w.d.holdReaders(), int64(1)
+	_, err := w.c.row(func(r *rows) { busy = r.int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
+	for _, c := range held {
+		w.d.readers <- c
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w", lost, err)
+	case busy != 0:
+		return fmt.Errorf("%w; another process kept the log from being copied into the database, which may lack the newest messages", lost)
+	}
+	return fmt.Errorf("%w; all that was accepted is in the database file that was open", lost)
 }

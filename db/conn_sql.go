@@ -73,13 +73,18 @@ func openConn(path string, r role) (*conn, error) {
 	return c, nil
 }
 
+// synchronous FULL is one fsync before each COMMIT returns: the 201's promise. It
+// is a variable so that a test can link a relay that breaks the promise, to show
+// that the loss would be seen.
+var synchronous = "FULL"
+
 func dsn(path string, r role) string {
 	q := url.Values{
 		"mode":          {"rw"}, // never create: createFile does, with the right permissions
 		"_defensive":    {"1"},
 		"_dqs":          {"0"},
 		"_busy_timeout": {"10000"},
-		"_synchronous":  {"FULL"}, // one fsync before each COMMIT returns: the 201's promise
+		"_synchronous":  {synchronous},
 		"_pragma": {
 			"trusted_schema(0)",
 			"wal_autocheckpoint(0)", // checkpoint_sql.go does it, off the commit path
@@ -249,17 +254,21 @@ func sqliteCode(err error) int {
 }
 
 // isFatal tells of the faults after which the process must not go on: what is
-// on disk is no longer known, and a second fsync would lie (fsyncgate).
+// on disk is no longer known, and a second fsync would lie (fsyncgate); or the
+// disk takes no writes, as a file system that has become read-only.
 func isFatal(err error) bool {
 	code := sqliteCode(err)
 	switch code {
-	case sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC:
+	case sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE:
 		return true
 	}
 	return code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
 }
 
 func isDiskFull(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_FULL }
+
+// isReadOnly tells that SQLite could open the file for reading only.
+func isReadOnly(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_READONLY }
 
 func isBusy(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_BUSY }
 

@@ -76,6 +76,7 @@ type DB struct {
 	opened  int
 	w       *writer
 	lock    *os.File
+	files   []servedFile // what a server looks after; set by Open
 	pushes  pushLog
 
 	diskLow   atomic.Bool
@@ -158,6 +159,12 @@ func (d *DB) open() error {
 	copier, err := openConn(d.path, writing)
 	if err != nil {
 		return err
+	}
+	if d.opts.Serve {
+		if err := d.rememberFiles(); err != nil {
+			copier.close()
+			return err
+		}
 	}
 	d.checkDisk()
 	d.wg.Go(d.w.run)

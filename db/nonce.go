@@ -2,6 +2,7 @@ package db
 
 import (
 	"encoding/binary"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,27 +19,43 @@ const (
 
 // Nonces remembers which nonces must not come again (PROTOCOL §2). A nonce is
 // remembered for as long as a request with its timestamp could be accepted;
-// a few seconds longer does no harm. It is safe for concurrent use.
+// a few seconds longer does no harm. A clock that is set ahead, and back again,
+// makes it forget nothing: as much time must have passed, too. It is safe for
+// concurrent use.
 type Nonces struct {
 	max      int64 // besides those that were restored
 	count    atomic.Int64
 	bounded  bool
+	passed   func(now time.Time) time.Duration // since the start, whatever the clock was set to
 	shards   [nonceShards]nonceShard
 	restored atomic.Pointer[nonceSet] // nil: none that could still come again
 }
 
 type nonceShard struct {
 	mu    sync.Mutex
-	until map[NonceHash]int64 // Unix seconds
-	sweep time.Time
+	until map[NonceHash]span32
+	sweep int32 // seconds that must have passed
+}
+
+// span32 says how long a nonce is remembered: by the clock, and by time passed.
+type span32 struct {
+	until uint32 // Unix seconds
+	keep  int32  // seconds since the start
 }
 
 func newNonces(limit int64) *Nonces {
-	n := &Nonces{max: limit, bounded: limit > 0}
+	begin := time.Now() // has a monotonic reading, as the real clock's times have
+	n := &Nonces{max: limit, bounded: limit > 0, passed: func(now time.Time) time.Duration { return now.Sub(begin) }}
 	for i := range n.shards {
-		n.shards[i].until = map[NonceHash]int64{}
+		n.shards[i] = nonceShard{until: map[NonceHash]span32{}, sweep: math.MinInt32}
 	}
 	return n
+}
+
+// seconds gives how many have passed. An injected clock may say anything.
+func (n *Nonces) seconds(now time.Time) int32 {
+	const most = 1 << 30
+	return int32(min(max(int64(n.passed(now)/time.Second), -most), most))
 }
 
 // Claim remembers a nonce until a time. It refuses with NonceReused, or with
@@ -47,10 +64,11 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 	s := &n.shards[uint64(h)%nonceShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if now.After(s.sweep) {
-		n.forget(s, now)
+	passed := n.seconds(now)
+	if passed >= s.sweep {
+		n.forget(s, now, passed)
 	}
-	if t, ok := s.until[h]; ok && now.Unix() <= t || n.wasRestored(h, now) {
+	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.until) || n.wasRestored(h, now) {
 		return Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
 	if n.bounded && n.count.Load() >= n.max {
@@ -58,7 +76,7 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 		e.RetryAfter = nonceSweep
 		return e
 	}
-	n.put(s, h, until)
+	n.put(s, h, now, until)
 	return nil
 }
 
@@ -66,11 +84,12 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 // at the start, before any Claim.
 func (n *Nonces) restore(f *foundNonces) { n.restored.Store(f.set()) }
 
-func (n *Nonces) put(s *nonceShard, h NonceHash, until time.Time) {
+func (n *Nonces) put(s *nonceShard, h NonceHash, now, until time.Time) {
 	if _, known := s.until[h]; !known {
 		n.count.Add(1)
 	}
-	s.until[h] = until.Unix() + 1
+	end := until.Unix() + 1
+	s.until[h] = span32{until: uint32(max(end, 0)), keep: n.seconds(now) + int32(max(end-now.Unix(), 0))}
 }
 
 // wasRestored tells whether a nonce was used before the start, and must not come again.
@@ -79,7 +98,7 @@ func (n *Nonces) wasRestored(h NonceHash, now time.Time) bool {
 	if set == nil {
 		return false
 	}
-	second := now.Unix() - set.began
+	second := min(now.Unix()-set.began, int64(n.seconds(now))) // the clock may have been set ahead
 	if second > int64(set.last) {
 		n.restored.CompareAndSwap(set, nil)
 		return false
@@ -159,10 +178,10 @@ func (f *foundNonces) set() *nonceSet {
 	return s
 }
 
-func (n *Nonces) forget(s *nonceShard, now time.Time) {
-	s.sweep = now.Add(nonceSweep)
+func (n *Nonces) forget(s *nonceShard, now time.Time, passed int32) {
+	s.sweep = passed + int32(nonceSweep/time.Second)
 	for h, t := range s.until {
-		if t < now.Unix() {
+		if int64(t.until) < now.Unix() && t.keep < passed {
 			delete(s.until, h)
 			n.count.Add(-1)
 		}

@@ -60,6 +60,10 @@ func (w *writer) versions() (data, keys int64) {
 // poll notices what other processes have committed. It runs on the writer's own
 // connection, where our own commits do not count as changes.
 func (w *writer) poll() {
+	if lost := w.d.lostFile(); lost != nil && w.failed() == nil {
+		w.fail(w.leave(lost))
+		return
+	}
 	var data int64
 	if _, err := w.c.row(func(r *rows) { data = r.int(0) }, "PRAGMA data_version"); err != nil {
 		if isFatal(err) {

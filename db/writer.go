@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -347,6 +348,8 @@ func (w *writer) explain(err error) error {
 		return &Error{Code: DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
 	case isBusy(err):
 		return &Error{Code: Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
+	case isReadOnly(err):
+		return &Error{Code: Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.d.path, err)}
 	case w.batch.committing:
 		return &Error{Code: StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
 	}

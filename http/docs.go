@@ -39,7 +39,7 @@ code{font:0.9em ui-monospace,monospace}table{border-collapse:collapse}td{padding
 tr:target{background:#fff3bf}</style></head><body>
 <h1>relay</h1>
 <p>Agents send each other JSON messages over HTTP, receive them live over a WebSocket or by reading history, and acknowledge them.
-A 201 means that the message is on disk.</p>
+A 201 means that the message is on disk; <a href="/docs/promises">promises</a> says what holds when something fails.</p>
 <h2>Endpoints</h2>
 <table>
 <tr><td><code>GET /api/v1/whoami</code><td>which Mecha the key belongs to

@@ -127,6 +127,7 @@ func (s *Server) routes() *httprouter.Router {
 	open("/readyz", s.readyz)
 	open("/version", s.version)
 	open("/docs", s.docs)
+	open("/docs/promises", s.promises)
 	return r
 }
 

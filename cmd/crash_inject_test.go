@@ -1,0 +1,121 @@
+package cmd_test
+
+import (
+	"fmt"
+	"os/exec"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// inject makes system calls of a running server fail on some of its files, from
+// now on until heal. It needs strace, and the right to trace.
+func inject(t *testing.T, s *server, call, errno, when string, files ...string) (heal func()) {
+	t.Helper()
+	args := []string{"-f", "-p", fmt.Sprint(s.cmd.Process.Pid), "-o", "/dev/null",
+		"-e", "trace=" + call, "-e", fmt.Sprintf("inject=%s:error=%s:when=%s", call, errno, when)}
+	for _, f := range files {
+		args = append(args, "-P", f)
+	}
+	tracer := launch(t, exec.Command("strace", args...), nil)
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) { // strace attaches thread by thread
+		text, _ := tracer.stderr.read()
+		select {
+		case <-tracer.exited:
+			t.Skipf("strace cannot attach here: %s", text)
+		default:
+		}
+		if traced(s) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("strace does not attach: %s", text)
+		}
+	}
+	return func() {
+		tracer.cmd.Process.Signal(syscall.SIGINT) // it lets go of the server and ends
+		<-tracer.exited
+	}
+}
+
+// The disk fails, as it really does: with an error of one system call, in the
+// middle of the load.
+func TestCrashTheDiskFailsACall(t *testing.T) {
+	tool(t, "strace")
+	t.Parallel()
+	for _, c := range []struct {
+		call, errno, file string
+		says              string
+	}{
+		{"fsync", "EIO", "-wal", "disk I/O error"}, // the commit's fsync
+		{"fsync", "EIO", "", "disk I/O error"},     // a checkpoint's
+		{"pwrite64", "EIO", "-wal", "disk I/O error"},
+		{"pwrite64", "EIO", "", "disk I/O error"},
+		{"pwrite64", "EROFS", "-wal", "disk I/O error"}, // the file system has become read-only
+	} {
+		t.Run(fmt.Sprintf("%s of relay.db%s: %s", c.call, c.file, c.errno), func(t *testing.T) {
+			for range rounds(1, 1, 10) {
+				db, l := file(t), newLedger()
+				keys := issue(t, db, "a^inject", "b^inject", "c^inject", "d^inject")
+				s := startServer(t, db, "--rate-limit", "0")
+				wait := l.goOn(s, keys[:3], "d^inject", 40_000, nil) // so that checkpoints come soon
+				eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })
+				inject(t, s, c.call, c.errno, "1", db+c.file)
+				s.wantExit(75, "the store has failed", c.says)
+				wait()
+				wantWhole(t, db)
+				s = startServer(t, db)
+				l.compare(s, keys[3])
+				t.Logf("%d messages accepted, %d without an outcome: none lost, doubled or out of order", l.count(), len(l.open))
+				s.kill()
+			}
+		})
+	}
+}
+
+// No space for one write of many: that is refused, and the next may succeed.
+func TestCrashTheDiskIsFullForACall(t *testing.T) {
+	tool(t, "strace")
+	t.Parallel()
+	for _, suffix := range []string{"-wal", ""} {
+		t.Run("relay.db"+suffix, func(t *testing.T) {
+			for range rounds(1, 1, 10) {
+				db, l := file(t), newLedger()
+				keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
+				s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
+				stop := make(chan struct{})
+				wait := l.goOn(s, keys[:3], "d^nospace", 40_000, stop)
+				eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })
+				heal := inject(t, s, "pwrite64", "ENOSPC", "1+", db+suffix)
+				if suffix == "-wal" {
+					eventually(t, patience, "messages are refused", func() bool { return l.refusals("disk_full") > 5 })
+				} else {
+					s.await(s.stderr, `background checkpoint.*full`)
+				}
+				s.ask(keys[0], "GET", "/api/v1/whoami", "").want(t, 200)
+				s.history(keys[3], "")
+				heal()
+				before := l.count()
+				eventually(t, patience, "messages are accepted again", func() bool { return l.count() > before+20 })
+				close(stop)
+				wait()
+				l.compare(s, keys[3])
+				s.kill()
+				wantWhole(t, db)
+				s = startServer(t, db)
+				l.compare(s, keys[3])
+				t.Logf("%d messages accepted, refused: %v: none lost, doubled or out of order", l.count(), l.codes)
+				if l.codes["store_failed"]+l.codes["internal"] > 0 {
+					t.Errorf("a full disk was answered otherwise: %v", l.codes)
+				}
+				s.kill()
+			}
+		})
+	}
+}
+
+func (l *ledger) refusals(code string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.codes[code]
+}

@@ -1,0 +1,30 @@
+//go:build unix
+
+package cmd_test
+
+import (
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// free gives how many bytes may still be written on the file system of f.
+func free(t *testing.T, f *os.File) int64 {
+	t.Helper()
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil {
+		t.Fatal(err)
+	}
+	return int64(s.Bavail) * int64(s.Bsize)
+}
+
+func pause(s *server)  { signal(s, unix.SIGSTOP) }
+func resume(s *server) { signal(s, unix.SIGCONT) }
+
+func signal(s *server, sig unix.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}

@@ -1,0 +1,171 @@
+package cmd_test
+
+import (
+	"bufio"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// A fileOp is something that a process did to a file, or told somebody, in the
+// one order in which the tracer saw it.
+type fileOp struct {
+	kind       opKind
+	file       string // its path
+	offset     int64  // of a write; the new size of a truncation
+	data       []byte
+	begin, end int      // line numbers: a call takes its time, and others come in between
+	told       []string // ids of messages of which somebody was told
+	finished   []string // … that they are acknowledged
+}
+
+type opKind int
+
+const (
+	writes opKind = iota
+	truncates
+	syncs
+	creates
+	removes
+	tells
+	fails
+)
+
+// traceOptions make strace print what readTrace reads: whole buffers, in hex. With
+// -D the traced program is our child, not strace.
+var traceOptions = []string{"-D", "-f", "-y", "-qq", "-xx", "-s", "300000", "-e", "signal=none",
+	"-e", "trace=?open,openat,pwrite64,ftruncate,fsync,fdatasync,?unlink,unlinkat,write,writev"}
+
+var (
+	callLine    = regexp.MustCompile(`^(\d+) +(\w+)\((.*)$`)
+	resumedLine = regexp.MustCompile(`^(\d+) +<\.\.\. (\w+) resumed>(.*)$`)
+	firstFD     = regexp.MustCompile(`^\d+<([^>]*)>`)
+	hexText     = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"`)
+	succeeded   = regexp.MustCompile(`\) += \d+`)
+	aMessageID  = regexp.MustCompile(`msg_[0-9a-z]{26}`)
+	anAck       = regexp.MustCompile(`"message_id":"(msg_[0-9a-z]{26})","state":"acknowledged"`)
+)
+
+// readTrace reads what was done to the database and its log, and what was
+// written to sockets. Calls that failed are left out. Lines are counted from first.
+func readTrace(t *testing.T, name, db string, first int) (ops []*fileOp) {
+	t.Helper()
+	f, err := os.Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	open := map[string]*fileOp{} // by thread: calls that have not returned
+	lines := bufio.NewReaderSize(f, 1<<20)
+	for n := first; ; n++ {
+		line, err := lines.ReadString('\n')
+		if err == io.EOF {
+			return ops
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		line = line[:len(line)-1]
+		if m := resumedLine.FindStringSubmatch(line); m != nil {
+			if op := open[m[1]]; op != nil && succeeded.MatchString(m[3]) {
+				op.end = n
+			} else if op != nil {
+				op.kind = fails
+			}
+			delete(open, m[1])
+			continue
+		}
+		m := callLine.FindStringSubmatch(line)
+		if m == nil {
+			continue
+		}
+		op, err := readCall(m[2], m[3], db)
+		if err != nil {
+			t.Fatalf("%s:%d: %v in %.200s", name, n, err, line)
+		}
+		if op == nil {
+			continue
+		}
+		op.begin = n
+		if strings.HasSuffix(line, "<unfinished ...>") {
+			op.end = 1 << 60 // until it is known
+			open[m[1]] = op
+		} else if op.end = n; !succeeded.MatchString(line) {
+			continue
+		}
+		ops = append(ops, op)
+	}
+}
+
+// readCall reads one call and its arguments; nil if it does not concern us.
+func readCall(call, args, db string) (*fileOp, error) {
+	op := &fileOp{}
+	if fd := firstFD.FindStringSubmatch(args); fd != nil {
+		op.file = unhex(fd[1])
+	}
+	ours := op.file == db || op.file == db+"-wal"
+	switch call {
+	case "fsync", "fdatasync":
+		op.kind = syncs
+		return op, nil
+	case "pwrite64", "ftruncate":
+		if !ours {
+			return nil, nil
+		}
+		// …, count, offset) = n; or …, size) = 0
+		head, _, _ := strings.Cut(args[strings.LastIndexByte(args, '"')+1:], ")")
+		head = strings.TrimSuffix(strings.TrimSpace(head), " <unfinished ...>")
+		number := head[strings.LastIndexByte(head, ' ')+1:]
+		var err error
+		if op.offset, err = strconv.ParseInt(number, 10, 64); err != nil {
+			return nil, err
+		}
+		if op.kind = truncates; call == "pwrite64" {
+			op.kind, op.data = writes, []byte(textOf(args))
+		}
+		return op, nil
+	case "open", "openat", "unlink", "unlinkat":
+		if op.file = textOf(args); op.file != db+"-wal" || strings.HasPrefix(call, "open") && !strings.Contains(args, "O_CREAT") {
+			return nil, nil
+		}
+		if op.kind = creates; strings.HasPrefix(call, "unlink") {
+			op.kind = removes
+		}
+		return op, nil
+	default:
+		if !strings.HasPrefix(op.file, "socket:") && !strings.HasPrefix(op.file, "TCP") {
+			return nil, nil
+		}
+		text := textOf(args)
+		op.kind, op.told = tells, aMessageID.FindAllString(text, -1)
+		for _, m := range anAck.FindAllStringSubmatch(text, -1) {
+			op.finished = append(op.finished, m[1])
+		}
+		if len(op.told) == 0 {
+			return nil, nil
+		}
+		return op, nil
+	}
+}
+
+// textOf joins all strings among the arguments.
+func textOf(args string) string {
+	var all strings.Builder
+	for _, m := range hexText.FindAllStringSubmatch(args, -1) {
+		all.WriteString(unhex(m[1]))
+	}
+	return all.String()
+}
+
+// unhex reads \x2f\x74…
+func unhex(s string) string {
+	b, err := hex.DecodeString(strings.ReplaceAll(s, `\x`, ""))
+	if err != nil {
+		return fmt.Sprintf("not hex: %.20s", s)
+	}
+	return string(b)
+}

@@ -1,0 +1,171 @@
+package db
+
+import (
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// setClock is a clock that somebody sets, while real time goes on beside it.
+type setClock struct{ shown, passed atomic.Int64 } // ms
+
+func (c *setClock) now() time.Time { return time.UnixMilli(c.shown.Load()).UTC() }
+
+// set puts the clock so far ahead or, if negative, back. No time passes.
+func (c *setClock) set(by time.Duration) { c.shown.Add(by.Milliseconds()) }
+
+func (c *setClock) pass(d time.Duration) {
+	c.set(d)
+	c.passed.Add(d.Milliseconds())
+}
+
+func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
+	t.Helper()
+	c := &setClock{}
+	c.shown.Store(time.Now().UnixMilli())
+	d := openHere(t, append(options, func(o *Options) { o.Now, o.Serve = c.now, true })...)
+	d.nonces.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	return d, c
+}
+
+// Whatever the clock does, messages stand in the order in which they were
+// accepted, times never decrease along it, and cursors go on from where they were.
+func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
+	d, c := openSetClock(t)
+	k := mustIssue(t, d, "a^b")
+	var told []MessageID
+	send := func() {
+		m := message(k, "a^b", `{}`)
+		m.At = c.now()
+		sent, err := d.Send(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		told = append(told, sent.ID)
+	}
+	for i, jump := range []time.Duration{0, time.Hour, -2 * time.Hour, 0, 30 * 24 * time.Hour, -31 * 24 * time.Hour, time.Minute, 0} {
+		c.set(jump)
+		for range 10 {
+			send()
+		}
+		if i%2 == 1 { // a restart knows nothing but the file
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path := d.path
+			d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
+		}
+	}
+	var listed []MessageID
+	page := Page{Next: ""}
+	for before := (time.Time{}); ; {
+		next, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: 7, After: page.Next})
+		if err != nil {
+			t.Fatal(err)
+		}
+		page = next
+		for _, m := range page.Messages {
+			if m.CreatedAt.Before(before) {
+				t.Errorf("%s was created at %v, after one of %v", m.ID, m.CreatedAt, before)
+			}
+			listed, before = append(listed, m.ID), m.CreatedAt
+		}
+		if !page.More {
+			break
+		}
+	}
+	if !slices.Equal(listed, told) {
+		t.Errorf("told of %d, listed %d, or in another order", len(told), len(listed))
+	}
+}
+
+// What has expired stays so.
+func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
+	expired := make(chan MessageID, 1)
+	d, c := openSetClock(t)
+	d.OnCommit(func(b *Commit) {
+		for _, change := range b.Changes {
+			expired <- change.ID
+		}
+	})
+	k := mustIssue(t, d, "a^b")
+	m := message(k, "a^b", `{}`)
+	m.At, m.ExpiresAt = c.now(), c.now().Add(time.Hour)
+	sent, err := d.Send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.set(2 * time.Hour)
+	select {
+	case <-expired:
+	case <-time.After(20 * time.Second):
+		t.Fatal("it does not expire")
+	}
+	c.set(-2 * time.Hour)
+	_, err = d.Acknowledge(&Acknowledge{At: c.now(), Key: k, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"})
+	if ErrorCode(err) != MessageExpired {
+		t.Errorf("an ack got %v", err)
+	}
+	if got, err := d.Message(t.Context(), k.Mecha.ID, sent.ID); err != nil || got.State != Expired {
+		t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// A clock that is wrong for a moment makes no request repeatable, and the
+// nonces of that moment are forgotten in their time.
+func TestNoncesOutliveAWrongClock(t *testing.T) {
+	const many = 20 * nonceShards // so that every shard sweeps
+	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
+		d, c := openSetClock(t)
+		k := mustIssue(t, d, "a^b")
+		claim := func(nonce string, made time.Time) Code {
+			_, err := d.Claim(k, nonce, made)
+			return ErrorCode(err)
+		}
+		made := c.now()
+		if code := claim("captured", made); code != "" {
+			t.Fatal(code)
+		}
+		c.set(jump)
+		c.pass(2 * nonceSweep)
+		for i := range many {
+			if code := claim(fmt.Sprint("wrong", i), c.now()); code != "" {
+				t.Fatal(code)
+			}
+		}
+		c.set(-jump)
+		if code := claim("captured", made); code != NonceReused {
+			t.Errorf("clock set by %v and back: a captured request got %q", jump, code)
+		}
+		c.pass(12 * time.Hour) // now all of these are over, however far ahead the clock was
+		for i := range many {
+			if code := claim(fmt.Sprint("later", i), c.now()); code != "" {
+				t.Fatal(code)
+			}
+		}
+		if n := d.nonces.count.Load(); n > many {
+			t.Errorf("clock set by %v and back: %d nonces are remembered, of which %d live", jump, n, many)
+		}
+	}
+}
+
+// A sweep that is due by a clock far ahead is not put off until then.
+func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
+	n, c := newNonces(2), &setClock{}
+	c.shown.Store(time.Now().UnixMilli())
+	n.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	claim := func(h NonceHash) {
+		t.Helper()
+		if err := n.Claim(h*nonceShards, c.now(), c.now().Add(time.Minute)); err != nil { // all in one shard
+			t.Errorf("nonce %d got %v", h, err)
+		}
+	}
+	c.set(365 * 24 * time.Hour)
+	claim(1)
+	c.set(-365 * 24 * time.Hour)
+	claim(2)
+	c.pass(time.Hour)
+	claim(3)
+}
