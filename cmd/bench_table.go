@@ -86,7 +86,7 @@ func (a *app) printStage(rows []bench.Row) error {
 				rate = fmt.Sprintf("%.2f", r.Ratio)
 			}
 		case r.Bytes != 0:
-			memory = bytesOf(int64(r.Bytes))
+			memory = bytesOf(int64(r.Bytes)) + " of " + bytesOf(r.Memory)
 		case r.Memory > 0:
 			memory = bytesOf(r.Memory)
 		}

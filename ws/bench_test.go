@@ -29,6 +29,6 @@ func BenchmarkReceiptFrame(b *testing.B) {
 	c := db.Change{ID: "msg_0t3z1hj9e001xzqx8pz68qj0y4", State: db.Acknowledged, Status: "completed", At: time.Now()}
 	b.ReportAllocs()
 	for range b.N {
-		receiptFrame(c)
+		receiptFrame(&c)
 	}
 }

@@ -10,40 +10,42 @@ import (
 	"time"
 
 	"github.com/gobwas/ws"
+	"golang.org/x/time/rate"
 
 	"relay/db"
 )
 
-// Conn is one WebSocket of a Mecha. Two goroutines work on it: the reader
-// (read.go) for as long as it lives, and push (push.go) while there is
-// something to send; only push writes to the network.
+// Conn is one WebSocket of a Mecha. At most two goroutines work on it: the
+// reader (read.go) and, while there is something to send, push (push.go), which
+// alone writes to the network. What only a busy connection needs hangs on
+// pointers: there may be many that are idle.
 type Conn struct {
 	hub       *Hub
 	key       *db.Key                // as it was authenticated: whose connection this is
 	latest    atomic.Pointer[db.Key] // … and as it was last read: until when
 	session   session
 	net       net.Conn
-	done      chan struct{} // closed when the connection is dead
-	dead      sync.Once
-	closeSent chan struct{} // closed when our close frame is on its way
-	slots     chan struct{} // one token per answer that is owed, or waits to be written
-	lastFrame atomic.Int64  // Unix nanoseconds, of the client's latest frame
+	lastFrame atomic.Int64 // Unix nanoseconds, of the client's latest frame
 
-	mu           sync.Mutex
-	running      bool     // a push goroutine is at work
-	closing      []byte   // the close frame to send; nil: none
-	answers      [][]byte // frames that hold a slot each
-	receiptBytes int
-	receipts     [][]byte      // frames
-	pings        [2][]byte     // a ping to send, pongs to send
-	queue        []*db.Message // new messages, while not lagging
-	bytes        int           // of payload in the queue
-	lagging      bool          // must read on from the store
-	stalled      bool          // … but the window is full
-	window       window        // while syncing
-	syncing      bool          // has not caught up yet
-	pinged       time.Time     // last ping
-	lastID       db.MessageID  // sent last, while syncing
+	// The reader's own:
+	limit  *rate.Limiter // of frames; nil before the first
+	first  [1]byte       // what ended the wait for a frame
+	polled bool          // the poller starts the reader when there is something to read
+	fd     int32         // … of this descriptor
+	turn   atomic.Int32  // who is to read: parked, reading, rung
+
+	mu        sync.Mutex
+	changed   sync.Cond // dead, closeSent or owed has; the reader alone waits
+	dead      bool
+	closeSent bool // our close frame is on its way
+	closing   bool // … or is to be
+	running   bool // a push goroutine is at work
+	lagging   bool // must read on from the store
+	stalled   bool // … but the window is full
+	owed      int  // answers that are owed, or wait to be written
+	out       *outbox
+	window    *window   // while syncing: it has not caught up yet
+	pinged    time.Time // last ping
 
 	// push's own:
 	cursor db.Position // everything up to here has been sent, or left out
@@ -54,7 +56,7 @@ const (
 	maxOwed       = 256       // answers to a client's frames that may wait; then it is not read
 	maxReceipts   = 1 << 20   // bytes of receipts that may wait; then the connection must start anew
 	maxQueued     = 64        // new messages that may wait; then push reads from the store
-	maxQueueBytes = 256 << 10 // … and bytes of payload
+	maxQueueBytes = 256 << 10 // … and bytes of payload; frames that others share come on top
 	drainTimeout  = time.Second
 )
 
@@ -70,13 +72,7 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 	if err != nil {
 		return err
 	}
-	c := &Conn{hub: h, key: key, session: s, done: make(chan struct{}), closeSent: make(chan struct{}), slots: make(chan struct{}, maxOwed)}
-	c.latest.Store(key)
-	c.running = true // hold push back until the connection stands
-	c.lagging, c.syncing = s.syncLimit > 0, s.syncLimit > 0
-	c.window.size = s.syncLimit
-	c.pinged = time.Now()
-	c.lastFrame.Store(c.pinged.UnixNano())
+	c := h.newConn(key, s)
 	// Registered first, then the start is read: nothing falls between.
 	if err := h.register(key.Mecha.ID, c, nil); err != nil {
 		return err
@@ -97,17 +93,36 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 		}
 		return nil
 	}
-	c.mu.Lock()
-	c.net = conn
-	c.mu.Unlock()
-	if c.isDead() { // killed before it had a connection
-		conn.Close()
-	}
 	early := make([]byte, rw.Reader.Buffered()) // frames that came with the handshake
 	_, _ = rw.Reader.Read(early)
-	h.wg.Go(c.push) // first: once the reader has ended, the hub may count on nobody being left
-	go c.read(early)
+	c.begin(conn, early)
 	return nil
+}
+
+func (h *Hub) newConn(key *db.Key, s session) *Conn {
+	c := &Conn{hub: h, key: key, session: s, pinged: time.Now()}
+	c.changed.L = &c.mu
+	c.latest.Store(key)
+	c.lastFrame.Store(c.pinged.UnixNano())
+	c.turn.Store(reading)
+	c.running = true // hold push back until the connection stands
+	if s.syncLimit > 0 {
+		c.lagging, c.window = true, &window{size: s.syncLimit}
+	}
+	return c
+}
+
+// begin starts the connection's goroutines. early is what came with the handshake.
+func (c *Conn) begin(conn net.Conn, early []byte) {
+	c.mu.Lock()
+	c.net = conn
+	if c.dead { // killed before it had a connection
+		conn.Close()
+	}
+	c.mu.Unlock()
+	c.polled = c.hub.poller.add(c)
+	c.hub.wg.Go(c.push) // first: once the reader has ended, the hub may count on nobody being left
+	go c.read(early)
 }
 
 // prepare finds where the stream starts, and sees that the key still holds.
@@ -116,7 +131,9 @@ func (c *Conn) prepare() (err error) {
 	if err != nil {
 		return err
 	}
-	c.latest.CompareAndSwap(c.key, k) // else CheckKeys was faster, and knows better
+	if !k.ExpiresAt.Equal(c.key.ExpiresAt) || !k.RevokedAt.Equal(c.key.RevokedAt) { // else one copy serves all connections
+		c.latest.CompareAndSwap(c.key, k) // if not, CheckKeys was faster, and knows better
+	}
 	switch {
 	case c.session.since != "":
 		c.cursor, err = c.hub.Inbox.Cursor(c.session.since)
@@ -126,35 +143,35 @@ func (c *Conn) prepare() (err error) {
 	if c.session.sync {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.answers = append(c.answers, syncFrame("start", 0))
-		c.slots <- struct{}{}
-		if !c.syncing {
-			c.answers = append(c.answers, syncFrame("end", 0))
-			c.slots <- struct{}{}
+		c.owe(syncFrame("start", 0))
+		if c.window == nil {
+			c.owe(syncFrame("end", 0))
 		}
 	}
 	return err
 }
 
 // offer hands over a message that has just been committed. The hub calls it in
-// commit order.
-func (c *Conn) offer(m *db.Message) {
+// commit order. frame is that of the message if other connections are offered
+// it too, else nil.
+func (c *Conn) offer(m *db.Message, frame *sharedFrame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.lagging || c.closing != nil {
+	if c.lagging || c.closing {
 		return // push will find it in the store
 	}
-	if len(c.queue) == maxQueued || c.bytes > 0 && c.bytes+m.PayloadBytes > maxQueueBytes {
+	if out := c.outbox(); len(out.queue) == maxQueued || out.bytes > 0 && out.bytes+m.PayloadBytes > maxQueueBytes {
 		c.fallBehind()
 	} else {
-		c.queue, c.bytes = append(c.queue, m), c.bytes+m.PayloadBytes
+		out.queue, out.bytes = append(out.queue, offered{m, frame}), out.bytes+m.PayloadBytes
 	}
 	c.wake()
 }
 
 // fallBehind forgets what was handed over: push reads on from the store. c.mu is held.
 func (c *Conn) fallBehind() {
-	c.queue, c.bytes, c.lagging = nil, 0, true
+	c.dropQueue()
+	c.lagging = true
 }
 
 // freed frees the place of a message that the recipient has answered for.
@@ -164,7 +181,7 @@ func (c *Conn) freed(change *db.Change) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.window.free(change.Position, change.State != db.Expired) && c.stalled {
+	if c.window != nil && c.window.free(change.Position, change.State != db.Expired) && c.stalled {
 		c.stalled = false
 		c.wake()
 	}
@@ -172,43 +189,48 @@ func (c *Conn) freed(change *db.Change) {
 
 // receipt queues a receipt for a sender that asked for them. A connection that
 // cannot keep up with them is closed: silence would be taken for no news.
-func (c *Conn) receipt(change *db.Change) {
-	if !c.session.receipts {
-		return
-	}
-	frame := receiptFrame(*change)
+func (c *Conn) receipt(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.receiptBytes += len(frame); c.receiptBytes > maxReceipts {
+	out := c.outbox()
+	if out.receiptBytes += len(frame); out.receiptBytes > maxReceipts {
 		c.closeLocked(statusTryAgainLater, "receipts came faster than they were read")
 		return
 	}
-	c.receipts = append(c.receipts, frame)
+	out.receipts = append(out.receipts, frame)
 	c.wake()
 }
 
-// answer queues a frame that owns one of the slots.
+// owe notes an answer that is ready and has no place yet. c.mu is held.
+func (c *Conn) owe(frame []byte) {
+	c.owed++
+	c.outbox().answers = append(c.outbox().answers, frame)
+}
+
+// answer queues a frame that is owed.
 func (c *Conn) answer(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.answers = append(c.answers, frame)
+	c.outbox().answers = append(c.outbox().answers, frame)
 	c.wake()
+}
+
+// settle notes that n answers are no longer owed: the reader may go on.
+func (c *Conn) settle(n int) {
+	if n == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.owed -= n
+	c.changed.Signal()
 }
 
 // wake sees to it that push runs. c.mu is held.
 func (c *Conn) wake() {
-	if !c.running && !c.isDead() {
+	if !c.running && !c.dead {
 		c.running = true
 		c.hub.wg.Go(c.push) // the reader is still counted: kill waits for c.mu
-	}
-}
-
-func (c *Conn) isDead() bool {
-	select {
-	case <-c.done:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -220,41 +242,62 @@ func (c *Conn) close(code ws.StatusCode, reason string) {
 }
 
 func (c *Conn) closeLocked(code ws.StatusCode, reason string) {
-	if c.closing == nil {
-		c.closing = closeFrame(code, reason)
+	if !c.closing {
+		c.closing = true
+		c.outbox().closing = closeFrame(code, reason)
 		c.wake()
 	}
+}
+
+// sentClose notes that our close frame has been written, as far as that was
+// possible. The reader drains for a while, so that the network delivers the
+// frame instead of a reset.
+func (c *Conn) sentClose() {
+	_ = c.net.SetReadDeadline(time.Now().Add(drainTimeout))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.closeSent = true
+	c.changed.Signal()
+	c.ring() // nothing may come: the deadline must find somebody who reads
 }
 
 // kill ends the connection at once; the reader then leaves. TLS would say
 // goodbye first, and wait seconds for a peer that reads nothing.
 func (c *Conn) kill() {
-	c.dead.Do(func() {
-		close(c.done)
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		if t, ok := c.net.(*tls.Conn); ok {
-			t.NetConn().Close()
-		} else if c.net != nil {
-			c.net.Close()
-		}
-	})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dead {
+		return
+	}
+	c.dead = true
+	if t, ok := c.net.(*tls.Conn); ok {
+		t.NetConn().Close()
+	} else if c.net != nil {
+		c.net.Close()
+	}
+	c.changed.Signal()
+	c.ring()
 }
 
-// tick does what time demands: pings, and the ends of those who do not answer.
-func (c *Conn) tick(now time.Time) {
+// tick does what time demands: it ends those who do not answer, and tells
+// whether a ping is due.
+func (c *Conn) tick(now time.Time) (due bool) {
 	if now.Sub(time.Unix(0, c.lastFrame.Load())) > c.hub.DeadAfter {
 		c.close(ws.StatusGoingAway, "no frame from you for too long")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now.Sub(c.pinged) >= c.hub.PingEvery {
-		c.pinged, c.pings[0] = now, pingFrame
-		c.wake()
-	}
 	if c.stalled && !c.window.acked && c.hub.SyncAckWait > 0 && now.Sub(c.window.full) > c.hub.SyncAckWait {
-		c.closeLocked(statusTryAgainLater, "resume after "+string(c.lastID))
+		c.closeLocked(statusTryAgainLater, "resume after "+string(c.window.last))
 	}
+	return now.Sub(c.pinged) >= c.hub.PingEvery
+}
+
+func (c *Conn) ping(now time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.pinged, c.outbox().pings[0] = now, pingFrame
+	c.wake()
 }
 
 // statusTryAgainLater is of the IANA registry, which came after RFC 6455.

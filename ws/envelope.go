@@ -2,6 +2,7 @@ package ws
 
 import (
 	"encoding/base64"
+	"sync"
 
 	"github.com/gobwas/ws"
 
@@ -18,7 +19,7 @@ func field(b []byte, name, value string) []byte {
 // appendMessage appends the envelope of a message as a text frame. The payload
 // is its exact bytes in Base64.
 func appendMessage(b []byte, m *db.Message) []byte {
-	head := make([]byte, 0, 512)
+	head := make([]byte, 0, envelope)
 	head = append(head, `{"type":"message"`...)
 	head = field(head, "from", string(m.From))
 	head = field(head, "to", string(m.To))
@@ -37,8 +38,45 @@ func appendMessage(b []byte, m *db.Message) []byte {
 	return append(b, `"}`...)
 }
 
-func receiptFrame(c db.Change) []byte {
-	b := append([]byte(nil), `{"type":"receipt"`...)
+// A sharedFrame is the frame of a message for several connections, made once,
+// by whichever comes first.
+type sharedFrame struct {
+	once  sync.Once
+	frame []byte
+}
+
+func (s *sharedFrame) of(m *db.Message) []byte {
+	s.once.Do(func() {
+		s.frame = appendMessage(make([]byte, 0, envelope+base64.StdEncoding.EncodedLen(len(m.Payload))), m)
+	})
+	return s.frame
+}
+
+const envelope = 512 // bytes: what usually stands around the payload
+
+// headerRoom is left free in front of a text, whose length tells what its header will be.
+const headerRoom = 10
+
+// newText begins a frame with the JSON of an object of a type, with room for n bytes more.
+func newText(kind string, n int) []byte {
+	b := make([]byte, headerRoom, headerRoom+len(`{"type":""}`)+len(kind)+n)
+	return append(append(append(b, `{"type":"`...), kind...), '"')
+}
+
+// endText ends the object and puts the header before it.
+func endText(b []byte) []byte {
+	b = append(b, '}')
+	var buf [headerRoom]byte
+	head := appendHeader(buf[:0], ws.OpText, len(b)-headerRoom)
+	b = b[headerRoom-len(head):]
+	copy(b, head)
+	return b
+}
+
+const usualFields = 160 // bytes: an id, a state, a time, and their names
+
+func receiptFrame(c *db.Change) []byte {
+	b := newText("receipt", usualFields+len(c.Status)+len(c.Detail))
 	b = field(b, "message_id", string(c.ID))
 	b = field(b, "state", c.State.String())
 	if c.Status != "" {
@@ -47,31 +85,30 @@ func receiptFrame(c db.Change) []byte {
 	if c.Detail != "" {
 		b = field(b, "detail", c.Detail)
 	}
-	b = field(b, "at", db.FormatTime(c.At))
-	return appendFrame(nil, ws.OpText, append(b, '}'))
+	b = append(b, `,"at":"`...)
+	return endText(append(db.AppendTime(b, c.At), '"'))
 }
 
-func ackFrame(out db.AckOutcome) []byte {
-	b := append([]byte(nil), `{"type":"ack_ok"`...)
+func ackFrame(out *db.AckOutcome) []byte {
+	b := newText("ack_ok", usualFields+len(out.Status))
 	b = field(b, "message_id", string(out.ID))
 	b = field(b, "state", out.State.String())
 	b = field(b, "status", out.Status)
-	return appendFrame(nil, ws.OpText, append(b, '}'))
+	return endText(b)
 }
 
 func errorFrame(code db.Code, message string, id db.MessageID) []byte {
-	b := append([]byte(nil), `{"type":"error"`...)
+	b := newText("error", usualFields+len(message)+len(id))
 	b = field(b, "code", string(code))
 	b = field(b, "message", message)
 	if id != "" {
 		b = field(b, "message_id", string(id))
 	}
-	return appendFrame(nil, ws.OpText, append(b, '}'))
+	return endText(b)
 }
 
 func syncFrame(phase string, sent int) []byte {
-	b := field([]byte(`{"type":"sync"`), "phase", phase)
+	b := field(newText("sync", usualFields), "phase", phase)
 	b = append(b, `,"sent":`...)
-	b = appendNumber(b, sent)
-	return appendFrame(nil, ws.OpText, append(b, '}'))
+	return endText(appendNumber(b, sent))
 }

@@ -31,17 +31,22 @@ func protocolError(format string, args ...any) error {
 // A messageReader reads the client's messages from a connection, strictly by
 // RFC 6455. It belongs to one goroutine.
 type messageReader struct {
-	r *bufio.Reader
-	// control is given the payload of each ping and pong, which it must not keep.
-	control func(op ws.OpCode, payload []byte)
-	// frame is told of every frame before its payload is read.
-	frame   func()
+	r       *bufio.Reader
 	scratch [ws.MaxHeaderSize]byte
 }
 
-// next reads one message, its fragments joined. The error is a *closeError for
-// a fault of the peer and for its close frame, else the connection's own.
-func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
+// listener is told what comes between the messages.
+type listener interface {
+	// frame is called for every frame before its payload is read.
+	frame()
+	// control is given the payload of each ping and pong, which it must not keep.
+	control(op ws.OpCode, payload []byte)
+}
+
+// next reads one message, its fragments joined; or one ping or pong that does
+// not stand among fragments: then op says so. The error is a *closeError for a
+// fault of the peer and for its close frame, else the connection's own.
+func (m *messageReader) next(l listener) (op ws.OpCode, payload []byte, err error) {
 	state := ws.StateServerSide
 	for {
 		start, err := m.r.Peek(2)
@@ -56,7 +61,7 @@ func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
 			}
 			return 0, nil, err
 		}
-		m.frame()
+		l.frame()
 		if err := ws.CheckHeader(h, state); err != nil {
 			return 0, nil, protocolError("%v", err)
 		}
@@ -75,13 +80,21 @@ func (m *messageReader) next() (op ws.OpCode, payload []byte, err error) {
 			if h.OpCode == ws.OpClose {
 				return 0, nil, readClose(body)
 			}
-			m.control(h.OpCode, body)
-			continue
+			l.control(h.OpCode, body)
+			if state.Fragmented() {
+				continue
+			}
+			return h.OpCode, nil, nil
 		}
 		if h.OpCode != ws.OpContinuation {
 			op = h.OpCode
 		}
-		if payload = append(payload, body...); !h.Fin {
+		if payload == nil {
+			payload = body
+		} else {
+			payload = append(payload, body...)
+		}
+		if !h.Fin {
 			state = state.Set(ws.StateFragmented)
 			continue
 		}

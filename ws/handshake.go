@@ -101,7 +101,7 @@ func readSession(r *http.Request) (session, error) {
 	if err != nil {
 		return session{}, db.Errorf(db.InvalidRequest, "the query string is malformed: %v", err)
 	}
-	s := session{since: db.MessageID(v.Get("since_message_id")), syncLimit: defaultSyncLimit}
+	s := session{since: db.MessageID(strings.Clone(v.Get("since_message_id"))), syncLimit: defaultSyncLimit}
 	if v.Has("sync_limit") {
 		if s.syncLimit, err = syncLimit(v.Get("sync_limit")); err != nil {
 			return s, err

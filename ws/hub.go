@@ -7,14 +7,16 @@
 // it falls behind, it forgets what it was handed and reads from the file again.
 // Both are the same loop (push.go), so resume and live cannot disagree.
 //
-// An idle connection costs its reader goroutine and a small struct: the push
-// goroutine exists only while there is something to send, and one ticker of the
-// hub serves all pings and time-outs.
+// An idle connection costs a small struct, and a goroutine that waits to read
+// where there is no poller (epoll_linux.go). The push goroutine exists only
+// while there is something to send; one ticker of the hub serves all pings and
+// time-outs.
 package ws
 
 import (
 	"context"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -49,6 +51,7 @@ type Config struct {
 	PingEvery          time.Duration // default 25 s
 	DeadAfter          time.Duration // without a frame; default 60 s
 	WriteTimeout       time.Duration // of up to 64 KiB; default 10 s
+	NoPoller           bool          // a goroutine reads each socket, as where there is no poller
 }
 
 // Hub knows the live connections. Its methods are safe for concurrent use.
@@ -62,6 +65,7 @@ type Hub struct {
 	wg      sync.WaitGroup // connections' goroutines, readers and pushes; the ticker; checks of keys
 	checked atomic.Bool    // a check of the keys is queued
 	check   sync.Mutex     // held by the check under way
+	poller  *poller        // nil: a goroutine reads each socket
 	// reply, in tests, makes the frame that answers a message of any kind, which
 	// then is no acknowledgement; nil otherwise.
 	reply func(ws.OpCode, []byte) []byte
@@ -99,6 +103,9 @@ func NewHub(c Config) *Hub {
 		c.WriteTimeout = 10 * time.Second
 	}
 	h := &Hub{Config: c, boxes: map[db.MechaID]*box{}, stop: make(chan struct{})}
+	if !c.NoPoller {
+		h.poller = h.newPoller()
+	}
 	h.wg.Go(h.tick)
 	return h
 }
@@ -110,8 +117,12 @@ func (h *Hub) Ring(commit *db.Commit) {
 	defer h.mu.RUnlock()
 	for _, m := range commit.Messages {
 		if b := h.boxes[m.Recipient]; b != nil {
+			var frame *sharedFrame
+			if len(b.conns) > 1 {
+				frame = &sharedFrame{}
+			}
 			for _, c := range b.conns {
-				c.offer(m)
+				c.offer(m, frame)
 			}
 			b.wake()
 		}
@@ -135,8 +146,15 @@ func (h *Hub) ringChange(change *db.Change) {
 	if b == nil || !change.New {
 		return
 	}
+	var frame []byte // made once
 	for _, c := range b.conns {
-		c.receipt(change)
+		if !c.session.receipts {
+			continue
+		}
+		if frame == nil {
+			frame = receiptFrame(change)
+		}
+		c.receipt(frame)
 	}
 	b.wake()
 }
@@ -340,8 +358,11 @@ func (h *Hub) tick() {
 		}
 		now, real := h.Now(), time.Now()
 		bad := map[db.KeyID]error{}
+		var due []*Conn
 		h.each(func(c *Conn) {
-			c.tick(real)
+			if c.tick(real) {
+				due = append(due, c)
+			}
 			if err := c.latest.Load().Check(now); err != nil {
 				bad[c.key.ID] = err
 			}
@@ -351,6 +372,18 @@ func (h *Hub) tick() {
 			}
 		})
 		h.endKeys(bad)
+		ping(due, real)
+	}
+}
+
+// ping pings connections, a few at a time: those that came together, say after
+// a restart, are due together, and each takes a goroutine for a moment.
+func ping(due []*Conn, now time.Time) {
+	for i, c := range due {
+		c.ping(now)
+		if i%64 == 63 {
+			runtime.Gosched()
+		}
 	}
 }
 
@@ -372,9 +405,9 @@ func (h *Hub) Close(ctx context.Context) {
 	}()
 	select {
 	case <-done:
-		return
 	case <-ctx.Done():
+		h.each(func(c *Conn) { c.kill() }, func(*watch) {})
+		<-done
 	}
-	h.each(func(c *Conn) { c.kill() }, func(*watch) {})
-	<-done
+	h.poller.close()
 }

@@ -209,7 +209,7 @@ func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {
 			rude.Close()
 		}
 	}
-	eventually(t, "only the ticker of the hub is left", func() bool { return goroutinesOfHub() == 1 })
+	eventually(t, "only the hub's own goroutines are left", func() bool { return goroutinesOfHub() == goroutinesIdle() })
 	for range 3 {
 		r.mustDial(bob, "").expect("message")
 	}

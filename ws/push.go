@@ -35,11 +35,13 @@ func (c *Conn) push() {
 		}
 	}()
 	for {
-		t, more := c.take()
+		t, readOn, more := c.take()
 		if !more {
 			return
 		}
-		if err := c.carryOut(t, b); err != nil {
+		err := c.carryOut(t, readOn, b)
+		t.release()
+		if err != nil {
 			if !errors.Is(err, errConnection) {
 				c.hub.Logger.Error("cannot read on for a connection", "mecha", c.key.Mecha.Address, "error", err)
 				c.close(statusTryAgainLater, "the relay failed")
@@ -53,78 +55,62 @@ func (c *Conn) push() {
 // errConnection marks the failure of a write: the peer has gone, or reads nothing.
 var errConnection = errors.New("connection lost")
 
-// todo is what push found to do.
-type todo struct {
-	closing  []byte
-	control  [2][]byte
-	answers  [][]byte
-	receipts [][]byte
-	queue    []*db.Message
-	readOn   bool
-}
-
-// take empties the outbox. When there is nothing, push is over.
-func (c *Conn) take() (todo, bool) {
+// take empties the outbox, and tells whether to read on from the store. When
+// there is nothing to do, push is over: more is false.
+func (c *Conn) take() (t *outbox, readOn, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t := todo{closing: c.closing, control: c.pings, answers: c.answers, receipts: c.receipts, queue: c.queue,
-		readOn: c.lagging && !c.stalled && c.closing == nil}
-	c.receiptBytes = 0
-	c.pings, c.answers, c.receipts, c.queue, c.bytes = [2][]byte{}, nil, nil, nil, 0
-	closed := false
-	select {
-	case <-c.closeSent:
-		closed = true
-	default:
-	}
-	idle := t.closing == nil && t.control[0] == nil && t.control[1] == nil &&
-		len(t.answers)+len(t.receipts)+len(t.queue) == 0 && !t.readOn
-	if idle || closed || c.isDead() {
+	t, readOn = c.out, c.lagging && !c.stalled && !c.closing
+	if t == nil && !readOn || c.closeSent || c.dead {
 		c.running = false
-		return t, false
+		return nil, false, false
 	}
-	return t, true
+	c.out = nil
+	return t, readOn, true
 }
 
-func (c *Conn) carryOut(t todo, b *batch) error {
+func (c *Conn) carryOut(t *outbox, readOn bool, b *batch) error {
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
-	for _, f := range t.control {
-		b.frames = append(b.frames, f...)
+	if t != nil {
+		if err := c.empty(t, b); err != nil || t.closing != nil {
+			return err
+		}
 	}
-	for _, f := range t.answers {
-		b.frames = append(b.frames, f...)
+	if readOn {
+		return c.readOn(b)
 	}
-	for _, f := range t.receipts {
-		b.frames = append(b.frames, f...)
-	}
+	return nil
+}
+
+// empty writes what the outbox holds.
+func (c *Conn) empty(t *outbox, b *batch) error {
+	b.frames = t.appendFrames(b.frames)
 	if t.closing != nil {
-		b.frames = append(b.frames, t.closing...)
 		err := c.write(b)
-		close(c.closeSent)
-		_ = c.net.SetReadDeadline(time.Now().Add(drainTimeout)) // the reader drains until then
+		c.sentClose()
 		return err
 	}
 	for _, m := range t.queue {
 		if m.Position > c.cursor { // else push has found it in the store already
-			if err := c.appendMessage(b, m); err != nil {
+			if err := c.appendMessage(b, m.Message, m.shared); err != nil {
 				return err
 			}
 		}
 	}
 	err := c.write(b)
-	for range t.answers {
-		<-c.slots
-	}
-	if err == nil && t.readOn {
-		err = c.readOn(b)
-	}
+	c.settle(len(t.answers))
 	return err
 }
 
 // appendMessage appends a message's frame, writes what has come together if
 // that is much, and moves the cursor.
-func (c *Conn) appendMessage(b *batch, m *db.Message) error {
-	b.frames, b.messages = appendMessage(b.frames, m), append(b.messages, m.Position)
+func (c *Conn) appendMessage(b *batch, m *db.Message, shared *sharedFrame) error {
+	if shared != nil {
+		b.frames = append(b.frames, shared.of(m)...)
+	} else {
+		b.frames = appendMessage(b.frames, m)
+	}
+	b.messages = append(b.messages, m.Position)
 	c.cursor = m.Position
 	c.sent++
 	if len(b.frames) >= flushAt {
@@ -137,9 +123,10 @@ func (c *Conn) appendMessage(b *batch, m *db.Message) error {
 // before the page is read, so that nothing falls between.
 func (c *Conn) readOn(b *batch) error {
 	c.mu.Lock()
-	c.lagging, c.queue, c.bytes = false, nil, 0
+	c.dropQueue()
+	c.lagging = false
 	q := db.StreamQuery{Mecha: c.key.Mecha.ID, After: c.cursor, Limit: pageMessages, MaxBytes: pageBytes}
-	if c.syncing {
+	if c.window != nil {
 		q.PendingOnly = c.session.since == ""
 		q.Limit = min(q.Limit, c.window.room())
 		if q.Limit <= 0 {
@@ -158,7 +145,7 @@ func (c *Conn) readOn(b *batch) error {
 	}
 	caughtUp := c.account(page)
 	for _, m := range page.Messages {
-		if err := c.appendMessage(b, m); err != nil {
+		if err := c.appendMessage(b, m, nil); err != nil {
 			return err
 		}
 	}
@@ -186,21 +173,19 @@ func (c *Conn) stall() {
 func (c *Conn) account(page db.StreamPage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n := len(page.Messages); n > 0 {
-		c.lastID = page.Messages[n-1].ID
-	}
 	if !page.End {
 		c.fallBehind()
 	}
-	if !c.syncing {
+	if c.window == nil {
 		return false
 	}
 	if page.End {
-		c.syncing, c.window = false, window{} // live, for good
+		c.window = nil // live, for good
 		return true
 	}
 	for _, m := range page.Messages {
 		c.window.add(m.Position)
+		c.window.last = m.ID
 	}
 	c.window.read(false)
 	return false

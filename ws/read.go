@@ -2,9 +2,9 @@ package ws
 
 import (
 	"bufio"
-	"bytes"
 	"errors"
 	"io"
+	"sync"
 	"time"
 
 	"github.com/gobwas/ws"
@@ -13,66 +13,170 @@ import (
 	"relay/db"
 )
 
-const readBuffer = 512 // holds a whole acknowledgement: one system call reads it
+// Whose turn it is to read a connection (Conn.turn).
+const (
+	parked  = iota // nobody's: ring starts the reader
+	reading        // the reader's
+	rung           // the reader's, and there is more to see than it has looked for
+)
 
-// read is the reader goroutine: it takes the client's frames until the
-// connection ends, then clears up. early is what came with the handshake.
-func (c *Conn) read(early []byte) {
-	defer c.hub.wg.Done()
-	defer c.hub.unregister(c.key.Mecha.ID, c, nil)
-	defer c.kill()
-	var limit *rate.Limiter
-	if c.hub.FrameRate > 0 {
-		limit = rate.NewLimiter(rate.Limit(c.hub.FrameRate), max(c.hub.FrameBurst, 1))
-	}
-	var source io.Reader = c.net
-	if len(early) > 0 {
-		source = io.MultiReader(bytes.NewReader(early), c.net)
-	}
-	m := &messageReader{r: bufio.NewReaderSize(source, readBuffer), control: c.control, frame: func() {
-		now := time.Now()
-		c.lastFrame.Store(now.UnixNano())
-		if limit != nil {
-			c.pause(limit.ReserveN(now, 1).DelayFrom(now))
-		}
-	}}
-	for {
-		op, payload, err := m.next()
-		if err != nil {
-			c.readEnded(m.r, err)
-			return
-		}
-		if c.isClosing() {
-			continue // draining: only the peer's close frame matters now
-		}
-		if op == ws.OpBinary && c.hub.reply == nil {
-			c.readEnded(m.r, &closeError{code: ws.StatusUnsupportedData, reason: "frames are JSON text"})
-			return
-		}
-		if !c.handle(op, payload) {
-			return
-		}
+// ring tells the reader that there is something to read, or that the
+// connection has ended. Whatever it is must be there to see before.
+func (c *Conn) ring() {
+	if c.turn.Swap(rung) == parked {
+		go c.read(nil)
 	}
 }
 
-// pause keeps the socket from being read for a while, but not its end from coming.
-func (c *Conn) pause(d time.Duration) {
-	if d <= 0 {
+// read is the reader goroutine: it takes the client's frames until the
+// connection ends, then clears up. early is what came with the handshake.
+//
+// Between frames it holds no buffers. With a poller it does not even stay: it
+// parks the connection, and ring starts it again. Else it waits right here, so
+// that its stack is small meanwhile.
+func (c *Conn) read(early []byte) {
+	for c.takeFrames(early) {
+		early = nil
+		if c.polled {
+			if c.turn.CompareAndSwap(reading, parked) {
+				return
+			}
+			continue
+		}
+		if _, err := c.net.Read(c.first[:]); err != nil {
+			break // the connection is gone, or the drain is over
+		}
+		early = c.first[:]
+	}
+	c.kill()
+	c.hub.poller.forget(c)
+	c.hub.unregister(c.key.Mecha.ID, c, nil)
+	c.hub.wg.Done()
+}
+
+// takeFrames handles what there is to read. It returns true when nothing is
+// left for now, false when the connection has ended. A message whose first
+// byte has come is waited for.
+func (c *Conn) takeFrames(early []byte) bool {
+	r := readers.Get().(*reader)
+	defer r.release()
+	r.conn, r.early = c, early
+	for r.more() {
+		op, payload, err := r.next(c)
+		if err != nil {
+			c.readEnded(r.r, err)
+			return false
+		}
+		switch {
+		case op.IsControl() || c.isClosing(): // draining: only the peer's close frame matters now
+		case op == ws.OpBinary && c.hub.reply == nil:
+			c.readEnded(r.r, &closeError{code: ws.StatusUnsupportedData, reason: "frames are JSON text"})
+			return false
+		case !c.handle(op, payload):
+			return false
+		}
+	}
+	return true
+}
+
+// A reader is what it takes to read a connection on which something arrives.
+type reader struct {
+	messageReader
+	conn  *Conn
+	early []byte // to be read first
+	now   bool   // do not wait
+}
+
+const readBuffer = 512 // holds a whole acknowledgement: one system call reads it
+
+var readers = sync.Pool{New: func() any {
+	r := &reader{}
+	r.r = bufio.NewReaderSize(r, readBuffer)
+	return r
+}}
+
+func (r *reader) release() {
+	r.conn, r.early = nil, nil
+	r.r.Reset(r)
+	readers.Put(r)
+}
+
+var errNothing = errors.New("nothing to read now")
+
+func (r *reader) Read(p []byte) (n int, err error) {
+	switch {
+	case len(r.early) > 0:
+		n = copy(p, r.early)
+		r.early = r.early[n:]
+		return n, nil
+	case r.now:
+		return readNow(r.conn.net, p)
+	}
+	return r.conn.net.Read(p)
+}
+
+// more tells whether to read on, instead of leaving the wait to others.
+func (r *reader) more() bool {
+	c := r.conn
+	if r.r.Buffered()+len(r.early) > 0 {
+		return true
+	}
+	if !c.polled {
+		return false
+	}
+	c.turn.Store(reading) // before it looks: what comes later rings
+	if c.hasSentClose() {
+		return true // until the deadline, of which no poller knows
+	}
+	r.now = true
+	_, err := r.r.Peek(1)
+	r.now = false
+	return err != errNothing // any other comes again
+}
+
+// frame is told of each of the client's frames. Beyond the rate it keeps the
+// socket from being read for a while.
+func (c *Conn) frame() {
+	now := time.Now()
+	c.lastFrame.Store(now.UnixNano())
+	if c.hub.FrameRate <= 0 {
 		return
 	}
-	t := time.NewTimer(d)
+	if c.limit == nil {
+		c.limit = rate.NewLimiter(rate.Limit(c.hub.FrameRate), max(c.hub.FrameBurst, 1))
+	}
+	if d := c.limit.ReserveN(now, 1).DelayFrom(now); d > 0 {
+		c.pause(d)
+	}
+}
+
+// pause waits, but does not keep the connection's end from coming.
+func (c *Conn) pause(d time.Duration) {
+	over := false
+	t := time.AfterFunc(d, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		over = true
+		c.changed.Signal()
+	})
 	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-c.closeSent:
-	case <-c.done:
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for !over && !c.closeSent && !c.dead {
+		c.changed.Wait()
 	}
 }
 
 func (c *Conn) isClosing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closing != nil
+	return c.closing
+}
+
+func (c *Conn) hasSentClose() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.closeSent
 }
 
 // readEnded finishes the closing handshake: our close frame goes out, and after
@@ -83,13 +187,14 @@ func (c *Conn) readEnded(r io.Reader, err error) {
 	if !errors.As(err, &end) {
 		return // the connection is gone, or the drain is over
 	}
-	c.close(end.code, end.reason)
-	select {
-	case <-c.closeSent:
-	case <-c.done:
-		return
+	c.mu.Lock()
+	c.closeLocked(end.code, end.reason)
+	for !c.closeSent && !c.dead {
+		c.changed.Wait()
 	}
-	if !end.byPeer {
+	dead := c.dead
+	c.mu.Unlock()
+	if !dead && !end.byPeer {
 		if half, ok := c.net.(interface{ CloseWrite() error }); ok {
 			_ = half.CloseWrite() // the peer waits for our end, not for that of the drain (RFC 6455 §7.1.1)
 		}
@@ -107,10 +212,11 @@ func (c *Conn) control(op ws.OpCode, payload []byte) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.pings[1])+len(payload) > maxPongs {
-		c.pings[1] = nil
+	pongs := &c.outbox().pings[1]
+	if len(*pongs)+len(payload) > maxPongs {
+		*pongs = nil
 	}
-	c.pings[1] = appendFrame(c.pings[1], ws.OpPong, payload)
+	*pongs = appendFrame(*pongs, ws.OpPong, payload)
 	c.wake()
 }
 
@@ -118,13 +224,16 @@ func (c *Conn) control(op ws.OpCode, payload []byte) {
 // write; the next frame is read meanwhile, but not more than maxOwed of them.
 // It returns false when the connection has ended.
 func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
-	select {
-	case c.slots <- struct{}{}:
-	case <-c.closeSent:
-		return true // nothing is answered any more; read drains
-	case <-c.done:
-		return false
+	c.mu.Lock()
+	for c.owed >= maxOwed && !c.closeSent && !c.dead {
+		c.changed.Wait()
 	}
+	if c.dead || c.closeSent {
+		defer c.mu.Unlock()
+		return !c.dead // nothing is answered any more; read drains
+	}
+	c.owed++
+	c.mu.Unlock()
 	if c.hub.reply != nil {
 		c.answer(c.hub.reply(op, frame))
 		return true
@@ -139,9 +248,9 @@ func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
 		case err != nil:
 			c.refuse(a.ID, err)
 		case c.session.acks:
-			c.answer(ackFrame(out))
+			c.answer(ackFrame(&out))
 		default:
-			<-c.slots
+			c.settle(1)
 		}
 	})
 	return true

@@ -15,6 +15,7 @@ type window struct {
 	answered map[db.Position]bool // meanwhile, and whether by an acknowledgement: they may be in it
 	acked    bool                 // this connection has seen an acknowledgement
 	full     time.Time            // since when the stream waits for room
+	last     db.MessageID         // sent last
 }
 
 func (w *window) room() int { return w.size - len(w.inFlight) }

@@ -205,16 +205,16 @@ func (b *bench) idle(ctx context.Context) error {
 	if b.URL != "" || residentBytes(os.Getpid()) == 0 {
 		return nil // another process's memory is not to be seen
 	}
-	var each []float64
+	var each, all []float64
 	for round := range b.Repeats {
-		bytes, err := b.idles(ctx, fmt.Sprintf("idle%d", round))
+		socket, server, err := b.idles(ctx, fmt.Sprintf("idle%d", round))
 		if err != nil {
 			return err
 		}
-		each = append(each, bytes)
+		each, all = append(each, socket), append(all, server)
 	}
 	self := func(f float64) float64 { return f }
-	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, self), Spread: spread(each, self)}
+	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, self), Memory: int64(median(all, self)), Spread: spread(each, self)}
 	if r.Spread > maxSpread {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%; more --sockets show more", r.Spread*100))
 	}
@@ -222,10 +222,12 @@ func (b *bench) idle(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) idles(ctx context.Context, name string) (float64, error) {
+// idles opens the sockets, and gives the bytes that each has taken, and those
+// of the whole server.
+func (b *bench) idles(ctx context.Context, name string) (socket, server float64, err error) {
 	s, err := b.startServer(ctx, filepath.Join(b.dir, name+".db"), []string{"GOGC=10"})
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	defer s.stop()
 	l := b.to(ctx, s)
@@ -240,12 +242,12 @@ func (b *bench) idles(ctx context.Context, name string) (float64, error) {
 			before = residentBytes(s.pid)
 		}
 		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "?sync_limit=0"); err != nil {
-			return 0, fmt.Errorf("socket %d: %w (if files run out: ulimit -n, or fewer --sockets)", i, err)
+			return 0, 0, fmt.Errorf("socket %d: %w (if files run out: ulimit -n, or fewer --sockets)", i, err)
 		}
 	}
 	after := residentBytes(s.pid)
 	if before == 0 || after == 0 {
-		return 0, errors.New("the server's memory is not to be seen")
+		return 0, 0, errors.New("the server's memory is not to be seen")
 	}
-	return float64(after-before) / float64(b.Sockets), nil
+	return float64(after-before) / float64(b.Sockets), float64(after), nil
 }
