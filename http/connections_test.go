@@ -194,11 +194,21 @@ func TestAFloodOfStrangersTouchesNobodyElse(t *testing.T) {
 
 func TestIdleConnectionsMakeRoomWhenThereAreNoStrangers(t *testing.T) {
 	r := mustServe(t)
-	g := r.guarded(4, false)
+	fallen := make(chan struct{}, 8)
+	g := r.guarded(4, false, func(s *nethttp.Server) {
+		note := s.ConnState
+		s.ConnState = func(c net.Conn, state nethttp.ConnState) {
+			note(c, state)
+			if state == nethttp.StateIdle {
+				fallen <- struct{}{}
+			}
+		}
+	})
 	alice, bob := r.mustIssue("alice^demo").at(g), r.mustIssue("bob^demo").at(g)
 	var idle []net.Conn
 	for range 4 {
 		conn, _ := alice.knock("")
+		<-fallen // the client has its answer before the relay goes on
 		idle = append(idle, conn)
 	}
 	bob.get(whoami).want(200)
