@@ -38,12 +38,13 @@ var ctx = context.Background()
 // noPoller is how the relays of the tests read their sockets.
 var noPoller = runtime.GOOS != "linux"
 
-// TestMain runs the tests both ways where there is a poller, benchmarks with it alone.
+// TestMain runs the tests both ways where there is a poller; with -short, and
+// benchmarks, with it alone.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	code := m.Run()
 	set := func(name string) bool { f := flag.Lookup(name); return f != nil && f.Value.String() != "" }
-	if code == 0 && !noPoller && !set("test.bench") && !set("test.fuzz") && !set("test.list") {
+	if code == 0 && !noPoller && !testing.Short() && !set("test.bench") && !set("test.fuzz") && !set("test.list") {
 		fmt.Println("again, with a goroutine to read each socket")
 		noPoller = true
 		code = m.Run()
