@@ -113,6 +113,35 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	}
 }
 
+// The same holds for what a start has read back from the file.
+func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
+	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
+		d, c := openSetClock(t)
+		u := &used{key: mustIssue(t, d, "a^b"), stamp: c.now()}
+		u.send(t, d, 3)
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		path := d.path
+		d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
+		d.nonces.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+		c.set(jump)
+		c.pass(2 * nonceSweep)
+		if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
+			t.Fatal(err)
+		}
+		c.set(-jump)
+		u.wantUsed(t, d)
+		if d.nonces.restored.Load() == nil {
+			t.Errorf("clock set by %v and back: what was restored is gone", jump)
+		}
+		c.pass(12 * time.Hour)
+		if _, err := d.Claim(u.key, u.nonce(0), c.now()); err != nil {
+			t.Errorf("clock set by %v and back, long ago: %v", jump, err)
+		}
+	}
+}
+
 // A clock that is wrong for a moment makes no request repeatable, and the
 // nonces of that moment are forgotten in their time.
 func TestNoncesOutliveAWrongClock(t *testing.T) {
