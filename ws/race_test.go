@@ -37,8 +37,11 @@ func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 		for _, before := range []bool{true, false} {
 			var r *relay
 			var alice, bob db.IssuedKey
+			var mu sync.Mutex
 			left := 10
 			send := func() {
+				mu.Lock()
+				defer mu.Unlock()
 				if left == 0 {
 					return
 				}
@@ -68,6 +71,9 @@ func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 					c.ack(f.MessageID, "received")
 				}
 			}
+			mu.Lock()
+			left = 0 // a page that is read from here on sends nothing behind the last
+			mu.Unlock()
 			last := r.mustSend(alice, "bob^test", `{}`)
 			for f := (frame{}); f.MessageID != last; got = append(got, f.MessageID) {
 				for f.Type = ""; f.Type != "message"; {
