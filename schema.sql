@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 4. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 5. A change
 -- here needs a step in db/schema_sql.go that brings older files to the same.
 --
 -- Times are Unix milliseconds. A "position" is a place in the one commit order
@@ -10,7 +10,7 @@
 
 -- What the store must know about itself: `secret` keys ids and hashes,
 -- `keys_version` grows whenever keys change, so that a server notices what the
--- command line did.
+-- command line did; up to the position `filed`, messages stand in `received` and `sent`.
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -110,12 +110,7 @@ CREATE TABLE message (
   ack             INTEGER REFERENCES receipt (position)   -- the latest acknowledgement
 ) STRICT;
 
--- A mailbox in commit order, what is pending apart from what is done: pending
--- messages are found, counted and resumed without walking past the done ones.
-CREATE INDEX message_recipient ON message (recipient, open);
--- What a Mecha sent, in commit order.
-CREATE INDEX message_sender ON message (sender);
--- The rest cost nothing for messages that do not use them.
+-- These cost nothing for messages that do not use them.
 CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL;
 CREATE INDEX message_idempotency ON message (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL AND open = 1;
@@ -125,6 +120,25 @@ CREATE TABLE payload (
   position INTEGER PRIMARY KEY REFERENCES message (position),
   body     BLOB NOT NULL
 ) STRICT;
+
+-- A mailbox in commit order, what is pending apart from what is done: pending
+-- messages are found, counted and resumed without walking past the done ones.
+-- It is an index of `message`, and a table so that the server can write it late
+-- and in order: a page then changes for many messages instead of for each
+-- (db/tail.go). A message behind `filed` (see setting) may be missing here.
+CREATE TABLE received (
+  mecha    INTEGER NOT NULL,
+  open     INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (mecha, open, position)
+) STRICT, WITHOUT ROWID;
+
+-- What a Mecha sent, in commit order; written like `received`.
+CREATE TABLE sent (
+  mecha    INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (mecha, position)
+) STRICT, WITHOUT ROWID;
 
 -- What happened to a message after it was accepted, append only: deliveries,
 -- acknowledgements, expiry. `previous` chains the receipts of one message.

@@ -28,7 +28,7 @@ func emptied(t *testing.T) (db string, all []agent, size int64) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	for _, table := range []string{"payload", "message"} {
+	for _, table := range []string{"payload", "message", "received", "sent"} {
 		if _, err := d.Exec("DELETE FROM " + table + " WHERE position < (SELECT max(position) FROM " + table + ")"); err != nil {
 			t.Fatal(err)
 		}

@@ -194,6 +194,9 @@ func (t *tx) setState(m *Message, state State, p Position, isAck bool) error {
 		if err := t.addPending(m.Recipient, -1); err != nil {
 			return err
 		}
+		if err := t.fileAsDone(m); err != nil {
+			return err
+		}
 	}
 	m.State = state
 	ack := any(nil)

@@ -215,6 +215,28 @@ func (i *inspector) findUnmet() error {
 	return err
 }
 
+// checkMailboxes follows tail.go: up to the position `filed` every message has
+// its entries; behind it some may be missing, but none may be wrong.
+func (i *inspector) checkMailboxes() error {
+	filed, err := i.c.number("SELECT value FROM setting WHERE name = 'filed'")
+	if err != nil {
+		return err
+	}
+	err = i.ofMessages(reasons("position", `
+		WHEN NOT EXISTS (`+filedAsReceived+`) THEN 'it is missing where its recipient looks'
+		WHEN NOT EXISTS (`+filedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), filed)
+	if err != nil {
+		return err
+	}
+	err = i.ofMessages(`SELECT f.position, 'it stands as received where it does not belong' FROM received f
+		LEFT JOIN message m ON m.position = f.position WHERE m.recipient IS NOT f.mecha OR m.open <> f.open`)
+	if err != nil {
+		return err
+	}
+	return i.ofMessages(`SELECT f.position, 'it stands as sent where it does not belong' FROM sent f
+		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha`)
+}
+
 func (i *inspector) checkPayloads() error {
 	err := i.ofMessages(reasons("m.position", `
 		WHEN p.position IS NULL THEN 'its payload is missing'

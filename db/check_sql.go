@@ -38,6 +38,7 @@ var checks = []check{
 	{name: "participants", rule: "who sends or receives in a conversation takes part in it", run: (*inspector).checkParticipants},
 	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*inspector).checkReceipts},
 	{name: "chains", rule: "a message's receipts are one chain, and it stands where they say", run: (*inspector).checkChains},
+	{name: "mailboxes", rule: "every message stands once with its recipient and its sender, or waits to be filed", since: 5, run: (*inspector).checkMailboxes},
 	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*inspector).checkPayloads},
 	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*inspector).checkContents},
 	{name: "searches", rule: "the answers to searches can be read", since: 2, run: (*inspector).checkSearches},
@@ -237,13 +238,15 @@ func readSchema(c *conn) (parts []string, err error) {
 
 func (i *inspector) checkSettings() error {
 	var secret []byte
-	version := false
+	version, filed := false, i.info.version < 5
 	err := i.each(func(r *rows) {
 		switch r.text(0) {
 		case "secret":
 			secret = slices.Clone(r.blob(1))
 		case "keys_version":
 			_, version = r.dest[1].(int64)
+		case "filed":
+			_, filed = r.dest[1].(int64)
 		}
 	}, "SELECT name, value FROM setting")
 	if err != nil {
@@ -254,6 +257,9 @@ func (i *inspector) checkSettings() error {
 	}
 	if !version {
 		i.finding.fault("keys_version is no number: a server would not notice changed keys")
+	}
+	if !filed {
+		i.finding.fault("filed is no number: every read would look through all messages")
 	}
 	return nil
 }

@@ -46,6 +46,7 @@ type Options struct {
 	// Create makes the file if there is none; else a missing file is an error.
 	Create bool
 	// Serve takes the lock that only one server may hold, and reads back live nonces.
+	// What is sent is then written in two steps (tail.go).
 	Serve bool
 	// Discard keeps nothing of what is written: for measuring alone. A file that
 	// exists is refused, so that it can never be somebody's.
@@ -78,6 +79,7 @@ type DB struct {
 	lock    *os.File
 	files   []servedFile // what a server looks after; set by Open
 	pushes  pushLog
+	tail    tail
 
 	diskLow   atomic.Bool
 	listening sync.RWMutex // guards the three below

@@ -32,6 +32,11 @@ func (x *rx) history(q HistoryQuery) (Page, error) {
 	if q.filtered() {
 		s.limit = pageScan + 1
 	}
+	if s.conversation == 0 {
+		if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to); err != nil {
+			return Page{}, err
+		}
+	}
 	p, err := x.scan(q, s)
 	if err == nil && q.Payload {
 		err = x.addPayloads(q, &p)
@@ -127,6 +132,7 @@ type span struct {
 	from, to     Position // from inclusive, to exclusive
 	conversation int64    // 0: none
 	limit        int      // rows
+	unfiled      unfiled  // of a Mecha's own messages, those that no index has
 }
 
 func (x *rx) span(q HistoryQuery) (span, error) {
@@ -165,15 +171,16 @@ func (d *DB) Cursor(id MessageID) (Position, error) {
 }
 
 // The ranges of the indexes that a page can be made of; each is in commit order.
+// UNION merges them and leaves out what two of them have: a message to oneself
+// is received once, and what has just been filed may still be in the tail.
 // CROSS JOIN keeps the walk over them outermost, so that the page comes in their
 // order without a sort: ORDER BY would sort 10,000 rows to yield 100.
 const (
 	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
-	inRange        = "SELECT position FROM message INDEXED BY message_recipient WHERE recipient = ? AND open = ? AND position >= ? AND position < ?"
-	outRange       = "SELECT position FROM message INDEXED BY message_sender WHERE sender = ? AND position >= ? AND position < ?"
+	inRange        = "SELECT position FROM received WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
+	outRange       = "SELECT position FROM sent WHERE mecha = ? AND position >= ? AND position < ?"
 	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
 	foundingRange  = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
-	notToOneself   = " AND recipient <> sender"
 	pageOfMessages = "SELECT " + messageColumns + " FROM (%RANGES% ORDER BY position %ORDER% LIMIT ?) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 )
 
@@ -216,15 +223,15 @@ func (s span) addOwn(q HistoryQuery, add func(string, ...any)) {
 	if q.Direction != Out && mayBeDone {
 		add(inRange, int64(q.Mecha), int64(0))
 	}
-	switch q.Direction {
-	case Out:
+	if q.Direction != In {
 		add(outRange, int64(q.Mecha))
-	case Both:
-		add(outRange+notToOneself, int64(q.Mecha)) // a message to oneself is received once
+	}
+	if text, args := s.unfiled.query(q.Direction, mayBeOpen, mayBeDone); text != "" {
+		add(text, args...)
 	}
 }
 
 func composed(ranges []string, order string) string {
-	text := strings.Replace(pageOfMessages, "%RANGES%", strings.Join(ranges, " UNION ALL "), 1)
+	text := strings.Replace(pageOfMessages, "%RANGES%", strings.Join(ranges, " UNION "), 1)
 	return strings.ReplaceAll(text, "%ORDER%", order)
 }

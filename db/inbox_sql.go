@@ -1,6 +1,9 @@
 package db
 
-import "context"
+import (
+	"context"
+	"math"
+)
 
 // Inbox is what waits for a Mecha.
 type Inbox struct {
@@ -23,8 +26,12 @@ func (x *rx) inbox(id MechaID) (Inbox, error) {
 	in := Inbox{ByPriority: map[string]int{}}
 	counts := map[int64]int{}
 	var oldest, newest Position
-	r := x.c.query(`SELECT priority, count(*), min(position), max(position) FROM message INDEXED BY message_recipient
-		WHERE recipient = ? AND open = 1 AND (expires_at IS NULL OR expires_at > ?) GROUP BY priority`, int64(id), x.now.UnixMilli())
+	pending, args, err := x.pending(id)
+	if err != nil {
+		return in, err
+	}
+	r := x.c.query("SELECT priority, count(*), min(m.position), max(m.position) FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position
+		WHERE m.expires_at IS NULL OR m.expires_at > ? GROUP BY priority`, append(args, x.now.UnixMilli())...)
 	for r.next() {
 		counts[r.int(0)] = int(r.int(1))
 		in.Pending += int(r.int(1))
@@ -49,9 +56,27 @@ func (x *rx) inbox(id MechaID) (Inbox, error) {
 	return in, nil
 }
 
-// countOpen counts a mailbox's pending messages from the index alone.
+// countOpen counts a mailbox's pending messages.
 func (x *rx) countOpen(id MechaID) (n int, err error) {
-	_, err = x.c.row(func(r *rows) { n = int(r.int(0)) },
-		"SELECT count(*) FROM message INDEXED BY message_recipient WHERE recipient = ? AND open = 1", int64(id))
+	pending, args, err := x.pending(id)
+	if err != nil {
+		return 0, err
+	}
+	_, err = x.c.row(func(r *rows) { n = int(r.int(0)) }, "SELECT count(*) FROM ("+pending+")", args...)
 	return n, err
+}
+
+// pending is a query of the positions that are pending in a mailbox. The limit,
+// which is none, keeps its order, and so its parts are merged without a sort.
+func (x *rx) pending(id MechaID) (text string, args []any, err error) {
+	u, err := x.findUnfiled(id, 0, math.MaxInt64)
+	if err != nil {
+		return "", nil, err
+	}
+	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1", []any{int64(id)}
+	if late, more := u.query(In, true, false); late != "" {
+		text += " UNION " + late + " ORDER BY position LIMIT -1"
+		args = append(append(args, more...), int64(0), int64(math.MaxInt64))
+	}
+	return text, args, nil
 }

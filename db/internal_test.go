@@ -1,12 +1,23 @@
 package db
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 )
+
+// The tests have runs of a few messages, so that all of them meet what a server
+// files late; benchmarks have them as they are.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.bench").Value.String() == "" {
+		runLength, filedAtOnce, sparse = 5, 2, 1
+	}
+	os.Exit(m.Run())
+}
 
 // openHere opens a store for tests that look inside.
 func openHere(t testing.TB, options ...func(*Options)) *DB {
@@ -52,5 +63,59 @@ func TestAFreshFile(t *testing.T) {
 			t.Error(err)
 		}
 		c.close()
+	}
+}
+
+// A read sees one state of the file, also when all that it has not seen filed is
+// filed, and forgotten, before it asks for it.
+func TestAReadThatBeganLongAgo(t *testing.T) {
+	d := openHere(t, func(o *Options) { o.Serve = true })
+	k, err := d.Issue(&IssueKey{At: time.Now(), Address: "a^x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Issue(&IssueKey{At: time.Now(), Address: "b^x"}); err != nil {
+		t.Fatal(err)
+	}
+	send := func(to Address, n int) {
+		for range n {
+			m := &SendMessage{At: time.Now(), Key: k.Key, To: to, Payload: []byte("{}"), Nonce: 1}
+			if err := m.Validate(); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.Send(m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, meanwhile := range []int{0, 1, runLength, 2 * runLength, 10 * runLength} {
+		send("a^x", runLength)
+		send("b^x", 1) // one that nothing later reminds of
+		send("a^x", 2)
+		err := d.read(t.Context(), func(x *rx) error {
+			all, err := x.c.row(nil, "SELECT 1 FROM message")
+			if !all || err != nil {
+				t.Fatal(all, err)
+			}
+			want := map[MechaID]int{}
+			r := x.c.query("SELECT recipient, count(*) FROM message GROUP BY recipient")
+			for r.next() {
+				want[MechaID(r.int(0))] = int(r.int(1))
+			}
+			if err := r.close(); err != nil {
+				return err
+			}
+			send("a^x", meanwhile)
+			for id, n := range want {
+				p, err := x.history(HistoryQuery{Mecha: id, Direction: In, Limit: 1000})
+				if err != nil || len(p.Messages) != n {
+					t.Errorf("%d sent meanwhile: Mecha %d has %d messages, want %d; %v", meanwhile, id, len(p.Messages), n, err)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }

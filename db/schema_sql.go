@@ -11,7 +11,7 @@ import (
 
 const (
 	applicationID = 0x524c4159 // "RLAY", in the file's header
-	schemaVersion = 4
+	schemaVersion = 5
 )
 
 // upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
@@ -33,6 +33,14 @@ var upgrades = []string{
 	CREATE INDEX mecha_key_mecha ON mecha_key (mecha);`,
 	// 4: nonces, packed.
 	`CREATE TABLE nonce_page (position INTEGER PRIMARY KEY, after INTEGER NOT NULL, nonces BLOB NOT NULL) STRICT;`,
+	// 5: what was received and sent, in tables that can be written late.
+	`CREATE TABLE received (mecha INTEGER NOT NULL, open INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (mecha, open, position)) STRICT, WITHOUT ROWID;
+	CREATE TABLE sent (mecha INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (mecha, position)) STRICT, WITHOUT ROWID;
+	INSERT INTO received SELECT recipient, open, position FROM message INDEXED BY message_recipient ORDER BY recipient, open, position;
+	INSERT INTO sent SELECT sender, position FROM message INDEXED BY message_sender ORDER BY sender, position;
+	INSERT INTO setting (name, value) SELECT 'filed', coalesce(max(position), 0) FROM message;
+	DROP INDEX message_recipient;
+	DROP INDEX message_sender;`,
 }
 
 // createFile makes an empty file that only its owner can read, and makes its
@@ -169,7 +177,7 @@ func migrateTx(c *conn, path, schema string) error {
 	if info.app == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0)", secret); err != nil {
+		if err := c.exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('filed', 0)", secret); err != nil {
 			return err
 		}
 	}

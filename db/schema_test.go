@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	current = 4 // the schema that this program knows
+	current = 5 // the schema that this program knows
 )
 
 // byHand opens a file with SQLite alone.

@@ -116,6 +116,9 @@ func (m *SendMessage) insert(t *tx, recipient MechaID, conversation int64) error
 	if err := t.join(conversation, recipient, m.Key.Mecha.ID); err != nil {
 		return err
 	}
+	if err := t.fileAtOnce(p, recipient, m.Key.Mecha.ID); err != nil {
+		return err
+	}
 	m.record(t, p, recipient, conversation)
 	return nil
 }

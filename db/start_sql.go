@@ -47,6 +47,9 @@ func (w *writer) start() error {
 	if ahead := w.last.Time().Sub(w.touched); ahead > time.Minute {
 		w.d.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until it has caught up", "behind", ahead)
 	}
+	if err := w.loadTail(); err != nil {
+		return err
+	}
 	return w.restoreNonces()
 }
 

@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -88,7 +89,7 @@ func (x *rx) findOldest(s *Stats) error {
 	return err
 }
 
-// findBusiest walks the two indexes that every message is in.
+// findBusiest walks the two indexes that every message is in, and what they do not have yet.
 func (x *rx) findBusiest(s *Stats) error {
 	all := map[int64]*Busy{}
 	busy := func(id int64) *Busy {
@@ -97,23 +98,30 @@ func (x *rx) findBusiest(s *Stats) error {
 		}
 		return all[id]
 	}
-	r := x.c.query("SELECT sender, count(*) FROM message INDEXED BY message_sender GROUP BY sender")
-	for r.next() {
-		busy(r.int(0)).Sent = int(r.int(1))
-	}
-	if err := r.close(); err != nil {
+	filed, err := x.filed()
+	if err != nil {
 		return err
 	}
-	r = x.c.query("SELECT recipient, open, count(*) FROM message INDEXED BY message_recipient GROUP BY recipient, open")
-	for r.next() {
-		b := busy(r.int(0))
-		b.Received += int(r.int(2))
-		if r.int(1) == 1 {
-			b.Pending = int(r.int(2))
+	for _, q := range []string{
+		"SELECT mecha, count(*), 0, 0 FROM sent GROUP BY mecha",
+		"SELECT mecha, 0, count(*), count(*) * open FROM received GROUP BY mecha, open",
+		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + filedAsSent + ") GROUP BY sender",
+		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + filedAsReceived + ") GROUP BY recipient",
+	} {
+		var args []any
+		if strings.Contains(q, "?") {
+			args = append(args, int64(filed))
 		}
-	}
-	if err := r.close(); err != nil {
-		return err
+		r := x.c.query(q, args...)
+		for r.next() {
+			b := busy(r.int(0))
+			b.Sent += int(r.int(1))
+			b.Received += int(r.int(2))
+			b.Pending += int(r.int(3))
+		}
+		if err := r.close(); err != nil {
+			return err
+		}
 	}
 	for id, b := range all {
 		address, err := x.address(id)

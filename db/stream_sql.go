@@ -36,7 +36,12 @@ func (x *rx) stream(q StreamQuery) (StreamPage, error) {
 	if q.PendingOnly {
 		h.State = OnlyPending
 	}
-	text, args := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}.query(h)
+	s := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
+	var err error
+	if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to); err != nil {
+		return StreamPage{}, err
+	}
+	text, args := s.query(h)
 	return x.streamRows(q, x.c.query(text, args...))
 }
 

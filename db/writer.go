@@ -64,6 +64,7 @@ type writer struct {
 	batch        tx
 	packed       []byte // pushes, on their way into a row
 	nonces       noncePage
+	filing       filing
 
 	ckptWanted chan struct{} // to the checkpointer
 	ckptDone   chan struct{} // from it
@@ -146,6 +147,7 @@ func (w *writer) run() {
 		ops, shut := w.take()
 		if len(ops) == 0 && shut {
 			w.commitPushes()
+			w.fileAll()
 			w.flushLastUsed()
 			return
 		}
@@ -320,6 +322,10 @@ func (w *writer) attempt(ops []*op) error {
 		w.c.rollback()
 		return err
 	}
+	if err := tx.file(); err != nil {
+		w.c.rollback()
+		return err
+	}
 	tx.committing = true
 	if err := w.c.commit(); err != nil {
 		w.c.rollback()
@@ -398,6 +404,7 @@ func (t *tx) position(at time.Time) Position {
 func (t *tx) publish() {
 	t.w.last, t.w.nextExpiry, t.w.nonces.open = t.last, t.nextExpiry, false
 	t.w.nextEmptying, t.w.emptied = t.nextEmptying, t.emptied
+	t.w.filed()
 	for id, n := range t.pending {
 		t.w.pending[id] = n
 	}

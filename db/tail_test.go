@@ -1,0 +1,282 @@
+package db_test
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db"
+)
+
+// known is a message as the test knows it.
+type known struct {
+	id       db.MessageID
+	from, to db.MechaID
+	done     bool
+}
+
+// wantMailboxes compares every way to ask for a Mecha's messages with what is known.
+func (s store) wantMailboxes(all []known, mechas []db.IssuedKey) {
+	s.t.Helper()
+	for _, k := range mechas {
+		id := k.Mecha.ID
+		pick := func(f func(known) bool) (ids []db.MessageID) {
+			for _, m := range all {
+				if f(m) {
+					ids = append(ids, m.id)
+				}
+			}
+			return ids
+		}
+		in := func(m known) bool { return m.to == id }
+		out := func(m known) bool { return m.from == id }
+		pending := func(m known) bool { return in(m) && !m.done }
+		for _, c := range []struct {
+			q    db.HistoryQuery
+			want []db.MessageID
+		}{
+			{db.HistoryQuery{}, pick(func(m known) bool { return in(m) || out(m) })},
+			{db.HistoryQuery{Direction: db.In}, pick(in)},
+			{db.HistoryQuery{Direction: db.Out}, pick(out)},
+			{db.HistoryQuery{Direction: db.In, State: db.OnlyPending}, pick(pending)},
+			{db.HistoryQuery{Direction: db.In, State: db.OnlyAcknowledged}, pick(func(m known) bool { return in(m) && m.done })},
+		} {
+			c.q.Mecha = id
+			for _, limit := range []int{3, 1000} {
+				c.q.Limit = limit
+				if got := s.pages(c.q); !slices.Equal(got, c.want) {
+					s.t.Fatalf("Mecha %d, %+v: %d messages, want %d\n%v\n%v", id, c.q, len(got), len(c.want), got, c.want)
+				}
+			}
+			c.q.Descending = true
+			got := s.pages(c.q)
+			if slices.Reverse(got); !slices.Equal(got, c.want) {
+				s.t.Fatalf("Mecha %d, %+v: %d messages, want %d", id, c.q, len(got), len(c.want))
+			}
+		}
+		if got, _ := s.stream(db.StreamQuery{Mecha: id, Limit: 4, MaxBytes: 1 << 20}); !slices.Equal(got, pick(in)) {
+			s.t.Fatalf("Mecha %d: a stream of %d messages, want %d", id, len(got), len(pick(in)))
+		}
+		box, err := s.Inbox(ctx, id)
+		if waiting := pick(pending); err != nil || box.Pending != len(waiting) || len(waiting) > 0 && (box.Oldest != waiting[0] || box.Newest != waiting[len(waiting)-1]) {
+			s.t.Fatalf("Mecha %d: %+v, %v; want %d", id, box, err, len(waiting))
+		}
+	}
+}
+
+// pages reads a history to its end.
+func (s store) pages(q db.HistoryQuery) (ids []db.MessageID) {
+	s.t.Helper()
+	for {
+		p := s.mustHistory(q)
+		for _, m := range p.Messages {
+			ids = append(ids, m.ID)
+		}
+		if !p.More {
+			return ids
+		}
+		if q.Descending {
+			q.Before = p.Next
+		} else {
+			q.After = p.Next
+		}
+	}
+}
+
+// wantCounts compares the totals.
+func wantCounts(t *testing.T, path string, all []known) {
+	t.Helper()
+	in, err := db.Inspect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	s, err := in.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	sent, received, pending := 0, 0, 0
+	for _, b := range s.Busiest {
+		sent, received, pending = sent+b.Sent, received+b.Received, pending+b.Pending
+	}
+	waiting := len(slices.DeleteFunc(slices.Clone(all), func(m known) bool { return m.done }))
+	if sent != len(all) || received != len(all) || pending != waiting {
+		t.Errorf("%d sent, %d received, %d pending; want %d and %d", sent, received, pending, len(all), waiting)
+	}
+}
+
+// Whatever is filed and whatever is not, at every moment, a Mecha's messages are
+// found: by the server, by others who read the file, after a stop, and after a
+// kill, for which stands a copy of the files as they are.
+func TestWhatIsNotFiledYetIsFound(t *testing.T) {
+	s := mustOpen(t)
+	var mechas []db.IssuedKey
+	for i := range 5 {
+		mechas = append(mechas, s.mustIssue(db.Address(fmt.Sprintf("m%d^x", i))))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	var all []known
+	for round := range 30 {
+		for range random.IntN(9) {
+			from, to := mechas[random.IntN(5)], mechas[random.IntN(3)] // also to oneself
+			sent := s.mustSend(from.Key, to.Mecha.Address, `{}`)
+			all = append(all, known{sent.ID, from.Mecha.ID, to.Mecha.ID, false})
+		}
+		ack := func(n int) {
+			for range min(n, len(all)) {
+				m := &all[len(all)-1-random.IntN(min(len(all), 20))]
+				to := slices.IndexFunc(mechas, func(k db.IssuedKey) bool { return k.Mecha.ID == m.to })
+				s.mustAck(mechas[to].Key, m.id, "completed")
+				m.done = true
+			}
+		}
+		ack(random.IntN(6))
+		s.wantMailboxes(all, mechas)
+		switch round % 6 {
+		case 0: // read by another process
+			other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
+			other.wantMailboxes(all, mechas)
+			wantCounts(t, s.Path(), all)
+			other.Close()
+		case 2:
+			if _, said, r := found(t, s.Path()); r.Faults > 0 {
+				t.Fatal(said)
+			}
+		case 1, 3: // killed
+			copied := filepath.Join(t.TempDir(), "relay.db")
+			for _, end := range []string{"", "-wal"} {
+				if err := os.WriteFile(copied+end, content(t, s.Path()+end), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = copied, false })
+			s.wantMailboxes(all, mechas)
+			ack(5) // of a run that may have been filed in part
+			s.wantMailboxes(all, mechas)
+		case 5: // stopped
+			s.Close()
+			if _, said, r := found(t, s.Path()); r.Faults > 0 {
+				t.Fatal(said)
+			}
+			wantAllFiled(t, s.Path(), len(all))
+			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+			s.wantMailboxes(all, mechas)
+		}
+	}
+}
+
+// A stopped server has filed everything.
+func wantAllFiled(t *testing.T, path string, n int) {
+	t.Helper()
+	d := byHand(t, path)
+	defer d.Close()
+	var received, sent, after int
+	err := d.QueryRow(`SELECT (SELECT count(*) FROM received), (SELECT count(*) FROM sent),
+		(SELECT count(*) FROM message WHERE position > (SELECT value FROM setting WHERE name = 'filed'))`).Scan(&received, &sent, &after)
+	if err != nil || received != n || sent != n || after != 0 {
+		t.Fatalf("of %d messages %d and %d are filed, %d are behind; %v", n, received, sent, after, err)
+	}
+}
+
+// Readers who follow a cursor meet every message once, in order, while messages
+// are sent, acknowledged and filed.
+func TestReadersMissNothingThatIsBeingFiled(t *testing.T) {
+	s := mustOpen(t)
+	var mechas []db.IssuedKey
+	for i := range 4 {
+		mechas = append(mechas, s.mustIssue(db.Address(fmt.Sprintf("m%d^x", i))))
+	}
+	const each = 80
+	var sending, reading sync.WaitGroup
+	var mu sync.Mutex
+	of := map[db.MechaID]map[db.MessageID]bool{} // what each has sent or received
+	for i, from := range mechas {
+		of[from.Mecha.ID] = map[db.MessageID]bool{}
+		sending.Go(func() {
+			for n := range each {
+				to := mechas[(i+n)%len(mechas)]
+				sent, err := s.send(from.Key, to.Mecha.Address, `{}`)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				of[from.Mecha.ID][sent.ID], of[to.Mecha.ID][sent.ID] = true, true
+				mu.Unlock()
+				if n%3 == 0 {
+					if _, err := s.ack(to.Key, sent.ID, "completed"); err != nil {
+						t.Error(err)
+					}
+				}
+			}
+		})
+	}
+	sent := make(chan struct{})
+	for _, k := range mechas {
+		reading.Go(func() {
+			q := db.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7}
+			got := map[db.MessageID]bool{}
+			for last := false; ; {
+				p, err := s.History(ctx, q)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, m := range p.Messages {
+					if got[m.ID] || m.ID <= q.After {
+						t.Errorf("%s came twice, or late", m.ID)
+					}
+					got[m.ID] = true
+				}
+				q.After = p.Next
+				if p.More {
+					continue
+				}
+				if last {
+					break
+				}
+				select {
+				case <-sent:
+					last = true
+				default:
+				}
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if !maps.Equal(got, of[k.Mecha.ID]) {
+				t.Errorf("Mecha %d: %d messages, want %d", k.Mecha.ID, len(got), len(of[k.Mecha.ID]))
+			}
+		})
+	}
+	sending.Wait()
+	close(sent)
+	reading.Wait()
+}
+
+// A sender that is not the server files at once: the server would not know.
+func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
+	mechas := []db.IssuedKey{alice, bob}
+	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
+	var all []known
+	for range 20 {
+		for _, by := range []store{s, other} {
+			time.Sleep(2 * time.Millisecond) // two processes give out places by the clock
+			all = append(all, known{by.mustSend(alice.Key, "bob^x", `{}`).ID, alice.Mecha.ID, bob.Mecha.ID, false})
+		}
+		s.wantMailboxes(all, mechas)
+		other.wantMailboxes(all, mechas)
+	}
+	other.mustAck(bob.Key, all[len(all)-2].id, "completed") // the server may not have filed it
+	all[len(all)-2].done = true
+	s.wantMailboxes(all, mechas)
+	s.Close()
+	other.wantMailboxes(all, mechas)
+}
