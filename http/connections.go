@@ -118,6 +118,15 @@ func (d *door) makeRoom() bool {
 	return len(chosen) > 0
 }
 
+// Detach closes this descriptor of the connection, for somebody has another, and
+// gives back its memory. It is counted until Close.
+func (c *guarded) Detach() {
+	c.door.mu.Lock()
+	defer c.door.mu.Unlock()
+	c.TCPConn.Close()
+	c.TCPConn = &net.TCPConn{}
+}
+
 // Close ends the connection and gives its place back.
 func (c *guarded) Close() error {
 	c.door.mu.Lock()

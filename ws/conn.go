@@ -3,6 +3,7 @@ package ws
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"sync"
@@ -24,14 +25,13 @@ type Conn struct {
 	key       *db.Key                // as it was authenticated: whose connection this is
 	latest    atomic.Pointer[db.Key] // … and as it was last read: until when
 	session   session
-	net       net.Conn
+	net       netConn
 	lastFrame atomic.Int64 // Unix nanoseconds, of the client's latest frame
 
 	// The reader's own:
 	limit  *rate.Limiter // of frames; nil before the first
 	first  [1]byte       // what ended the wait for a frame
 	polled bool          // the poller starts the reader when there is something to read
-	fd     int32         // … of this descriptor
 	turn   atomic.Int32  // who is to read: parked, reading, rung
 
 	mu        sync.Mutex
@@ -50,6 +50,13 @@ type Conn struct {
 	// push's own:
 	cursor db.Position // everything up to here has been sent, or left out
 	sent   int         // messages, for the sync frames
+}
+
+// netConn is what a connection needs of the network.
+type netConn interface {
+	io.ReadWriteCloser
+	SetReadDeadline(time.Time) error
+	SetWriteDeadline(time.Time) error
 }
 
 const (
@@ -115,9 +122,9 @@ func (h *Hub) newConn(key *db.Key, s session) *Conn {
 // begin starts the connection's goroutines. early is what came with the handshake.
 func (c *Conn) begin(conn net.Conn, early []byte) {
 	c.mu.Lock()
-	c.net = conn
+	c.net = c.hub.poller.take(conn)
 	if c.dead { // killed before it had a connection
-		conn.Close()
+		c.net.Close()
 	}
 	c.mu.Unlock()
 	c.polled = c.hub.poller.add(c)

@@ -1,8 +1,6 @@
 package ws
 
 import (
-	"errors"
-	"io"
 	"net"
 	"os"
 	"runtime"
@@ -16,9 +14,7 @@ import (
 // A poller waits for all parked connections at once, by epoll(7), so that none
 // needs a goroutine and its stack for that. It only rings: what is read, and
 // when, is the reader's affair (read.go). A nil poller takes no connection.
-//
-// The connections stay net.Conns. Their descriptors are in the runtime's own
-// epoll set as well, by which they are written to, and read when somebody waits.
+// Its connections are sockets (socket_linux.go).
 type poller struct {
 	fd    int      // the epoll descriptor
 	file  *os.File // the same, on which in turn the runtime waits
@@ -100,31 +96,34 @@ func (p *poller) ring(events []unix.EpollEvent) {
 	}
 }
 
+// take makes of a new connection what the poller can wait for.
+func (p *poller) take(conn net.Conn) netConn {
+	if p == nil {
+		return conn
+	}
+	return openSocket(conn)
+}
+
 // add takes a connection in, unless it is one of TLS, which may have read more
 // from the network than it has been asked for. From then on whatever arrives rings,
 // once (EPOLLET): so the reader must read until there is nothing.
 func (p *poller) add(c *Conn) (taken bool) {
-	tcp, ok := c.net.(syscall.Conn)
-	if p == nil || !ok {
+	s, ok := c.net.(*socket)
+	if p == nil || !ok || !s.use() {
 		return false
 	}
-	raw, err := tcp.SyscallConn()
-	if err != nil {
+	defer s.leave()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.conns) <= int(s.fd) {
+		p.conns = append(p.conns, nil)
+	}
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: s.fd}
+	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, int(s.fd), &e) != nil {
 		return false
 	}
-	err = raw.Control(func(fd uintptr) {
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		c.fd = int32(fd)
-		e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: c.fd}
-		if taken = unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, int(fd), &e) == nil; taken {
-			for len(p.conns) <= int(fd) {
-				p.conns = append(p.conns, nil)
-			}
-			p.conns[fd] = c
-		}
-	})
-	return taken && err == nil
+	p.conns[s.fd] = c
+	return true
 }
 
 // forget lets go of a connection that has been closed, which took it out of the set.
@@ -134,32 +133,7 @@ func (p *poller) forget(c *Conn) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.conns[c.fd] == c { // else another has its descriptor by now
-		p.conns[c.fd] = nil
+	if fd := c.net.(*socket).fd; p.conns[fd] == c { // else another has its descriptor by now
+		p.conns[fd] = nil
 	}
-}
-
-// readNow reads what a connection of a poller has at hand, or returns errNothing.
-func readNow(conn net.Conn, b []byte) (n int, err error) {
-	raw, err := conn.(syscall.Conn).SyscallConn()
-	if err != nil {
-		return 0, err
-	}
-	var failed error
-	err = raw.Read(func(fd uintptr) bool {
-		for {
-			if n, failed = unix.Read(int(fd), b); failed != unix.EINTR {
-				return true
-			}
-		}
-	})
-	switch err = errors.Join(err, failed); {
-	case failed == unix.EAGAIN:
-		return 0, errNothing
-	case err != nil:
-		return 0, err
-	case n == 0:
-		return 0, io.EOF
-	}
-	return n, nil
 }

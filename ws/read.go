@@ -110,7 +110,7 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		r.early = r.early[n:]
 		return n, nil
 	case r.now:
-		return readNow(r.conn.net, p)
+		return r.conn.net.(interface{ readNow([]byte) (int, error) }).readNow(p)
 	}
 	return r.conn.net.Read(p)
 }
