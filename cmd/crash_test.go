@@ -29,6 +29,9 @@ func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	c.replayEverything()
 	c.catchUp()
 	c.compare()
+	mustRelay(t, "check", c.db)
+	c.server.kill() // … and what a server leaves behind that had just begun
+	mustRelay(t, "check", c.db)
 	c.report(n)
 }
 

@@ -143,11 +143,11 @@ func (s *socket) Read(b []byte) (int, error) {
 	if n, err := s.readNow(b); err != errNothing {
 		return n, err
 	}
-	f, err := s.attach()
+	f, err := s.attach(by)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer detach(f)
 	if err := s.wait(f); err != nil {
 		return 0, err
 	}
@@ -212,11 +212,11 @@ func (s *socket) Write(b []byte) (n int, err error) {
 }
 
 func (s *socket) writeWaiting(b []byte) (int, error) {
-	f, err := s.attach()
+	f, err := s.attach(s.writeBy)
 	if err != nil {
 		return 0, err
 	}
-	defer f.Close()
+	defer detach(f)
 	if s.writeBy != 0 {
 		if err := f.SetWriteDeadline(time.Unix(0, s.writeBy)); err != nil {
 			return 0, err
@@ -226,10 +226,46 @@ func (s *socket) writeWaiting(b []byte) (int, error) {
 }
 
 // attach gives the connection a descriptor more, for which the runtime waits.
-func (s *socket) attach() (*os.File, error) {
+// If too many have one, it waits for its turn, not longer than a deadline.
+func (s *socket) attach(by int64) (*os.File, error) {
+	select {
+	case attached <- struct{}{}:
+	default:
+		var late <-chan time.Time
+		if by != 0 {
+			t := time.NewTimer(time.Until(time.Unix(0, by)))
+			defer t.Stop()
+			late = t.C
+		}
+		select {
+		case attached <- struct{}{}:
+		case <-late:
+			return nil, os.ErrDeadlineExceeded
+		}
+	}
 	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
 	if err != nil {
+		<-attached
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return os.NewFile(uintptr(fd), "socket"), nil // it is non-blocking, so the runtime knows to wait
 }
+
+func detach(f *os.File) {
+	f.Close()
+	<-attached
+}
+
+// attached has a token for each descriptor more. They may take a sixteenth of
+// the files that may be open: connections leave an eighth to others.
+var attached = make(chan struct{}, mostAttached())
+
+func mostAttached() int {
+	var l unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
+		return leastAttached
+	}
+	return int(max(leastAttached, min(l.Cur/16, 1<<16)))
+}
+
+const leastAttached = 16

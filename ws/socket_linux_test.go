@@ -192,3 +192,40 @@ func TestASocketIsClosed(t *testing.T) {
 		t.Logf("the peer saw %v", err) // a reset, since something was unread
 	}
 }
+
+// When too many wait, the next one waits for its turn: to its deadline.
+func TestTooManySocketsWait(t *testing.T) {
+	all := attached
+	attached = make(chan struct{}, 1)
+	defer func() { attached = all }()
+	first, itsPeer := mustSocket(t)
+	second, otherPeer := mustSocket(t)
+	read := func(s *socket) chan string {
+		got := make(chan string)
+		go func() {
+			b := make([]byte, 10)
+			n, err := s.Read(b)
+			got <- string(b[:n]) + errText(err)
+		}()
+		return got
+	}
+	one := read(first)
+	first.waits(t)
+	second.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
+	if got := <-read(second); got != os.ErrDeadlineExceeded.Error() {
+		t.Errorf("beyond the bound: %q", got)
+	}
+	second.SetReadDeadline(time.Time{})
+	two := read(second)
+	otherPeer.Write([]byte("two"))
+	itsPeer.Write([]byte("one"))
+	if got := <-one; got != "one" {
+		t.Errorf("%q", got)
+	}
+	if got := <-two; got != "two" {
+		t.Errorf("%q", got)
+	}
+	if len(attached) > 0 {
+		t.Error("a turn was not given back")
+	}
+}
