@@ -33,7 +33,7 @@ func (x *rx) history(q HistoryQuery) (Page, error) {
 		s.limit = pageScan + 1
 	}
 	if s.conversation == 0 {
-		if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to); err != nil {
+		if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to, q.Direction == In && q.State == OnlyPending); err != nil {
 			return Page{}, err
 		}
 	}

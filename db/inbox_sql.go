@@ -69,7 +69,7 @@ func (x *rx) countOpen(id MechaID) (n int, err error) {
 // pending is a query of the positions that are pending in a mailbox. The limit,
 // which is none, keeps its order, and so its parts are merged without a sort.
 func (x *rx) pending(id MechaID) (text string, args []any, err error) {
-	u, err := x.findUnfiled(id, 0, math.MaxInt64)
+	u, err := x.findUnfiled(id, 0, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
 	}

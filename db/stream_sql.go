@@ -38,7 +38,7 @@ func (x *rx) stream(q StreamQuery) (StreamPage, error) {
 	}
 	s := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
-	if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to); err != nil {
+	if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to, q.PendingOnly); err != nil {
 		return StreamPage{}, err
 	}
 	text, args := s.query(h)

@@ -33,21 +33,42 @@ var (
 	sparse      = 32    // messages that may be looked through for one that is wanted; else a list is the better way
 )
 
-// A run is messages that came one after the other, and whose they are.
+// A run is messages that came one after the other, and whose they are, in order.
 type run struct {
 	after, upto    Position // exclusive, inclusive
 	count          int
 	received, sent map[MechaID][]Position
+	pending        map[MechaID][]Position // of received, what nobody here has seen done
 }
 
 func newRun(after Position) *run {
-	return &run{after: after, upto: maxPosition, received: map[MechaID][]Position{}, sent: map[MechaID][]Position{}}
+	return &run{after: after, upto: maxPosition, received: map[MechaID][]Position{}, sent: map[MechaID][]Position{}, pending: map[MechaID][]Position{}}
 }
 
 func (r *run) add(p Position, recipient, sender MechaID) {
 	r.received[recipient] = append(r.received[recipient], p)
+	r.pending[recipient] = append(r.pending[recipient], p)
 	r.sent[sender] = append(r.sent[sender], p)
 	r.count++
+}
+
+// close takes out what is pending no longer.
+func (r *run) close(e entry) {
+	list := r.pending[e.mecha]
+	i, there := slices.BinarySearch(list, e.position)
+	switch {
+	case there && i == 0: // as is usual: without moving the rest
+		r.pending[e.mecha] = list[1:]
+	case there:
+		r.pending[e.mecha] = slices.Delete(list, i, i+1)
+	}
+}
+
+// within gives those of a list from a position on (inclusive) to another (exclusive).
+func within(list []Position, from, to Position) []Position {
+	i, _ := slices.BinarySearch(list, from)
+	j, _ := slices.BinarySearch(list[i:], to)
+	return list[i : i+j]
 }
 
 // A tail is the messages that a server has not filed, or not long ago.
@@ -68,14 +89,22 @@ func (t *tail) expect(messages []*Message) {
 	t.open = messages
 }
 
-// gather takes them into the run that gathers: they have been committed.
-func (t *tail) gather() {
+// gather takes them into the run that gathers: they have been committed. So has
+// what done names, which is pending no longer.
+func (t *tail) gather(done []entry) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, m := range t.open {
 		t.gathering.add(m.Position, m.Recipient, m.Sender)
 	}
 	t.open = nil
+	for _, e := range done {
+		for _, r := range []*run{t.filed, t.filing, t.gathering} {
+			if r != nil && r.after < e.position && e.position <= r.upto {
+				r.close(e)
+			}
+		}
+	}
 }
 
 // seal makes the run that gathers the one to be filed. It ends with the last
@@ -96,35 +125,43 @@ func (t *tail) finish() {
 }
 
 // of gives the messages of a Mecha from a position on (inclusive) to another
-// (exclusive) that have not been filed in a snapshot whose `filed` is after, and
-// how many messages of anybody are behind that. ok is false if the snapshot is
-// so old that this is not known, or if it never is: this is not the server.
-func (t *tail) of(id MechaID, after, from, to Position) (positions []Position, all int, ok bool) {
+// (exclusive) that have not been filed in a snapshot whose `filed` is after; or
+// tells that they are many, so that looking for them in the file is better. With
+// pending, what is done may be left out. known is false if the snapshot is so old
+// that this is not known, or if it never is: this is not the server.
+func (t *tail) of(id MechaID, after, from, to Position, pending bool) (positions []Position, many, known bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
+	var lists [][]Position
+	n, all := 0, len(t.open)
 	for _, r := range []*run{t.filed, t.filing, t.gathering} {
 		if r == nil {
 			continue
 		}
-		ok = ok || after >= r.after // of the oldest: they follow one another
+		known = known || after >= r.after // of the oldest: they follow one another
 		if after >= r.upto {
 			continue
 		}
+		own := [][]Position{r.received[id], r.sent[id]}
+		if pending {
+			own = [][]Position{r.pending[id]}
+		}
 		all += r.count
-		for _, own := range [][]Position{r.received[id], r.sent[id]} {
-			for _, p := range own {
-				if from <= p && p < to {
-					positions = append(positions, p)
-				}
-			}
+		for _, list := range own {
+			list = within(list, from, to)
+			lists, n = append(lists, list), n+len(list)
 		}
 	}
+	if n*sparse >= all && n > 0 {
+		return nil, true, known
+	}
+	positions = slices.Concat(lists...)
 	for _, m := range t.open {
 		if (m.Recipient == id || m.Sender == id) && from <= m.Position && m.Position < to {
 			positions = append(positions, m.Position)
 		}
 	}
-	return positions, all + len(t.open), ok
+	return positions, false, known
 }
 
 // filing is the run being filed, in the order of the tables. It belongs to the writer.

@@ -17,18 +17,18 @@ type unfiled struct {
 	none  bool
 }
 
-// findUnfiled looks up the messages of a Mecha in a range that may not have been filed.
-func (x *rx) findUnfiled(id MechaID, from, to Position) (unfiled, error) {
+// findUnfiled looks up the messages of a Mecha in a range that may not have been
+// filed; of what it received and is pending, if nothing else matters.
+func (x *rx) findUnfiled(id MechaID, from, to Position, pending bool) (unfiled, error) {
 	after, err := x.filed()
 	if err != nil || id == 0 {
 		return unfiled{none: true}, err
 	}
 	u := unfiled{mecha: id, after: after}
-	if positions, all, ok := x.d.tail.of(id, after, from, to); ok {
+	positions, many, known := x.d.tail.of(id, after, from, to, pending)
+	if known && !many {
 		u.none = len(positions) == 0
-		if len(positions)*sparse < all {
-			u.list = list(positions, func(p Position) Position { return p })
-		}
+		u.list = list(positions, func(p Position) Position { return p })
 	}
 	return u, nil
 }
@@ -77,9 +77,12 @@ func (w *writer) loadTail() error {
 	}
 	all := newRun(after)
 	w.d.tail.gathering = all
-	r := w.c.query("SELECT position, recipient, sender FROM message WHERE position > ?", int64(after))
+	r := w.c.query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
 	for r.next() {
-		all.add(Position(r.int(0)), MechaID(r.int(1)), MechaID(r.int(2)))
+		p, to := Position(r.int(0)), MechaID(r.int(1))
+		if all.add(p, to, MechaID(r.int(2))); r.int(3) == 0 {
+			all.close(entry{to, p})
+		}
 	}
 	if err := r.close(); err != nil {
 		return err
@@ -105,6 +108,7 @@ func (t *tx) fileAtOnce(p Position, recipient, sender MechaID) error {
 // fileAsDone moves a message's entry away from those that are pending. What is
 // not filed yet will be filed as what it is then.
 func (t *tx) fileAsDone(m *Message) error {
+	t.done = append(t.done, entry{m.Recipient, m.Position})
 	if r := t.d.tail.gathering; r != nil && m.Position > r.after {
 		return nil
 	}
@@ -176,7 +180,7 @@ func (w *writer) filed() {
 	if tail.gathering == nil {
 		return
 	}
-	tail.gather()
+	tail.gather(w.batch.done)
 	if f.tried > 0 {
 		f.received, f.sent, f.due = f.received[f.tried:], f.sent[f.tried:], 0
 		if len(f.received) == 0 {

@@ -378,7 +378,8 @@ type tx struct {
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool
-	pushes         int // notes that it takes along
+	pushes         int     // notes that it takes along
+	done           []entry // messages that are pending no longer
 }
 
 func (t *tx) reset(w *writer) {
