@@ -193,6 +193,8 @@ func (s span) query(q HistoryQuery) (string, []any) {
 		ranges = append(ranges, text)
 		args = append(append(args, first...), int64(s.from), int64(s.to))
 	}
+	mayBeOpen := q.State != OnlyAcknowledged
+	mayBeDone := q.State == AnyState || q.State == OnlyAcknowledged || q.State == OnlyExpired
 	switch {
 	case s.conversation > 0:
 		add(joinedRange, s.conversation)
@@ -200,7 +202,10 @@ func (s span) query(q HistoryQuery) (string, []any) {
 	case s.conversation < 0:
 		add(joinedRange, s.conversation)
 	default:
-		s.addOwn(q, add)
+		s.addOwn(q, mayBeOpen, mayBeDone, add)
+		if late, more := s.unfiled.query(q.Direction, mayBeOpen, mayBeDone, s.from, s.to); late != "" {
+			ranges, args = append(ranges, late), append(args, more...)
+		}
 	}
 	order := "ASC"
 	if q.Descending {
@@ -210,13 +215,11 @@ func (s span) query(q HistoryQuery) (string, []any) {
 }
 
 // addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
-func (s span) addOwn(q HistoryQuery, add func(string, ...any)) {
+func (s span) addOwn(q HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
 	if q.Mecha == 0 {
 		add(wholeRange)
 		return
 	}
-	mayBeOpen := q.State != OnlyAcknowledged
-	mayBeDone := q.State == AnyState || q.State == OnlyAcknowledged || q.State == OnlyExpired
 	if q.Direction != Out && mayBeOpen {
 		add(inRange, int64(q.Mecha), int64(1))
 	}
@@ -225,9 +228,6 @@ func (s span) addOwn(q HistoryQuery, add func(string, ...any)) {
 	}
 	if q.Direction != In {
 		add(outRange, int64(q.Mecha))
-	}
-	if text, args := s.unfiled.query(q.Direction, mayBeOpen, mayBeDone); text != "" {
-		add(text, args...)
 	}
 }
 

@@ -74,9 +74,9 @@ func (x *rx) pending(id MechaID) (text string, args []any, err error) {
 		return "", nil, err
 	}
 	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1", []any{int64(id)}
-	if late, more := u.query(In, true, false); late != "" {
+	if late, more := u.query(In, true, false, 0, math.MaxInt64); late != "" {
 		text += " UNION " + late + " ORDER BY position LIMIT -1"
-		args = append(append(args, more...), int64(0), int64(math.MaxInt64))
+		args = append(args, more...)
 	}
 	return text, args, nil
 }

@@ -33,16 +33,16 @@ func (x *rx) findUnfiled(id MechaID, from, to Position, pending bool) (unfiled, 
 	return u, nil
 }
 
-// query gives their positions in a range, whose ends are its last two arguments:
-// "" if there are none.
-func (u unfiled) query(d Direction, open, done bool) (text string, args []any) {
+// query gives their positions in a range (to is exclusive): "" if there are none.
+func (u unfiled) query(d Direction, open, done bool, from, to Position) (text string, args []any) {
 	if u.none || u.mecha == 0 {
 		return "", nil
 	}
-	from := "message m WHERE m.position > ?"
-	args = []any{int64(u.after)}
+	// One bound at each end: with two, SQLite might begin at the lower one.
+	rows := "message m WHERE m.position >= ? AND m.position < ?"
+	args = []any{int64(max(from, u.after+1)), int64(to)}
 	if u.list != "" {
-		from, args[0] = "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", u.list
+		rows, args = "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", []any{u.list}
 	}
 	var whose []string
 	if d != Out {
@@ -58,7 +58,7 @@ func (u unfiled) query(d Direction, open, done bool) (text string, args []any) {
 	if d != In {
 		whose, args = append(whose, "m.sender = ?"), append(args, int64(u.mecha))
 	}
-	return "SELECT m.position FROM " + from + " AND (" + strings.Join(whose, " OR ") + ") AND m.position >= ? AND m.position < ?", args
+	return "SELECT m.position FROM " + rows + " AND (" + strings.Join(whose, " OR ") + ")", args
 }
 
 // Whether message m has been filed.
