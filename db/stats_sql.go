@@ -89,7 +89,7 @@ func (x *rx) findOldest(s *Stats) error {
 	return err
 }
 
-// findBusiest walks the two indexes that every message is in, and what they do not have yet.
+// findBusiest walks the two tables that every message is filed in, and what they do not have yet.
 func (x *rx) findBusiest(s *Stats) error {
 	all := map[int64]*Busy{}
 	busy := func(id int64) *Busy {
