@@ -59,7 +59,7 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if lock != nil {
 		defer lock.Close()
 	}
-	c, err := openCurrent(path, o.Schema)
+	c, err := openCurrent(path, o.Schema, !served)
 	if err != nil {
 		return result, err
 	}

@@ -138,7 +138,7 @@ func (d *DB) open() error {
 			return err
 		}
 	}
-	c, err := openCurrent(d.path, d.opts.Schema)
+	c, err := openCurrent(d.path, d.opts.Schema, d.opts.Serve)
 	if err != nil {
 		return err
 	}

@@ -67,14 +67,24 @@ type fileInfo struct {
 
 // openCurrent opens the file for writing and brings its schema up to date: all
 // of schema.sql for a new one, the missing steps for an older one, in one
-// transaction. A file that is not ours, or newer, is refused untouched.
-func openCurrent(path, schema string) (*conn, error) {
+// transaction. A file that is not ours, or newer, is refused untouched, and so is
+// an older one that is being served, for its server would fail: locked says that
+// the caller has the server's lock.
+func openCurrent(path, schema string, locked bool) (*conn, error) {
 	info, err := look(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if _, err := info.steps(path, schema); err != nil {
 		return nil, err
+	}
+	isCurrent := info.app == applicationID && info.version == schemaVersion
+	if !isCurrent && !info.empty && !locked {
+		lock, err := lockToUpgrade(path)
+		if err != nil {
+			return nil, err
+		}
+		defer lock.Close()
 	}
 	r := writing
 	if info.empty {
@@ -84,7 +94,7 @@ func openCurrent(path, schema string) (*conn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	if info.app == applicationID && info.version == schemaVersion {
+	if isCurrent {
 		return c, nil
 	}
 	if err := migrate(c, path, schema); err != nil {
@@ -92,6 +102,24 @@ func openCurrent(path, schema string) (*conn, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// lockToUpgrade takes the server's lock; another command may have it for a moment.
+func lockToUpgrade(path string) (*os.File, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	for tries := 0; ; tries++ {
+		lock, err := lockFile(real + ".lock")
+		if !errors.Is(err, errLocked) {
+			return lock, err
+		}
+		if tries == lockTries {
+			return nil, fmt.Errorf("%s is being served by an older relay: stop that first, then relay serve of this one brings the file up to date", path)
+		}
+		time.Sleep(openPause)
+	}
 }
 
 // look reads what a file is, without changing a byte of it.
@@ -146,6 +174,7 @@ func openPatiently(path string, r role) (*conn, error) {
 
 const (
 	openTries = 200
+	lockTries = 40
 	openPause = 25 * time.Millisecond
 )
 

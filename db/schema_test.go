@@ -114,6 +114,24 @@ func TestTheOldestFileIsBroughtUpToDate(t *testing.T) {
 	}
 }
 
+// A command of a newer relay must not change the file under an older one that serves it.
+func TestAnOlderFileThatIsServedIsLeftAlone(t *testing.T) {
+	s := mustOpen(t)
+	s.mustIssue("alice^x")
+	d := byHand(t, s.Path())
+	if _, err := d.Exec(fmt.Sprint("PRAGMA user_version = ", current-1)); err != nil {
+		t.Fatal(err)
+	}
+	d.Close()
+	_, err := db.Open(db.Options{Path: s.Path(), Schema: schema(t)})
+	if err == nil || !strings.Contains(err.Error(), "older relay") {
+		t.Errorf("%v", err)
+	}
+	if _, version := schemaOf(t, s.Path()); version != current-1 {
+		t.Errorf("it is of version %d now", version)
+	}
+}
+
 func TestAFileOfTheFutureIsRefused(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "future.db")
 	before := makeByHand(t, path, "CREATE TABLE wonder (x)", "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 77")
