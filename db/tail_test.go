@@ -266,10 +266,12 @@ func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 	mechas := []db.IssuedKey{alice, bob}
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	var all []known
+	at := time.Now()
 	for range 20 {
 		for _, by := range []store{s, other} {
-			time.Sleep(2 * time.Millisecond) // two processes give out places by the clock
-			all = append(all, known{by.mustSend(alice.Key, "bob^x", `{}`).ID, alice.Mecha.ID, bob.Mecha.ID, false})
+			at = at.Add(2 * time.Millisecond) // two processes give out places by the clock
+			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *db.SendMessage) { m.At = at })
+			all = append(all, known{sent.ID, alice.Mecha.ID, bob.Mecha.ID, false})
 		}
 		s.wantMailboxes(all, mechas)
 		other.wantMailboxes(all, mechas)
