@@ -52,6 +52,11 @@ func (r *run) add(p Position, recipient, sender MechaID) {
 	r.count++
 }
 
+func (r *run) hasPending(e entry) bool {
+	_, there := slices.BinarySearch(r.pending[e.mecha], e.position)
+	return there
+}
+
 // close takes out what is pending no longer.
 func (r *run) close(e entry) {
 	list := r.pending[e.mecha]

@@ -108,8 +108,9 @@ func (t *tx) fileAtOnce(p Position, recipient, sender MechaID) error {
 // fileAsDone moves a message's entry away from those that are pending. What is
 // not filed yet will be filed as what it is then.
 func (t *tx) fileAsDone(m *Message) error {
-	t.done = append(t.done, entry{m.Recipient, m.Position})
-	if r := t.d.tail.gathering; r != nil && m.Position > r.after {
+	e := entry{m.Recipient, m.Position}
+	t.done = append(t.done, e)
+	if r := t.d.tail.gathering; r != nil && r.hasPending(e) { // the writer alone changes it
 		return nil
 	}
 	return t.c.exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
