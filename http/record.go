@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/strict"
 )
 
 // Answers are appended by hand: records are what most of the bytes are, and
@@ -18,7 +19,7 @@ func appendName(b []byte, before byte, name string) []byte {
 }
 
 func appendField(b []byte, before byte, name, value string) []byte {
-	return db.AppendString(appendName(b, before, name), value)
+	return strict.AppendString(appendName(b, before, name), value)
 }
 
 // appendTime appends a time, or null for the zero time.
