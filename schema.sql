@@ -1,6 +1,10 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 5. A change
--- here needs a step in db/schema_sql.go that brings older files to the same.
+-- This is the whole schema of a new file, at PRAGMA user_version 1. A change
+-- here needs a step in upgrades that brings older files to the same.
+--
+-- The tables of the first part hold what writes made, and nothing else: the same
+-- writes in the same order give the same rows. The tables of the second part are
+-- the process's own: notes, and shortcuts that can be made again.
 --
 -- Times are Unix milliseconds. A "position" is a place in the one commit order
 -- (upper bits: the millisecond of acceptance; lower 12 bits: a counter). Strings
@@ -8,9 +12,10 @@
 -- References are declared for the reader and for integrity checks; the writer
 -- keeps them by its own rules, for enforcement would cost every message.
 
--- What the store must know about itself: `secret` keys ids and hashes,
+-- What the store must know about itself. `secret` keys ids and hashes.
 -- `keys_version` grows whenever keys change, so that a server notices what the
--- command line did; up to the position `filed`, messages stand in `received` and `sent`.
+-- command line did. `indexed_upto` is the process's own: up to that position,
+-- `received` and `sent` have all messages.
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -46,14 +51,6 @@ CREATE TABLE profile_nonce (
   nonce    INTEGER NOT NULL
 ) STRICT;
 
--- The nonces of all writes whose position is greater than `after`, up to this
--- one's, 8 bytes each: what a start would else read from their rows.
-CREATE TABLE nonce_page (
-  position INTEGER PRIMARY KEY,
-  after    INTEGER NOT NULL,
-  nonces   BLOB NOT NULL
-) STRICT;
-
 -- Credentials. The key's text is never stored, only its SHA-256. A separate
 -- signing secret, where one was asked for, has to be stored as it is: an HMAC
 -- cannot be checked with less. (That is why the file is 0600.)
@@ -66,8 +63,7 @@ CREATE TABLE mecha_key (
   label        TEXT NOT NULL,
   created_at   INTEGER NOT NULL,
   expires_at   INTEGER,
-  revoked_at   INTEGER,
-  last_used_at INTEGER
+  revoked_at   INTEGER
 ) STRICT;
 
 -- When a Mecha was last seen, for every hit of a search.
@@ -121,25 +117,6 @@ CREATE TABLE payload (
   body     BLOB NOT NULL
 ) STRICT;
 
--- A mailbox in commit order, what is pending apart from what is done: pending
--- messages are found, counted and resumed without walking past the done ones.
--- It is an index of `message`, and a table so that the server can write it late
--- and in order: a page then changes for many messages instead of for each
--- (db/tail.go). A message behind `filed` (see setting) may be missing here.
-CREATE TABLE received (
-  mecha    INTEGER NOT NULL,
-  open     INTEGER NOT NULL,
-  position INTEGER NOT NULL,
-  PRIMARY KEY (mecha, open, position)
-) STRICT, WITHOUT ROWID;
-
--- What a Mecha sent, in commit order; written like `received`.
-CREATE TABLE sent (
-  mecha    INTEGER NOT NULL,
-  position INTEGER NOT NULL,
-  PRIMARY KEY (mecha, position)
-) STRICT, WITHOUT ROWID;
-
 -- What happened to a message after it was accepted, append only: deliveries,
 -- acknowledgements, expiry. `previous` chains the receipts of one message.
 CREATE TABLE receipt (
@@ -154,13 +131,6 @@ CREATE TABLE receipt (
   nonce     INTEGER
 ) STRICT;
 
--- What was written to sockets, for tracing: one row for all that had been
--- since the transaction before, packed (db/push_sql.go): to whom, when, what.
-CREATE TABLE push (
-  position INTEGER PRIMARY KEY,
-  notes    BLOB NOT NULL
-) STRICT;
-
 -- Who has sent or received in a conversation, beyond the two of its founding message.
 CREATE TABLE participant (
   conversation INTEGER NOT NULL,
@@ -168,10 +138,53 @@ CREATE TABLE participant (
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
 
+-- The process's own
+-- -----------------
+
+-- A mailbox in commit order, pending messages apart from the others: they are
+-- found, counted and resumed without walking past what is done. It is an index of
+-- `message`, and a table so that the server can write it late and in order: a
+-- page then changes for many messages instead of for each (db/mailbox.go). A
+-- message behind `indexed_upto` (see setting) may be missing here.
+CREATE TABLE received (
+  mecha    INTEGER NOT NULL,
+  open     INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (mecha, open, position)
+) STRICT, WITHOUT ROWID;
+
+-- What a Mecha sent, in commit order; written like `received`.
+CREATE TABLE sent (
+  mecha    INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (mecha, position)
+) STRICT, WITHOUT ROWID;
+
+-- The nonces of all writes whose position is greater than `after`, up to this
+-- one's, 8 bytes each: what a start would else read from their rows.
+CREATE TABLE nonce_page (
+  position INTEGER PRIMARY KEY,
+  after    INTEGER NOT NULL,
+  nonces   BLOB NOT NULL
+) STRICT;
+
+-- When a key was last used, to about a minute.
+CREATE TABLE key_use (
+  key          INTEGER PRIMARY KEY REFERENCES mecha_key (id),
+  last_used_at INTEGER NOT NULL
+) STRICT;
+
+-- What was written to sockets, for tracing: one row for all that had been
+-- since the transaction before, packed (db/push_sql.go): to whom, when, what.
+CREATE TABLE push (
+  position INTEGER PRIMARY KEY,
+  notes    BLOB NOT NULL
+) STRICT;
+
 -- The answers to searches: the newest 100 of each Mecha, with their text for an
 -- hour at most; what has lost it has an empty one.
 CREATE TABLE search (
-  position   INTEGER PRIMARY KEY,
+  position   INTEGER PRIMARY KEY,  -- in an order of this process's own, as that of push
   id         TEXT NOT NULL UNIQUE,
   mecha      INTEGER NOT NULL REFERENCES mecha (id),
   expires_at INTEGER NOT NULL,

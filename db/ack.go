@@ -1,77 +1,120 @@
 package db
 
 import (
-	"errors"
-	"slices"
-
-	"relay/db/strict"
+	"strings"
+	"time"
 )
 
-var ackFields = []string{"type", "message_id", "status", "client_ts", "detail"}
-
-// Read takes the words of an acknowledgement from the JSON body of a request
-// and validates them: InvalidJSON, or what Validate says.
-func (a *Acknowledge) Read(body []byte) error {
-	_, err := a.read(body, ackFields[2:])
-	if err != nil {
-		return err
-	}
-	return a.Validate()
+// Acknowledge is the write by which a recipient says what became of a message.
+type Acknowledge struct {
+	At       time.Time
+	Key      KeyNumber // of the recipient
+	ID       MessageID
+	Status   string // lower case after Validate
+	ClientTS string // RFC 3339, kept as sent
+	Detail   string
+	Nonce    NonceHash
 }
 
-// ReadFrame is Read for a WebSocket frame, which names its type and the message
-// as well. a.ID is set if the frame has one and is JSON.
-func (a *Acknowledge) ReadFrame(frame []byte) error {
-	f, err := a.read(frame, ackFields)
-	if ErrorCode(err) != InvalidJSON {
-		a.ID = MessageID(f.id)
-	}
-	switch {
-	case err != nil:
-		return err
-	case f.kind != "ack":
-		return Errorf(InvalidFrame, `the relay takes frames of type "ack"; this one is %s`, quote(f.kind))
-	case f.id == "":
-		return FieldErrorf(InvalidFrame, "message_id", "is required")
-	}
-	return a.Validate()
+// When implements Write.
+func (a *Acknowledge) When() time.Time { return a.At }
+
+// Size implements Write.
+func (a *Acknowledge) Size() int { return 256 + len(a.Detail) }
+
+func (a *Acknowledge) kind() byte { return kindAcknowledge }
+
+func (a *Acknowledge) fields(f *form) {
+	f.time(&a.At)
+	integer(f, &a.Key)
+	text(f, &a.ID)
+	text(f, &a.Status)
+	text(f, &a.ClientTS)
+	text(f, &a.Detail)
+	integer(f, &a.Nonce)
 }
 
-type ackFrame struct{ kind, id string }
-
-// read takes the fields in known; others are ignored.
-func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) {
-	var wrong error // reported at the end: the other fields are wanted all the same
-	err = strict.ReadObject(body, known, func(name string, value []byte) error {
-		var to *string
-		switch name {
-		case "type":
-			to = &f.kind
-		case "message_id":
-			to = &f.id
-		case "status":
-			to = &a.Status
-		case "client_ts":
-			to = &a.ClientTS
-		case "detail":
-			to = &a.Detail
-		}
-		if to == nil || !slices.Contains(known, name) || strict.IsNull(value) {
-			return nil
-		}
-		text, ok := strict.String(value)
-		if !ok && wrong == nil {
-			wrong = FieldErrorf(InvalidRequest, name, "must be a string")
-		}
-		*to = text
-		return nil
-	})
-	var syntax *strict.SyntaxError
-	if errors.As(err, &syntax) {
-		err = Errorf(InvalidJSON, "%s", syntax.Error())
-	}
-	if err == nil {
-		err = wrong
-	}
-	return f, err
+// AckOutcome is what a recipient is told of its acknowledgement.
+type AckOutcome struct {
+	ID             MessageID
+	State          State
+	Status         string
+	ClientTS       string
+	AcknowledgedAt time.Time // zero: not yet (progress only)
+	Duplicate      bool
 }
+
+// Validate checks the words of an acknowledgement and lowers the case of the
+// status (PROTOCOL §3, Ack). The errors name the field: InvalidRequest, InvalidTime.
+func (a *Acknowledge) Validate() error {
+	if a.Status == "" {
+		return FieldErrorf(InvalidRequest, "status", "is required, as in \"completed\"")
+	}
+	ascii := only(a.Status, "_") // before the case is lowered: İ and the Kelvin sign become i and k
+	a.Status = strings.ToLower(a.Status)
+	if len(a.Status) > maxStatus || a.Status[0] < 'a' || a.Status[0] > 'z' || !ascii {
+		return FieldErrorf(InvalidRequest, "status", "must be 1–32 of a–z 0–9 _ and start with a letter")
+	}
+	if a.ClientTS == "" {
+		return FieldErrorf(InvalidTime, "client_ts", "is required: an RFC 3339 time")
+	}
+	if _, err := ParseTime(a.ClientTS); err != nil || len(a.ClientTS) > maxClientTS {
+		return FieldErrorf(InvalidTime, "client_ts", "%s is no RFC 3339 time", quote(a.ClientTS))
+	}
+	if len(a.Detail) > maxDetail {
+		return FieldErrorf(InvalidRequest, "detail", "must be at most 1024 bytes")
+	}
+	return nil
+}
+
+// ReportsProgress tells whether a status leaves the message pending; every other
+// one acknowledges it.
+func ReportsProgress(status string) bool { return status == "received" || status == "processing" }
+
+// IsFinal tells whether no other status may follow this one.
+func IsFinal(status string) bool {
+	return status == "completed" || status == "failed" || status == "rejected"
+}
+
+// MarkDelivered is the write by which a recipient says that a message has arrived.
+type MarkDelivered struct {
+	At    time.Time
+	Key   KeyNumber // of the recipient
+	ID    MessageID
+	Nonce NonceHash
+}
+
+// When implements Write.
+func (m *MarkDelivered) When() time.Time { return m.At }
+
+// Size implements Write.
+func (m *MarkDelivered) Size() int { return 128 }
+
+func (m *MarkDelivered) kind() byte { return kindMarkDelivered }
+
+func (m *MarkDelivered) fields(f *form) {
+	f.time(&m.At)
+	integer(f, &m.Key)
+	text(f, &m.ID)
+	integer(f, &m.Nonce)
+}
+
+// DeliveredOutcome is what a recipient is told of its delivery mark.
+type DeliveredOutcome struct {
+	ID          MessageID
+	State       State
+	DeliveredAt time.Time
+}
+
+// ExpireDue is the write that ends the life of messages whose time is over at
+// At: some of them, the earliest first. A server makes it when its clock says so.
+type ExpireDue struct{ At time.Time }
+
+// When implements Write.
+func (e *ExpireDue) When() time.Time { return e.At }
+
+// Size implements Write.
+func (e *ExpireDue) Size() int { return 0 }
+
+func (e *ExpireDue) kind() byte     { return kindExpireDue }
+func (e *ExpireDue) fields(f *form) { f.time(&e.At) }

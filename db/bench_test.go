@@ -211,12 +211,15 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// The way of a send without its transaction: the queue, the writer, the bell.
-func BenchmarkSendDiscarded(b *testing.B) {
-	keyed := mustOpen(b).mustIssue("sender^bench")
+// The way of a send without its transaction: the queue, the writer, the listeners.
+func BenchmarkSendForgotten(b *testing.B) {
 	for _, parallel := range []int{1, 64} {
 		b.Run(fmt.Sprint(parallel), func(b *testing.B) {
-			s := mustOpen(b, func(o *db.Options) { o.Discard = true })
+			d, err := db.OpenForgetful(db.Options{Path: filepath.Join(b.TempDir(), "relay.db"), Schema: schema(b), Serve: true})
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer d.Close()
 			payload := fmt.Appendf(nil, `{"text":"%0500d"}`, 1)
 			b.ReportAllocs()
 			b.ResetTimer()
@@ -224,9 +227,9 @@ func BenchmarkSendDiscarded(b *testing.B) {
 			for w := range parallel {
 				wg.Go(func() {
 					for i := w; i < b.N; i += parallel {
-						m := &db.SendMessage{At: time.Now(), Key: keyed.Key, To: "to^bench", Payload: payload, Nonce: 1}
+						m := &db.SendMessage{At: time.Now(), Key: 1, To: "to^bench", Payload: payload, Nonce: 1}
 						m.Validate()
-						if _, err := s.Send(m); err != nil {
+						if _, err := d.Send(m); err != nil {
 							b.Error(err)
 							return
 						}

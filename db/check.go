@@ -2,6 +2,7 @@ package db
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"relay/db/strict"
@@ -69,7 +70,7 @@ func keyFault(id string, hash []byte, secret string, label string) string {
 		return "its hash has not 32 bytes"
 	case secret != "" && !isSecret(secretPrefix, secret):
 		return "its signing secret is not of the form ms_…"
-	case len(label) > maxKeyLabel:
+	case len(label) > MaxKeyLabel:
 		return "its label is too long"
 	}
 	return ""
@@ -77,7 +78,7 @@ func keyFault(id string, hash []byte, secret string, label string) string {
 
 // isRandomID tells whether id is one that randomID may have made.
 func isRandomID(prefix string, n int, id string) bool {
-	if len(id) != len(prefix)+n || !hasPrefix(id, prefix) {
+	if len(id) != len(prefix)+n || !strings.HasPrefix(id, prefix) {
 		return false
 	}
 	for i := len(prefix); i < len(id); i++ {
@@ -91,7 +92,7 @@ func isRandomID(prefix string, n int, id string) bool {
 // isSecret tells whether s is one that newSecret may have made.
 func isSecret(prefix, s string) bool {
 	split := len(prefix) + bodyChars
-	return len(s) == split+crcChars && hasPrefix(s, prefix) && checksum(s[:split]) == s[split:]
+	return len(s) == split+crcChars && strings.HasPrefix(s, prefix) && checksum(s[:split]) == s[split:]
 }
 
 // payloadFault says what is wrong with a payload by itself; "" if nothing is.

@@ -62,10 +62,10 @@ func profileFault(body, card string, visibility int64) string {
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
 		return "its profile cannot be read"
 	}
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return "its profile: " + err.(*Error).Detail
 	}
-	if visibilities[p.Visibility] != visibility {
+	if p.Visibility.Number() != visibility {
 		return fmt.Sprintf("its profile says that it is %s, and is kept as another", p.Visibility)
 	}
 	if card != "" && !json.Valid([]byte(card)) {

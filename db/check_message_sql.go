@@ -215,16 +215,16 @@ func (i *inspector) findUnmet() error {
 	return err
 }
 
-// checkMailboxes follows tail.go: up to the position `filed` every message has
+// checkMailboxes follows mailbox.go: up to the watermark every message has
 // its entries; behind it some may be missing, but none may be wrong.
 func (i *inspector) checkMailboxes() error {
-	filed, err := i.c.number("SELECT value FROM setting WHERE name = 'filed'")
+	upto, err := i.c.number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	if err != nil {
 		return err
 	}
 	err = i.ofMessages(reasons("position", `
-		WHEN NOT EXISTS (`+filedAsReceived+`) THEN 'it is missing where its recipient looks'
-		WHEN NOT EXISTS (`+filedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), filed)
+		WHEN NOT EXISTS (`+indexedAsReceived+`) THEN 'it is missing where its recipient looks'
+		WHEN NOT EXISTS (`+indexedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), upto)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,6 @@ import (
 type check struct {
 	name  string
 	rule  string
-	since int64 // the schema that brought what it looks at; 0: the first
 	full  bool  // left out by CheckOptions.Quick
 	warns bool
 	run   func(*inspector) error
@@ -28,8 +27,8 @@ var checks = []check{
 	{name: "settings", rule: "the store has its secret and its counter", run: (*inspector).checkSettings},
 	{name: "words", rule: "interned strings stand once, are not empty, and those used are there", run: (*inspector).checkWords},
 	{name: "addresses", rule: "every Mecha has an address, and no two differ in letter case alone", run: (*inspector).checkAddresses},
-	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", since: 2, run: (*inspector).checkDirectory},
-	{name: "profiles", rule: "every profile can be read, and keeps to its bounds", since: 2, run: (*inspector).checkProfiles},
+	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", run: (*inspector).checkDirectory},
+	{name: "profiles", rule: "every profile can be read, and keeps to its bounds", run: (*inspector).checkProfiles},
 	{name: "keys", rule: "every key has the form of one", run: (*inspector).checkKeys},
 	{name: "positions", rule: "a place in the commit order is taken once", run: (*inspector).checkPositions},
 	{name: "states", rule: "state, open and times of a message agree", run: (*inspector).checkStates},
@@ -38,10 +37,10 @@ var checks = []check{
 	{name: "participants", rule: "who sends or receives in a conversation takes part in it", run: (*inspector).checkParticipants},
 	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*inspector).checkReceipts},
 	{name: "chains", rule: "a message's receipts are one chain, and it stands where they say", run: (*inspector).checkChains},
-	{name: "mailboxes", rule: "every message stands once with its recipient and its sender, or waits to be filed", since: 5, run: (*inspector).checkMailboxes},
+	{name: "mailboxes", rule: "every message stands once with its recipient and its sender, or waits to be indexed", run: (*inspector).checkMailboxes},
 	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*inspector).checkPayloads},
 	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*inspector).checkContents},
-	{name: "searches", rule: "the answers to searches can be read", since: 2, run: (*inspector).checkSearches},
+	{name: "searches", rule: "the answers to searches can be read", run: (*inspector).checkSearches},
 	{name: "clock", rule: "nothing is of a time that is yet to come", warns: true, run: (*inspector).checkClock},
 }
 
@@ -103,8 +102,6 @@ func (i *inspector) make(c check) error {
 	switch {
 	case c.full && i.opts.Quick:
 		f.Skipped = "it takes reading every payload"
-	case c.since > i.info.version:
-		f.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.version)
 	default:
 		if err := c.run(i); err != nil {
 			if i.c.ctx.Err() != nil {
@@ -186,7 +183,7 @@ func (i *inspector) checkReferences() error {
 
 // checkSchema compares what the file consists of with what schema.sql makes.
 func (i *inspector) checkSchema() error {
-	if i.info.version < schemaVersion {
+	if i.info.version < currentSchema() {
 		i.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.version)
 		return nil
 	}
@@ -238,15 +235,15 @@ func readSchema(c *conn) (parts []string, err error) {
 
 func (i *inspector) checkSettings() error {
 	var secret []byte
-	version, filed := false, i.info.version < 5
+	version, indexed := false, false
 	err := i.each(func(r *rows) {
 		switch r.text(0) {
 		case "secret":
 			secret = slices.Clone(r.blob(1))
 		case "keys_version":
 			_, version = r.dest[1].(int64)
-		case "filed":
-			_, filed = r.dest[1].(int64)
+		case "indexed_upto":
+			_, indexed = r.dest[1].(int64)
 		}
 	}, "SELECT name, value FROM setting")
 	if err != nil {
@@ -256,17 +253,17 @@ func (i *inspector) checkSettings() error {
 		i.finding.fault(fmt.Sprintf("the secret has %d bytes, not %d: the ids of messages hang on it", len(secret), secretBytes))
 	}
 	if !version {
-		i.finding.fault("keys_version is no number: a server would not notice changed keys")
+		i.finding.fault("keys_version is not a number: a server would not notice changed keys")
 	}
-	if !filed {
-		i.finding.fault("filed is no number: every read would look through all messages")
+	if !indexed {
+		i.finding.fault("indexed_upto is not a number: every read would look through all messages")
 	}
 	return nil
 }
 
 func (i *inspector) checkClock() error {
 	latest := int64(0)
-	for _, table := range i.ordered() {
+	for _, table := range append(i.ordered(), "search", "push") {
 		n, err := i.c.number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return err
@@ -281,10 +278,4 @@ func (i *inspector) checkClock() error {
 }
 
 // ordered names the tables that stand in the commit order, the largest first.
-func (i *inspector) ordered() []string {
-	tables := []string{"message", "receipt"}
-	if i.info.version >= 2 {
-		tables = append(tables, "search", "profile_nonce")
-	}
-	return tables
-}
+func (i *inspector) ordered() []string { return []string{"message", "receipt", "profile_nonce"} }

@@ -1,9 +1,6 @@
 package db
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // The write-ahead log is copied back into the database by a goroutine of its
 // own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
@@ -16,113 +13,130 @@ const (
 	walMost   = 4000 // … before the writer waits
 )
 
-// checkpointer copies, on c, when the writer asks for it, until the store closes.
-func (d *DB) checkpointer(c *conn) {
+const (
+	// holdTimeout is far longer than any read takes: a writer that gave up sooner
+	// would leave the log to grow for as long as readers are slow.
+	holdTimeout = 10 * time.Second
+	// holdAgain is how long the readers are left alone after holding them back was
+	// of no use.
+	holdAgain = 5 * time.Second
+	// copyForeign is how often the writer looks after what other processes wrote.
+	copyForeign = time.Second
+)
+
+// checkpoints is the writer's side of the copying. As a servant it copies what
+// other processes have written soon, however little comes after it: compact has
+// given space back only then.
+type checkpoints struct {
+	w          *writer
+	readers    *readerPool
+	wanted     chan struct{} // to the goroutine that copies
+	done       chan struct{} // from it
+	running    bool
+	copySoon   bool      // another process has written to the log
+	looked     time.Time // by the real clock
+	heldInVain time.Time // when holding the readers back did not help
+}
+
+func newCheckpoints(w *writer, readers *readerPool) checkpoints {
+	return checkpoints{w: w, readers: readers, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
+}
+
+// copyInBackground copies, on c, when the writer asks for it, until closed.
+func (k *checkpoints) copyInBackground(c *conn, closed <-chan struct{}) {
 	defer c.close()
 	for {
 		select {
-		case <-d.done: // after the writer has ended: it never waits in vain
+		case <-closed: // after the writer has ended: it never waits in vain
 			return
-		case <-d.w.ckptWanted:
+		case <-k.wanted:
 		}
 		if _, err := checkpoint(c); err != nil {
-			d.opts.Logger.Warn("background checkpoint", "error", err)
+			k.w.opts.Logger.Warn("background checkpoint", "error", err)
 			if isFatal(err) {
-				d.w.fail(err)
+				k.w.fail(err)
 			}
 		}
-		d.w.ckptDone <- struct{}{}
+		k.done <- struct{}{}
 	}
 }
 
-// checkpointIfDue is called by the writer between transactions. After a fault
-// it does nothing: a second fsync could hide the failure of the first.
-func (w *writer) checkpointIfDue() {
-	if w.failed() != nil || w.d.opts.Discard {
+// begin is called after every transaction. It has the log copied when enough has
+// come together. After a fault it does nothing: a second fsync could hide the
+// failure of the first.
+func (k *checkpoints) begin() {
+	if k.w.failed() != nil {
 		return
 	}
-	left := notCopied(w.c)
+	left := notCopied(k.w.c)
 	switch {
-	case !w.ckptRunning && left >= walFrames:
-		w.ckptWanted <- struct{}{}
-		w.ckptRunning = true
-	case w.ckptRunning && left >= walMost:
-		<-w.ckptDone
-		w.finishCheckpoint()
-	case w.ckptRunning:
-		select {
-		case <-w.ckptDone:
-			w.finishCheckpoint()
-		default:
-		}
+	case !k.running && left >= walFrames:
+		k.start()
+	case k.running && left >= walMost:
+		<-k.done
+		k.finish()
+	case k.running:
+		k.finishIfDone()
 	}
 }
 
-// copyForeign is called by the writer once a second. What another process has
-// written is copied soon, however little comes after it: compact has given
-// space back only then.
-func (w *writer) copyForeign() {
-	if !w.copySoon || w.failed() != nil || w.d.opts.Discard {
-		return
-	}
-	if !w.ckptRunning {
-		w.ckptWanted <- struct{}{}
-		w.ckptRunning = true
-		return
-	}
+func (k *checkpoints) start() {
+	k.wanted <- struct{}{}
+	k.running = true
+}
+
+func (k *checkpoints) finishIfDone() bool {
 	select {
-	case <-w.ckptDone:
-		w.copySoon = false
-		w.finishCheckpoint()
+	case <-k.done:
+		k.finish()
+		return true
 	default:
+		return false
 	}
 }
 
-// finishCheckpoint copies what is left. Readers that overlap without a pause
-// keep SQLite from starting the log anew; when it has grown through that, they
-// are held back for the moment that it takes.
-func (w *writer) finishCheckpoint() {
-	w.ckptRunning = false
+// wait waits for the copying that is under way.
+func (k *checkpoints) wait() {
+	if k.running {
+		<-k.done
+		k.running = false
+	}
+}
+
+func (k *checkpoints) due(time.Time) bool {
+	return k.copySoon && time.Since(k.looked) >= copyForeign && k.w.failed() == nil
+}
+
+func (k *checkpoints) do(time.Time) {
+	k.looked = time.Now()
+	if !k.running {
+		k.start()
+		return
+	}
+	k.copySoon = !k.finishIfDone()
+}
+
+// finish copies what is left. Readers that overlap without a pause keep SQLite
+// from starting the log anew; when it has grown through that, they are held back
+// for the moment that it takes.
+func (k *checkpoints) finish() {
+	k.running = false
+	w := k.w
 	if w.failed() != nil {
 		return
 	}
 	frames, err := checkpoint(w.c)
-	if err == nil && frames > walMost && time.Since(w.heldInVain) > holdAgain {
-		held := w.d.holdReaders()
+	if err == nil && frames > walMost && time.Since(k.heldInVain) > holdAgain {
+		held := k.readers.hold(holdTimeout)
 		_, err = checkpoint(w.c)
 		if notCopied(w.c) > 0 {
-			w.heldInVain = time.Now() // another process reads: a backup, or relay check
+			k.heldInVain = time.Now() // another process reads: a backup, or relay check
 		}
-		for _, c := range held {
-			w.d.readers <- c
-		}
+		k.readers.release(held)
 	}
 	if err != nil && isFatal(err) {
 		w.fail(err)
 	}
-}
-
-// holdTimeout is far longer than any read takes: a writer that gave up sooner
-// would leave the log to grow, for as long as readers are slow.
-const holdTimeout = 10 * time.Second
-
-// holdAgain is how long the readers are left alone after it was of no use.
-const holdAgain = 5 * time.Second
-
-// holdReaders takes the reading connections out of use, as many as come back in
-// time. A read that is under way ends first; those that follow wait.
-func (d *DB) holdReaders() (held []*conn) {
-	timeout := time.NewTimer(holdTimeout)
-	defer timeout.Stop()
-	for range readConns {
-		select {
-		case c := <-d.readers:
-			held = append(held, c)
-		case <-timeout.C:
-			return held
-		}
-	}
-	return held
 }
 
 // notCopied tells how many pages of the log are not in the database yet. It
@@ -137,32 +151,4 @@ func notCopied(c *conn) (pages int64) {
 func checkpoint(c *conn) (frames int64, err error) {
 	_, err = c.row(func(r *rows) { frames = r.int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
 	return frames, err
-}
-
-// leave is called by the writer when one of the files has lost its name (lost
-// says which). What was acknowledged since is in the log, which nobody may find
-// any more: copied into the database, wherever that has gone, it is safe, and
-// the emptied log can be taken for that of no other file. If another process
-// has written meanwhile, perhaps into another log under the same index, a copy
-// could mix the two. It gives the error to stop with.
-func (w *writer) leave(lost error) error {
-	if w.ckptRunning {
-		<-w.ckptDone
-		w.ckptRunning = false
-	}
-	if data, _ := w.versions(); data != w.dataVersion {
-		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
-	}
-	held, busy := w.d.holdReaders(), int64(1)
-	_, err := w.c.row(func(r *rows) { busy = r.int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
-	for _, c := range held {
-		w.d.readers <- c
-	}
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w", lost, err)
-	case busy != 0:
-		return fmt.Errorf("%w; another process kept the log from being copied into the database, which may lack the newest messages", lost)
-	}
-	return fmt.Errorf("%w; all that was accepted is in the database file that was open", lost)
 }

@@ -104,7 +104,7 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 		t.Fatal("it does not expire")
 	}
 	c.set(-2 * time.Hour)
-	_, err = d.Acknowledge(&Acknowledge{At: c.now(), Key: k, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"})
+	_, err = d.Acknowledge(&Acknowledge{At: c.now(), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"})
 	if ErrorCode(err) != MessageExpired {
 		t.Errorf("an ack got %v", err)
 	}

@@ -253,10 +253,16 @@ func sqliteCode(err error) int {
 	return 0
 }
 
+// errDamaged is a file that contradicts itself where SQLite sees nothing wrong.
+var errDamaged = errors.New("the database is damaged (relay check tells more)")
+
 // isFatal tells of the faults after which the process must not go on: what is
 // on disk is no longer known, and a second fsync would lie (fsyncgate); or the
 // disk takes no writes, as a file system that has become read-only.
 func isFatal(err error) bool {
+	if errors.Is(err, errDamaged) {
+		return true
+	}
 	code := sqliteCode(err)
 	switch code {
 	case sqlite3.SQLITE_IOERR_FSYNC, sqlite3.SQLITE_IOERR_DIR_FSYNC, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_TRUNCATE:
@@ -271,6 +277,19 @@ func isDiskFull(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_
 func isReadOnly(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_READONLY }
 
 func isBusy(err error) bool { return sqliteCode(err)&0xff == sqlite3.SQLITE_BUSY }
+
+// isOfMachine tells of the faults that lie with this machine: its disk, its
+// memory, another process. Every other error depends on the statement and the data
+// alone, and comes again wherever those are the same.
+func isOfMachine(err error) bool {
+	switch sqliteCode(err) & 0xff {
+	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_ABORT, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
+		sqlite3.SQLITE_READONLY, sqlite3.SQLITE_INTERRUPT, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_FULL, sqlite3.SQLITE_CANTOPEN,
+		sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_SCHEMA, sqlite3.SQLITE_NOLFS, sqlite3.SQLITE_AUTH:
+		return true
+	}
+	return isFatal(err)
+}
 
 // orNull binds the zero value as NULL.
 func orNull[T int64 | string](v T) any {

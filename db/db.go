@@ -30,12 +30,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -48,9 +46,6 @@ type Options struct {
 	// Serve takes the lock that only one server may hold, and reads back live nonces.
 	// What is sent is then written in two steps (tail.go).
 	Serve bool
-	// Discard keeps nothing of what is written: for measuring alone. A file that
-	// exists is refused, so that it can never be somebody's.
-	Discard bool
 
 	MaxPending  int           // messages waiting per recipient; 0: no bound
 	MaxNonces   int64         // remembered nonces; 0: no bound
@@ -66,37 +61,29 @@ type Options struct {
 
 // DB is an open store. All its methods are safe for concurrent use.
 type DB struct {
-	opts    Options
-	path    string
-	ids     *ids
-	words   *names[string]
-	mechas  *names[Address]
+	opts Options
+	path string
+	*lookups
 	keys    keyCache
 	nonces  *Nonces
-	readers chan *conn // the idle ones
-	opened  int
+	readers *readerPool
 	w       *writer
+	disk    disk
+	told    listeners
+	seen    sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
 	lock    *os.File
-	files   []servedFile // what a server looks after; set by Open
-	pushes  pushLog
-	tail    tail
 
-	diskLow   atomic.Bool
-	listening sync.RWMutex // guards the three below
-	bell      []func(*Commit)
-	onKeys    []func()
-	onEntries []func()
-	seen      sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
-	shutdown  sync.Once
-	done      chan struct{} // closed when the store closes
-	wg        sync.WaitGroup
+	shutdown sync.Once
+	done     chan struct{} // closed when the store closes
+	wg       sync.WaitGroup
 }
-
-const readConns = 4
 
 // Open opens the store, brings its schema up to date and starts the writer.
 // Close it when done.
-func Open(o Options) (*DB, error) {
+func Open(o Options) (*DB, error) { return open(o, nil) }
+
+// open is Open. prepare may change the writer before it starts.
+func open(o Options, prepare func(*DB)) (*DB, error) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -107,19 +94,18 @@ func Open(o Options) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, path: path, nonces: newNonces(o.MaxNonces), readers: make(chan *conn, readConns), done: make(chan struct{})}
-	d.keys.byHash, d.keys.used = map[[32]byte]*Key{}, map[int64]*atomic.Int64{}
-	if err := d.open(); err != nil {
+	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces), readers: newReaderPool(), done: make(chan struct{})}
+	d.keys = newKeyCache()
+	d.told.onKeys = []func(){d.keys.forget}
+	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
+	if err := d.open(prepare); err != nil {
 		d.release()
 		return nil, err
 	}
 	return d, nil
 }
 
-func (d *DB) open() error {
-	if _, err := os.Lstat(d.path); d.opts.Discard && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("%s exists: without a store (--store none) only a new file will do, for nothing is kept", d.path)
-	}
+func (d *DB) open(prepare func(*DB)) error {
 	if info, err := os.Stat(d.path); err == nil && info.IsDir() {
 		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.path)
 	}
@@ -143,34 +129,36 @@ func (d *DB) open() error {
 		return err
 	}
 	d.w = newWriter(d, c)
-	if err := d.readSecret(c); err != nil {
+	if d.ids, err = readIDs(c, d.path); err != nil {
 		return err
 	}
-	for range readConns {
-		r, err := openConn(d.path, reading)
-		if err != nil {
-			return err
-		}
-		d.readers <- r
-		d.opened++
-	}
-	d.words, d.mechas = newWords(), newMechas()
-	if err := d.w.start(); err != nil {
+	if err := d.readers.open(d.path); err != nil {
 		return err
 	}
+	if err := d.w.start(d.nonces); err != nil {
+		return err
+	}
+	return d.run(prepare)
+}
+
+// run starts the goroutines.
+func (d *DB) run(prepare func(*DB)) error {
 	copier, err := openConn(d.path, writing)
 	if err != nil {
 		return err
 	}
 	if d.opts.Serve {
-		if err := d.rememberFiles(); err != nil {
+		if err := d.w.foreign.rememberFiles(d.path); err != nil {
 			copier.close()
 			return err
 		}
 	}
-	d.checkDisk()
+	d.disk.check()
+	if prepare != nil {
+		prepare(d)
+	}
 	d.wg.Go(d.w.run)
-	d.wg.Go(func() { d.checkpointer(copier) })
+	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
 	return nil
 }
 
@@ -206,9 +194,7 @@ func (d *DB) release() error {
 		// failed fsync that could lose what the log still has. The process ends it.
 		return nil
 	}
-	for ; d.opened > 0; d.opened-- { // waits for those that are at work
-		(<-d.readers).close()
-	}
+	d.readers.close()
 	var err error
 	if d.w != nil && d.w.c != nil {
 		err = d.w.c.close() // the last one out checkpoints the log
@@ -228,25 +214,17 @@ func (d *DB) Path() string { return d.path }
 // changes, in commit order, from the writer: f must not block. Register before
 // the store is used.
 func (d *DB) OnCommit(f func(*Commit)) {
-	d.listening.Lock()
-	defer d.listening.Unlock()
-	d.bell = append(d.bell, f)
+	d.told.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
 }
 
 // OnKeys registers f to be told that some key may have been revoked, or
 // changed, here or by another process. Same rules as OnCommit.
-func (d *DB) OnKeys(f func()) {
-	d.listening.Lock()
-	defer d.listening.Unlock()
-	d.onKeys = append(d.onKeys, f)
-}
+func (d *DB) OnKeys(f func()) { d.told.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
 // OnEntries registers f to be told that some Mecha or profile changed, here or
 // in another process. Same rules as OnCommit.
 func (d *DB) OnEntries(f func()) {
-	d.listening.Lock()
-	defer d.listening.Unlock()
-	d.onEntries = append(d.onEntries, f)
+	d.told.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
 }
 
 // Failed gives the fault after which the store takes no writes; nil while all is well.
@@ -254,32 +232,20 @@ func (d *DB) Failed() error { return d.w.failed() }
 
 // AcceptsMessages tells whether there is room on the disk. Acknowledgements
 // and reads go on without.
-func (d *DB) AcceptsMessages() bool { return !d.diskLow.Load() }
-
-// rx is a read transaction: a consistent view of the file at one time.
-type rx struct {
-	c       *conn
-	d       *DB
-	now     time.Time
-	writing bool // within a transaction that may be rolled back
-}
+func (d *DB) AcceptsMessages() bool { return !d.disk.low.Load() }
 
 // read runs f in a read transaction on one of the reading connections.
 func (d *DB) read(ctx context.Context, f func(*rx) error) error {
-	var c *conn
-	select {
-	case c = <-d.readers:
-	case <-d.done:
-		return errShuttingDown()
-	case <-ctx.Done():
-		return ctx.Err()
+	c, err := d.readers.take(ctx, d.done)
+	if err != nil {
+		return err
 	}
-	defer func() { d.readers <- c }()
+	defer d.readers.give(c)
 	if err := c.begin(); err != nil {
 		return d.readFault(err)
 	}
 	defer c.rollback() // nothing was written; also if f panics
-	return d.readFault(f(&rx{c: c, d: d, now: d.opts.Now()}))
+	return d.readFault(f(&rx{c: c, lookups: d.lookups, now: d.opts.Now()}))
 }
 
 func (d *DB) readFault(err error) error {
@@ -295,6 +261,6 @@ func errShuttingDown() error {
 	return e
 }
 
-func (d *DB) errDiskFull() error {
+func errDiskFull() error {
 	return Errorf(DiskFull, "the disk is full, or nearly: messages are refused until there is space")
 }

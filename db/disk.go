@@ -1,63 +1,38 @@
 package db
 
 import (
-	"errors"
-	"fmt"
-	"os"
-	"path/filepath"
+	"log/slog"
+	"sync/atomic"
+	"time"
 )
 
-var errLocked = errors.New("locked by another process")
+// disk is the room on the file's disk. As a servant it looks once a second.
+type disk struct {
+	low    atomic.Bool // below the floor, or SQLite found it full: no messages are accepted
+	folder string
+	floor  int64 // bytes; 0: none
+	log    *slog.Logger
+	looked time.Time // by the real clock
+}
 
-// checkDisk compares the free space with the floor. A file system that does
-// not tell is taken to have room: SQLite will say when it has not.
-func (d *DB) checkDisk() {
+const lookAtDisk = time.Second
+
+func (d *disk) due(time.Time) bool { return time.Since(d.looked) >= lookAtDisk }
+
+func (d *disk) do(time.Time) {
+	d.looked = time.Now()
+	d.check()
+}
+
+// check compares the free space with the floor. A file system that does not tell
+// is taken to have room: SQLite will say when it has not.
+func (d *disk) check() {
 	low := false
-	if d.opts.MinFreeDisk > 0 {
-		free, err := freeDisk(filepath.Dir(d.path))
-		low = err == nil && free < d.opts.MinFreeDisk
+	if d.floor > 0 {
+		free, err := freeDisk(d.folder)
+		low = err == nil && free < d.floor
 	}
-	if was := d.diskLow.Swap(low); was != low {
-		d.opts.Logger.Warn("free disk floor", "refusing_messages", low, "floor_bytes", d.opts.MinFreeDisk)
+	if was := d.low.Swap(low); was != low {
+		d.log.Warn("free disk floor", "refusing_messages", low, "floor_bytes", d.floor)
 	}
-}
-
-// servedFile is a file that a server has open, by a name that other processes
-// open it by: the database, its log, the log's index, the lock.
-type servedFile struct {
-	path string
-	was  os.FileInfo
-}
-
-// rememberFiles notes which files the names mean now. Call it when all exist.
-func (d *DB) rememberFiles() error {
-	real, err := filepath.EvalSymlinks(d.path) // SQLite's own files stand beside the real one
-	if err != nil {
-		return err
-	}
-	for _, path := range []string{d.path, real + "-wal", real + "-shm", real + ".lock"} {
-		info, err := os.Stat(path)
-		if err != nil {
-			return err
-		}
-		d.files = append(d.files, servedFile{path, info})
-	}
-	return nil
-}
-
-// lostFile tells which of the files has lost its name, or that its name means
-// another file now. What is written from then on is found by nobody: a deleted
-// log takes commits, and every fsync of it succeeds. Only a name that is
-// certainly gone counts, not one that cannot be looked at for the moment.
-func (d *DB) lostFile() error {
-	for _, f := range d.files {
-		now, err := os.Stat(f.path)
-		switch {
-		case errors.Is(err, os.ErrNotExist):
-			return fmt.Errorf("%s was removed or renamed while it was in use", f.path)
-		case err == nil && !os.SameFile(f.was, now):
-			return fmt.Errorf("%s was replaced by another file while it was in use", f.path)
-		}
-	}
-	return nil
 }

@@ -12,121 +12,91 @@ import (
 func (t *tx) touchEntry(id MechaID, at time.Time, removed any) error {
 	t.entriesChanged = true
 	// max: another process may have given out later ones, and the index must not miss this one.
-	return t.c.exec("UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3",
+	_, err := t.c.row(func(r *rows) { t.last = max(t.last, Position(r.int(0))) },
+		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3 RETURNING revision",
 		int64(t.position(at)), removed, int64(id))
-}
-
-func (d *DB) entriesChanged() {
-	d.listening.RLock()
-	defer d.listening.RUnlock()
-	for _, f := range d.onEntries {
-		f()
-	}
-}
-
-// PutProfile is the write that replaces a Mecha's profile. Make it with ReadProfile.
-type PutProfile struct {
-	At       time.Time
-	Address  Address
-	Register bool // make the Mecha if it is new; else MechaNotFound
-	Profile  Profile
-	Nonce    NonceHash
+	return err
 }
 
 // PutProfile replaces a profile, and returns once that is durable. Errors:
 // MechaNotFound, InvalidAddress (with Register).
-func (d *DB) PutProfile(p *PutProfile) error { return d.do(p) }
+func (d *DB) PutProfile(p *PutProfile) error {
+	_, err := do(d, p, (*tx).putProfile)
+	return err
+}
 
-// PutProfileThen is PutProfile without waiting, for imports: then is called
-// from the writer's goroutine and must not block.
-func (d *DB) PutProfileThen(p *PutProfile, then func(error)) { d.submit(p, then) }
+// PutProfileThen is PutProfile without waiting, for imports: done is called from
+// the writer's goroutine and must not block.
+func (d *DB) PutProfileThen(p *PutProfile, done func(error)) {
+	then(d, p, (*tx).putProfile, func(_ none, err error) { done(err) })
+}
 
-func (p *PutProfile) size() int { return 4096 + len(p.Profile.Card) }
-
-var visibilities = map[Visibility]int64{"": 0, Public: 0, CrewOnly: 1, Unlisted: 2}
-
-func (p *PutProfile) apply(t *tx) error {
-	var id MechaID
+func (t *tx) putProfile(p *PutProfile) (none, error) {
+	id, err := t.mecha(p.Address)
 	if p.Register {
-		var err error
-		if id, err = t.register(p.Address, p.At); err != nil {
-			return err
-		}
-	} else {
-		var err error
-		if id, err = t.mecha(p.Address); err != nil {
-			return err
-		}
-		if id == 0 {
-			return errMechaNotFound(p.Address)
-		}
+		id, err = t.register(p.Address, p.At)
+	} else if err == nil && id == 0 {
+		err = errMechaNotFound(p.Address)
 	}
-	body := p.Profile
-	body.Card = nil
-	text, err := json.Marshal(body)
 	if err != nil {
-		return err
+		return none{}, err
 	}
-	at := p.At.UnixMilli()
+	body := string(p.Profile.Body)
+	if body == "" {
+		body = "{}"
+	}
 	err = t.c.exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5`,
-		int64(id), string(text), orNull(string(p.Profile.Card)), visibilities[p.Profile.Visibility], at)
+		int64(id), body, orNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli())
 	if err != nil {
-		return err
+		return none{}, err
 	}
 	if err := t.keepNonce(p.Nonce, p.At); err != nil {
-		return err
+		return none{}, err
 	}
-	return t.touchEntry(id, p.At, nil)
+	return none{}, t.touchEntry(id, p.At, nil)
 }
 
 // nonceKept is longer than a nonce of any write can be replayed.
 const nonceKept = 4 * maxClockSkew
 
 // keepNonce keeps the nonce of a write that leaves no row of its own, for as
-// long as restoreNonces may want it.
+// long as a start may want it.
 func (t *tx) keepNonce(n NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
-	if err := t.c.exec("DELETE FROM profile_nonce WHERE position < ?", int64(positionAt(at.Add(-nonceKept)))); err != nil {
+	if err := t.c.exec("DELETE FROM profile_nonce WHERE position < ?", int64(PositionAt(at.Add(-nonceKept)))); err != nil {
 		return err
 	}
 	return t.c.exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
 }
 
-// RemoveMecha is the write that takes a Mecha out: its keys end, its profile
-// goes, messages to it are refused. Its messages stay; if it is registered
-// again it has them again.
-type RemoveMecha struct {
-	At      time.Time
-	Address Address
+// RemoveMecha removes a Mecha: MechaNotFound if there is none.
+func (d *DB) RemoveMecha(r *RemoveMecha) error {
+	_, err := do(d, r, (*tx).removeMecha)
+	return err
 }
 
-// RemoveMecha takes a Mecha out: MechaNotFound if there is none.
-func (d *DB) RemoveMecha(r *RemoveMecha) error { return d.do(r) }
-
-func (r *RemoveMecha) size() int { return 64 }
-
-func (r *RemoveMecha) apply(t *tx) error {
+func (t *tx) removeMecha(r *RemoveMecha) (none, error) {
 	id, err := t.mecha(r.Address)
 	if err != nil {
-		return err
+		return none{}, err
 	}
 	if id == 0 {
-		return errMechaNotFound(r.Address)
+		return none{}, errMechaNotFound(r.Address)
 	}
 	t.mechas[r.Address] = 0 // from here on in this transaction
 	if err := t.c.exec("UPDATE mecha_key SET revoked_at = ? WHERE mecha = ? AND revoked_at IS NULL", r.At.UnixMilli(), int64(id)); err != nil {
-		return err
+		return none{}, err
 	}
 	if err := t.c.exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
-		return err
+		return none{}, err
 	}
-	if err := t.keysTouched(); err != nil {
-		return err
+	if err := t.touchKeys(); err != nil {
+		return none{}, err
 	}
-	return t.touchEntry(id, r.At, r.At.UnixMilli())
+	return none{}, t.touchEntry(id, r.At, r.At.UnixMilli())
 }
 
 func errMechaNotFound(a Address) error {
@@ -138,8 +108,8 @@ const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.remove
 
 func readEntry(r *rows, card bool) (Entry, error) {
 	e := Entry{
-		Mecha:    Mecha{ID: MechaID(r.int(0)), Address: Address(r.text(1)), CreatedAt: unixMilli(r.int(2))},
-		Revision: r.int(3), Removed: !r.null(4), UpdatedAt: unixMilli(r.int(7)),
+		Mecha:    Mecha{ID: MechaID(r.int(0)), Address: Address(r.text(1)), CreatedAt: UnixMilli(r.int(2))},
+		Revision: r.int(3), Removed: !r.null(4), UpdatedAt: UnixMilli(r.int(7)),
 	}
 	if e.UpdatedAt.IsZero() {
 		e.UpdatedAt = e.CreatedAt
@@ -235,10 +205,10 @@ func (d *DB) saw(id MechaID, now time.Time) {
 // restarts; zero if never.
 func (d *DB) LastSeen(ctx context.Context, id MechaID) (at time.Time, err error) {
 	if v, ok := d.seen.Load(id); ok {
-		return unixMilli(v.(*atomic.Int64).Load()), nil
+		return UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
 	err = d.read(ctx, func(x *rx) error {
-		_, err := x.c.row(func(r *rows) { at = unixMilli(r.int(0)) }, "SELECT max(last_used_at) FROM mecha_key WHERE mecha = ?", int64(id))
+		_, err := x.c.row(func(r *rows) { at = UnixMilli(r.int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
 		return err
 	})
 	return at, err

@@ -2,7 +2,6 @@ package db_test
 
 import (
 	"errors"
-	"path/filepath"
 	"slices"
 	"testing"
 	"time"
@@ -16,7 +15,7 @@ func (s store) profile(a db.Address, text string) error {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.PutProfile(&db.PutProfile{At: time.Now(), Address: a, Profile: p})
+	return s.PutProfile(&db.PutProfile{At: time.Now(), Address: a, Profile: p.Stored()})
 }
 
 func (s store) mustProfile(a db.Address, text string) {
@@ -252,24 +251,6 @@ func TestVisibility(t *testing.T) {
 	var refused *db.Error
 	if errors.As(err, &refused); len(refused.DidYouMean) != 0 {
 		t.Errorf("a removed Mecha is suggested: %v", refused)
-	}
-}
-
-func TestMechasOfTheOldestFileHaveRevisions(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "oldest.db")
-	makeByHand(t, path,
-		string(content(t, "testdata/schema-v1.sql")),
-		"INSERT INTO setting (name, value) VALUES ('secret', x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f'), ('keys_version', 0)",
-		"INSERT INTO mecha (id, address, created_at) VALUES (1, 'old^timer', 1760000000000), (2, 'older^timer', 1760000000001)",
-		"PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 1")
-	s := mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, false })
-	got, at := s.changes(0)
-	if !slices.Equal(got, []string{"old^timer:", "older^timer:"}) {
-		t.Errorf("%v", got)
-	}
-	s.mustProfile("old^timer", `{"display_name":"x"}`)
-	if got, _ := s.changes(at); !slices.Equal(got, []string{"old^timer:x"}) {
-		t.Errorf("%v", got)
 	}
 }
 

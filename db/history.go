@@ -30,7 +30,7 @@ func (f StateFilter) matches(s State) bool {
 	case AnyState:
 		return true
 	case OnlyPending:
-		return s.pending()
+		return s.Pending()
 	}
 	return State(f-OnlyQueued) == s
 }
@@ -85,4 +85,29 @@ func (q *HistoryQuery) matches(m *Message) bool {
 		}
 	}
 	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
+}
+
+// StreamQuery asks for what follows a position in a Mecha's incoming stream.
+type StreamQuery struct {
+	Mecha       MechaID
+	After       Position // exclusive
+	PendingOnly bool     // leave out what has been acknowledged; expired messages always are
+	Limit       int      // messages
+	MaxBytes    int      // of payload; at least one message comes
+	NoPayload   bool     // only see whether there is something
+}
+
+// StreamPage is a piece of a Mecha's incoming stream.
+type StreamPage struct {
+	Messages []*Message // with payload
+	Upto     Position   // everything up to here has been looked at
+	End      bool       // nothing more had been committed
+}
+
+// Inbox is what waits for a Mecha.
+type Inbox struct {
+	Pending    int
+	Oldest     MessageID // "" if nothing waits
+	Newest     MessageID
+	ByPriority map[string]int
 }

@@ -33,7 +33,7 @@ func (x *rx) history(q HistoryQuery) (Page, error) {
 		s.limit = pageScan + 1
 	}
 	if s.conversation == 0 {
-		if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to, q.Direction == In && q.State == OnlyPending); err != nil {
+		if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.Direction == In && q.State == OnlyPending); err != nil {
 			return Page{}, err
 		}
 	}
@@ -101,7 +101,7 @@ func (x *rx) scan(q HistoryQuery, s span) (Page, error) {
 	}
 	switch n := len(p.Messages); {
 	case p.More && looked == pageScan && n < q.Limit:
-		p.Next = x.d.ids.message(last) // go on behind what was looked at, or a client would stand still
+		p.Next = x.ids.message(last) // go on behind what was looked at, or a client would stand still
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
@@ -129,29 +129,29 @@ func (x *rx) addPayloads(q HistoryQuery, p *Page) error {
 
 // span is a range of positions and the rows in it that an index gives.
 type span struct {
-	from, to     Position // from inclusive, to exclusive
-	conversation int64    // 0: none
-	limit        int      // rows
-	unfiled      unfiled  // of a Mecha's own messages, those that no index has
+	from, to     Position  // from inclusive, to exclusive
+	conversation int64     // 0: none
+	limit        int       // rows
+	unindexed    unindexed // of the Mecha's own messages, those that the index may lack
 }
 
 func (x *rx) span(q HistoryQuery) (span, error) {
 	s := span{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
-		s.from = positionFrom(q.Since)
+		s.from = PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		s.to = positionFrom(q.Until)
+		s.to = PositionFrom(q.Until)
 	}
 	if q.After != "" {
-		p, err := x.d.Cursor(q.After)
+		p, err := x.ids.cursor(q.After)
 		if err != nil {
 			return s, err
 		}
 		s.from = max(s.from, p+1)
 	}
 	if q.Before != "" {
-		p, err := x.d.Cursor(q.Before)
+		p, err := x.ids.cursor(q.Before)
 		if err != nil {
 			return s, err
 		}
@@ -162,17 +162,11 @@ func (x *rx) span(q HistoryQuery) (span, error) {
 
 // Cursor gives the position of a message id, or CursorNotFound if the relay
 // never issued it. The message itself may be long gone.
-func (d *DB) Cursor(id MessageID) (Position, error) {
-	p, ok := d.ids.messagePosition(id)
-	if !ok {
-		return 0, Errorf(CursorNotFound, "%s is no message id that this relay issued", quote(string(id)))
-	}
-	return p, nil
-}
+func (d *DB) Cursor(id MessageID) (Position, error) { return d.ids.cursor(id) }
 
 // The ranges of the indexes that a page can be made of; each is in commit order.
 // UNION merges them and leaves out what two of them have: a message to oneself
-// is received once, and what has just been filed may still be in the tail.
+// is received once, and what has just been indexed may still be listed as late.
 // CROSS JOIN keeps the walk over them outermost, so that the page comes in their
 // order without a sort: ORDER BY would sort 10,000 rows to yield 100.
 const (
@@ -203,7 +197,7 @@ func (s span) query(q HistoryQuery) (string, []any) {
 		add(joinedRange, s.conversation)
 	default:
 		s.addOwn(q, mayBeOpen, mayBeDone, add)
-		if late, more := s.unfiled.query(q.Direction, mayBeOpen, mayBeDone, s.from, s.to); late != "" {
+		if late, more := s.unindexed.query(q.Direction, mayBeOpen, mayBeDone, s.from, s.to); late != "" {
 			ranges, args = append(ranges, late), append(args, more...)
 		}
 	}

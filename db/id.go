@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 	"time"
 )
 
@@ -18,18 +19,18 @@ type Position int64
 
 const positionBits = 12
 
-// positionAt gives the first position of t's millisecond.
-func positionAt(t time.Time) Position {
+// PositionAt gives the first position of t's millisecond.
+func PositionAt(t time.Time) Position {
 	ms := t.UnixMilli()
 	return Position(min(max(ms, 0), 1<<44-1) << positionBits)
 }
 
-// positionFrom gives the first position that is not before t.
-func positionFrom(t time.Time) Position {
+// PositionFrom gives the first position that is not before t.
+func PositionFrom(t time.Time) Position {
 	if t.Nanosecond()%int(time.Millisecond) != 0 {
 		t = t.Add(time.Millisecond)
 	}
-	return positionAt(t)
+	return PositionAt(t)
 }
 
 // Time is the commit time, in UTC, with millisecond precision.
@@ -44,6 +45,10 @@ type MessageID string
 // A ConversationID is `conv_` and the same alphabet when the relay issued it,
 // or a client's own label of 1–128 of [A-Za-z0-9._:~-].
 type ConversationID string
+
+// Issued tells whether the id has the form of those that the relay issues. All
+// others are labels of clients.
+func (c ConversationID) Issued() bool { return strings.HasPrefix(string(c), conversationPrefix) }
 
 const (
 	messagePrefix      = "msg_"
@@ -95,6 +100,16 @@ func (s *ids) conversation(p Position) ConversationID {
 // this store never issued as a message id.
 func (s *ids) messagePosition(id MessageID) (Position, bool) {
 	return s.position(messagePrefix, messageDomain, string(id))
+}
+
+// cursor gives the position of a message id, or CursorNotFound for a text that
+// this store never issued as one.
+func (s *ids) cursor(id MessageID) (Position, error) {
+	p, ok := s.messagePosition(id)
+	if !ok {
+		return 0, Errorf(CursorNotFound, "%s is not a message id that this relay issued", quote(string(id)))
+	}
+	return p, nil
 }
 
 func (s *ids) conversationPosition(id ConversationID) (Position, bool) {
@@ -177,3 +192,15 @@ func randomID(prefix string, n int) string {
 	}
 	return prefix + string(b)
 }
+
+// A NonceHash stands for a key and a nonce that it used. Zero means none.
+type NonceHash int64
+
+// A SearchID names a search that was asked for: `srch_` and 26 random characters.
+type SearchID string
+
+// NewSearchID makes a SearchID. Nobody can guess it.
+func NewSearchID() SearchID { return SearchID(randomID("srch_", idChars)) }
+
+// SearchLife is how long the answer to a search is kept (PROTOCOL §5).
+const SearchLife = time.Hour

@@ -13,7 +13,7 @@ func TestIDs(t *testing.T) {
 		t.Fatal(err)
 	}
 	other, _ := newIDs([]byte("another store's secret, as long."))
-	positions := []Position{0, 1, 31, 32, 1 << 12, positionAt(time.Now()), positionAt(time.Now()) + 1, 1<<56 - 1}
+	positions := []Position{0, 1, 31, 32, 1 << 12, PositionAt(time.Now()), PositionAt(time.Now()) + 1, 1<<56 - 1}
 	slices.Sort(positions)
 	var before MessageID
 	for _, p := range positions {
@@ -39,7 +39,7 @@ func TestIDs(t *testing.T) {
 
 func TestIDsThatWereNeverIssued(t *testing.T) {
 	s, _ := newIDs([]byte("a secret of a store, 32 bytes lo"))
-	id := string(s.message(positionAt(time.Now())))
+	id := string(s.message(PositionAt(time.Now())))
 	flip := func(i int) string {
 		c := byte('0')
 		if id[i] == c {
@@ -61,18 +61,18 @@ func TestIDsThatWereNeverIssued(t *testing.T) {
 
 func TestPositionsAndTimes(t *testing.T) {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 123_400_000, time.UTC)
-	if got := positionAt(at).Time(); !got.Equal(at.Truncate(time.Millisecond)) {
+	if got := PositionAt(at).Time(); !got.Equal(at.Truncate(time.Millisecond)) {
 		t.Errorf("the time of a position is %s", got)
 	}
 	// A filter with a fraction below the millisecond starts at the next one.
-	if positionFrom(at) != positionAt(at.Add(time.Millisecond)) {
+	if PositionFrom(at) != PositionAt(at.Add(time.Millisecond)) {
 		t.Error("positionFrom lets through what was before the time")
 	}
-	if whole := at.Truncate(time.Millisecond); positionFrom(whole) != positionAt(whole) {
+	if whole := at.Truncate(time.Millisecond); PositionFrom(whole) != PositionAt(whole) {
 		t.Error("positionFrom leaves out the time itself")
 	}
 	for _, far := range []time.Time{{}, time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)} {
-		if p := positionFrom(far); p < 0 {
+		if p := PositionFrom(far); p < 0 {
 			t.Errorf("%s has the position %d", far, p)
 		}
 	}
@@ -82,7 +82,7 @@ func TestKeyText(t *testing.T) {
 	seen := map[string]bool{}
 	for range 100 {
 		k := newSecret(keyPrefix)
-		if len(k) != 52 || seen[k] || checkKeyText(k) != nil {
+		if len(k) != 52 || seen[k] || CheckKeyText(k) != nil {
 			t.Fatalf("%s is no key, or not a new one", k)
 		}
 		seen[k] = true
@@ -91,13 +91,13 @@ func TestKeyText(t *testing.T) {
 			if k[i] == c {
 				c = 'B'
 			}
-			if typo := k[:i] + string(c) + k[i+1:]; checkKeyText(typo) == nil {
+			if typo := k[:i] + string(c) + k[i+1:]; CheckKeyText(typo) == nil {
 				t.Fatalf("the typo %s of %s passes", typo, k)
 			}
 		}
 	}
 	for _, bad := range []string{"", "mk_", newSecret(secretPrefix), newSecret(keyPrefix) + "A", " " + newSecret(keyPrefix)} {
-		if ErrorCode(checkKeyText(bad)) != MalformedKey {
+		if ErrorCode(CheckKeyText(bad)) != MalformedKey {
 			t.Errorf("%q passes for a key", bad)
 		}
 	}

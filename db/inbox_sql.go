@@ -5,14 +5,6 @@ import (
 	"math"
 )
 
-// Inbox is what waits for a Mecha.
-type Inbox struct {
-	Pending    int
-	Oldest     MessageID // "" if nothing waits
-	Newest     MessageID
-	ByPriority map[string]int
-}
-
 // Inbox counts what waits for a Mecha. It walks the pending messages only.
 func (d *DB) Inbox(ctx context.Context, id MechaID) (in Inbox, err error) {
 	err = d.read(ctx, func(x *rx) error {
@@ -51,7 +43,7 @@ func (x *rx) inbox(id MechaID) (Inbox, error) {
 		in.ByPriority[text] = n
 	}
 	if in.Pending > 0 {
-		in.Oldest, in.Newest = x.d.ids.message(oldest), x.d.ids.message(newest)
+		in.Oldest, in.Newest = x.ids.message(oldest), x.ids.message(newest)
 	}
 	return in, nil
 }
@@ -69,7 +61,7 @@ func (x *rx) countOpen(id MechaID) (n int, err error) {
 // pending is a query of the positions that are pending in a mailbox. The limit,
 // which is none, keeps its order, and so its parts are merged without a sort.
 func (x *rx) pending(id MechaID) (text string, args []any, err error) {
-	u, err := x.findUnfiled(id, 0, math.MaxInt64, true)
+	u, err := x.findUnindexed(id, 0, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
 	}

@@ -20,7 +20,8 @@ import (
 // only, so that the server's log does not grow for its sake. Its methods are
 // safe for concurrent use; one works at a time.
 type Inspector struct {
-	d    *DB
+	path string
+	*lookups
 	mu   sync.Mutex
 	c    *conn
 	data int64        // PRAGMA data_version at the last Changed
@@ -57,13 +58,12 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	d := &DB{path: path, words: newWords(), mechas: newMechas()}
-	d.opts.Now = time.Now
-	if err := d.readSecret(c); err != nil {
+	i := &Inspector{path: path, lookups: newLookups(), c: c}
+	if i.ids, err = readIDs(c, path); err != nil {
 		c.close()
 		return nil, err
 	}
-	return &Inspector{d: d, c: c}, nil
+	return i, nil
 }
 
 // wantsLog tells of the fault of a file that needs a log, where none can be
@@ -93,9 +93,9 @@ func (i fileInfo) mustBeCurrent(path string) error {
 	switch {
 	case i.empty && i.app == 0:
 		return fmt.Errorf("%s is empty: no relay database", path)
-	case i.app == applicationID && i.version >= 1 && i.version < schemaVersion:
+	case i.app == applicationID && i.version >= 1 && i.version < currentSchema():
 		return fmt.Errorf("%s was written by an older relay (schema %d; this one knows %d): relay serve brings it up to date",
-			path, i.version, schemaVersion)
+			path, i.version, currentSchema())
 	}
 	_, err := i.steps(path, "")
 	return err
@@ -109,7 +109,7 @@ func (i *Inspector) Close() error {
 }
 
 // Path is the absolute path of the file.
-func (i *Inspector) Path() string { return i.d.path }
+func (i *Inspector) Path() string { return i.path }
 
 // view runs f on one state of the file.
 func (i *Inspector) view(f func(*rx) error) error {
@@ -119,7 +119,7 @@ func (i *Inspector) view(f func(*rx) error) error {
 		return err
 	}
 	defer i.c.rollback()
-	return f(&rx{c: i.c, d: i.d, now: time.Now()})
+	return f(&rx{c: i.c, lookups: i.lookups, now: time.Now()})
 }
 
 // look is view for what may be one of many in a row: it begins when the file has
@@ -148,7 +148,7 @@ func (i *Inspector) Changed() (changed bool, err error) {
 	before := i.data
 	_, err = i.c.row(func(r *rows) { i.data = r.int(0) }, "PRAGMA data_version")
 	if i.data != before {
-		i.d.mechas.forget()
+		i.mechas.forget()
 	}
 	return i.data != before, err
 }

@@ -9,12 +9,19 @@ import (
 	"time"
 )
 
-// The tests have runs of a few messages, so that all of them meet what a server
-// files late; benchmarks have them as they are.
+// The tests have segments of a few messages, so that all of them meet what a
+// server indexes late. Benchmarks have segments as they are.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if what := os.Getenv(replayEnv); what != "" {
+		if err := replay(what); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	if flag.Lookup("test.bench").Value.String() == "" {
-		runLength, filedAtOnce, sparse = 5, 2, 1
+		segmentLength, leastRows, scanRatio = 5, 2, 1
 	}
 	os.Exit(m.Run())
 }
@@ -66,8 +73,8 @@ func TestAFreshFile(t *testing.T) {
 	}
 }
 
-// A read sees one state of the file, also when all that it has not seen filed is
-// filed, and forgotten, before it asks for it.
+// A read sees one state of the file, even if all that it has not seen indexed is
+// indexed, and forgotten, before the read asks for it.
 func TestAReadThatBeganLongAgo(t *testing.T) {
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	k, err := d.Issue(&IssueKey{At: time.Now(), Address: "a^x"})
@@ -79,7 +86,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 	}
 	send := func(to Address, n int) {
 		for range n {
-			m := &SendMessage{At: time.Now(), Key: k.Key, To: to, Payload: []byte("{}"), Nonce: 1}
+			m := &SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte("{}"), Nonce: 1}
 			if err := m.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -88,8 +95,8 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 			}
 		}
 	}
-	for _, meanwhile := range []int{0, 1, runLength, 2 * runLength, 10 * runLength} {
-		send("a^x", runLength)
+	for _, meanwhile := range []int{0, 1, segmentLength, 2 * segmentLength, 10 * segmentLength} {
+		send("a^x", segmentLength)
 		send("b^x", 1) // one that nothing later reminds of
 		send("a^x", 2)
 		err := d.read(t.Context(), func(x *rx) error {

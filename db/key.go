@@ -8,38 +8,42 @@ import (
 	"hash/crc32"
 	"math/big"
 	"strings"
-	"sync/atomic"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
-// A KeyID names a key in lists and commands; it is no secret.
+// A KeyID names a key in lists and commands. It is not a secret.
 type KeyID string
 
-// Key is a Mecha key as the store knows it: the text itself is not in it, only
-// its SHA-256 is stored. A *Key is shared between requests, and
-// read-only but for the last-used time.
+// A KeyNumber is the store's own number of a key. It never leaves the relay.
+type KeyNumber int64
+
+// Key is a Mecha key as the store knows it. The store keeps the SHA-256 of the
+// key's text, not the text. A *Key from the store is shared between requests and
+// must not be changed.
 type Key struct {
-	ID        KeyID
-	Number    int64 // the store's own number; it keys limits and nonces
-	Mecha     Mecha
-	Label     string
-	CreatedAt time.Time
-	ExpiresAt time.Time     // zero: never
-	RevokedAt time.Time     // zero: not revoked
-	secret    string        // the separate signing secret; "" if the key's own text signs
-	lastUsed  *atomic.Int64 // Unix ms; shared by all that the store knows of this key
+	ID         KeyID
+	Number     KeyNumber
+	Mecha      Mecha
+	Label      string
+	CreatedAt  time.Time
+	ExpiresAt  time.Time // zero: never
+	RevokedAt  time.Time // zero: not revoked
+	LastUsedAt time.Time // as the file has it, to about a minute; zero: never
+	Secret     Secret    // "" if the key's own text signs
 }
 
-// LastUsedAt is when the key last authenticated a request, to about a minute;
-// zero if never. Safe for concurrent use.
-func (k *Key) LastUsedAt() time.Time { return unixMilli(k.lastUsed.Load()) }
+// A Secret is a signing secret that a key has beside its text. Printed or
+// logged, it does not show itself: convert it to a string to get its text.
+type Secret string
 
-// HasSecret tells whether the key has a signing secret of its own.
-func (k *Key) HasSecret() bool { return k.secret != "" }
+func (Secret) String() string   { return "(secret)" }
+func (Secret) GoString() string { return "(secret)" }
 
 // Check refuses a key that is revoked or expired at now: KeyRevoked, KeyExpired.
 func (k *Key) Check(now time.Time) error {
-	if !k.RevokedAt.IsZero() { // whatever the clock says: it may have stepped back
+	if !k.RevokedAt.IsZero() { // even if that lies ahead: the clock may have stepped back
 		return Errorf(KeyRevoked, "the key %s has been revoked; ask for a new one (relay key create)", k.ID)
 	}
 	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
@@ -63,8 +67,8 @@ func Sign(secret string, body []byte, nonce, timestamp string) []byte {
 // The comparison takes constant time.
 func (k *Key) Verify(text string, signature, body []byte, nonce, timestamp string) bool {
 	secret := text
-	if k.secret != "" {
-		secret = k.secret
+	if k.Secret != "" {
+		secret = string(k.Secret)
 	}
 	return hmac.Equal(Sign(secret, body, nonce, timestamp), signature)
 }
@@ -116,8 +120,8 @@ func toBase62(n *big.Int, width int) string {
 	return string(out)
 }
 
-// checkKeyText refuses a text that cannot be a key, without the store: MalformedKey.
-func checkKeyText(s string) error {
+// CheckKeyText refuses a text that cannot be a key, without the store: MalformedKey.
+func CheckKeyText(s string) error {
 	if len(s) != len(keyPrefix)+bodyChars+crcChars || !strings.HasPrefix(s, keyPrefix) || !only(s[len(keyPrefix):], "") {
 		return Errorf(MalformedKey, "the key is not of the form mk_ and 49 letters and digits")
 	}
@@ -128,9 +132,94 @@ func checkKeyText(s string) error {
 	return nil
 }
 
-func unixMilli(ms int64) time.Time {
-	if ms == 0 {
-		return time.Time{}
+// IssueKey is the write that makes a key, and registers its Mecha if it is new.
+// Complete it before it is issued.
+type IssueKey struct {
+	At         time.Time
+	Address    Address
+	Label      string
+	ExpiresAt  time.Time // zero: never
+	WithSecret bool      // give the key a signing secret of its own
+	// Replaces names a key of the same Mecha, which then ends at At + Overlap. ""
+	// replaces none. If Replaces is set, Address, Label (unless given), lifetime
+	// and WithSecret are copied from the old key.
+	Replaces KeyID
+	Overlap  time.Duration
+
+	// What Complete makes. The key's text is not part of the write.
+	ID     KeyID
+	Hash   [sha256.Size]byte // of the key's text
+	Secret Secret            // stored only if the key is to have one
+}
+
+// When implements Write.
+func (i *IssueKey) When() time.Time { return i.At }
+
+// Size implements Write.
+func (i *IssueKey) Size() int { return 512 }
+
+func (i *IssueKey) kind() byte { return kindIssueKey }
+
+func (i *IssueKey) fields(f *form) {
+	f.time(&i.At)
+	text(f, &i.Address)
+	text(f, &i.Label)
+	f.time(&i.ExpiresAt)
+	f.bool(&i.WithSecret)
+	text(f, &i.Replaces)
+	integer(f, &i.Overlap)
+	text(f, &i.ID)
+	f.hash(&i.Hash)
+	text(f, &i.Secret)
+}
+
+// IssuedKey is a new key with its secrets, which are shown once.
+type IssuedKey struct {
+	*Key
+	Text   string
+	Secret string // "" unless the key has one of its own
+}
+
+// MaxKeyLabel is the most bytes that a key's label may have.
+const MaxKeyLabel = 200
+
+// Complete checks the fields and makes the key: its text, which it returns, its
+// id and its signing secret. Errors: InvalidAddress, InvalidTime, InvalidRequest.
+func (i *IssueKey) Complete() (keyText string, err error) {
+	if i.Replaces == "" {
+		if _, err := ParseAddress(string(i.Address)); err != nil {
+			return "", err
+		}
 	}
-	return time.UnixMilli(ms).UTC()
+	if !i.ExpiresAt.IsZero() && !i.ExpiresAt.After(i.At) {
+		return "", FieldErrorf(InvalidTime, "expires_at", "lies in the past")
+	}
+	if len(i.Label) > MaxKeyLabel {
+		return "", FieldErrorf(InvalidRequest, "label", "must be at most %d bytes", MaxKeyLabel)
+	}
+	if strings.ContainsFunc(i.Label, unicode.IsControl) || !utf8.ValidString(i.Label) {
+		return "", FieldErrorf(InvalidRequest, "label", "must be text without control characters")
+	}
+	keyText = newSecret(keyPrefix)
+	i.ID, i.Hash, i.Secret = KeyID(randomID("key_", keyIDChars)), sha256.Sum256([]byte(keyText)), Secret(newSecret(secretPrefix))
+	return keyText, nil
+}
+
+// RevokeKey is the write that ends a key.
+type RevokeKey struct {
+	At time.Time
+	ID KeyID
+}
+
+// When implements Write.
+func (r *RevokeKey) When() time.Time { return r.At }
+
+// Size implements Write.
+func (r *RevokeKey) Size() int { return 64 }
+
+func (r *RevokeKey) kind() byte { return kindRevokeKey }
+
+func (r *RevokeKey) fields(f *form) {
+	f.time(&r.At)
+	text(f, &r.ID)
 }

@@ -17,15 +17,21 @@ func (t *tx) recipient(a Address) (MechaID, error) {
 	return id, err
 }
 
-// suggest adds addresses close to the one that was not found, of those that
-// viewer may find: in the caller's goroutine, for the scan is too slow for the writer.
-func (d *DB) suggest(err error, a, viewer Address) error {
+// suggest adds addresses close to the one that was not found, of those that the
+// caller may find. It runs in the caller's goroutine: the scan is too slow for the
+// writer.
+func (d *DB) suggest(err error, a Address, caller KeyNumber) error {
 	var e *Error
 	if !errors.As(err, &e) || e.Code != RecipientNotFound {
 		return err
 	}
-	_ = d.read(context.Background(), func(x *rx) (err error) {
-		e.DidYouMean, err = x.closeAddresses(a, viewer)
+	_ = d.read(context.Background(), func(x *rx) error {
+		var viewer Address
+		_, err := x.c.row(func(r *rows) { viewer = Address(r.text(0)) },
+			"SELECT address FROM mecha_key k JOIN mecha m ON m.id = k.mecha WHERE k.id = ?", int64(caller))
+		if err == nil {
+			e.DidYouMean, err = x.closeAddresses(a, viewer)
+		}
 		return err
 	})
 	if len(e.DidYouMean) > 0 {
@@ -51,10 +57,10 @@ func (x *rx) closeAddresses(a, viewer Address) ([]Address, error) {
 	seen, wanted := map[Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
 		r := x.c.query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
-			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", visibilities[Unlisted], int64(suggestScan))
+			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", Unlisted.Number(), int64(suggestScan))
 		for r.next() {
 			known := Address(r.text(0))
-			if r.int(1) == visibilities[CrewOnly] && known.Crew() != viewer.Crew() {
+			if r.int(1) == CrewOnly.Number() && known.Crew() != viewer.Crew() {
 				continue
 			}
 			if n := edits(wanted, strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {

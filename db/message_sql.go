@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"strings"
 	"time"
 )
 
@@ -17,12 +16,12 @@ const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 func (x *rx) readMessage(r *rows) (*Message, error) {
 	m := &Message{
 		Position: Position(r.int(0)), Recipient: MechaID(r.int(1)), Sender: MechaID(r.int(2)), State: State(r.int(3)),
-		CorrelationID: r.text(8), ExpiresAt: unixMilli(r.int(9)), Signed: r.int(10) != 0, PayloadBytes: int(r.int(11)),
-		DeliveredAt: unixMilli(r.int(13)), AcknowledgedAt: unixMilli(r.int(14)),
+		CorrelationID: r.text(8), ExpiresAt: UnixMilli(r.int(9)), Signed: r.int(10) != 0, PayloadBytes: int(r.int(11)),
+		DeliveredAt: UnixMilli(r.int(13)), AcknowledgedAt: UnixMilli(r.int(14)),
 	}
 	copy(m.PayloadSHA256[:], r.blob(12))
-	m.ID, m.CreatedAt = x.d.ids.message(m.Position), m.Position.Time()
-	if m.State.pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
+	m.ID, m.CreatedAt = x.ids.message(m.Position), m.Position.Time()
+	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
 		m.State = Expired
 	}
 	if !r.null(15) {
@@ -64,9 +63,9 @@ func (x *rx) readNames(r *rows, m *Message) error {
 func (x *rx) conversationID(number int64, p Position) (ConversationID, error) {
 	switch {
 	case number == 0:
-		return x.d.ids.conversation(p), nil
+		return x.ids.conversation(p), nil
 	case number > 0:
-		return x.d.ids.conversation(Position(number)), nil
+		return x.ids.conversation(Position(number)), nil
 	}
 	label, err := x.word(-number)
 	return ConversationID(label), err
@@ -88,7 +87,7 @@ func (x *rx) message(p Position) (*Message, error) {
 
 // messageByID reads one record, or says MessageNotFound.
 func (x *rx) messageByID(id MessageID) (*Message, error) {
-	if p, ok := x.d.ids.messagePosition(id); ok {
+	if p, ok := x.ids.messagePosition(id); ok {
 		if m, err := x.message(p); m != nil || err != nil {
 			return m, err
 		}
@@ -136,30 +135,16 @@ func errRecipientOnly(what string) error {
 	return Errorf(RecipientOnly, "only the recipient of a message may %s", what)
 }
 
-// Idempotent finds the stored answer to an Idempotency-Key, before anything
-// else of the request is looked at: ok is false if there is none.
-func (d *DB) Idempotent(ctx context.Context, sender MechaID, key IdempotencyKey, now time.Time) (s Sent, ok bool, err error) {
+// Idempotent finds the stored answer to an Idempotency-Key, before anything else
+// of the request is looked at: known is false if there is none. Errors:
+// IdempotencyKeyReused.
+func (d *DB) Idempotent(ctx context.Context, sender MechaID, key IdempotencyKey, now time.Time) (s Sent, known bool, err error) {
 	err = d.read(ctx, func(x *rx) error {
-		m, err := x.idempotent(sender, key, now)
-		if m != nil {
-			s, ok = Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}, true
-		}
+		s, known, err = x.idempotent(sender, key, now)
 		return err
 	})
-	return s, ok, err
+	return s, known, err
 }
-
-func hasPrefix[T ~string](s T, prefix string) bool { return strings.HasPrefix(string(s), prefix) }
-
-func msOf(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return t.UnixMilli()
-}
-
-// truncated gives t as the store keeps it.
-func truncated(t time.Time) time.Time { return unixMilli(msOf(t)) }
 
 func boolInt(b bool) int64 {
 	if b {

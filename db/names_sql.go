@@ -80,15 +80,15 @@ func (n *names[T]) find(c *conn, text T) (int64, error) {
 	return id, err
 }
 
-func (x *rx) word(id int64) (string, error)     { return x.d.words.lookup(x.c, id, !x.writing) }
-func (x *rx) address(id int64) (Address, error) { return x.d.mechas.lookup(x.c, id, !x.writing) }
+func (x *rx) word(id int64) (string, error)     { return x.words.lookup(x.c, id, !x.writing) }
+func (x *rx) address(id int64) (Address, error) { return x.mechas.lookup(x.c, id, !x.writing) }
 
 // mecha gives the number of an address, 0 if it is not registered.
 func (t *tx) mecha(a Address) (MechaID, error) {
 	if id, ok := t.mechas[a]; ok {
 		return MechaID(id), nil
 	}
-	id, err := t.d.mechas.find(t.c, a)
+	id, err := t.lookups.mechas.find(t.c, a)
 	if err == nil && id != 0 {
 		t.mechas[a] = id
 	}
@@ -100,7 +100,7 @@ func (t *tx) intern(text string) (int64, error) {
 	if id, ok := t.words[text]; ok {
 		return id, nil
 	}
-	id, err := t.d.words.find(t.c, text)
+	id, err := t.lookups.words.find(t.c, text)
 	if err != nil {
 		return 0, err
 	}

@@ -8,9 +8,6 @@ import (
 	"time"
 )
 
-// A NonceHash stands for a key and a nonce that it used. Zero means none.
-type NonceHash int64
-
 const (
 	nonceShards  = 64
 	nonceSweep   = 15 * time.Second // how often a shard forgets what has expired

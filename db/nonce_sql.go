@@ -2,6 +2,7 @@ package db
 
 import (
 	"encoding/binary"
+	"math"
 	"time"
 )
 
@@ -15,8 +16,9 @@ const (
 	fewNonces     = 256         // fewer are read from their rows just as well
 )
 
-// noncePage is the page in the making. It belongs to the writer.
-type noncePage struct {
+// noncePacker is the rider that packs nonces. It has the page in the making.
+type noncePacker struct {
+	w      *writer
 	after  Position // all nonces of writes behind this, up to the last commit, are here
 	nonces []byte   // 8 bytes each
 	began  time.Time
@@ -26,75 +28,89 @@ type noncePage struct {
 	tried Position
 }
 
-// packNonces adds the nonces of a transaction to the page in the making, and
-// writes that first, in the same transaction, if it is full or old. It covers
-// what had been committed before.
-func (t *tx) packNonces(ops []*op) error {
-	p := &t.w.nonces
-	if !t.d.opts.Serve {
+// board adds the nonces of a transaction to the page in the making, and writes
+// that first, in the same transaction, if it is full or old. It covers what had
+// been committed before.
+func (p *noncePacker) board(t *tx) error {
+	if !p.w.opts.Serve {
 		return nil // nobody but a server takes requests
 	}
+	now := p.w.opts.Now()
 	if p.open {
-		p.restart(max(p.tried, t.w.last))
+		p.restart(max(p.tried, p.w.last))
 	}
-	if len(p.nonces) >= 8*fullNoncePage || len(p.nonces) > 0 && t.now.Sub(p.began) > oldNoncePage {
-		if err := t.writeNonces(p); err != nil {
+	if len(p.nonces) >= 8*fullNoncePage || len(p.nonces) > 0 && now.Sub(p.began) > oldNoncePage {
+		if err := p.write(t, now); err != nil {
 			return err
 		}
-		p.restart(t.w.last)
+		p.restart(p.w.last)
 	}
 	if len(p.nonces) == 0 {
-		p.began = t.now
+		p.began = now
 	}
-	for _, o := range ops {
-		if w, ok := o.write.(interface{ usedNonce() NonceHash }); ok && o.err == nil && w.usedNonce() != 0 {
-			p.nonces = binary.LittleEndian.AppendUint64(p.nonces, uint64(w.usedNonce()))
-		}
+	for _, n := range t.nonces {
+		p.nonces = binary.LittleEndian.AppendUint64(p.nonces, uint64(n))
 	}
 	p.open, p.tried = true, t.last
 	return nil
 }
 
-func (p *noncePage) restart(after Position) {
-	*p = noncePage{after: after, nonces: p.nonces[:0]}
+func (p *noncePacker) arrived(*tx) { p.open = false }
+
+func (p *noncePacker) restart(after Position) {
+	*p = noncePacker{w: p.w, after: after, nonces: p.nonces[:0]}
 }
 
-func (t *tx) writeNonces(p *noncePage) error {
-	if len(p.nonces) < 8*fewNonces || t.w.last <= p.after { // what changed nothing has no place in the order
+func (p *noncePacker) write(t *tx, now time.Time) error {
+	last := p.w.last
+	if len(p.nonces) < 8*fewNonces || last <= p.after { // what changed nothing has no place in the order
 		return nil
 	}
-	if err := t.c.exec("DELETE FROM nonce_page WHERE position < ?", int64(positionAt(t.now.Add(-nonceKept)))); err != nil {
+	if err := t.c.exec("DELETE FROM nonce_page WHERE position < ?", int64(PositionAt(now.Add(-nonceKept)))); err != nil {
 		return err
 	}
-	return t.c.exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(t.w.last), int64(p.after), p.nonces)
+	return t.c.exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
-func (m *SendMessage) usedNonce() NonceHash   { return m.Nonce }
-func (a *Acknowledge) usedNonce() NonceHash   { return a.Nonce }
-func (m *MarkDelivered) usedNonce() NonceHash { return m.Nonce }
-func (p *PutProfile) usedNonce() NonceHash    { return p.Nonce }
-func (s *SaveSearch) usedNonce() NonceHash    { return s.Nonce }
+// nonceOf is the nonce that a write used; 0 if none.
+func nonceOf(w Write) NonceHash {
+	switch w := w.(type) {
+	case *SendMessage:
+		return w.Nonce
+	case *Acknowledge:
+		return w.Nonce
+	case *MarkDelivered:
+		return w.Nonce
+	case *PutProfile:
+		return w.Nonce
+	}
+	return 0
+}
 
 const maxRestored = 4_000_000 // nonces, from pages, and as many from rows: bounds the start
 
 // restoreNonces reads back the nonces of committed writes that could still be
 // replayed, the newest first. A request's timestamp may have been ahead of its
 // commit by as much as the clock skew allowed then.
-func (w *writer) restoreNonces() error {
+func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	w.nonces.restart(w.last)
-	now, window := w.d.opts.Now(), w.d.opts.ClockSkew+maxClockSkew
-	found := &foundNonces{now: now, window: window}
-	gaps, err := w.readNoncePages(found, positionAt(now.Add(-window)))
+	window := w.opts.ClockSkew + maxClockSkew
+	found, from := &foundNonces{now: now, window: window}, PositionAt(now.Add(-window))
+	gaps, err := w.readNoncePages(found, from)
 	if err != nil {
 		return err
 	}
 	most := found.count + maxRestored
 	for _, gap := range gaps {
-		if err := w.readNonceRows(found, gap, most); err != nil {
+		if err := w.readNonceRows(found, gap, most, "message", "receipt", "profile_nonce"); err != nil {
 			return err
 		}
 	}
-	w.d.nonces.restore(found)
+	// Searches stand in an order of their own, which no page covers.
+	if err := w.readNonceRows(found, noncesOf{from - 1, math.MaxInt64}, most, "search"); err != nil {
+		return err
+	}
+	nonces.restore(found)
 	return nil
 }
 
@@ -122,9 +138,9 @@ func (w *writer) readNoncePages(found *foundNonces, from Position) (gaps []nonce
 	return gaps, nil
 }
 
-func (w *writer) readNonceRows(found *foundNonces, gap noncesOf, most int) error {
+func (w *writer) readNonceRows(found *foundNonces, gap noncesOf, most int, tables ...string) error {
 	var packed [8]byte
-	for _, table := range []string{"message", "receipt", "profile_nonce", "search"} {
+	for _, table := range tables {
 		r := w.c.query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.next() {

@@ -25,7 +25,7 @@ func (u *used) send(t *testing.T, d *DB, n int) {
 		all.Go(func() {
 			for i := u.count + w; i < u.count+n; i += 64 {
 				hash, err := d.Claim(u.key, u.nonce(i), u.stamp)
-				m := &SendMessage{At: d.opts.Now(), Key: u.key, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
+				m := &SendMessage{At: d.opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
 				if err == nil {
 					err = m.Validate()
 				}
@@ -154,7 +154,7 @@ func (failedCommit) apply(t *tx) error {
 func TestNoPageCoversATransactionThatFailed(t *testing.T) {
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 2*fewNonces)
-	if err := s.do(failedCommit{}); err != nil {
+	if err := s.wait(failedCommit{}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := s.Latest(t.Context())
@@ -201,7 +201,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	for range 64 { // the same delivery, again and again
 		all.Go(func() {
 			for i := range fullNoncePage / 32 {
-				if _, err := s.MarkDelivered(&MarkDelivered{At: s.now(), Key: u.key, ID: p.Messages[0].ID, Nonce: NonceHash(2*i + 1)}); err != nil {
+				if _, err := s.MarkDelivered(&MarkDelivered{At: s.now(), Key: u.key.Number, ID: p.Messages[0].ID, Nonce: NonceHash(2*i + 1)}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -14,14 +14,14 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 		{Mecha: 1, State: OnlyAcknowledged, Direction: In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: In, Descending: true},
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
-			for _, u := range []unfiled{{none: true}, {mecha: 1}} { // nothing, or much, waits to be filed
-				text, args := span{to: 1 << 62, limit: 100, conversation: conversation, unfiled: u}.query(q)
+			for _, u := range []unindexed{{none: true}, {mecha: 1}} { // nothing, or much, waits to be indexed
+				text, args := span{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
 				plan := explain(t, d, text, args)
 				if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN message") || strings.Contains(plan, "SCAN m\n") {
 					t.Errorf("%+v, conversation %d, %+v:\n%s", q, conversation, u, plan)
 				}
 				if conversation == 0 && !u.none && !strings.Contains(plan, "SEARCH m USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
-					t.Errorf("%+v: the tail is not read from one place to another:\n%s", q, plan)
+					t.Errorf("%+v: what is not indexed is not read from one place to another:\n%s", q, plan)
 				}
 			}
 		}

@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -25,6 +24,12 @@ const (
 	CrewOnly Visibility = "crew"
 	Unlisted Visibility = "unlisted"
 )
+
+// visibilityNumbers are what the store has for a visibility. Unset means public.
+var visibilityNumbers = map[Visibility]int64{"": 0, Public: 0, CrewOnly: 1, Unlisted: 2}
+
+// Number is what the store has for a visibility.
+func (v Visibility) Number() int64 { return visibilityNumbers[v] }
 
 // Profile is what a Mecha says of itself. All fields are optional.
 type Profile struct {
@@ -53,20 +58,6 @@ type Skill struct {
 	InputModes   []string `json:"input_modes,omitempty"`
 	OutputModes  []string `json:"output_modes,omitempty"`
 	MessageTypes []string `json:"message_types,omitempty"`
-}
-
-// Entry is a registered Mecha with its profile, as the directory has it.
-type Entry struct {
-	Mecha
-	Profile
-	Revision  int64 // grows with every change of any entry
-	UpdatedAt time.Time
-	Removed   bool // only ID, Address and Revision are set
-}
-
-// VisibleTo tells whether a Mecha may learn of this one by its exact address.
-func (e *Entry) VisibleTo(viewer Address) bool {
-	return e.Visibility != CrewOnly || e.Address.Crew() == viewer.Crew()
 }
 
 // agentCard is what an A2A agent card (specification 1.0) says that a profile has room for.
@@ -158,7 +149,7 @@ func ReadProfile(body []byte) (Profile, error) {
 	if p.Visibility == "" {
 		p.Visibility = Public
 	}
-	return p, p.check()
+	return p, p.Check()
 }
 
 func errProfileTooLarge() error {
@@ -249,7 +240,8 @@ const (
 	maxValue       = 1024
 )
 
-func (p *Profile) check() error {
+// Check refuses a profile beyond its bounds: InvalidRequest, naming each fault.
+func (p *Profile) Check() error {
 	c := checker{}
 	c.text("display_name", p.DisplayName, maxShort)
 	c.text("description", p.Description, maxDescription)
@@ -281,7 +273,7 @@ func (p *Profile) check() error {
 		c.text("metadata", k, maxTag)
 		c.text("metadata", v, maxValue)
 	}
-	if _, known := visibilities[p.Visibility]; !known {
+	if _, known := visibilityNumbers[p.Visibility]; !known {
 		c.fail("visibility", "must be public, crew or unlisted")
 	}
 	return c.error()

@@ -20,10 +20,15 @@ type pushed struct {
 	message Position
 }
 
-// pushLog holds the notes that no transaction has taken yet.
-type pushLog struct {
+// pushNotes holds the notes that no transaction has taken yet. As a rider it puts
+// them into the next one.
+type pushNotes struct {
 	mu    sync.Mutex
 	notes []pushed
+
+	w      *writer // with the two below, the writer's alone
+	taken  int     // notes in the transaction in hand
+	packed []byte
 }
 
 // Notes beyond this number get a transaction at once; beyond ten times as many
@@ -33,50 +38,55 @@ const manyNotes = 16 << 10
 // Pushed notes that messages were written to a socket which the key had opened,
 // for Trace; at is when the write began, before anybody can have answered. It
 // does not wait. Safe for concurrent use.
-func (d *DB) Pushed(key *Key, at time.Time, messages []Position) {
-	l := &d.pushes
-	l.mu.Lock()
-	for _, p := range messages {
-		if len(l.notes) < 10*manyNotes {
-			l.notes = append(l.notes, pushed{key.Number, at.UnixMilli(), p})
+func (d *DB) Pushed(key KeyNumber, at time.Time, messages []Position) {
+	p := &d.w.pushes
+	p.mu.Lock()
+	for _, m := range messages {
+		if len(p.notes) < 10*manyNotes {
+			p.notes = append(p.notes, pushed{int64(key), at.UnixMilli(), m})
 		}
 	}
-	many := len(l.notes) >= manyNotes
-	l.mu.Unlock()
+	many := len(p.notes) >= manyNotes
+	p.mu.Unlock()
 	if many {
 		d.w.signal()
 	}
 }
 
-func (l *pushLog) len() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return len(l.notes)
+func (p *pushNotes) len() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.notes)
 }
 
-// writePushes puts the notes into the transaction; forgetPushes drops them
-// once it has been committed.
-func (t *tx) writePushes() error {
-	l := &t.d.pushes
-	l.mu.Lock()
-	notes := l.notes
-	l.mu.Unlock()
-	if len(notes) == 0 {
+func (p *pushNotes) many() bool { return p.len() >= manyNotes }
+
+// flush makes a transaction for what no other one has taken along.
+func (p *pushNotes) flush() {
+	if p.w.failed() == nil && !p.w.disk.low.Load() && p.len() > 0 {
+		p.w.commit(nil)
+	}
+}
+
+func (p *pushNotes) board(t *tx) error {
+	p.mu.Lock()
+	notes := p.notes
+	p.mu.Unlock()
+	if p.taken = len(notes); p.taken == 0 {
 		return nil
 	}
-	t.pushes = len(notes)
-	p := t.position(time.UnixMilli(notes[len(notes)-1].at))
-	t.w.packed = packPushes(t.w.packed[:0], p, notes)
-	return t.c.exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(p), t.w.packed)
+	row := t.localPosition(time.UnixMilli(notes[len(notes)-1].at))
+	p.packed = packPushes(p.packed[:0], row, notes)
+	return t.c.exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
 }
 
-func (l *pushLog) forget(n int) {
-	if n == 0 {
+func (p *pushNotes) arrived(*tx) {
+	if p.taken == 0 {
 		return
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.notes = append(l.notes[:0], l.notes[n:]...)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.notes = append(p.notes[:0], p.notes[p.taken:]...)
 }
 
 // packPushes writes notes as varints. What recurs from note to note, the key

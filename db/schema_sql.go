@@ -9,39 +9,14 @@ import (
 	"time"
 )
 
-const (
-	applicationID = 0x524c4159 // "RLAY", in the file's header
-	schemaVersion = 5
-)
+const applicationID = 0x524c4159 // "RLAY", in the file's header
 
 // upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
-// all lead to; a test holds the oldest schema and compares.
-var upgrades = []string{
-	// 2: profiles and searches.
-	`ALTER TABLE mecha ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
-	ALTER TABLE mecha ADD COLUMN removed_at INTEGER;
-	UPDATE mecha SET revision = id;
-	CREATE INDEX mecha_revision ON mecha (revision);
-	CREATE TABLE profile (mecha INTEGER PRIMARY KEY REFERENCES mecha (id), body TEXT NOT NULL, card TEXT, visibility INTEGER NOT NULL,
-		created_at INTEGER NOT NULL, updated_at INTEGER NOT NULL) STRICT;
-	CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT;
-	CREATE TABLE search (position INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, mecha INTEGER NOT NULL REFERENCES mecha (id),
-		expires_at INTEGER NOT NULL, answer TEXT NOT NULL, nonce INTEGER) STRICT;
-	CREATE INDEX search_mecha ON search (mecha);`,
-	// 3: what was pushed; the keys of a Mecha.
-	`CREATE TABLE push (position INTEGER PRIMARY KEY, notes BLOB NOT NULL) STRICT;
-	CREATE INDEX mecha_key_mecha ON mecha_key (mecha);`,
-	// 4: nonces, packed.
-	`CREATE TABLE nonce_page (position INTEGER PRIMARY KEY, after INTEGER NOT NULL, nonces BLOB NOT NULL) STRICT;`,
-	// 5: what was received and sent, in tables that can be written late.
-	`CREATE TABLE received (mecha INTEGER NOT NULL, open INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (mecha, open, position)) STRICT, WITHOUT ROWID;
-	CREATE TABLE sent (mecha INTEGER NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (mecha, position)) STRICT, WITHOUT ROWID;
-	INSERT INTO received SELECT recipient, open, position FROM message INDEXED BY message_recipient ORDER BY recipient, open, position;
-	INSERT INTO sent SELECT sender, position FROM message INDEXED BY message_sender ORDER BY sender, position;
-	INSERT INTO setting (name, value) SELECT 'filed', coalesce(max(position), 0) FROM message;
-	DROP INDEX message_recipient;
-	DROP INDEX message_sender;`,
-}
+// all lead to. A step that has been released is never changed.
+var upgrades []string
+
+// currentSchema is the user_version of the files that this program writes.
+func currentSchema() int64 { return 1 + int64(len(upgrades)) }
 
 // createFile makes an empty file that only its owner can read, and makes its
 // name durable. It does nothing if there is one.
@@ -78,7 +53,7 @@ func openCurrent(path, schema string, locked bool) (*conn, error) {
 	if _, err := info.steps(path, schema); err != nil {
 		return nil, err
 	}
-	isCurrent := info.app == applicationID && info.version == schemaVersion
+	isCurrent := info.app == applicationID && info.version == currentSchema()
 	if !isCurrent && !info.empty && !locked {
 		lock, err := lockToUpgrade(path)
 		if err != nil {
@@ -206,19 +181,19 @@ func migrateTx(c *conn, path, schema string) error {
 	if info.app == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('filed', 0)", secret); err != nil {
+		if err := c.exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0)", secret); err != nil {
 			return err
 		}
 	}
-	return c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, schemaVersion))
+	return c.script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, currentSchema()))
 }
 
 // steps gives the scripts that bring such a file to the current schema, or refuses it.
 func (i fileInfo) steps(path, schema string) ([]string, error) {
 	switch {
-	case i.app == applicationID && i.version > schemaVersion:
+	case i.app == applicationID && i.version > currentSchema():
 		return nil, fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): use that one, or a newer one",
-			path, i.version, schemaVersion)
+			path, i.version, currentSchema())
 	case i.app == applicationID && i.version >= 1:
 		return upgrades[i.version-1:], nil
 	case i.app != 0 || i.version != 0 || !i.empty:

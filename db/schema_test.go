@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
@@ -17,9 +16,7 @@ import (
 	"relay/db"
 )
 
-const (
-	current = 5 // the schema that this program knows
-)
+const current = 1 // the schema that this program knows
 
 // byHand opens a file with SQLite alone.
 func byHand(t *testing.T, path string) *sql.DB {
@@ -86,50 +83,6 @@ func schemaOf(t *testing.T, path string) (lines []string, version int) {
 		t.Fatal(err)
 	}
 	return lines, version
-}
-
-func TestTheOldestFileIsBroughtUpToDate(t *testing.T) {
-	dir := t.TempDir()
-	oldest, fresh := filepath.Join(dir, "oldest.db"), filepath.Join(dir, "fresh.db")
-	makeByHand(t, oldest,
-		string(content(t, "testdata/schema-v1.sql")),
-		"INSERT INTO setting (name, value) VALUES ('secret', x'000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f'), ('keys_version', 0)",
-		"INSERT INTO mecha (id, address, created_at) VALUES (1, 'old^timer', 1760000000000)",
-		"PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 1")
-	for _, path := range []string{oldest, fresh} {
-		d := mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, path == fresh })
-		k := d.mustIssue("old^timer")
-		d.mustSend(k.Key, "old^timer", `{}`)
-		if path == oldest && k.Mecha.CreatedAt.UnixMilli() != 1760000000000 {
-			t.Errorf("what stood in it is lost: %+v", k.Mecha)
-		}
-		if err := d.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	have, version := schemaOf(t, oldest)
-	want, _ := schemaOf(t, fresh)
-	if !slices.Equal(have, want) || version != current {
-		t.Errorf("user_version %d; the oldest file now has\n%s\na fresh one has\n%s", version, strings.Join(have, "\n"), strings.Join(want, "\n"))
-	}
-}
-
-// A command of a newer relay must not change the file under an older one that serves it.
-func TestAnOlderFileThatIsServedIsLeftAlone(t *testing.T) {
-	s := mustOpen(t)
-	s.mustIssue("alice^x")
-	d := byHand(t, s.Path())
-	if _, err := d.Exec(fmt.Sprint("PRAGMA user_version = ", current-1)); err != nil {
-		t.Fatal(err)
-	}
-	d.Close()
-	_, err := db.Open(db.Options{Path: s.Path(), Schema: schema(t)})
-	if err == nil || !strings.Contains(err.Error(), "older relay") {
-		t.Errorf("%v", err)
-	}
-	if _, version := schemaOf(t, s.Path()); version != current-1 {
-		t.Errorf("it is of version %d now", version)
-	}
 }
 
 func TestAFileOfTheFutureIsRefused(t *testing.T) {

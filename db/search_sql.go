@@ -5,22 +5,14 @@ import (
 	"time"
 )
 
-// A SearchID names a search that was asked for: `srch_` and 26 random characters.
-type SearchID string
-
-// NewSearchID makes a SearchID. Nobody can guess it.
-func NewSearchID() SearchID { return SearchID(randomID("srch_", idChars)) }
-
-// SearchLife is how long the answer to a search is kept (PROTOCOL §5).
-const SearchLife = time.Hour
-
 // What is kept of a Mecha's answers: the newest, and of their text so much.
 const (
 	searchesPerMecha    = 100
 	searchBytesPerMecha = 16 << 20
 )
 
-// SaveSearch is the write that keeps the answer to a search.
+// SaveSearch is the chore that keeps the answer to a search: answers are this
+// process's own, for each has its own index.
 type SaveSearch struct {
 	At     time.Time
 	ID     SearchID
@@ -30,24 +22,25 @@ type SaveSearch struct {
 }
 
 // SaveSearch keeps an answer with the next commit, without waiting for it: DiskFull.
-// then is called from the writer's goroutine and must not block.
-func (d *DB) SaveSearch(s *SaveSearch, then func(error)) { d.submit(s, then) }
+// done is called from the writer's goroutine and must not block.
+func (d *DB) SaveSearch(s *SaveSearch, done func(error)) {
+	if d.disk.low.Load() { // what room there is left is for acknowledgements
+		done(errDiskFull())
+		return
+	}
+	d.submit(s, done)
+}
 
 func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
 
 func (s *SaveSearch) apply(t *tx) error {
-	if t.d.diskLow.Load() { // what room there is left is for acknowledgements
-		return t.d.errDiskFull()
-	}
 	expires := s.At.Add(SearchLife).UnixMilli()
 	err := t.c.exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
-		int64(t.position(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), orNull(int64(s.Nonce)))
+		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), orNull(int64(s.Nonce)))
 	if err != nil {
 		return err
 	}
-	if t.nextEmptying == 0 || emptyFrom(expires) < t.nextEmptying {
-		t.nextEmptying = emptyFrom(expires)
-	}
+	t.w.searches.expect(expires)
 	return t.trimSearches(s.Mecha)
 }
 
@@ -86,13 +79,17 @@ func (t *tx) emptySearches(all []Position) error {
 	return nil
 }
 
-// emptyExpired is the write that takes the text out of answers whose hour is
+// searchCleaner is the servant that takes the text out of answers whose hour is
 // over: it tells of profiles as they were, and takes room. The rows stay until
 // newer ones push them out, to say that there was an answer.
 //
 // Rows stand in the order of their time, and all live as long, so a walk from
 // where the last one ended finds those that are due, and nothing else.
-type emptyExpired struct{ At time.Time }
+type searchCleaner struct {
+	w    *writer
+	next int64    // Unix ms; 0: there is nothing to do
+	upto Position // up to here, nothing is left to do
+}
 
 const (
 	emptyRows  = 500 // looked at in one transaction: neighbours wait for it
@@ -101,9 +98,39 @@ const (
 	emptyRetry = time.Minute // after a fault
 )
 
+// expect notes that an answer expires, at a time in Unix ms.
+func (s *searchCleaner) expect(expires int64) {
+	if from := emptyFrom(expires); s.next == 0 || from < s.next {
+		s.next = from
+	}
+}
+
 // emptyFrom is when the text of an answer that expires then is taken out, in Unix ms.
 func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
+}
+
+func (s *searchCleaner) due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
+
+func (s *searchCleaner) do(now time.Time) {
+	e := &emptyExpired{at: now, after: s.upto}
+	s.w.doNow(e, func(err error) {
+		if err != nil {
+			s.next = now.Add(emptyRetry).UnixMilli()
+			s.w.opts.Logger.Error("expired answers to searches were not removed", "error", err)
+			return
+		}
+		s.next, s.upto = e.next, e.upto
+	})
+}
+
+// emptyExpired is the chore of searchCleaner.
+type emptyExpired struct {
+	at    time.Time
+	after Position
+
+	next int64    // when there is more to do, in Unix ms; 0: never
+	upto Position // how far it came
 }
 
 func (e *emptyExpired) size() int { return 0 }
@@ -111,26 +138,26 @@ func (e *emptyExpired) size() int { return 0 }
 func (e *emptyExpired) apply(t *tx) error {
 	var due []Position
 	var rows, bytes int64
-	now, end := e.At.UnixMilli(), e.At.Add(2*SearchLife).UnixMilli()
-	t.nextEmptying = 0
+	now, end := e.at.UnixMilli(), e.at.Add(2*SearchLife).UnixMilli()
+	e.next, e.upto = 0, e.after
 	r := t.c.query("SELECT position, expires_at, octet_length(answer) FROM search WHERE position > ? ORDER BY position LIMIT ?",
-		int64(t.emptied), int64(emptyRows+1))
+		int64(e.after), int64(emptyRows+1))
 	for r.next() {
 		expires := r.int(1)
 		if rows++; rows > emptyRows || bytes > emptyBytes {
-			t.nextEmptying = now // at once, when others have had their turn
+			e.next = now // at once, when others have had their turn
 			break
 		}
 		if expires > now && expires <= end {
-			t.nextEmptying = emptyFrom(expires)
+			e.next = emptyFrom(expires)
 			break
 		}
-		t.emptied = Position(r.int(0))
+		e.upto = Position(r.int(0))
 		if expires > end { // a clock was ahead: it must not hold up the others; the next start looks again
 			continue
 		}
 		if r.int(2) > 0 {
-			due, bytes = append(due, t.emptied), bytes+r.int(2)
+			due, bytes = append(due, e.upto), bytes+r.int(2)
 		}
 	}
 	if err := r.close(); err != nil {
@@ -154,7 +181,7 @@ func (d *DB) Search(ctx context.Context, id SearchID, caller MechaID) (answer []
 		case MechaID(owner) != caller:
 			return Errorf(NotYourSearch, "another Mecha asked for this search")
 		case x.now.UnixMilli() >= expires:
-			return Errorf(SearchExpired, "the answer was kept until %s; search again", FormatTime(unixMilli(expires)))
+			return Errorf(SearchExpired, "the answer was kept until %s; search again", FormatTime(UnixMilli(expires)))
 		case len(answer) == 0:
 			return Errorf(SearchNotFound, "the answer of %s had to make room for newer ones; search again", quote(string(id)))
 		}

@@ -8,151 +8,132 @@ import (
 // idempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).
 const idempotencyWindow = 24 * time.Hour
 
-// Sent is what a sender is told: PROTOCOL §3, Send.
-type Sent struct {
-	ID           MessageID
-	Conversation ConversationID
-	CreatedAt    time.Time
-	Replayed     bool // this is the stored answer of an earlier request
-}
-
-// Send accepts a message that has passed Validate. When it returns without an
-// error the message is durable. A *Error says why not: RecipientNotFound,
-// ConversationNotFound, NotAParticipant, MailboxFull, IdempotencyKeyReused,
-// NonceReused, DiskFull, and with an unknown outcome StoreFailed.
+// Send accepts a message that has passed Validate, and completes it with the
+// verdicts of this machine. When it returns without an error the message is
+// durable. A *Error says why not: RecipientNotFound, ConversationNotFound,
+// NotAParticipant, MailboxFull, IdempotencyKeyReused, NonceReused, KeyRevoked,
+// KeyExpired, DiskFull, and with an unknown outcome StoreFailed.
 func (d *DB) Send(m *SendMessage) (Sent, error) {
-	m.payloadSHA256 = sha256.Sum256(m.Payload)
-	if err := d.do(m); err != nil {
-		return Sent{}, d.suggest(err, m.To, m.Key.Mecha.Address)
+	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
+	sent, err := do(d, m, (*tx).send)
+	if err != nil {
+		return Sent{}, d.suggest(err, m.To, m.Key)
 	}
-	return Sent{ID: m.sent.ID, Conversation: m.sent.Conversation, CreatedAt: m.sent.CreatedAt, Replayed: m.replayed}, nil
+	return sent, nil
 }
 
-func (m *SendMessage) size() int { return len(m.Payload) + 512 }
-
-func (m *SendMessage) apply(t *tx) error {
-	m.sent, m.replayed = nil, false
-	if err := m.replay(t); err != nil || m.replayed {
-		return err
+func (t *tx) send(m *SendMessage) (Sent, error) {
+	sender, err := t.caller(m.Key)
+	if err != nil {
+		return Sent{}, err
+	}
+	if sent, known, err := t.idempotent(sender.Mecha.ID, m.Idempotency, m.At); known || err != nil {
+		return sent, err
 	}
 	if m.OnlyReplay {
-		return Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+		return Sent{}, Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
 	recipient, err := t.recipient(m.To)
 	if err != nil {
-		return err
+		return Sent{}, err
 	}
-	conversation, err := m.conversation(t)
+	conversation, err := t.conversation(m, sender)
 	if err != nil {
-		return err
+		return Sent{}, err
 	}
-	if err := m.checkRoom(t, recipient); err != nil {
-		return err
+	if err := t.checkRoom(m, recipient); err != nil {
+		return Sent{}, err
 	}
-	return m.insert(t, recipient, conversation)
+	p, err := t.insert(m, sender, recipient, conversation)
+	if err != nil {
+		return Sent{}, err
+	}
+	return t.record(m, p, sender, recipient, conversation), nil
 }
 
-// replay finds the message that the same Idempotency-Key made before.
-func (m *SendMessage) replay(t *tx) error {
-	if m.Idempotency == (IdempotencyKey{}) {
-		return nil
+// checkRoom refuses a message that the verdicts leave no room for.
+func (t *tx) checkRoom(m *SendMessage, recipient MechaID) error {
+	if m.DiskFull {
+		return errDiskFull()
 	}
-	sent, err := t.idempotent(m.Key.Mecha.ID, m.Idempotency, m.At)
-	if sent != nil {
-		m.sent, m.replayed = sent, true
-	}
-	return err
-}
-
-func (m *SendMessage) checkRoom(t *tx, recipient MechaID) error {
-	if t.d.diskLow.Load() {
-		return t.d.errDiskFull()
-	}
-	limit := t.d.opts.MaxPending
-	if limit <= 0 {
+	if m.MaxPending <= 0 {
 		return nil
 	}
 	n, err := t.countPending(recipient)
-	if err == nil && n >= limit {
-		e := Errorf(MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", m.To, n, limit)
+	if err == nil && n >= m.MaxPending {
+		e := Errorf(MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", m.To, n, m.MaxPending)
 		e.RetryAfter = 30 * time.Second
 		return e
 	}
 	return err
 }
 
-func (m *SendMessage) insert(t *tx, recipient MechaID, conversation int64) error {
+// insert writes the rows of a message and gives its place.
+func (t *tx) insert(m *SendMessage, sender *Key, recipient MechaID, conversation int64) (Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := t.intern(text)
 		if err != nil {
-			return err
+			return 0, err
 		}
 		words[i] = id
 	}
 	if conversation == newLabel {
 		id, err := t.intern(string(m.Conversation))
 		if err != nil {
-			return err
+			return 0, err
 		}
 		conversation = -id
 	}
-	if err := t.addPending(recipient, 1); err != nil {
-		return err
-	}
+	t.addPending(recipient, 1)
 	p := t.position(m.At)
 	err := t.c.exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256)
 		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		int64(p), int64(recipient), int64(m.Key.Mecha.ID), words[0], words[1], words[2], orNull(conversation),
-		orNull(m.CorrelationID), orNull(msOf(m.ExpiresAt)), m.Key.Number, boolInt(m.Signed), int64(m.Nonce),
-		orNull(m.Idempotency.Key), orNull(m.Idempotency.Body), int64(len(m.Payload)), m.payloadSHA256[:])
+		int64(p), int64(recipient), int64(sender.Mecha.ID), words[0], words[1], words[2], orNull(conversation),
+		orNull(m.CorrelationID), orNull(MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
+		orNull(m.Idempotency.Key), orNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:])
 	if err != nil {
-		return err
+		return 0, err
 	}
 	if err := t.c.exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
-		return err
+		return 0, err
 	}
-	if err := t.join(conversation, recipient, m.Key.Mecha.ID); err != nil {
-		return err
+	if err := t.join(conversation, recipient, sender.Mecha.ID); err != nil {
+		return 0, err
 	}
-	if err := t.fileAtOnce(p, recipient, m.Key.Mecha.ID); err != nil {
-		return err
-	}
-	m.record(t, p, recipient, conversation)
-	return nil
+	return p, t.indexNow(p, recipient, sender.Mecha.ID)
 }
 
-// record makes the message as the listeners will see it.
-func (m *SendMessage) record(t *tx, p Position, recipient MechaID, conversation int64) {
-	m.sent = &Message{
-		Position: p, ID: t.d.ids.message(p), Conversation: m.Conversation, Version: m.Version,
-		Sender: m.Key.Mecha.ID, Recipient: recipient, From: m.Key.Mecha.Address, To: m.To,
+// record makes the message as the listeners will see it, and what its sender is told.
+func (t *tx) record(m *SendMessage, p Position, sender *Key, recipient MechaID, conversation int64) Sent {
+	made := &Message{
+		Position: p, ID: t.ids.message(p), Conversation: m.Conversation, Version: m.Version,
+		Sender: sender.Mecha.ID, Recipient: recipient, From: sender.Mecha.Address, To: m.To,
 		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: Queued,
-		CreatedAt: p.Time(), ExpiresAt: truncated(m.ExpiresAt),
-		PayloadBytes: len(m.Payload), PayloadSHA256: m.payloadSHA256, Signed: m.Signed, Payload: m.Payload,
+		CreatedAt: p.Time(), ExpiresAt: UnixMilli(MilliOf(m.ExpiresAt)),
+		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
 	}
 	if conversation == 0 {
-		m.sent.Conversation = t.d.ids.conversation(p)
+		made.Conversation = t.ids.conversation(p)
 	}
-	if ms := msOf(m.ExpiresAt); ms != 0 && (t.nextExpiry == 0 || ms < t.nextExpiry) {
-		t.nextExpiry = ms
-	}
-	t.commit.Messages = append(t.commit.Messages, m.sent)
+	t.w.expiry.expect(MilliOf(m.ExpiresAt))
+	t.brought.Messages = append(t.brought.Messages, made)
+	return Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt}
 }
 
 // newLabel stands for a client's label that has no number yet.
 const newLabel = -1 << 62
 
 // conversation resolves the conversation that the sender named: 0 for a new one.
-func (m *SendMessage) conversation(t *tx) (int64, error) {
+func (t *tx) conversation(m *SendMessage, sender *Key) (int64, error) {
 	number, err := t.conversationNumber(m.Conversation)
 	if err != nil || number <= 0 {
 		return number, err
 	}
-	in, err := t.participates(number, m.Key.Mecha.ID)
+	in, err := t.participates(number, sender.Mecha.ID)
 	if err == nil && !in {
-		err = Errorf(NotAParticipant, "%s has neither sent nor received a message in %s", m.Key.Mecha.Address, m.Conversation)
+		err = Errorf(NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
 	}
 	return number, err
 }
@@ -164,14 +145,14 @@ func (x *rx) conversationNumber(id ConversationID) (int64, error) {
 	if id == "" {
 		return 0, nil
 	}
-	if !hasPrefix(id, conversationPrefix) {
-		word, err := x.d.words.find(x.c, string(id))
+	if !id.Issued() {
+		word, err := x.words.find(x.c, string(id))
 		if err != nil || word != 0 {
 			return -word, err
 		}
 		return newLabel, nil
 	}
-	p, ok := x.d.ids.conversationPosition(id)
+	p, ok := x.ids.conversationPosition(id)
 	if ok {
 		known, err := x.c.row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 		if !known && err == nil {
@@ -181,7 +162,7 @@ func (x *rx) conversationNumber(id ConversationID) (int64, error) {
 			return int64(p), err
 		}
 	}
-	return 0, Errorf(ConversationNotFound, "%s is no conversation of this relay; leave the field out to start one", quote(string(id)))
+	return 0, Errorf(ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", quote(string(id)))
 }
 
 // participates tells whether a Mecha has sent or received in a conversation.
@@ -226,19 +207,27 @@ func (d *DB) IdempotencyKey(sender MechaID, key string, body []byte) Idempotency
 	}
 }
 
-// idempotent finds the message that a sender's Idempotency-Key made in the
-// last 24 hours: nil if none; IdempotencyKeyReused if it came with another body.
-func (x *rx) idempotent(sender MechaID, key IdempotencyKey, now time.Time) (*Message, error) {
+// idempotent finds the answer that a sender's Idempotency-Key got in the 24 hours
+// before now; known is false if there is none. Errors: IdempotencyKeyReused if the
+// key came with another body.
+func (x *rx) idempotent(sender MechaID, key IdempotencyKey, now time.Time) (sent Sent, known bool, err error) {
+	if key == (IdempotencyKey{}) {
+		return Sent{}, false, nil
+	}
 	var p Position
 	var body, from int64
 	found, err := x.c.row(func(r *rows) { p, body, from = Position(r.int(0)), r.int(1), r.int(2) },
 		`SELECT position, body_hash, sender FROM message INDEXED BY message_idempotency
 		WHERE idempotency_key = ? ORDER BY position DESC LIMIT 1`, key.Key)
 	if err != nil || !found || MechaID(from) != sender || now.Sub(p.Time()) > idempotencyWindow {
-		return nil, err
+		return Sent{}, false, err
 	}
 	if body != key.Body {
-		return nil, Errorf(IdempotencyKeyReused, "this Idempotency-Key came with another body before")
+		return Sent{}, false, Errorf(IdempotencyKeyReused, "this Idempotency-Key came with another body before")
 	}
-	return x.message(p)
+	m, err := x.message(p)
+	if err != nil || m == nil {
+		return Sent{}, false, err
+	}
+	return Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}, true, nil
 }

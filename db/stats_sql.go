@@ -89,7 +89,7 @@ func (x *rx) findOldest(s *Stats) error {
 	return err
 }
 
-// findBusiest walks the two tables that every message is filed in, and what they do not have yet.
+// findBusiest walks the two tables that index messages, and what they do not have yet.
 func (x *rx) findBusiest(s *Stats) error {
 	all := map[int64]*Busy{}
 	busy := func(id int64) *Busy {
@@ -98,19 +98,19 @@ func (x *rx) findBusiest(s *Stats) error {
 		}
 		return all[id]
 	}
-	filed, err := x.filed()
+	upto, err := x.indexedUpto()
 	if err != nil {
 		return err
 	}
 	for _, q := range []string{
 		"SELECT mecha, count(*), 0, 0 FROM sent GROUP BY mecha",
 		"SELECT mecha, 0, count(*), count(*) * open FROM received GROUP BY mecha, open",
-		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + filedAsSent + ") GROUP BY sender",
-		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + filedAsReceived + ") GROUP BY recipient",
+		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + indexedAsSent + ") GROUP BY sender",
+		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + indexedAsReceived + ") GROUP BY recipient",
 	} {
 		var args []any
 		if strings.Contains(q, "?") {
-			args = append(args, int64(filed))
+			args = append(args, int64(upto))
 		}
 		r := x.c.query(q, args...)
 		for r.next() {

@@ -64,7 +64,7 @@ func (s store) mustSend(from *db.Key, to db.Address, payload string, more ...fun
 }
 
 func (s store) send(from *db.Key, to db.Address, payload string, more ...func(*db.SendMessage)) (db.Sent, error) {
-	m := &db.SendMessage{At: time.Now(), Key: from, To: to, Payload: []byte(payload), Nonce: 1}
+	m := &db.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: []byte(payload), Nonce: 1}
 	for _, f := range more {
 		f(m)
 	}
@@ -95,8 +95,11 @@ func (s store) mustAck(k *db.Key, id db.MessageID, status string) db.AckOutcome 
 	return out
 }
 
-func (s store) ack(k *db.Key, id db.MessageID, status string) (db.AckOutcome, error) {
-	a := &db.Acknowledge{At: time.Now(), Key: k, ID: id, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+func (s store) ack(k *db.Key, id db.MessageID, status string, more ...func(*db.Acknowledge)) (db.AckOutcome, error) {
+	a := &db.Acknowledge{At: time.Now(), Key: k.Number, ID: id, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+	for _, f := range more {
+		f(a)
+	}
 	if err := a.Validate(); err != nil {
 		return db.AckOutcome{}, err
 	}
@@ -126,7 +129,7 @@ func TestALifeOfAMessage(t *testing.T) {
 	_, err = s.Payload(ctx, alice.Mecha.ID, sent.ID)
 	wantCode(t, err, db.RecipientOnly)
 
-	d, err := s.MarkDelivered(&db.MarkDelivered{At: time.Now(), Key: bob.Key, ID: sent.ID})
+	d, err := s.MarkDelivered(&db.MarkDelivered{At: time.Now(), Key: bob.Number, ID: sent.ID})
 	if err != nil || d.State != db.Delivered || d.DeliveredAt.IsZero() {
 		t.Fatalf("deliver %+v, %v", d, err)
 	}
@@ -170,7 +173,7 @@ func benchmarkSend(b *testing.B, parallel int, pushed bool) {
 	if pushed {
 		s.OnCommit(func(c *db.Commit) {
 			for _, m := range c.Messages {
-				s.Pushed(sender.Key, time.Now(), []db.Position{m.Position})
+				s.Pushed(sender.Number, time.Now(), []db.Position{m.Position})
 			}
 		})
 	}
@@ -181,7 +184,7 @@ func benchmarkSend(b *testing.B, parallel int, pushed bool) {
 	for w := range parallel {
 		wg.Go(func() {
 			for i := w; i < b.N; i += parallel {
-				m := &db.SendMessage{At: time.Now(), Key: sender.Key, To: to[i%1000], Payload: payload, Nonce: 1}
+				m := &db.SendMessage{At: time.Now(), Key: sender.Number, To: to[i%1000], Payload: payload, Nonce: 1}
 				m.Validate()
 				if _, err := s.Send(m); err != nil {
 					b.Error(err)

@@ -5,23 +5,6 @@ import (
 	"math"
 )
 
-// StreamQuery asks for what follows a position in a Mecha's incoming stream.
-type StreamQuery struct {
-	Mecha       MechaID
-	After       Position // exclusive
-	PendingOnly bool     // leave out what has been acknowledged; expired messages always are
-	Limit       int      // messages
-	MaxBytes    int      // of payload; at least one message comes
-	NoPayload   bool     // only see whether there is something
-}
-
-// StreamPage is a piece of a Mecha's incoming stream.
-type StreamPage struct {
-	Messages []*Message // with payload
-	Upto     Position   // everything up to here has been looked at
-	End      bool       // nothing more had been committed
-}
-
 // Stream reads a piece of a Mecha's incoming stream, in commit order.
 func (d *DB) Stream(ctx context.Context, q StreamQuery) (p StreamPage, err error) {
 	err = d.read(ctx, func(x *rx) error {
@@ -38,7 +21,7 @@ func (x *rx) stream(q StreamQuery) (StreamPage, error) {
 	}
 	s := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
-	if s.unfiled, err = x.findUnfiled(q.Mecha, s.from, s.to, q.PendingOnly); err != nil {
+	if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.PendingOnly); err != nil {
 		return StreamPage{}, err
 	}
 	text, args := s.query(h)

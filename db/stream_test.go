@@ -111,7 +111,9 @@ func TestExpiry(t *testing.T) {
 	short := s.mustSend(alice.Key, "bob^x", `{"n":1}`, inAMinute)
 	long := s.mustSend(alice.Key, "bob^x", `{"n":2}`)
 	done := s.mustSend(alice.Key, "bob^x", `{"n":3}`, inAMinute)
-	s.mustAck(bob.Key, done.ID, "completed")
+	if _, err := s.ack(bob.Key, done.ID, "completed", func(a *db.Acknowledge) { a.At = clock.now() }); err != nil {
+		t.Fatal(err)
+	}
 
 	clock.advance(time.Minute - time.Millisecond)
 	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != db.Queued {
@@ -127,7 +129,7 @@ func TestExpiry(t *testing.T) {
 	}
 	_, err := s.ack(bob.Key, short.ID, "completed")
 	wantCode(t, err, db.MessageExpired)
-	_, err = s.MarkDelivered(&db.MarkDelivered{At: clock.now(), Key: bob.Key, ID: short.ID})
+	_, err = s.MarkDelivered(&db.MarkDelivered{At: clock.now(), Key: bob.Number, ID: short.ID})
 	wantCode(t, err, db.MessageExpired)
 	if body, err := s.Payload(ctx, bob.Mecha.ID, short.ID); string(body) != `{"n":1}` {
 		t.Errorf("its payload is %q, %v", body, err)

@@ -129,3 +129,20 @@ func FormatTime(t time.Time) string {
 	var buf [len("2006-01-02T15:04:05.000Z")]byte
 	return string(AppendTime(buf[:0], t))
 }
+
+// UnixMilli gives the time of a number of milliseconds since 1970, in UTC; the
+// zero time for 0.
+func UnixMilli(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// MilliOf is the inverse of UnixMilli. It drops what is below a millisecond.
+func MilliOf(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}

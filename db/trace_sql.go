@@ -132,7 +132,7 @@ func stepKind(state State, status string) StepKind {
 		return StepExpired
 	case status == "":
 		return StepDelivered
-	case reportsProgress(status):
+	case ReportsProgress(status):
 		return StepProgress
 	}
 	return StepAcknowledged
@@ -166,7 +166,7 @@ func (x *rx) tracePushes(t *Trace, after Position) (next Position, err error) {
 		return 0, err
 	}
 	for _, p := range found {
-		s := Step{At: unixMilli(p.at), What: StepPushed}
+		s := Step{At: UnixMilli(p.at), What: StepPushed}
 		if err := x.nameKey(&s, p.key); err != nil {
 			return 0, err
 		}

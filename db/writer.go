@@ -1,107 +1,113 @@
 package db
 
 import (
-	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// write is a change to the store as a value.
-type write interface {
-	// apply decides and writes on the open transaction. It uses no clock, no
-	// randomness and no I/O but tx. A *Error refuses the write, and then nothing
-	// has been written; any other error spoils the whole transaction.
-	apply(tx *tx) error
-	// size is about how many bytes it brings, to bound a transaction.
-	size() int
-}
-
-// op is a write on its way through the queue.
-type op struct {
-	write write
-	err   error
-	done  func(error) // called once, from the writer, after the commit
-}
-
 const (
-	maxQueue      = 16 << 10 // waiting writes; beyond it: Overloaded
-	maxBatch      = 512      // writes in a transaction
+	maxQueue      = 16 << 10 // waiting jobs; beyond it: Overloaded
+	maxBatch      = 512      // jobs in a transaction
 	maxBatchBytes = 8 << 20
-	pollEvery     = 250 * time.Millisecond // look for what other processes changed
-	housekeeping  = time.Second            // free disk; last-used times
+	lookEvery     = 250 * time.Millisecond // between two looks at what is due, when there is nothing to write
 	gatherRounds  = 4                      // times that the writer yields before it takes what is queued
-	expireRounds  = 4                      // transactions of expiries in a row, then others have their turn
 )
 
-// writer is the one goroutine that changes the file. The fields below the
-// queue are its own.
+// writer is the one goroutine that changes the file. Other goroutines reach it
+// through the queue alone; the fields below the queue are the writer's own.
 type writer struct {
-	d     *DB
 	mu    sync.Mutex
-	queue []*op
+	queue []op
 	shut  bool
-	wake  chan struct{} // one token: the queue has something, or shut
+	wake  chan struct{} // holds a token while the queue has something, or shut is set
 	fault atomic.Pointer[error]
+	ended chan struct{} // closed when run has returned
 
-	c            *conn
-	spare        []*op // the queue's other backing array
-	last         Position
-	pending      map[MechaID]int // counted at first need, then kept
-	nextExpiry   int64           // Unix ms of the earliest; 0: none
-	nextEmptying int64           // Unix ms of the next emptyExpired; 0: none
-	emptied      Position        // up to here, the answers to searches need no emptying
-	dataVersion  int64
-	keysVersion  int64
-	polled       time.Time
-	kept         time.Time // last housekeeping
-	touched      time.Time // when last-used times were written
-	touchedUpto  map[int64]int64
-	ckptRunning  bool
-	copySoon     bool      // another process has written to the log
-	heldInVain   time.Time // when holding the readers back did not help
-	batch        tx
-	packed       []byte // pushes, on their way into a row
-	nonces       noncePage
-	filing       filing
+	*lookups
+	opts     Options
+	path     string
+	c        *conn
+	disk     *disk
+	told     *listeners
+	transact func([]op) error // makes one transaction of some jobs
 
-	ckptWanted chan struct{} // to the checkpointer
-	ckptDone   chan struct{} // from it
-	ended      chan struct{} // closed when run has returned
+	spare     []op     // the queue's other backing array
+	batch     tx       // the transaction in hand
+	last      Position // the newest in the shared order
+	lastLocal Position // the newest of the rows that are this process's own
+	pending   map[MechaID]int
+	callers   map[KeyNumber]*Key // the keys of writes, as the file has them
+	cachedAt  int64              // PRAGMA data_version at which callers and mechas were read
+
+	expiry      expiry
+	foreign     foreign
+	pushes      pushNotes
+	nonces      noncePacker
+	segments    segmentWriter
+	checkpoints checkpoints
+	keyUse      keyUse
+	searches    searchCleaner
+	servants    []servant // of the above, those that work between transactions
+	riders      []rider   // of the above, those that write in the transactions of others
+}
+
+// A servant does work of the store's own between two transactions, on the
+// writer's goroutine.
+type servant interface {
+	// due tells whether there is something to do. now is by the store's clock.
+	due(now time.Time) bool
+	// do does it. It may commit transactions.
+	do(now time.Time)
+}
+
+// A rider writes what is this process's own in a transaction that is made for
+// others, so that it costs no transaction.
+type rider interface {
+	board(t *tx) error // just before the commit
+	arrived(t *tx)     // after the commit, unless it failed
 }
 
 func newWriter(d *DB, c *conn) *writer {
-	return &writer{d: d, c: c, wake: make(chan struct{}, 1), pending: map[MechaID]int{}, touchedUpto: map[int64]int64{},
-		ckptWanted: make(chan struct{}, 1), ckptDone: make(chan struct{}, 1), ended: make(chan struct{})}
+	w := &writer{
+		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, told: &d.told,
+		pending: map[MechaID]int{}, callers: map[KeyNumber]*Key{},
+	}
+	w.transact = w.attempt
+	w.expiry = expiry{w: w}
+	w.foreign = foreign{w: w, readers: d.readers}
+	w.pushes.w, w.nonces.w = w, w
+	w.segments = segmentWriter{w: w, index: d.late}
+	w.checkpoints = newCheckpoints(w, d.readers)
+	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[KeyNumber]int64{}}
+	w.searches = searchCleaner{w: w}
+	if d.opts.Serve { // who does not serve has no sockets to tell
+		w.servants = []servant{&w.expiry, &w.searches}
+	}
+	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
+	w.riders = []rider{&w.pushes, &w.nonces, &w.segments}
+	return w
 }
 
-// do queues a write and waits for its commit. There is no context: a queued
-// write will be applied whether anyone waits or not.
-func (d *DB) do(w write) error {
-	done := make(chan error, 1)
-	d.submit(w, func(err error) { done <- err })
-	return <-done
-}
-
-// submit queues a write; done is called from the writer's goroutine once the
-// write is durable or refused, and must not block. It may be called at once.
-func (d *DB) submit(wr write, done func(error)) {
-	w := d.w
+// enqueue queues a job. Its finish is called from the writer's goroutine once the
+// job is durable or refused, or at once if the queue takes no more.
+func (w *writer) enqueue(j job) {
 	w.mu.Lock()
 	switch {
 	case w.shut:
 		w.mu.Unlock()
-		done(errShuttingDown())
+		j.finish(errShuttingDown())
 		return
 	case len(w.queue) >= maxQueue:
 		w.mu.Unlock()
 		e := Errorf(Overloaded, "too many writes are waiting")
 		e.RetryAfter = time.Second
-		done(e)
+		j.finish(e)
 		return
 	}
-	w.queue = append(w.queue, &op{write: wr, done: done})
+	w.queue = append(w.queue, op{job: j})
 	w.mu.Unlock()
 	w.signal()
 }
@@ -113,7 +119,7 @@ func (w *writer) signal() {
 	}
 }
 
-// stop refuses further writes; run returns when the queue is empty.
+// stop refuses further jobs; run returns when the queue is empty.
 func (w *writer) stop() {
 	w.mu.Lock()
 	w.shut = true
@@ -121,6 +127,7 @@ func (w *writer) stop() {
 	w.signal()
 }
 
+// failed gives the fault after which nothing more is written; nil while all is well.
 func (w *writer) failed() error {
 	if p := w.fault.Load(); p != nil {
 		return *p
@@ -131,40 +138,40 @@ func (w *writer) failed() error {
 // fail marks the store as unusable and calls Options.Fatal, once.
 func (w *writer) fail(err error) {
 	if w.fault.CompareAndSwap(nil, &err) {
-		w.d.opts.Logger.Error("the store has failed; the process must stop", "error", err)
-		if w.d.opts.Fatal != nil {
-			w.d.opts.Fatal(err)
+		w.opts.Logger.Error("the store has failed; the process must stop", "error", err)
+		if w.opts.Fatal != nil {
+			w.opts.Fatal(err)
 		}
 	}
 }
 
 func (w *writer) run() {
 	defer close(w.ended)
-	tick := time.NewTicker(pollEvery)
+	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
 	for {
 		w.gather()
 		ops, shut := w.take()
 		if len(ops) == 0 && shut {
-			w.commitPushes()
-			w.fileAll()
-			w.flushLastUsed()
+			w.pushes.flush()
+			w.segments.flush()
+			w.keyUse.flush()
 			return
 		}
 		if len(ops) == 0 {
 			select {
 			case <-w.wake:
-				if w.d.pushes.len() >= manyNotes {
-					w.commitPushes()
+				if w.pushes.many() {
+					w.pushes.flush()
 				}
 			case <-tick.C:
-				w.idle()
-				w.commitPushes()
+				w.serve()
+				w.pushes.flush()
 			}
 			continue
 		}
 		for len(ops) > 0 {
-			w.idle() // before every transaction: its turn must come under load too
+			w.serve() // before every transaction, so that the servants get their turn under load too
 			n := batchSize(ops)
 			w.commit(ops[:n])
 			ops = ops[n:]
@@ -172,10 +179,20 @@ func (w *writer) run() {
 	}
 }
 
-// gather lets those who are about to queue a write do so first: whoever is
-// ready to run gets a processor, for as long as that brings more, and the
-// transaction that follows costs each of them less. Nobody is waited for; when
-// nothing else is ready, yielding returns at once.
+// serve lets the servants do what is due.
+func (w *writer) serve() {
+	now := w.opts.Now()
+	for _, s := range w.servants {
+		if s.due(now) {
+			s.do(now)
+		}
+	}
+}
+
+// gather lets the goroutines that are about to queue a job do so first: those
+// that are ready to run get a processor, for as long as that brings more jobs,
+// and the transaction that follows costs each of them less. The writer waits for
+// nobody: when nothing else is ready to run, yielding returns at once.
 func (w *writer) gather() {
 	before := w.queued()
 	for i := 0; i < gatherRounds && before > 0; i++ {
@@ -195,7 +212,7 @@ func (w *writer) queued() int {
 }
 
 // take empties the queue.
-func (w *writer) take() (ops []*op, shut bool) {
+func (w *writer) take() (ops []op, shut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	ops, shut = w.queue, w.shut
@@ -204,10 +221,10 @@ func (w *writer) take() (ops []*op, shut bool) {
 	return ops, shut
 }
 
-func batchSize(ops []*op) int {
+func batchSize(ops []op) int {
 	bytes := 0
 	for i, o := range ops {
-		bytes += o.write.size()
+		bytes += o.job.size()
 		if i == maxBatch || i > 0 && bytes > maxBatchBytes {
 			return i
 		}
@@ -215,232 +232,17 @@ func batchSize(ops []*op) int {
 	return len(ops)
 }
 
-// idle does, between batches, what is due: looks for other processes' changes,
-// lets messages expire (the server alone: it has the sockets to tell), takes
-// out old answers to searches, keeps house.
-func (w *writer) idle() {
-	now := w.d.opts.Now()
-	for range expireRounds {
-		if !w.d.opts.Serve || w.nextExpiry == 0 || now.UnixMilli() < w.nextExpiry {
-			break
-		}
-		w.commit([]*op{{write: &expireDue{At: now}, done: w.logged("messages did not expire")}})
-	}
-	if w.d.opts.Serve && w.nextEmptying != 0 && now.UnixMilli() >= w.nextEmptying {
-		w.commit([]*op{{write: &emptyExpired{At: now}, done: func(err error) {
-			if err != nil {
-				w.nextEmptying = now.Add(emptyRetry).UnixMilli()
-				w.d.opts.Logger.Error("expired answers to searches were not removed", "error", err)
-			}
-		}}})
-	}
-	if real := time.Now(); real.Sub(w.polled) >= pollEvery {
-		w.polled = real
-		w.poll()
-		if real.Sub(w.kept) >= housekeeping {
-			w.kept = real
-			w.d.checkDisk()
-			w.touchKeys(now)
-			w.copyForeign()
-		}
-	}
+// doNow makes a transaction of one chore, on the writer's goroutine.
+func (w *writer) doNow(c chore, done func(error)) {
+	w.commit([]op{{job: &choreJob{c, done}}})
 }
 
-// logged is a done for writes of our own: nobody else would hear of a fault.
-func (w *writer) logged(what string) func(error) {
+// logged is what to do with the outcome of the store's own work, of which nobody
+// else would hear.
+func (w *writer) logged(fault string) func(error) {
 	return func(err error) {
 		if err != nil {
-			w.d.opts.Logger.Error(what, "error", err)
+			w.opts.Logger.Error(fault, "error", err)
 		}
 	}
-}
-
-// commit applies ops in one transaction, releases the waiters and rings the bell.
-func (w *writer) commit(ops []*op) {
-	err := w.attempt(ops)
-	if err != nil && len(ops) > 1 && !isFatal(err) && !isDiskFull(err) && !isBusy(err) && !w.batch.committing {
-		// One of them cannot be applied: each on its own, so that it fails alone.
-		w.d.opts.Logger.Error("a transaction failed; trying its writes one by one", "error", err, "writes", len(ops))
-		for i := range ops {
-			w.commit(ops[i : i+1])
-		}
-		return
-	}
-	if err != nil {
-		err = w.explain(err)
-	}
-	if err == nil && w.batch.keysChanged {
-		w.d.keysChanged() // before who revoked a key is told that it no longer works
-	}
-	for _, o := range ops {
-		if err != nil {
-			o.err = err
-		}
-		o.done(o.err)
-	}
-	if b := w.batch.commit; err == nil && (len(b.Messages) > 0 || len(b.Changes) > 0) {
-		w.d.listening.RLock()
-		for _, ring := range w.d.bell {
-			ring(b)
-		}
-		w.d.listening.RUnlock()
-	}
-	if err == nil && w.batch.entriesChanged {
-		w.d.mechas.forget()
-		w.d.entriesChanged()
-	}
-	w.checkpointIfDue()
-}
-
-// attempt runs one transaction. An error means that nothing of it was
-// acknowledged; after batch.committing was set its outcome is unknown.
-func (w *writer) attempt(ops []*op) error {
-	tx := &w.batch
-	tx.reset(w)
-	if err := w.failed(); err != nil {
-		return err
-	}
-	if w.d.opts.Discard {
-		tx.discard(ops)
-		return nil
-	}
-	if err := w.c.beginWrite(); err != nil {
-		return err
-	}
-	for _, o := range ops {
-		o.err = o.write.apply(tx)
-		if o.err != nil && ErrorCode(o.err) == Internal {
-			w.c.rollback()
-			return o.err
-		}
-	}
-	if err := tx.writePushes(); err != nil {
-		w.c.rollback()
-		return err
-	}
-	if err := tx.packNonces(ops); err != nil {
-		w.c.rollback()
-		return err
-	}
-	if err := tx.file(); err != nil {
-		w.c.rollback()
-		return err
-	}
-	tx.committing = true
-	if err := w.c.commit(); err != nil {
-		w.c.rollback()
-		return err
-	}
-	tx.publish()
-	w.d.pushes.forget(tx.pushes)
-	return nil
-}
-
-// commitPushes writes what no other transaction has taken along.
-func (w *writer) commitPushes() {
-	if w.failed() == nil && !w.d.diskLow.Load() && w.d.pushes.len() > 0 {
-		w.commit(nil)
-	}
-}
-
-// explain turns a fault of the store into what a client may know.
-func (w *writer) explain(err error) error {
-	switch {
-	case isFatal(err):
-		w.fail(err)
-		return &Error{Code: StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
-	case isDiskFull(err):
-		w.d.diskLow.Store(true)
-		return &Error{Code: DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
-	case isBusy(err):
-		return &Error{Code: Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
-	case isReadOnly(err):
-		return &Error{Code: Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.d.path, err)}
-	case w.batch.committing:
-		return &Error{Code: StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
-	}
-	return &Error{Code: Internal, Detail: "the write could not be applied", Cause: err}
-}
-
-// tx is the transaction in hand: what apply may read and write, and what is
-// known only once it has been committed.
-type tx struct {
-	rx
-	w              *writer
-	last           Position
-	commit         *Commit
-	words          map[string]int64 // interned or found in this transaction
-	mechas         map[Address]int64
-	pending        map[MechaID]int // new counts
-	nextExpiry     int64
-	nextEmptying   int64
-	emptied        Position
-	keysChanged    bool
-	entriesChanged bool
-	committing     bool
-	pushes         int     // notes that it takes along
-	done           []entry // messages that are pending no longer
-}
-
-func (t *tx) reset(w *writer) {
-	words, mechas, pending := t.words, t.mechas, t.pending
-	if words == nil {
-		words, mechas, pending = map[string]int64{}, map[Address]int64{}, map[MechaID]int{}
-	}
-	clear(words)
-	clear(mechas)
-	clear(pending)
-	*t = tx{rx: rx{c: w.c, d: w.d, now: w.d.opts.Now(), writing: true}, w: w, last: w.last,
-		commit: &Commit{}, words: words, mechas: mechas, pending: pending, nextExpiry: w.nextExpiry,
-		nextEmptying: w.nextEmptying, emptied: w.emptied}
-}
-
-// position gives out the next place in the commit order for a write of time at.
-func (t *tx) position(at time.Time) Position {
-	t.last = max(t.last+1, positionAt(at))
-	return t.last
-}
-
-// publish makes what the transaction knew the writer's own, after the commit.
-func (t *tx) publish() {
-	t.w.last, t.w.nextExpiry, t.w.nonces.open = t.last, t.nextExpiry, false
-	t.w.nextEmptying, t.w.emptied = t.nextEmptying, t.emptied
-	t.w.filed()
-	for id, n := range t.pending {
-		t.w.pending[id] = n
-	}
-	for text, id := range t.words {
-		t.d.words.put(id, text)
-	}
-	for address, id := range t.mechas {
-		if id != 0 {
-			t.d.mechas.put(id, address)
-		}
-	}
-}
-
-// countPending gives how many messages wait for a Mecha, this transaction included.
-func (t *tx) countPending(id MechaID) (int, error) {
-	if n, ok := t.pending[id]; ok {
-		return n, nil
-	}
-	if n, ok := t.w.pending[id]; ok {
-		return n, nil
-	}
-	n, err := t.countOpen(id)
-	if err == nil {
-		t.pending[id] = n
-	}
-	return n, err
-}
-
-// addPending moves the count of a mailbox. Call it before the rows change: the
-// first time, it counts them.
-func (t *tx) addPending(id MechaID, delta int) error {
-	if t.d.opts.MaxPending <= 0 {
-		return nil // nobody asks
-	}
-	n, err := t.countPending(id)
-	t.pending[id] = n + delta
-	return err
 }

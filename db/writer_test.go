@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// block is a write that holds the writer until it is released, so that what is
+// block is a chore that holds the writer until it is released, so that what is
 // queued meanwhile comes into one transaction.
 type block struct{ entered, release chan struct{} }
 
@@ -21,7 +21,7 @@ func (b block) apply(*tx) error {
 
 func (block) size() int { return 0 }
 
-// poison is a write that leaves something in the transaction, and then fails.
+// poison is a chore that leaves something in the transaction, and then fails.
 type poison struct{}
 
 var errPoison = errors.New("poison")
@@ -35,7 +35,14 @@ func (poison) apply(t *tx) error {
 
 func (poison) size() int { return 0 }
 
-// nothing is a write that does nothing: when it returns, those before it have been committed.
+// wait queues a chore and waits for its commit.
+func (d *DB) wait(c chore) error {
+	done := make(chan error, 1)
+	d.submit(c, func(err error) { done <- err })
+	return <-done
+}
+
+// nothing is a chore that does nothing: when it returns, those before it have been committed.
 type nothing struct{}
 
 func (nothing) apply(*tx) error { return nil }
@@ -51,7 +58,7 @@ func mustIssue(t testing.TB, d *DB, a Address) *Key {
 }
 
 func message(k *Key, to Address, payload string) *SendMessage {
-	m := &SendMessage{At: time.Now(), Key: k, To: to, Payload: []byte(payload), Nonce: 1}
+	m := &SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte(payload), Nonce: 1}
 	if err := m.Validate(); err != nil {
 		panic(err)
 	}
@@ -63,15 +70,14 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	b := block{make(chan struct{}), make(chan struct{})}
 	var wg sync.WaitGroup
-	wg.Go(func() { d.do(b) })
+	wg.Go(func() { d.wait(b) })
 	<-b.entered
 
 	const n = 20
 	results := make(chan error, n)
-	sent := make([]*SendMessage, n)
+	sent := make([]Sent, n)
 	for i := range n {
-		sent[i] = message(k, "a^b", `{}`)
-		d.submit(sent[i], func(err error) { results <- err })
+		then(d, message(k, "a^b", `{}`), (*tx).send, func(s Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
 			d.submit(poison{}, func(err error) {
 				if ErrorCode(err) != Internal || !errors.Is(err, errPoison) {
@@ -93,8 +99,8 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 		t.Fatalf("%d messages in the store, want %d (%v)", len(p.Messages), n, err)
 	}
 	for i, m := range p.Messages {
-		if m.ID != sent[i].sent.ID {
-			t.Errorf("message %d is %s; its sender was told %s", i, m.ID, sent[i].sent.ID)
+		if m.ID != sent[i].ID {
+			t.Errorf("message %d is %s; its sender was told %s", i, m.ID, sent[i].ID)
 		}
 	}
 	err = d.read(t.Context(), func(x *rx) error {
@@ -120,16 +126,18 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	}
 	b := block{make(chan struct{}), make(chan struct{})}
 	var wg sync.WaitGroup
-	wg.Go(func() { d.do(b) })
+	wg.Go(func() { d.wait(b) })
 	<-b.entered
 	got := make(chan error, 6)
-	queue := func(w write) { d.submit(w, func(err error) { got <- err }) }
-	queue(message(k, "c^d", `{"n":1}`))
-	queue(&RemoveMecha{At: time.Now(), Address: "c^d"})
-	queue(message(k, "c^d", `{"n":2}`))
-	queue(&PutProfile{At: time.Now(), Address: "c^d"})
-	queue(&PutProfile{At: time.Now(), Address: "c^d", Register: true})
-	queue(message(k, "c^d", `{"n":3}`))
+	send := func(payload string) {
+		then(d, message(k, "c^d", payload), (*tx).send, func(_ Sent, err error) { got <- err })
+	}
+	send(`{"n":1}`)
+	then(d, &RemoveMecha{At: time.Now(), Address: "c^d"}, (*tx).removeMecha, func(_ none, err error) { got <- err })
+	send(`{"n":2}`)
+	d.PutProfileThen(&PutProfile{At: time.Now(), Address: "c^d"}, func(err error) { got <- err })
+	d.PutProfileThen(&PutProfile{At: time.Now(), Address: "c^d", Register: true}, func(err error) { got <- err })
+	send(`{"n":3}`)
 	close(b.release)
 	wg.Wait()
 	for i, want := range []Code{"", "", RecipientNotFound, MechaNotFound, "", ""} {
@@ -150,11 +158,11 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := block{make(chan struct{}), make(chan struct{})}
-	go d.do(b)
+	go d.wait(b)
 	<-b.entered
 	done := make(chan error, 3)
 	for _, status := range []string{"step_a", "step_b"} { // the second reads the word of the first
-		a := &Acknowledge{At: time.Now(), Key: k, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+		a := &Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 		d.AcknowledgeThen(a, func(_ AckOutcome, err error) { done <- err })
 	}
 	d.submit(poison{}, func(error) { done <- nil })
@@ -174,6 +182,51 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	})
 	if err != nil || !slices.Equal(words, []string{"step_a", "step_b"}) {
 		t.Errorf("the file has the words %v (%v)", words, err)
+	}
+}
+
+// Time is the write's: by its own clock the writer would find the message expired.
+func TestAnAcknowledgementIsJudgedByItsOwnTime(t *testing.T) {
+	began := time.Now()
+	d := openHere(t, func(o *Options) { o.Now = func() time.Time { return began.Add(120 * time.Second) } })
+	k := mustIssue(t, d, "a^b")
+	m := message(k, "a^b", `{}`)
+	m.At, m.ExpiresAt = began, began.Add(60*time.Second)
+	sent, err := d.Send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &Acknowledge{At: began.Add(60 * time.Second), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"}
+	if _, err := d.Acknowledge(a); ErrorCode(err) != MessageExpired {
+		t.Errorf("an ack of the time at which it expires got %v", err)
+	}
+	a.At = began.Add(time.Second)
+	if out, err := d.Acknowledge(a); err != nil || out.State != Acknowledged {
+		t.Errorf("an ack of a second after it was sent: %+v, %v", out, err)
+	}
+}
+
+// A key ends for all writes that stand behind its end in the order, though they
+// were accepted before.
+func TestARevokedKeyWritesNothingMore(t *testing.T) {
+	d := openHere(t)
+	k, other := mustIssue(t, d, "a^b"), mustIssue(t, d, "c^d")
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.wait(b)
+	<-b.entered
+	got := make(chan error, 4)
+	send := func(k *Key) {
+		then(d, message(k, "c^d", `{}`), (*tx).send, func(_ Sent, err error) { got <- err })
+	}
+	send(k)
+	then(d, &RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
+	send(k)
+	send(other)
+	close(b.release)
+	for i, want := range []Code{"", "", KeyRevoked, ""} {
+		if err := <-got; ErrorCode(err) != want {
+			t.Errorf("write %d: %v, want %q", i, err, want)
+		}
 	}
 }
 
@@ -209,7 +262,7 @@ func TestOneOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := d.do(nothing{}); err != nil { // the bell of the last commit has rung
+	if err := d.wait(nothing{}); err != nil { // the bell of the last commit has rung
 		t.Fatal(err)
 	}
 	p, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: senders*each + 1})
@@ -229,13 +282,13 @@ func TestOneOrder(t *testing.T) {
 func TestAFullQueueIsRefused(t *testing.T) {
 	d := openHere(t)
 	b := block{make(chan struct{}), make(chan struct{})}
-	go d.do(b)
+	go d.wait(b)
 	<-b.entered
 	last := make(chan error, maxQueue)
 	for range maxQueue {
 		d.submit(nothing{}, func(err error) { last <- err })
 	}
-	if err := d.do(nothing{}); ErrorCode(err) != Overloaded {
+	if err := d.wait(nothing{}); ErrorCode(err) != Overloaded {
 		t.Errorf("a write beyond the queue's bound got %v", err)
 	}
 	close(b.release)
@@ -250,10 +303,10 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
 	b := block{make(chan struct{}), make(chan struct{})}
-	go d.do(b)
+	go d.wait(b)
 	<-b.entered
 	result := make(chan error, 1)
-	d.submit(message(k, "a^b", `{}`), func(err error) { result <- err })
+	then(d, message(k, "a^b", `{}`), (*tx).send, func(_ Sent, err error) { result <- err })
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
 	close(b.release)
@@ -263,7 +316,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if err := d.do(nothing{}); ErrorCode(err) != ShuttingDown {
+	if err := d.wait(nothing{}); ErrorCode(err) != ShuttingDown {
 		t.Errorf("a write after Close got %v", err)
 	}
 	if _, err := d.Inbox(t.Context(), k.Mecha.ID); ErrorCode(err) != ShuttingDown {
@@ -283,7 +336,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
-	for range readConns + 1 { // who read without a pause, and keep a mark in the log
+	for range readingConns + 1 { // who read without a pause, and keep a mark in the log
 		readers.Go(func() {
 			for {
 				select {

@@ -111,10 +111,9 @@ func wantCounts(t *testing.T, path string, all []known) {
 	}
 }
 
-// Whatever is filed and whatever is not, at every moment, a Mecha's messages are
-// found: by the server, by others who read the file, after a stop, and after a
+// At every moment, whether indexed or not, a Mecha's messages are found: by the server, by others who read the file, after a stop, and after a
 // kill, for which stands a copy of the files as they are.
-func TestWhatIsNotFiledYetIsFound(t *testing.T) {
+func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	s := mustOpen(t)
 	var mechas []db.IssuedKey
 	for i := range 5 {
@@ -157,36 +156,36 @@ func TestWhatIsNotFiledYetIsFound(t *testing.T) {
 			}
 			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = copied, false })
 			s.wantMailboxes(all, mechas)
-			ack(5) // of a run that may have been filed in part
+			ack(5) // of a segment that may have been indexed in part
 			s.wantMailboxes(all, mechas)
 		case 5: // stopped
 			s.Close()
 			if _, said, r := found(t, s.Path()); r.Faults > 0 {
 				t.Fatal(said)
 			}
-			wantAllFiled(t, s.Path(), len(all))
+			wantAllIndexed(t, s.Path(), len(all))
 			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
 			s.wantMailboxes(all, mechas)
 		}
 	}
 }
 
-// A stopped server has filed everything.
-func wantAllFiled(t *testing.T, path string, n int) {
+// A stopped server has indexed everything.
+func wantAllIndexed(t *testing.T, path string, n int) {
 	t.Helper()
 	d := byHand(t, path)
 	defer d.Close()
 	var received, sent, after int
 	err := d.QueryRow(`SELECT (SELECT count(*) FROM received), (SELECT count(*) FROM sent),
-		(SELECT count(*) FROM message WHERE position > (SELECT value FROM setting WHERE name = 'filed'))`).Scan(&received, &sent, &after)
+		(SELECT count(*) FROM message WHERE position > (SELECT value FROM setting WHERE name = 'indexed_upto'))`).Scan(&received, &sent, &after)
 	if err != nil || received != n || sent != n || after != 0 {
-		t.Fatalf("of %d messages %d and %d are filed, %d are behind; %v", n, received, sent, after, err)
+		t.Fatalf("of %d messages %d and %d are indexed, %d are behind; %v", n, received, sent, after, err)
 	}
 }
 
 // Readers who follow a cursor meet every message once, in order, while messages
-// are sent, acknowledged and filed.
-func TestReadersMissNothingThatIsBeingFiled(t *testing.T) {
+// are sent, acknowledged and indexed.
+func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	s := mustOpen(t)
 	var mechas []db.IssuedKey
 	for i := range 4 {
@@ -276,10 +275,10 @@ func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 		s.wantMailboxes(all, mechas)
 		other.wantMailboxes(all, mechas)
 	}
-	s.mustAck(bob.Key, all[len(all)-1].id, "completed") // filed by the other, at once
+	s.mustAck(bob.Key, all[len(all)-1].id, "completed") // indexed by the other, at once
 	all[len(all)-1].done = true
 	s.wantMailboxes(all, mechas)
-	other.mustAck(bob.Key, all[len(all)-2].id, "completed") // the server may not have filed it
+	other.mustAck(bob.Key, all[len(all)-2].id, "completed") // the server may not have indexed it
 	all[len(all)-2].done = true
 	s.wantMailboxes(all, mechas)
 	s.Close()

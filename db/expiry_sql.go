@@ -1,0 +1,100 @@
+package db
+
+import (
+	"fmt"
+	"time"
+)
+
+// expiry is the servant that has messages expire when their time is over.
+type expiry struct {
+	w    *writer
+	next int64 // Unix ms of the earliest that is known of; 0: none
+}
+
+const (
+	expireAtOnce = 500 // messages in one transaction: neighbours wait for it
+	expireRounds = 4   // transactions in a row, then others have their turn
+)
+
+func (e *expiry) start() (err error) {
+	e.next, err = e.w.c.number("SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL")
+	return err
+}
+
+// expect notes that a message will expire, at a time in Unix ms, or never: 0.
+func (e *expiry) expect(ms int64) {
+	if ms != 0 && (e.next == 0 || ms < e.next) {
+		e.next = ms
+	}
+}
+
+func (e *expiry) due(now time.Time) bool { return e.next != 0 && now.UnixMilli() >= e.next }
+
+func (e *expiry) do(now time.Time) {
+	write := &ExpireDue{At: now}
+	for i := 0; i < expireRounds && e.due(now); i++ {
+		failed := false
+		e.w.commit([]op{{job: &task[*ExpireDue, nextExpiry]{write: write, decide: (*tx).expireDue, done: func(next nextExpiry, err error) {
+			if failed = err != nil; failed {
+				e.w.opts.Logger.Error("messages did not expire", "error", err)
+				return
+			}
+			e.next = int64(next)
+		}}}})
+		if failed {
+			return
+		}
+	}
+}
+
+// nextExpiry is when the earliest of the messages that are left expires, in Unix
+// ms; 0: none does.
+type nextExpiry int64
+
+func (t *tx) expireDue(e *ExpireDue) (nextExpiry, error) {
+	due, next, err := t.dueMessages(e.At)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range due {
+		m.State = Queued // as stored, or Delivered: read back, it already counts as expired
+		p := t.position(e.At)
+		if err := t.addReceipt(m, receipt{at: p, state: Expired}); err != nil {
+			return 0, err
+		}
+		if err := t.setState(m, Expired, p, false); err != nil {
+			return 0, err
+		}
+		t.tell(m, m.ExpiresAt, true, true)
+	}
+	return next, nil
+}
+
+// dueMessages reads some of the messages that are due at a time, the earliest
+// first, and when the next one will be.
+func (t *tx) dueMessages(at time.Time) (due []*Message, next nextExpiry, err error) {
+	r := t.c.query(`SELECT position, expires_at FROM message INDEXED BY message_expiry
+		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`, int64(expireAtOnce+1))
+	var positions []Position
+	for r.next() {
+		next = nextExpiry(r.int(1))
+		if int64(next) > at.UnixMilli() || len(positions) == expireAtOnce {
+			break
+		}
+		positions, next = append(positions, Position(r.int(0))), 0
+	}
+	if err := r.close(); err != nil {
+		return nil, 0, err
+	}
+	for _, p := range positions {
+		m, err := t.message(p)
+		if err == nil && m == nil {
+			err = fmt.Errorf("%w: the index of expiry times names a message that is missing: %d", errDamaged, p)
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		due = append(due, m)
+	}
+	return due, next, nil
+}

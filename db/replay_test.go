@@ -1,0 +1,369 @@
+package db
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Whatever writes brought about once, they bring about again: in another process,
+// by another clock, one by one instead of in transactions, with other pushes and
+// searches beside them, with restarts elsewhere.
+
+// replayEnv tells the test program to be that other process: log, database, how far
+// its clock is off, whether it serves.
+const replayEnv = "RELAY_TEST_REPLAY"
+
+// shared are the tables that writes alone make. The last two are made of message.
+var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "received", "sent"}
+
+// record has every write of a store noted in a log, with what became of it.
+func record(t *testing.T, d *DB, log io.Writer) {
+	attempt := d.w.transact
+	d.w.transact = func(ops []op) error {
+		err := attempt(ops)
+		for _, o := range ops {
+			w := o.job.shared()
+			if w == nil || err != nil {
+				continue
+			}
+			for _, part := range [][]byte{AppendWrite(nil, w), []byte(outcomeOf(o.job, o.err))} {
+				if _, err := log.Write(append(binary.AppendUvarint(nil, uint64(len(part))), part...)); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		return err
+	}
+}
+
+func outcomeOf(j job, err error) string {
+	if err != nil {
+		return "refused: " + string(ErrorCode(err))
+	}
+	switch j := j.(type) {
+	case *task[*SendMessage, Sent]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*Acknowledge, AckOutcome]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*MarkDelivered, DeliveredOutcome]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*IssueKey, *Key]:
+		return fmt.Sprintf("%+v", *j.outcome)
+	}
+	return "done"
+}
+
+// openRecorded opens a file whose writes are noted in log. Mailboxes are small, so
+// that some overflow.
+func openRecorded(t *testing.T, path string, log io.Writer) *DB {
+	t.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ClockSkew: time.Minute},
+		func(d *DB) { record(t, d, log) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// player is one of those who use the store at the same time.
+type player struct {
+	*testing.T
+	d      *DB
+	random *rand.Rand
+	keys   []*Key
+	sent   []Sent
+}
+
+func (p *player) key() *Key { return p.keys[p.random.IntN(len(p.keys))] }
+
+func (p *player) message() MessageID {
+	if len(p.sent) == 0 {
+		return "msg_none"
+	}
+	return p.sent[max(0, len(p.sent)-1-p.random.IntN(30))].ID
+}
+
+func (p *player) send() {
+	from, to := p.key(), p.key().Mecha.Address
+	m := &SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, p.random.IntN(3)), Nonce: NonceHash(p.random.Int64() | 1)}
+	switch p.random.IntN(8) {
+	case 0:
+		m.Conversation = ConversationID(fmt.Sprint("label-", p.random.IntN(4)))
+	case 1, 2:
+		if len(p.sent) > 0 {
+			m.Conversation = p.sent[p.random.IntN(len(p.sent))].Conversation // perhaps not the sender's
+		}
+	case 3, 4:
+		m.Idempotency = p.d.IdempotencyKey(from.Mecha.ID, fmt.Sprint("again-", p.random.IntN(5)), m.Payload)
+		m.OnlyReplay = p.random.IntN(4) == 0
+	case 5:
+		m.To = "nobody^here"
+	case 6:
+		m.ExpiresAt = m.At.Add(time.Duration(1+p.random.IntN(40)) * time.Millisecond)
+	}
+	if m.Validate() != nil {
+		p.Error("invalid message")
+	}
+	sent, err := p.d.Send(m)
+	if err == nil {
+		p.sent = append(p.sent, sent)
+	}
+	p.fine(err)
+}
+
+// fine lets refusals pass.
+func (p *player) fine(err error) {
+	if code := ErrorCode(err); code == Internal || code == StoreFailed {
+		p.Error(err)
+	}
+}
+
+func (p *player) play(rounds int) {
+	statuses := []string{"received", "processing", "seen", "completed", "failed"}
+	for range rounds {
+		now, k := time.Now(), p.key()
+		var err error
+		switch p.random.IntN(24) {
+		case 0, 1, 2, 3, 4:
+			_, err = p.d.Acknowledge(&Acknowledge{At: now, Key: k.Number, ID: p.message(), Status: statuses[p.random.IntN(len(statuses))],
+				ClientTS: "2026-01-01T00:00:00Z", Detail: "why", Nonce: NonceHash(p.random.Int64() | 1)})
+		case 5, 6:
+			_, err = p.d.MarkDelivered(&MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
+		case 7:
+			profile := Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
+			err = p.d.PutProfile(&PutProfile{At: now, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: NonceHash(p.random.Int64() | 1)})
+		case 8:
+			var made IssuedKey
+			made, err = p.d.Issue(&IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)})
+			if err == nil {
+				p.keys = append(p.keys, made.Key)
+			}
+		case 9:
+			_, err = p.d.Issue(&IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
+		case 10:
+			if p.random.IntN(4) == 0 {
+				err = p.d.Revoke(&RevokeKey{At: now, ID: k.ID})
+			}
+		case 11: // what is this process's own business
+			p.d.Pushed(k.Number, now, []Position{PositionAt(now)})
+			p.d.SaveSearch(&SaveSearch{At: now, ID: NewSearchID(), Mecha: k.Mecha.ID, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
+			_, err = p.d.Key(context.Background(), "mk_nothing")
+			err = nil
+		default:
+			p.send()
+		}
+		p.fine(err)
+	}
+}
+
+// mixedRun uses a store in every way, by several at once, with restarts.
+func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
+	for life := range 3 {
+		d := openRecorded(t, path, log)
+		var all sync.WaitGroup
+		for n := range 4 {
+			all.Go(func() {
+				p := &player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), uint64(n)))}
+				for i := range 5 {
+					k, err := d.Issue(&IssueKey{At: time.Now(), Address: Address(fmt.Sprintf("m%d^crew%d", i, n%2))})
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					p.keys = append(p.keys, k.Key)
+				}
+				p.play(150)
+				if n == 0 {
+					p.fine(d.RemoveMecha(&RemoveMecha{At: time.Now(), Address: Address(fmt.Sprintf("m%d^crew0", life))}))
+				}
+			})
+		}
+		all.Wait()
+		err := d.read(t.Context(), func(x *rx) error {
+			_, err := x.c.row(func(r *rows) { secret = append([]byte(nil), r.blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return secret
+}
+
+func TestTheSameWritesMakeTheSameStore(t *testing.T) {
+	dir := t.TempDir()
+	path, logPath := filepath.Join(dir, "relay.db"), filepath.Join(dir, "writes")
+	log, err := os.Create(logPath)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	secret := mixedRun(t, path, log)
+	want := contents(t, path)
+	for _, other := range []string{"+1h serve", "-1h alone"} {
+		copied := filepath.Join(dir, other[:3]+".db")
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", replayEnv, logPath, copied, secret, other))
+		if said, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", other, err, said)
+		}
+		for i, row := range contents(t, copied) {
+			if i >= len(want) || row != want[i] {
+				t.Fatalf("%s: row %d of %d is\n%s\nwant\n%s", other, i, len(want), row, append(want, "nothing")[min(i, len(want))])
+			}
+		}
+		if n := len(contents(t, copied)); n != len(want) {
+			t.Fatalf("%s: %d rows, want %d", other, n, len(want))
+		}
+	}
+	info, err := log.Stat()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%d rows, %d bytes of writes", len(want), info.Size())
+}
+
+// contents reads all that writes have made in a file, row by row.
+func contents(t *testing.T, path string) (all []string) {
+	t.Helper()
+	c, err := openConn(path, reading)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.close()
+	for _, q := range append([]string{"setting WHERE name <> 'indexed_upto'"}, shared...) {
+		table, _, _ := strings.Cut(q, " ")
+		r := c.query("SELECT * FROM " + q + " ORDER BY 1, 2")
+		for r.next() {
+			all = append(all, fmt.Sprintf("%s %q", table, r.dest))
+		}
+		if err := r.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// replay is the other process.
+func replay(what string) error {
+	var log, path, off, how string
+	var secret []byte
+	if _, err := fmt.Sscanf(what, "%s %s %x %s %s", &log, &path, &secret, &off, &how); err != nil {
+		return err
+	}
+	by, err := time.ParseDuration(off)
+	if err != nil {
+		return err
+	}
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		return err
+	}
+	o := Options{Path: path, Schema: string(schema), Create: true, Now: func() time.Time { return time.Now().Add(by) }}
+	d, err := Open(o) // makes the file
+	if err != nil {
+		return err
+	}
+	if err := d.Close(); err != nil {
+		return err
+	}
+	c, err := openConn(path, writing)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(c.exec("UPDATE setting SET value = ? WHERE name = 'secret'", secret), c.close()); err != nil {
+		return err
+	}
+	f, err := os.Open(log)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if o.Serve = how == "serve"; o.Serve {
+		o.MaxPending = 1 // the limit that counts is that of the machine that accepted the message
+	}
+	if d, err = openSilent(o); err != nil {
+		return err
+	}
+	writes := bufio.NewReader(f)
+	for n := 0; ; n++ {
+		form, err := part(writes)
+		if err == io.EOF {
+			return d.Close()
+		}
+		want, err2 := part(writes)
+		w, err3 := ReadWrite(form)
+		if err := errors.Join(err, err2, err3); err != nil {
+			return err
+		}
+		if got := d.applied(w); got != string(want) {
+			return fmt.Errorf("write %d, %+v: %s; it was %s", n, w, got, want)
+		}
+		if n%97 == 50 { // what is this process's own business is other business here
+			d.Pushed(1, time.Now(), []Position{1, 2, 3})
+			d.SaveSearch(&SaveSearch{At: time.Now().Add(time.Hour), ID: NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
+		}
+		if n%500 == 250 {
+			if err := d.Close(); err != nil {
+				return err
+			}
+			if d, err = openSilent(o); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// openSilent opens a store that lets nothing expire by itself: when that happened
+// stands in the log.
+func openSilent(o Options) (*DB, error) {
+	return open(o, func(d *DB) {
+		if o.Serve {
+			d.w.servants = d.w.servants[1:]
+		}
+	})
+}
+
+// applied applies a write as it is, and says what became of it.
+func (d *DB) applied(w Write) string {
+	outcome, err := d.Apply(w)
+	if err != nil {
+		return "refused: " + string(ErrorCode(err))
+	}
+	switch outcome := outcome.(type) {
+	case nil:
+		return "done"
+	case *Key:
+		return fmt.Sprintf("%+v", *outcome)
+	}
+	return fmt.Sprintf("%+v", outcome)
+}
+
+func part(r *bufio.Reader) ([]byte, error) {
+	n, err := binary.ReadUvarint(r)
+	if err != nil {
+		return nil, err
+	}
+	b := make([]byte, n)
+	_, err = io.ReadFull(r, b)
+	return b, err
+}

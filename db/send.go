@@ -1,0 +1,133 @@
+package db
+
+import (
+	"crypto/sha256"
+	"time"
+)
+
+// Defaults and bounds of the fields of a message (PROTOCOL §3).
+const (
+	DefaultVersion  = "1.0"
+	DefaultType     = "message"
+	DefaultPriority = "normal"
+
+	maxVersion     = 32
+	maxPriority    = 32
+	maxCorrelation = 256
+	maxLabel       = 128
+	maxDetail      = 1 << 10
+	maxStatus      = 32
+	maxClientTS    = 64
+)
+
+// SendMessage is the write that accepts a message. Validate it, then send it.
+type SendMessage struct {
+	At            time.Time
+	Key           KeyNumber // of the sender
+	To            Address
+	Version       string
+	Type          string
+	Priority      string
+	Conversation  ConversationID // "": a new one
+	CorrelationID string
+	ExpiresAt     time.Time // zero: never
+	Payload       []byte    // a JSON object, kept byte for byte
+	PayloadSHA256 [sha256.Size]byte
+	Signed        bool
+	Nonce         NonceHash
+	Idempotency   IdempotencyKey // zero: none
+
+	// The verdicts of the machine that accepted the request.
+	OnlyReplay bool // the nonce was seen before: refuse unless a stored 201 answers
+	DiskFull   bool // there is no room on the disk: likewise
+	MaxPending int  // how many messages may wait for the recipient; 0: no limit
+}
+
+// When implements Write.
+func (m *SendMessage) When() time.Time { return m.At }
+
+// Size implements Write.
+func (m *SendMessage) Size() int { return len(m.Payload) + 512 }
+
+func (m *SendMessage) kind() byte { return kindSendMessage }
+
+func (m *SendMessage) fields(f *form) {
+	f.time(&m.At)
+	integer(f, &m.Key)
+	text(f, &m.To)
+	text(f, &m.Version)
+	text(f, &m.Type)
+	text(f, &m.Priority)
+	text(f, &m.Conversation)
+	text(f, &m.CorrelationID)
+	f.time(&m.ExpiresAt)
+	f.blob(&m.Payload)
+	f.hash(&m.PayloadSHA256)
+	f.bool(&m.Signed)
+	integer(f, &m.Nonce)
+	f.int64(&m.Idempotency.Key)
+	f.int64(&m.Idempotency.Body)
+	f.bool(&m.OnlyReplay)
+	f.bool(&m.DiskFull)
+	integer(f, &m.MaxPending)
+}
+
+// Sent is what a sender is told: PROTOCOL §3, Send.
+type Sent struct {
+	ID           MessageID
+	Conversation ConversationID
+	CreatedAt    time.Time
+	Replayed     bool // this is the stored answer of an earlier request
+}
+
+// IdempotencyKey stands for an Idempotency-Key of a sender and the body that
+// came with it, both as hashes keyed by the store's secret.
+type IdempotencyKey struct{ Key, Body int64 }
+
+// Validate fills in the defaults and the payload's hash, and checks every field
+// but the recipient's existence. The errors name the field: InvalidRequest,
+// InvalidTime.
+func (m *SendMessage) Validate() error {
+	setDefault(&m.Version, DefaultVersion)
+	setDefault(&m.Type, DefaultType)
+	setDefault(&m.Priority, DefaultPriority)
+	switch {
+	case runes(m.Version) > maxVersion:
+		return FieldErrorf(InvalidRequest, "version", "must be 1–32 characters")
+	case len(m.Type) > maxWord || !only(m.Type, "._:/-"):
+		return FieldErrorf(InvalidRequest, "message_type", "must be 1–64 of A–Z a–z 0–9 . _ : / -")
+	case len(m.Priority) > maxPriority || !only(m.Priority, "._-"):
+		return FieldErrorf(InvalidRequest, "priority", "must be 1–32 of A–Z a–z 0–9 . _ -")
+	case len(m.CorrelationID) > maxCorrelation:
+		return FieldErrorf(InvalidRequest, "correlation_id", "must be at most 256 bytes")
+	case !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(m.At):
+		return FieldErrorf(InvalidTime, "expires_at", "lies in the past: the relay's clock says %s", FormatTime(m.At))
+	}
+	if err := m.Conversation.Check("conversation_id"); err != nil {
+		return err
+	}
+	m.PayloadSHA256 = sha256.Sum256(m.Payload)
+	return nil
+}
+
+// Check refuses an id that no conversation can have, as InvalidRequest of the field. "" passes.
+func (c ConversationID) Check(field string) error {
+	if len(c) > maxLabel || !only(string(c), "._:~-") {
+		return FieldErrorf(InvalidRequest, field, "must be 1–128 of A–Z a–z 0–9 . _ : ~ -")
+	}
+	return nil
+}
+
+func setDefault(s *string, value string) {
+	if *s == "" {
+		*s = value
+	}
+}
+
+func runes(s string) int {
+	n := 0
+	for range s {
+		n++
+	}
+	return n
+}

@@ -1,0 +1,226 @@
+package db
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+)
+
+// A Write is a change to the store as a value: numbers and bytes, its time
+// included. What a write does depends on the store's state and on this value
+// alone, so the same writes in the same order make the same store, on any
+// machine and at any time. What depends on the accepting machine (its disk, its
+// limits, what it remembers) stands in the value as a verdict.
+//
+// The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
+// *IssueKey, *RevokeKey, *PutProfile and *RemoveMecha. A write must not be
+// changed once it has been handed to the store.
+type Write interface {
+	// When is the write's own time: the store reckons by it, not by its clock.
+	When() time.Time
+	// Size is about how many bytes the write takes, to bound a transaction.
+	Size() int
+
+	kind() byte
+	fields(*form)
+}
+
+// The kinds in their serial form. A number is never given to another kind.
+const (
+	kindSendMessage   = 1
+	kindAcknowledge   = 2
+	kindMarkDelivered = 3
+	kindExpireDue     = 4
+	kindIssueKey      = 5
+	kindRevokeKey     = 6
+	kindPutProfile    = 7
+	kindRemoveMecha   = 8
+)
+
+// writeVersion is the version of the serial form of every kind. A program that
+// meets a version or a kind that it does not know must stop: it cannot leave out
+// a write that others have applied.
+const writeVersion = 1
+
+// newWrite makes an empty write of a kind; nil for an unknown kind.
+func newWrite(kind byte) Write {
+	switch kind {
+	case kindSendMessage:
+		return new(SendMessage)
+	case kindAcknowledge:
+		return new(Acknowledge)
+	case kindMarkDelivered:
+		return new(MarkDelivered)
+	case kindExpireDue:
+		return new(ExpireDue)
+	case kindIssueKey:
+		return new(IssueKey)
+	case kindRevokeKey:
+		return new(RevokeKey)
+	case kindPutProfile:
+		return new(PutProfile)
+	case kindRemoveMecha:
+		return new(RemoveMecha)
+	}
+	return nil
+}
+
+// AppendWrite appends the serial form of a write to b: its kind, the version of
+// the form, and its fields in the order of the type's fields method. Integers and
+// times are varints, texts and bytes are preceded by their length. Times keep
+// their nanoseconds but not their zone.
+func AppendWrite(b []byte, w Write) []byte {
+	f := form{bytes: append(b, w.kind(), writeVersion)}
+	w.fields(&f)
+	return f.bytes
+}
+
+// ReadWrite reads the serial form of one write, which must be all of data. Only
+// what AppendWrite writes is accepted. The write keeps no reference to data.
+func ReadWrite(data []byte) (Write, error) {
+	if len(data) < 2 {
+		return nil, errors.New("a write ends early")
+	}
+	w := newWrite(data[0])
+	if w == nil {
+		return nil, fmt.Errorf("a write is of kind %d, which this program does not know", data[0])
+	}
+	if data[1] != writeVersion {
+		return nil, fmt.Errorf("a write is in version %d of its form; this program knows %d", data[1], writeVersion)
+	}
+	f := form{bytes: data[2:], reading: true}
+	w.fields(&f)
+	switch {
+	case f.err != nil:
+		return nil, f.err
+	case len(f.bytes) > 0:
+		return nil, fmt.Errorf("a write has %d bytes too many", len(f.bytes))
+	}
+	return w, nil
+}
+
+// form writes the fields of a write, or reads them: one list of fields serves
+// both, so that they cannot differ.
+type form struct {
+	bytes   []byte // what has been written, or is still to be read
+	reading bool
+	err     error // of reading: the first
+}
+
+func (f *form) fail(reason string) {
+	if f.err == nil {
+		f.err = errors.New("a write cannot be read: " + reason)
+	}
+	f.bytes = nil
+}
+
+func (f *form) int64(v *int64) {
+	if !f.reading {
+		f.bytes = binary.AppendVarint(f.bytes, *v)
+		return
+	}
+	n, size := binary.Varint(f.bytes)
+	if size <= 0 || size > 1 && f.bytes[size-1] == 0 { // a shorter form of the same number exists
+		f.fail("a number is malformed")
+		return
+	}
+	*v, f.bytes = n, f.bytes[size:]
+}
+
+// integer reads or writes any field whose type is an integer.
+func integer[T ~int64 | ~int | ~int8](f *form, v *T) {
+	n := int64(*v)
+	f.int64(&n)
+	if *v = T(n); int64(*v) != n {
+		f.fail("a number is too large")
+	}
+}
+
+func (f *form) bool(v *bool) {
+	n := int64(0)
+	if *v {
+		n = 1
+	}
+	f.int64(&n)
+	if n != 0 && n != 1 {
+		f.fail("a yes or no is neither")
+	}
+	*v = n == 1
+}
+
+// The zero time has a form of its own, below every time that can be written.
+const zeroTime = math.MinInt64
+
+func (f *form) time(v *time.Time) {
+	seconds, nanos := int64(zeroTime), int64(0)
+	if !v.IsZero() {
+		seconds, nanos = v.Unix(), int64(v.Nanosecond())
+	}
+	f.int64(&seconds)
+	f.int64(&nanos)
+	switch {
+	case !f.reading || f.err != nil:
+	case seconds == zeroTime && nanos == 0:
+		*v = time.Time{}
+	case nanos < 0 || nanos >= int64(time.Second) || seconds < minSeconds || seconds > maxSeconds:
+		f.fail("a time is out of range")
+	default:
+		if *v = time.Unix(seconds, nanos).UTC(); v.IsZero() {
+			f.fail("the zero time has another form")
+		}
+	}
+}
+
+// The seconds of the years 0000 and 9999, as ParseTime takes them.
+var (
+	minSeconds = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
+	maxSeconds = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
+)
+
+func (f *form) blob(v *[]byte) {
+	if !f.reading {
+		f.bytes = binary.AppendUvarint(f.bytes, uint64(len(*v)))
+		f.bytes = append(f.bytes, *v...)
+		return
+	}
+	if part := f.part(); len(part) > 0 {
+		*v = append([]byte(nil), part...)
+	}
+}
+
+// text reads or writes any field whose type is a string.
+func text[T ~string](f *form, v *T) {
+	if !f.reading {
+		f.bytes = binary.AppendUvarint(f.bytes, uint64(len(*v)))
+		f.bytes = append(f.bytes, *v...)
+		return
+	}
+	*v = T(f.part())
+}
+
+// part reads a length and gives as many bytes.
+func (f *form) part() []byte {
+	n, size := binary.Uvarint(f.bytes)
+	if size <= 0 || size > 1 && f.bytes[size-1] == 0 || n > uint64(len(f.bytes)-size) {
+		f.fail("a length is malformed")
+		return nil
+	}
+	part := f.bytes[size : size+int(n)]
+	f.bytes = f.bytes[size+int(n):]
+	return part
+}
+
+// hash reads or writes 32 bytes as they are.
+func (f *form) hash(v *[32]byte) {
+	if !f.reading {
+		f.bytes = append(f.bytes, v[:]...)
+		return
+	}
+	if len(f.bytes) < len(v) {
+		f.fail("a hash is cut short")
+		return
+	}
+	f.bytes = f.bytes[copy(v[:], f.bytes):]
+}
