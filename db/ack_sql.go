@@ -1,42 +1,48 @@
 package db
 
-import "time"
+import (
+	"time"
+
+	"relay/db/relay"
+)
 
 // Acknowledge applies an acknowledgement that has passed Validate, and returns
 // once it is durable. A *Error says why not: MessageNotFound, RecipientOnly,
 // MessageExpired, AlreadyAcknowledged, KeyRevoked, KeyExpired.
-func (d *DB) Acknowledge(a *Acknowledge) (AckOutcome, error) { return do(d, a, (*tx).acknowledge) }
+func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
+	return do(d, a, (*tx).acknowledge)
+}
 
 // AcknowledgeThen is Acknowledge without waiting: done is called from the writer's
 // goroutine, in the order of the calls, and must not block.
-func (d *DB) AcknowledgeThen(a *Acknowledge, done func(AckOutcome, error)) {
+func (d *DB) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
 	then(d, a, (*tx).acknowledge, done)
 }
 
-func (t *tx) acknowledge(a *Acknowledge) (AckOutcome, error) {
+func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	m, err := t.forRecipient(a.ID, a.Key, "acknowledge it")
 	if err != nil {
-		return AckOutcome{}, err
+		return relay.AckOutcome{}, err
 	}
-	if m.State == Expired {
+	if m.State == relay.Expired {
 		t.tell(m, m.ExpiresAt, true, false)
-		return AckOutcome{}, errExpired(m)
+		return relay.AckOutcome{}, errExpired(m)
 	}
-	if m.Ack != nil && IsFinal(m.Ack.Status) {
+	if m.Ack != nil && relay.IsFinal(m.Ack.Status) {
 		return t.acknowledgeAgain(a, m)
 	}
-	state, first := Acknowledged, m.State != Acknowledged
-	if ReportsProgress(a.Status) {
-		state, first = max(m.State, Delivered), false
+	state, first := relay.Acknowledged, m.State != relay.Acknowledged
+	if relay.ReportsProgress(a.Status) {
+		state, first = max(m.State, relay.Delivered), false
 	}
 	status, err := t.intern(a.Status)
 	if err != nil {
-		return AckOutcome{}, err
+		return relay.AckOutcome{}, err
 	}
 	p := t.position(a.At)
 	err = t.addReceipt(m, receipt{at: p, state: state, status: status, clientTS: a.ClientTS, detail: a.Detail, key: a.Key, nonce: a.Nonce})
 	if err != nil {
-		return AckOutcome{}, err
+		return relay.AckOutcome{}, err
 	}
 	if m.DeliveredAt.IsZero() {
 		m.DeliveredAt = p.Time()
@@ -45,56 +51,56 @@ func (t *tx) acknowledge(a *Acknowledge) (AckOutcome, error) {
 		m.AcknowledgedAt = p.Time()
 	}
 	if err := t.setState(m, state, p, true); err != nil {
-		return AckOutcome{}, err
+		return relay.AckOutcome{}, err
 	}
-	m.Ack = &Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
+	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
 	t.tell(m, p.Time(), true, true)
-	return AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
+	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one. Either way
 // the recipient has answered for the message, so it is in flight no longer.
-func (t *tx) acknowledgeAgain(a *Acknowledge, m *Message) (AckOutcome, error) {
+func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
 	t.tell(m, m.Ack.At, true, false)
 	if m.Ack.Status != a.Status {
-		return AckOutcome{}, Errorf(AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, FormatTime(m.Ack.At))
+		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
-	return AckOutcome{ID: m.ID, State: m.State, Status: m.Ack.Status, ClientTS: m.Ack.ClientTS,
+	return relay.AckOutcome{ID: m.ID, State: m.State, Status: m.Ack.Status, ClientTS: m.Ack.ClientTS,
 		AcknowledgedAt: m.AcknowledgedAt, Duplicate: true}, nil
 }
 
 // MarkDelivered records that a message has arrived, and returns once that is
 // durable. It never moves a state back. Errors: MessageNotFound, RecipientOnly,
 // MessageExpired, KeyRevoked, KeyExpired.
-func (d *DB) MarkDelivered(m *MarkDelivered) (DeliveredOutcome, error) {
+func (d *DB) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	return do(d, m, (*tx).markDelivered)
 }
 
-func (t *tx) markDelivered(d *MarkDelivered) (DeliveredOutcome, error) {
+func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	m, err := t.forRecipient(d.ID, d.Key, "mark it as delivered")
 	if err != nil {
-		return DeliveredOutcome{}, err
+		return relay.DeliveredOutcome{}, err
 	}
-	if m.State == Expired {
-		return DeliveredOutcome{}, errExpired(m)
+	if m.State == relay.Expired {
+		return relay.DeliveredOutcome{}, errExpired(m)
 	}
-	if m.State == Queued {
+	if m.State == relay.Queued {
 		p := t.position(d.At)
-		if err := t.addReceipt(m, receipt{at: p, state: Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
-			return DeliveredOutcome{}, err
+		if err := t.addReceipt(m, receipt{at: p, state: relay.Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
+			return relay.DeliveredOutcome{}, err
 		}
 		m.DeliveredAt = p.Time()
-		if err := t.setState(m, Delivered, p, false); err != nil {
-			return DeliveredOutcome{}, err
+		if err := t.setState(m, relay.Delivered, p, false); err != nil {
+			return relay.DeliveredOutcome{}, err
 		}
 		t.tell(m, p.Time(), false, true)
 	}
-	return DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
+	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
 
 // forRecipient reads a message for its recipient's key: else MessageNotFound,
 // RecipientOnly, KeyRevoked, KeyExpired.
-func (t *tx) forRecipient(id MessageID, key KeyNumber, what string) (*Message, error) {
+func (t *tx) forRecipient(id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
 	recipient, err := t.caller(key)
 	if err != nil {
 		return nil, err
@@ -108,16 +114,16 @@ func (t *tx) forRecipient(id MessageID, key KeyNumber, what string) (*Message, e
 
 // receipt is a row of the table of that name.
 type receipt struct {
-	at       Position
-	state    State
+	at       relay.Position
+	state    relay.State
 	status   int64 // a word; 0: no acknowledgement
 	clientTS string
 	detail   string
-	key      KeyNumber // 0: the clock
-	nonce    NonceHash
+	key      relay.KeyNumber // 0: the clock
+	nonce    relay.NonceHash
 }
 
-func (t *tx) addReceipt(m *Message, r receipt) error {
+func (t *tx) addReceipt(m *relay.Message, r receipt) error {
 	var previous any
 	if _, err := t.c.row(func(r *rows) { previous = r.dest[0] }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
 		return err
@@ -128,7 +134,7 @@ func (t *tx) addReceipt(m *Message, r receipt) error {
 }
 
 // setState moves a message to a state, with receipt p as its latest, and keeps the count of what is pending.
-func (t *tx) setState(m *Message, state State, p Position, isAck bool) error {
+func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isAck bool) error {
 	if m.State.Pending() && !state.Pending() {
 		t.addPending(m.Recipient, -1)
 		if err := t.markDone(m); err != nil {
@@ -142,19 +148,19 @@ func (t *tx) setState(m *Message, state State, p Position, isAck bool) error {
 	}
 	return t.c.exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
 		receipt = ?, ack = coalesce(?, ack) WHERE position = ?`,
-		int64(state), boolInt(state.Pending()), orNull(MilliOf(m.DeliveredAt)), orNull(MilliOf(m.AcknowledgedAt)),
+		int64(state), boolInt(state.Pending()), orNull(relay.MilliOf(m.DeliveredAt)), orNull(relay.MilliOf(m.AcknowledgedAt)),
 		int64(p), ack, int64(m.Position))
 }
 
 // tell notes a step of a message for the listeners.
-func (t *tx) tell(m *Message, at time.Time, freed, isNew bool) {
-	c := Change{Position: m.Position, ID: m.ID, Sender: m.Sender, Recipient: m.Recipient, State: m.State, At: at, Freed: freed, New: isNew}
-	if m.Ack != nil && m.State != Expired {
+func (t *tx) tell(m *relay.Message, at time.Time, freed, isNew bool) {
+	c := relay.Change{Position: m.Position, ID: m.ID, Sender: m.Sender, Recipient: m.Recipient, State: m.State, At: at, Freed: freed, New: isNew}
+	if m.Ack != nil && m.State != relay.Expired {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail
 	}
 	t.brought.Changes = append(t.brought.Changes, c)
 }
 
-func errExpired(m *Message) error {
-	return Errorf(MessageExpired, "the message expired at %s", FormatTime(m.ExpiresAt))
+func errExpired(m *relay.Message) error {
+	return relay.Errorf(relay.MessageExpired, "the message expired at %s", relay.FormatTime(m.ExpiresAt))
 }

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -37,8 +39,8 @@ func benchmarkRows(b *testing.B) (all []int) {
 // id of each hundredth message, in order.
 type mailbox struct {
 	store
-	from, to db.IssuedKey
-	ids      []db.MessageID
+	from, to relay.IssuedKey
+	ids      []relay.MessageID
 }
 
 // mustHaveMailbox makes a mailbox of so many messages. Large ones take minutes: in the
@@ -60,7 +62,7 @@ func mustHaveMailbox(b *testing.B, rows int) mailbox {
 	if !kept {
 		m.fill(m.from, m.to, rows)
 	}
-	q := db.HistoryQuery{Mecha: m.to.Mecha.ID, Limit: 1000}
+	q := relay.HistoryQuery{Mecha: m.to.Mecha.ID, Limit: 1000}
 	for more := true; more; {
 		p := m.mustHistory(q)
 		for i := 0; i < len(p.Messages); i += 100 {
@@ -73,15 +75,15 @@ func mustHaveMailbox(b *testing.B, rows int) mailbox {
 
 // fill sends n messages to one Mecha; of all but the last 1,000 every other one
 // is acknowledged.
-func (s store) fill(from, to db.IssuedKey, n int) {
+func (s store) fill(from, to relay.IssuedKey, n int) {
 	s.t.Helper()
 	payload := fmt.Sprintf(`{"text":"%0500d"}`, 1)
 	var wg sync.WaitGroup
 	for w := range 256 {
 		wg.Go(func() {
 			for i := w; i < n; i += 256 {
-				nonce := db.NonceHash(rand.Int64() | 1) // as a request brings one
-				sent, err := s.send(from.Key, to.Mecha.Address, payload, func(m *db.SendMessage) { m.Nonce = nonce })
+				nonce := relay.NonceHash(rand.Int64() | 1) // as a request brings one
+				sent, err := s.send(from.Key, to.Mecha.Address, payload, func(m *relay.SendMessage) { m.Nonce = nonce })
 				if err == nil && i%2 == 0 && i < n-1000 {
 					_, err = s.ack(to.Key, sent.ID, "completed")
 				}
@@ -125,19 +127,19 @@ func BenchmarkHistory(b *testing.B) {
 		first, last := m.ids[:1], m.ids[len(m.ids)-3:len(m.ids)-2]
 		for _, c := range []struct {
 			name    string
-			cursors []db.MessageID
-			query   db.HistoryQuery
+			cursors []relay.MessageID
+			query   relay.HistoryQuery
 			writer  bool
 		}{
-			{"first", first, db.HistoryQuery{}, false},
-			{"last", last, db.HistoryQuery{}, false},
-			{"anywhere", m.ids, db.HistoryQuery{}, false},
-			{"received", m.ids, db.HistoryQuery{Direction: db.In}, false},
-			{"pending", m.ids, db.HistoryQuery{Direction: db.In, State: db.OnlyPending}, false},
-			{"payload", m.ids, db.HistoryQuery{Direction: db.In, Payload: true}, false},
-			{"first-writer", first, db.HistoryQuery{}, true},
-			{"last-writer", last, db.HistoryQuery{}, true},
-			{"anywhere-writer", m.ids, db.HistoryQuery{}, true},
+			{"first", first, relay.HistoryQuery{}, false},
+			{"last", last, relay.HistoryQuery{}, false},
+			{"anywhere", m.ids, relay.HistoryQuery{}, false},
+			{"received", m.ids, relay.HistoryQuery{Direction: relay.In}, false},
+			{"pending", m.ids, relay.HistoryQuery{Direction: relay.In, State: relay.OnlyPending}, false},
+			{"payload", m.ids, relay.HistoryQuery{Direction: relay.In, Payload: true}, false},
+			{"first-writer", first, relay.HistoryQuery{}, true},
+			{"last-writer", last, relay.HistoryQuery{}, true},
+			{"anywhere-writer", m.ids, relay.HistoryQuery{}, true},
 		} {
 			b.Run(fmt.Sprintf("%d/%s", rows, c.name), func(b *testing.B) {
 				if c.writer {
@@ -202,7 +204,7 @@ func BenchmarkResume(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				p, err := m.Stream(ctx, db.StreamQuery{Mecha: m.to.Mecha.ID, After: after, PendingOnly: pending, Limit: 64, MaxBytes: 256 << 10})
+				p, err := m.Stream(ctx, relay.StreamQuery{Mecha: m.to.Mecha.ID, After: after, PendingOnly: pending, Limit: 64, MaxBytes: 256 << 10})
 				if err != nil || len(p.Messages) == 0 {
 					b.Fatal(len(p.Messages), err)
 				}
@@ -227,7 +229,7 @@ func BenchmarkSendForgotten(b *testing.B) {
 			for w := range parallel {
 				wg.Go(func() {
 					for i := w; i < b.N; i += parallel {
-						m := &db.SendMessage{At: time.Now(), Key: 1, To: "to^bench", Payload: payload, Nonce: 1}
+						m := &relay.SendMessage{At: time.Now(), Key: 1, To: "to^bench", Payload: payload, Nonce: 1}
 						m.Validate()
 						if _, err := d.Send(m); err != nil {
 							b.Error(err)

@@ -1,8 +1,9 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"errors"
-	"strings"
 	"time"
 
 	"relay/db/strict"
@@ -55,44 +56,23 @@ func (f *Finding) fault(example string) {
 // Settings of checks.
 const (
 	secretBytes  = 32
-	keyIDChars   = 16
-	mostWordSize = maxLabel // bytes: versions have at most 32 characters, the rest is ASCII
-	maxPosition  = 1<<(44+positionBits) - 1
-	clockAhead   = maxClockSkew
+	mostWordSize = relay.MaxLabel // bytes: versions have at most 32 characters, the rest is ASCII
+	clockAhead   = relay.MaxClockSkew
 )
 
 // keyFault says what is wrong with the form of a stored key; "" if nothing is.
 func keyFault(id string, hash []byte, secret string, label string) string {
 	switch {
-	case !isRandomID("key_", keyIDChars, id):
+	case !relay.KeyID(id).WellFormed():
 		return "its id is not of the form key_…"
 	case len(hash) != 32:
 		return "its hash has not 32 bytes"
-	case secret != "" && !isSecret(secretPrefix, secret):
+	case secret != "" && !relay.Secret(secret).WellFormed():
 		return "its signing secret is not of the form ms_…"
-	case len(label) > MaxKeyLabel:
+	case len(label) > relay.MaxKeyLabel:
 		return "its label is too long"
 	}
 	return ""
-}
-
-// isRandomID tells whether id is one that randomID may have made.
-func isRandomID(prefix string, n int, id string) bool {
-	if len(id) != len(prefix)+n || !strings.HasPrefix(id, prefix) {
-		return false
-	}
-	for i := len(prefix); i < len(id); i++ {
-		if crockfordValue[id[i]] == 0xff {
-			return false
-		}
-	}
-	return true
-}
-
-// isSecret tells whether s is one that newSecret may have made.
-func isSecret(prefix, s string) bool {
-	split := len(prefix) + bodyChars
-	return len(s) == split+crcChars && strings.HasPrefix(s, prefix) && checksum(s[:split]) == s[split:]
 }
 
 // payloadFault says what is wrong with a payload by itself; "" if nothing is.

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"encoding/json"
 	"fmt"
 )
@@ -28,8 +30,8 @@ func (i *inspector) checkWords() error {
 
 func (i *inspector) checkAddresses() error {
 	err := i.each(func(r *rows) {
-		if _, err := ParseAddress(r.text(1)); err != nil {
-			i.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.int(0), quote(r.text(1))))
+		if _, err := relay.ParseAddress(r.text(1)); err != nil {
+			i.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.int(0), relay.Quote(r.text(1))))
 		}
 	}, "SELECT id, address FROM mecha")
 	if err != nil {
@@ -58,12 +60,12 @@ func (i *inspector) checkProfiles() error {
 
 // profileFault says what is wrong with a stored profile; "" if nothing is.
 func profileFault(body, card string, visibility int64) string {
-	var p Profile
+	var p relay.Profile
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
 		return "its profile cannot be read"
 	}
 	if err := p.Check(); err != nil {
-		return "its profile: " + err.(*Error).Detail
+		return "its profile: " + err.(*relay.Error).Detail
 	}
 	if p.Visibility.Number() != visibility {
 		return fmt.Sprintf("its profile says that it is %s, and is kept as another", p.Visibility)
@@ -85,7 +87,7 @@ func (i *inspector) checkKeys() error {
 func (i *inspector) checkSearches() error {
 	return i.each(func(r *rows) {
 		switch {
-		case !isRandomID("srch_", idChars, r.text(1)):
+		case !relay.SearchID(r.text(1)).WellFormed():
 			i.finding.fault(fmt.Sprintf("search %d: its id is not of the form srch_…", r.int(0)))
 		case !json.Valid([]byte(r.text(2))):
 			i.finding.fault(r.text(1) + ": its answer cannot be read")

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"bytes"
 	"crypto/sha256"
 	"fmt"
@@ -15,7 +17,7 @@ func reasons(key, cases, from string) string {
 func (i *inspector) checkPositions() error {
 	tables := i.ordered()
 	for n, table := range tables {
-		err := i.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(maxPosition))
+		err := i.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(relay.MaxPosition))
 		if err != nil {
 			return err
 		}
@@ -151,7 +153,7 @@ func (i *inspector) checkChains() error {
 func (i *inspector) walk(r *rows) (reason string, walked int64, err error) {
 	message, head := r.int(0), r.int(4)
 	var ack, delivered, acknowledged, state int64
-	for next, before := head, int64(maxPosition)+1; next != 0; {
+	for next, before := head, int64(relay.MaxPosition)+1; next != 0; {
 		l, found, err := i.link(next)
 		if err != nil {
 			return "", walked, err
@@ -165,11 +167,11 @@ func (i *inspector) walk(r *rows) (reason string, walked int64, err error) {
 		if l.acknowledges && ack == 0 {
 			ack = l.position
 		}
-		if l.state == int64(Delivered) || l.state == int64(Acknowledged) {
-			delivered = l.position >> positionBits // of the oldest, in the end
+		if l.state == int64(relay.Delivered) || l.state == int64(relay.Acknowledged) {
+			delivered = relay.Position(l.position).Time().UnixMilli() // of the oldest, in the end
 		}
-		if l.state == int64(Acknowledged) {
-			acknowledged = l.position >> positionBits
+		if l.state == int64(relay.Acknowledged) {
+			acknowledged = relay.Position(l.position).Time().UnixMilli()
 		}
 		next, before = l.previous, l.position
 	}
@@ -194,7 +196,7 @@ func (i *inspector) findUnmet() error {
 			return
 		}
 		p, message := r.int(0), r.int(1)
-		next, before := r.int(2), int64(maxPosition)+1
+		next, before := r.int(2), int64(relay.MaxPosition)+1
 		for next > p && next < before {
 			l, found, err := i.link(next)
 			if fault = err; err != nil {

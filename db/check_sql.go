@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"fmt"
 	"path/filepath"
@@ -14,7 +16,7 @@ import (
 type check struct {
 	name  string
 	rule  string
-	full  bool  // left out by CheckOptions.Quick
+	full  bool // left out by CheckOptions.Quick
 	warns bool
 	run   func(*inspector) error
 }
@@ -47,7 +49,7 @@ var checks = []check{
 // inspector is a check under way.
 type inspector struct {
 	*snapshot
-	ids     *ids // nil: the secret is missing, so that positions are shown as they are
+	ids     *relay.IDs // nil: the secret is missing, so that positions are shown as they are
 	opts    CheckOptions
 	finding *Finding
 	step    int64 // the number of the check
@@ -91,7 +93,7 @@ func (i *inspector) prepare() {
 	i.result.Mechas, _ = i.c.number("SELECT count(*) FROM mecha")
 	var secret []byte
 	if _, err := i.c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'"); err == nil && len(secret) > 0 {
-		i.ids, _ = newIDs(secret)
+		i.ids, _ = relay.NewIDs(secret)
 	}
 }
 
@@ -150,7 +152,7 @@ func (i *inspector) message(p int64) string {
 	if i.ids == nil {
 		return fmt.Sprintf("position %d", p)
 	}
-	return string(i.ids.message(Position(p)))
+	return string(i.ids.Message(relay.Position(p)))
 }
 
 // ofMessages finds faults by a query that gives positions of messages and reasons.
@@ -270,9 +272,9 @@ func (i *inspector) checkClock() error {
 		}
 		latest = max(latest, n)
 	}
-	if ahead := time.Until(Position(latest).Time()); ahead > clockAhead {
+	if ahead := time.Until(relay.Position(latest).Time()); ahead > clockAhead {
 		i.finding.fault(fmt.Sprintf("the newest is of %s, %v from now: if this clock is right, created_at will stand still until then",
-			FormatTime(Position(latest).Time()), ahead.Round(time.Second)))
+			relay.FormatTime(relay.Position(latest).Time()), ahead.Round(time.Second)))
 	}
 	return nil
 }

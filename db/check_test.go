@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"encoding/binary"
 	"os"
@@ -20,34 +22,36 @@ func mustFill(t *testing.T) string {
 	var ahead atomic.Int64 // of the clock
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	s := mustOpen(t, func(o *db.Options) { o.Now = now })
-	expired := make(chan db.MessageID, 10)
-	s.OnCommit(func(c *db.Commit) {
+	expired := make(chan relay.MessageID, 10)
+	s.OnCommit(func(c *relay.Commit) {
 		for _, change := range c.Changes {
-			if change.State == db.Expired {
+			if change.State == relay.Expired {
 				expired <- change.ID
 			}
 		}
 	})
 	alice, bob, carol, dave := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo"), s.mustIssue("dave^demo")
-	if _, err := s.Issue(&db.IssueKey{At: now(), Address: "alice^demo", Label: "laptop", WithSecret: true}); err != nil {
+	if _, err := s.Issue(&relay.IssueKey{At: now(), Address: "alice^demo", Label: "laptop", WithSecret: true}); err != nil {
 		t.Fatal(err)
 	}
 	s.mustSend(alice.Key, "bob^demo", `{"n": 1, "n": {"n": 2, "n": 3}}`) // inside a payload, names may stand twice
 	delivered := s.mustSend(alice.Key, "bob^demo", `{"n": 2}`)
-	if _, err := s.MarkDelivered(&db.MarkDelivered{At: now(), Key: bob.Number, ID: delivered.ID}); err != nil {
+	if _, err := s.MarkDelivered(&relay.MarkDelivered{At: now(), Key: bob.Number, ID: delivered.ID}); err != nil {
 		t.Fatal(err)
 	}
 	question := s.mustSend(alice.Key, "bob^demo", `{"n": 3}`)
 	for _, word := range []string{"received", "processing", "noted", "processing", "completed"} {
 		s.mustAck(bob.Key, question.ID, word)
 	}
-	in := func(c db.ConversationID) func(*db.SendMessage) { return func(m *db.SendMessage) { m.Conversation = c } }
+	in := func(c relay.ConversationID) func(*relay.SendMessage) {
+		return func(m *relay.SendMessage) { m.Conversation = c }
+	}
 	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation))
 	s.mustSend(bob.Key, "carol^demo", `{"n": 5}`, in(question.Conversation))
 	s.mustSend(carol.Key, "alice^demo", `{"n": 6}`, in(question.Conversation))
 	s.mustSend(carol.Key, "bob^demo", `{"n": 7}`, in("a-label"))
-	soon := s.mustSend(alice.Key, "carol^demo", `{"n": 8}`, func(m *db.SendMessage) { m.ExpiresAt = m.At.Add(time.Minute) })
-	if _, err := s.MarkDelivered(&db.MarkDelivered{At: now(), Key: carol.Number, ID: soon.ID}); err != nil {
+	soon := s.mustSend(alice.Key, "carol^demo", `{"n": 8}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(time.Minute) })
+	if _, err := s.MarkDelivered(&relay.MarkDelivered{At: now(), Key: carol.Number, ID: soon.ID}); err != nil {
 		t.Fatal(err)
 	}
 	ahead.Store(int64(2 * time.Minute))
@@ -56,19 +60,19 @@ func mustFill(t *testing.T) string {
 	case <-time.After(20 * time.Second):
 		t.Fatal("nothing expired")
 	}
-	p, err := db.ReadProfile([]byte(`{"description": "books <flights>", "tags": ["travel"], "visibility": "crew", "card": {"name": "Bob"}}`))
+	p, err := relay.ReadProfile([]byte(`{"description": "books <flights>", "tags": ["travel"], "visibility": "crew", "card": {"name": "Bob"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.PutProfile(&db.PutProfile{At: now(), Address: "bob^demo", Profile: p.Stored(), Nonce: 5}); err != nil {
+	if err := s.PutProfile(&relay.PutProfile{At: now(), Address: "bob^demo", Profile: p.Stored(), Nonce: 5}); err != nil {
 		t.Fatal(err)
 	}
 	s.mustSend(alice.Key, "dave^demo", `{"n": 9}`)
-	if err := s.RemoveMecha(&db.RemoveMecha{At: now(), Address: dave.Mecha.Address}); err != nil {
+	if err := s.RemoveMecha(&relay.RemoveMecha{At: now(), Address: dave.Mecha.Address}); err != nil {
 		t.Fatal(err)
 	}
 	saved := make(chan error, 1)
-	s.SaveSearch(&db.SaveSearch{At: now(), ID: db.NewSearchID(), Mecha: alice.Mecha.ID, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
+	s.SaveSearch(&db.SaveSearch{At: now(), ID: relay.NewSearchID(), Mecha: alice.Mecha.ID, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
 	if err := <-saved; err != nil {
 		t.Fatal(err)
 	}

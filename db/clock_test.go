@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"slices"
 	"sync/atomic"
@@ -35,7 +37,7 @@ func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
 func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")
-	var told []MessageID
+	var told []relay.MessageID
 	send := func() {
 		m := message(k, "a^b", `{}`)
 		m.At = c.now()
@@ -58,10 +60,10 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 			d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
 		}
 	}
-	var listed []MessageID
-	page := Page{Next: ""}
+	var listed []relay.MessageID
+	page := relay.Page{Next: ""}
 	for before := (time.Time{}); ; {
-		next, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: 7, After: page.Next})
+		next, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7, After: page.Next})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,9 +85,9 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 
 // What has expired stays so.
 func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
-	expired := make(chan MessageID, 1)
+	expired := make(chan relay.MessageID, 1)
 	d, c := openSetClock(t)
-	d.OnCommit(func(b *Commit) {
+	d.OnCommit(func(b *relay.Commit) {
 		for _, change := range b.Changes {
 			expired <- change.ID
 		}
@@ -104,11 +106,11 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 		t.Fatal("it does not expire")
 	}
 	c.set(-2 * time.Hour)
-	_, err = d.Acknowledge(&Acknowledge{At: c.now(), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"})
-	if ErrorCode(err) != MessageExpired {
+	_, err = d.Acknowledge(&relay.Acknowledge{At: c.now(), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"})
+	if relay.ErrorCode(err) != relay.MessageExpired {
 		t.Errorf("an ack got %v", err)
 	}
-	if got, err := d.Message(t.Context(), k.Mecha.ID, sent.ID); err != nil || got.State != Expired {
+	if got, err := d.Message(t.Context(), k.Mecha.ID, sent.ID); err != nil || got.State != relay.Expired {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
@@ -149,9 +151,9 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
 		d, c := openSetClock(t)
 		k := mustIssue(t, d, "a^b")
-		claim := func(nonce string, made time.Time) Code {
+		claim := func(nonce string, made time.Time) relay.Code {
 			_, err := d.Claim(k, nonce, made)
-			return ErrorCode(err)
+			return relay.ErrorCode(err)
 		}
 		made := c.now()
 		if code := claim("captured", made); code != "" {
@@ -165,7 +167,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 			}
 		}
 		c.set(-jump)
-		if code := claim("captured", made); code != NonceReused {
+		if code := claim("captured", made); code != relay.NonceReused {
 			t.Errorf("clock set by %v and back: a captured request got %q", jump, code)
 		}
 		c.pass(12 * time.Hour) // now all of these are over, however far ahead the clock was
@@ -185,7 +187,7 @@ func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
 	n, c := newNonces(2), &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
 	n.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
-	claim := func(h NonceHash) {
+	claim := func(h relay.NonceHash) {
 		t.Helper()
 		if err := n.Claim(h*nonceShards, c.now(), c.now().Add(time.Minute)); err != nil { // all in one shard
 			t.Errorf("nonce %d got %v", h, err)

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"time"
 )
@@ -41,26 +43,27 @@ func (i *Inspector) choices(read func(*rows) Choice, query, prefix string) (list
 
 // MessageChoices lists the latest messages, newest first.
 func (i *Inspector) MessageChoices() ([]Choice, error) {
-	return i.latest(func(m *Message) Choice { return Choice{string(m.ID), m.about()} })
+	return i.latest(func(m *relay.Message) Choice { return Choice{string(m.ID), about(m)} })
 }
 
 // ConversationChoices lists the conversations of the latest messages.
 func (i *Inspector) ConversationChoices() ([]Choice, error) {
-	seen := map[ConversationID]bool{}
-	return i.latest(func(m *Message) Choice {
+	seen := map[relay.ConversationID]bool{}
+	return i.latest(func(m *relay.Message) Choice {
 		if seen[m.Conversation] {
 			return Choice{}
 		}
 		seen[m.Conversation] = true
-		return Choice{string(m.Conversation), m.about()}
+		return Choice{string(m.Conversation), about(m)}
 	})
 }
 
-func (m *Message) about() string {
+// about says in a few words which message it is.
+func about(m *relay.Message) string {
 	return string(m.From) + " → " + string(m.To) + ", " + m.State.String() + ", " + m.CreatedAt.UTC().Format(time.DateTime)
 }
 
-func (i *Inspector) latest(read func(*Message) Choice) ([]Choice, error) {
+func (i *Inspector) latest(read func(*relay.Message) Choice) ([]Choice, error) {
 	messages, _, err := i.Messages(context.Background(), ListQuery{Limit: choices})
 	if err != nil {
 		return nil, err

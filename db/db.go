@@ -27,6 +27,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"errors"
 	"fmt"
@@ -213,7 +215,7 @@ func (d *DB) Path() string { return d.path }
 // OnCommit registers f to be told of every commit that brought messages or
 // changes, in commit order, from the writer: f must not block. Register before
 // the store is used.
-func (d *DB) OnCommit(f func(*Commit)) {
+func (d *DB) OnCommit(f func(*relay.Commit)) {
 	d.told.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
 }
 
@@ -256,11 +258,11 @@ func (d *DB) readFault(err error) error {
 }
 
 func errShuttingDown() error {
-	e := Errorf(ShuttingDown, "the relay is shutting down")
+	e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 	e.RetryAfter = time.Second
 	return e
 }
 
 func errDiskFull() error {
-	return Errorf(DiskFull, "the disk is full, or nearly: messages are refused until there is space")
+	return relay.Errorf(relay.DiskFull, "the disk is full, or nearly: messages are refused until there is space")
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"encoding/json"
 	"sync/atomic"
@@ -9,10 +11,10 @@ import (
 
 // touchEntry marks a Mecha as changed, so that the search index follows.
 // removed is a time in Unix ms, or nil.
-func (t *tx) touchEntry(id MechaID, at time.Time, removed any) error {
+func (t *tx) touchEntry(id relay.MechaID, at time.Time, removed any) error {
 	t.entriesChanged = true
 	// max: another process may have given out later ones, and the index must not miss this one.
-	_, err := t.c.row(func(r *rows) { t.last = max(t.last, Position(r.int(0))) },
+	_, err := t.c.row(func(r *rows) { t.last = max(t.last, relay.Position(r.int(0))) },
 		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3 RETURNING revision",
 		int64(t.position(at)), removed, int64(id))
 	return err
@@ -20,18 +22,18 @@ func (t *tx) touchEntry(id MechaID, at time.Time, removed any) error {
 
 // PutProfile replaces a profile, and returns once that is durable. Errors:
 // MechaNotFound, InvalidAddress (with Register).
-func (d *DB) PutProfile(p *PutProfile) error {
+func (d *DB) PutProfile(p *relay.PutProfile) error {
 	_, err := do(d, p, (*tx).putProfile)
 	return err
 }
 
 // PutProfileThen is PutProfile without waiting, for imports: done is called from
 // the writer's goroutine and must not block.
-func (d *DB) PutProfileThen(p *PutProfile, done func(error)) {
+func (d *DB) PutProfileThen(p *relay.PutProfile, done func(error)) {
 	then(d, p, (*tx).putProfile, func(_ none, err error) { done(err) })
 }
 
-func (t *tx) putProfile(p *PutProfile) (none, error) {
+func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	id, err := t.mecha(p.Address)
 	if p.Register {
 		id, err = t.register(p.Address, p.At)
@@ -58,27 +60,27 @@ func (t *tx) putProfile(p *PutProfile) (none, error) {
 }
 
 // nonceKept is longer than a nonce of any write can be replayed.
-const nonceKept = 4 * maxClockSkew
+const nonceKept = 4 * relay.MaxClockSkew
 
 // keepNonce keeps the nonce of a write that leaves no row of its own, for as
 // long as a start may want it.
-func (t *tx) keepNonce(n NonceHash, at time.Time) error {
+func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
-	if err := t.c.exec("DELETE FROM profile_nonce WHERE position < ?", int64(PositionAt(at.Add(-nonceKept)))); err != nil {
+	if err := t.c.exec("DELETE FROM profile_nonce WHERE position < ?", int64(relay.PositionAt(at.Add(-nonceKept)))); err != nil {
 		return err
 	}
 	return t.c.exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
 }
 
 // RemoveMecha removes a Mecha: MechaNotFound if there is none.
-func (d *DB) RemoveMecha(r *RemoveMecha) error {
+func (d *DB) RemoveMecha(r *relay.RemoveMecha) error {
 	_, err := do(d, r, (*tx).removeMecha)
 	return err
 }
 
-func (t *tx) removeMecha(r *RemoveMecha) (none, error) {
+func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	id, err := t.mecha(r.Address)
 	if err != nil {
 		return none{}, err
@@ -99,22 +101,22 @@ func (t *tx) removeMecha(r *RemoveMecha) (none, error) {
 	return none{}, t.touchEntry(id, r.At, r.At.UnixMilli())
 }
 
-func errMechaNotFound(a Address) error {
-	return Errorf(MechaNotFound, "no Mecha %s is registered here", a)
+func errMechaNotFound(a relay.Address) error {
+	return relay.Errorf(relay.MechaNotFound, "no Mecha %s is registered here", a)
 }
 
 const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.removed_at, p.body, p.card, p.updated_at
 	FROM mecha m LEFT JOIN profile p ON p.mecha = m.id `
 
-func readEntry(r *rows, card bool) (Entry, error) {
-	e := Entry{
-		Mecha:    Mecha{ID: MechaID(r.int(0)), Address: Address(r.text(1)), CreatedAt: UnixMilli(r.int(2))},
-		Revision: r.int(3), Removed: !r.null(4), UpdatedAt: UnixMilli(r.int(7)),
+func readEntry(r *rows, card bool) (relay.Entry, error) {
+	e := relay.Entry{
+		Mecha:    relay.Mecha{ID: relay.MechaID(r.int(0)), Address: relay.Address(r.text(1)), CreatedAt: relay.UnixMilli(r.int(2))},
+		Revision: r.int(3), Removed: !r.null(4), UpdatedAt: relay.UnixMilli(r.int(7)),
 	}
 	if e.UpdatedAt.IsZero() {
 		e.UpdatedAt = e.CreatedAt
 	}
-	e.Visibility = Public
+	e.Visibility = relay.Public
 	if r.null(5) || e.Removed {
 		return e, nil
 	}
@@ -123,12 +125,12 @@ func readEntry(r *rows, card bool) (Entry, error) {
 		e.Card = json.RawMessage(r.text(6))
 	}
 	if e.Visibility == "" {
-		e.Visibility = Public
+		e.Visibility = relay.Public
 	}
 	return e, err
 }
 
-func (x *rx) entries(card bool, where string, args ...any) (all []Entry, err error) {
+func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, err error) {
 	r := x.c.query(entryColumns+where, args...)
 	for r.next() {
 		e, err := readEntry(r, card)
@@ -143,7 +145,7 @@ func (x *rx) entries(card bool, where string, args ...any) (all []Entry, err err
 
 // EntriesAfter gives up to limit Mechas that changed after a revision, in
 // revision order, the removed ones too: what the search index follows.
-func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all []Entry, err error) {
+func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
 		return err
@@ -152,7 +154,7 @@ func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all [
 }
 
 // Entries reads some Mechas; removed and unknown ones are left out.
-func (d *DB) Entries(ctx context.Context, ids []MechaID) (all []Entry, err error) {
+func (d *DB) Entries(ctx context.Context, ids []relay.MechaID) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		for _, id := range ids {
 			some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
@@ -167,7 +169,7 @@ func (d *DB) Entries(ctx context.Context, ids []MechaID) (all []Entry, err error
 }
 
 // Directory gives a page of the registered Mechas, by address, after one.
-func (d *DB) Directory(ctx context.Context, after Address, limit int) (all []Entry, err error) {
+func (d *DB) Directory(ctx context.Context, after relay.Address, limit int) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 		return err
@@ -177,7 +179,7 @@ func (d *DB) Directory(ctx context.Context, after Address, limit int) (all []Ent
 
 // Entry reads one Mecha with its card: MechaNotFound if there is none, or if
 // viewer may not know of it ("" may know of all).
-func (d *DB) Entry(ctx context.Context, a, viewer Address) (e Entry, err error) {
+func (d *DB) Entry(ctx context.Context, a, viewer relay.Address) (e relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
 		if err != nil {
@@ -193,7 +195,7 @@ func (d *DB) Entry(ctx context.Context, a, viewer Address) (e Entry, err error) 
 }
 
 // saw notes that a Mecha has just made a request.
-func (d *DB) saw(id MechaID, now time.Time) {
+func (d *DB) saw(id relay.MechaID, now time.Time) {
 	v, ok := d.seen.Load(id)
 	if !ok {
 		v, _ = d.seen.LoadOrStore(id, new(atomic.Int64))
@@ -203,12 +205,12 @@ func (d *DB) saw(id MechaID, now time.Time) {
 
 // LastSeen is when a Mecha last made a request, to about a minute over
 // restarts; zero if never.
-func (d *DB) LastSeen(ctx context.Context, id MechaID) (at time.Time, err error) {
+func (d *DB) LastSeen(ctx context.Context, id relay.MechaID) (at time.Time, err error) {
 	if v, ok := d.seen.Load(id); ok {
-		return UnixMilli(v.(*atomic.Int64).Load()), nil
+		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
 	err = d.read(ctx, func(x *rx) error {
-		_, err := x.c.row(func(r *rows) { at = UnixMilli(r.int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
+		_, err := x.c.row(func(r *rows) { at = relay.UnixMilli(r.int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
 		return err
 	})
 	return at, err

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"errors"
 	"slices"
 	"testing"
@@ -9,23 +11,23 @@ import (
 	"relay/db"
 )
 
-func (s store) profile(a db.Address, text string) error {
+func (s store) profile(a relay.Address, text string) error {
 	s.t.Helper()
-	p, err := db.ReadProfile([]byte(text))
+	p, err := relay.ReadProfile([]byte(text))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return s.PutProfile(&db.PutProfile{At: time.Now(), Address: a, Profile: p.Stored()})
+	return s.PutProfile(&relay.PutProfile{At: time.Now(), Address: a, Profile: p.Stored()})
 }
 
-func (s store) mustProfile(a db.Address, text string) {
+func (s store) mustProfile(a relay.Address, text string) {
 	s.t.Helper()
 	if err := s.profile(a, text); err != nil {
 		s.t.Fatal(err)
 	}
 }
 
-func (s store) mustEntry(a db.Address) db.Entry {
+func (s store) mustEntry(a relay.Address) relay.Entry {
 	s.t.Helper()
 	e, err := s.Entry(ctx, a, "")
 	if err != nil {
@@ -34,9 +36,9 @@ func (s store) mustEntry(a db.Address) db.Entry {
 	return e
 }
 
-func (s store) mustRemove(a db.Address) {
+func (s store) mustRemove(a relay.Address) {
 	s.t.Helper()
-	if err := s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: a}); err != nil {
+	if err := s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: a}); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -114,15 +116,15 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	if got, _ := s.changes(at); got != nil {
 		t.Errorf("a message changed %v", got)
 	}
-	wantCode(t, s.profile("carol^x", `{}`), db.MechaNotFound)
-	wantCode(t, s.profile("ALICE^x", `{}`), db.MechaNotFound)
-	wantCode(t, s.PutProfile(&db.PutProfile{At: time.Now(), Address: "ALICE^x", Register: true}), db.InvalidAddress)
+	wantCode(t, s.profile("carol^x", `{}`), relay.MechaNotFound)
+	wantCode(t, s.profile("ALICE^x", `{}`), relay.MechaNotFound)
+	wantCode(t, s.PutProfile(&relay.PutProfile{At: time.Now(), Address: "ALICE^x", Register: true}), relay.InvalidAddress)
 
 	e := s.mustEntry("alice^x")
 	if string(e.Card) != `{"version":"7"}` || e.Version != "7" || e.ID != alice.Mecha.ID || e.Removed || e.UpdatedAt.Before(e.CreatedAt) {
 		t.Errorf("%+v", e)
 	}
-	some, err := s.Entries(ctx, []db.MechaID{alice.Mecha.ID, 99})
+	some, err := s.Entries(ctx, []relay.MechaID{alice.Mecha.ID, 99})
 	if err != nil || len(some) != 1 || some[0].DisplayName != "A2" || some[0].Card != nil {
 		t.Errorf("%+v, %v", some, err)
 	}
@@ -147,7 +149,7 @@ func TestAnotherProcessChangesAnEntry(t *testing.T) {
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	s.mustProfile("alice^x", `{"display_name":"mine"}`)
 	wantRing(t, bell)
-	if err := other.PutProfile(&db.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
+	if err := other.PutProfile(&relay.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"alice^x:mine", "bob^x:"}) { // though its clock is behind
@@ -163,7 +165,7 @@ func TestAnotherProcessChangesAnEntry(t *testing.T) {
 	for { // until that rings, it may be remembered
 		_, err := s.send(alice.Key, "bob^x", `{}`)
 		if err != nil {
-			wantCode(t, err, db.RecipientNotFound)
+			wantCode(t, err, relay.RecipientNotFound)
 			return
 		}
 		wantRing(t, bell)
@@ -179,21 +181,21 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 
 	s.mustRemove("bob^x")
 	_, err := s.send(alice.Key, "bob^x", `{}`)
-	wantCode(t, err, db.RecipientNotFound)
+	wantCode(t, err, relay.RecipientNotFound)
 	_, err = s.Key(ctx, bob.Text)
-	wantCode(t, err, db.KeyRevoked)
+	wantCode(t, err, relay.KeyRevoked)
 	_, err = s.Entry(ctx, "bob^x", "")
-	wantCode(t, err, db.MechaNotFound)
-	wantCode(t, s.profile("bob^x", `{}`), db.MechaNotFound)
-	wantCode(t, s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: "bob^x"}), db.MechaNotFound)
-	wantCode(t, s.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: "Alice^x"}), db.MechaNotFound)
+	wantCode(t, err, relay.MechaNotFound)
+	wantCode(t, s.profile("bob^x", `{}`), relay.MechaNotFound)
+	wantCode(t, s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "bob^x"}), relay.MechaNotFound)
+	wantCode(t, s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "Alice^x"}), relay.MechaNotFound)
 	if all, err := s.Directory(ctx, "", 10); err != nil || len(all) != 1 || all[0].Address != "alice^x" {
 		t.Errorf("the directory has %+v, %v", all, err)
 	}
-	if some, err := s.Entries(ctx, []db.MechaID{bob.Mecha.ID}); err != nil || len(some) != 0 {
+	if some, err := s.Entries(ctx, []relay.MechaID{bob.Mecha.ID}); err != nil || len(some) != 0 {
 		t.Errorf("%+v, %v", some, err)
 	}
-	p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID, Peer: "bob^x"})
+	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID, Peer: "bob^x"})
 	if len(p.Messages) != 2 || p.Messages[0].To != "bob^x" || p.Messages[1].From != "bob^x" {
 		t.Errorf("history %+v", p.Messages)
 	}
@@ -205,7 +207,7 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 	if again.Mecha.ID != bob.Mecha.ID {
 		t.Errorf("it came back as another Mecha: %+v", again.Mecha)
 	}
-	if e := s.mustEntry("bob^x"); e.DisplayName != "" || e.Visibility != db.Public {
+	if e := s.mustEntry("bob^x"); e.DisplayName != "" || e.Visibility != relay.Public {
 		t.Errorf("its old profile came back: %+v", e)
 	}
 	if body, err := s.Payload(ctx, again.Mecha.ID, id); err != nil || string(body) != `{"n":1}` {
@@ -214,15 +216,15 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 	s.mustSend(alice.Key, "bob^x", `{}`)
 	s.mustAck(again.Key, id, "completed")
 	_, err = s.Key(ctx, bob.Text)
-	wantCode(t, err, db.KeyRevoked)
+	wantCode(t, err, relay.KeyRevoked)
 }
 
 func TestVisibility(t *testing.T) {
 	s := mustOpen(t)
-	viewer := map[string]*db.Key{"same crew": s.mustIssue("me^acme").Key, "other crew": s.mustIssue("you^other").Key}
+	viewer := map[string]*relay.Key{"same crew": s.mustIssue("me^acme").Key, "other crew": s.mustIssue("you^other").Key}
 	for _, v := range []string{"public", "crew", "unlisted"} {
-		s.mustIssue(db.Address(v + "^acme"))
-		s.mustProfile(db.Address(v+"^acme"), `{"visibility":"`+v+`"}`)
+		s.mustIssue(relay.Address(v + "^acme"))
+		s.mustProfile(relay.Address(v+"^acme"), `{"visibility":"`+v+`"}`)
 	}
 	s.mustIssue("silent^acme") // has no profile
 	for _, c := range []struct {
@@ -234,21 +236,21 @@ func TestVisibility(t *testing.T) {
 		{"same crew", "crew", true, true}, {"other crew", "crew", false, false},
 		{"same crew", "unlisted", true, false}, {"other crew", "unlisted", true, false},
 	} {
-		k, a := viewer[c.viewer], db.Address(c.of+"^acme")
+		k, a := viewer[c.viewer], relay.Address(c.of+"^acme")
 		e, err := s.Entry(ctx, a, k.Mecha.Address)
-		if (err == nil) != c.exists || err == nil && e.Address != a || err != nil && db.ErrorCode(err) != db.MechaNotFound {
+		if (err == nil) != c.exists || err == nil && e.Address != a || err != nil && relay.ErrorCode(err) != relay.MechaNotFound {
 			t.Errorf("%s looks at %s: %+v, %v", c.viewer, a, e, err)
 		}
-		_, err = s.send(k, db.Address(c.of+"x^acme"), `{}`)
-		wantCode(t, err, db.RecipientNotFound)
-		var refused *db.Error
+		_, err = s.send(k, relay.Address(c.of+"x^acme"), `{}`)
+		wantCode(t, err, relay.RecipientNotFound)
+		var refused *relay.Error
 		if errors.As(err, &refused); slices.Contains(refused.DidYouMean, a) != c.suggests {
 			t.Errorf("%s is told of %v, and means %s", c.viewer, refused.DidYouMean, a)
 		}
 	}
 	s.mustRemove("public^acme")
 	_, err := s.send(viewer["same crew"], "publicx^acme", `{}`)
-	var refused *db.Error
+	var refused *relay.Error
 	if errors.As(err, &refused); len(refused.DidYouMean) != 0 {
 		t.Errorf("a removed Mecha is suggested: %v", refused)
 	}
@@ -265,7 +267,7 @@ func TestTheNonceOfAProfileHoldsOverARestart(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.PutProfile(&db.PutProfile{At: time.Now(), Address: "alice^x", Nonce: h}); err != nil {
+		if err := s.PutProfile(&relay.PutProfile{At: time.Now(), Address: "alice^x", Nonce: h}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -276,7 +278,7 @@ func TestTheNonceOfAProfileHoldsOverARestart(t *testing.T) {
 	again := mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
 	for _, nonce := range []string{"first", "second"} {
 		_, err := again.Claim(k.Key, nonce, time.Now())
-		wantCode(t, err, db.NonceReused)
+		wantCode(t, err, relay.NonceReused)
 	}
 	if _, err := again.Claim(k.Key, "third", time.Now()); err != nil {
 		t.Error(err)
@@ -287,7 +289,7 @@ func TestLastSeen(t *testing.T) {
 	clock := newClock()
 	s := mustOpen(t, clock.option)
 	k, never := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	want := func(s store, id db.MechaID, at time.Time) {
+	want := func(s store, id relay.MechaID, at time.Time) {
 		t.Helper()
 		if got, err := s.LastSeen(ctx, id); err != nil || !got.Equal(at) {
 			t.Errorf("last seen %v, %v; want %v", got, err, at)

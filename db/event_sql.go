@@ -1,20 +1,24 @@
 package db
 
-import "slices"
+import (
+	"slices"
+
+	"relay/db/relay"
+)
 
 // An Event is a message that was accepted, or a step that it took later, as an
 // Inspector sees them in commit order.
 type Event struct {
-	Position Position
-	Message  *Message // as it is now
+	Position relay.Position
+	Message  *relay.Message // as it is now
 	Step     Step
 }
 
 // Latest is the position of the last event: from there, Events goes on.
-func (i *Inspector) Latest() (p Position, err error) {
+func (i *Inspector) Latest() (p relay.Position, err error) {
 	err = i.view(func(x *rx) error {
 		for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
-			if _, err := x.c.row(func(r *rows) { p = max(p, Position(r.int(0))) }, q); err != nil {
+			if _, err := x.c.row(func(r *rows) { p = max(p, relay.Position(r.int(0))) }, q); err != nil {
 				return err
 			}
 		}
@@ -25,7 +29,7 @@ func (i *Inspector) Latest() (p Position, err error) {
 
 // Events reads up to limit events after a position, in commit order: all there
 // are, if it gives fewer.
-func (i *Inspector) Events(after Position, limit int) (list []Event, err error) {
+func (i *Inspector) Events(after relay.Position, limit int) (list []Event, err error) {
 	err = i.view(func(x *rx) error {
 		list, err = x.events(after, limit)
 		return err
@@ -33,7 +37,7 @@ func (i *Inspector) Events(after Position, limit int) (list []Event, err error) 
 	return list, err
 }
 
-func (x *rx) events(after Position, limit int) ([]Event, error) {
+func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
 	var list []Event
 	r := x.c.query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", int64(after), int64(limit))
 	for r.next() {
@@ -56,11 +60,11 @@ func (x *rx) events(after Position, limit int) ([]Event, error) {
 	return list[:min(len(list), limit)], nil
 }
 
-func (x *rx) receiptEvents(after Position, limit int) (list []Event, err error) {
+func (x *rx) receiptEvents(after relay.Position, limit int) (list []Event, err error) {
 	r := x.c.query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
-	var of []Position
+	var of []relay.Position
 	for r.next() {
-		list, of = append(list, Event{Position: Position(r.int(0))}), append(of, Position(r.int(1)))
+		list, of = append(list, Event{Position: relay.Position(r.int(0))}), append(of, relay.Position(r.int(1)))
 	}
 	if err := r.close(); err != nil {
 		return nil, err

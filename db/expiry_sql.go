@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"time"
 )
@@ -31,10 +33,10 @@ func (e *expiry) expect(ms int64) {
 func (e *expiry) due(now time.Time) bool { return e.next != 0 && now.UnixMilli() >= e.next }
 
 func (e *expiry) do(now time.Time) {
-	write := &ExpireDue{At: now}
+	write := &relay.ExpireDue{At: now}
 	for i := 0; i < expireRounds && e.due(now); i++ {
 		failed := false
-		e.w.commit([]op{{job: &task[*ExpireDue, nextExpiry]{write: write, decide: (*tx).expireDue, done: func(next nextExpiry, err error) {
+		e.w.commit([]op{{job: &task[*relay.ExpireDue, nextExpiry]{write: write, decide: (*tx).expireDue, done: func(next nextExpiry, err error) {
 			if failed = err != nil; failed {
 				e.w.opts.Logger.Error("messages did not expire", "error", err)
 				return
@@ -51,18 +53,18 @@ func (e *expiry) do(now time.Time) {
 // ms; 0: none does.
 type nextExpiry int64
 
-func (t *tx) expireDue(e *ExpireDue) (nextExpiry, error) {
+func (t *tx) expireDue(e *relay.ExpireDue) (nextExpiry, error) {
 	due, next, err := t.dueMessages(e.At)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range due {
-		m.State = Queued // as stored, or Delivered: read back, it already counts as expired
+		m.State = relay.Queued // as stored, or Delivered: read back, it already counts as expired
 		p := t.position(e.At)
-		if err := t.addReceipt(m, receipt{at: p, state: Expired}); err != nil {
+		if err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
 			return 0, err
 		}
-		if err := t.setState(m, Expired, p, false); err != nil {
+		if err := t.setState(m, relay.Expired, p, false); err != nil {
 			return 0, err
 		}
 		t.tell(m, m.ExpiresAt, true, true)
@@ -72,16 +74,16 @@ func (t *tx) expireDue(e *ExpireDue) (nextExpiry, error) {
 
 // dueMessages reads some of the messages that are due at a time, the earliest
 // first, and when the next one will be.
-func (t *tx) dueMessages(at time.Time) (due []*Message, next nextExpiry, err error) {
+func (t *tx) dueMessages(at time.Time) (due []*relay.Message, next nextExpiry, err error) {
 	r := t.c.query(`SELECT position, expires_at FROM message INDEXED BY message_expiry
 		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`, int64(expireAtOnce+1))
-	var positions []Position
+	var positions []relay.Position
 	for r.next() {
 		next = nextExpiry(r.int(1))
 		if int64(next) > at.UnixMilli() || len(positions) == expireAtOnce {
 			break
 		}
-		positions, next = append(positions, Position(r.int(0))), 0
+		positions, next = append(positions, relay.Position(r.int(0))), 0
 	}
 	if err := r.close(); err != nil {
 		return nil, 0, err

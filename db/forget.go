@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,11 +29,11 @@ func (w *writer) forget(ops []op) error {
 	t.begin(w)
 	for i := range ops {
 		switch j := ops[i].job.(type) {
-		case *task[*SendMessage, Sent]:
-			j.outcome = t.record(j.write, t.position(j.write.At), &Key{}, 0, 0)
-		case *task[*ExpireDue, nextExpiry], *choreJob:
+		case *task[*relay.SendMessage, relay.Sent]:
+			j.outcome = t.record(j.write, t.position(j.write.At), &relay.Key{}, 0, 0)
+		case *task[*relay.ExpireDue, nextExpiry], *choreJob:
 		default:
-			ops[i].err = Errorf(Overloaded, "this relay keeps nothing: it takes messages only, and forgets them")
+			ops[i].err = relay.Errorf(relay.Overloaded, "this relay keeps nothing: it takes messages only, and forgets them")
 		}
 	}
 	w.last = t.last

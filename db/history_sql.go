@@ -1,14 +1,42 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"math"
 	"strings"
 )
 
+const (
+	pageScan  = 10_000  // rows that a filtered page looks at, at most
+	pageBytes = 4 << 20 // payload bytes after which a page ends early
+)
+
+// filtered tells whether rows in the range may be unwanted.
+func filtered(q relay.HistoryQuery) bool {
+	return q.State != relay.AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
+}
+
+// matches applies the conditions of q that the choice of index has not.
+func matches(q relay.HistoryQuery, m *relay.Message) bool {
+	mine := q.Mecha == 0 || m.Recipient == q.Mecha && q.Direction != relay.Out || m.Sender == q.Mecha && q.Direction != relay.In
+	if !mine || !q.State.Matches(m.State) {
+		return false
+	}
+	if q.Peer != "" {
+		sent := m.Sender == q.Mecha && m.To == q.Peer && q.Direction != relay.In
+		received := m.Recipient == q.Mecha && m.From == q.Peer && q.Direction != relay.Out
+		if !sent && !received {
+			return false
+		}
+	}
+	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
+}
+
 // History reads a page. Errors: CursorNotFound, ConversationNotFound and
 // NotAParticipant (with MustTakePart).
-func (d *DB) History(ctx context.Context, q HistoryQuery) (p Page, err error) {
+func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (p relay.Page, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.history(q)
 		return err
@@ -16,25 +44,25 @@ func (d *DB) History(ctx context.Context, q HistoryQuery) (p Page, err error) {
 	return p, err
 }
 
-func (x *rx) history(q HistoryQuery) (Page, error) {
+func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
 	s, err := x.span(q)
 	if err != nil {
-		return Page{}, err
+		return relay.Page{}, err
 	}
 	s.conversation, err = x.conversationFilter(q)
 	if err != nil {
-		return Page{}, err
+		return relay.Page{}, err
 	}
 	if s.conversation == newLabel {
-		return Page{Next: q.cursor()}, nil // a label that nobody used
+		return relay.Page{Next: cursorOf(q)}, nil // a label that nobody used
 	}
 	s.limit = q.Limit + 1
-	if q.filtered() {
+	if filtered(q) {
 		s.limit = pageScan + 1
 	}
 	if s.conversation == 0 {
-		if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.Direction == In && q.State == OnlyPending); err != nil {
-			return Page{}, err
+		if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
+			return relay.Page{}, err
 		}
 	}
 	p, err := x.scan(q, s)
@@ -44,8 +72,8 @@ func (x *rx) history(q HistoryQuery) (Page, error) {
 	return p, err
 }
 
-// cursor is the one that an empty page gives back.
-func (q *HistoryQuery) cursor() MessageID {
+// cursorOf is the one that an empty page gives back.
+func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	if q.Descending {
 		return q.Before
 	}
@@ -53,9 +81,9 @@ func (q *HistoryQuery) cursor() MessageID {
 }
 
 // conversationFilter resolves q.Conversation: 0 for none, newLabel if nothing can match.
-func (x *rx) conversationFilter(q HistoryQuery) (int64, error) {
+func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	number, err := x.conversationNumber(q.Conversation)
-	if ErrorCode(err) == ConversationNotFound && !q.MustTakePart {
+	if relay.ErrorCode(err) == relay.ConversationNotFound && !q.MustTakePart {
 		return newLabel, nil
 	}
 	if err != nil || !q.MustTakePart {
@@ -68,18 +96,18 @@ func (x *rx) conversationFilter(q HistoryQuery) (int64, error) {
 		}
 	}
 	if !in {
-		return 0, Errorf(NotAParticipant, "you have neither sent nor received a message in %s", quote(string(q.Conversation)))
+		return 0, relay.Errorf(relay.NotAParticipant, "you have neither sent nor received a message in %s", relay.Quote(string(q.Conversation)))
 	}
 	return number, nil
 }
 
 // scan walks the span in order and keeps what matches, up to the limits.
-func (x *rx) scan(q HistoryQuery, s span) (Page, error) {
-	p := Page{Next: q.cursor()}
+func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
+	p := relay.Page{Next: cursorOf(q)}
 	text, args := s.query(q)
 	r := x.c.query(text, args...)
 	looked := 0
-	var last Position
+	var last relay.Position
 	for r.next() {
 		if len(p.Messages) == q.Limit || looked == pageScan {
 			p.More = true
@@ -88,27 +116,27 @@ func (x *rx) scan(q HistoryQuery, s span) (Page, error) {
 		m, err := x.readMessage(r)
 		if err != nil {
 			r.close()
-			return Page{}, err
+			return relay.Page{}, err
 		}
 		looked++
 		last = m.Position
-		if q.matches(m) {
+		if matches(q, m) {
 			p.Messages = append(p.Messages, m)
 		}
 	}
 	if err := r.close(); err != nil {
-		return Page{}, err
+		return relay.Page{}, err
 	}
 	switch n := len(p.Messages); {
 	case p.More && looked == pageScan && n < q.Limit:
-		p.Next = x.ids.message(last) // go on behind what was looked at, or a client would stand still
+		p.Next = x.ids.Message(last) // go on behind what was looked at, or a client would stand still
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
 	return p, nil
 }
 
-func (x *rx) addPayloads(q HistoryQuery, p *Page) error {
+func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 	total := 0
 	for i, m := range p.Messages {
 		if m.Recipient != q.Mecha {
@@ -129,29 +157,29 @@ func (x *rx) addPayloads(q HistoryQuery, p *Page) error {
 
 // span is a range of positions and the rows in it that an index gives.
 type span struct {
-	from, to     Position  // from inclusive, to exclusive
-	conversation int64     // 0: none
-	limit        int       // rows
-	unindexed    unindexed // of the Mecha's own messages, those that the index may lack
+	from, to     relay.Position // from inclusive, to exclusive
+	conversation int64          // 0: none
+	limit        int            // rows
+	unindexed    unindexed      // of the Mecha's own messages, those that the index may lack
 }
 
-func (x *rx) span(q HistoryQuery) (span, error) {
+func (x *rx) span(q relay.HistoryQuery) (span, error) {
 	s := span{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
-		s.from = PositionFrom(q.Since)
+		s.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		s.to = PositionFrom(q.Until)
+		s.to = relay.PositionFrom(q.Until)
 	}
 	if q.After != "" {
-		p, err := x.ids.cursor(q.After)
+		p, err := x.ids.Cursor(q.After)
 		if err != nil {
 			return s, err
 		}
 		s.from = max(s.from, p+1)
 	}
 	if q.Before != "" {
-		p, err := x.ids.cursor(q.Before)
+		p, err := x.ids.Cursor(q.Before)
 		if err != nil {
 			return s, err
 		}
@@ -162,7 +190,7 @@ func (x *rx) span(q HistoryQuery) (span, error) {
 
 // Cursor gives the position of a message id, or CursorNotFound if the relay
 // never issued it. The message itself may be long gone.
-func (d *DB) Cursor(id MessageID) (Position, error) { return d.ids.cursor(id) }
+func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.Cursor(id) }
 
 // The ranges of the indexes that a page can be made of; each is in commit order.
 // UNION merges them and leaves out what two of them have: a message to oneself
@@ -180,15 +208,15 @@ const (
 
 // query composes the ranges into one ordered, bounded walk. SQLite merges them
 // as it goes, so the cost is that of the rows it yields.
-func (s span) query(q HistoryQuery) (string, []any) {
+func (s span) query(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
 		args = append(append(args, first...), int64(s.from), int64(s.to))
 	}
-	mayBeOpen := q.State != OnlyAcknowledged
-	mayBeDone := q.State == AnyState || q.State == OnlyAcknowledged || q.State == OnlyExpired
+	mayBeOpen := q.State != relay.OnlyAcknowledged
+	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired
 	switch {
 	case s.conversation > 0:
 		add(joinedRange, s.conversation)
@@ -209,18 +237,18 @@ func (s span) query(q HistoryQuery) (string, []any) {
 }
 
 // addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
-func (s span) addOwn(q HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
+func (s span) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
 	if q.Mecha == 0 {
 		add(wholeRange)
 		return
 	}
-	if q.Direction != Out && mayBeOpen {
+	if q.Direction != relay.Out && mayBeOpen {
 		add(inRange, int64(q.Mecha), int64(1))
 	}
-	if q.Direction != Out && mayBeDone {
+	if q.Direction != relay.Out && mayBeDone {
 		add(inRange, int64(q.Mecha), int64(0))
 	}
-	if q.Direction != In {
+	if q.Direction != relay.In {
 		add(outRange, int64(q.Mecha))
 	}
 }

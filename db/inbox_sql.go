@@ -1,12 +1,14 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"math"
 )
 
 // Inbox counts what waits for a Mecha. It walks the pending messages only.
-func (d *DB) Inbox(ctx context.Context, id MechaID) (in Inbox, err error) {
+func (d *DB) Inbox(ctx context.Context, id relay.MechaID) (in relay.Inbox, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		in, err = x.inbox(id)
 		return err
@@ -14,10 +16,10 @@ func (d *DB) Inbox(ctx context.Context, id MechaID) (in Inbox, err error) {
 	return in, err
 }
 
-func (x *rx) inbox(id MechaID) (Inbox, error) {
-	in := Inbox{ByPriority: map[string]int{}}
+func (x *rx) inbox(id relay.MechaID) (relay.Inbox, error) {
+	in := relay.Inbox{ByPriority: map[string]int{}}
 	counts := map[int64]int{}
-	var oldest, newest Position
+	var oldest, newest relay.Position
 	pending, args, err := x.pending(id)
 	if err != nil {
 		return in, err
@@ -27,10 +29,10 @@ func (x *rx) inbox(id MechaID) (Inbox, error) {
 	for r.next() {
 		counts[r.int(0)] = int(r.int(1))
 		in.Pending += int(r.int(1))
-		if p := Position(r.int(2)); oldest == 0 || p < oldest {
+		if p := relay.Position(r.int(2)); oldest == 0 || p < oldest {
 			oldest = p
 		}
-		newest = max(newest, Position(r.int(3)))
+		newest = max(newest, relay.Position(r.int(3)))
 	}
 	if err := r.close(); err != nil {
 		return in, err
@@ -43,13 +45,13 @@ func (x *rx) inbox(id MechaID) (Inbox, error) {
 		in.ByPriority[text] = n
 	}
 	if in.Pending > 0 {
-		in.Oldest, in.Newest = x.ids.message(oldest), x.ids.message(newest)
+		in.Oldest, in.Newest = x.ids.Message(oldest), x.ids.Message(newest)
 	}
 	return in, nil
 }
 
 // countOpen counts a mailbox's pending messages.
-func (x *rx) countOpen(id MechaID) (n int, err error) {
+func (x *rx) countOpen(id relay.MechaID) (n int, err error) {
 	pending, args, err := x.pending(id)
 	if err != nil {
 		return 0, err
@@ -60,13 +62,13 @@ func (x *rx) countOpen(id MechaID) (n int, err error) {
 
 // pending is a query of the positions that are pending in a mailbox. The limit,
 // which is none, keeps its order, and so its parts are merged without a sort.
-func (x *rx) pending(id MechaID) (text string, args []any, err error) {
+func (x *rx) pending(id relay.MechaID) (text string, args []any, err error) {
 	u, err := x.findUnindexed(id, 0, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
 	}
 	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1", []any{int64(id)}
-	if late, more := u.query(In, true, false, 0, math.MaxInt64); late != "" {
+	if late, more := u.query(relay.In, true, false, 0, math.MaxInt64); late != "" {
 		text += " UNION " + late + " ORDER BY position LIMIT -1"
 		args = append(args, more...)
 	}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"bytes"
 	"context"
 	"errors"
@@ -154,7 +156,7 @@ func (i *Inspector) Changed() (changed bool, err error) {
 }
 
 // Message reads the record of a message, whoever's it is; MessageNotFound.
-func (i *Inspector) Message(id MessageID) (m *Message, err error) {
+func (i *Inspector) Message(id relay.MessageID) (m *relay.Message, err error) {
 	err = i.view(func(x *rx) error {
 		m, err = x.messageByID(id)
 		return err
@@ -163,7 +165,7 @@ func (i *Inspector) Message(id MessageID) (m *Message, err error) {
 }
 
 // Payload reads a message's exact bytes; MessageNotFound.
-func (i *Inspector) Payload(id MessageID) (body []byte, err error) {
+func (i *Inspector) Payload(id relay.MessageID) (body []byte, err error) {
 	err = i.view(func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err == nil {
@@ -176,20 +178,20 @@ func (i *Inspector) Payload(id MessageID) (body []byte, err error) {
 
 // ListQuery says which messages to list. Only Limit is required.
 type ListQuery struct {
-	Mecha        Address // its messages, sent and received
-	Peer         Address // … with this one
-	Direction    Direction
-	Conversation ConversationID
-	State        StateFilter
+	Mecha        relay.Address // its messages, sent and received
+	Peer         relay.Address // … with this one
+	Direction    relay.Direction
+	Conversation relay.ConversationID
+	State        relay.StateFilter
 	Type         string
 	Priority     string
-	Since        time.Time // inclusive
-	Until        time.Time // exclusive
-	Status       string    // of the latest acknowledgement
-	Text         string    // in the payload, letter case aside
-	Before       MessageID // exclusive: messages earlier in the commit order
-	After        MessageID // exclusive: messages later
-	Oldest       bool      // oldest first; else newest first
+	Since        time.Time       // inclusive
+	Until        time.Time       // exclusive
+	Status       string          // of the latest acknowledgement
+	Text         string          // in the payload, letter case aside
+	Before       relay.MessageID // exclusive: messages earlier in the commit order
+	After        relay.MessageID // exclusive: messages later
+	Oldest       bool            // oldest first; else newest first
 	Limit        int
 }
 
@@ -197,13 +199,13 @@ type ListQuery struct {
 // tells that there are further ones beyond the last. It looks at the file in
 // pieces, so that under a server's writes it is no one state of it; the context
 // ends it between two. Errors: MechaNotFound, CursorNotFound.
-func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*Message, more bool, err error) {
+func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Message, more bool, err error) {
 	h, err := i.history(q)
 	if err != nil {
 		return nil, false, err
 	}
 	for {
-		var page Page
+		var page relay.Page
 		err := i.look(ctx, func(x *rx) error {
 			page, err = x.history(h)
 			keepStatus(&page, q.Status)
@@ -231,8 +233,8 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*Message,
 }
 
 // history makes the query for the pages of a list.
-func (i *Inspector) history(q ListQuery) (HistoryQuery, error) {
-	h := HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
+func (i *Inspector) history(q ListQuery) (relay.HistoryQuery, error) {
+	h := relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
 		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
 		Priority: q.Priority, Descending: !q.Oldest}
 	if q.Mecha == "" {
@@ -244,25 +246,25 @@ func (i *Inspector) history(q ListQuery) (HistoryQuery, error) {
 		return h, nil
 	}
 	return h, i.view(func(x *rx) error {
-		_, err := x.c.row(func(r *rows) { h.Mecha = MechaID(r.int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
+		_, err := x.c.row(func(r *rows) { h.Mecha = relay.MechaID(r.int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
 		if err == nil && h.Mecha == 0 {
-			err = Errorf(MechaNotFound, "%s is not registered, and never was (relay mecha list)", q.Mecha)
+			err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", q.Mecha)
 		}
 		return err
 	})
 }
 
 // keepStatus drops the messages of a page whose latest acknowledgement is another.
-func keepStatus(p *Page, status string) {
+func keepStatus(p *relay.Page, status string) {
 	if status != "" {
-		p.Messages = slices.DeleteFunc(p.Messages, func(m *Message) bool { return m.Ack == nil || m.Ack.Status != status })
+		p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool { return m.Ack == nil || m.Ack.Status != status })
 	}
 }
 
 const textBytes = 4 << 20 // of payloads that are looked into in one view; one may be more
 
 // withText gives those of the messages whose payload has the text.
-func (i *Inspector) withText(ctx context.Context, list []*Message, text string) (found []*Message, err error) {
+func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text string) (found []*relay.Message, err error) {
 	lower := bytes.ToLower([]byte(text))
 	for len(list) > 0 {
 		n, size := 0, 0

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"flag"
 	"fmt"
 	"os"
@@ -77,16 +79,16 @@ func TestAFreshFile(t *testing.T) {
 // indexed, and forgotten, before the read asks for it.
 func TestAReadThatBeganLongAgo(t *testing.T) {
 	d := openHere(t, func(o *Options) { o.Serve = true })
-	k, err := d.Issue(&IssueKey{At: time.Now(), Address: "a^x"})
+	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "a^x"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := d.Issue(&IssueKey{At: time.Now(), Address: "b^x"}); err != nil {
+	if _, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "b^x"}); err != nil {
 		t.Fatal(err)
 	}
-	send := func(to Address, n int) {
+	send := func(to relay.Address, n int) {
 		for range n {
-			m := &SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte("{}"), Nonce: 1}
+			m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte("{}"), Nonce: 1}
 			if err := m.Validate(); err != nil {
 				t.Fatal(err)
 			}
@@ -104,17 +106,17 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 			if !all || err != nil {
 				t.Fatal(all, err)
 			}
-			want := map[MechaID]int{}
+			want := map[relay.MechaID]int{}
 			r := x.c.query("SELECT recipient, count(*) FROM message GROUP BY recipient")
 			for r.next() {
-				want[MechaID(r.int(0))] = int(r.int(1))
+				want[relay.MechaID(r.int(0))] = int(r.int(1))
 			}
 			if err := r.close(); err != nil {
 				return err
 			}
 			send("a^x", meanwhile)
 			for id, n := range want {
-				p, err := x.history(HistoryQuery{Mecha: id, Direction: In, Limit: 1000})
+				p, err := x.history(relay.HistoryQuery{Mecha: id, Direction: relay.In, Limit: 1000})
 				if err != nil || len(p.Messages) != n {
 					t.Errorf("%d sent meanwhile: Mecha %d has %d messages, want %d; %v", meanwhile, id, len(p.Messages), n, err)
 				}

@@ -1,5 +1,7 @@
 package db
 
+import "relay/db/relay"
+
 // A job is something to do in a transaction of the writer: a Write, whose
 // outcome all copies of the store share, or a chore, which is this process's own.
 type job interface {
@@ -13,7 +15,7 @@ type job interface {
 	// size is about how many bytes the job writes, to bound a transaction.
 	size() int
 	// shared is the write; nil for a chore.
-	shared() Write
+	shared() relay.Write
 }
 
 // op is a job on its way through the writer, and what has become of it.
@@ -25,7 +27,7 @@ type op struct {
 
 // A task is the job of a write: decide applies it and gives its outcome, which
 // depends on the store's state and the write alone.
-type task[W Write, O any] struct {
+type task[W relay.Write, O any] struct {
 	write   W
 	decide  func(*tx, W) (O, error)
 	done    func(O, error)
@@ -38,13 +40,13 @@ func (j *task[W, O]) apply(t *tx) (err error) {
 	return err
 }
 
-func (j *task[W, O]) finish(err error) { j.done(j.outcome, err) }
-func (j *task[W, O]) size() int        { return j.write.Size() }
-func (j *task[W, O]) shared() Write    { return j.write }
+func (j *task[W, O]) finish(err error)    { j.done(j.outcome, err) }
+func (j *task[W, O]) size() int           { return j.write.Size() }
+func (j *task[W, O]) shared() relay.Write { return j.write }
 
 // do queues a write and waits for its commit. There is no context: a queued
 // write is applied whether anyone waits or not.
-func do[W Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (outcome O, err error) {
+func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (outcome O, err error) {
 	done := make(chan struct{})
 	then(d, write, decide, func(o O, e error) { outcome, err = o, e; close(done) })
 	<-done
@@ -53,7 +55,7 @@ func do[W Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (outcome
 
 // then is do without waiting: done is called from the writer's goroutine, in the
 // order of the calls, and must not block. It may be called at once.
-func then[W Write, O any](d *DB, write W, decide func(*tx, W) (O, error), done func(O, error)) {
+func then[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error), done func(O, error)) {
 	d.w.enqueue(&task[W, O]{write: write, decide: decide, done: done})
 }
 
@@ -66,26 +68,26 @@ type none struct{}
 // ReadWrite; clients' writes go through Send and its like, which complete them.
 // The same writes in the same order make the same store. Errors: as of those
 // methods. Safe for concurrent use.
-func (d *DB) Apply(write Write) (outcome any, err error) {
+func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	switch write := write.(type) {
-	case *SendMessage:
+	case *relay.SendMessage:
 		return do(d, write, (*tx).send)
-	case *Acknowledge:
+	case *relay.Acknowledge:
 		return do(d, write, (*tx).acknowledge)
-	case *MarkDelivered:
+	case *relay.MarkDelivered:
 		return do(d, write, (*tx).markDelivered)
-	case *ExpireDue:
+	case *relay.ExpireDue:
 		_, err = do(d, write, (*tx).expireDue)
-	case *IssueKey:
+	case *relay.IssueKey:
 		return do(d, write, (*tx).issueKey)
-	case *RevokeKey:
+	case *relay.RevokeKey:
 		_, err = do(d, write, (*tx).revokeKey)
-	case *PutProfile:
+	case *relay.PutProfile:
 		_, err = do(d, write, (*tx).putProfile)
-	case *RemoveMecha:
+	case *relay.RemoveMecha:
 		_, err = do(d, write, (*tx).removeMecha)
 	default:
-		err = Errorf(Internal, "the store knows no write of the type %T", write)
+		err = relay.Errorf(relay.Internal, "the store knows no write of the type %T", write)
 	}
 	return nil, err
 }
@@ -102,8 +104,8 @@ type choreJob struct {
 	done func(error)
 }
 
-func (j *choreJob) finish(err error) { j.done(err) }
-func (j *choreJob) shared() Write    { return nil }
+func (j *choreJob) finish(err error)    { j.done(err) }
+func (j *choreJob) shared() relay.Write { return nil }
 
 // submit queues a chore; done as of then.
 func (d *DB) submit(c chore, done func(error)) { d.w.enqueue(&choreJob{c, done}) }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"crypto/sha256"
 	"maps"
@@ -15,16 +17,16 @@ type keyCache struct {
 	mu     sync.RWMutex
 	byHash map[[sha256.Size]byte]*usedKey
 	epoch  int
-	used   map[KeyNumber]*atomic.Int64 // when last, in Unix ms; these outlive the keys
+	used   map[relay.KeyNumber]*atomic.Int64 // when last, in Unix ms; these outlive the keys
 }
 
 type usedKey struct {
-	*Key
+	*relay.Key
 	last *atomic.Int64
 }
 
 func newKeyCache() keyCache {
-	return keyCache{byHash: map[[sha256.Size]byte]*usedKey{}, used: map[KeyNumber]*atomic.Int64{}}
+	return keyCache{byHash: map[[sha256.Size]byte]*usedKey{}, used: map[relay.KeyNumber]*atomic.Int64{}}
 }
 
 func (c *keyCache) find(hash [sha256.Size]byte) (k *usedKey, epoch int) {
@@ -34,13 +36,13 @@ func (c *keyCache) find(hash [sha256.Size]byte) (k *usedKey, epoch int) {
 }
 
 // add takes a key that was read after find had given the epoch.
-func (c *keyCache) add(k *Key, hash [sha256.Size]byte, epoch int) *usedKey {
+func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last := c.used[k.Number]
 	if last == nil {
 		last = new(atomic.Int64)
-		last.Store(MilliOf(k.LastUsedAt))
+		last.Store(relay.MilliOf(k.LastUsedAt))
 		c.used[k.Number] = last
 	}
 	u := &usedKey{k, last}
@@ -61,11 +63,11 @@ func (c *keyCache) forget() {
 // Key finds the key of a text and checks it: MalformedKey (without the store),
 // UnknownKey, KeyRevoked, KeyExpired. A key works as soon as the command that
 // made it has returned, in any process.
-func (d *DB) Key(ctx context.Context, text string) (*Key, error) {
+func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
 	u, epoch := d.keys.find(hash)
 	if u == nil {
-		if err := CheckKeyText(text); err != nil {
+		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
 		k, err := d.findKey(ctx, "k.hash = ?", hash[:])
@@ -73,7 +75,7 @@ func (d *DB) Key(ctx context.Context, text string) (*Key, error) {
 			return nil, err
 		}
 		if k == nil {
-			return nil, Errorf(UnknownKey, "this relay has issued no such key")
+			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
 		u = d.keys.add(k, hash, epoch)
 	}
@@ -87,14 +89,14 @@ func (d *DB) Key(ctx context.Context, text string) (*Key, error) {
 }
 
 // KeyByID reads a key afresh: nil if there is none.
-func (d *DB) KeyByID(ctx context.Context, id KeyID) (*Key, error) {
+func (d *DB) KeyByID(ctx context.Context, id relay.KeyID) (*relay.Key, error) {
 	return d.findKey(ctx, "k.public_id = ?", string(id))
 }
 
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
 	m.address, m.created_at FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
-func (d *DB) findKey(ctx context.Context, where string, arg any) (k *Key, err error) {
+func (d *DB) findKey(ctx context.Context, where string, arg any) (k *relay.Key, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		_, err := x.c.row(func(r *rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
 		return err
@@ -102,16 +104,16 @@ func (d *DB) findKey(ctx context.Context, where string, arg any) (k *Key, err er
 	return k, err
 }
 
-func readKey(r *rows) *Key {
-	return &Key{
-		Number: KeyNumber(r.int(0)), ID: KeyID(r.text(1)), Secret: Secret(r.text(3)), Label: r.text(4),
-		CreatedAt: UnixMilli(r.int(5)), ExpiresAt: UnixMilli(r.int(6)), RevokedAt: UnixMilli(r.int(7)), LastUsedAt: UnixMilli(r.int(8)),
-		Mecha: Mecha{ID: MechaID(r.int(2)), Address: Address(r.text(9)), CreatedAt: UnixMilli(r.int(10))},
+func readKey(r *rows) *relay.Key {
+	return &relay.Key{
+		Number: relay.KeyNumber(r.int(0)), ID: relay.KeyID(r.text(1)), Secret: relay.Secret(r.text(3)), Label: r.text(4),
+		CreatedAt: relay.UnixMilli(r.int(5)), ExpiresAt: relay.UnixMilli(r.int(6)), RevokedAt: relay.UnixMilli(r.int(7)), LastUsedAt: relay.UnixMilli(r.int(8)),
+		Mecha: relay.Mecha{ID: relay.MechaID(r.int(2)), Address: relay.Address(r.text(9)), CreatedAt: relay.UnixMilli(r.int(10))},
 	}
 }
 
 // Keys lists all keys, or those of one address, oldest first.
-func (d *DB) Keys(ctx context.Context, of Address) (all []*Key, err error) {
+func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		r := x.c.query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
 		for r.next() {
@@ -124,14 +126,14 @@ func (d *DB) Keys(ctx context.Context, of Address) (all []*Key, err error) {
 
 // caller is the key of a write, as the file has it now. Errors: UnknownKey,
 // KeyRevoked, KeyExpired by the write's time.
-func (t *tx) caller(number KeyNumber) (*Key, error) {
+func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
 	k := t.w.callers[number]
 	if k == nil {
 		if _, err := t.c.row(func(r *rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
 			return nil, err
 		}
 		if k == nil {
-			return nil, Errorf(UnknownKey, "this relay has issued no such key")
+			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
 		if len(t.w.callers) >= maxNames {
 			clear(t.w.callers)
@@ -143,19 +145,19 @@ func (t *tx) caller(number KeyNumber) (*Key, error) {
 
 // Issue makes a key. Errors: InvalidAddress, InvalidTime, InvalidRequest (label),
 // UnknownKey, KeyRevoked, KeyExpired (of the key it replaces).
-func (d *DB) Issue(i *IssueKey) (IssuedKey, error) {
+func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	keyText, err := i.Complete()
 	if err != nil {
-		return IssuedKey{}, err
+		return relay.IssuedKey{}, err
 	}
 	k, err := do(d, i, (*tx).issueKey)
 	if err != nil {
-		return IssuedKey{}, err
+		return relay.IssuedKey{}, err
 	}
-	return IssuedKey{Key: k, Text: keyText, Secret: string(k.Secret)}, nil
+	return relay.IssuedKey{Key: k, Text: keyText, Secret: string(k.Secret)}, nil
 }
 
-func (t *tx) issueKey(i *IssueKey) (*Key, error) {
+func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 	address, label, expires, withSecret := i.Address, i.Label, i.ExpiresAt, i.WithSecret
 	if i.Replaces != "" {
 		old, err := t.endReplaced(i)
@@ -179,7 +181,7 @@ func (t *tx) issueKey(i *IssueKey) (*Key, error) {
 		secret = string(i.Secret)
 	}
 	err = t.c.exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), orNull(MilliOf(expires)))
+		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), orNull(relay.MilliOf(expires)))
 	if err != nil {
 		return nil, err
 	}
@@ -190,19 +192,19 @@ func (t *tx) issueKey(i *IssueKey) (*Key, error) {
 	return k, t.touchKeys()
 }
 
-func (x *rx) keyByID(id KeyID) (k *Key, err error) {
+func (x *rx) keyByID(id relay.KeyID) (k *relay.Key, err error) {
 	_, err = x.c.row(func(r *rows) { k = readKey(r) }, keyColumns+" WHERE k.public_id = ?", string(id))
 	return k, err
 }
 
 // endReplaced gives the key that is replaced its end.
-func (t *tx) endReplaced(i *IssueKey) (*Key, error) {
+func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 	old, err := t.keyByID(i.Replaces)
 	if err != nil {
 		return nil, err
 	}
 	if old == nil {
-		return nil, Errorf(UnknownKey, "there is no key %s", i.Replaces)
+		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s", i.Replaces)
 	}
 	if err := old.Check(i.At); err != nil {
 		return nil, err
@@ -222,18 +224,18 @@ func (t *tx) touchKeys() error {
 }
 
 // Revoke ends a key at once: UnknownKey if there is none. Revoking again changes nothing.
-func (d *DB) Revoke(r *RevokeKey) error {
+func (d *DB) Revoke(r *relay.RevokeKey) error {
 	_, err := do(d, r, (*tx).revokeKey)
 	return err
 }
 
-func (t *tx) revokeKey(r *RevokeKey) (none, error) {
+func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
 	known, err := t.c.row(nil, "SELECT 1 FROM mecha_key WHERE public_id = ?", string(r.ID))
 	if err != nil {
 		return none{}, err
 	}
 	if !known {
-		return none{}, Errorf(UnknownKey, "there is no key %s (relay key list)", quote(string(r.ID)))
+		return none{}, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
 	err = t.c.exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1) WHERE public_id = ?2", r.At.UnixMilli(), string(r.ID))
 	if err != nil {
@@ -248,7 +250,7 @@ type keyUse struct {
 	w       *writer
 	cache   *keyCache
 	wrote   time.Time
-	written map[KeyNumber]int64 // Unix ms
+	written map[relay.KeyNumber]int64 // Unix ms
 }
 
 const keyUseEvery = time.Minute
@@ -277,7 +279,7 @@ func (u *keyUse) flush() {
 }
 
 // lastUsed is the chore that keeps when keys were last used, in Unix ms.
-type lastUsed map[KeyNumber]int64
+type lastUsed map[relay.KeyNumber]int64
 
 func (l lastUsed) size() int { return 32 * len(l) }
 

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"maps"
 	"slices"
 	"strconv"
@@ -36,17 +38,17 @@ var (
 
 // A segment is messages that came one after the other, with the Mechas they are of.
 type segment struct {
-	after, upto    Position // exclusive, inclusive
+	after, upto    relay.Position // exclusive, inclusive
 	count          int
-	received, sent map[MechaID][]Position
-	pending        map[MechaID][]Position // of received, those that this process has not seen done
+	received, sent map[relay.MechaID][]relay.Position
+	pending        map[relay.MechaID][]relay.Position // of received, those that this process has not seen done
 }
 
-func newSegment(after Position) *segment {
-	return &segment{after: after, upto: maxPosition, received: map[MechaID][]Position{}, sent: map[MechaID][]Position{}, pending: map[MechaID][]Position{}}
+func newSegment(after relay.Position) *segment {
+	return &segment{after: after, upto: relay.MaxPosition, received: map[relay.MechaID][]relay.Position{}, sent: map[relay.MechaID][]relay.Position{}, pending: map[relay.MechaID][]relay.Position{}}
 }
 
-func (s *segment) add(p Position, recipient, sender MechaID) {
+func (s *segment) add(p relay.Position, recipient, sender relay.MechaID) {
 	s.received[recipient] = append(s.received[recipient], p)
 	s.pending[recipient] = append(s.pending[recipient], p)
 	s.sent[sender] = append(s.sent[sender], p)
@@ -71,7 +73,7 @@ func (s *segment) settle(r mailboxRow) {
 }
 
 // within gives the part of an ordered list in [from, to).
-func within(list []Position, from, to Position) []Position {
+func within(list []relay.Position, from, to relay.Position) []relay.Position {
 	i, _ := slices.BinarySearch(list, from)
 	j, _ := slices.BinarySearch(list[i:], to)
 	return list[i : i+j]
@@ -88,11 +90,11 @@ type lateIndex struct {
 	indexed, indexing, collecting *segment
 	// The messages of the transaction in hand. A read may see them before the writer
 	// knows that they are committed, or they never are.
-	open []*Message
+	open []*relay.Message
 }
 
 // expect notes the messages of a transaction that is about to be committed.
-func (l *lateIndex) expect(messages []*Message) {
+func (l *lateIndex) expect(messages []*relay.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = messages
@@ -118,7 +120,7 @@ func (l *lateIndex) collect(settled []mailboxRow) {
 
 // seal ends the segment that collects at the last committed position, and makes it
 // the one to be indexed.
-func (l *lateIndex) seal(last Position) *segment {
+func (l *lateIndex) seal(last relay.Position) *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.indexing, l.collecting = l.collecting, newSegment(last)
@@ -138,10 +140,10 @@ func (l *lateIndex) finish() {
 // out. many: there are so many that a scan of the table is cheaper; then positions
 // is nil. known is false if the snapshot is too old to tell, or if this process
 // does not serve.
-func (l *lateIndex) of(id MechaID, after, from, to Position, pending bool) (positions []Position, many, known bool) {
+func (l *lateIndex) of(id relay.MechaID, after, from, to relay.Position, pending bool) (positions []relay.Position, many, known bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	var lists [][]Position
+	var lists [][]relay.Position
 	n, all := 0, len(l.open)
 	for _, s := range []*segment{l.indexed, l.indexing, l.collecting} {
 		if s == nil {
@@ -151,9 +153,9 @@ func (l *lateIndex) of(id MechaID, after, from, to Position, pending bool) (posi
 		if after >= s.upto {
 			continue
 		}
-		own := [][]Position{s.received[id], s.sent[id]}
+		own := [][]relay.Position{s.received[id], s.sent[id]}
 		if pending {
-			own = [][]Position{s.pending[id]}
+			own = [][]relay.Position{s.pending[id]}
 		}
 		all += s.count
 		for _, list := range own {
@@ -175,12 +177,12 @@ func (l *lateIndex) of(id MechaID, after, from, to Position, pending bool) (posi
 
 // A mailboxRow is a row of an index table.
 type mailboxRow struct {
-	mecha    MechaID
-	position Position
+	mecha    relay.MechaID
+	position relay.Position
 }
 
 // sorted gives the rows of one table in its order.
-func sorted(of map[MechaID][]Position, count int) []mailboxRow {
+func sorted(of map[relay.MechaID][]relay.Position, count int) []mailboxRow {
 	all := make([]mailboxRow, 0, count)
 	for _, id := range slices.Sorted(maps.Keys(of)) {
 		for _, p := range of[id] {
@@ -191,7 +193,7 @@ func sorted(of map[MechaID][]Position, count int) []mailboxRow {
 }
 
 // jsonList writes positions as JSON, which is how SQLite takes many at once.
-func jsonList[T any](all []T, position func(T) Position) string {
+func jsonList[T any](all []T, position func(T) relay.Position) string {
 	b := make([]byte, 0, 2+18*len(all))
 	b = append(b, '[')
 	for i, v := range all {

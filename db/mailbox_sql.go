@@ -1,25 +1,29 @@
 package db
 
-import "strings"
+import (
+	"strings"
+
+	"relay/db/relay"
+)
 
 // indexedUpto is the watermark: the index tables have all messages up to there.
-func (x *rx) indexedUpto() (Position, error) {
+func (x *rx) indexedUpto() (relay.Position, error) {
 	p, err := x.c.number("SELECT value FROM setting WHERE name = 'indexed_upto'")
-	return Position(p), err
+	return relay.Position(p), err
 }
 
 // unindexed tells where to look for a Mecha's messages that the index may lack: in
 // a list, which may have others too, or by a scan from a position on.
 type unindexed struct {
-	mecha MechaID
-	after Position
+	mecha relay.MechaID
+	after relay.Position
 	list  string // JSON; "": scan
 	none  bool   // there are none
 }
 
 // findUnindexed looks up the messages of a Mecha in [from, to) that the index may
 // lack; with pending, only those received and pending matter.
-func (x *rx) findUnindexed(id MechaID, from, to Position, pending bool) (unindexed, error) {
+func (x *rx) findUnindexed(id relay.MechaID, from, to relay.Position, pending bool) (unindexed, error) {
 	after, err := x.indexedUpto()
 	if err != nil || id == 0 {
 		return unindexed{none: true}, err
@@ -28,13 +32,13 @@ func (x *rx) findUnindexed(id MechaID, from, to Position, pending bool) (unindex
 	positions, many, known := x.late.of(id, after, from, to, pending)
 	if known && !many {
 		u.none = len(positions) == 0
-		u.list = jsonList(positions, func(p Position) Position { return p })
+		u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
 	}
 	return u, nil
 }
 
 // query makes a query of their positions in [from, to): "" if there are none.
-func (u unindexed) query(d Direction, open, done bool, from, to Position) (text string, args []any) {
+func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
 	if u.none || u.mecha == 0 {
 		return "", nil
 	}
@@ -45,7 +49,7 @@ func (u unindexed) query(d Direction, open, done bool, from, to Position) (text 
 		rows, args = "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", []any{u.list}
 	}
 	var whose []string
-	if d != Out {
+	if d != relay.Out {
 		in := "m.recipient = ?"
 		switch {
 		case !done:
@@ -55,7 +59,7 @@ func (u unindexed) query(d Direction, open, done bool, from, to Position) (text 
 		}
 		whose, args = append(whose, in), append(args, int64(u.mecha))
 	}
-	if d != In {
+	if d != relay.In {
 		whose, args = append(whose, "m.sender = ?"), append(args, int64(u.mecha))
 	}
 	return "SELECT m.position FROM " + rows + " AND (" + strings.Join(whose, " OR ") + ")", args
@@ -69,7 +73,7 @@ const (
 
 // indexNow indexes a message at once, unless this process serves: others must not
 // leave it to later, for the server would not know of it.
-func (t *tx) indexNow(p Position, recipient, sender MechaID) error {
+func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaID) error {
 	if t.w.opts.Serve {
 		return nil
 	}
@@ -81,7 +85,7 @@ func (t *tx) indexNow(p Position, recipient, sender MechaID) error {
 
 // markDone moves a message's row away from those that are pending. A message that
 // is not indexed yet will be indexed as what it is then.
-func (t *tx) markDone(m *Message) error {
+func (t *tx) markDone(m *relay.Message) error {
 	r := mailboxRow{m.Recipient, m.Position}
 	t.settled = append(t.settled, r)
 	if s := t.late.collecting; s != nil && s.hasPending(r) { // the writer alone changes it
@@ -96,7 +100,7 @@ type segmentWriter struct {
 	w              *writer
 	index          *lateIndex
 	received, sent []mailboxRow // what is left of the segment, in the order of the tables
-	upto           Position
+	upto           relay.Position
 	due            int // rows of each table
 	tried          int // those of the transaction in hand
 }
@@ -114,8 +118,8 @@ func (s *segmentWriter) start() error {
 	s.index.collecting = all
 	r := w.c.query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
 	for r.next() {
-		p, to := Position(r.int(0)), MechaID(r.int(1))
-		if all.add(p, to, MechaID(r.int(2))); r.int(3) == 0 {
+		p, to := relay.Position(r.int(0)), relay.MechaID(r.int(1))
+		if all.add(p, to, relay.MechaID(r.int(2))); r.int(3) == 0 {
 			all.settle(mailboxRow{to, p})
 		}
 	}
@@ -157,7 +161,7 @@ func (s *segmentWriter) insert(c *conn) error {
 		return nil
 	}
 	err := c.exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
-		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r mailboxRow) Position { return r.position }))
+		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r mailboxRow) relay.Position { return r.position }))
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -16,17 +18,17 @@ import (
 
 // known is a message as the test knows it.
 type known struct {
-	id       db.MessageID
-	from, to db.MechaID
+	id       relay.MessageID
+	from, to relay.MechaID
 	done     bool
 }
 
 // wantMailboxes compares every way to ask for a Mecha's messages with what is known.
-func (s store) wantMailboxes(all []known, mechas []db.IssuedKey) {
+func (s store) wantMailboxes(all []known, mechas []relay.IssuedKey) {
 	s.t.Helper()
 	for _, k := range mechas {
 		id := k.Mecha.ID
-		pick := func(f func(known) bool) (ids []db.MessageID) {
+		pick := func(f func(known) bool) (ids []relay.MessageID) {
 			for _, m := range all {
 				if f(m) {
 					ids = append(ids, m.id)
@@ -38,14 +40,14 @@ func (s store) wantMailboxes(all []known, mechas []db.IssuedKey) {
 		out := func(m known) bool { return m.from == id }
 		pending := func(m known) bool { return in(m) && !m.done }
 		for _, c := range []struct {
-			q    db.HistoryQuery
-			want []db.MessageID
+			q    relay.HistoryQuery
+			want []relay.MessageID
 		}{
-			{db.HistoryQuery{}, pick(func(m known) bool { return in(m) || out(m) })},
-			{db.HistoryQuery{Direction: db.In}, pick(in)},
-			{db.HistoryQuery{Direction: db.Out}, pick(out)},
-			{db.HistoryQuery{Direction: db.In, State: db.OnlyPending}, pick(pending)},
-			{db.HistoryQuery{Direction: db.In, State: db.OnlyAcknowledged}, pick(func(m known) bool { return in(m) && m.done })},
+			{relay.HistoryQuery{}, pick(func(m known) bool { return in(m) || out(m) })},
+			{relay.HistoryQuery{Direction: relay.In}, pick(in)},
+			{relay.HistoryQuery{Direction: relay.Out}, pick(out)},
+			{relay.HistoryQuery{Direction: relay.In, State: relay.OnlyPending}, pick(pending)},
+			{relay.HistoryQuery{Direction: relay.In, State: relay.OnlyAcknowledged}, pick(func(m known) bool { return in(m) && m.done })},
 		} {
 			c.q.Mecha = id
 			for _, limit := range []int{3, 1000} {
@@ -60,7 +62,7 @@ func (s store) wantMailboxes(all []known, mechas []db.IssuedKey) {
 				s.t.Fatalf("Mecha %d, %+v: %d messages, want %d", id, c.q, len(got), len(c.want))
 			}
 		}
-		if got, _ := s.stream(db.StreamQuery{Mecha: id, Limit: 4, MaxBytes: 1 << 20}); !slices.Equal(got, pick(in)) {
+		if got, _ := s.stream(relay.StreamQuery{Mecha: id, Limit: 4, MaxBytes: 1 << 20}); !slices.Equal(got, pick(in)) {
 			s.t.Fatalf("Mecha %d: a stream of %d messages, want %d", id, len(got), len(pick(in)))
 		}
 		box, err := s.Inbox(ctx, id)
@@ -71,7 +73,7 @@ func (s store) wantMailboxes(all []known, mechas []db.IssuedKey) {
 }
 
 // pages reads a history to its end.
-func (s store) pages(q db.HistoryQuery) (ids []db.MessageID) {
+func (s store) pages(q relay.HistoryQuery) (ids []relay.MessageID) {
 	s.t.Helper()
 	for {
 		p := s.mustHistory(q)
@@ -115,9 +117,9 @@ func wantCounts(t *testing.T, path string, all []known) {
 // kill, for which stands a copy of the files as they are.
 func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	s := mustOpen(t)
-	var mechas []db.IssuedKey
+	var mechas []relay.IssuedKey
 	for i := range 5 {
-		mechas = append(mechas, s.mustIssue(db.Address(fmt.Sprintf("m%d^x", i))))
+		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []known
@@ -130,7 +132,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 		ack := func(n int) {
 			for range min(n, len(all)) {
 				m := &all[len(all)-1-random.IntN(min(len(all), 20))]
-				to := slices.IndexFunc(mechas, func(k db.IssuedKey) bool { return k.Mecha.ID == m.to })
+				to := slices.IndexFunc(mechas, func(k relay.IssuedKey) bool { return k.Mecha.ID == m.to })
 				s.mustAck(mechas[to].Key, m.id, "completed")
 				m.done = true
 			}
@@ -187,16 +189,16 @@ func wantAllIndexed(t *testing.T, path string, n int) {
 // are sent, acknowledged and indexed.
 func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	s := mustOpen(t)
-	var mechas []db.IssuedKey
+	var mechas []relay.IssuedKey
 	for i := range 4 {
-		mechas = append(mechas, s.mustIssue(db.Address(fmt.Sprintf("m%d^x", i))))
+		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
 	}
 	const each = 80
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex
-	of := map[db.MechaID]map[db.MessageID]bool{} // what each has sent or received
+	of := map[relay.MechaID]map[relay.MessageID]bool{} // what each has sent or received
 	for i, from := range mechas {
-		of[from.Mecha.ID] = map[db.MessageID]bool{}
+		of[from.Mecha.ID] = map[relay.MessageID]bool{}
 		sending.Go(func() {
 			for n := range each {
 				to := mechas[(i+n)%len(mechas)]
@@ -219,8 +221,8 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	sent := make(chan struct{})
 	for _, k := range mechas {
 		reading.Go(func() {
-			q := db.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7}
-			got := map[db.MessageID]bool{}
+			q := relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7}
+			got := map[relay.MessageID]bool{}
 			for last := false; ; {
 				p, err := s.History(ctx, q)
 				if err != nil {
@@ -262,14 +264,14 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	mechas := []db.IssuedKey{alice, bob}
+	mechas := []relay.IssuedKey{alice, bob}
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	var all []known
 	at := time.Now()
 	for range 20 {
 		for _, by := range []store{s, other} {
 			at = at.Add(2 * time.Millisecond) // two processes give out places by the clock
-			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *db.SendMessage) { m.At = at })
+			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At = at })
 			all = append(all, known{sent.ID, alice.Mecha.ID, bob.Mecha.ID, false})
 		}
 		s.wantMailboxes(all, mechas)

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"errors"
 	"sort"
@@ -9,10 +11,10 @@ import (
 )
 
 // recipient finds the Mecha of an address, or says RecipientNotFound.
-func (t *tx) recipient(a Address) (MechaID, error) {
+func (t *tx) recipient(a relay.Address) (relay.MechaID, error) {
 	id, err := t.mecha(a)
 	if err == nil && id == 0 {
-		err = Errorf(RecipientNotFound, "no Mecha %s is registered here", a)
+		err = relay.Errorf(relay.RecipientNotFound, "no Mecha %s is registered here", a)
 	}
 	return id, err
 }
@@ -20,14 +22,14 @@ func (t *tx) recipient(a Address) (MechaID, error) {
 // suggest adds addresses close to the one that was not found, of those that the
 // caller may find. It runs in the caller's goroutine: the scan is too slow for the
 // writer.
-func (d *DB) suggest(err error, a Address, caller KeyNumber) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Code != RecipientNotFound {
+func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
+	var e *relay.Error
+	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
 		return err
 	}
 	_ = d.read(context.Background(), func(x *rx) error {
-		var viewer Address
-		_, err := x.c.row(func(r *rows) { viewer = Address(r.text(0)) },
+		var viewer relay.Address
+		_, err := x.c.row(func(r *rows) { viewer = relay.Address(r.text(0)) },
 			"SELECT address FROM mecha_key k JOIN mecha m ON m.id = k.mecha WHERE k.id = ?", int64(caller))
 		if err == nil {
 			e.DidYouMean, err = x.closeAddresses(a, viewer)
@@ -48,19 +50,19 @@ const (
 
 // closeAddresses gives up to three registered addresses that a may have been
 // meant to be: they share its first letters, and differ in few others.
-func (x *rx) closeAddresses(a, viewer Address) ([]Address, error) {
+func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 	type candidate struct {
-		address Address
+		address relay.Address
 		edits   int
 	}
 	var found []candidate
-	seen, wanted := map[Address]bool{}, strings.ToLower(string(a))
+	seen, wanted := map[relay.Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
 		r := x.c.query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
-			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", Unlisted.Number(), int64(suggestScan))
+			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", relay.Unlisted.Number(), int64(suggestScan))
 		for r.next() {
-			known := Address(r.text(0))
-			if r.int(1) == CrewOnly.Number() && known.Crew() != viewer.Crew() {
+			known := relay.Address(r.text(0))
+			if r.int(1) == relay.CrewOnly.Number() && known.Crew() != viewer.Crew() {
 				continue
 			}
 			if n := edits(wanted, strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {
@@ -78,7 +80,7 @@ func (x *rx) closeAddresses(a, viewer Address) ([]Address, error) {
 		}
 		return found[i].address < found[j].address
 	})
-	var out []Address
+	var out []relay.Address
 	for _, c := range found[:min(len(found), suggestMost)] {
 		out = append(out, c.address)
 	}
@@ -114,22 +116,22 @@ func edits(a, b string) int {
 
 // register gives the number of a Mecha, making it if it is new. An address
 // that differs from a registered one only in letter case is refused: InvalidAddress.
-func (t *tx) register(a Address, at time.Time) (MechaID, error) {
+func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 	var id int64
-	var known Address
+	var known relay.Address
 	removed := false
-	found, err := t.c.row(func(r *rows) { id, known, removed = r.int(0), Address(r.text(1)), !r.null(2) },
+	found, err := t.c.row(func(r *rows) { id, known, removed = r.int(0), relay.Address(r.text(1)), !r.null(2) },
 		"SELECT id, address, removed_at FROM mecha WHERE address = ?", string(a))
 	switch {
 	case err != nil:
 		return 0, err
 	case found && known != a:
-		return 0, Errorf(InvalidAddress, "%s differs from the registered %s only in letter case", a, known)
+		return 0, relay.Errorf(relay.InvalidAddress, "%s differs from the registered %s only in letter case", a, known)
 	case found && !removed:
-		return MechaID(id), nil
+		return relay.MechaID(id), nil
 	case found: // it comes back, with its history
 		t.mechas[a] = id
-		return MechaID(id), t.touchEntry(MechaID(id), at, nil)
+		return relay.MechaID(id), t.touchEntry(relay.MechaID(id), at, nil)
 	}
 	_, err = t.c.row(func(r *rows) { id = r.int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
@@ -137,5 +139,5 @@ func (t *tx) register(a Address, at time.Time) (MechaID, error) {
 		return 0, err
 	}
 	t.mechas[a] = id
-	return MechaID(id), t.touchEntry(MechaID(id), at, nil)
+	return relay.MechaID(id), t.touchEntry(relay.MechaID(id), at, nil)
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"time"
 )
@@ -13,25 +15,25 @@ const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.pr
 const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 
 // readMessage makes the record of the row in hand. conversation is the raw column.
-func (x *rx) readMessage(r *rows) (*Message, error) {
-	m := &Message{
-		Position: Position(r.int(0)), Recipient: MechaID(r.int(1)), Sender: MechaID(r.int(2)), State: State(r.int(3)),
-		CorrelationID: r.text(8), ExpiresAt: UnixMilli(r.int(9)), Signed: r.int(10) != 0, PayloadBytes: int(r.int(11)),
-		DeliveredAt: UnixMilli(r.int(13)), AcknowledgedAt: UnixMilli(r.int(14)),
+func (x *rx) readMessage(r *rows) (*relay.Message, error) {
+	m := &relay.Message{
+		Position: relay.Position(r.int(0)), Recipient: relay.MechaID(r.int(1)), Sender: relay.MechaID(r.int(2)), State: relay.State(r.int(3)),
+		CorrelationID: r.text(8), ExpiresAt: relay.UnixMilli(r.int(9)), Signed: r.int(10) != 0, PayloadBytes: int(r.int(11)),
+		DeliveredAt: relay.UnixMilli(r.int(13)), AcknowledgedAt: relay.UnixMilli(r.int(14)),
 	}
 	copy(m.PayloadSHA256[:], r.blob(12))
-	m.ID, m.CreatedAt = x.ids.message(m.Position), m.Position.Time()
+	m.ID, m.CreatedAt = x.ids.Message(m.Position), m.Position.Time()
 	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
-		m.State = Expired
+		m.State = relay.Expired
 	}
 	if !r.null(15) {
-		m.Ack = &Ack{ClientTS: r.text(17), At: Position(r.int(15)).Time(), Detail: r.text(18)}
+		m.Ack = &relay.Ack{ClientTS: r.text(17), At: relay.Position(r.int(15)).Time(), Detail: r.text(18)}
 	}
 	return m, x.readNames(r, m)
 }
 
 // readNames fills in the strings that the row has as numbers.
-func (x *rx) readNames(r *rows, m *Message) error {
+func (x *rx) readNames(r *rows, m *relay.Message) error {
 	for _, w := range [...]struct {
 		to *string
 		id int64
@@ -60,21 +62,21 @@ func (x *rx) readNames(r *rows, m *Message) error {
 	return err
 }
 
-func (x *rx) conversationID(number int64, p Position) (ConversationID, error) {
+func (x *rx) conversationID(number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
 	case number == 0:
-		return x.ids.conversation(p), nil
+		return x.ids.Conversation(p), nil
 	case number > 0:
-		return x.ids.conversation(Position(number)), nil
+		return x.ids.Conversation(relay.Position(number)), nil
 	}
 	label, err := x.word(-number)
-	return ConversationID(label), err
+	return relay.ConversationID(label), err
 }
 
 // message reads one record: nil if there is none.
-func (x *rx) message(p Position) (*Message, error) {
+func (x *rx) message(p relay.Position) (*relay.Message, error) {
 	r := x.c.query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
-	var m *Message
+	var m *relay.Message
 	var err error
 	if r.next() {
 		m, err = x.readMessage(r)
@@ -86,29 +88,29 @@ func (x *rx) message(p Position) (*Message, error) {
 }
 
 // messageByID reads one record, or says MessageNotFound.
-func (x *rx) messageByID(id MessageID) (*Message, error) {
-	if p, ok := x.ids.messagePosition(id); ok {
+func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
+	if p, ok := x.ids.MessagePosition(id); ok {
 		if m, err := x.message(p); m != nil || err != nil {
 			return m, err
 		}
 	}
-	return nil, Errorf(MessageNotFound, "there is no message %s", quote(string(id)))
+	return nil, relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
 // payload reads a message's exact bytes.
-func (x *rx) payload(p Position) (body []byte, err error) {
+func (x *rx) payload(p relay.Position) (body []byte, err error) {
 	_, err = x.c.row(func(r *rows) { body = r.blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
 	return body, err
 }
 
 // Message reads a record for its sender or recipient: else NotAParty, MessageNotFound.
-func (d *DB) Message(ctx context.Context, caller MechaID, id MessageID) (m *Message, err error) {
+func (d *DB) Message(ctx context.Context, caller relay.MechaID, id relay.MessageID) (m *relay.Message, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
 			return err
 		}
 		if caller != m.Sender && caller != m.Recipient {
-			return Errorf(NotAParty, "you are neither the sender nor the recipient of this message")
+			return relay.Errorf(relay.NotAParty, "you are neither the sender nor the recipient of this message")
 		}
 		return nil
 	})
@@ -116,7 +118,7 @@ func (d *DB) Message(ctx context.Context, caller MechaID, id MessageID) (m *Mess
 }
 
 // Payload reads a message's exact bytes for its recipient: else RecipientOnly, MessageNotFound.
-func (d *DB) Payload(ctx context.Context, caller MechaID, id MessageID) (body []byte, err error) {
+func (d *DB) Payload(ctx context.Context, caller relay.MechaID, id relay.MessageID) (body []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err != nil {
@@ -132,13 +134,13 @@ func (d *DB) Payload(ctx context.Context, caller MechaID, id MessageID) (body []
 }
 
 func errRecipientOnly(what string) error {
-	return Errorf(RecipientOnly, "only the recipient of a message may %s", what)
+	return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may %s", what)
 }
 
 // Idempotent finds the stored answer to an Idempotency-Key, before anything else
 // of the request is looked at: known is false if there is none. Errors:
 // IdempotencyKeyReused.
-func (d *DB) Idempotent(ctx context.Context, sender MechaID, key IdempotencyKey, now time.Time) (s Sent, known bool, err error) {
+func (d *DB) Idempotent(ctx context.Context, sender relay.MechaID, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)
 		return err

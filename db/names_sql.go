@@ -1,6 +1,10 @@
 package db
 
-import "sync"
+import (
+	"sync"
+
+	"relay/db/relay"
+)
 
 // names caches a table of numbered strings both ways. Rows are only ever added
 // while a process runs (forget covers what another process did), so a hit is
@@ -16,8 +20,8 @@ func newWords() *names[string] {
 	return newNames[string]("SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
 }
 
-func newMechas() *names[Address] {
-	return newNames[Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL")
+func newMechas() *names[relay.Address] {
+	return newNames[relay.Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL")
 }
 
 const maxNames = 1 << 17 // then the cache starts anew: memory stays bounded
@@ -80,19 +84,19 @@ func (n *names[T]) find(c *conn, text T) (int64, error) {
 	return id, err
 }
 
-func (x *rx) word(id int64) (string, error)     { return x.words.lookup(x.c, id, !x.writing) }
-func (x *rx) address(id int64) (Address, error) { return x.mechas.lookup(x.c, id, !x.writing) }
+func (x *rx) word(id int64) (string, error)           { return x.words.lookup(x.c, id, !x.writing) }
+func (x *rx) address(id int64) (relay.Address, error) { return x.mechas.lookup(x.c, id, !x.writing) }
 
 // mecha gives the number of an address, 0 if it is not registered.
-func (t *tx) mecha(a Address) (MechaID, error) {
+func (t *tx) mecha(a relay.Address) (relay.MechaID, error) {
 	if id, ok := t.mechas[a]; ok {
-		return MechaID(id), nil
+		return relay.MechaID(id), nil
 	}
 	id, err := t.lookups.mechas.find(t.c, a)
 	if err == nil && id != 0 {
 		t.mechas[a] = id
 	}
-	return MechaID(id), err
+	return relay.MechaID(id), err
 }
 
 // intern gives the number of a recurring string, making one if need be.

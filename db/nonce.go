@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"encoding/binary"
 	"math"
 	"sync"
@@ -9,9 +11,8 @@ import (
 )
 
 const (
-	nonceShards  = 64
-	nonceSweep   = 15 * time.Second // how often a shard forgets what has expired
-	maxClockSkew = 15 * time.Minute // the highest --clock-skew
+	nonceShards = 64
+	nonceSweep  = 15 * time.Second // how often a shard forgets what has expired
 )
 
 // Nonces remembers which nonces must not come again (PROTOCOL §2). A nonce is
@@ -30,7 +31,7 @@ type Nonces struct {
 
 type nonceShard struct {
 	mu    sync.Mutex
-	until map[NonceHash]span32
+	until map[relay.NonceHash]span32
 	sweep int32 // seconds that must have passed
 }
 
@@ -44,7 +45,7 @@ func newNonces(limit int64) *Nonces {
 	begin := time.Now() // has a monotonic reading, as the real clock's times have
 	n := &Nonces{max: limit, bounded: limit > 0, passed: func(now time.Time) time.Duration { return now.Sub(begin) }}
 	for i := range n.shards {
-		n.shards[i] = nonceShard{until: map[NonceHash]span32{}, sweep: math.MinInt32}
+		n.shards[i] = nonceShard{until: map[relay.NonceHash]span32{}, sweep: math.MinInt32}
 	}
 	return n
 }
@@ -57,7 +58,7 @@ func (n *Nonces) seconds(now time.Time) int32 {
 
 // Claim remembers a nonce until a time. It refuses with NonceReused, or with
 // Overloaded when more than the bound are remembered.
-func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
+func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	s := &n.shards[uint64(h)%nonceShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,10 +67,10 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 		n.forget(s, now, passed)
 	}
 	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.until) || n.wasRestored(h, now) {
-		return Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+		return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
 	if n.bounded && n.count.Load() >= n.max {
-		e := Errorf(Overloaded, "too many nonces to remember (see --max-nonces)")
+		e := relay.Errorf(relay.Overloaded, "too many nonces to remember (see --max-nonces)")
 		e.RetryAfter = nonceSweep
 		return e
 	}
@@ -81,7 +82,7 @@ func (n *Nonces) Claim(h NonceHash, now, until time.Time) error {
 // at the start, before any Claim.
 func (n *Nonces) restore(f *foundNonces) { n.restored.Store(f.set()) }
 
-func (n *Nonces) put(s *nonceShard, h NonceHash, now, until time.Time) {
+func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 	if _, known := s.until[h]; !known {
 		n.count.Add(1)
 	}
@@ -90,7 +91,7 @@ func (n *Nonces) put(s *nonceShard, h NonceHash, now, until time.Time) {
 }
 
 // wasRestored tells whether a nonce was used before the start, and must not come again.
-func (n *Nonces) wasRestored(h NonceHash, now time.Time) bool {
+func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 	set := n.restored.Load()
 	if set == nil {
 		return false
@@ -107,14 +108,14 @@ func (n *Nonces) wasRestored(h NonceHash, now time.Time) bool {
 // A nonceSet is what a start has read back. Nothing is added later, so it needs
 // no lock, and takes less of time and memory than a map for millions.
 type nonceSet struct {
-	hashes []NonceHash // open addressing; the length is a power of two, half of it free
-	until  []uint16    // seconds after began; 0: the slot is free
-	began  int64       // Unix seconds
-	last   uint16      // of until
+	hashes []relay.NonceHash // open addressing; the length is a power of two, half of it free
+	until  []uint16          // seconds after began; 0: the slot is free
+	began  int64             // Unix seconds
+	last   uint16            // of until
 }
 
 // slot is where a hash stands, or else a free one. The hashes are as good as random.
-func (s *nonceSet) slot(h NonceHash) uint64 {
+func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 	mask := uint64(len(s.hashes) - 1)
 	i := uint64(h) >> 1 & mask // the lowest bit is always set
 	for s.until[i] != 0 && s.hashes[i] != h {
@@ -137,7 +138,7 @@ type foundPage struct {
 }
 
 // add takes nonces, 8 bytes each, the last of which was committed at a position.
-func (f *foundNonces) add(p Position, nonces []byte) {
+func (f *foundNonces) add(p relay.Position, nonces []byte) {
 	at := p.Time()
 	if at.After(f.now) {
 		at = f.now // the clock was ahead then
@@ -163,11 +164,11 @@ func (f *foundNonces) set() *nonceSet {
 	for size < 2*f.count {
 		size *= 2
 	}
-	s := &nonceSet{hashes: make([]NonceHash, size), until: make([]uint16, size), began: f.now.Unix()}
+	s := &nonceSet{hashes: make([]relay.NonceHash, size), until: make([]uint16, size), began: f.now.Unix()}
 	for _, p := range f.pages {
 		s.last = max(s.last, p.until)
 		for i := 0; i+8 <= len(p.nonces); i += 8 {
-			h := NonceHash(binary.LittleEndian.Uint64(p.nonces[i:]))
+			h := relay.NonceHash(binary.LittleEndian.Uint64(p.nonces[i:]))
 			at := s.slot(h)
 			s.hashes[at], s.until[at] = h, max(s.until[at], p.until)
 		}

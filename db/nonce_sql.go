@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"encoding/binary"
 	"math"
 	"time"
@@ -19,13 +21,13 @@ const (
 // noncePacker is the rider that packs nonces. It has the page in the making.
 type noncePacker struct {
 	w      *writer
-	after  Position // all nonces of writes behind this, up to the last commit, are here
-	nonces []byte   // 8 bytes each
+	after  relay.Position // all nonces of writes behind this, up to the last commit, are here
+	nonces []byte         // 8 bytes each
 	began  time.Time
 	// What the transaction in hand is about to commit. If that fails, it is not
 	// known what the file has: no page covers it then.
 	open  bool
-	tried Position
+	tried relay.Position
 }
 
 // board adds the nonces of a transaction to the page in the making, and writes
@@ -57,7 +59,7 @@ func (p *noncePacker) board(t *tx) error {
 
 func (p *noncePacker) arrived(*tx) { p.open = false }
 
-func (p *noncePacker) restart(after Position) {
+func (p *noncePacker) restart(after relay.Position) {
 	*p = noncePacker{w: p.w, after: after, nonces: p.nonces[:0]}
 }
 
@@ -66,22 +68,22 @@ func (p *noncePacker) write(t *tx, now time.Time) error {
 	if len(p.nonces) < 8*fewNonces || last <= p.after { // what changed nothing has no place in the order
 		return nil
 	}
-	if err := t.c.exec("DELETE FROM nonce_page WHERE position < ?", int64(PositionAt(now.Add(-nonceKept)))); err != nil {
+	if err := t.c.exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
 		return err
 	}
 	return t.c.exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
 // nonceOf is the nonce that a write used; 0 if none.
-func nonceOf(w Write) NonceHash {
+func nonceOf(w relay.Write) relay.NonceHash {
 	switch w := w.(type) {
-	case *SendMessage:
+	case *relay.SendMessage:
 		return w.Nonce
-	case *Acknowledge:
+	case *relay.Acknowledge:
 		return w.Nonce
-	case *MarkDelivered:
+	case *relay.MarkDelivered:
 		return w.Nonce
-	case *PutProfile:
+	case *relay.PutProfile:
 		return w.Nonce
 	}
 	return 0
@@ -94,8 +96,8 @@ const maxRestored = 4_000_000 // nonces, from pages, and as many from rows: boun
 // commit by as much as the clock skew allowed then.
 func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	w.nonces.restart(w.last)
-	window := w.opts.ClockSkew + maxClockSkew
-	found, from := &foundNonces{now: now, window: window}, PositionAt(now.Add(-window))
+	window := w.opts.ClockSkew + relay.MaxClockSkew
+	found, from := &foundNonces{now: now, window: window}, relay.PositionAt(now.Add(-window))
 	gaps, err := w.readNoncePages(found, from)
 	if err != nil {
 		return err
@@ -115,14 +117,14 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 }
 
 // A noncesOf is a range of positions: after, exclusive, to upto, inclusive.
-type noncesOf struct{ after, upto Position }
+type noncesOf struct{ after, upto relay.Position }
 
 // readNoncePages reads the pages from a position on, and tells what they leave out.
-func (w *writer) readNoncePages(found *foundNonces, from Position) (gaps []noncesOf, err error) {
+func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []noncesOf, err error) {
 	upto := w.last
 	r := w.c.query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
 	for found.count < maxRestored && r.next() {
-		position, after := Position(r.int(0)), Position(r.int(1))
+		position, after := relay.Position(r.int(0)), relay.Position(r.int(1))
 		if position < upto {
 			gaps = append(gaps, noncesOf{position, upto})
 		}
@@ -145,7 +147,7 @@ func (w *writer) readNonceRows(found *foundNonces, gap noncesOf, most int, table
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.int(1)))
-			found.add(Position(r.int(0)), packed[:])
+			found.add(relay.Position(r.int(0)), packed[:])
 		}
 		if err := r.close(); err != nil {
 			return err

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -10,7 +12,7 @@ import (
 
 // used is a key with nonces that it has used, all for messages with the same timestamp.
 type used struct {
-	key   *Key
+	key   *relay.Key
 	count int
 	stamp time.Time
 }
@@ -25,7 +27,7 @@ func (u *used) send(t *testing.T, d *DB, n int) {
 		all.Go(func() {
 			for i := u.count + w; i < u.count+n; i += 64 {
 				hash, err := d.Claim(u.key, u.nonce(i), u.stamp)
-				m := &SendMessage{At: d.opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
+				m := &relay.SendMessage{At: d.opts.Now(), Key: u.key.Number, To: u.key.Mecha.Address, Payload: []byte(`{}`), Nonce: hash}
 				if err == nil {
 					err = m.Validate()
 				}
@@ -46,7 +48,7 @@ func (u *used) send(t *testing.T, d *DB, n int) {
 func (u *used) wantUsed(t *testing.T, d *DB) {
 	t.Helper()
 	for i := range u.count {
-		if _, err := d.Claim(u.key, u.nonce(i), u.stamp); ErrorCode(err) != NonceReused {
+		if _, err := d.Claim(u.key, u.nonce(i), u.stamp); relay.ErrorCode(err) != relay.NonceReused {
 			t.Fatalf("nonce %d of %d: %v", i, u.count, err)
 		}
 	}
@@ -107,7 +109,7 @@ func mustServeHere(t *testing.T) (*serving, *used) {
 	s := &serving{}
 	s.clock.Store(time.Now().Unix())
 	s.open(t)
-	k, err := s.Issue(&IssueKey{At: s.now(), Address: "a^nonces"})
+	k, err := s.Issue(&relay.IssueKey{At: s.now(), Address: "a^nonces"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +195,7 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 1)
-	p, err := s.History(t.Context(), HistoryQuery{Mecha: u.key.Mecha.ID, Limit: 1})
+	p, err := s.History(t.Context(), relay.HistoryQuery{Mecha: u.key.Mecha.ID, Limit: 1})
 	if err != nil || len(p.Messages) != 1 {
 		t.Fatal(p, err)
 	}
@@ -201,7 +203,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	for range 64 { // the same delivery, again and again
 		all.Go(func() {
 			for i := range fullNoncePage / 32 {
-				if _, err := s.MarkDelivered(&MarkDelivered{At: s.now(), Key: u.key.Number, ID: p.Messages[0].ID, Nonce: NonceHash(2*i + 1)}); err != nil {
+				if _, err := s.MarkDelivered(&relay.MarkDelivered{At: s.now(), Key: u.key.Number, ID: p.Messages[0].ID, Nonce: relay.NonceHash(2*i + 1)}); err != nil {
 					t.Error(err)
 				}
 			}
@@ -220,7 +222,7 @@ func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 	late := &used{key: u.key, count: u.count, stamp: s.now()}
 	late.send(t, s.DB, 1)
 	s.reopen(t)
-	window := s.opts.ClockSkew + maxClockSkew
+	window := s.opts.ClockSkew + relay.MaxClockSkew
 	s.advance(window - time.Minute)
 	late.wantUsed(t, s.DB)
 	s.advance(10 * time.Second) // seconds longer do no harm
@@ -229,7 +231,28 @@ func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 			t.Fatalf("nonce %d: %v", i, err)
 		}
 	}
-	if _, err := s.Claim(u.key, late.nonce(late.count-1), s.now()); ErrorCode(err) != NonceReused {
+	if _, err := s.Claim(u.key, late.nonce(late.count-1), s.now()); relay.ErrorCode(err) != relay.NonceReused {
 		t.Error(err)
+	}
+}
+
+func TestNonces(t *testing.T) {
+	now := time.Unix(1_800_000_000, 0)
+	n := newNonces(3)
+	until := now.Add(5 * time.Minute)
+	for h := range relay.NonceHash(3) {
+		if err := n.Claim(h+1, now, until); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := n.Claim(1, until, until); relay.ErrorCode(err) != relay.NonceReused {
+		t.Errorf("a second use got %v", err)
+	}
+	if err := n.Claim(9, now, until); relay.ErrorCode(err) != relay.Overloaded {
+		t.Errorf("a nonce beyond the bound got %v", err)
+	}
+	later := until.Add(nonceSweep + 2*time.Second)
+	if err := n.Claim(1, later, later.Add(time.Minute)); err != nil {
+		t.Errorf("a nonce whose time is over got %v", err)
 	}
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"strings"
 	"testing"
 )
@@ -9,9 +11,9 @@ import (
 // read from its index, in order, and merged as it goes. No query sorts.
 func TestPagesAreReadInIndexOrder(t *testing.T) {
 	d := openHere(t)
-	for _, q := range []HistoryQuery{
-		{Mecha: 1}, {Mecha: 1, Direction: In}, {Mecha: 1, Direction: Out}, {Mecha: 1, State: OnlyPending},
-		{Mecha: 1, State: OnlyAcknowledged, Direction: In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: In, Descending: true},
+	for _, q := range []relay.HistoryQuery{
+		{Mecha: 1}, {Mecha: 1, Direction: relay.In}, {Mecha: 1, Direction: relay.Out}, {Mecha: 1, State: relay.OnlyPending},
+		{Mecha: 1, State: relay.OnlyAcknowledged, Direction: relay.In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: relay.In, Descending: true},
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
 			for _, u := range []unindexed{{none: true}, {mecha: 1}} { // nothing, or much, waits to be indexed

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"encoding/binary"
 	"errors"
 	"sync"
@@ -17,7 +19,7 @@ import (
 type pushed struct {
 	key     int64 // with which the socket was opened
 	at      int64 // Unix ms
-	message Position
+	message relay.Position
 }
 
 // pushNotes holds the notes that no transaction has taken yet. As a rider it puts
@@ -38,7 +40,7 @@ const manyNotes = 16 << 10
 // Pushed notes that messages were written to a socket which the key had opened,
 // for Trace; at is when the write began, before anybody can have answered. It
 // does not wait. Safe for concurrent use.
-func (d *DB) Pushed(key KeyNumber, at time.Time, messages []Position) {
+func (d *DB) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
 	p := &d.w.pushes
 	p.mu.Lock()
 	for _, m := range messages {
@@ -91,7 +93,7 @@ func (p *pushNotes) arrived(*tx) {
 
 // packPushes writes notes as varints. What recurs from note to note, the key
 // and nearly the time and the place, is left to differences.
-func packPushes(b []byte, row Position, notes []pushed) []byte {
+func packPushes(b []byte, row relay.Position, notes []pushed) []byte {
 	last := pushed{at: row.Time().UnixMilli(), message: row}
 	for _, n := range notes {
 		b = binary.AppendVarint(b, n.key-last.key)
@@ -105,7 +107,7 @@ func packPushes(b []byte, row Position, notes []pushed) []byte {
 var errPushes = errors.New("damaged notes of what was pushed")
 
 // unpackPushes calls f with every note of a row.
-func unpackPushes(b []byte, row Position, f func(pushed)) error {
+func unpackPushes(b []byte, row relay.Position, f func(pushed)) error {
 	n := pushed{at: row.Time().UnixMilli(), message: row}
 	for len(b) > 0 {
 		for _, to := range [...]*int64{&n.key, &n.at, (*int64)(&n.message)} {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"sync"
 	"time"
@@ -17,9 +19,9 @@ type rx struct {
 // lookups are what a reader of a file needs beside its connection. They are
 // shared by all readers of a file in this process.
 type lookups struct {
-	ids    *ids
+	ids    *relay.IDs
 	words  *names[string]
-	mechas *names[Address]
+	mechas *names[relay.Address]
 	late   *lateIndex
 }
 
@@ -96,7 +98,7 @@ func (p *readerPool) close() {
 // listeners are those who want to know of what has been committed.
 type listeners struct {
 	mu        sync.RWMutex
-	onCommit  []func(*Commit)
+	onCommit  []func(*relay.Commit)
 	onKeys    []func()
 	onEntries []func()
 }
@@ -107,7 +109,7 @@ func (l *listeners) add(f func(*listeners)) {
 	f(l)
 }
 
-func (l *listeners) committed(c *Commit) {
+func (l *listeners) committed(c *relay.Commit) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, f := range l.onCommit {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"bufio"
 	"context"
 	"encoding/binary"
@@ -38,7 +40,7 @@ func record(t *testing.T, d *DB, log io.Writer) {
 			if w == nil || err != nil {
 				continue
 			}
-			for _, part := range [][]byte{AppendWrite(nil, w), []byte(outcomeOf(o.job, o.err))} {
+			for _, part := range [][]byte{relay.AppendWrite(nil, w), []byte(outcomeOf(o.job, o.err))} {
 				if _, err := log.Write(append(binary.AppendUvarint(nil, uint64(len(part))), part...)); err != nil {
 					t.Error(err)
 				}
@@ -50,16 +52,16 @@ func record(t *testing.T, d *DB, log io.Writer) {
 
 func outcomeOf(j job, err error) string {
 	if err != nil {
-		return "refused: " + string(ErrorCode(err))
+		return "refused: " + string(relay.ErrorCode(err))
 	}
 	switch j := j.(type) {
-	case *task[*SendMessage, Sent]:
+	case *task[*relay.SendMessage, relay.Sent]:
 		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*Acknowledge, AckOutcome]:
+	case *task[*relay.Acknowledge, relay.AckOutcome]:
 		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*MarkDelivered, DeliveredOutcome]:
+	case *task[*relay.MarkDelivered, relay.DeliveredOutcome]:
 		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*IssueKey, *Key]:
+	case *task[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.outcome)
 	}
 	return "done"
@@ -86,13 +88,13 @@ type player struct {
 	*testing.T
 	d      *DB
 	random *rand.Rand
-	keys   []*Key
-	sent   []Sent
+	keys   []*relay.Key
+	sent   []relay.Sent
 }
 
-func (p *player) key() *Key { return p.keys[p.random.IntN(len(p.keys))] }
+func (p *player) key() *relay.Key { return p.keys[p.random.IntN(len(p.keys))] }
 
-func (p *player) message() MessageID {
+func (p *player) message() relay.MessageID {
 	if len(p.sent) == 0 {
 		return "msg_none"
 	}
@@ -101,10 +103,10 @@ func (p *player) message() MessageID {
 
 func (p *player) send() {
 	from, to := p.key(), p.key().Mecha.Address
-	m := &SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, p.random.IntN(3)), Nonce: NonceHash(p.random.Int64() | 1)}
+	m := &relay.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, p.random.IntN(3)), Nonce: relay.NonceHash(p.random.Int64() | 1)}
 	switch p.random.IntN(8) {
 	case 0:
-		m.Conversation = ConversationID(fmt.Sprint("label-", p.random.IntN(4)))
+		m.Conversation = relay.ConversationID(fmt.Sprint("label-", p.random.IntN(4)))
 	case 1, 2:
 		if len(p.sent) > 0 {
 			m.Conversation = p.sent[p.random.IntN(len(p.sent))].Conversation // perhaps not the sender's
@@ -129,7 +131,7 @@ func (p *player) send() {
 
 // fine lets refusals pass.
 func (p *player) fine(err error) {
-	if code := ErrorCode(err); code == Internal || code == StoreFailed {
+	if code := relay.ErrorCode(err); code == relay.Internal || code == relay.StoreFailed {
 		p.Error(err)
 	}
 }
@@ -141,28 +143,28 @@ func (p *player) play(rounds int) {
 		var err error
 		switch p.random.IntN(24) {
 		case 0, 1, 2, 3, 4:
-			_, err = p.d.Acknowledge(&Acknowledge{At: now, Key: k.Number, ID: p.message(), Status: statuses[p.random.IntN(len(statuses))],
-				ClientTS: "2026-01-01T00:00:00Z", Detail: "why", Nonce: NonceHash(p.random.Int64() | 1)})
+			_, err = p.d.Acknowledge(&relay.Acknowledge{At: now, Key: k.Number, ID: p.message(), Status: statuses[p.random.IntN(len(statuses))],
+				ClientTS: "2026-01-01T00:00:00Z", Detail: "why", Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 5, 6:
-			_, err = p.d.MarkDelivered(&MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
+			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
 		case 7:
-			profile := Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
-			err = p.d.PutProfile(&PutProfile{At: now, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: NonceHash(p.random.Int64() | 1)})
+			profile := relay.Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
+			err = p.d.PutProfile(&relay.PutProfile{At: now, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 8:
-			var made IssuedKey
-			made, err = p.d.Issue(&IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)})
+			var made relay.IssuedKey
+			made, err = p.d.Issue(&relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)})
 			if err == nil {
 				p.keys = append(p.keys, made.Key)
 			}
 		case 9:
-			_, err = p.d.Issue(&IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
+			_, err = p.d.Issue(&relay.IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
 		case 10:
 			if p.random.IntN(4) == 0 {
-				err = p.d.Revoke(&RevokeKey{At: now, ID: k.ID})
+				err = p.d.Revoke(&relay.RevokeKey{At: now, ID: k.ID})
 			}
 		case 11: // what is this process's own business
-			p.d.Pushed(k.Number, now, []Position{PositionAt(now)})
-			p.d.SaveSearch(&SaveSearch{At: now, ID: NewSearchID(), Mecha: k.Mecha.ID, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
+			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
+			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.ID, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
 			_, err = p.d.Key(context.Background(), "mk_nothing")
 			err = nil
 		default:
@@ -181,7 +183,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 			all.Go(func() {
 				p := &player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), uint64(n)))}
 				for i := range 5 {
-					k, err := d.Issue(&IssueKey{At: time.Now(), Address: Address(fmt.Sprintf("m%d^crew%d", i, n%2))})
+					k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(fmt.Sprintf("m%d^crew%d", i, n%2))})
 					if err != nil {
 						t.Error(err)
 						return
@@ -190,7 +192,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 				}
 				p.play(150)
 				if n == 0 {
-					p.fine(d.RemoveMecha(&RemoveMecha{At: time.Now(), Address: Address(fmt.Sprintf("m%d^crew0", life))}))
+					p.fine(d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: relay.Address(fmt.Sprintf("m%d^crew0", life))}))
 				}
 			})
 		}
@@ -311,7 +313,7 @@ func replay(what string) error {
 			return d.Close()
 		}
 		want, err2 := part(writes)
-		w, err3 := ReadWrite(form)
+		w, err3 := relay.ReadWrite(form)
 		if err := errors.Join(err, err2, err3); err != nil {
 			return err
 		}
@@ -319,8 +321,8 @@ func replay(what string) error {
 			return fmt.Errorf("write %d, %+v: %s; it was %s", n, w, got, want)
 		}
 		if n%97 == 50 { // what is this process's own business is other business here
-			d.Pushed(1, time.Now(), []Position{1, 2, 3})
-			d.SaveSearch(&SaveSearch{At: time.Now().Add(time.Hour), ID: NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
+			d.Pushed(1, time.Now(), []relay.Position{1, 2, 3})
+			d.SaveSearch(&SaveSearch{At: time.Now().Add(time.Hour), ID: relay.NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
 		}
 		if n%500 == 250 {
 			if err := d.Close(); err != nil {
@@ -344,15 +346,15 @@ func openSilent(o Options) (*DB, error) {
 }
 
 // applied applies a write as it is, and says what became of it.
-func (d *DB) applied(w Write) string {
+func (d *DB) applied(w relay.Write) string {
 	outcome, err := d.Apply(w)
 	if err != nil {
-		return "refused: " + string(ErrorCode(err))
+		return "refused: " + string(relay.ErrorCode(err))
 	}
 	switch outcome := outcome.(type) {
 	case nil:
 		return "done"
-	case *Key:
+	case *relay.Key:
 		return fmt.Sprintf("%+v", *outcome)
 	}
 	return fmt.Sprintf("%+v", outcome)

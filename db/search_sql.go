@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"time"
 )
@@ -15,10 +17,10 @@ const (
 // process's own, for each has its own index.
 type SaveSearch struct {
 	At     time.Time
-	ID     SearchID
-	Mecha  MechaID
+	ID     relay.SearchID
+	Mecha  relay.MechaID
 	Answer []byte // JSON
-	Nonce  NonceHash
+	Nonce  relay.NonceHash
 }
 
 // SaveSearch keeps an answer with the next commit, without waiting for it: DiskFull.
@@ -34,7 +36,7 @@ func (d *DB) SaveSearch(s *SaveSearch, done func(error)) {
 func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
 
 func (s *SaveSearch) apply(t *tx) error {
-	expires := s.At.Add(SearchLife).UnixMilli()
+	expires := s.At.Add(relay.SearchLife).UnixMilli()
 	err := t.c.exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
 		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), orNull(int64(s.Nonce)))
 	if err != nil {
@@ -46,18 +48,18 @@ func (s *SaveSearch) apply(t *tx) error {
 
 // trimSearches keeps a Mecha's answers within their bounds; the oldest go. Those
 // that are too many in bytes keep their row, for its nonce.
-func (t *tx) trimSearches(id MechaID) error {
+func (t *tx) trimSearches(id relay.MechaID) error {
 	var count, bytes int64
-	var beyond Position    // and before it: too many
-	var emptied []Position // too long
+	var beyond relay.Position    // and before it: too many
+	var emptied []relay.Position // too long
 	r := t.c.query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC", int64(id))
 	for r.next() {
 		if count++; count > searchesPerMecha {
-			beyond = Position(r.int(0))
+			beyond = relay.Position(r.int(0))
 			break
 		}
 		if bytes += r.int(1); bytes > searchBytesPerMecha && count > 1 && r.int(1) > 0 {
-			emptied = append(emptied, Position(r.int(0)))
+			emptied = append(emptied, relay.Position(r.int(0)))
 		}
 	}
 	if err := r.close(); err != nil {
@@ -70,7 +72,7 @@ func (t *tx) trimSearches(id MechaID) error {
 		int64(id), int64(beyond))
 }
 
-func (t *tx) emptySearches(all []Position) error {
+func (t *tx) emptySearches(all []relay.Position) error {
 	for _, p := range all {
 		if err := t.c.exec("UPDATE search SET answer = '' WHERE position = ?", int64(p)); err != nil {
 			return err
@@ -87,8 +89,8 @@ func (t *tx) emptySearches(all []Position) error {
 // where the last one ended finds those that are due, and nothing else.
 type searchCleaner struct {
 	w    *writer
-	next int64    // Unix ms; 0: there is nothing to do
-	upto Position // up to here, nothing is left to do
+	next int64          // Unix ms; 0: there is nothing to do
+	upto relay.Position // up to here, nothing is left to do
 }
 
 const (
@@ -127,18 +129,18 @@ func (s *searchCleaner) do(now time.Time) {
 // emptyExpired is the chore of searchCleaner.
 type emptyExpired struct {
 	at    time.Time
-	after Position
+	after relay.Position
 
-	next int64    // when there is more to do, in Unix ms; 0: never
-	upto Position // how far it came
+	next int64          // when there is more to do, in Unix ms; 0: never
+	upto relay.Position // how far it came
 }
 
 func (e *emptyExpired) size() int { return 0 }
 
 func (e *emptyExpired) apply(t *tx) error {
-	var due []Position
+	var due []relay.Position
 	var rows, bytes int64
-	now, end := e.at.UnixMilli(), e.at.Add(2*SearchLife).UnixMilli()
+	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife).UnixMilli()
 	e.next, e.upto = 0, e.after
 	r := t.c.query("SELECT position, expires_at, octet_length(answer) FROM search WHERE position > ? ORDER BY position LIMIT ?",
 		int64(e.after), int64(emptyRows+1))
@@ -152,7 +154,7 @@ func (e *emptyExpired) apply(t *tx) error {
 			e.next = emptyFrom(expires)
 			break
 		}
-		e.upto = Position(r.int(0))
+		e.upto = relay.Position(r.int(0))
 		if expires > end { // a clock was ahead: it must not hold up the others; the next start looks again
 			continue
 		}
@@ -168,7 +170,7 @@ func (e *emptyExpired) apply(t *tx) error {
 
 // Search reads the answer to a search: SearchNotFound (also if newer ones have
 // taken its room), NotYourSearch, and after its hour SearchExpired.
-func (d *DB) Search(ctx context.Context, id SearchID, caller MechaID) (answer []byte, err error) {
+func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaID) (answer []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		var owner, expires int64
 		found, err := x.c.row(func(r *rows) { owner, expires, answer = r.int(0), r.int(1), []byte(r.text(2)) },
@@ -177,13 +179,13 @@ func (d *DB) Search(ctx context.Context, id SearchID, caller MechaID) (answer []
 		case err != nil:
 			return err
 		case !found:
-			return Errorf(SearchNotFound, "there is no search %s", quote(string(id)))
-		case MechaID(owner) != caller:
-			return Errorf(NotYourSearch, "another Mecha asked for this search")
+			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))
+		case relay.MechaID(owner) != caller:
+			return relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
 		case x.now.UnixMilli() >= expires:
-			return Errorf(SearchExpired, "the answer was kept until %s; search again", FormatTime(UnixMilli(expires)))
+			return relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(relay.UnixMilli(expires)))
 		case len(answer) == 0:
-			return Errorf(SearchNotFound, "the answer of %s had to make room for newer ones; search again", quote(string(id)))
+			return relay.Errorf(relay.SearchNotFound, "the answer of %s had to make room for newer ones; search again", relay.Quote(string(id)))
 		}
 		return nil
 	})

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -15,7 +17,7 @@ import (
 type searched struct {
 	store
 	minutes    atomic.Int64 // since it began
-	alice, bob db.MechaID
+	alice, bob relay.MechaID
 }
 
 func (s *searched) now() time.Time {
@@ -30,9 +32,9 @@ func mustSearched(t *testing.T, options ...func(*db.Options)) *searched {
 }
 
 // mustSave keeps an answer of so many bytes.
-func (s *searched) mustSave(m db.MechaID, bytes int) db.SearchID {
+func (s *searched) mustSave(m relay.MechaID, bytes int) relay.SearchID {
 	s.t.Helper()
-	w := &db.SaveSearch{At: s.now(), ID: db.NewSearchID(), Mecha: m, Answer: []byte(strings.Repeat("x", bytes)), Nonce: 1}
+	w := &db.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: m, Answer: []byte(strings.Repeat("x", bytes)), Nonce: 1}
 	saved := make(chan error, 1)
 	s.SaveSearch(w, func(err error) { saved <- err })
 	if err := <-saved; err != nil {
@@ -67,10 +69,10 @@ func (s *searched) wantKept(rows, full int) {
 	}
 }
 
-func (s *searched) wantSearch(id db.SearchID, m db.MechaID, code db.Code) {
+func (s *searched) wantSearch(id relay.SearchID, m relay.MechaID, code relay.Code) {
 	s.t.Helper()
 	answer, err := s.Search(ctx, id, m)
-	if code == "" && (err != nil || len(answer) == 0) || code != "" && db.ErrorCode(err) != code {
+	if code == "" && (err != nil || len(answer) == 0) || code != "" && relay.ErrorCode(err) != code {
 		s.t.Errorf("%d bytes, %v; want %q", len(answer), err, code)
 	}
 }
@@ -79,7 +81,7 @@ func (s *searched) wantSearch(id db.SearchID, m db.MechaID, code db.Code) {
 // one can still be told.
 func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s := mustSearched(t)
-	var old []db.SearchID
+	var old []relay.SearchID
 	for range 60 {
 		old = append(old, s.mustSave(s.alice, 100_000), s.mustSave(s.bob, 10))
 	}
@@ -89,13 +91,13 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.minutes.Store(62)
 	s.wantKept(121, 1)
 	for i, id := range old {
-		s.wantSearch(id, []db.MechaID{s.alice, s.bob}[i%2], db.SearchExpired)
+		s.wantSearch(id, []relay.MechaID{s.alice, s.bob}[i%2], relay.SearchExpired)
 	}
-	s.wantSearch(old[0], s.bob, db.NotYourSearch)
+	s.wantSearch(old[0], s.bob, relay.NotYourSearch)
 	s.wantSearch(young, s.alice, "")
 	s.minutes.Store(92)
 	s.wantKept(121, 0)
-	s.wantSearch(young, s.alice, db.SearchExpired)
+	s.wantSearch(young, s.alice, relay.SearchExpired)
 
 	// What expires while no server runs goes when the next one starts.
 	s.mustSave(s.bob, 5000)
@@ -106,7 +108,7 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.minutes.Store(200)
 	s.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now, o.Create = s.Path(), s.now, false })
 	s.wantKept(123, 0)
-	s.wantSearch(last, s.bob, db.SearchExpired)
+	s.wantSearch(last, s.bob, relay.SearchExpired)
 }
 
 // A clock that was far ahead does not keep the answers of a right one.
@@ -134,7 +136,7 @@ func TestOnlyAServerEmptiesAnswers(t *testing.T) {
 func TestAnswersAreBoundedInBytes(t *testing.T) {
 	s := mustSearched(t)
 	small := s.mustSave(s.bob, 10)
-	var ids []db.SearchID
+	var ids []relay.SearchID
 	for range 20 {
 		ids = append(ids, s.mustSave(s.alice, 2<<20))
 	}
@@ -142,7 +144,7 @@ func TestAnswersAreBoundedInBytes(t *testing.T) {
 		t.Errorf("%d answers, %d with their text, %d bytes", rows, full, bytes)
 	}
 	for i, id := range ids {
-		s.wantSearch(id, s.alice, map[bool]db.Code{true: db.SearchNotFound}[i < 12])
+		s.wantSearch(id, s.alice, map[bool]relay.Code{true: relay.SearchNotFound}[i < 12])
 	}
 	s.wantSearch(small, s.bob, "")
 	s.wantSearch(s.mustSave(s.alice, 17<<20), s.alice, "") // one by itself is kept, however long

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"crypto/sha256"
 	"time"
 )
@@ -13,46 +15,46 @@ const idempotencyWindow = 24 * time.Hour
 // durable. A *Error says why not: RecipientNotFound, ConversationNotFound,
 // NotAParticipant, MailboxFull, IdempotencyKeyReused, NonceReused, KeyRevoked,
 // KeyExpired, DiskFull, and with an unknown outcome StoreFailed.
-func (d *DB) Send(m *SendMessage) (Sent, error) {
+func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
 	sent, err := do(d, m, (*tx).send)
 	if err != nil {
-		return Sent{}, d.suggest(err, m.To, m.Key)
+		return relay.Sent{}, d.suggest(err, m.To, m.Key)
 	}
 	return sent, nil
 }
 
-func (t *tx) send(m *SendMessage) (Sent, error) {
+func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	sender, err := t.caller(m.Key)
 	if err != nil {
-		return Sent{}, err
+		return relay.Sent{}, err
 	}
 	if sent, known, err := t.idempotent(sender.Mecha.ID, m.Idempotency, m.At); known || err != nil {
 		return sent, err
 	}
 	if m.OnlyReplay {
-		return Sent{}, Errorf(NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+		return relay.Sent{}, relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
 	recipient, err := t.recipient(m.To)
 	if err != nil {
-		return Sent{}, err
+		return relay.Sent{}, err
 	}
 	conversation, err := t.conversation(m, sender)
 	if err != nil {
-		return Sent{}, err
+		return relay.Sent{}, err
 	}
 	if err := t.checkRoom(m, recipient); err != nil {
-		return Sent{}, err
+		return relay.Sent{}, err
 	}
 	p, err := t.insert(m, sender, recipient, conversation)
 	if err != nil {
-		return Sent{}, err
+		return relay.Sent{}, err
 	}
 	return t.record(m, p, sender, recipient, conversation), nil
 }
 
 // checkRoom refuses a message that the verdicts leave no room for.
-func (t *tx) checkRoom(m *SendMessage, recipient MechaID) error {
+func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaID) error {
 	if m.DiskFull {
 		return errDiskFull()
 	}
@@ -61,7 +63,7 @@ func (t *tx) checkRoom(m *SendMessage, recipient MechaID) error {
 	}
 	n, err := t.countPending(recipient)
 	if err == nil && n >= m.MaxPending {
-		e := Errorf(MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", m.To, n, m.MaxPending)
+		e := relay.Errorf(relay.MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", m.To, n, m.MaxPending)
 		e.RetryAfter = 30 * time.Second
 		return e
 	}
@@ -69,7 +71,7 @@ func (t *tx) checkRoom(m *SendMessage, recipient MechaID) error {
 }
 
 // insert writes the rows of a message and gives its place.
-func (t *tx) insert(m *SendMessage, sender *Key, recipient MechaID, conversation int64) (Position, error) {
+func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaID, conversation int64) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := t.intern(text)
@@ -91,7 +93,7 @@ func (t *tx) insert(m *SendMessage, sender *Key, recipient MechaID, conversation
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256)
 		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		int64(p), int64(recipient), int64(sender.Mecha.ID), words[0], words[1], words[2], orNull(conversation),
-		orNull(m.CorrelationID), orNull(MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
+		orNull(m.CorrelationID), orNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
 		orNull(m.Idempotency.Key), orNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:])
 	if err != nil {
 		return 0, err
@@ -106,34 +108,34 @@ func (t *tx) insert(m *SendMessage, sender *Key, recipient MechaID, conversation
 }
 
 // record makes the message as the listeners will see it, and what its sender is told.
-func (t *tx) record(m *SendMessage, p Position, sender *Key, recipient MechaID, conversation int64) Sent {
-	made := &Message{
-		Position: p, ID: t.ids.message(p), Conversation: m.Conversation, Version: m.Version,
+func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaID, conversation int64) relay.Sent {
+	made := &relay.Message{
+		Position: p, ID: t.ids.Message(p), Conversation: m.Conversation, Version: m.Version,
 		Sender: sender.Mecha.ID, Recipient: recipient, From: sender.Mecha.Address, To: m.To,
-		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: Queued,
-		CreatedAt: p.Time(), ExpiresAt: UnixMilli(MilliOf(m.ExpiresAt)),
+		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: relay.Queued,
+		CreatedAt: p.Time(), ExpiresAt: relay.UnixMilli(relay.MilliOf(m.ExpiresAt)),
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
 	}
 	if conversation == 0 {
-		made.Conversation = t.ids.conversation(p)
+		made.Conversation = t.ids.Conversation(p)
 	}
-	t.w.expiry.expect(MilliOf(m.ExpiresAt))
+	t.w.expiry.expect(relay.MilliOf(m.ExpiresAt))
 	t.brought.Messages = append(t.brought.Messages, made)
-	return Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt}
+	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt}
 }
 
 // newLabel stands for a client's label that has no number yet.
 const newLabel = -1 << 62
 
 // conversation resolves the conversation that the sender named: 0 for a new one.
-func (t *tx) conversation(m *SendMessage, sender *Key) (int64, error) {
+func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	number, err := t.conversationNumber(m.Conversation)
 	if err != nil || number <= 0 {
 		return number, err
 	}
 	in, err := t.participates(number, sender.Mecha.ID)
 	if err == nil && !in {
-		err = Errorf(NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
+		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
 	}
 	return number, err
 }
@@ -141,7 +143,7 @@ func (t *tx) conversation(m *SendMessage, sender *Key) (int64, error) {
 // conversationNumber gives what stands in message.conversation: 0 for "", the
 // founding position for an issued id (ConversationNotFound if it never was),
 // minus the word for a label, newLabel if nobody used it yet.
-func (x *rx) conversationNumber(id ConversationID) (int64, error) {
+func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 	if id == "" {
 		return 0, nil
 	}
@@ -152,7 +154,7 @@ func (x *rx) conversationNumber(id ConversationID) (int64, error) {
 		}
 		return newLabel, nil
 	}
-	p, ok := x.ids.conversationPosition(id)
+	p, ok := x.ids.ConversationPosition(id)
 	if ok {
 		known, err := x.c.row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 		if !known && err == nil {
@@ -162,11 +164,11 @@ func (x *rx) conversationNumber(id ConversationID) (int64, error) {
 			return int64(p), err
 		}
 	}
-	return 0, Errorf(ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", quote(string(id)))
+	return 0, relay.Errorf(relay.ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
 }
 
 // participates tells whether a Mecha has sent or received in a conversation.
-func (x *rx) participates(conversation int64, id MechaID) (bool, error) {
+func (x *rx) participates(conversation int64, id relay.MechaID) (bool, error) {
 	if conversation > 0 {
 		in := false
 		_, err := x.c.row(func(r *rows) { in = r.int(0) == int64(id) || r.int(1) == int64(id) },
@@ -179,7 +181,7 @@ func (x *rx) participates(conversation int64, id MechaID) (bool, error) {
 }
 
 // join writes down who takes part in a conversation that has more than its founding message.
-func (t *tx) join(conversation int64, parties ...MechaID) error {
+func (t *tx) join(conversation int64, parties ...relay.MechaID) error {
 	if conversation == 0 {
 		return nil
 	}
@@ -199,35 +201,35 @@ func (t *tx) join(conversation int64, parties ...MechaID) error {
 }
 
 // IdempotencyKey hashes an Idempotency-Key of a sender and the body that came with it.
-func (d *DB) IdempotencyKey(sender MechaID, key string, body []byte) IdempotencyKey {
+func (d *DB) IdempotencyKey(sender relay.MechaID, key string, body []byte) relay.IdempotencyKey {
 	sum := sha256.Sum256(body)
-	return IdempotencyKey{
-		Key:  d.ids.hash64('i', int64(sender), []byte(key)) | 1, // never 0, which means none
-		Body: d.ids.hash64('b', int64(sender), sum[:]) | 1,
+	return relay.IdempotencyKey{
+		Key:  d.ids.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
+		Body: d.ids.Hash('b', int64(sender), sum[:]) | 1,
 	}
 }
 
 // idempotent finds the answer that a sender's Idempotency-Key got in the 24 hours
 // before now; known is false if there is none. Errors: IdempotencyKeyReused if the
 // key came with another body.
-func (x *rx) idempotent(sender MechaID, key IdempotencyKey, now time.Time) (sent Sent, known bool, err error) {
-	if key == (IdempotencyKey{}) {
-		return Sent{}, false, nil
+func (x *rx) idempotent(sender relay.MechaID, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+	if key == (relay.IdempotencyKey{}) {
+		return relay.Sent{}, false, nil
 	}
-	var p Position
+	var p relay.Position
 	var body, from int64
-	found, err := x.c.row(func(r *rows) { p, body, from = Position(r.int(0)), r.int(1), r.int(2) },
+	found, err := x.c.row(func(r *rows) { p, body, from = relay.Position(r.int(0)), r.int(1), r.int(2) },
 		`SELECT position, body_hash, sender FROM message INDEXED BY message_idempotency
 		WHERE idempotency_key = ? ORDER BY position DESC LIMIT 1`, key.Key)
-	if err != nil || !found || MechaID(from) != sender || now.Sub(p.Time()) > idempotencyWindow {
-		return Sent{}, false, err
+	if err != nil || !found || relay.MechaID(from) != sender || now.Sub(p.Time()) > idempotencyWindow {
+		return relay.Sent{}, false, err
 	}
 	if body != key.Body {
-		return Sent{}, false, Errorf(IdempotencyKeyReused, "this Idempotency-Key came with another body before")
+		return relay.Sent{}, false, relay.Errorf(relay.IdempotencyKeyReused, "this Idempotency-Key came with another body before")
 	}
 	m, err := x.message(p)
 	if err != nil || m == nil {
-		return Sent{}, false, err
+		return relay.Sent{}, false, err
 	}
-	return Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}, true, nil
+	return relay.Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}, true, nil
 }

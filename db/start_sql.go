@@ -1,12 +1,14 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"time"
 )
 
 // readIDs reads what keys the ids and hashes of a file.
-func readIDs(c *conn, path string) (*ids, error) {
+func readIDs(c *conn, path string) (*relay.IDs, error) {
 	var secret []byte
 	_, err := c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
 	if err != nil {
@@ -15,7 +17,7 @@ func readIDs(c *conn, path string) (*ids, error) {
 	if len(secret) < 16 {
 		return nil, fmt.Errorf("%s has no secret: not a relay database, or damaged", path)
 	}
-	return newIDs(secret)
+	return relay.NewIDs(secret)
 }
 
 // start reads what the writer and the nonces must know of the past.
@@ -50,7 +52,7 @@ func (w *writer) start(nonces *Nonces) error {
 
 // findLast reads the ends of the two orders, each from the tables of its own.
 func (w *writer) findLast() error {
-	for query, last := range map[string]*Position{
+	for query, last := range map[string]*relay.Position{
 		"SELECT max(position) FROM message":       &w.last,
 		"SELECT max(position) FROM receipt":       &w.last,
 		"SELECT max(revision) FROM mecha":         &w.last,
@@ -62,14 +64,14 @@ func (w *writer) findLast() error {
 		if err != nil {
 			return err
 		}
-		*last = max(*last, Position(p))
+		*last = max(*last, relay.Position(p))
 	}
 	return nil
 }
 
 // Claim remembers that a key used a nonce in a request of the given timestamp:
 // NonceReused if it did before, Overloaded if there are too many to remember.
-func (d *DB) Claim(k *Key, nonce string, timestamp time.Time) (NonceHash, error) {
-	h := NonceHash(d.ids.hash64('n', int64(k.Number), []byte(nonce)) | 1)
+func (d *DB) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
+	h := relay.NonceHash(d.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
 	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))
 }

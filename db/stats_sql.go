@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"cmp"
 	"slices"
 	"strings"
@@ -17,10 +19,10 @@ type Stats struct {
 	Queued, Delivered        int
 	Acknowledged, Expired    int
 	PayloadBytes             int64
-	First, Last              time.Time // of the messages; zero: none
-	Oldest                   MessageID // pending; "": none
+	First, Last              time.Time       // of the messages; zero: none
+	Oldest                   relay.MessageID // pending; "": none
 	OldestAt                 time.Time
-	OldestFor                Address
+	OldestFor                relay.Address
 	Busiest                  []Busy // the most messages first, at most ten
 	FileBytes, FreeBytes     int64  // of the file; of it, free for what comes
 	SchemaVersion            int64
@@ -28,7 +30,7 @@ type Stats struct {
 
 // Busy is how many messages a Mecha has sent and received, and how many wait for it.
 type Busy struct {
-	Mecha                   Address
+	Mecha                   relay.Address
 	Sent, Received, Pending int
 }
 
@@ -61,10 +63,10 @@ func (x *rx) countMechas(s *Stats) error {
 
 // countMessages reckons expiry by the clock, as every read does.
 func (x *rx) countMessages(s *Stats) error {
-	var first, last Position
+	var first, last relay.Position
 	_, err := x.c.row(func(r *rows) {
 		s.Messages, s.Queued, s.Delivered, s.Acknowledged = int(r.int(0)), int(r.int(1)), int(r.int(2)), int(r.int(3))
-		s.PayloadBytes, first, last = r.int(4), Position(r.int(5)), Position(r.int(6))
+		s.PayloadBytes, first, last = r.int(4), relay.Position(r.int(5)), relay.Position(r.int(6))
 	}, `SELECT count(*), count(*) FILTER (WHERE state = 0 AND coalesce(expires_at, ?1 + 1) > ?1),
 		count(*) FILTER (WHERE state = 1 AND coalesce(expires_at, ?1 + 1) > ?1), count(*) FILTER (WHERE state = 2),
 		sum(payload_bytes), min(position), max(position) FROM message`, x.now.UnixMilli())
@@ -76,8 +78,8 @@ func (x *rx) countMessages(s *Stats) error {
 }
 
 func (x *rx) findOldest(s *Stats) error {
-	var oldest Position
-	_, err := x.c.row(func(r *rows) { oldest = Position(r.int(0)) },
+	var oldest relay.Position
+	_, err := x.c.row(func(r *rows) { oldest = relay.Position(r.int(0)) },
 		"SELECT min(position) FROM message WHERE open = 1 AND coalesce(expires_at, ?1 + 1) > ?1", x.now.UnixMilli())
 	if err != nil || oldest == 0 {
 		return err

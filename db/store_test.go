@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"errors"
 	"fmt"
@@ -45,16 +47,16 @@ func mustOpen(t testing.TB, options ...func(*db.Options)) store {
 	return store{d, t}
 }
 
-func (s store) mustIssue(a db.Address) db.IssuedKey {
+func (s store) mustIssue(a relay.Address) relay.IssuedKey {
 	s.t.Helper()
-	k, err := s.Issue(&db.IssueKey{At: time.Now(), Address: a})
+	k, err := s.Issue(&relay.IssueKey{At: time.Now(), Address: a})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return k
 }
 
-func (s store) mustSend(from *db.Key, to db.Address, payload string, more ...func(*db.SendMessage)) db.Sent {
+func (s store) mustSend(from *relay.Key, to relay.Address, payload string, more ...func(*relay.SendMessage)) relay.Sent {
 	s.t.Helper()
 	sent, err := s.send(from, to, payload, more...)
 	if err != nil {
@@ -63,18 +65,18 @@ func (s store) mustSend(from *db.Key, to db.Address, payload string, more ...fun
 	return sent
 }
 
-func (s store) send(from *db.Key, to db.Address, payload string, more ...func(*db.SendMessage)) (db.Sent, error) {
-	m := &db.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: []byte(payload), Nonce: 1}
+func (s store) send(from *relay.Key, to relay.Address, payload string, more ...func(*relay.SendMessage)) (relay.Sent, error) {
+	m := &relay.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: []byte(payload), Nonce: 1}
 	for _, f := range more {
 		f(m)
 	}
 	if err := m.Validate(); err != nil {
-		return db.Sent{}, err
+		return relay.Sent{}, err
 	}
 	return s.Send(m)
 }
 
-func (s store) mustHistory(q db.HistoryQuery) db.Page {
+func (s store) mustHistory(q relay.HistoryQuery) relay.Page {
 	s.t.Helper()
 	if q.Limit == 0 {
 		q.Limit = 100
@@ -86,7 +88,7 @@ func (s store) mustHistory(q db.HistoryQuery) db.Page {
 	return p
 }
 
-func (s store) mustAck(k *db.Key, id db.MessageID, status string) db.AckOutcome {
+func (s store) mustAck(k *relay.Key, id relay.MessageID, status string) relay.AckOutcome {
 	s.t.Helper()
 	out, err := s.ack(k, id, status)
 	if err != nil {
@@ -95,20 +97,20 @@ func (s store) mustAck(k *db.Key, id db.MessageID, status string) db.AckOutcome 
 	return out
 }
 
-func (s store) ack(k *db.Key, id db.MessageID, status string, more ...func(*db.Acknowledge)) (db.AckOutcome, error) {
-	a := &db.Acknowledge{At: time.Now(), Key: k.Number, ID: id, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+func (s store) ack(k *relay.Key, id relay.MessageID, status string, more ...func(*relay.Acknowledge)) (relay.AckOutcome, error) {
+	a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: id, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 	for _, f := range more {
 		f(a)
 	}
 	if err := a.Validate(); err != nil {
-		return db.AckOutcome{}, err
+		return relay.AckOutcome{}, err
 	}
 	return s.Acknowledge(a)
 }
 
-func wantCode(t testing.TB, err error, code db.Code) {
+func wantCode(t testing.TB, err error, code relay.Code) {
 	t.Helper()
-	if db.ErrorCode(err) != code {
+	if relay.ErrorCode(err) != code {
 		t.Fatalf("got error %v, want %s", err, code)
 	}
 }
@@ -119,7 +121,7 @@ func TestALifeOfAMessage(t *testing.T) {
 
 	sent := s.mustSend(alice.Key, "bob^demo", `{"n": 1.0}`)
 	m, err := s.Message(ctx, bob.Mecha.ID, sent.ID)
-	if err != nil || m.State != db.Queued || m.From != "alice^demo" || m.To != "bob^demo" || m.Priority != "normal" {
+	if err != nil || m.State != relay.Queued || m.From != "alice^demo" || m.To != "bob^demo" || m.Priority != "normal" {
 		t.Fatalf("record %+v, %v", m, err)
 	}
 	body, err := s.Payload(ctx, bob.Mecha.ID, sent.ID)
@@ -127,27 +129,27 @@ func TestALifeOfAMessage(t *testing.T) {
 		t.Fatalf("payload %q, %v", body, err)
 	}
 	_, err = s.Payload(ctx, alice.Mecha.ID, sent.ID)
-	wantCode(t, err, db.RecipientOnly)
+	wantCode(t, err, relay.RecipientOnly)
 
-	d, err := s.MarkDelivered(&db.MarkDelivered{At: time.Now(), Key: bob.Number, ID: sent.ID})
-	if err != nil || d.State != db.Delivered || d.DeliveredAt.IsZero() {
+	d, err := s.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: sent.ID})
+	if err != nil || d.State != relay.Delivered || d.DeliveredAt.IsZero() {
 		t.Fatalf("deliver %+v, %v", d, err)
 	}
-	if out := s.mustAck(bob.Key, sent.ID, "Completed"); out.State != db.Acknowledged || out.Duplicate || out.Status != "completed" {
+	if out := s.mustAck(bob.Key, sent.ID, "Completed"); out.State != relay.Acknowledged || out.Duplicate || out.Status != "completed" {
 		t.Fatalf("ack %+v", out)
 	}
 	if out := s.mustAck(bob.Key, sent.ID, "completed"); !out.Duplicate {
 		t.Fatalf("second ack %+v", out)
 	}
 	_, err = s.ack(bob.Key, sent.ID, "failed")
-	wantCode(t, err, db.AlreadyAcknowledged)
+	wantCode(t, err, relay.AlreadyAcknowledged)
 
-	if p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 1 || p.Messages[0].Ack.Status != "completed" || p.More {
+	if p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 1 || p.Messages[0].Ack.Status != "completed" || p.More {
 		t.Fatalf("history %+v", p)
 	}
 	_, err = s.send(alice.Key, "bbo^demo", `{}`)
-	wantCode(t, err, db.RecipientNotFound)
-	var e *db.Error
+	wantCode(t, err, relay.RecipientNotFound)
+	var e *relay.Error
 	if errors.As(err, &e); len(e.DidYouMean) != 1 || e.DidYouMean[0] != "bob^demo" {
 		t.Fatalf("did you mean %v", e.DidYouMean)
 	}
@@ -165,15 +167,15 @@ func BenchmarkSend(b *testing.B) {
 func benchmarkSend(b *testing.B, parallel int, pushed bool) {
 	s := mustOpen(b)
 	sender := s.mustIssue("sender^bench")
-	var to []db.Address
+	var to []relay.Address
 	for i := range 1000 {
-		to = append(to, db.Address(fmt.Sprintf("m%d^bench", i)))
+		to = append(to, relay.Address(fmt.Sprintf("m%d^bench", i)))
 		s.mustIssue(to[i])
 	}
 	if pushed {
-		s.OnCommit(func(c *db.Commit) {
+		s.OnCommit(func(c *relay.Commit) {
 			for _, m := range c.Messages {
-				s.Pushed(sender.Number, time.Now(), []db.Position{m.Position})
+				s.Pushed(sender.Number, time.Now(), []relay.Position{m.Position})
 			}
 		})
 	}
@@ -184,7 +186,7 @@ func benchmarkSend(b *testing.B, parallel int, pushed bool) {
 	for w := range parallel {
 		wg.Go(func() {
 			for i := w; i < b.N; i += parallel {
-				m := &db.SendMessage{At: time.Now(), Key: sender.Number, To: to[i%1000], Payload: payload, Nonce: 1}
+				m := &relay.SendMessage{At: time.Now(), Key: sender.Number, To: to[i%1000], Payload: payload, Nonce: 1}
 				m.Validate()
 				if _, err := s.Send(m); err != nil {
 					b.Error(err)

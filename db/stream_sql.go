@@ -1,12 +1,14 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"math"
 )
 
 // Stream reads a piece of a Mecha's incoming stream, in commit order.
-func (d *DB) Stream(ctx context.Context, q StreamQuery) (p StreamPage, err error) {
+func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (p relay.StreamPage, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.stream(q)
 		return err
@@ -14,22 +16,22 @@ func (d *DB) Stream(ctx context.Context, q StreamQuery) (p StreamPage, err error
 	return p, err
 }
 
-func (x *rx) stream(q StreamQuery) (StreamPage, error) {
-	h := HistoryQuery{Mecha: q.Mecha, Direction: In}
+func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
+	h := relay.HistoryQuery{Mecha: q.Mecha, Direction: relay.In}
 	if q.PendingOnly {
-		h.State = OnlyPending
+		h.State = relay.OnlyPending
 	}
 	s := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
 	if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.PendingOnly); err != nil {
-		return StreamPage{}, err
+		return relay.StreamPage{}, err
 	}
 	text, args := s.query(h)
 	return x.streamRows(q, x.c.query(text, args...))
 }
 
-func (x *rx) streamRows(q StreamQuery, r *rows) (StreamPage, error) {
-	p := StreamPage{Upto: q.After, End: true}
+func (x *rx) streamRows(q relay.StreamQuery, r *rows) (relay.StreamPage, error) {
+	p := relay.StreamPage{Upto: q.After, End: true}
 	looked, bytes := 0, 0
 	for r.next() {
 		m, err := x.readMessage(r)
@@ -43,7 +45,7 @@ func (x *rx) streamRows(q StreamQuery, r *rows) (StreamPage, error) {
 		}
 		looked++
 		p.Upto = m.Position
-		if m.State != Expired {
+		if m.State != relay.Expired {
 			p.Messages = append(p.Messages, m)
 		}
 	}
@@ -73,13 +75,13 @@ func (x *rx) streamRows(q StreamQuery, r *rows) (StreamPage, error) {
 }
 
 // latest is the position of the newest message, 0 if there is none.
-func (x *rx) latest() (p Position, err error) {
-	_, err = x.c.row(func(r *rows) { p = Position(r.int(0)) }, "SELECT max(position) FROM message")
+func (x *rx) latest() (p relay.Position, err error) {
+	_, err = x.c.row(func(r *rows) { p = relay.Position(r.int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
 // Latest is the position of the newest committed message.
-func (d *DB) Latest(ctx context.Context) (p Position, err error) {
+func (d *DB) Latest(ctx context.Context) (p relay.Position, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.latest()
 		return err

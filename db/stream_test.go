@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +29,7 @@ func (c *clock) advance(d time.Duration) { c.ms.Add(d.Milliseconds()) }
 func (c *clock) option(o *db.Options) { o.Now = c.now }
 
 // stream reads a Mecha's whole incoming stream in pages.
-func (s store) stream(q db.StreamQuery) (ids []db.MessageID, pages int) {
+func (s store) stream(q relay.StreamQuery) (ids []relay.MessageID, pages int) {
 	s.t.Helper()
 	for {
 		p, err := s.Stream(ctx, q)
@@ -54,7 +56,7 @@ func (s store) stream(q db.StreamQuery) (ids []db.MessageID, pages int) {
 func TestAStreamIsReadInPages(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	var all, open []db.MessageID
+	var all, open []relay.MessageID
 	for i := range 50 {
 		id := s.mustSend(alice.Key, "bob^x", fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("x", 1000))).ID
 		s.mustSend(bob.Key, "alice^x", `{}`) // not his
@@ -66,17 +68,17 @@ func TestAStreamIsReadInPages(t *testing.T) {
 		}
 	}
 	for _, c := range []struct {
-		q     db.StreamQuery
-		want  []db.MessageID
+		q     relay.StreamQuery
+		want  []relay.MessageID
 		pages int
 	}{
-		{db.StreamQuery{Limit: 1000, MaxBytes: 1 << 20}, all, 1},
-		{db.StreamQuery{Limit: 50, MaxBytes: 1 << 20}, all, 2}, // a full page may not be the end
-		{db.StreamQuery{Limit: 7, MaxBytes: 1 << 20}, all, 8},
-		{db.StreamQuery{Limit: 1000, MaxBytes: 5200}, all, 10},
-		{db.StreamQuery{Limit: 1000, MaxBytes: 1}, all, 50}, // one at least
-		{db.StreamQuery{Limit: 1000, MaxBytes: 1 << 20, PendingOnly: true}, open, 1},
-		{db.StreamQuery{Limit: 4, MaxBytes: 1 << 20, PendingOnly: true}, open, 9},
+		{relay.StreamQuery{Limit: 1000, MaxBytes: 1 << 20}, all, 1},
+		{relay.StreamQuery{Limit: 50, MaxBytes: 1 << 20}, all, 2}, // a full page may not be the end
+		{relay.StreamQuery{Limit: 7, MaxBytes: 1 << 20}, all, 8},
+		{relay.StreamQuery{Limit: 1000, MaxBytes: 5200}, all, 10},
+		{relay.StreamQuery{Limit: 1000, MaxBytes: 1}, all, 50}, // one at least
+		{relay.StreamQuery{Limit: 1000, MaxBytes: 1 << 20, PendingOnly: true}, open, 1},
+		{relay.StreamQuery{Limit: 4, MaxBytes: 1 << 20, PendingOnly: true}, open, 9},
 	} {
 		c.q.Mecha = bob.Mecha.ID
 		got, pages := s.stream(c.q)
@@ -88,7 +90,7 @@ func TestAStreamIsReadInPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := s.stream(db.StreamQuery{Mecha: bob.Mecha.ID, After: after, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, all[20:]) {
+	if got, _ := s.stream(relay.StreamQuery{Mecha: bob.Mecha.ID, After: after, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, all[20:]) {
 		t.Errorf("after a cursor: %d messages, want %d", len(got), 30)
 	}
 }
@@ -97,12 +99,12 @@ func TestExpiry(t *testing.T) {
 	clock := newClock()
 	s := mustOpen(t, clock.option)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	inAMinute := func(m *db.SendMessage) { m.At, m.ExpiresAt = clock.now(), clock.now().Add(time.Minute) }
-	var changes []db.Change
+	inAMinute := func(m *relay.SendMessage) { m.At, m.ExpiresAt = clock.now(), clock.now().Add(time.Minute) }
+	var changes []relay.Change
 	expired := make(chan struct{}, 10)
-	s.OnCommit(func(c *db.Commit) {
+	s.OnCommit(func(c *relay.Commit) {
 		for _, ch := range c.Changes {
-			if ch.State == db.Expired && ch.New {
+			if ch.State == relay.Expired && ch.New {
 				changes = append(changes, ch)
 				expired <- struct{}{}
 			}
@@ -111,16 +113,16 @@ func TestExpiry(t *testing.T) {
 	short := s.mustSend(alice.Key, "bob^x", `{"n":1}`, inAMinute)
 	long := s.mustSend(alice.Key, "bob^x", `{"n":2}`)
 	done := s.mustSend(alice.Key, "bob^x", `{"n":3}`, inAMinute)
-	if _, err := s.ack(bob.Key, done.ID, "completed", func(a *db.Acknowledge) { a.At = clock.now() }); err != nil {
+	if _, err := s.ack(bob.Key, done.ID, "completed", func(a *relay.Acknowledge) { a.At = clock.now() }); err != nil {
 		t.Fatal(err)
 	}
 
 	clock.advance(time.Minute - time.Millisecond)
-	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != db.Queued {
+	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != relay.Queued {
 		t.Errorf("before its time it is %s", m.State)
 	}
 	clock.advance(time.Millisecond)
-	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != db.Expired {
+	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != relay.Expired {
 		t.Errorf("at its time it is %s", m.State)
 	}
 	<-expired // the writer has noticed by itself
@@ -128,22 +130,22 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("the bell rang %+v", changes)
 	}
 	_, err := s.ack(bob.Key, short.ID, "completed")
-	wantCode(t, err, db.MessageExpired)
-	_, err = s.MarkDelivered(&db.MarkDelivered{At: clock.now(), Key: bob.Number, ID: short.ID})
-	wantCode(t, err, db.MessageExpired)
+	wantCode(t, err, relay.MessageExpired)
+	_, err = s.MarkDelivered(&relay.MarkDelivered{At: clock.now(), Key: bob.Number, ID: short.ID})
+	wantCode(t, err, relay.MessageExpired)
 	if body, err := s.Payload(ctx, bob.Mecha.ID, short.ID); string(body) != `{"n":1}` {
 		t.Errorf("its payload is %q, %v", body, err)
 	}
-	if m, _ := s.Message(ctx, bob.Mecha.ID, done.ID); m.State != db.Acknowledged {
+	if m, _ := s.Message(ctx, bob.Mecha.ID, done.ID); m.State != relay.Acknowledged {
 		t.Errorf("an acknowledged message became %s", m.State)
 	}
 	if in, err := s.Inbox(ctx, bob.Mecha.ID); err != nil || in.Pending != 1 || in.Oldest != long.ID {
 		t.Errorf("inbox %+v, %v", in, err)
 	}
-	if got, _ := s.stream(db.StreamQuery{Mecha: bob.Mecha.ID, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, []db.MessageID{long.ID, done.ID}) {
+	if got, _ := s.stream(relay.StreamQuery{Mecha: bob.Mecha.ID, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, []relay.MessageID{long.ID, done.ID}) {
 		t.Errorf("the stream has %v", got)
 	}
-	p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID, State: db.OnlyExpired})
+	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID, State: relay.OnlyExpired})
 	if len(p.Messages) != 1 || p.Messages[0].ID != short.ID {
 		t.Errorf("history of what expired: %v", p.Messages)
 	}
@@ -153,9 +155,9 @@ func TestTheMailboxHasABound(t *testing.T) {
 	clock := newClock()
 	s := mustOpen(t, clock.option, func(o *db.Options) { o.MaxPending = 10 })
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	var ids []db.MessageID
+	var ids []relay.MessageID
 	for i := range 10 {
-		ids = append(ids, s.mustSend(alice.Key, "bob^x", `{}`, func(m *db.SendMessage) {
+		ids = append(ids, s.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) {
 			m.At = clock.now()
 			if i == 0 {
 				m.ExpiresAt = clock.now().Add(time.Second)
@@ -165,7 +167,7 @@ func TestTheMailboxHasABound(t *testing.T) {
 	full := func() {
 		t.Helper()
 		_, err := s.send(alice.Key, "bob^x", `{}`)
-		wantCode(t, err, db.MailboxFull)
+		wantCode(t, err, relay.MailboxFull)
 	}
 	full()
 	s.mustSend(bob.Key, "alice^x", `{}`) // other mailboxes have room
@@ -175,21 +177,24 @@ func TestTheMailboxHasABound(t *testing.T) {
 	s.mustSend(alice.Key, "bob^x", `{}`)
 	full()
 	clock.advance(2 * time.Second) // the first one expires: its room is free
-	s.mustSend(alice.Key, "bob^x", `{}`, func(m *db.SendMessage) { m.At = clock.now() })
+	s.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At = clock.now() })
 	full()
 }
 
 // The count of a mailbox survives a restart, whatever comes first after it.
 func TestTheMailboxIsCountedRightAfterARestart(t *testing.T) {
 	bound := func(o *db.Options) { o.MaxPending = 10 }
-	for name, first := range map[string]func(store, *db.Key, db.MessageID){
-		"an acknowledgement": func(s store, k *db.Key, id db.MessageID) { s.mustAck(k, id, "completed") },
-		"progress, then one": func(s store, k *db.Key, id db.MessageID) { s.mustAck(k, id, "received"); s.mustAck(k, id, "completed") },
+	for name, first := range map[string]func(store, *relay.Key, relay.MessageID){
+		"an acknowledgement": func(s store, k *relay.Key, id relay.MessageID) { s.mustAck(k, id, "completed") },
+		"progress, then one": func(s store, k *relay.Key, id relay.MessageID) {
+			s.mustAck(k, id, "received")
+			s.mustAck(k, id, "completed")
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := mustOpen(t, bound)
 			k := s.mustIssue("alice^x")
-			var id db.MessageID
+			var id relay.MessageID
 			for range 10 {
 				id = s.mustSend(k.Key, "alice^x", `{}`).ID
 			}
@@ -198,7 +203,7 @@ func TestTheMailboxIsCountedRightAfterARestart(t *testing.T) {
 			first(s, k.Key, id)
 			s.mustSend(k.Key, "alice^x", `{}`)
 			_, err := s.send(k.Key, "alice^x", `{}`)
-			wantCode(t, err, db.MailboxFull)
+			wantCode(t, err, relay.MailboxFull)
 		})
 	}
 }
@@ -207,12 +212,12 @@ func TestARevokedKeyStaysRevokedWhateverTheClockSays(t *testing.T) {
 	clock := newClock()
 	s := mustOpen(t, clock.option)
 	k := s.mustIssue("alice^x")
-	if err := s.Revoke(&db.RevokeKey{At: clock.now(), ID: k.ID}); err != nil {
+	if err := s.Revoke(&relay.RevokeKey{At: clock.now(), ID: k.ID}); err != nil {
 		t.Fatal(err)
 	}
 	clock.advance(-time.Hour)
 	_, err := s.Key(ctx, k.Text)
-	wantCode(t, err, db.KeyRevoked)
+	wantCode(t, err, relay.KeyRevoked)
 }
 
 // After a clock that was ahead for a while, a restart must not take old nonces for live ones.
@@ -223,7 +228,7 @@ func TestAClockThatWasAheadDoesNotFillTheNonces(t *testing.T) {
 	k := s.mustIssue("alice^x")
 	clock.advance(48 * time.Hour)
 	for i := range 20 {
-		s.mustSend(k.Key, "alice^x", `{}`, func(m *db.SendMessage) { m.At, m.Nonce = clock.now(), db.NonceHash(i+1) })
+		s.mustSend(k.Key, "alice^x", `{}`, func(m *relay.SendMessage) { m.At, m.Nonce = clock.now(), relay.NonceHash(i+1) })
 	}
 	clock.advance(-48 * time.Hour)
 	s.Close()
@@ -252,13 +257,13 @@ func TestAnotherProcessRevokes(t *testing.T) {
 	if _, err := s.Key(ctx, k.Text); err != nil {
 		t.Fatal(err)
 	}
-	if err := other.Revoke(&db.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
+	if err := other.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
 		t.Fatal(err)
 	}
 	<-told
 	_, err = s.Key(ctx, k.Text)
-	wantCode(t, err, db.KeyRevoked)
-	fresh, err := other.Issue(&db.IssueKey{At: time.Now(), Address: "carol^x"})
+	wantCode(t, err, relay.KeyRevoked)
+	fresh, err := other.Issue(&relay.IssueKey{At: time.Now(), Address: "carol^x"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,8 +271,8 @@ func TestAnotherProcessRevokes(t *testing.T) {
 		t.Errorf("a key made by another process: %v, %v", got, err)
 	}
 	s.mustSend(fresh.Key, "alice^x", `{}`)
-	_, err = other.Issue(&db.IssueKey{At: time.Now(), Address: "Carol^X"})
-	wantCode(t, err, db.InvalidAddress)
+	_, err = other.Issue(&relay.IssueKey{At: time.Now(), Address: "Carol^X"})
+	wantCode(t, err, relay.InvalidAddress)
 }
 
 func TestOneIdempotencyKeyMakesOneMessage(t *testing.T) {
@@ -277,10 +282,10 @@ func TestOneIdempotencyKeyMakesOneMessage(t *testing.T) {
 	other := s.IdempotencyKey(alice.Mecha.ID, "order-17", []byte("other body"))
 	var wg sync.WaitGroup
 	var replays atomic.Int64
-	ids := make([]db.MessageID, 32)
+	ids := make([]relay.MessageID, 32)
 	for i := range ids {
 		wg.Go(func() {
-			sent, err := s.send(alice.Key, "alice^x", `{}`, func(m *db.SendMessage) { m.Idempotency = key })
+			sent, err := s.send(alice.Key, "alice^x", `{}`, func(m *relay.SendMessage) { m.Idempotency = key })
 			if err != nil {
 				t.Error(err)
 			}
@@ -293,13 +298,13 @@ func TestOneIdempotencyKeyMakesOneMessage(t *testing.T) {
 	if slices.Sort(ids); ids[0] != ids[31] || replays.Load() != 31 {
 		t.Errorf("%s … %s, %d replays", ids[0], ids[31], replays.Load())
 	}
-	_, err := s.send(alice.Key, "alice^x", `{}`, func(m *db.SendMessage) { m.Idempotency = other })
-	wantCode(t, err, db.IdempotencyKeyReused)
-	later := func(m *db.SendMessage) { m.Idempotency, m.At = key, m.At.Add(25*time.Hour) }
+	_, err := s.send(alice.Key, "alice^x", `{}`, func(m *relay.SendMessage) { m.Idempotency = other })
+	wantCode(t, err, relay.IdempotencyKeyReused)
+	later := func(m *relay.SendMessage) { m.Idempotency, m.At = key, m.At.Add(25*time.Hour) }
 	if sent, err := s.send(alice.Key, "alice^x", `{}`, later); err != nil || sent.Replayed {
 		t.Errorf("after its 24 hours: %+v, %v", sent, err)
 	}
-	if p := s.mustHistory(db.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 2 {
+	if p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 2 {
 		t.Errorf("%d messages", len(p.Messages))
 	}
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"cmp"
 	"context"
 	"slices"
@@ -11,11 +13,11 @@ import (
 type Step struct {
 	At       time.Time
 	What     StepKind
-	Key      KeyID  // that did it, or opened the socket; "": the clock
-	KeyLabel string // "" if it has none
-	Status   string // of an acknowledgement
-	ClientTS string // of an acknowledgement, as the client sent it
-	Detail   string // of an acknowledgement
+	Key      relay.KeyID // that did it, or opened the socket; "": the clock
+	KeyLabel string      // "" if it has none
+	Status   string      // of an acknowledgement
+	ClientTS string      // of an acknowledgement, as the client sent it
+	Detail   string      // of an acknowledgement
 }
 
 // StepKind is a word for what happened.
@@ -34,7 +36,7 @@ const (
 
 // Trace is the life of one message.
 type Trace struct {
-	Message *Message
+	Message *relay.Message
 	Retried bool // it came with an Idempotency-Key
 	Steps   []Step
 }
@@ -45,7 +47,7 @@ const pushPage = 5000
 // Trace tells the life of a message, in order of time. Pushes are noted with
 // the commit that follows them, so the latest may not be in the file yet; the
 // context ends the search for them. Errors: MessageNotFound.
-func (i *Inspector) Trace(ctx context.Context, id MessageID) (*Trace, error) {
+func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, error) {
 	t := &Trace{}
 	err := i.view(func(x *rx) (err error) {
 		if t.Message, err = x.messageByID(id); err != nil {
@@ -109,16 +111,16 @@ func (x *rx) traceReceipts(t *Trace) error {
 
 // step reads a receipt.
 func (x *rx) step(position int64) (s Step, previous int64, err error) {
-	var state State
+	var state relay.State
 	var word, key int64
 	_, err = x.c.row(func(r *rows) {
-		previous, state, word, key = r.int(0), State(r.int(1)), r.int(2), r.int(5)
+		previous, state, word, key = r.int(0), relay.State(r.int(1)), r.int(2), r.int(5)
 		s.ClientTS, s.Detail = r.text(3), r.text(4)
 	}, "SELECT previous, state, status, client_ts, detail, key FROM receipt WHERE position = ?", position)
 	if err != nil {
 		return s, 0, err
 	}
-	s.At = Position(position).Time()
+	s.At = relay.Position(position).Time()
 	if s.Status, err = x.word(word); err != nil {
 		return s, 0, err
 	}
@@ -126,13 +128,13 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	return s, previous, x.nameKey(&s, key)
 }
 
-func stepKind(state State, status string) StepKind {
+func stepKind(state relay.State, status string) StepKind {
 	switch {
-	case state == Expired:
+	case state == relay.Expired:
 		return StepExpired
 	case status == "":
 		return StepDelivered
-	case ReportsProgress(status):
+	case relay.ReportsProgress(status):
 		return StepProgress
 	}
 	return StepAcknowledged
@@ -140,18 +142,18 @@ func stepKind(state State, status string) StepKind {
 
 // nameKey says which key a step is of.
 func (x *rx) nameKey(s *Step, number int64) error {
-	_, err := x.c.row(func(r *rows) { s.Key, s.KeyLabel = KeyID(r.text(0)), r.text(1) },
+	_, err := x.c.row(func(r *rows) { s.Key, s.KeyLabel = relay.KeyID(r.text(0)), r.text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
 }
 
 // tracePushes adds the pushes noted after a position, and says where to go on: 0, nowhere.
-func (x *rx) tracePushes(t *Trace, after Position) (next Position, err error) {
+func (x *rx) tracePushes(t *Trace, after relay.Position) (next relay.Position, err error) {
 	var found []pushed
 	r := x.c.query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	n := 0
 	for ; r.next(); n++ {
-		next = Position(r.int(0))
+		next = relay.Position(r.int(0))
 		err := unpackPushes(r.blob(1), next, func(p pushed) {
 			if p.message == t.Message.Position {
 				found = append(found, p)
@@ -166,7 +168,7 @@ func (x *rx) tracePushes(t *Trace, after Position) (next Position, err error) {
 		return 0, err
 	}
 	for _, p := range found {
-		s := Step{At: UnixMilli(p.at), What: StepPushed}
+		s := Step{At: relay.UnixMilli(p.at), What: StepPushed}
 		if err := x.nameKey(&s, p.key); err != nil {
 			return 0, err
 		}

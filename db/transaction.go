@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"fmt"
 	"time"
 )
@@ -10,14 +12,14 @@ import (
 type tx struct {
 	rx
 	w              *writer
-	last           Position // in the shared order
-	lastLocal      Position
-	brought        *Commit
+	last           relay.Position // in the shared order
+	lastLocal      relay.Position
+	brought        *relay.Commit
 	words          map[string]int64 // found or made in this transaction
-	mechas         map[Address]int64
-	pending        map[MechaID]int // new counts
-	settled        []mailboxRow    // messages that are pending no longer
-	nonces         []NonceHash     // of the writes that were applied
+	mechas         map[relay.Address]int64
+	pending        map[relay.MechaID]int // new counts
+	settled        []mailboxRow          // messages that are pending no longer
+	nonces         []relay.NonceHash     // of the writes that were applied
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
@@ -26,25 +28,25 @@ type tx struct {
 func (t *tx) begin(w *writer) {
 	words, mechas, pending := t.words, t.mechas, t.pending
 	if words == nil {
-		words, mechas, pending = map[string]int64{}, map[Address]int64{}, map[MechaID]int{}
+		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaID]int{}
 	}
 	clear(words)
 	clear(mechas)
 	clear(pending)
 	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), writing: true}, w: w, last: w.last, lastLocal: w.lastLocal,
-		brought: &Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], nonces: t.nonces[:0]}
+		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], nonces: t.nonces[:0]}
 }
 
 // position gives out the next place in the shared order, to a write of time at.
-func (t *tx) position(at time.Time) Position {
-	t.last = max(t.last+1, PositionAt(at))
+func (t *tx) position(at time.Time) relay.Position {
+	t.last = max(t.last+1, relay.PositionAt(at))
 	return t.last
 }
 
 // localPosition gives out a place for a row that is this process's own: behind all
 // that has been committed, but not in the shared order, which it leaves as it is.
-func (t *tx) localPosition(at time.Time) Position {
-	t.lastLocal = max(t.lastLocal+1, t.last+1, PositionAt(at))
+func (t *tx) localPosition(at time.Time) relay.Position {
+	t.lastLocal = max(t.lastLocal+1, t.last+1, relay.PositionAt(at))
 	return t.lastLocal
 }
 
@@ -94,7 +96,7 @@ func (w *writer) spoil(ops []op, err error) bool {
 		o := &ops[i]
 		if !o.spoiled && o.err == err {
 			w.opts.Logger.Error("a write cannot be applied; the others of its transaction are", "error", err, "writes", len(ops))
-			o.spoiled, o.err = true, &Error{Code: Internal, Detail: "the write could not be applied", Cause: err}
+			o.spoiled, o.err = true, &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 			return true
 		}
 	}
@@ -135,7 +137,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 			continue
 		}
 		o.err = o.job.apply(t)
-		if o.err != nil && ErrorCode(o.err) == Internal {
+		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err
 		}
 		if n := nonceOf(o.job.shared()); n != 0 && o.err == nil {
@@ -188,22 +190,22 @@ func (w *writer) explain(err error) error {
 	switch {
 	case isFatal(err):
 		w.fail(err)
-		return &Error{Code: StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
 	case isDiskFull(err):
 		w.disk.low.Store(true)
-		return &Error{Code: DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
+		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
 	case isBusy(err):
-		return &Error{Code: Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
+		return &relay.Error{Code: relay.Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
 	case isReadOnly(err):
-		return &Error{Code: Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.path, err)}
+		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.path, err)}
 	case w.batch.committing:
-		return &Error{Code: StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
 	}
-	return &Error{Code: Internal, Detail: "the write could not be applied", Cause: err}
+	return &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 }
 
 // countPending gives how many messages wait for a Mecha, this transaction included.
-func (t *tx) countPending(id MechaID) (int, error) {
+func (t *tx) countPending(id relay.MechaID) (int, error) {
 	if n, ok := t.pending[id]; ok {
 		return n, nil
 	}
@@ -219,7 +221,7 @@ func (t *tx) countPending(id MechaID) (int, error) {
 
 // addPending moves the count of a mailbox, if it has been counted: else the first
 // who asks counts it.
-func (t *tx) addPending(id MechaID, delta int) {
+func (t *tx) addPending(id relay.MechaID, delta int) {
 	n, ok := t.pending[id]
 	if !ok {
 		n, ok = t.w.pending[id]

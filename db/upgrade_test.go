@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"context"
 	"os"
 	"slices"
@@ -33,7 +35,7 @@ func countOn(d *DB, query string) (n int64, err error) {
 }
 
 // mustMakeOlder makes a file with a message, by a program that lacks the step.
-func mustMakeOlder(t *testing.T) (path string, sent Sent) {
+func mustMakeOlder(t *testing.T) (path string, sent relay.Sent) {
 	t.Helper()
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	sent, err := d.Send(message(mustIssue(t, d, "old^timer"), "old^timer", `{}`))

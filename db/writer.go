@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -33,13 +35,13 @@ type writer struct {
 	told     *listeners
 	transact func([]op) error // makes one transaction of some jobs
 
-	spare     []op     // the queue's other backing array
-	batch     tx       // the transaction in hand
-	last      Position // the newest in the shared order
-	lastLocal Position // the newest of the rows that are this process's own
-	pending   map[MechaID]int
-	callers   map[KeyNumber]*Key // the keys of writes, as the file has them
-	cachedAt  int64              // PRAGMA data_version at which callers and mechas were read
+	spare     []op           // the queue's other backing array
+	batch     tx             // the transaction in hand
+	last      relay.Position // the newest in the shared order
+	lastLocal relay.Position // the newest of the rows that are this process's own
+	pending   map[relay.MechaID]int
+	callers   map[relay.KeyNumber]*relay.Key // the keys of writes, as the file has them
+	cachedAt  int64                          // PRAGMA data_version at which callers and mechas were read
 
 	expiry      expiry
 	foreign     foreign
@@ -73,7 +75,7 @@ func newWriter(d *DB, c *conn) *writer {
 	w := &writer{
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, told: &d.told,
-		pending: map[MechaID]int{}, callers: map[KeyNumber]*Key{},
+		pending: map[relay.MechaID]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
 	w.transact = w.attempt
 	w.expiry = expiry{w: w}
@@ -81,7 +83,7 @@ func newWriter(d *DB, c *conn) *writer {
 	w.pushes.w, w.nonces.w = w, w
 	w.segments = segmentWriter{w: w, index: d.late}
 	w.checkpoints = newCheckpoints(w, d.readers)
-	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[KeyNumber]int64{}}
+	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.searches = searchCleaner{w: w}
 	if d.opts.Serve { // who does not serve has no sockets to tell
 		w.servants = []servant{&w.expiry, &w.searches}
@@ -102,7 +104,7 @@ func (w *writer) enqueue(j job) {
 		return
 	case len(w.queue) >= maxQueue:
 		w.mu.Unlock()
-		e := Errorf(Overloaded, "too many writes are waiting")
+		e := relay.Errorf(relay.Overloaded, "too many writes are waiting")
 		e.RetryAfter = time.Second
 		j.finish(e)
 		return

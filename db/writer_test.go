@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/relay"
+
 	"errors"
 	"fmt"
 	"slices"
@@ -48,17 +50,17 @@ type nothing struct{}
 func (nothing) apply(*tx) error { return nil }
 func (nothing) size() int       { return 0 }
 
-func mustIssue(t testing.TB, d *DB, a Address) *Key {
+func mustIssue(t testing.TB, d *DB, a relay.Address) *relay.Key {
 	t.Helper()
-	k, err := d.Issue(&IssueKey{At: time.Now(), Address: a})
+	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: a})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return k.Key
 }
 
-func message(k *Key, to Address, payload string) *SendMessage {
-	m := &SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte(payload), Nonce: 1}
+func message(k *relay.Key, to relay.Address, payload string) *relay.SendMessage {
+	m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte(payload), Nonce: 1}
 	if err := m.Validate(); err != nil {
 		panic(err)
 	}
@@ -75,12 +77,12 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 
 	const n = 20
 	results := make(chan error, n)
-	sent := make([]Sent, n)
+	sent := make([]relay.Sent, n)
 	for i := range n {
-		then(d, message(k, "a^b", `{}`), (*tx).send, func(s Sent, err error) { sent[i] = s; results <- err })
+		then(d, message(k, "a^b", `{}`), (*tx).send, func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
 			d.submit(poison{}, func(err error) {
-				if ErrorCode(err) != Internal || !errors.Is(err, errPoison) {
+				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 					t.Errorf("the poisoned write got %v", err)
 				}
 			})
@@ -94,7 +96,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	}
 	wg.Wait()
 
-	p, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: 100})
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 100})
 	if err != nil || len(p.Messages) != n {
 		t.Fatalf("%d messages in the store, want %d (%v)", len(p.Messages), n, err)
 	}
@@ -130,18 +132,18 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 6)
 	send := func(payload string) {
-		then(d, message(k, "c^d", payload), (*tx).send, func(_ Sent, err error) { got <- err })
+		then(d, message(k, "c^d", payload), (*tx).send, func(_ relay.Sent, err error) { got <- err })
 	}
 	send(`{"n":1}`)
-	then(d, &RemoveMecha{At: time.Now(), Address: "c^d"}, (*tx).removeMecha, func(_ none, err error) { got <- err })
+	then(d, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, (*tx).removeMecha, func(_ none, err error) { got <- err })
 	send(`{"n":2}`)
-	d.PutProfileThen(&PutProfile{At: time.Now(), Address: "c^d"}, func(err error) { got <- err })
-	d.PutProfileThen(&PutProfile{At: time.Now(), Address: "c^d", Register: true}, func(err error) { got <- err })
+	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d"}, func(err error) { got <- err })
+	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d", Register: true}, func(err error) { got <- err })
 	send(`{"n":3}`)
 	close(b.release)
 	wg.Wait()
-	for i, want := range []Code{"", "", RecipientNotFound, MechaNotFound, "", ""} {
-		if err := <-got; ErrorCode(err) != want {
+	for i, want := range []relay.Code{"", "", relay.RecipientNotFound, relay.MechaNotFound, "", ""} {
+		if err := <-got; relay.ErrorCode(err) != want {
 			t.Errorf("write %d: %v, want %q", i, err, want)
 		}
 	}
@@ -162,8 +164,8 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	<-b.entered
 	done := make(chan error, 3)
 	for _, status := range []string{"step_a", "step_b"} { // the second reads the word of the first
-		a := &Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
-		d.AcknowledgeThen(a, func(_ AckOutcome, err error) { done <- err })
+		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
+		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) { done <- err })
 	}
 	d.submit(poison{}, func(error) { done <- nil })
 	close(b.release)
@@ -196,12 +198,12 @@ func TestAnAcknowledgementIsJudgedByItsOwnTime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := &Acknowledge{At: began.Add(60 * time.Second), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"}
-	if _, err := d.Acknowledge(a); ErrorCode(err) != MessageExpired {
+	a := &relay.Acknowledge{At: began.Add(60 * time.Second), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"}
+	if _, err := d.Acknowledge(a); relay.ErrorCode(err) != relay.MessageExpired {
 		t.Errorf("an ack of the time at which it expires got %v", err)
 	}
 	a.At = began.Add(time.Second)
-	if out, err := d.Acknowledge(a); err != nil || out.State != Acknowledged {
+	if out, err := d.Acknowledge(a); err != nil || out.State != relay.Acknowledged {
 		t.Errorf("an ack of a second after it was sent: %+v, %v", out, err)
 	}
 }
@@ -215,16 +217,16 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	go d.wait(b)
 	<-b.entered
 	got := make(chan error, 4)
-	send := func(k *Key) {
-		then(d, message(k, "c^d", `{}`), (*tx).send, func(_ Sent, err error) { got <- err })
+	send := func(k *relay.Key) {
+		then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err })
 	}
 	send(k)
-	then(d, &RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
+	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
 	send(k)
 	send(other)
 	close(b.release)
-	for i, want := range []Code{"", "", KeyRevoked, ""} {
-		if err := <-got; ErrorCode(err) != want {
+	for i, want := range []relay.Code{"", "", relay.KeyRevoked, ""} {
+		if err := <-got; relay.ErrorCode(err) != want {
 			t.Errorf("write %d: %v, want %q", i, err, want)
 		}
 	}
@@ -233,9 +235,9 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 // Order has one source: what the senders are told, what the bell rings and what
 // history lists must agree, and times must not decrease, whatever the clock does.
 func TestOneOrder(t *testing.T) {
-	var rung []MessageID
+	var rung []relay.MessageID
 	d := openHere(t)
-	d.OnCommit(func(c *Commit) {
+	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
 			rung = append(rung, m.ID)
 		}
@@ -243,7 +245,7 @@ func TestOneOrder(t *testing.T) {
 	k := mustIssue(t, d, "a^b")
 	const senders, each = 16, 50
 	var mu sync.Mutex
-	told := map[MessageID]bool{}
+	told := map[relay.MessageID]bool{}
 	var wg sync.WaitGroup
 	for s := range senders {
 		wg.Go(func() {
@@ -265,7 +267,7 @@ func TestOneOrder(t *testing.T) {
 	if err := d.wait(nothing{}); err != nil { // the bell of the last commit has rung
 		t.Fatal(err)
 	}
-	p, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: senders*each + 1})
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: senders*each + 1})
 	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(rung) != senders*each {
 		t.Fatalf("history %d, told %d, rung %d, want %d each (%v)", len(p.Messages), len(told), len(rung), senders*each, err)
 	}
@@ -288,7 +290,7 @@ func TestAFullQueueIsRefused(t *testing.T) {
 	for range maxQueue {
 		d.submit(nothing{}, func(err error) { last <- err })
 	}
-	if err := d.wait(nothing{}); ErrorCode(err) != Overloaded {
+	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.Overloaded {
 		t.Errorf("a write beyond the queue's bound got %v", err)
 	}
 	close(b.release)
@@ -306,7 +308,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	go d.wait(b)
 	<-b.entered
 	result := make(chan error, 1)
-	then(d, message(k, "a^b", `{}`), (*tx).send, func(_ Sent, err error) { result <- err })
+	then(d, message(k, "a^b", `{}`), (*tx).send, func(_ relay.Sent, err error) { result <- err })
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
 	close(b.release)
@@ -316,10 +318,10 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	if err := <-closed; err != nil {
 		t.Error(err)
 	}
-	if err := d.wait(nothing{}); ErrorCode(err) != ShuttingDown {
+	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Errorf("a write after Close got %v", err)
 	}
-	if _, err := d.Inbox(t.Context(), k.Mecha.ID); ErrorCode(err) != ShuttingDown {
+	if _, err := d.Inbox(t.Context(), k.Mecha.ID); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Errorf("a read after Close got %v", err)
 	}
 }
@@ -344,7 +346,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := d.History(t.Context(), HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Type: "none"}); err != nil {
+				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Type: "none"}); err != nil {
 					t.Error(err)
 					return
 				}

@@ -1,4 +1,4 @@
-package db_test
+package relay_test
 
 import (
 	"bytes"
@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/db/strict"
 )
 
@@ -20,12 +20,12 @@ func FuzzParseAddress(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		a, err := db.ParseAddress(s)
+		a, err := relay.ParseAddress(s)
 		if (err == nil) != (address.MatchString(s) && !strings.HasSuffix(s, "\n")) {
 			t.Fatalf("%q: %v", s, err)
 		}
 		if err != nil {
-			if db.ErrorCode(err) != db.InvalidAddress || a != "" {
+			if relay.ErrorCode(err) != relay.InvalidAddress || a != "" {
 				t.Fatalf("%q: %q, %v", s, a, err)
 			}
 			return
@@ -48,7 +48,7 @@ func FuzzDecodeSignature(f *testing.F) {
 	}
 	f.Add("")
 	f.Fuzz(func(t *testing.T, s string) {
-		got, ok := db.DecodeSignature(s)
+		got, ok := relay.DecodeSignature(s)
 		var want []byte
 		for _, e := range encodings {
 			if b, err := e.DecodeString(s); err == nil && len(b) == 32 && e.EncodeToString(b) == s {
@@ -79,12 +79,12 @@ func FuzzAckFrame(f *testing.F) {
 	}
 	fields := []string{"type", "message_id", "status", "client_ts", "detail"}
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		var a db.Acknowledge
+		var a relay.Acknowledge
 		err := a.ReadFrame(frame)
-		code := db.ErrorCode(err)
+		code := relay.ErrorCode(err)
 		// Package strict has a fuzz test of its own, against encoding/json.
 		refused := strict.ReadObject(frame, fields, func(string, []byte) error { return nil })
-		if (code == db.InvalidJSON) != (refused != nil) {
+		if (code == relay.InvalidJSON) != (refused != nil) {
 			t.Fatalf("%q: we say %v, package strict %v", frame, err, refused)
 		} else if refused != nil {
 			if a.ID != "" {
@@ -103,7 +103,7 @@ func FuzzAckFrame(f *testing.F) {
 			theirs[name] = text
 			wrong = wrong || !ok && members[name] != nil
 		}
-		_, timeErr := db.ParseTime(theirs["client_ts"])
+		_, timeErr := relay.ParseTime(theirs["client_ts"])
 		good := !wrong && theirs["type"] == "ack" && theirs["message_id"] != "" && status.MatchString(asciiLower(theirs["status"])) &&
 			timeErr == nil && len(theirs["client_ts"]) <= 64 && len(theirs["detail"]) <= 1024
 		if (err == nil) != good {
@@ -113,7 +113,7 @@ func FuzzAckFrame(f *testing.F) {
 			t.Fatalf("%q: the message is %q, another reader sees %q", frame, a.ID, theirs["message_id"])
 		}
 		if err != nil {
-			if code != db.InvalidFrame && code != db.InvalidRequest && code != db.InvalidTime {
+			if code != relay.InvalidFrame && code != relay.InvalidRequest && code != relay.InvalidTime {
 				t.Fatalf("%q: %v", frame, err)
 			}
 			return

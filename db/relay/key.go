@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"crypto/hmac"
@@ -15,6 +15,14 @@ import (
 
 // A KeyID names a key in lists and commands. It is not a secret.
 type KeyID string
+
+const (
+	keyIDPrefix = "key_"
+	keyIDChars  = 16
+)
+
+// WellFormed tells whether the id has the form of those that the relay issues.
+func (id KeyID) WellFormed() bool { return isRandomID(keyIDPrefix, keyIDChars, string(id)) }
 
 // A KeyNumber is the store's own number of a key. It never leaves the relay.
 type KeyNumber int64
@@ -37,6 +45,12 @@ type Key struct {
 // A Secret is a signing secret that a key has beside its text. Printed or
 // logged, it does not show itself: convert it to a string to get its text.
 type Secret string
+
+// WellFormed tells whether the secret has the form of those that the relay issues.
+func (s Secret) WellFormed() bool {
+	const split = len(secretPrefix) + bodyChars
+	return len(s) == split+crcChars && strings.HasPrefix(string(s), secretPrefix) && checksum(string(s[:split])) == string(s[split:])
+}
 
 func (Secret) String() string   { return "(secret)" }
 func (Secret) GoString() string { return "(secret)" }
@@ -72,6 +86,14 @@ func (k *Key) Verify(text string, signature, body []byte, nonce, timestamp strin
 	}
 	return hmac.Equal(Sign(secret, body, nonce, timestamp), signature)
 }
+
+// MaxClockSkew is the most that a relay may be set to let a request's timestamp be
+// off (PROTOCOL §2).
+const MaxClockSkew = 15 * time.Minute
+
+// IsNonce tells whether s may be a nonce: 1–128 of A–Z a–z 0–9 . _ ~ : + / = -
+// (PROTOCOL §2).
+func IsNonce(s string) bool { return len(s) >= 1 && len(s) <= 128 && only(s, "._~:+/=-") }
 
 // DecodeSignature reads the 32 bytes of an X-Signature header: standard or
 // URL-safe Base64, padded or not (PROTOCOL §2).
@@ -192,7 +214,7 @@ func (i *IssueKey) Complete() (keyText string, err error) {
 		}
 	}
 	if !i.ExpiresAt.IsZero() && !i.ExpiresAt.After(i.At) {
-		return "", FieldErrorf(InvalidTime, "expires_at", "lies in the past")
+		return "", errPast("expires_at", i.At)
 	}
 	if len(i.Label) > MaxKeyLabel {
 		return "", FieldErrorf(InvalidRequest, "label", "must be at most %d bytes", MaxKeyLabel)
@@ -201,7 +223,7 @@ func (i *IssueKey) Complete() (keyText string, err error) {
 		return "", FieldErrorf(InvalidRequest, "label", "must be text without control characters")
 	}
 	keyText = newSecret(keyPrefix)
-	i.ID, i.Hash, i.Secret = KeyID(randomID("key_", keyIDChars)), sha256.Sum256([]byte(keyText)), Secret(newSecret(secretPrefix))
+	i.ID, i.Hash, i.Secret = KeyID(randomID(keyIDPrefix, keyIDChars)), sha256.Sum256([]byte(keyText)), Secret(newSecret(secretPrefix))
 	return keyText, nil
 }
 

@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"strings"
@@ -59,7 +59,7 @@ func (a *Acknowledge) Validate() error {
 		return FieldErrorf(InvalidTime, "client_ts", "is required: an RFC 3339 time")
 	}
 	if _, err := ParseTime(a.ClientTS); err != nil || len(a.ClientTS) > maxClientTS {
-		return FieldErrorf(InvalidTime, "client_ts", "%s is no RFC 3339 time", quote(a.ClientTS))
+		return FieldErrorf(InvalidTime, "client_ts", "%s is no RFC 3339 time", Quote(a.ClientTS))
 	}
 	if len(a.Detail) > maxDetail {
 		return FieldErrorf(InvalidRequest, "detail", "must be at most 1024 bytes")

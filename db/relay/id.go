@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"crypto/aes"
@@ -18,6 +18,9 @@ import (
 type Position int64
 
 const positionBits = 12
+
+// maxPosition is the greatest position that has a time, in the year 2527.
+const MaxPosition = 1<<(44+positionBits) - 1
 
 // PositionAt gives the first position of t's millisecond.
 func PositionAt(t time.Time) Position {
@@ -53,7 +56,8 @@ func (c ConversationID) Issued() bool { return strings.HasPrefix(string(c), conv
 const (
 	messagePrefix      = "msg_"
 	conversationPrefix = "conv_"
-	idChars            = 26
+	searchPrefix       = "srch_"
+	IDChars            = 26
 )
 
 // The first byte of the block that the id tail is made of: one per kind of id.
@@ -63,22 +67,22 @@ const (
 )
 
 // ids issues and recognises ids. It is safe for concurrent use.
-type ids struct {
+type IDs struct {
 	block  cipher.Block // AES-128 as a pseudo-random function of (kind, position)
 	secret [32]byte     // keys the hashes of nonces and Idempotency-Keys
 }
 
 // newIDs derives the two keys from the store's secret.
-func newIDs(secret []byte) (*ids, error) {
+func NewIDs(secret []byte) (*IDs, error) {
 	k := sha256.Sum256(append([]byte("relay id\x00"), secret...))
 	block, err := aes.NewCipher(k[:16])
 	if err != nil {
 		return nil, err
 	}
-	return &ids{block: block, secret: sha256.Sum256(append([]byte("relay hash\x00"), secret...))}, nil
+	return &IDs{block: block, secret: sha256.Sum256(append([]byte("relay hash\x00"), secret...))}, nil
 }
 
-func (s *ids) raw(domain byte, p Position) (id [16]byte) {
+func (s *IDs) raw(domain byte, p Position) (id [16]byte) {
 	var in [16]byte
 	in[0] = domain
 	binary.BigEndian.PutUint64(in[8:], uint64(p))
@@ -88,35 +92,35 @@ func (s *ids) raw(domain byte, p Position) (id [16]byte) {
 	return id
 }
 
-func (s *ids) message(p Position) MessageID {
+func (s *IDs) Message(p Position) MessageID {
 	return MessageID(encode(messagePrefix, s.raw(messageDomain, p)))
 }
 
-func (s *ids) conversation(p Position) ConversationID {
+func (s *IDs) Conversation(p Position) ConversationID {
 	return ConversationID(encode(conversationPrefix, s.raw(conversationDomain, p)))
 }
 
 // messagePosition gives the position behind an id, and false for a text that
 // this store never issued as a message id.
-func (s *ids) messagePosition(id MessageID) (Position, bool) {
+func (s *IDs) MessagePosition(id MessageID) (Position, bool) {
 	return s.position(messagePrefix, messageDomain, string(id))
 }
 
 // cursor gives the position of a message id, or CursorNotFound for a text that
 // this store never issued as one.
-func (s *ids) cursor(id MessageID) (Position, error) {
-	p, ok := s.messagePosition(id)
+func (s *IDs) Cursor(id MessageID) (Position, error) {
+	p, ok := s.MessagePosition(id)
 	if !ok {
-		return 0, Errorf(CursorNotFound, "%s is not a message id that this relay issued", quote(string(id)))
+		return 0, Errorf(CursorNotFound, "%s is not a message id that this relay issued", Quote(string(id)))
 	}
 	return p, nil
 }
 
-func (s *ids) conversationPosition(id ConversationID) (Position, bool) {
+func (s *IDs) ConversationPosition(id ConversationID) (Position, bool) {
 	return s.position(conversationPrefix, conversationDomain, string(id))
 }
 
-func (s *ids) position(prefix string, domain byte, id string) (Position, bool) {
+func (s *IDs) position(prefix string, domain byte, id string) (Position, bool) {
 	raw, ok := decode(prefix, id)
 	if !ok {
 		return 0, false
@@ -127,7 +131,7 @@ func (s *ids) position(prefix string, domain byte, id string) (Position, bool) {
 
 // hash64 is a keyed hash of a kind and parts, short enough for an integer
 // column. Nobody without the store's secret can aim at a collision.
-func (s *ids) hash64(kind byte, id int64, part []byte) int64 {
+func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 	buf := make([]byte, 0, 256)
 	buf = append(buf, s.secret[:]...)
 	buf = append(buf, kind)
@@ -153,20 +157,20 @@ var crockfordValue = func() (v [256]byte) {
 
 // encode writes 128 bits, most significant first, as 26 characters; the first carries 3 bits.
 func encode(prefix string, raw [16]byte) string {
-	var out [8 + idChars]byte
+	var out [8 + IDChars]byte
 	n := copy(out[:], prefix)
 	hi, lo := binary.BigEndian.Uint64(raw[:8]), binary.BigEndian.Uint64(raw[8:])
-	for i := idChars - 1; i >= 0; i-- {
+	for i := IDChars - 1; i >= 0; i-- {
 		out[n+i] = crockford[lo&31]
 		lo = lo>>5 | hi<<59
 		hi >>= 5
 	}
-	return string(out[:n+idChars])
+	return string(out[:n+IDChars])
 }
 
 // decode is the inverse of encode and accepts only what encode writes.
 func decode(prefix, id string) (raw [16]byte, ok bool) {
-	if len(id) != len(prefix)+idChars || id[:len(prefix)] != prefix || id[len(prefix)] > '7' {
+	if len(id) != len(prefix)+IDChars || id[:len(prefix)] != prefix || id[len(prefix)] > '7' {
 		return raw, false
 	}
 	var hi, lo uint64
@@ -181,6 +185,22 @@ func decode(prefix, id string) (raw [16]byte, ok bool) {
 	binary.BigEndian.PutUint64(raw[:8], hi)
 	binary.BigEndian.PutUint64(raw[8:], lo)
 	return raw, true
+}
+
+// WellFormed tells whether the id has the form of those that NewSearchID makes.
+func (id SearchID) WellFormed() bool { return isRandomID(searchPrefix, IDChars, string(id)) }
+
+// isRandomID tells whether id is one that randomID may have made.
+func isRandomID(prefix string, n int, id string) bool {
+	if len(id) != len(prefix)+n || !strings.HasPrefix(id, prefix) {
+		return false
+	}
+	for i := len(prefix); i < len(id); i++ {
+		if crockfordValue[id[i]] == 0xff {
+			return false
+		}
+	}
+	return true
 }
 
 // randomID gives prefix and n random characters of the Crockford alphabet, 5 bits each.
@@ -200,7 +220,7 @@ type NonceHash int64
 type SearchID string
 
 // NewSearchID makes a SearchID. Nobody can guess it.
-func NewSearchID() SearchID { return SearchID(randomID("srch_", idChars)) }
+func NewSearchID() SearchID { return SearchID(randomID(searchPrefix, IDChars)) }
 
 // SearchLife is how long the answer to a search is kept (PROTOCOL §5).
 const SearchLife = time.Hour

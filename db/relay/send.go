@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"crypto/sha256"
@@ -14,7 +14,7 @@ const (
 	maxVersion     = 32
 	maxPriority    = 32
 	maxCorrelation = 256
-	maxLabel       = 128
+	MaxLabel       = 128
 	maxDetail      = 1 << 10
 	maxStatus      = 32
 	maxClientTS    = 64
@@ -101,7 +101,7 @@ func (m *SendMessage) Validate() error {
 	case len(m.CorrelationID) > maxCorrelation:
 		return FieldErrorf(InvalidRequest, "correlation_id", "must be at most 256 bytes")
 	case !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(m.At):
-		return FieldErrorf(InvalidTime, "expires_at", "lies in the past: the relay's clock says %s", FormatTime(m.At))
+		return errPast("expires_at", m.At)
 	}
 	if err := m.Conversation.Check("conversation_id"); err != nil {
 		return err
@@ -110,9 +110,13 @@ func (m *SendMessage) Validate() error {
 	return nil
 }
 
+func errPast(field string, now time.Time) error {
+	return FieldErrorf(InvalidTime, field, "lies in the past: the relay's clock says %s", FormatTime(now))
+}
+
 // Check refuses an id that no conversation can have, as InvalidRequest of the field. "" passes.
 func (c ConversationID) Check(field string) error {
-	if len(c) > maxLabel || !only(string(c), "._:~-") {
+	if len(c) > MaxLabel || !only(string(c), "._:~-") {
 		return FieldErrorf(InvalidRequest, field, "must be 1–128 of A–Z a–z 0–9 . _ : ~ -")
 	}
 	return nil

@@ -1,22 +1,32 @@
-package db_test
+package relay_test
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
-// wantFault expects a refusal of a code; with a field, that it is named.
-func wantFault(t *testing.T, text string, err error, code db.Code, field string) {
+func content(t testing.TB, path string) []byte {
 	t.Helper()
-	var e *db.Error
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// wantFault expects a refusal of a code; with a field, that it is named.
+func wantFault(t *testing.T, text string, err error, code relay.Code, field string) {
+	t.Helper()
+	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != code {
 		t.Errorf("%.80s: got %v, want %s", text, err, code)
 		return
@@ -83,67 +93,67 @@ func TestTheLimitsOfAProfile(t *testing.T) {
 		{"metadata", member("metadata", map[string]string{long(64): ""}), member("metadata", map[string]string{long(65): ""})},
 		{"visibility", member("visibility", "unlisted"), member("visibility", "private")},
 	} {
-		if _, err := db.ReadProfile([]byte(c.at)); err != nil {
+		if _, err := relay.ReadProfile([]byte(c.at)); err != nil {
 			t.Errorf("%.80s (%d bytes): %v", c.at, len(c.at), err)
 		}
-		_, err := db.ReadProfile([]byte(c.over))
-		wantFault(t, c.over, err, db.InvalidRequest, c.field)
+		_, err := relay.ReadProfile([]byte(c.over))
+		wantFault(t, c.over, err, relay.InvalidRequest, c.field)
 	}
 	empty := len(`{"x":""}`)
 	most := `{"x":"` + strings.Repeat("x", 64<<10-empty) + `"}`
-	if _, err := db.ReadProfile([]byte(most)); err != nil {
+	if _, err := relay.ReadProfile([]byte(most)); err != nil {
 		t.Errorf("64 KiB: %v", err)
 	}
-	_, err := db.ReadProfile([]byte(most + " "))
-	wantFault(t, "64 KiB and a byte", err, db.PayloadTooLarge, "")
+	_, err := relay.ReadProfile([]byte(most + " "))
+	wantFault(t, "64 KiB and a byte", err, relay.PayloadTooLarge, "")
 }
 
 func TestAProfileThatIsRefused(t *testing.T) {
 	for _, c := range []struct {
 		text  string
-		code  db.Code
+		code  relay.Code
 		field string
 	}{
-		{`{"display_name":1}`, db.InvalidRequest, "display_name"},
-		{`{"description":["x"]}`, db.InvalidRequest, "description"},
-		{`{"details":{}}`, db.InvalidRequest, "details"},
-		{`{"version":1.5}`, db.InvalidRequest, "version"},
-		{`{"tags":"travel"}`, db.InvalidRequest, "tags"},
-		{`{"tags":["a",1]}`, db.InvalidRequest, "tags"},
-		{`{"examples":true}`, db.InvalidRequest, "examples"},
-		{`{"skills":{}}`, db.InvalidRequest, "skills"},
-		{`{"skills":["x"]}`, db.InvalidRequest, "skills[0]"},
-		{`{"skills":[{"name":1}]}`, db.InvalidRequest, "skills[0].name"},
-		{`{"skills":[{},{"name":"x"},{},{"tags":[1]},{"name":2}]}`, db.InvalidRequest, "skills[3].tags"},
-		{`{"skills":[{},{},{},{"name":"` + strings.Repeat("x", 201) + `"}]}`, db.InvalidRequest, "skills[3].name"},
-		{`{"languages":"de"}`, db.InvalidRequest, "languages"},
-		{`{"accepts_message_types":1}`, db.InvalidRequest, "accepts_message_types"},
-		{`{"links":["https://a.example"]}`, db.InvalidRequest, "links"},
-		{`{"links":{"home":1}}`, db.InvalidRequest, "links"},
-		{`{"links":{"home":"/relative"}}`, db.InvalidRequest, "links"},
-		{`{"metadata":{"n":1}}`, db.InvalidRequest, "metadata"},
-		{`{"visibility":1}`, db.InvalidRequest, "visibility"},
-		{`{"visibility":"Public"}`, db.InvalidRequest, "visibility"},
-		{`{"card":"x"}`, db.InvalidRequest, "card"},
-		{`{"card":{"name":1}}`, db.InvalidRequest, "card.name"},
-		{`{"card":{"skills":[{"tags":"x"}]}}`, db.InvalidRequest, "card.skills[0].tags"},
-		{`{"card":{"skills":[{},{"inputModes":"x"}]}}`, db.InvalidRequest, "card.skills[1].inputModes"},
-		{`{"card":{"description":"` + strings.Repeat("x", 2001) + `"}}`, db.InvalidRequest, "description"},
-		{``, db.InvalidJSON, ""}, {`[]`, db.InvalidJSON, ""}, {`null`, db.InvalidJSON, ""}, {`{}{}`, db.InvalidJSON, ""}, {`{"tags":[}`, db.InvalidJSON, ""},
-		{`{"tags":[],"tags":[]}`, db.InvalidJSON, ""}, {`{"tags":[],"t\u0061gs":[]}`, db.InvalidJSON, ""}, {`{"x":1,"x":2}`, db.InvalidJSON, ""},
-		{`{"Tags":[]}`, db.InvalidJSON, ""}, {`{"VISIBILITY":"unlisted"}`, db.InvalidJSON, ""}, {"{\"\u017fkills\":[]}", db.InvalidJSON, ""},
-		{"{\"description\":\"\xff\"}", db.InvalidJSON, ""}, {`{"description":"\ud800"}`, db.InvalidJSON, ""}, {"{\"x\":\"\xc3\"}", db.InvalidJSON, ""},
-		{`{"card":` + strings.Repeat(`{"x":`, 66) + `1` + strings.Repeat(`}`, 66) + `}`, db.InvalidJSON, ""},
+		{`{"display_name":1}`, relay.InvalidRequest, "display_name"},
+		{`{"description":["x"]}`, relay.InvalidRequest, "description"},
+		{`{"details":{}}`, relay.InvalidRequest, "details"},
+		{`{"version":1.5}`, relay.InvalidRequest, "version"},
+		{`{"tags":"travel"}`, relay.InvalidRequest, "tags"},
+		{`{"tags":["a",1]}`, relay.InvalidRequest, "tags"},
+		{`{"examples":true}`, relay.InvalidRequest, "examples"},
+		{`{"skills":{}}`, relay.InvalidRequest, "skills"},
+		{`{"skills":["x"]}`, relay.InvalidRequest, "skills[0]"},
+		{`{"skills":[{"name":1}]}`, relay.InvalidRequest, "skills[0].name"},
+		{`{"skills":[{},{"name":"x"},{},{"tags":[1]},{"name":2}]}`, relay.InvalidRequest, "skills[3].tags"},
+		{`{"skills":[{},{},{},{"name":"` + strings.Repeat("x", 201) + `"}]}`, relay.InvalidRequest, "skills[3].name"},
+		{`{"languages":"de"}`, relay.InvalidRequest, "languages"},
+		{`{"accepts_message_types":1}`, relay.InvalidRequest, "accepts_message_types"},
+		{`{"links":["https://a.example"]}`, relay.InvalidRequest, "links"},
+		{`{"links":{"home":1}}`, relay.InvalidRequest, "links"},
+		{`{"links":{"home":"/relative"}}`, relay.InvalidRequest, "links"},
+		{`{"metadata":{"n":1}}`, relay.InvalidRequest, "metadata"},
+		{`{"visibility":1}`, relay.InvalidRequest, "visibility"},
+		{`{"visibility":"Public"}`, relay.InvalidRequest, "visibility"},
+		{`{"card":"x"}`, relay.InvalidRequest, "card"},
+		{`{"card":{"name":1}}`, relay.InvalidRequest, "card.name"},
+		{`{"card":{"skills":[{"tags":"x"}]}}`, relay.InvalidRequest, "card.skills[0].tags"},
+		{`{"card":{"skills":[{},{"inputModes":"x"}]}}`, relay.InvalidRequest, "card.skills[1].inputModes"},
+		{`{"card":{"description":"` + strings.Repeat("x", 2001) + `"}}`, relay.InvalidRequest, "description"},
+		{``, relay.InvalidJSON, ""}, {`[]`, relay.InvalidJSON, ""}, {`null`, relay.InvalidJSON, ""}, {`{}{}`, relay.InvalidJSON, ""}, {`{"tags":[}`, relay.InvalidJSON, ""},
+		{`{"tags":[],"tags":[]}`, relay.InvalidJSON, ""}, {`{"tags":[],"t\u0061gs":[]}`, relay.InvalidJSON, ""}, {`{"x":1,"x":2}`, relay.InvalidJSON, ""},
+		{`{"Tags":[]}`, relay.InvalidJSON, ""}, {`{"VISIBILITY":"unlisted"}`, relay.InvalidJSON, ""}, {"{\"\u017fkills\":[]}", relay.InvalidJSON, ""},
+		{"{\"description\":\"\xff\"}", relay.InvalidJSON, ""}, {`{"description":"\ud800"}`, relay.InvalidJSON, ""}, {"{\"x\":\"\xc3\"}", relay.InvalidJSON, ""},
+		{`{"card":` + strings.Repeat(`{"x":`, 66) + `1` + strings.Repeat(`}`, 66) + `}`, relay.InvalidJSON, ""},
 	} {
-		_, err := db.ReadProfile([]byte(c.text))
+		_, err := relay.ReadProfile([]byte(c.text))
 		wantFault(t, c.text, err, c.code, c.field)
 	}
 }
 
 func TestWhatAProfileLeavesOut(t *testing.T) {
 	for _, text := range []string{`{}`, `{"visibility":null,"tags":null,"card":null,"skills":null,"links":null}`, `{"unknown":{"tags":1},"online":true,"mecha_id":7}`, `{"visibility":""}`} {
-		p, err := db.ReadProfile([]byte(text))
-		if err != nil || !reflect.DeepEqual(p, db.Profile{Visibility: db.Public}) {
+		p, err := relay.ReadProfile([]byte(text))
+		if err != nil || !reflect.DeepEqual(p, relay.Profile{Visibility: relay.Public}) {
 			t.Errorf("%s: %+v, %v", text, p, err)
 		}
 	}
@@ -151,15 +161,15 @@ func TestWhatAProfileLeavesOut(t *testing.T) {
 
 func TestAnAgentCard(t *testing.T) {
 	geo := content(t, "testdata/card-geo.json")
-	p, err := db.ReadCard(geo)
+	p, err := relay.ReadCard(geo)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if p.DisplayName != "GeoSpatial Route Planner Agent" || !strings.HasPrefix(p.Description, "Provides advanced route") || p.Version != "1.2.0" ||
-		p.Visibility != db.Public || len(p.Skills) != 2 {
+		p.Visibility != relay.Public || len(p.Skills) != 2 {
 		t.Errorf("%+v", p)
 	}
-	want := db.Skill{
+	want := relay.Skill{
 		ID: "custom-map-generator", Name: "Personalized Map Generator",
 		Description: "Creates custom map images or interactive map views based on user-defined points of interest, routes, and style preferences. Can overlay data layers.",
 		Tags:        []string{"maps", "customization", "visualization", "cartography"},
@@ -176,18 +186,18 @@ func TestAnAgentCard(t *testing.T) {
 	}
 
 	small := `{"name":"Echo","description":"says it again","version":"0.1","skills":[{"id":"echo","name":"Echo","description":"","tags":[]}]}`
-	if p, err = db.ReadCard([]byte(small)); err != nil || p.DisplayName != "Echo" || p.Description != "says it again" || p.Version != "0.1" ||
+	if p, err = relay.ReadCard([]byte(small)); err != nil || p.DisplayName != "Echo" || p.Description != "says it again" || p.Version != "0.1" ||
 		len(p.Skills) != 1 || p.Skills[0].ID != "echo" || string(p.Card) != small {
 		t.Errorf("%+v, %v", p, err)
 	}
 	// What the profile says itself wins, field by field.
-	p, err = db.ReadProfile([]byte(`{"display_name":"Mine","skills":[],"visibility":"crew","card":` + small + `}`))
-	if err != nil || p.DisplayName != "Mine" || p.Description != "says it again" || len(p.Skills) != 0 || p.Visibility != db.CrewOnly || string(p.Card) != small {
+	p, err = relay.ReadProfile([]byte(`{"display_name":"Mine","skills":[],"visibility":"crew","card":` + small + `}`))
+	if err != nil || p.DisplayName != "Mine" || p.Description != "says it again" || len(p.Skills) != 0 || p.Visibility != relay.CrewOnly || string(p.Card) != small {
 		t.Errorf("%+v, %v", p, err)
 	}
 	for _, text := range []string{``, `null`, `[]`, `"x"`, small + small, `{},"visibility":"unlisted"`, `{"x":1`, `{}}`, "{\"name\":\"\xff\"}"} {
-		_, err := db.ReadCard([]byte(text))
-		wantFault(t, "card "+text, err, db.InvalidJSON, "")
+		_, err := relay.ReadCard([]byte(text))
+		wantFault(t, "card "+text, err, relay.InvalidJSON, "")
 	}
 }
 
@@ -199,7 +209,7 @@ func TestAProfileWithALargeCardIsPutAgain(t *testing.T) {
 		skills = append(skills, fmt.Sprintf(`{"id":"s%d","description":"%s","inputModes":["text/plain"]}`, i, strings.Repeat("x", 900)))
 	}
 	card := `{"name":"Large","description":"d","skills":[` + strings.Join(skills, ",") + `]}`
-	p, err := db.ReadCard([]byte(card))
+	p, err := relay.ReadCard([]byte(card))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,7 +217,7 @@ func TestAProfileWithALargeCardIsPutAgain(t *testing.T) {
 	if err != nil || len(read) < 64<<10 {
 		t.Fatal(len(read), err)
 	}
-	again, err := db.ReadProfile(read)
+	again, err := relay.ReadProfile(read)
 	if err != nil || !reflect.DeepEqual(again, p) {
 		t.Errorf("%d bytes: %v", len(read), err)
 	}
@@ -216,12 +226,12 @@ func TestAProfileWithALargeCardIsPutAgain(t *testing.T) {
 	if read, err = json.Marshal(p); err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.ReadProfile(read)
-	wantFault(t, "skills of its own", err, db.PayloadTooLarge, "")
-	_, err = db.ReadProfile(slices.Concat([]byte(`{"x":"`), bytes.Repeat([]byte("x"), 64<<10), []byte(`","card":{}}`)))
-	wantFault(t, "a small card", err, db.PayloadTooLarge, "")
-	_, err = db.ReadProfile(slices.Concat(read[:len(read)-1], bytes.Repeat([]byte(" "), 64<<10), []byte(`}`)))
-	wantFault(t, "space", err, db.PayloadTooLarge, "")
+	_, err = relay.ReadProfile(read)
+	wantFault(t, "skills of its own", err, relay.PayloadTooLarge, "")
+	_, err = relay.ReadProfile(slices.Concat([]byte(`{"x":"`), bytes.Repeat([]byte("x"), 64<<10), []byte(`","card":{}}`)))
+	wantFault(t, "a small card", err, relay.PayloadTooLarge, "")
+	_, err = relay.ReadProfile(slices.Concat(read[:len(read)-1], bytes.Repeat([]byte(" "), 64<<10), []byte(`}`)))
+	wantFault(t, "space", err, relay.PayloadTooLarge, "")
 }
 
 // A profile that was accepted, written and read again, is the same.
@@ -234,11 +244,11 @@ func FuzzReadProfile(f *testing.F) {
 	}
 	f.Add(content(f, "testdata/card-geo.json"))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		db.ReadCard(body) // must not panic
-		p, err := db.ReadProfile(body)
+		relay.ReadCard(body) // must not panic
+		p, err := relay.ReadProfile(body)
 		if err != nil {
-			var e *db.Error
-			if !errors.As(err, &e) || e.Code != db.InvalidJSON && e.Code != db.InvalidRequest && e.Code != db.PayloadTooLarge || e.Detail == "" {
+			var e *relay.Error
+			if !errors.As(err, &e) || e.Code != relay.InvalidJSON && e.Code != relay.InvalidRequest && e.Code != relay.PayloadTooLarge || e.Detail == "" {
 				t.Fatalf("%q: %v", body, err)
 			}
 			return
@@ -247,8 +257,8 @@ func FuzzReadProfile(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q: %v", body, err)
 		}
-		again, err := db.ReadProfile(first)
-		if db.ErrorCode(err) == db.PayloadTooLarge {
+		again, err := relay.ReadProfile(first)
+		if relay.ErrorCode(err) == relay.PayloadTooLarge {
 			return // its escapes are longer than what was escaped
 		}
 		if err != nil {

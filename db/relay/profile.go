@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"encoding/json"
@@ -107,7 +107,7 @@ func ReadProfile(body []byte) (Profile, error) {
 		return p, errProfileTooLarge()
 	}
 	added, sizes := 0, map[string]int{} // of members, with their names
-	err := strict.ReadObject(body, profileFields, func(name string, value []byte) error {
+	err := ReadObject(body, profileFields, func(name string, value []byte) error {
 		if name == "card" && !strict.IsNull(value) && !strict.IsObject(value) {
 			return FieldErrorf(InvalidRequest, "card", "must be a JSON object")
 		}
@@ -118,12 +118,8 @@ func ReadProfile(body []byte) (Profile, error) {
 		return nil
 	})
 	size := len(body) - min(added, maxReply)
-	var syntax *strict.SyntaxError
 	if size > maxProfile && (err != nil || sizes["card"] == 0) {
 		return p, errProfileTooLarge()
-	}
-	if errors.As(err, &syntax) {
-		return p, Errorf(InvalidJSON, "%s", syntax.Error())
 	}
 	if err != nil {
 		return p, err
@@ -159,9 +155,10 @@ func errProfileTooLarge() error {
 // ReadCard makes a profile of an A2A agent card: name, description, version
 // and skills; the card is kept. Errors as for ReadProfile.
 func ReadCard(body []byte) (Profile, error) {
-	var syntax *strict.SyntaxError // by itself first: it might close the brackets around it
-	if err := strict.ReadObject(body, nil, func(string, []byte) error { return nil }); errors.As(err, &syntax) {
-		return Profile{}, Errorf(InvalidJSON, "%s", syntax.Error())
+	// By itself first: the card might close the brackets around it.
+	err := ReadObject(body, nil, func(string, []byte) error { return nil })
+	if ErrorCode(err) == InvalidJSON {
+		return Profile{}, err
 	}
 	return ReadProfile(slices.Concat([]byte(`{"card":`), body, []byte(`}`)))
 }

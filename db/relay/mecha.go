@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"strings"
@@ -31,11 +31,11 @@ const maxWord = 64 // characters of a name, a crew, a message type
 func ParseAddress(s string) (Address, error) {
 	name, crew, ok := strings.Cut(s, "^")
 	if !ok {
-		return "", Errorf(InvalidAddress, "%s is no address: it has the form <name>^<crew>, as in planner^acme", quote(s))
+		return "", Errorf(InvalidAddress, "%s is no address: it has the form <name>^<crew>, as in planner^acme", Quote(s))
 	}
 	if !isAddressWord(name) || !isAddressWord(crew) {
 		return "", Errorf(InvalidAddress,
-			"%s is no address: name and crew are 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit", quote(s))
+			"%s is no address: name and crew are 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit", Quote(s))
 	}
 	return Address(s), nil
 }
@@ -59,7 +59,7 @@ func only(s, extra string) bool {
 }
 
 // quote shows a client's own text in an error, at a bounded length.
-func quote(s string) string {
+func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"
 	}

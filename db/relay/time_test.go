@@ -1,4 +1,4 @@
-package db_test
+package relay_test
 
 import (
 	"regexp"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 func TestParseTime(t *testing.T) {
@@ -32,7 +32,7 @@ func TestParseTime(t *testing.T) {
 		"1990-12-31T15:59:60-08:00":                            "1991-01-01T00:00:00Z",
 		"1991-01-01T05:44:60.75+05:45":                         "1991-01-01T00:00:00Z",
 	} {
-		got, err := db.ParseTime(s)
+		got, err := relay.ParseTime(s)
 		if err != nil || got.Format(time.RFC3339Nano) != want || got.Location() != time.UTC {
 			t.Errorf("%s: got %v, %v; want %s", s, got, err, want)
 		}
@@ -65,7 +65,7 @@ func TestParseTimeRefuses(t *testing.T) {
 		// Outside of the years that RFC 3339 can write.
 		"0000-01-01T00:00:00+00:01", "9999-12-31T23:59:59-00:01", "9999-12-31T23:59:60Z",
 	} {
-		if got, err := db.ParseTime(s); err == nil {
+		if got, err := relay.ParseTime(s); err == nil {
 			t.Errorf("%q was accepted as %v", s, got)
 		}
 	}
@@ -81,10 +81,10 @@ func TestFormatTime(t *testing.T) {
 		"0000-01-01T00:00:00.000Z": time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC),
 		"9999-12-31T23:59:59.123Z": time.Date(9999, 12, 31, 23, 59, 59, 123_999_999, time.UTC),
 	} {
-		if got := db.FormatTime(at); got != want {
+		if got := relay.FormatTime(at); got != want {
 			t.Errorf("FormatTime: got %s, want %s", got, want)
 		}
-		if got := string(db.AppendTime([]byte("at "), at)); got != "at "+want {
+		if got := string(relay.AppendTime([]byte("at "), at)); got != "at "+want {
 			t.Errorf("AppendTime: got %s, want %s", got, want)
 		}
 	}
@@ -128,7 +128,7 @@ func FuzzParseTime(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		got, err := db.ParseTime(s)
+		got, err := relay.ParseTime(s)
 		want, ok := referenceTime(s)
 		if (err == nil) != ok || ok && (!got.Equal(want) || got.Location() != time.UTC) {
 			t.Fatalf("%q: got %v, %v; want %v, %v", s, got, err, want, ok)
@@ -147,9 +147,9 @@ func FuzzParseTime(f *testing.F) {
 		if err != nil {
 			return
 		}
-		again, err := db.ParseTime(db.FormatTime(got))
+		again, err := relay.ParseTime(relay.FormatTime(got))
 		if err != nil || !again.Equal(got.Truncate(time.Millisecond)) {
-			t.Fatalf("%q: %s reads as %v, %v", s, db.FormatTime(got), again, err)
+			t.Fatalf("%q: %s reads as %v, %v", s, relay.FormatTime(got), again, err)
 		}
 	})
 }
@@ -157,7 +157,7 @@ func FuzzParseTime(f *testing.F) {
 func BenchmarkParseTime(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := db.ParseTime("2025-11-21T01:05:06.123+01:00"); err != nil {
+		if _, err := relay.ParseTime("2025-11-21T01:05:06.123+01:00"); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -167,6 +167,6 @@ func BenchmarkAppendTime(b *testing.B) {
 	buf, now := make([]byte, 0, 32), time.Now()
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = db.AppendTime(buf[:0], now)
+		buf = relay.AppendTime(buf[:0], now)
 	}
 }

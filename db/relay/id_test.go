@@ -1,4 +1,4 @@
-package db
+package relay
 
 import (
 	"slices"
@@ -8,16 +8,16 @@ import (
 )
 
 func TestIDs(t *testing.T) {
-	s, err := newIDs([]byte("a secret of a store, 32 bytes lo"))
+	s, err := NewIDs([]byte("a secret of a store, 32 bytes lo"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, _ := newIDs([]byte("another store's secret, as long."))
+	other, _ := NewIDs([]byte("another store's secret, as long."))
 	positions := []Position{0, 1, 31, 32, 1 << 12, PositionAt(time.Now()), PositionAt(time.Now()) + 1, 1<<56 - 1}
 	slices.Sort(positions)
 	var before MessageID
 	for _, p := range positions {
-		id := s.message(p)
+		id := s.Message(p)
 		if len(id) != 30 || id[:4] != "msg_" {
 			t.Errorf("%s is not of the form of an id", id)
 		}
@@ -25,21 +25,21 @@ func TestIDs(t *testing.T) {
 			t.Errorf("text order is not commit order: %s after %s", id, before)
 		}
 		before = id
-		if back, ok := s.messagePosition(id); !ok || back != p {
+		if back, ok := s.MessagePosition(id); !ok || back != p {
 			t.Errorf("%s came back as %d, %v; want %d", id, back, ok, p)
 		}
-		if _, ok := other.messagePosition(id); ok {
+		if _, ok := other.MessagePosition(id); ok {
 			t.Errorf("another store takes %s for its own", id)
 		}
-		if _, ok := s.conversationPosition(ConversationID("conv_" + id[4:])); ok {
+		if _, ok := s.ConversationPosition(ConversationID("conv_" + id[4:])); ok {
 			t.Errorf("%s passes for a conversation", id)
 		}
 	}
 }
 
 func TestIDsThatWereNeverIssued(t *testing.T) {
-	s, _ := newIDs([]byte("a secret of a store, 32 bytes lo"))
-	id := string(s.message(PositionAt(time.Now())))
+	s, _ := NewIDs([]byte("a secret of a store, 32 bytes lo"))
+	id := string(s.Message(PositionAt(time.Now())))
 	flip := func(i int) string {
 		c := byte('0')
 		if id[i] == c {
@@ -53,7 +53,7 @@ func TestIDsThatWereNeverIssued(t *testing.T) {
 		bad = append(bad, flip(i))
 	}
 	for _, b := range bad {
-		if _, ok := s.messagePosition(MessageID(b)); ok {
+		if _, ok := s.MessagePosition(MessageID(b)); ok {
 			t.Errorf("%q passes for an issued id", b)
 		}
 	}
@@ -100,37 +100,5 @@ func TestKeyText(t *testing.T) {
 		if ErrorCode(CheckKeyText(bad)) != MalformedKey {
 			t.Errorf("%q passes for a key", bad)
 		}
-	}
-}
-
-func TestEdits(t *testing.T) {
-	for _, c := range []struct {
-		a, b string
-		n    int
-	}{{"bob^acme", "bob^acme", 0}, {"bbo^acme", "bob^acme", 1}, {"bob^acm", "bob^acme", 1}, {"bob", "bob^acme", suggestEdits + 1}, {"kitten", "sitting", 3}} {
-		if n := edits(c.a, c.b); n != c.n {
-			t.Errorf("edits(%q, %q) = %d, want %d", c.a, c.b, n, c.n)
-		}
-	}
-}
-
-func TestNonces(t *testing.T) {
-	now := time.Unix(1_800_000_000, 0)
-	n := newNonces(3)
-	until := now.Add(5 * time.Minute)
-	for h := range NonceHash(3) {
-		if err := n.Claim(h+1, now, until); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := n.Claim(1, until, until); ErrorCode(err) != NonceReused {
-		t.Errorf("a second use got %v", err)
-	}
-	if err := n.Claim(9, now, until); ErrorCode(err) != Overloaded {
-		t.Errorf("a nonce beyond the bound got %v", err)
-	}
-	later := until.Add(nonceSweep + 2*time.Second)
-	if err := n.Claim(1, later, later.Add(time.Minute)); err != nil {
-		t.Errorf("a nonce whose time is over got %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package db
+package relay
 
 import "time"
 
@@ -25,7 +25,8 @@ const (
 	OnlyExpired
 )
 
-func (f StateFilter) matches(s State) bool {
+// Matches tells whether a message in state s is wanted.
+func (f StateFilter) Matches(s State) bool {
 	switch f {
 	case AnyState:
 		return true
@@ -36,7 +37,8 @@ func (f StateFilter) matches(s State) bool {
 }
 
 // HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
-// Only Mecha and Limit are required. An Inspector leaves Mecha out: all messages.
+// Only Mecha and Limit are required; an inspection may leave Mecha out, for all
+// messages.
 type HistoryQuery struct {
 	Mecha        MechaID
 	Limit        int
@@ -60,31 +62,6 @@ type Page struct {
 	Messages []*Message
 	More     bool
 	Next     MessageID // where to go on: the cursor given if there was nothing, "" if none was
-}
-
-const (
-	pageScan  = 10_000  // rows that a filtered page looks at, at most
-	pageBytes = 4 << 20 // payload bytes after which a page ends early
-)
-
-func (q *HistoryQuery) filtered() bool {
-	return q.State != AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
-}
-
-// matches applies what the choice of index has not.
-func (q *HistoryQuery) matches(m *Message) bool {
-	mine := q.Mecha == 0 || m.Recipient == q.Mecha && q.Direction != Out || m.Sender == q.Mecha && q.Direction != In
-	if !mine || !q.State.matches(m.State) {
-		return false
-	}
-	if q.Peer != "" {
-		sent := m.Sender == q.Mecha && m.To == q.Peer && q.Direction != In
-		received := m.Recipient == q.Mecha && m.From == q.Peer && q.Direction != Out
-		if !sent && !received {
-			return false
-		}
-	}
-	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
 }
 
 // StreamQuery asks for what follows a position in a Mecha's incoming stream.

@@ -1,0 +1,69 @@
+package relay
+
+import "slices"
+
+var ackFields = []string{"type", "message_id", "status", "client_ts", "detail"}
+
+// Read takes the words of an acknowledgement from the JSON body of a request and
+// validates them. Errors: InvalidJSON, and those of Validate.
+func (a *Acknowledge) Read(body []byte) error {
+	if _, err := a.read(body, ackFields[2:]); err != nil {
+		return err
+	}
+	return a.Validate()
+}
+
+// ReadFrame is Read for a WebSocket frame, which names its type and the message
+// as well. ID is set if the frame is JSON and has one, even if it is refused.
+// Further error: InvalidFrame.
+func (a *Acknowledge) ReadFrame(frame []byte) error {
+	f, err := a.read(frame, ackFields)
+	if ErrorCode(err) != InvalidJSON {
+		a.ID = f.id
+	}
+	switch {
+	case err != nil:
+		return err
+	case f.kind != "ack":
+		return Errorf(InvalidFrame, `the relay takes frames of type "ack"; this one is %s`, Quote(f.kind))
+	case f.id == "":
+		return FieldErrorf(InvalidFrame, "message_id", "is required")
+	}
+	return a.Validate()
+}
+
+type ackFrame struct {
+	kind string
+	id   MessageID
+}
+
+// read takes the fields in known; others are ignored.
+func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) {
+	var wrong error // reported at the end: the other fields are wanted all the same
+	err = ReadObject(body, known, func(name string, value []byte) error {
+		if !slices.Contains(known, name) {
+			return nil
+		}
+		var err error
+		switch name {
+		case "type":
+			err = readText(name, value, &f.kind)
+		case "message_id":
+			err = readText(name, value, &f.id)
+		case "status":
+			err = readText(name, value, &a.Status)
+		case "client_ts":
+			err = readText(name, value, &a.ClientTS)
+		case "detail":
+			err = readText(name, value, &a.Detail)
+		}
+		if wrong == nil {
+			wrong = err
+		}
+		return nil
+	})
+	if err == nil {
+		err = wrong
+	}
+	return f, err
+}

@@ -1,0 +1,32 @@
+package relay
+
+import (
+	"errors"
+
+	"relay/db/strict"
+)
+
+// ReadObject is strict.ReadObject for the bodies of requests: a fault of the JSON
+// text is InvalidJSON. Errors from member are returned as they are.
+func ReadObject(body []byte, known []string, member func(name string, value []byte) error) error {
+	err := strict.ReadObject(body, known, member)
+	var syntax *strict.SyntaxError
+	if errors.As(err, &syntax) {
+		return Errorf(InvalidJSON, "%s", syntax.Error())
+	}
+	return err
+}
+
+// readText reads an optional member that is a string; null leaves to as it is.
+// Errors: InvalidRequest, naming the field.
+func readText[T ~string](name string, value []byte, to *T) error {
+	if strict.IsNull(value) {
+		return nil
+	}
+	text, ok := strict.String(value)
+	if !ok {
+		return FieldErrorf(InvalidRequest, name, "must be a string")
+	}
+	*to = T(text)
+	return nil
+}

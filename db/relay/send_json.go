@@ -1,0 +1,108 @@
+package relay
+
+import (
+	"errors"
+	"time"
+
+	"relay/db/strict"
+)
+
+var sendFields = []string{"version", "from", "to", "payload", "message_type", "priority",
+	"conversation_id", "correlation_id", "expires_at", "ttl_seconds"}
+
+const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
+
+// Read takes what the sender says from the JSON body of a request (PROTOCOL §3,
+// Send), and validates it. At must be set. own is the address of the sender's key.
+// Unknown fields are ignored; null and "" in an optional field are the same as
+// leaving the field out. Payload is a part of body. Errors: InvalidJSON,
+// InvalidAddress, SenderMismatch, and those of Validate.
+func (m *SendMessage) Read(body []byte, own Address) error {
+	var from, to, expires string
+	var ttl int64
+	err := ReadObject(body, sendFields, func(name string, value []byte) (err error) {
+		switch name {
+		case "from":
+			err = readText(name, value, &from)
+		case "to":
+			err = readText(name, value, &to)
+		case "version":
+			err = readText(name, value, &m.Version)
+		case "message_type":
+			err = readText(name, value, &m.Type)
+		case "priority":
+			err = readText(name, value, &m.Priority)
+		case "conversation_id":
+			err = readText(name, value, &m.Conversation)
+		case "correlation_id":
+			err = readText(name, value, &m.CorrelationID)
+		case "expires_at":
+			err = readText(name, value, &expires)
+		case "ttl_seconds":
+			err = readTTL(value, &ttl)
+		case "payload":
+			m.Payload = value
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if err := m.setExpiry(expires, ttl); err != nil {
+		return err
+	}
+	if from != "" && from != string(own) {
+		if _, err := ParseAddress(from); err != nil {
+			return named("from", err)
+		}
+		return Errorf(SenderMismatch, "from is %s, but the key is that of %s; leave from out, or use its own", from, own)
+	}
+	if to == "" {
+		return FieldErrorf(InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
+	}
+	if m.To, err = ParseAddress(to); err != nil {
+		return named("to", err)
+	}
+	if !strict.IsObject(m.Payload) {
+		return FieldErrorf(InvalidRequest, "payload", "is required, and must be a JSON object")
+	}
+	return m.Validate()
+}
+
+func (m *SendMessage) setExpiry(expires string, ttl int64) (err error) {
+	switch {
+	case expires != "" && ttl != 0:
+		return FieldErrorf(InvalidRequest, "ttl_seconds", "stands beside expires_at; send one of them")
+	case ttl != 0:
+		m.ExpiresAt = m.At.Add(time.Duration(ttl) * time.Second)
+	case expires != "":
+		if m.ExpiresAt, err = ParseTime(expires); err != nil {
+			return FieldErrorf(InvalidTime, "expires_at", "is not an RFC 3339 time")
+		}
+		if m.ExpiresAt.IsZero() { // which would mean never
+			return errPast("expires_at", m.At)
+		}
+	}
+	return nil
+}
+
+func readTTL(value []byte, ttl *int64) error {
+	if strict.IsNull(value) || string(value) == `""` {
+		return nil
+	}
+	n, ok := strict.Int(value)
+	if !ok || n < 1 || n > maxTTL {
+		return FieldErrorf(InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
+	}
+	*ttl = n
+	return nil
+}
+
+// named says which field an address error is about.
+func named(field string, err error) error {
+	var e *Error
+	if errors.As(err, &e) {
+		e.Fields = []FieldError{{Field: field, Reason: e.Detail}}
+	}
+	return err
+}

@@ -1,0 +1,91 @@
+package relay_test
+
+import (
+	"bytes"
+	"reflect"
+	"testing"
+	"time"
+
+	"relay/db/relay"
+)
+
+// at is a time below the millisecond, which the form keeps.
+var at = time.Date(2026, 11, 20, 8, 0, 0, 123456789, time.UTC)
+
+// writes has one of every kind, with every field set.
+var writes = []relay.Write{
+	&relay.SendMessage{At: at, Key: 7, To: "bob^demo", Version: "1.0", Type: "quote", Priority: "high", Conversation: "conv_x", CorrelationID: "c-1\n",
+		ExpiresAt: at.Add(time.Hour), Payload: []byte(`{"n": 1.0}`), PayloadSHA256: [32]byte{1, 31: 9}, Signed: true, Nonce: -5,
+		Idempotency: relay.IdempotencyKey{Key: -1, Body: 1 << 62}, OnlyReplay: true, DiskFull: true, MaxPending: 100_000},
+	&relay.Acknowledge{At: at, Key: 1 << 40, ID: "msg_1", Status: "completed", ClientTS: "2026-11-20T08:00:00Z", Detail: "wörd", Nonce: 9},
+	&relay.MarkDelivered{At: at, Key: 3, ID: "msg_2", Nonce: 11},
+	&relay.ExpireDue{At: at},
+	&relay.IssueKey{At: at, Address: "bob^demo", Label: "laptop", ExpiresAt: at.Add(time.Minute), WithSecret: true, Replaces: "key_old",
+		Overlap: time.Hour, ID: "key_new", Hash: [32]byte{2, 31: 8}, Secret: "ms_secret"},
+	&relay.RevokeKey{At: at, ID: "key_new"},
+	&relay.PutProfile{At: at, Address: "bob^demo", Register: true, Profile: relay.StoredProfile{Body: []byte(`{"tags":["a"]}`), Card: []byte(`{}`), Visibility: relay.CrewOnly}, Nonce: 13},
+	&relay.RemoveMecha{At: at, Address: "bob^demo"},
+}
+
+func TestEveryWriteSurvivesItsForm(t *testing.T) {
+	for _, w := range writes {
+		v := reflect.ValueOf(w).Elem()
+		for i := range v.NumField() {
+			if v.Field(i).IsZero() {
+				t.Errorf("%T: the test does not set %s", w, v.Type().Field(i).Name)
+			}
+		}
+		empty := reflect.New(v.Type()).Interface().(relay.Write)
+		for _, w := range []relay.Write{w, empty} {
+			form := relay.AppendWrite([]byte("before"), w)[len("before"):]
+			got, err := relay.ReadWrite(form)
+			if err != nil || !reflect.DeepEqual(got, w) {
+				t.Errorf("%T: wrote %+v, read %+v, %v", w, w, got, err)
+			}
+			for n := range form {
+				if _, err := relay.ReadWrite(form[:n]); err == nil {
+					t.Errorf("%T: %d bytes of %d were read", w, n, len(form))
+				}
+			}
+			if _, err := relay.ReadWrite(append(bytes.Clone(form), 0)); err == nil {
+				t.Errorf("%T: a byte too many was read", w)
+			}
+			form[1]++
+			if _, err := relay.ReadWrite(form); err == nil {
+				t.Errorf("%T: another version was read", w)
+			}
+		}
+	}
+	if _, err := relay.ReadWrite([]byte{99, 1}); err == nil {
+		t.Error("an unknown kind was read")
+	}
+}
+
+// The form must not change once a log has it. If this fails, the form needs a new
+// version, and the old one must still be read.
+func TestTheFormOfWritesIsFixed(t *testing.T) {
+	for w, want := range map[relay.Write]string{
+		&relay.MarkDelivered{At: time.Unix(3, 5), Key: 3, ID: "msg_2", Nonce: 11}: "\x03\x01\x06\x0a\x06\x05msg_2\x16",
+		&relay.RevokeKey{ID: "k"}: "\x06\x01\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01\x00\x01k",
+	} {
+		if form := relay.AppendWrite(nil, w); string(form) != want {
+			t.Errorf("%T: %q, want %q", w, form, want)
+		}
+	}
+}
+
+// What can be read is what is written for it, byte for byte.
+func FuzzReadWrite(f *testing.F) {
+	for _, w := range writes {
+		f.Add(relay.AppendWrite(nil, w))
+	}
+	f.Fuzz(func(t *testing.T, form []byte) {
+		w, err := relay.ReadWrite(form)
+		if err != nil {
+			return
+		}
+		if again := relay.AppendWrite(nil, w); !bytes.Equal(again, form) {
+			t.Fatalf("%q is read as %+v, which is written as %q", form, w, again)
+		}
+	})
+}
