@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"time"
 
 	"relay/db/relay"
@@ -125,12 +127,12 @@ type receipt struct {
 
 func (t *tx) addReceipt(m *relay.Message, r receipt) error {
 	var previous any
-	if _, err := t.c.row(func(r *rows) { previous = r.dest[0] }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
+	if _, err := t.c.Row(func(r *sqlite.Rows) { previous = r.Value(0) }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
 		return err
 	}
-	return t.c.exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), orNull(r.status),
-		orNull(r.clientTS), orNull(r.detail), orNull(int64(r.key)), orNull(int64(r.nonce)))
+	return t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
+		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)))
 }
 
 // setState moves a message to a state, with receipt p as its latest, and keeps the count of what is pending.
@@ -146,9 +148,9 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 	if isAck {
 		ack = int64(p)
 	}
-	return t.c.exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
+	return t.c.Exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
 		receipt = ?, ack = coalesce(?, ack) WHERE position = ?`,
-		int64(state), boolInt(state.Pending()), orNull(relay.MilliOf(m.DeliveredAt)), orNull(relay.MilliOf(m.AcknowledgedAt)),
+		int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)), sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)),
 		int64(p), ack, int64(m.Position))
 }
 

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"context"
 	"errors"
 	"fmt"
@@ -67,7 +69,7 @@ func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 		}
 		return result, moveInto(temp, to) // a file system without links
 	}
-	return result, syncDir(filepath.Dir(to))
+	return result, sqlite.SyncDir(filepath.Dir(to))
 }
 
 // moveInto gives a whole file its name, durably.
@@ -75,7 +77,7 @@ func moveInto(temp, to string) error {
 	if err := os.Rename(temp, to); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(to))
+	return sqlite.SyncDir(filepath.Dir(to))
 }
 
 func errExists(path string) error {
@@ -93,7 +95,7 @@ func (o BackupOptions) paths() (from, to string, err error) {
 	if to, err = filepath.Abs(o.To); err != nil {
 		return "", "", err
 	}
-	if err := mustBeFile(from); err != nil {
+	if err := MustExist(from); err != nil {
 		return "", "", err
 	}
 	for _, ending := range beside {

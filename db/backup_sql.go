@@ -1,12 +1,11 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
-
-	"modernc.org/sqlite"
 )
 
 // copySlice is how many pages are copied between two looks at ctx: about 2 MiB.
@@ -33,9 +32,7 @@ func copyPages(ctx context.Context, from, to string, progress Progress) (result 
 	if result, err = s.count(); err != nil {
 		return result, unreadable(from, err)
 	}
-	b, err := s.c.raw.(interface {
-		NewBackup(string) (*sqlite.Backup, error)
-	}).NewBackup(dsn(to, receiving))
+	b, err := s.c.CopyTo(to)
 	if err != nil {
 		return result, fmt.Errorf("%s: %w", to, err)
 	}
@@ -60,9 +57,9 @@ func copyPages(ctx context.Context, from, to string, progress Progress) (result 
 
 func copyFault(from, to string, err error) error {
 	switch {
-	case isDiskFull(err):
+	case sqlite.IsDiskFull(err):
 		return fmt.Errorf("the disk of %s is full: make room, or choose another place: %w", filepath.Dir(to), err)
-	case isFatal(err):
+	case sqlite.IsFatal(err):
 		return unreadable(from, err)
 	}
 	return err
@@ -71,13 +68,13 @@ func copyFault(from, to string, err error) error {
 // withoutLog marks a copied file as one without a log: it was copied with the
 // mark of its source. Nobody else has it open.
 func withoutLog(path string) error {
-	c, err := openConn(path, receiving)
+	c, err := sqlite.Open(path, sqlite.Receiving)
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	mode := ""
-	_, err = c.row(func(r *rows) { mode = r.text(0) }, "PRAGMA journal_mode = DELETE")
-	if closed := c.close(); err == nil {
+	_, err = c.Row(func(r *sqlite.Rows) { mode = r.Text(0) }, "PRAGMA journal_mode = DELETE")
+	if closed := c.Close(); err == nil {
 		err = closed
 	}
 	if err == nil && mode != "delete" {
@@ -91,11 +88,11 @@ func withoutLog(path string) error {
 
 // size is what the file will have, its log included.
 func (s *snapshot) size() (int64, error) {
-	pages, err := s.c.number("PRAGMA page_count")
+	pages, err := s.c.Number("PRAGMA page_count")
 	if err != nil {
 		return 0, err
 	}
-	page, err := s.c.number("PRAGMA page_size")
+	page, err := s.c.Number("PRAGMA page_size")
 	return pages * page, err
 }
 
@@ -105,22 +102,16 @@ func (s *snapshot) checkRoom(dir string) error {
 	if err != nil {
 		return unreadable(s.path, err)
 	}
-	if free, err := freeDisk(dir); err == nil && free < size {
+	if free, err := sqlite.FreeDisk(dir); err == nil && free < size {
 		return fmt.Errorf("the copy needs %d MiB, and %s has %d MiB free: make room, or choose another place", size>>20, dir, free>>20)
 	}
 	return nil
 }
 
 func (s *snapshot) count() (result BackupResult, err error) {
-	if result.Messages, err = s.c.number("SELECT count(*) FROM message"); err != nil {
+	if result.Messages, err = s.c.Number("SELECT count(*) FROM message"); err != nil {
 		return result, err
 	}
-	result.Mechas, err = s.c.number("SELECT count(*) FROM mecha")
+	result.Mechas, err = s.c.Number("SELECT count(*) FROM mecha")
 	return result, err
-}
-
-// exists tells whether a path has a file.
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"encoding/json"
@@ -29,9 +31,9 @@ func (i *inspector) checkWords() error {
 }
 
 func (i *inspector) checkAddresses() error {
-	err := i.each(func(r *rows) {
-		if _, err := relay.ParseAddress(r.text(1)); err != nil {
-			i.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.int(0), relay.Quote(r.text(1))))
+	err := i.each(func(r *sqlite.Rows) {
+		if _, err := relay.ParseAddress(r.Text(1)); err != nil {
+			i.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.Int(0), relay.Quote(r.Text(1))))
 		}
 	}, "SELECT id, address FROM mecha")
 	if err != nil {
@@ -51,9 +53,9 @@ func (i *inspector) checkDirectory() error {
 }
 
 func (i *inspector) checkProfiles() error {
-	return i.each(func(r *rows) {
-		if reason := profileFault(r.text(1), r.text(2), r.int(3)); reason != "" {
-			i.finding.fault(r.text(0) + ": " + reason)
+	return i.each(func(r *sqlite.Rows) {
+		if reason := profileFault(r.Text(1), r.Text(2), r.Int(3)); reason != "" {
+			i.finding.fault(r.Text(0) + ": " + reason)
 		}
 	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
 }
@@ -77,20 +79,20 @@ func profileFault(body, card string, visibility int64) string {
 }
 
 func (i *inspector) checkKeys() error {
-	return i.each(func(r *rows) {
-		if reason := keyFault(r.text(1), r.blob(2), r.text(3), r.text(4)); reason != "" {
-			i.finding.fault(fmt.Sprintf("key %d: %s", r.int(0), reason)) // not its text: it may be anything
+	return i.each(func(r *sqlite.Rows) {
+		if reason := keyFault(r.Text(1), r.Blob(2), r.Text(3), r.Text(4)); reason != "" {
+			i.finding.fault(fmt.Sprintf("key %d: %s", r.Int(0), reason)) // not its text: it may be anything
 		}
 	}, "SELECT id, public_id, hash, secret, label FROM mecha_key")
 }
 
 func (i *inspector) checkSearches() error {
-	return i.each(func(r *rows) {
+	return i.each(func(r *sqlite.Rows) {
 		switch {
-		case !relay.SearchID(r.text(1)).WellFormed():
-			i.finding.fault(fmt.Sprintf("search %d: its id is not of the form srch_…", r.int(0)))
-		case !json.Valid([]byte(r.text(2))):
-			i.finding.fault(r.text(1) + ": its answer cannot be read")
+		case !relay.SearchID(r.Text(1)).WellFormed():
+			i.finding.fault(fmt.Sprintf("search %d: its id is not of the form srch_…", r.Int(0)))
+		case !json.Valid([]byte(r.Text(2))):
+			i.finding.fault(r.Text(1) + ": its answer cannot be read")
 		}
 	}, "SELECT position, id, answer FROM search")
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"bytes"
@@ -83,8 +85,8 @@ func (i *inspector) checkParticipants() error {
 
 // checkReceipts holds each receipt against its message and the one before it.
 func (i *inspector) checkReceipts() error {
-	return i.each(func(r *rows) {
-		i.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.int(0), i.message(r.int(2)), r.text(1)))
+	return i.each(func(r *sqlite.Rows) {
+		i.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), i.message(r.Int(2)), r.Text(1)))
 	}, `SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
 		WHEN m.position IS NULL THEN 'the message is missing'
 		WHEN r.position <= r.message THEN 'it is older than the message'
@@ -110,8 +112,8 @@ type link struct {
 }
 
 func (i *inspector) link(p int64) (l link, found bool, err error) {
-	found, err = i.c.row(func(r *rows) {
-		l = link{position: p, message: r.int(0), state: r.int(1), previous: r.int(2), acknowledges: r.int(3) != 0}
+	found, err = i.c.Row(func(r *sqlite.Rows) {
+		l = link{position: p, message: r.Int(0), state: r.Int(1), previous: r.Int(2), acknowledges: r.Int(3) != 0}
 	}, "SELECT message, state, previous, status IS NOT NULL FROM receipt WHERE position = ?", p)
 	return l, found, err
 }
@@ -122,18 +124,18 @@ func (i *inspector) link(p int64) (l link, found bool, err error) {
 func (i *inspector) checkChains() error {
 	met, n := int64(0), int64(0)
 	var fault error
-	err := i.each(func(r *rows) {
+	err := i.each(func(r *sqlite.Rows) {
 		if n++; n%4096 == 0 {
 			i.progress(n, i.result.Messages)
 		}
-		if r.null(4) || fault != nil {
+		if r.Null(4) || fault != nil {
 			return // checkStates has seen to it
 		}
 		var reason string
 		var walked int64
 		reason, walked, fault = i.walk(r)
 		if met += walked; reason != "" {
-			i.finding.fault(i.message(r.int(0)) + ": " + reason)
+			i.finding.fault(i.message(r.Int(0)) + ": " + reason)
 		}
 	}, "SELECT position, state, delivered_at, acknowledged_at, receipt, ack FROM message ORDER BY position")
 	if err == nil {
@@ -142,7 +144,7 @@ func (i *inspector) checkChains() error {
 	if err != nil {
 		return err
 	}
-	all, err := i.c.number("SELECT count(*) FROM receipt")
+	all, err := i.c.Number("SELECT count(*) FROM receipt")
 	if err == nil && all != met {
 		err = i.findUnmet()
 	}
@@ -150,8 +152,8 @@ func (i *inspector) checkChains() error {
 }
 
 // walk follows the chain of the message in hand and compares.
-func (i *inspector) walk(r *rows) (reason string, walked int64, err error) {
-	message, head := r.int(0), r.int(4)
+func (i *inspector) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
+	message, head := r.Int(0), r.Int(4)
 	var ack, delivered, acknowledged, state int64
 	for next, before := head, int64(relay.MaxPosition)+1; next != 0; {
 		l, found, err := i.link(next)
@@ -176,13 +178,13 @@ func (i *inspector) walk(r *rows) (reason string, walked int64, err error) {
 		next, before = l.previous, l.position
 	}
 	switch {
-	case state != r.int(1):
-		reason = fmt.Sprintf("it is in state %d, its latest receipt says %d", r.int(1), state)
-	case ack != r.int(5):
+	case state != r.Int(1):
+		reason = fmt.Sprintf("it is in state %d, its latest receipt says %d", r.Int(1), state)
+	case ack != r.Int(5):
 		reason = "it does not name its latest acknowledgement"
-	case delivered != r.int(2):
+	case delivered != r.Int(2):
 		reason = "its delivered_at is not that of its first receipt"
-	case acknowledged != r.int(3):
+	case acknowledged != r.Int(3):
 		reason = "its acknowledged_at is not that of the receipt that acknowledged it"
 	}
 	return reason, walked, nil
@@ -191,12 +193,12 @@ func (i *inspector) walk(r *rows) (reason string, walked int64, err error) {
 // findUnmet looks for the receipts that no chain leads to.
 func (i *inspector) findUnmet() error {
 	var fault error
-	err := i.each(func(r *rows) {
+	err := i.each(func(r *sqlite.Rows) {
 		if fault != nil {
 			return
 		}
-		p, message := r.int(0), r.int(1)
-		next, before := r.int(2), int64(relay.MaxPosition)+1
+		p, message := r.Int(0), r.Int(1)
+		next, before := r.Int(2), int64(relay.MaxPosition)+1
 		for next > p && next < before {
 			l, found, err := i.link(next)
 			if fault = err; err != nil {
@@ -220,13 +222,13 @@ func (i *inspector) findUnmet() error {
 // checkMailboxes follows mailbox.go: up to the watermark every message has
 // its entries; behind it some may be missing, but none may be wrong.
 func (i *inspector) checkMailboxes() error {
-	upto, err := i.c.number("SELECT value FROM setting WHERE name = 'indexed_upto'")
+	upto, err := i.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	if err != nil {
 		return err
 	}
 	err = i.ofMessages(reasons("position", `
-		WHEN NOT EXISTS (`+indexedAsReceived+`) THEN 'it is missing where its recipient looks'
-		WHEN NOT EXISTS (`+indexedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), upto)
+		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing where its recipient looks'
+		WHEN NOT EXISTS (`+IndexedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), upto)
 	if err != nil {
 		return err
 	}
@@ -254,18 +256,24 @@ func (i *inspector) checkPayloads() error {
 
 func (i *inspector) checkContents() error {
 	n := int64(0)
-	return i.each(func(r *rows) {
+	return i.each(func(r *sqlite.Rows) {
 		if n++; n%1024 == 0 {
 			i.progress(n, i.result.Messages)
 		}
-		body := r.blob(2)
+		body := r.Blob(2)
 		sum := sha256.Sum256(body)
 		reason := payloadFault(body)
-		if !bytes.Equal(sum[:], r.blob(1)) {
+		if !bytes.Equal(sum[:], r.Blob(1)) {
 			reason = "its payload has not the SHA-256 that it says"
 		}
 		if reason != "" {
-			i.finding.fault(i.message(r.int(0)) + ": " + reason)
+			i.finding.fault(i.message(r.Int(0)) + ": " + reason)
 		}
 	}, "SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position ORDER BY m.position")
 }
+
+// Conditions for EXISTS: whether the index tables `received` and `sent` have message m.
+const (
+	IndexedAsReceived = "SELECT 1 FROM received f WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"
+	IndexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"
+)

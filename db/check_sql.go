@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -73,7 +75,7 @@ func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 		return CheckResult{Path: path}, err
 	}
 	defer s.close()
-	i := &inspector{snapshot: s, opts: o, steps: int64(len(checks)), result: CheckResult{Path: path, Schema: s.info.version}}
+	i := &inspector{snapshot: s, opts: o, steps: int64(len(checks)), result: CheckResult{Path: path, Schema: s.info.Version}}
 	i.prepare()
 	for n, c := range checks {
 		i.step = int64(n)
@@ -89,10 +91,10 @@ func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 // prepare reads what is told of the whole file. What cannot be read, the checks will say.
 func (i *inspector) prepare() {
 	i.result.Bytes, _ = i.size()
-	i.result.Messages, _ = i.c.number("SELECT count(*) FROM message")
-	i.result.Mechas, _ = i.c.number("SELECT count(*) FROM mecha")
+	i.result.Messages, _ = i.c.Number("SELECT count(*) FROM message")
+	i.result.Mechas, _ = i.c.Number("SELECT count(*) FROM mecha")
 	var secret []byte
-	if _, err := i.c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'"); err == nil && len(secret) > 0 {
+	if _, err := i.c.Row(func(r *sqlite.Rows) { secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'"); err == nil && len(secret) > 0 {
 		i.ids, _ = relay.NewIDs(secret)
 	}
 }
@@ -106,8 +108,8 @@ func (i *inspector) make(c check) error {
 		f.Skipped = "it takes reading every payload"
 	default:
 		if err := c.run(i); err != nil {
-			if i.c.ctx.Err() != nil {
-				return i.c.ctx.Err()
+			if i.c.Ctx.Err() != nil {
+				return i.c.Ctx.Err()
 			}
 			f.fault("cannot be read: " + err.Error())
 		}
@@ -131,20 +133,20 @@ func (i *inspector) progress(done, total int64) error {
 	if i.opts.Progress != nil && total > 0 {
 		i.opts.Progress("checking", i.step*1000+done*1000/total, i.steps*1000)
 	}
-	return i.c.ctx.Err()
+	return i.c.Ctx.Err()
 }
 
 // each calls f with every row of a query.
-func (i *inspector) each(f func(*rows), query string, args ...any) error {
-	r := i.c.query(query, args...)
-	for n := 0; r.next(); n++ {
+func (i *inspector) each(f func(*sqlite.Rows), query string, args ...any) error {
+	r := i.c.Query(query, args...)
+	for n := 0; r.Next(); n++ {
 		f(r)
-		if n%1024 == 0 && i.c.ctx.Err() != nil {
-			r.close()
-			return i.c.ctx.Err()
+		if n%1024 == 0 && i.c.Ctx.Err() != nil {
+			r.Close()
+			return i.c.Ctx.Err()
 		}
 	}
-	return r.close()
+	return r.Close()
 }
 
 // message shows a message by its id.
@@ -157,12 +159,12 @@ func (i *inspector) message(p int64) string {
 
 // ofMessages finds faults by a query that gives positions of messages and reasons.
 func (i *inspector) ofMessages(query string, args ...any) error {
-	return i.each(func(r *rows) { i.finding.fault(i.message(r.int(0)) + ": " + r.text(1)) }, query, args...)
+	return i.each(func(r *sqlite.Rows) { i.finding.fault(i.message(r.Int(0)) + ": " + r.Text(1)) }, query, args...)
 }
 
 // ofRows finds faults by a query that gives a text for each.
 func (i *inspector) ofRows(query string, args ...any) error {
-	return i.each(func(r *rows) { i.finding.fault(r.text(0)) }, query, args...)
+	return i.each(func(r *sqlite.Rows) { i.finding.fault(r.Text(0)) }, query, args...)
 }
 
 func (i *inspector) checkFile() error {
@@ -170,31 +172,31 @@ func (i *inspector) checkFile() error {
 	if i.opts.Quick {
 		pragma = "PRAGMA quick_check"
 	}
-	return i.each(func(r *rows) {
-		if text := r.text(0); text != "ok" {
+	return i.each(func(r *sqlite.Rows) {
+		if text := r.Text(0); text != "ok" {
 			i.finding.fault(text)
 		}
 	}, pragma)
 }
 
 func (i *inspector) checkReferences() error {
-	return i.each(func(r *rows) {
-		i.finding.fault(fmt.Sprintf("%s %d: there is no such %s", r.text(0), r.int(1), r.text(2)))
+	return i.each(func(r *sqlite.Rows) {
+		i.finding.fault(fmt.Sprintf("%s %d: there is no such %s", r.Text(0), r.Int(1), r.Text(2)))
 	}, "PRAGMA foreign_key_check")
 }
 
 // checkSchema compares what the file consists of with what schema.sql makes.
 func (i *inspector) checkSchema() error {
-	if i.info.version < currentSchema() {
-		i.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.version)
+	if i.info.Version < CurrentSchema() {
+		i.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.Version)
 		return nil
 	}
-	c, err := openMemory()
+	c, err := sqlite.OpenMemory()
 	if err != nil {
 		return err
 	}
-	defer c.close()
-	if err := c.script(i.opts.Schema); err != nil {
+	defer c.Close()
+	if err := c.Script(i.opts.Schema); err != nil {
 		return err
 	}
 	want, err := readSchema(c)
@@ -225,27 +227,27 @@ var (
 
 // readSchema reads the parts of a file, as SQL without comments and line
 // breaks: an upgraded file has them elsewhere. SQLite's own tables are left out.
-func readSchema(c *conn) (parts []string, err error) {
-	r := c.query(`SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema
+func readSchema(c *sqlite.Conn) (parts []string, err error) {
+	r := c.Query(`SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite\_stat%' ESCAPE '\' ORDER BY type, name`)
-	for r.next() {
-		text := strings.Join(strings.Fields(sqlComment.ReplaceAllString(r.text(0), "")), " ")
+	for r.Next() {
+		text := strings.Join(strings.Fields(sqlComment.ReplaceAllString(r.Text(0), "")), " ")
 		parts = append(parts, sqlAround.ReplaceAllString(text, "$1"))
 	}
-	return parts, r.close()
+	return parts, r.Close()
 }
 
 func (i *inspector) checkSettings() error {
 	var secret []byte
 	version, indexed := false, false
-	err := i.each(func(r *rows) {
-		switch r.text(0) {
+	err := i.each(func(r *sqlite.Rows) {
+		switch r.Text(0) {
 		case "secret":
-			secret = slices.Clone(r.blob(1))
+			secret = slices.Clone(r.Blob(1))
 		case "keys_version":
-			_, version = r.dest[1].(int64)
+			_, version = r.Value(1).(int64)
 		case "indexed_upto":
-			_, indexed = r.dest[1].(int64)
+			_, indexed = r.Value(1).(int64)
 		}
 	}, "SELECT name, value FROM setting")
 	if err != nil {
@@ -266,7 +268,7 @@ func (i *inspector) checkSettings() error {
 func (i *inspector) checkClock() error {
 	latest := int64(0)
 	for _, table := range append(i.ordered(), "search", "push") {
-		n, err := i.c.number("SELECT max(position) FROM " + table)
+		n, err := i.c.Number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return err
 		}

@@ -266,7 +266,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 	for says, bytes := range map[string][]byte{
 		"is damaged":            whole[:len(whole)-8192],
 		"is not a database":     []byte(strings.Repeat("These are my notes.\n", 1000)),
-		"is an empty database":  {},
+		"is empty":              {},
 		"is a database, but no": makeByHand(t, filepath.Join(dir, "foreign.db"), "CREATE TABLE place (url TEXT)"),
 	} {
 		path := filepath.Join(dir, "other.db")

@@ -1,6 +1,10 @@
 package db
 
-import "time"
+import (
+	"time"
+
+	"relay/db/internal/sqlite"
+)
 
 // The write-ahead log is copied back into the database by a goroutine of its
 // own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
@@ -43,17 +47,17 @@ func newCheckpoints(w *writer, readers *readerPool) checkpoints {
 }
 
 // copyInBackground copies, on c, when the writer asks for it, until closed.
-func (k *checkpoints) copyInBackground(c *conn, closed <-chan struct{}) {
-	defer c.close()
+func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
+	defer c.Close()
 	for {
 		select {
 		case <-closed: // after the writer has ended: it never waits in vain
 			return
 		case <-k.wanted:
 		}
-		if _, err := checkpoint(c); err != nil {
+		if _, err := c.Checkpoint(); err != nil {
 			k.w.opts.Logger.Warn("background checkpoint", "error", err)
-			if isFatal(err) {
+			if sqlite.IsFatal(err) {
 				k.w.fail(err)
 			}
 		}
@@ -68,7 +72,7 @@ func (k *checkpoints) begin() {
 	if k.w.failed() != nil {
 		return
 	}
-	left := notCopied(k.w.c)
+	left := k.w.c.NotCopied()
 	switch {
 	case !k.running && left >= walFrames:
 		k.start()
@@ -125,30 +129,16 @@ func (k *checkpoints) finish() {
 	if w.failed() != nil {
 		return
 	}
-	frames, err := checkpoint(w.c)
+	frames, err := w.c.Checkpoint()
 	if err == nil && frames > walMost && time.Since(k.heldInVain) > holdAgain {
 		held := k.readers.hold(holdTimeout)
-		_, err = checkpoint(w.c)
-		if notCopied(w.c) > 0 {
+		_, err = w.c.Checkpoint()
+		if w.c.NotCopied() > 0 {
 			k.heldInVain = time.Now() // another process reads: a backup, or relay check
 		}
 		k.readers.release(held)
 	}
-	if err != nil && isFatal(err) {
+	if err != nil && sqlite.IsFatal(err) {
 		w.fail(err)
 	}
-}
-
-// notCopied tells how many pages of the log are not in the database yet. It
-// only looks: two microseconds.
-func notCopied(c *conn) (pages int64) {
-	_, _ = c.row(func(r *rows) { pages = r.int(1) - r.int(2) }, "PRAGMA wal_checkpoint(NOOP)")
-	return pages
-}
-
-// checkpoint copies as much of the log as readers allow, without waiting for
-// anyone, and tells how many pages the log has.
-func checkpoint(c *conn) (frames int64, err error) {
-	_, err = c.row(func(r *rows) { frames = r.int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
-	return frames, err
 }

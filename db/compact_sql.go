@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"context"
 	"errors"
 	"fmt"
@@ -39,20 +41,20 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if err != nil {
 		return result, err
 	}
-	if err := mustBeFile(path); err != nil {
+	if err := MustExist(path); err != nil {
 		return result, err
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return result, err
 	}
-	if info, err := look(path); err != nil {
+	if info, err := lookAt(path); err != nil {
 		return result, unreadable(path, err)
-	} else if _, err := info.steps(path, ""); err != nil || info.empty {
-		return result, errors.Join(err, ifEmpty(info, path))
+	} else if err := info.mustBeRelays(path); err != nil {
+		return result, err
 	}
-	lock, err := lockFile(real + ".lock")
-	served := errors.Is(err, errLocked)
+	lock, err := sqlite.LockFile(real + ".lock")
+	served := errors.Is(err, sqlite.ErrLocked)
 	if err != nil && !served {
 		return result, err
 	}
@@ -63,23 +65,16 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if err != nil {
 		return result, err
 	}
-	defer c.close()
-	c.ctx = ctx
+	defer c.Close()
+	c.Ctx = ctx
 	k := &compactor{conn: c, ctx: ctx, path: path, progress: o.Progress}
 	result, err = k.compact(served)
 	result.Path, result.Took = path, time.Since(began)
 	return result, err
 }
 
-func ifEmpty(info fileInfo, path string) error {
-	if info.empty {
-		return fmt.Errorf("%s is an empty database: there is nothing to compact", path)
-	}
-	return nil
-}
-
 type compactor struct {
-	*conn
+	conn     *sqlite.Conn
 	ctx      context.Context
 	path     string
 	progress Progress
@@ -89,13 +84,13 @@ type compactor struct {
 func (k *compactor) compact(served bool) (r CompactResult, err error) {
 	var before, free int64
 	for query, to := range map[string]*int64{"PRAGMA page_size": &k.page, "PRAGMA page_count": &before, "PRAGMA freelist_count": &free} {
-		if *to, err = k.number(query); err != nil {
+		if *to, err = k.conn.Number(query); err != nil {
 			return r, err
 		}
 	}
 	r.Before, r.Free, r.Needed = before*k.page, free*k.page, 2*before*k.page
 	if !served {
-		room, err := freeDisk(filepath.Dir(k.path))
+		room, err := sqlite.FreeDisk(filepath.Dir(k.path))
 		if r.NoRoom = err == nil && room < r.Needed; !r.NoRoom {
 			r.Rebuilt = true
 			if err := k.rebuild(); err != nil {
@@ -111,7 +106,7 @@ func (k *compactor) compact(served bool) (r CompactResult, err error) {
 	if err := k.settle(); err != nil {
 		return r, err
 	}
-	after, err := k.number("PRAGMA page_count")
+	after, err := k.conn.Number("PRAGMA page_count")
 	r.After = after * k.page
 	return r, err
 }
@@ -119,16 +114,16 @@ func (k *compactor) compact(served bool) (r CompactResult, err error) {
 // rebuild writes the whole file anew, in one transaction of SQLite's own.
 func (k *compactor) rebuild() error {
 	// Not in memory, where it would be by the settings of other connections.
-	if err := k.script("PRAGMA temp_store = FILE"); err != nil {
+	if err := k.conn.Script("PRAGMA temp_store = FILE"); err != nil {
 		return err
 	}
-	r := k.query("VACUUM") // a query: ctx interrupts it
-	r.next()
-	err := r.close()
-	if isDiskFull(err) {
+	r := k.conn.Query("VACUUM") // a query: ctx interrupts it
+	r.Next()
+	err := r.Close()
+	if sqlite.IsDiskFull(err) {
 		return fmt.Errorf("the disk filled up while %s was rebuilt; it is as it was: make room: %w", k.path, err)
 	}
-	if isBusy(err) {
+	if sqlite.IsBusy(err) {
 		return fmt.Errorf("another command has %s open: try again when it has ended", k.path)
 	}
 	return err
@@ -152,7 +147,7 @@ func (k *compactor) giveBack(free int64) error {
 			return err
 		}
 		cut, left, took, err := k.slice(slice)
-		if isBusy(err) {
+		if sqlite.IsBusy(err) {
 			return fmt.Errorf("%s is locked by another command: try again when it has ended", k.path)
 		}
 		if err != nil || cut == 0 || left == 0 {
@@ -180,30 +175,30 @@ func (k *compactor) giveBack(free int64) error {
 // the file got shorter, how many unused ones are left, and how long that took
 // before the commit.
 func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err error) {
-	if err := k.beginWrite(); err != nil {
+	if err := k.conn.BeginWrite(); err != nil {
 		return 0, 0, 0, err
 	}
 	began := time.Now()
-	before, err := k.number("PRAGMA page_count")
+	before, err := k.conn.Number("PRAGMA page_count")
 	if err == nil {
-		r := k.query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
-		for r.next() { // a row a page
+		r := k.conn.Query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
+		for r.Next() { // a row a page
 		}
-		err = r.close()
+		err = r.Close()
 	}
 	after := before
 	if err == nil {
-		after, err = k.number("PRAGMA page_count")
+		after, err = k.conn.Number("PRAGMA page_count")
 	}
 	if err == nil {
-		left, err = k.number("PRAGMA freelist_count")
+		left, err = k.conn.Number("PRAGMA freelist_count")
 	}
 	took = time.Since(began) // without the commit: its fsync takes as long for fewer pages
 	if err == nil {
-		err = k.commit()
+		err = k.conn.Commit()
 	}
 	if err != nil {
-		k.rollback()
+		k.conn.Rollback()
 	}
 	return before - after, left, took, err
 }
@@ -211,6 +206,6 @@ func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err
 // settle copies the log into the file, as far as readers allow: only then the
 // file gets shorter.
 func (k *compactor) settle() error {
-	_, err := checkpoint(k.conn)
+	_, err := k.conn.Checkpoint()
 	return err
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -14,29 +16,29 @@ const choices = 200 // at most, of each kind
 
 // AddressChoices lists registered addresses that begin with prefix.
 func (i *Inspector) AddressChoices(prefix string) ([]Choice, error) {
-	return i.choices(func(r *rows) Choice { return Choice{r.text(0), ""} },
+	return i.choices(func(r *sqlite.Rows) Choice { return Choice{r.Text(0), ""} },
 		"SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix)
 }
 
 // KeyChoices lists the ids of live keys that begin with prefix.
 func (i *Inspector) KeyChoices(prefix string) ([]Choice, error) {
-	return i.choices(func(r *rows) Choice {
-		about := r.text(1)
-		if r.text(2) != "" {
-			about += ", " + r.text(2)
+	return i.choices(func(r *sqlite.Rows) Choice {
+		about := r.Text(1)
+		if r.Text(2) != "" {
+			about += ", " + r.Text(2)
 		}
-		return Choice{r.text(0), about}
+		return Choice{r.Text(0), about}
 	}, `SELECT k.public_id, m.address, k.label FROM mecha_key k JOIN mecha m ON m.id = k.mecha
 		WHERE k.revoked_at IS NULL AND substr(k.public_id, 1, length(?1)) = ?1 ORDER BY k.id DESC LIMIT ?2`, prefix)
 }
 
-func (i *Inspector) choices(read func(*rows) Choice, query, prefix string) (list []Choice, err error) {
+func (i *Inspector) choices(read func(*sqlite.Rows) Choice, query, prefix string) (list []Choice, err error) {
 	err = i.view(func(x *rx) error {
-		r := x.c.query(query, prefix, int64(choices))
-		for r.next() {
+		r := x.c.Query(query, prefix, int64(choices))
+		for r.Next() {
 			list = append(list, read(r))
 		}
-		return r.close()
+		return r.Close()
 	})
 	return list, err
 }

@@ -27,6 +27,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -115,10 +117,10 @@ func (d *DB) open(prepare func(*DB)) error {
 		if err := createFile(d.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
 		}
-	} else if err := mustExist(d.path); err != nil {
+	} else if err := MustExist(d.path); err != nil {
 		return err
 	}
-	if open, err := readableByOthers(d.path); err == nil && open && d.opts.Serve {
+	if open, err := sqlite.ReadableByOthers(d.path); err == nil && open && d.opts.Serve {
 		d.opts.Logger.Warn("other users may read the database; it holds messages and signing secrets: chmod 600 it", "db", d.path)
 	}
 	if d.opts.Serve {
@@ -145,13 +147,13 @@ func (d *DB) open(prepare func(*DB)) error {
 
 // run starts the goroutines.
 func (d *DB) run(prepare func(*DB)) error {
-	copier, err := openConn(d.path, writing)
+	copier, err := sqlite.Open(d.path, sqlite.Writing)
 	if err != nil {
 		return err
 	}
 	if d.opts.Serve {
 		if err := d.w.foreign.rememberFiles(d.path); err != nil {
-			copier.close()
+			copier.Close()
 			return err
 		}
 	}
@@ -170,8 +172,8 @@ func (d *DB) takeLock() error {
 	if err != nil {
 		return err
 	}
-	lock, err := lockFile(real + ".lock")
-	if errors.Is(err, errLocked) {
+	lock, err := sqlite.LockFile(real + ".lock")
+	if errors.Is(err, sqlite.ErrLocked) {
 		return fmt.Errorf("%s is already being served by another process", d.path)
 	}
 	d.lock = lock
@@ -199,7 +201,7 @@ func (d *DB) release() error {
 	d.readers.close()
 	var err error
 	if d.w != nil && d.w.c != nil {
-		err = d.w.c.close() // the last one out checkpoints the log
+		err = d.w.c.Close() // the last one out checkpoints the log
 		d.w.c = nil
 	}
 	if d.lock != nil {
@@ -243,15 +245,15 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 		return err
 	}
 	defer d.readers.give(c)
-	if err := c.begin(); err != nil {
+	if err := c.Begin(); err != nil {
 		return d.readFault(err)
 	}
-	defer c.rollback() // nothing was written; also if f panics
+	defer c.Rollback() // nothing was written; also if f panics
 	return d.readFault(f(&rx{c: c, lookups: d.lookups, now: d.opts.Now()}))
 }
 
 func (d *DB) readFault(err error) error {
-	if err != nil && isFatal(err) {
+	if err != nil && sqlite.IsFatal(err) {
 		d.w.fail(err)
 	}
 	return err

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -29,7 +31,7 @@ func (d *disk) do(time.Time) {
 func (d *disk) check() {
 	low := false
 	if d.floor > 0 {
-		free, err := freeDisk(d.folder)
+		free, err := sqlite.FreeDisk(d.folder)
 		low = err == nil && free < d.floor
 	}
 	if was := d.low.Swap(low); was != low {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -14,7 +16,7 @@ import (
 func (t *tx) touchEntry(id relay.MechaID, at time.Time, removed any) error {
 	t.entriesChanged = true
 	// max: another process may have given out later ones, and the index must not miss this one.
-	_, err := t.c.row(func(r *rows) { t.last = max(t.last, relay.Position(r.int(0))) },
+	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
 		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3 RETURNING revision",
 		int64(t.position(at)), removed, int64(id))
 	return err
@@ -47,9 +49,9 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if body == "" {
 		body = "{}"
 	}
-	err = t.c.exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
+	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5`,
-		int64(id), body, orNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli())
+		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli())
 	if err != nil {
 		return none{}, err
 	}
@@ -68,10 +70,10 @@ func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
-	if err := t.c.exec("DELETE FROM profile_nonce WHERE position < ?", int64(relay.PositionAt(at.Add(-nonceKept)))); err != nil {
+	if err := t.c.Exec("DELETE FROM profile_nonce WHERE position < ?", int64(relay.PositionAt(at.Add(-nonceKept)))); err != nil {
 		return err
 	}
-	return t.c.exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
+	return t.c.Exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
 }
 
 // RemoveMecha removes a Mecha: MechaNotFound if there is none.
@@ -89,10 +91,10 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 		return none{}, errMechaNotFound(r.Address)
 	}
 	t.mechas[r.Address] = 0 // from here on in this transaction
-	if err := t.c.exec("UPDATE mecha_key SET revoked_at = ? WHERE mecha = ? AND revoked_at IS NULL", r.At.UnixMilli(), int64(id)); err != nil {
+	if err := t.c.Exec("UPDATE mecha_key SET revoked_at = ? WHERE mecha = ? AND revoked_at IS NULL", r.At.UnixMilli(), int64(id)); err != nil {
 		return none{}, err
 	}
-	if err := t.c.exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
+	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}
 	if err := t.touchKeys(); err != nil {
@@ -108,21 +110,21 @@ func errMechaNotFound(a relay.Address) error {
 const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.removed_at, p.body, p.card, p.updated_at
 	FROM mecha m LEFT JOIN profile p ON p.mecha = m.id `
 
-func readEntry(r *rows, card bool) (relay.Entry, error) {
+func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	e := relay.Entry{
-		Mecha:    relay.Mecha{ID: relay.MechaID(r.int(0)), Address: relay.Address(r.text(1)), CreatedAt: relay.UnixMilli(r.int(2))},
-		Revision: r.int(3), Removed: !r.null(4), UpdatedAt: relay.UnixMilli(r.int(7)),
+		Mecha:    relay.Mecha{ID: relay.MechaID(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
+		Revision: r.Int(3), Removed: !r.Null(4), UpdatedAt: relay.UnixMilli(r.Int(7)),
 	}
 	if e.UpdatedAt.IsZero() {
 		e.UpdatedAt = e.CreatedAt
 	}
 	e.Visibility = relay.Public
-	if r.null(5) || e.Removed {
+	if r.Null(5) || e.Removed {
 		return e, nil
 	}
-	err := json.Unmarshal([]byte(r.text(5)), &e.Profile)
-	if card && !r.null(6) {
-		e.Card = json.RawMessage(r.text(6))
+	err := json.Unmarshal([]byte(r.Text(5)), &e.Profile)
+	if card && !r.Null(6) {
+		e.Card = json.RawMessage(r.Text(6))
 	}
 	if e.Visibility == "" {
 		e.Visibility = relay.Public
@@ -131,16 +133,16 @@ func readEntry(r *rows, card bool) (relay.Entry, error) {
 }
 
 func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, err error) {
-	r := x.c.query(entryColumns+where, args...)
-	for r.next() {
+	r := x.c.Query(entryColumns+where, args...)
+	for r.Next() {
 		e, err := readEntry(r, card)
 		if err != nil {
-			r.close()
+			r.Close()
 			return nil, err
 		}
 		all = append(all, e)
 	}
-	return all, r.close()
+	return all, r.Close()
 }
 
 // EntriesAfter gives up to limit Mechas that changed after a revision, in
@@ -210,7 +212,7 @@ func (d *DB) LastSeen(ctx context.Context, id relay.MechaID) (at time.Time, err 
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
 	err = d.read(ctx, func(x *rx) error {
-		_, err := x.c.row(func(r *rows) { at = relay.UnixMilli(r.int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
+		_, err := x.c.Row(func(r *sqlite.Rows) { at = relay.UnixMilli(r.Int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
 		return err
 	})
 	return at, err

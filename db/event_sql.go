@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"slices"
 
 	"relay/db/relay"
@@ -18,7 +20,7 @@ type Event struct {
 func (i *Inspector) Latest() (p relay.Position, err error) {
 	err = i.view(func(x *rx) error {
 		for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
-			if _, err := x.c.row(func(r *rows) { p = max(p, relay.Position(r.int(0))) }, q); err != nil {
+			if _, err := x.c.Row(func(r *sqlite.Rows) { p = max(p, relay.Position(r.Int(0))) }, q); err != nil {
 				return err
 			}
 		}
@@ -39,16 +41,16 @@ func (i *Inspector) Events(after relay.Position, limit int) (list []Event, err e
 
 func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
 	var list []Event
-	r := x.c.query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", int64(after), int64(limit))
-	for r.next() {
+	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", int64(after), int64(limit))
+	for r.Next() {
 		m, err := x.readMessage(r)
 		if err != nil {
-			r.close()
+			r.Close()
 			return nil, err
 		}
 		list = append(list, Event{Position: m.Position, Message: m, Step: Step{At: m.CreatedAt, What: StepAccepted}})
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return nil, err
 	}
 	receipts, err := x.receiptEvents(after, limit)
@@ -61,12 +63,12 @@ func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
 }
 
 func (x *rx) receiptEvents(after relay.Position, limit int) (list []Event, err error) {
-	r := x.c.query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
+	r := x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
 	var of []relay.Position
-	for r.next() {
-		list, of = append(list, Event{Position: relay.Position(r.int(0))}), append(of, relay.Position(r.int(1)))
+	for r.Next() {
+		list, of = append(list, Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return nil, err
 	}
 	for n := range list {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"fmt"
@@ -19,7 +21,7 @@ const (
 )
 
 func (e *expiry) start() (err error) {
-	e.next, err = e.w.c.number("SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL")
+	e.next, err = e.w.c.Number("SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL")
 	return err
 }
 
@@ -75,23 +77,23 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextExpiry, error) {
 // dueMessages reads some of the messages that are due at a time, the earliest
 // first, and when the next one will be.
 func (t *tx) dueMessages(at time.Time) (due []*relay.Message, next nextExpiry, err error) {
-	r := t.c.query(`SELECT position, expires_at FROM message INDEXED BY message_expiry
+	r := t.c.Query(`SELECT position, expires_at FROM message INDEXED BY message_expiry
 		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`, int64(expireAtOnce+1))
 	var positions []relay.Position
-	for r.next() {
-		next = nextExpiry(r.int(1))
+	for r.Next() {
+		next = nextExpiry(r.Int(1))
 		if int64(next) > at.UnixMilli() || len(positions) == expireAtOnce {
 			break
 		}
-		positions, next = append(positions, relay.Position(r.int(0))), 0
+		positions, next = append(positions, relay.Position(r.Int(0))), 0
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return nil, 0, err
 	}
 	for _, p := range positions {
 		m, err := t.message(p)
 		if err == nil && m == nil {
-			err = fmt.Errorf("%w: the index of expiry times names a message that is missing: %d", errDamaged, p)
+			err = fmt.Errorf("%w: the index of expiry times names a message that is missing: %d", sqlite.ErrDamaged, p)
 		}
 		if err != nil {
 			return nil, 0, err

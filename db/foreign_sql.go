@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"errors"
 	"fmt"
 	"os"
@@ -29,9 +31,9 @@ func (f *foreign) do(time.Time) {
 		w.fail(f.leave(lost))
 		return
 	}
-	data, err := w.c.number("PRAGMA data_version")
+	data, err := w.c.Number("PRAGMA data_version")
 	if err != nil {
-		if isFatal(err) {
+		if sqlite.IsFatal(err) {
 			w.fail(err)
 		}
 		return
@@ -51,8 +53,8 @@ func (f *foreign) do(time.Time) {
 
 // versions reads what changes when another process writes (data) and when keys change.
 func (w *writer) versions() (data, keys int64) {
-	data, _ = w.c.number("PRAGMA data_version")
-	keys, _ = w.c.number("SELECT value FROM setting WHERE name = 'keys_version'")
+	data, _ = w.c.Number("PRAGMA data_version")
+	keys, _ = w.c.Number("SELECT value FROM setting WHERE name = 'keys_version'")
 	return data, keys
 }
 
@@ -109,7 +111,7 @@ func (f *foreign) leave(lost error) error {
 		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
 	}
 	held, busy := f.readers.hold(holdTimeout), int64(1)
-	_, err := w.c.row(func(r *rows) { busy = r.int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
+	_, err := w.c.Row(func(r *sqlite.Rows) { busy = r.Int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
 	f.readers.release(held)
 	switch {
 	case err != nil:

@@ -105,17 +105,17 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
 	p := relay.Page{Next: cursorOf(q)}
 	text, args := s.query(q)
-	r := x.c.query(text, args...)
+	r := x.c.Query(text, args...)
 	looked := 0
 	var last relay.Position
-	for r.next() {
+	for r.Next() {
 		if len(p.Messages) == q.Limit || looked == pageScan {
 			p.More = true
 			break
 		}
 		m, err := x.readMessage(r)
 		if err != nil {
-			r.close()
+			r.Close()
 			return relay.Page{}, err
 		}
 		looked++
@@ -124,7 +124,7 @@ func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
 			p.Messages = append(p.Messages, m)
 		}
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return relay.Page{}, err
 	}
 	switch n := len(p.Messages); {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -24,17 +26,17 @@ func (x *rx) inbox(id relay.MechaID) (relay.Inbox, error) {
 	if err != nil {
 		return in, err
 	}
-	r := x.c.query("SELECT priority, count(*), min(m.position), max(m.position) FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position
+	r := x.c.Query("SELECT priority, count(*), min(m.position), max(m.position) FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position
 		WHERE m.expires_at IS NULL OR m.expires_at > ? GROUP BY priority`, append(args, x.now.UnixMilli())...)
-	for r.next() {
-		counts[r.int(0)] = int(r.int(1))
-		in.Pending += int(r.int(1))
-		if p := relay.Position(r.int(2)); oldest == 0 || p < oldest {
+	for r.Next() {
+		counts[r.Int(0)] = int(r.Int(1))
+		in.Pending += int(r.Int(1))
+		if p := relay.Position(r.Int(2)); oldest == 0 || p < oldest {
 			oldest = p
 		}
-		newest = max(newest, relay.Position(r.int(3)))
+		newest = max(newest, relay.Position(r.Int(3)))
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return in, err
 	}
 	for word, n := range counts {
@@ -56,7 +58,7 @@ func (x *rx) countOpen(id relay.MechaID) (n int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = x.c.row(func(r *rows) { n = int(r.int(0)) }, "SELECT count(*) FROM ("+pending+")", args...)
+	_, err = x.c.Row(func(r *sqlite.Rows) { n = int(r.Int(0)) }, "SELECT count(*) FROM ("+pending+")", args...)
 	return n, err
 }
 

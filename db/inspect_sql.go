@@ -1,20 +1,17 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"bytes"
 	"context"
-	"errors"
-	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // An Inspector looks into a store's file, beside the server that runs on it or
@@ -25,7 +22,7 @@ type Inspector struct {
 	path string
 	*lookups
 	mu   sync.Mutex
-	c    *conn
+	c    *sqlite.Conn
 	data int64        // PRAGMA data_version at the last Changed
 	rest atomic.Int64 // nanoseconds, before the next look
 }
@@ -38,76 +35,27 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := mustExist(path); err != nil {
+	c, info, err := OpenReadOnly(path)
+	if err != nil {
 		return nil, err
 	}
-	r := lookingRole(path, reading)
-	info, err := lookAs(path, r)
-	if wantsLog(err) {
-		if r == watching {
-			return nil, fmt.Errorf("%s: it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, path, err)
-		}
-		r = frozen
-		info, err = lookAs(path, r)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	if err := info.mustBeCurrent(path); err != nil {
+	if err := info.MustBeCurrent(path); err != nil {
+		c.Close()
 		return nil, err
-	}
-	c, err := openConn(path, r)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	i := &Inspector{path: path, lookups: newLookups(), c: c}
 	if i.ids, err = readIDs(c, path); err != nil {
-		c.close()
+		c.Close()
 		return nil, err
 	}
 	return i, nil
-}
-
-// wantsLog tells of the fault of a file that needs a log, where none can be
-// made: the folder cannot be written.
-func wantsLog(err error) bool {
-	code := sqliteCode(err) & 0xff
-	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
-}
-
-// mustExist refuses a path where there is no file, in words that help.
-func mustExist(path string) error {
-	switch info, err := os.Stat(path); {
-	case errors.Is(err, os.ErrNotExist):
-		return fmt.Errorf("no database at %s (relay serve makes one; --db names another)", path)
-	case err != nil:
-		return err
-	case info.IsDir():
-		return fmt.Errorf("%s is a folder, not a database (--db names the file)", path)
-	case info.Size() == 0:
-		return fmt.Errorf("%s is empty: no relay database (--db names another)", path)
-	}
-	return nil
-}
-
-// mustBeCurrent refuses what this program cannot read without changing it.
-func (i fileInfo) mustBeCurrent(path string) error {
-	switch {
-	case i.empty && i.app == 0:
-		return fmt.Errorf("%s is empty: no relay database", path)
-	case i.app == applicationID && i.version >= 1 && i.version < currentSchema():
-		return fmt.Errorf("%s was written by an older relay (schema %d; this one knows %d): relay serve brings it up to date",
-			path, i.version, currentSchema())
-	}
-	_, err := i.steps(path, "")
-	return err
 }
 
 // Close ends it.
 func (i *Inspector) Close() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.c.close()
+	return i.c.Close()
 }
 
 // Path is the absolute path of the file.
@@ -117,10 +65,10 @@ func (i *Inspector) Path() string { return i.path }
 func (i *Inspector) view(f func(*rx) error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if err := i.c.begin(); err != nil {
+	if err := i.c.Begin(); err != nil {
 		return err
 	}
-	defer i.c.rollback()
+	defer i.c.Rollback()
 	return f(&rx{c: i.c, lookups: i.lookups, now: time.Now()})
 }
 
@@ -148,7 +96,7 @@ func (i *Inspector) Changed() (changed bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	before := i.data
-	_, err = i.c.row(func(r *rows) { i.data = r.int(0) }, "PRAGMA data_version")
+	_, err = i.c.Row(func(r *sqlite.Rows) { i.data = r.Int(0) }, "PRAGMA data_version")
 	if i.data != before {
 		i.mechas.forget()
 	}
@@ -246,7 +194,7 @@ func (i *Inspector) history(q ListQuery) (relay.HistoryQuery, error) {
 		return h, nil
 	}
 	return h, i.view(func(x *rx) error {
-		_, err := x.c.row(func(r *rows) { h.Mecha = relay.MechaID(r.int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
+		_, err := x.c.Row(func(r *sqlite.Rows) { h.Mecha = relay.MechaID(r.Int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
 		if err == nil && h.Mecha == 0 {
 			err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", q.Mecha)
 		}

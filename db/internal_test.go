@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"flag"
@@ -59,19 +61,19 @@ func fileSize(path string) int64 {
 func TestAFreshFile(t *testing.T) {
 	d := openHere(t)
 	for pragma, want := range map[string]string{"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
-		c, err := openConn(d.path, writing)
+		c, err := sqlite.Open(d.path, sqlite.Writing)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.row(func(r *rows) {
-			if got := fmt.Sprint(r.dest[0]); got != want {
+		_, err = c.Row(func(r *sqlite.Rows) {
+			if got := fmt.Sprint(r.Value(0)); got != want {
 				t.Errorf("%s is %s, want %s", pragma, got, want)
 			}
 		}, "PRAGMA "+pragma)
 		if err != nil {
 			t.Error(err)
 		}
-		c.close()
+		c.Close()
 	}
 }
 
@@ -102,16 +104,16 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 		send("b^x", 1) // one that nothing later reminds of
 		send("a^x", 2)
 		err := d.read(t.Context(), func(x *rx) error {
-			all, err := x.c.row(nil, "SELECT 1 FROM message")
+			all, err := x.c.Row(nil, "SELECT 1 FROM message")
 			if !all || err != nil {
 				t.Fatal(all, err)
 			}
 			want := map[relay.MechaID]int{}
-			r := x.c.query("SELECT recipient, count(*) FROM message GROUP BY recipient")
-			for r.next() {
-				want[relay.MechaID(r.int(0))] = int(r.int(1))
+			r := x.c.Query("SELECT recipient, count(*) FROM message GROUP BY recipient")
+			for r.Next() {
+				want[relay.MechaID(r.Int(0))] = int(r.Int(1))
 			}
-			if err := r.close(); err != nil {
+			if err := r.Close(); err != nil {
 				return err
 			}
 			send("a^x", meanwhile)

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -98,28 +100,28 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 
 func (d *DB) findKey(ctx context.Context, where string, arg any) (k *relay.Key, err error) {
 	err = d.read(ctx, func(x *rx) error {
-		_, err := x.c.row(func(r *rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
+		_, err := x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
 		return err
 	})
 	return k, err
 }
 
-func readKey(r *rows) *relay.Key {
+func readKey(r *sqlite.Rows) *relay.Key {
 	return &relay.Key{
-		Number: relay.KeyNumber(r.int(0)), ID: relay.KeyID(r.text(1)), Secret: relay.Secret(r.text(3)), Label: r.text(4),
-		CreatedAt: relay.UnixMilli(r.int(5)), ExpiresAt: relay.UnixMilli(r.int(6)), RevokedAt: relay.UnixMilli(r.int(7)), LastUsedAt: relay.UnixMilli(r.int(8)),
-		Mecha: relay.Mecha{ID: relay.MechaID(r.int(2)), Address: relay.Address(r.text(9)), CreatedAt: relay.UnixMilli(r.int(10))},
+		Number: relay.KeyNumber(r.Int(0)), ID: relay.KeyID(r.Text(1)), Secret: relay.Secret(r.Text(3)), Label: r.Text(4),
+		CreatedAt: relay.UnixMilli(r.Int(5)), ExpiresAt: relay.UnixMilli(r.Int(6)), RevokedAt: relay.UnixMilli(r.Int(7)), LastUsedAt: relay.UnixMilli(r.Int(8)),
+		Mecha: relay.Mecha{ID: relay.MechaID(r.Int(2)), Address: relay.Address(r.Text(9)), CreatedAt: relay.UnixMilli(r.Int(10))},
 	}
 }
 
 // Keys lists all keys, or those of one address, oldest first.
 func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
 	err = d.read(ctx, func(x *rx) error {
-		r := x.c.query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
-		for r.next() {
+		r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
+		for r.Next() {
 			all = append(all, readKey(r))
 		}
-		return r.close()
+		return r.Close()
 	})
 	return all, err
 }
@@ -129,7 +131,7 @@ func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err 
 func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
 	k := t.w.callers[number]
 	if k == nil {
-		if _, err := t.c.row(func(r *rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
+		if _, err := t.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
 			return nil, err
 		}
 		if k == nil {
@@ -180,8 +182,8 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 	if withSecret {
 		secret = string(i.Secret)
 	}
-	err = t.c.exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), orNull(relay.MilliOf(expires)))
+	err = t.c.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)))
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +195,7 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 }
 
 func (x *rx) keyByID(id relay.KeyID) (k *relay.Key, err error) {
-	_, err = x.c.row(func(r *rows) { k = readKey(r) }, keyColumns+" WHERE k.public_id = ?", string(id))
+	_, err = x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.public_id = ?", string(id))
 	return k, err
 }
 
@@ -213,14 +215,14 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 	if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(end) {
 		return old, nil
 	}
-	return old, t.c.exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
+	return old, t.c.Exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
 }
 
 // touchKeys lets this process and others know that keys changed.
 func (t *tx) touchKeys() error {
 	t.keysChanged = true
 	clear(t.w.callers)
-	return t.c.exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
+	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
 }
 
 // Revoke ends a key at once: UnknownKey if there is none. Revoking again changes nothing.
@@ -230,14 +232,14 @@ func (d *DB) Revoke(r *relay.RevokeKey) error {
 }
 
 func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
-	known, err := t.c.row(nil, "SELECT 1 FROM mecha_key WHERE public_id = ?", string(r.ID))
+	known, err := t.c.Row(nil, "SELECT 1 FROM mecha_key WHERE public_id = ?", string(r.ID))
 	if err != nil {
 		return none{}, err
 	}
 	if !known {
 		return none{}, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
-	err = t.c.exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1) WHERE public_id = ?2", r.At.UnixMilli(), string(r.ID))
+	err = t.c.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1) WHERE public_id = ?2", r.At.UnixMilli(), string(r.ID))
 	if err != nil {
 		return none{}, err
 	}
@@ -285,7 +287,7 @@ func (l lastUsed) size() int { return 32 * len(l) }
 
 func (l lastUsed) apply(t *tx) error {
 	for number, at := range l {
-		if err := t.c.exec("INSERT INTO key_use (key, last_used_at) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
+		if err := t.c.Exec("INSERT INTO key_use (key, last_used_at) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
 			return err
 		}
 	}

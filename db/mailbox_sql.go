@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"strings"
 
 	"relay/db/relay"
@@ -8,7 +10,7 @@ import (
 
 // indexedUpto is the watermark: the index tables have all messages up to there.
 func (x *rx) indexedUpto() (relay.Position, error) {
-	p, err := x.c.number("SELECT value FROM setting WHERE name = 'indexed_upto'")
+	p, err := x.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	return relay.Position(p), err
 }
 
@@ -65,22 +67,16 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 	return "SELECT m.position FROM " + rows + " AND (" + strings.Join(whose, " OR ") + ")", args
 }
 
-// Whether the index has message m.
-const (
-	indexedAsReceived = "SELECT 1 FROM received f WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"
-	indexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"
-)
-
 // indexNow indexes a message at once, unless this process serves: others must not
 // leave it to later, for the server would not know of it.
 func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaID) error {
 	if t.w.opts.Serve {
 		return nil
 	}
-	if err := t.c.exec("INSERT INTO received (mecha, open, position) VALUES (?, 1, ?)", int64(recipient), int64(p)); err != nil {
+	if err := t.c.Exec("INSERT INTO received (mecha, open, position) VALUES (?, 1, ?)", int64(recipient), int64(p)); err != nil {
 		return err
 	}
-	return t.c.exec("INSERT INTO sent (mecha, position) VALUES (?, ?)", int64(sender), int64(p))
+	return t.c.Exec("INSERT INTO sent (mecha, position) VALUES (?, ?)", int64(sender), int64(p))
 }
 
 // markDone moves a message's row away from those that are pending. A message that
@@ -91,7 +87,7 @@ func (t *tx) markDone(m *relay.Message) error {
 	if s := t.late.collecting; s != nil && s.hasPending(r) { // the writer alone changes it
 		return nil
 	}
-	return t.c.exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
+	return t.c.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
 }
 
 // segmentWriter is the rider that inserts the rows of a segment, a piece with each
@@ -116,14 +112,14 @@ func (s *segmentWriter) start() error {
 	}
 	all := newSegment(after)
 	s.index.collecting = all
-	r := w.c.query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
-	for r.next() {
-		p, to := relay.Position(r.int(0)), relay.MechaID(r.int(1))
-		if all.add(p, to, relay.MechaID(r.int(2))); r.int(3) == 0 {
+	r := w.c.Query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
+	for r.Next() {
+		p, to := relay.Position(r.Int(0)), relay.MechaID(r.Int(1))
+		if all.add(p, to, relay.MechaID(r.Int(2))); r.Int(3) == 0 {
 			all.settle(mailboxRow{to, p})
 		}
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return err
 	}
 	if all.count > 0 {
@@ -156,11 +152,11 @@ func (s *segmentWriter) board(t *tx) error {
 	return s.insert(t.c)
 }
 
-func (s *segmentWriter) insert(c *conn) error {
+func (s *segmentWriter) insert(c *sqlite.Conn) error {
 	if s.tried == 0 {
 		return nil
 	}
-	err := c.exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
+	err := c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
 		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r mailboxRow) relay.Position { return r.position }))
 	if err != nil {
 		return err
@@ -168,7 +164,7 @@ func (s *segmentWriter) insert(c *conn) error {
 	if err := insertSent(c, s.sent[:s.tried]); err != nil || s.tried < len(s.received) {
 		return err
 	}
-	return c.exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(s.upto))
+	return c.Exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(s.upto))
 }
 
 const (
@@ -177,7 +173,7 @@ const (
 )
 
 // insertSent inserts the rows as they are: a message's sender never changes.
-func insertSent(c *conn, rows []mailboxRow) error {
+func insertSent(c *sqlite.Conn, rows []mailboxRow) error {
 	args := make([]any, 0, 2*sentAtOnce)
 	for len(rows) > 0 {
 		n, text := sentAtOnce, insertOneSent+strings.Repeat(", (?, ?)", sentAtOnce-1)
@@ -188,7 +184,7 @@ func insertSent(c *conn, rows []mailboxRow) error {
 		for _, r := range rows[:n] {
 			args = append(args, int64(r.mecha), int64(r.position))
 		}
-		if err := c.exec(text, args...); err != nil {
+		if err := c.Exec(text, args...); err != nil {
 			return err
 		}
 		rows = rows[n:]

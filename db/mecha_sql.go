@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -29,7 +31,7 @@ func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	}
 	_ = d.read(context.Background(), func(x *rx) error {
 		var viewer relay.Address
-		_, err := x.c.row(func(r *rows) { viewer = relay.Address(r.text(0)) },
+		_, err := x.c.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },
 			"SELECT address FROM mecha_key k JOIN mecha m ON m.id = k.mecha WHERE k.id = ?", int64(caller))
 		if err == nil {
 			e.DidYouMean, err = x.closeAddresses(a, viewer)
@@ -58,11 +60,11 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 	var found []candidate
 	seen, wanted := map[relay.Address]bool{}, strings.ToLower(string(a))
 	for _, prefix := range []string{string(a[:min(2, len(a))]), string(a[:1])} {
-		r := x.c.query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
+		r := x.c.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
 			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", relay.Unlisted.Number(), int64(suggestScan))
-		for r.next() {
-			known := relay.Address(r.text(0))
-			if r.int(1) == relay.CrewOnly.Number() && known.Crew() != viewer.Crew() {
+		for r.Next() {
+			known := relay.Address(r.Text(0))
+			if r.Int(1) == relay.CrewOnly.Number() && known.Crew() != viewer.Crew() {
 				continue
 			}
 			if n := edits(wanted, strings.ToLower(string(known))); n <= suggestEdits && !seen[known] {
@@ -70,7 +72,7 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 			}
 			seen[known] = true
 		}
-		if err := r.close(); err != nil {
+		if err := r.Close(); err != nil {
 			return nil, err
 		}
 	}
@@ -120,7 +122,7 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 	var id int64
 	var known relay.Address
 	removed := false
-	found, err := t.c.row(func(r *rows) { id, known, removed = r.int(0), relay.Address(r.text(1)), !r.null(2) },
+	found, err := t.c.Row(func(r *sqlite.Rows) { id, known, removed = r.Int(0), relay.Address(r.Text(1)), !r.Null(2) },
 		"SELECT id, address, removed_at FROM mecha WHERE address = ?", string(a))
 	switch {
 	case err != nil:
@@ -133,7 +135,7 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 		t.mechas[a] = id
 		return relay.MechaID(id), t.touchEntry(relay.MechaID(id), at, nil)
 	}
-	_, err = t.c.row(func(r *rows) { id = r.int(0) },
+	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
 	if err != nil {
 		return 0, err

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -15,29 +17,29 @@ const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.pr
 const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 
 // readMessage makes the record of the row in hand. conversation is the raw column.
-func (x *rx) readMessage(r *rows) (*relay.Message, error) {
+func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
-		Position: relay.Position(r.int(0)), Recipient: relay.MechaID(r.int(1)), Sender: relay.MechaID(r.int(2)), State: relay.State(r.int(3)),
-		CorrelationID: r.text(8), ExpiresAt: relay.UnixMilli(r.int(9)), Signed: r.int(10) != 0, PayloadBytes: int(r.int(11)),
-		DeliveredAt: relay.UnixMilli(r.int(13)), AcknowledgedAt: relay.UnixMilli(r.int(14)),
+		Position: relay.Position(r.Int(0)), Recipient: relay.MechaID(r.Int(1)), Sender: relay.MechaID(r.Int(2)), State: relay.State(r.Int(3)),
+		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
+		DeliveredAt: relay.UnixMilli(r.Int(13)), AcknowledgedAt: relay.UnixMilli(r.Int(14)),
 	}
-	copy(m.PayloadSHA256[:], r.blob(12))
+	copy(m.PayloadSHA256[:], r.Blob(12))
 	m.ID, m.CreatedAt = x.ids.Message(m.Position), m.Position.Time()
 	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
 		m.State = relay.Expired
 	}
-	if !r.null(15) {
-		m.Ack = &relay.Ack{ClientTS: r.text(17), At: relay.Position(r.int(15)).Time(), Detail: r.text(18)}
+	if !r.Null(15) {
+		m.Ack = &relay.Ack{ClientTS: r.Text(17), At: relay.Position(r.Int(15)).Time(), Detail: r.Text(18)}
 	}
 	return m, x.readNames(r, m)
 }
 
 // readNames fills in the strings that the row has as numbers.
-func (x *rx) readNames(r *rows, m *relay.Message) error {
+func (x *rx) readNames(r *sqlite.Rows, m *relay.Message) error {
 	for _, w := range [...]struct {
 		to *string
 		id int64
-	}{{&m.Type, r.int(4)}, {&m.Priority, r.int(5)}, {&m.Version, r.int(6)}} {
+	}{{&m.Type, r.Int(4)}, {&m.Priority, r.Int(5)}, {&m.Version, r.Int(6)}} {
 		text, err := x.word(w.id)
 		if err != nil {
 			return err
@@ -45,7 +47,7 @@ func (x *rx) readNames(r *rows, m *relay.Message) error {
 		*w.to = text
 	}
 	if m.Ack != nil {
-		text, err := x.word(r.int(16))
+		text, err := x.word(r.Int(16))
 		if err != nil {
 			return err
 		}
@@ -58,7 +60,7 @@ func (x *rx) readNames(r *rows, m *relay.Message) error {
 	if m.To, err = x.address(int64(m.Recipient)); err != nil {
 		return err
 	}
-	m.Conversation, err = x.conversationID(r.int(7), m.Position)
+	m.Conversation, err = x.conversationID(r.Int(7), m.Position)
 	return err
 }
 
@@ -75,13 +77,13 @@ func (x *rx) conversationID(number int64, p relay.Position) (relay.ConversationI
 
 // message reads one record: nil if there is none.
 func (x *rx) message(p relay.Position) (*relay.Message, error) {
-	r := x.c.query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
+	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message
 	var err error
-	if r.next() {
+	if r.Next() {
 		m, err = x.readMessage(r)
 	}
-	if end := r.close(); err == nil {
+	if end := r.Close(); err == nil {
 		err = end
 	}
 	return m, err
@@ -99,7 +101,7 @@ func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
 
 // payload reads a message's exact bytes.
 func (x *rx) payload(p relay.Position) (body []byte, err error) {
-	_, err = x.c.row(func(r *rows) { body = r.blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	_, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
 	return body, err
 }
 

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"sync"
 
 	"relay/db/relay"
@@ -49,7 +51,7 @@ func (n *names[T]) put(id int64, text T) {
 
 // lookup gives the text of a number, "" for 0. remember is false within a
 // transaction that may be rolled back: its numbers may come to mean something else.
-func (n *names[T]) lookup(c *conn, id int64, remember bool) (T, error) {
+func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if id == 0 {
 		return "", nil
 	}
@@ -59,7 +61,7 @@ func (n *names[T]) lookup(c *conn, id int64, remember bool) (T, error) {
 	if ok {
 		return text, nil
 	}
-	ok, err := c.row(func(r *rows) { text = T(r.text(0)) }, n.byID, id)
+	ok, err := c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
 	if ok && err == nil && remember {
 		n.mu.Lock()
 		n.text[id] = text // one way only: the text of a removed Mecha must not be found
@@ -69,16 +71,16 @@ func (n *names[T]) lookup(c *conn, id int64, remember bool) (T, error) {
 }
 
 // find gives the number of a text, 0 if it has none. Texts compare exactly.
-func (n *names[T]) find(c *conn, text T) (int64, error) {
+func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	n.mu.RLock()
 	id, ok := n.id[text]
 	n.mu.RUnlock()
 	if ok {
 		return id, nil
 	}
-	_, err := c.row(func(r *rows) {
-		if T(r.text(1)) == text {
-			id = r.int(0)
+	_, err := c.Row(func(r *sqlite.Rows) {
+		if T(r.Text(1)) == text {
+			id = r.Int(0)
 		}
 	}, n.byText, string(text))
 	return id, err
@@ -109,7 +111,7 @@ func (t *tx) intern(text string) (int64, error) {
 		return 0, err
 	}
 	if id == 0 {
-		if _, err := t.c.row(func(r *rows) { id = r.int(0) }, "INSERT INTO word (text) VALUES (?) RETURNING id", text); err != nil {
+		if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text) VALUES (?) RETURNING id", text); err != nil {
 			return 0, err
 		}
 	}

@@ -68,10 +68,10 @@ func (p *noncePacker) write(t *tx, now time.Time) error {
 	if len(p.nonces) < 8*fewNonces || last <= p.after { // what changed nothing has no place in the order
 		return nil
 	}
-	if err := t.c.exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
+	if err := t.c.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
 		return err
 	}
-	return t.c.exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
+	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
 // nonceOf is the nonce that a write used; 0 if none.
@@ -122,16 +122,16 @@ type noncesOf struct{ after, upto relay.Position }
 // readNoncePages reads the pages from a position on, and tells what they leave out.
 func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []noncesOf, err error) {
 	upto := w.last
-	r := w.c.query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
-	for found.count < maxRestored && r.next() {
-		position, after := relay.Position(r.int(0)), relay.Position(r.int(1))
+	r := w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
+	for found.count < maxRestored && r.Next() {
+		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
 			gaps = append(gaps, noncesOf{position, upto})
 		}
-		found.add(position, r.blob(2))
+		found.add(position, r.Blob(2))
 		upto = min(upto, after)
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return nil, err
 	}
 	if from-1 < upto {
@@ -143,13 +143,13 @@ func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps [
 func (w *writer) readNonceRows(found *foundNonces, gap noncesOf, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
-		r := w.c.query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",
+		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
-		for found.count < most && r.next() {
-			binary.LittleEndian.PutUint64(packed[:], uint64(r.int(1)))
-			found.add(relay.Position(r.int(0)), packed[:])
+		for found.count < most && r.Next() {
+			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))
+			found.add(relay.Position(r.Int(0)), packed[:])
 		}
-		if err := r.close(); err != nil {
+		if err := r.Close(); err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"fmt"
@@ -93,12 +95,12 @@ func (s *serving) byHand(t *testing.T, statement string) (n int64) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	c, err := openConn(s.path, writing)
+	c, err := sqlite.Open(s.path, sqlite.Writing)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
-	if _, err := c.row(func(r *rows) { n = r.int(0) }, statement); err != nil {
+	defer c.Close()
+	if _, err := c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, statement); err != nil {
 		t.Fatal(err)
 	}
 	return n

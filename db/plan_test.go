@@ -34,11 +34,11 @@ func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder
 	err := d.read(t.Context(), func(x *rx) error {
-		r := x.c.query("EXPLAIN QUERY PLAN "+text, args...)
-		for r.next() {
-			b.WriteString(r.text(3) + "\n")
+		r := x.c.Query("EXPLAIN QUERY PLAN "+text, args...)
+		for r.Next() {
+			b.WriteString(r.Text(3) + "\n")
 		}
-		return r.close()
+		return r.Close()
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func (p *pushNotes) board(t *tx) error {
 	}
 	row := t.localPosition(time.UnixMilli(notes[len(notes)-1].at))
 	p.packed = packPushes(p.packed[:0], row, notes)
-	return t.c.exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
+	return t.c.Exec("INSERT INTO push (position, notes) VALUES (?, ?)", int64(row), p.packed)
 }
 
 func (p *pushNotes) arrived(*tx) {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -10,7 +12,7 @@ import (
 
 // rx is a read transaction: a consistent view of the file at one time.
 type rx struct {
-	c *conn
+	c *sqlite.Conn
 	*lookups
 	now     time.Time // messages whose time is over by then count as expired
 	writing bool      // within a transaction that may be rolled back
@@ -34,15 +36,15 @@ const readingConns = 4
 
 // readerPool has the reading connections that are idle.
 type readerPool struct {
-	idle   chan *conn
+	idle   chan *sqlite.Conn
 	opened int
 }
 
-func newReaderPool() *readerPool { return &readerPool{idle: make(chan *conn, readingConns)} }
+func newReaderPool() *readerPool { return &readerPool{idle: make(chan *sqlite.Conn, readingConns)} }
 
 func (p *readerPool) open(path string) error {
 	for range readingConns {
-		c, err := openConn(path, reading)
+		c, err := sqlite.Open(path, sqlite.Reading)
 		if err != nil {
 			return err
 		}
@@ -53,7 +55,7 @@ func (p *readerPool) open(path string) error {
 }
 
 // take waits for an idle connection, for as long as ctx and the store last.
-func (p *readerPool) take(ctx context.Context, closed <-chan struct{}) (*conn, error) {
+func (p *readerPool) take(ctx context.Context, closed <-chan struct{}) (*sqlite.Conn, error) {
 	select {
 	case c := <-p.idle:
 		return c, nil
@@ -64,11 +66,11 @@ func (p *readerPool) take(ctx context.Context, closed <-chan struct{}) (*conn, e
 	}
 }
 
-func (p *readerPool) give(c *conn) { p.idle <- c }
+func (p *readerPool) give(c *sqlite.Conn) { p.idle <- c }
 
 // hold takes the connections out of use, as many as come back within timeout. A
 // read that is under way ends first; those that follow wait until release.
-func (p *readerPool) hold(timeout time.Duration) (held []*conn) {
+func (p *readerPool) hold(timeout time.Duration) (held []*sqlite.Conn) {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	for range readingConns {
@@ -82,7 +84,7 @@ func (p *readerPool) hold(timeout time.Duration) (held []*conn) {
 	return held
 }
 
-func (p *readerPool) release(held []*conn) {
+func (p *readerPool) release(held []*sqlite.Conn) {
 	for _, c := range held {
 		p.give(c)
 	}
@@ -91,7 +93,7 @@ func (p *readerPool) release(held []*conn) {
 // close waits for the connections that are at work, and closes all.
 func (p *readerPool) close() {
 	for ; p.opened > 0; p.opened-- {
-		(<-p.idle).close()
+		(<-p.idle).Close()
 	}
 }
 

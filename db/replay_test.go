@@ -1,6 +1,10 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
+	"database/sql"
+
 	"relay/db/relay"
 
 	"bufio"
@@ -198,7 +202,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 		}
 		all.Wait()
 		err := d.read(t.Context(), func(x *rx) error {
-			_, err := x.c.row(func(r *rows) { secret = append([]byte(nil), r.blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
+			_, err := x.c.Row(func(r *sqlite.Rows) { secret = append([]byte(nil), r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
 			return err
 		})
 		if err != nil {
@@ -247,18 +251,32 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 // contents reads all that writes have made in a file, row by row.
 func contents(t *testing.T, path string) (all []string) {
 	t.Helper()
-	c, err := openConn(path, reading)
+	file, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.close()
+	defer file.Close()
 	for _, q := range append([]string{"setting WHERE name <> 'indexed_upto'"}, shared...) {
 		table, _, _ := strings.Cut(q, " ")
-		r := c.query("SELECT * FROM " + q + " ORDER BY 1, 2")
-		for r.next() {
-			all = append(all, fmt.Sprintf("%s %q", table, r.dest))
+		rows, err := file.Query("SELECT * FROM " + q + " ORDER BY 1, 2")
+		if err != nil {
+			t.Fatal(err)
 		}
-		if err := r.close(); err != nil {
+		columns, err := rows.Columns()
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, to := make([]any, len(columns)), make([]any, len(columns))
+		for i := range row {
+			to[i] = &row[i]
+		}
+		for rows.Next() {
+			if err := rows.Scan(to...); err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, fmt.Sprintf("%s %q", table, row))
+		}
+		if err := rows.Err(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -288,11 +306,11 @@ func replay(what string) error {
 	if err := d.Close(); err != nil {
 		return err
 	}
-	c, err := openConn(path, writing)
+	c, err := sqlite.Open(path, sqlite.Writing)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(c.exec("UPDATE setting SET value = ? WHERE name = 'secret'", secret), c.close()); err != nil {
+	if err := errors.Join(c.Exec("UPDATE setting SET value = ? WHERE name = 'secret'", secret), c.Close()); err != nil {
 		return err
 	}
 	f, err := os.Open(log)

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"context"
 	"errors"
 	"fmt"
@@ -57,7 +59,7 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 	if to, err = filepath.Abs(o.To); err != nil {
 		return "", "", err
 	}
-	if err := mustBeFile(from); err != nil {
+	if err := MustExist(from); err != nil {
 		return "", "", err
 	}
 	if real, err := filepath.EvalSymlinks(to); err == nil {
@@ -88,8 +90,8 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 }
 
 func lockForRestore(to string) (*os.File, error) {
-	lock, err := lockFile(to + ".lock")
-	if errors.Is(err, errLocked) {
+	lock, err := sqlite.LockFile(to + ".lock")
+	if errors.Is(err, sqlite.ErrLocked) {
 		return nil, fmt.Errorf("a server runs on %s: end it first", to)
 	}
 	return lock, err
@@ -125,25 +127,25 @@ func setAside(path string, replace bool) (kept string, err error) {
 	if err := os.Remove(path + "-shm"); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
-	return kept, syncDir(filepath.Dir(path))
+	return kept, sqlite.SyncDir(filepath.Dir(path))
 }
 
 // settle brings what is in the log into the file. It fails if another command
 // has the file open, whose writes would be lost. A file too damaged to be
 // opened is left as it is: a restore is for such.
 func settle(path string) error {
-	c, err := openConn(path, writing)
+	c, err := sqlite.Open(path, sqlite.Writing)
 	if err == nil {
 		// To leave the log SQLite must have the file for itself.
-		_, err = c.row(nil, "PRAGMA journal_mode = DELETE")
-		if closed := c.close(); err == nil {
+		_, err = c.Row(nil, "PRAGMA journal_mode = DELETE")
+		if closed := c.Close(); err == nil {
 			err = closed
 		}
 	}
-	if isBusy(err) {
+	if sqlite.IsBusy(err) {
 		return fmt.Errorf("another command has %s open: try again when it has ended", path)
 	}
-	if err != nil && !isFatal(err) {
+	if err != nil && !sqlite.IsFatal(err) {
 		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -37,8 +39,8 @@ func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
 
 func (s *SaveSearch) apply(t *tx) error {
 	expires := s.At.Add(relay.SearchLife).UnixMilli()
-	err := t.c.exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
-		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), orNull(int64(s.Nonce)))
+	err := t.c.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
+		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)))
 	if err != nil {
 		return err
 	}
@@ -52,29 +54,29 @@ func (t *tx) trimSearches(id relay.MechaID) error {
 	var count, bytes int64
 	var beyond relay.Position    // and before it: too many
 	var emptied []relay.Position // too long
-	r := t.c.query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC", int64(id))
-	for r.next() {
+	r := t.c.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC", int64(id))
+	for r.Next() {
 		if count++; count > searchesPerMecha {
-			beyond = relay.Position(r.int(0))
+			beyond = relay.Position(r.Int(0))
 			break
 		}
-		if bytes += r.int(1); bytes > searchBytesPerMecha && count > 1 && r.int(1) > 0 {
-			emptied = append(emptied, relay.Position(r.int(0)))
+		if bytes += r.Int(1); bytes > searchBytesPerMecha && count > 1 && r.Int(1) > 0 {
+			emptied = append(emptied, relay.Position(r.Int(0)))
 		}
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return err
 	}
 	if err := t.emptySearches(emptied); err != nil || beyond == 0 {
 		return err
 	}
-	return t.c.exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
+	return t.c.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
 		int64(id), int64(beyond))
 }
 
 func (t *tx) emptySearches(all []relay.Position) error {
 	for _, p := range all {
-		if err := t.c.exec("UPDATE search SET answer = '' WHERE position = ?", int64(p)); err != nil {
+		if err := t.c.Exec("UPDATE search SET answer = '' WHERE position = ?", int64(p)); err != nil {
 			return err
 		}
 	}
@@ -142,10 +144,10 @@ func (e *emptyExpired) apply(t *tx) error {
 	var rows, bytes int64
 	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife).UnixMilli()
 	e.next, e.upto = 0, e.after
-	r := t.c.query("SELECT position, expires_at, octet_length(answer) FROM search WHERE position > ? ORDER BY position LIMIT ?",
+	r := t.c.Query("SELECT position, expires_at, octet_length(answer) FROM search WHERE position > ? ORDER BY position LIMIT ?",
 		int64(e.after), int64(emptyRows+1))
-	for r.next() {
-		expires := r.int(1)
+	for r.Next() {
+		expires := r.Int(1)
 		if rows++; rows > emptyRows || bytes > emptyBytes {
 			e.next = now // at once, when others have had their turn
 			break
@@ -154,15 +156,15 @@ func (e *emptyExpired) apply(t *tx) error {
 			e.next = emptyFrom(expires)
 			break
 		}
-		e.upto = relay.Position(r.int(0))
+		e.upto = relay.Position(r.Int(0))
 		if expires > end { // a clock was ahead: it must not hold up the others; the next start looks again
 			continue
 		}
-		if r.int(2) > 0 {
-			due, bytes = append(due, e.upto), bytes+r.int(2)
+		if r.Int(2) > 0 {
+			due, bytes = append(due, e.upto), bytes+r.Int(2)
 		}
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return err
 	}
 	return t.emptySearches(due)
@@ -173,7 +175,7 @@ func (e *emptyExpired) apply(t *tx) error {
 func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaID) (answer []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		var owner, expires int64
-		found, err := x.c.row(func(r *rows) { owner, expires, answer = r.int(0), r.int(1), []byte(r.text(2)) },
+		found, err := x.c.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
 			"SELECT mecha, expires_at, answer FROM search WHERE id = ?", string(id))
 		switch {
 		case err != nil:

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"crypto/sha256"
@@ -89,16 +91,16 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	}
 	t.addPending(recipient, 1)
 	p := t.position(m.At)
-	err := t.c.exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
+	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256)
 		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		int64(p), int64(recipient), int64(sender.Mecha.ID), words[0], words[1], words[2], orNull(conversation),
-		orNull(m.CorrelationID), orNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
-		orNull(m.Idempotency.Key), orNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:])
+		int64(p), int64(recipient), int64(sender.Mecha.ID), words[0], words[1], words[2], sqlite.OrNull(conversation),
+		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
+		sqlite.OrNull(m.Idempotency.Key), sqlite.OrNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:])
 	if err != nil {
 		return 0, err
 	}
-	if err := t.c.exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
+	if err := t.c.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
 		return 0, err
 	}
 	if err := t.join(conversation, recipient, sender.Mecha.ID); err != nil {
@@ -156,9 +158,9 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 	}
 	p, ok := x.ids.ConversationPosition(id)
 	if ok {
-		known, err := x.c.row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
+		known, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
 		if !known && err == nil {
-			known, err = x.c.row(nil, "SELECT 1 FROM message WHERE conversation = ? LIMIT 1", int64(p))
+			known, err = x.c.Row(nil, "SELECT 1 FROM message WHERE conversation = ? LIMIT 1", int64(p))
 		}
 		if err != nil || known {
 			return int64(p), err
@@ -171,13 +173,13 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 func (x *rx) participates(conversation int64, id relay.MechaID) (bool, error) {
 	if conversation > 0 {
 		in := false
-		_, err := x.c.row(func(r *rows) { in = r.int(0) == int64(id) || r.int(1) == int64(id) },
+		_, err := x.c.Row(func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) },
 			"SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
 		if in || err != nil {
 			return in, err
 		}
 	}
-	return x.c.row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
+	return x.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
 }
 
 // join writes down who takes part in a conversation that has more than its founding message.
@@ -193,7 +195,7 @@ func (t *tx) join(conversation int64, parties ...relay.MechaID) error {
 		if in {
 			continue
 		}
-		if err := t.c.exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
+		if err := t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
 			return err
 		}
 	}
@@ -218,7 +220,7 @@ func (x *rx) idempotent(sender relay.MechaID, key relay.IdempotencyKey, now time
 	}
 	var p relay.Position
 	var body, from int64
-	found, err := x.c.row(func(r *rows) { p, body, from = relay.Position(r.int(0)), r.int(1), r.int(2) },
+	found, err := x.c.Row(func(r *sqlite.Rows) { p, body, from = relay.Position(r.Int(0)), r.Int(1), r.Int(2) },
 		`SELECT position, body_hash, sender FROM message INDEXED BY message_idempotency
 		WHERE idempotency_key = ? ORDER BY position DESC LIMIT 1`, key.Key)
 	if err != nil || !found || relay.MechaID(from) != sender || now.Sub(p.Time()) > idempotencyWindow {

@@ -3,22 +3,8 @@ package db
 import (
 	"relay/db/relay"
 
-	"fmt"
 	"time"
 )
-
-// readIDs reads what keys the ids and hashes of a file.
-func readIDs(c *conn, path string) (*relay.IDs, error) {
-	var secret []byte
-	_, err := c.row(func(r *rows) { secret = r.blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
-	if err != nil {
-		return nil, err
-	}
-	if len(secret) < 16 {
-		return nil, fmt.Errorf("%s has no secret: not a relay database, or damaged", path)
-	}
-	return relay.NewIDs(secret)
-}
 
 // start reads what the writer and the nonces must know of the past.
 func (w *writer) start(nonces *Nonces) error {
@@ -38,7 +24,7 @@ func (w *writer) start(nonces *Nonces) error {
 	}
 	// What a killed process had committed is in the log, perhaps not yet synced by
 	// anybody: make it durable before it is answered for again.
-	if _, err := w.c.row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
+	if _, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		return err
 	}
 	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
@@ -60,7 +46,7 @@ func (w *writer) findLast() error {
 		"SELECT max(position) FROM search":        &w.lastLocal,
 		"SELECT max(position) FROM push":          &w.lastLocal,
 	} {
-		p, err := w.c.number(query)
+		p, err := w.c.Number(query)
 		if err != nil {
 			return err
 		}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"cmp"
@@ -47,15 +49,17 @@ func (i *Inspector) Stats() (s Stats, err error) {
 }
 
 func (x *rx) countMechas(s *Stats) error {
-	_, err := x.c.row(func(r *rows) { s.Mechas, s.Removed = int(r.int(0)), int(r.int(1)) },
+	_, err := x.c.Row(func(r *sqlite.Rows) { s.Mechas, s.Removed = int(r.Int(0)), int(r.Int(1)) },
 		"SELECT count(*) FILTER (WHERE removed_at IS NULL), count(removed_at) FROM mecha")
 	if err != nil {
 		return err
 	}
-	if _, err := x.c.row(func(r *rows) { s.Profiles = int(r.int(0)) }, "SELECT count(*) FROM profile"); err != nil {
+	if _, err := x.c.Row(func(r *sqlite.Rows) { s.Profiles = int(r.Int(0)) }, "SELECT count(*) FROM profile"); err != nil {
 		return err
 	}
-	_, err = x.c.row(func(r *rows) { s.Keys, s.KeysExpired, s.KeysRevoked = int(r.int(0)), int(r.int(1)), int(r.int(2)) },
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		s.Keys, s.KeysExpired, s.KeysRevoked = int(r.Int(0)), int(r.Int(1)), int(r.Int(2))
+	},
 		`SELECT count(*) FILTER (WHERE revoked_at IS NULL AND coalesce(expires_at, ?1 + 1) > ?1),
 			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`, x.now.UnixMilli())
 	return err
@@ -64,9 +68,9 @@ func (x *rx) countMechas(s *Stats) error {
 // countMessages reckons expiry by the clock, as every read does.
 func (x *rx) countMessages(s *Stats) error {
 	var first, last relay.Position
-	_, err := x.c.row(func(r *rows) {
-		s.Messages, s.Queued, s.Delivered, s.Acknowledged = int(r.int(0)), int(r.int(1)), int(r.int(2)), int(r.int(3))
-		s.PayloadBytes, first, last = r.int(4), relay.Position(r.int(5)), relay.Position(r.int(6))
+	_, err := x.c.Row(func(r *sqlite.Rows) {
+		s.Messages, s.Queued, s.Delivered, s.Acknowledged = int(r.Int(0)), int(r.Int(1)), int(r.Int(2)), int(r.Int(3))
+		s.PayloadBytes, first, last = r.Int(4), relay.Position(r.Int(5)), relay.Position(r.Int(6))
 	}, `SELECT count(*), count(*) FILTER (WHERE state = 0 AND coalesce(expires_at, ?1 + 1) > ?1),
 		count(*) FILTER (WHERE state = 1 AND coalesce(expires_at, ?1 + 1) > ?1), count(*) FILTER (WHERE state = 2),
 		sum(payload_bytes), min(position), max(position) FROM message`, x.now.UnixMilli())
@@ -79,7 +83,7 @@ func (x *rx) countMessages(s *Stats) error {
 
 func (x *rx) findOldest(s *Stats) error {
 	var oldest relay.Position
-	_, err := x.c.row(func(r *rows) { oldest = relay.Position(r.int(0)) },
+	_, err := x.c.Row(func(r *sqlite.Rows) { oldest = relay.Position(r.Int(0)) },
 		"SELECT min(position) FROM message WHERE open = 1 AND coalesce(expires_at, ?1 + 1) > ?1", x.now.UnixMilli())
 	if err != nil || oldest == 0 {
 		return err
@@ -107,21 +111,21 @@ func (x *rx) findBusiest(s *Stats) error {
 	for _, q := range []string{
 		"SELECT mecha, count(*), 0, 0 FROM sent GROUP BY mecha",
 		"SELECT mecha, 0, count(*), count(*) * open FROM received GROUP BY mecha, open",
-		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + indexedAsSent + ") GROUP BY sender",
-		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + indexedAsReceived + ") GROUP BY recipient",
+		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + IndexedAsSent + ") GROUP BY sender",
+		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + IndexedAsReceived + ") GROUP BY recipient",
 	} {
 		var args []any
 		if strings.Contains(q, "?") {
 			args = append(args, int64(upto))
 		}
-		r := x.c.query(q, args...)
-		for r.next() {
-			b := busy(r.int(0))
-			b.Sent += int(r.int(1))
-			b.Received += int(r.int(2))
-			b.Pending += int(r.int(3))
+		r := x.c.Query(q, args...)
+		for r.Next() {
+			b := busy(r.Int(0))
+			b.Sent += int(r.Int(1))
+			b.Received += int(r.Int(2))
+			b.Pending += int(r.Int(3))
 		}
-		if err := r.close(); err != nil {
+		if err := r.Close(); err != nil {
 			return err
 		}
 	}
@@ -144,7 +148,7 @@ func (x *rx) measure(s *Stats) error {
 	var pages, free, size int64
 	for q, to := range map[string]*int64{"PRAGMA page_count": &pages, "PRAGMA freelist_count": &free,
 		"PRAGMA page_size": &size, "PRAGMA user_version": &s.SchemaVersion} {
-		if _, err := x.c.row(func(r *rows) { *to = r.int(0) }, q); err != nil {
+		if _, err := x.c.Row(func(r *sqlite.Rows) { *to = r.Int(0) }, q); err != nil {
 			return err
 		}
 	}

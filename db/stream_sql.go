@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"context"
@@ -27,16 +29,16 @@ func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
 		return relay.StreamPage{}, err
 	}
 	text, args := s.query(h)
-	return x.streamRows(q, x.c.query(text, args...))
+	return x.streamRows(q, x.c.Query(text, args...))
 }
 
-func (x *rx) streamRows(q relay.StreamQuery, r *rows) (relay.StreamPage, error) {
+func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
 	looked, bytes := 0, 0
-	for r.next() {
+	for r.Next() {
 		m, err := x.readMessage(r)
 		if err != nil {
-			r.close()
+			r.Close()
 			return p, err
 		}
 		if bytes += m.PayloadBytes; len(p.Messages) > 0 && bytes > q.MaxBytes && !q.NoPayload {
@@ -49,7 +51,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *rows) (relay.StreamPage, error) 
 			p.Messages = append(p.Messages, m)
 		}
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return p, err
 	}
 	if looked == q.Limit {
@@ -76,7 +78,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *rows) (relay.StreamPage, error) 
 
 // latest is the position of the newest message, 0 if there is none.
 func (x *rx) latest() (p relay.Position, err error) {
-	_, err = x.c.row(func(r *rows) { p = relay.Position(r.int(0)) }, "SELECT max(position) FROM message")
+	_, err = x.c.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 

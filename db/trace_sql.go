@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"cmp"
@@ -87,7 +89,7 @@ func rank(k StepKind) int {
 // traceReceipts adds the acceptance and all that the chain of receipts has.
 func (x *rx) traceReceipts(t *Trace) error {
 	var key, receipt int64
-	_, err := x.c.row(func(r *rows) { key, t.Retried, receipt = r.int(0), !r.null(1), r.int(2) },
+	_, err := x.c.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
 		"SELECT sender_key, idempotency_key, receipt FROM message WHERE position = ?", int64(t.Message.Position))
 	if err != nil {
 		return err
@@ -113,9 +115,9 @@ func (x *rx) traceReceipts(t *Trace) error {
 func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	var state relay.State
 	var word, key int64
-	_, err = x.c.row(func(r *rows) {
-		previous, state, word, key = r.int(0), relay.State(r.int(1)), r.int(2), r.int(5)
-		s.ClientTS, s.Detail = r.text(3), r.text(4)
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		previous, state, word, key = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5)
+		s.ClientTS, s.Detail = r.Text(3), r.Text(4)
 	}, "SELECT previous, state, status, client_ts, detail, key FROM receipt WHERE position = ?", position)
 	if err != nil {
 		return s, 0, err
@@ -142,7 +144,7 @@ func stepKind(state relay.State, status string) StepKind {
 
 // nameKey says which key a step is of.
 func (x *rx) nameKey(s *Step, number int64) error {
-	_, err := x.c.row(func(r *rows) { s.Key, s.KeyLabel = relay.KeyID(r.text(0)), r.text(1) },
+	_, err := x.c.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
 }
@@ -150,21 +152,21 @@ func (x *rx) nameKey(s *Step, number int64) error {
 // tracePushes adds the pushes noted after a position, and says where to go on: 0, nowhere.
 func (x *rx) tracePushes(t *Trace, after relay.Position) (next relay.Position, err error) {
 	var found []pushed
-	r := x.c.query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
+	r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	n := 0
-	for ; r.next(); n++ {
-		next = relay.Position(r.int(0))
-		err := unpackPushes(r.blob(1), next, func(p pushed) {
+	for ; r.Next(); n++ {
+		next = relay.Position(r.Int(0))
+		err := unpackPushes(r.Blob(1), next, func(p pushed) {
 			if p.message == t.Message.Position {
 				found = append(found, p)
 			}
 		})
 		if err != nil {
-			r.close()
+			r.Close()
 			return 0, err
 		}
 	}
-	if err := r.close(); err != nil {
+	if err := r.Close(); err != nil {
 		return 0, err
 	}
 	for _, p := range found {

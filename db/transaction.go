@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"fmt"
@@ -84,7 +86,7 @@ func (w *writer) commit(ops []op) {
 func (w *writer) attempt(ops []op) error {
 	for {
 		err := w.try(ops)
-		if err == nil || isOfMachine(err) || !w.spoil(ops, err) {
+		if err == nil || sqlite.IsOfMachine(err) || !w.spoil(ops, err) {
 			return err
 		}
 	}
@@ -109,16 +111,16 @@ func (w *writer) try(ops []op) error {
 	if err := w.failed(); err != nil {
 		return err
 	}
-	if err := w.c.beginWrite(); err != nil {
+	if err := w.c.BeginWrite(); err != nil {
 		return err
 	}
 	err := w.fill(t, ops)
 	if err == nil {
 		t.committing = true
-		err = w.c.commit()
+		err = w.c.Commit()
 	}
 	if err != nil {
-		w.c.rollback()
+		w.c.Rollback()
 		clear(w.callers) // some may be of the transaction that failed
 		return err
 	}
@@ -156,7 +158,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 // written to the file: jobs are decided by what it has now. (The counts of what is
 // pending stay: no other process sends or acknowledges.)
 func (w *writer) forgetStale() error {
-	version, err := w.c.number("PRAGMA data_version")
+	version, err := w.c.Number("PRAGMA data_version")
 	if err == nil && version != w.cachedAt {
 		w.cachedAt = version
 		w.mechas.forget()
@@ -188,15 +190,15 @@ func (t *tx) publish() {
 // explain turns a fault of the store into what a client may know.
 func (w *writer) explain(err error) error {
 	switch {
-	case isFatal(err):
+	case sqlite.IsFatal(err):
 		w.fail(err)
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
-	case isDiskFull(err):
+	case sqlite.IsDiskFull(err):
 		w.disk.low.Store(true)
 		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
-	case isBusy(err):
+	case sqlite.IsBusy(err):
 		return &relay.Error{Code: relay.Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
-	case isReadOnly(err):
+	case sqlite.IsReadOnly(err):
 		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.path, err)}
 	case w.batch.committing:
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}

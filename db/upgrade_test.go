@@ -28,7 +28,7 @@ func pretendStep(t *testing.T) (schema string) {
 
 func countOn(d *DB, query string) (n int64, err error) {
 	err = d.read(context.Background(), func(x *rx) error {
-		n, err = x.c.number(query)
+		n, err = x.c.Number(query)
 		return err
 	})
 	return n, err
@@ -74,7 +74,7 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	}
 	// The schema is that of a new file, which Check compares it with.
 	now, err := Check(context.Background(), CheckOptions{Path: path, Schema: schema})
-	if err != nil || now.Faults > 0 || now.Schema != currentSchema() || now.Messages != 1 {
+	if err != nil || now.Faults > 0 || now.Schema != CurrentSchema() || now.Messages != 1 {
 		t.Errorf("%+v, %v", now, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestAnOlderFileThatIsServedIsLeftAlone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "older relay") {
 		t.Errorf("%v", err)
 	}
-	if n, err := countOn(d, "PRAGMA user_version"); err != nil || n != currentSchema()-1 {
+	if n, err := countOn(d, "PRAGMA user_version"); err != nil || n != CurrentSchema()-1 {
 		t.Errorf("it is of version %d now, %v", n, err)
 	}
 }

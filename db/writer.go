@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/internal/sqlite"
+
 	"relay/db/relay"
 
 	"runtime"
@@ -30,7 +32,7 @@ type writer struct {
 	*lookups
 	opts     Options
 	path     string
-	c        *conn
+	c        *sqlite.Conn
 	disk     *disk
 	told     *listeners
 	transact func([]op) error // makes one transaction of some jobs
@@ -71,7 +73,7 @@ type rider interface {
 	arrived(t *tx)     // after the commit, unless it failed
 }
 
-func newWriter(d *DB, c *conn) *writer {
+func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, told: &d.told,

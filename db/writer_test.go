@@ -106,7 +106,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 		}
 	}
 	err = d.read(t.Context(), func(x *rx) error {
-		left, err := x.c.row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
+		left, err := x.c.Row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
 		if left {
 			t.Error("the poisoned write left something behind")
 		}
@@ -176,11 +176,11 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	}
 	var words []string
 	err = d.read(t.Context(), func(x *rx) error {
-		r := x.c.query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
-		for r.next() {
-			words = append(words, r.text(0))
+		r := x.c.Query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
+		for r.Next() {
+			words = append(words, r.Text(0))
 		}
-		return r.close()
+		return r.Close()
 	})
 	if err != nil || !slices.Equal(words, []string{"step_a", "step_b"}) {
 		t.Errorf("the file has the words %v (%v)", words, err)

@@ -1,6 +1,6 @@
-package db
+package sqlite
 
 import "errors"
 
 // errLocked is the error of lockFile if another process has the lock.
-var errLocked = errors.New("locked by another process")
+var ErrLocked = errors.New("locked by another process")

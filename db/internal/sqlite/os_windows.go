@@ -1,4 +1,4 @@
-package db
+package sqlite
 
 import (
 	"errors"
@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// lockFile takes an exclusive lock that ends with the process, or says errLocked.
-func lockFile(path string) (*os.File, error) {
+// LockFile takes an exclusive lock that ends with the process, or says ErrLocked.
+func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -17,18 +17,18 @@ func lockFile(path string) (*os.File, error) {
 	if err := windows.LockFileEx(windows.Handle(f.Fd()), flags, 0, 1, 0, new(windows.Overlapped)); err != nil {
 		f.Close()
 		if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-			err = errLocked
+			err = ErrLocked
 		}
 		return nil, err
 	}
 	return f, nil
 }
 
-// syncDir does nothing: Windows has no fsync of directories.
-func syncDir(string) error { return nil }
+// SyncDir does nothing: Windows has no fsync of directories.
+func SyncDir(string) error { return nil }
 
-// freeDisk gives the bytes that the user may still write beside path.
-func freeDisk(path string) (int64, error) {
+// FreeDisk gives the bytes that the user may still write beside path.
+func FreeDisk(path string) (int64, error) {
 	p, err := windows.UTF16PtrFromString(path)
 	if err != nil {
 		return 0, err
@@ -40,5 +40,5 @@ func freeDisk(path string) (int64, error) {
 	return int64(free), nil
 }
 
-// readableByOthers knows nothing on Windows, where access lists say it.
-func readableByOthers(string) (bool, error) { return false, nil }
+// ReadableByOthers knows nothing on Windows, where access lists say it.
+func ReadableByOthers(string) (bool, error) { return false, nil }

@@ -1,6 +1,6 @@
 //go:build unix
 
-package db
+package sqlite
 
 import (
 	"errors"
@@ -11,7 +11,7 @@ import (
 
 // lockFile takes an exclusive lock that ends with the process, or says errLocked. The file stays:
 // removing it would let two processes hold locks on different files of one name.
-func lockFile(path string) (*os.File, error) {
+func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -19,7 +19,7 @@ func lockFile(path string) (*os.File, error) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		f.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = errLocked
+			err = ErrLocked
 		}
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func lockFile(path string) (*os.File, error) {
 }
 
 // syncDir makes a new name in a directory survive a power cut.
-func syncDir(path string) error {
+func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func syncDir(path string) error {
 }
 
 // freeDisk gives the bytes that an ordinary user may still write beside path.
-func freeDisk(path string) (int64, error) {
+func FreeDisk(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
 		return 0, err
@@ -49,7 +49,7 @@ func freeDisk(path string) (int64, error) {
 }
 
 // readableByOthers tells whether a file is open to more than its owner.
-func readableByOthers(path string) (bool, error) {
+func ReadableByOthers(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return false, err

@@ -1,0 +1,232 @@
+package db
+
+import (
+	"relay/db/internal/sqlite"
+
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"relay/db/relay"
+)
+
+// Info is what a database file says of itself.
+type Info struct {
+	Version     int64 // of its schema
+	application int64
+	empty       bool // has no tables
+}
+
+// OpenReadOnly opens the relay database at path, beside a server or without one,
+// so that no byte of it changes and no file stays behind. The errors name path: a
+// file that is missing, that is not relay's, or that a newer relay wrote. The
+// caller closes the connection.
+func OpenReadOnly(path string) (*sqlite.Conn, Info, error) {
+	if err := MustExist(path); err != nil {
+		return nil, Info{}, err
+	}
+	c, err := openSilently(path)
+	if err != nil {
+		return nil, Info{}, unreadable(path, err)
+	}
+	info, err := readInfo(c)
+	if err != nil {
+		err = unreadable(path, err)
+	} else if err = info.mustBeRelays(path); err == nil {
+		return c, info, nil
+	}
+	c.Close()
+	return nil, info, err
+}
+
+// MustExist refuses a path where no database can be, in words that help.
+func MustExist(path string) error {
+	switch info, err := os.Stat(path); {
+	case errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("no database at %s (relay serve makes one; --db names another)", path)
+	case err != nil:
+		return err
+	case info.IsDir():
+		return fmt.Errorf("%s is a folder, not a database (--db names the file)", path)
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is not a file", path)
+	case info.Size() == 0:
+		return fmt.Errorf("%s is empty: it is not a relay database (--db names another)", path)
+	}
+	return nil
+}
+
+// MustBeCurrent refuses an older file, which this program cannot read without
+// changing it.
+func (i Info) MustBeCurrent(path string) error {
+	if i.Version < CurrentSchema() {
+		return fmt.Errorf("%s was written by an older relay (schema %d; this one knows %d): relay serve brings it up to date",
+			path, i.Version, CurrentSchema())
+	}
+	return nil
+}
+
+// mustBeRelays refuses the files of other programs, of newer relays, and empty ones.
+func (i Info) mustBeRelays(path string) error {
+	if i.empty && i.application == 0 {
+		return fmt.Errorf("%s is empty: it is not a relay database (--db names another)", path)
+	}
+	_, err := i.steps(path, "")
+	return err
+}
+
+// unreadable says what can be done about a file that SQLite cannot read.
+func unreadable(path string, err error) error {
+	switch {
+	case sqlite.IsNotDatabase(err):
+		return fmt.Errorf("%s is not a database: %w", path, err)
+	case sqlite.IsCorrupt(err):
+		return fmt.Errorf("%s is damaged (relay restore puts a backup in its place): %w", path, err)
+	}
+	return fmt.Errorf("%s: %w", path, err)
+}
+
+// openSilently opens a file so that nothing stays behind. How depends on the file.
+// One without a log, such as a backup, is read as it is. One with a log is only
+// watched. One that had a log, but was closed, gets one for the time, which the
+// last one out removes; or none where the folder cannot be written, for then
+// nobody else can make one either.
+func openSilently(path string) (*sqlite.Conn, error) {
+	logs, err := keepsLog(path)
+	if err != nil {
+		return nil, err
+	}
+	if !logs {
+		return openAndRead(path, sqlite.Watching)
+	}
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	if exists(real + "-wal") {
+		c, err := openAndRead(path, sqlite.Watching)
+		if sqlite.WantsLog(err) {
+			err = fmt.Errorf("it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, err)
+		}
+		return c, err
+	}
+	c, err := openAndRead(path, sqlite.Reading)
+	if sqlite.WantsLog(err) {
+		return openAndRead(path, sqlite.Frozen)
+	}
+	return c, err
+}
+
+// openAndRead opens a file and reads of it, which is when most faults show.
+func openAndRead(path string, r sqlite.Role) (*sqlite.Conn, error) {
+	c, err := sqlite.Open(path, r)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.Row(nil, "SELECT 1 FROM sqlite_schema"); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// keepsLog reads from a file's header whether it is in WAL mode:
+// https://sqlite.org/fileformat.html#the_database_header
+func keepsLog(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	var header [20]byte
+	if _, err := io.ReadFull(f, header[:]); err != nil {
+		return false, nil // too short for a database: SQLite says it better
+	}
+	return header[18] == 2 || header[19] == 2, nil
+}
+
+// lookAt reads what a file is, without changing a byte of it. An empty one will do.
+func lookAt(path string) (info Info, err error) {
+	c, err := openSilently(path)
+	if err != nil {
+		return info, err
+	}
+	defer c.Close()
+	return readInfo(c)
+}
+
+// readInfo reads what a file is, in one state of it: another process may just be
+// making it. The connection must not be inside a transaction.
+func readInfo(c *sqlite.Conn) (info Info, err error) {
+	if err := c.Begin(); err != nil {
+		return info, err
+	}
+	defer c.Rollback()
+	return infoNow(c)
+}
+
+// infoNow is readInfo inside a transaction.
+func infoNow(c *sqlite.Conn) (info Info, err error) {
+	if info.application, err = c.Number("PRAGMA application_id"); err != nil {
+		return info, err
+	}
+	if info.Version, err = c.Number("PRAGMA user_version"); err != nil {
+		return info, err
+	}
+	tables, err := c.Number("SELECT count(*) FROM sqlite_schema")
+	info.empty = tables == 0
+	return info, err
+}
+
+// A snapshot is one state of a file, for a command that only reads. While it is
+// open SQLite cannot start the log of a served file anew, so close it soon.
+type snapshot struct {
+	c    *sqlite.Conn
+	path string // absolute
+	info Info
+}
+
+// openSnapshot opens path as OpenReadOnly does. The end of ctx ends its queries.
+func openSnapshot(ctx context.Context, path string) (*snapshot, error) {
+	c, info, err := OpenReadOnly(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &snapshot{path: path, c: c, info: info}
+	c.Ctx = ctx
+	if err = c.Begin(); err == nil {
+		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // the first read fixes what is seen
+	}
+	if err != nil {
+		s.close()
+		return nil, unreadable(path, err)
+	}
+	return s, nil
+}
+
+func (s *snapshot) close() {
+	s.c.Rollback()
+	s.c.Close()
+}
+
+// exists tells whether a path has a file.
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// readIDs reads what keys the ids and hashes of a file.
+func readIDs(c *sqlite.Conn, path string) (*relay.IDs, error) {
+	var secret []byte
+	_, err := c.Row(func(r *sqlite.Rows) { secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
+	if err != nil {
+		return nil, err
+	}
+	if len(secret) < 16 {
+		return nil, fmt.Errorf("%s has no secret: it is not a relay database, or damaged", path)
+	}
+	return relay.NewIDs(secret)
+}
