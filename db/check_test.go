@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/file"
+
 	"relay/db/relay"
 
 	"context"
@@ -83,9 +85,9 @@ func mustFill(t *testing.T) string {
 }
 
 // found checks a file and gives the checks that found something, with what they found.
-func found(t *testing.T, path string, options ...func(*db.CheckOptions)) (names []string, said string, r db.CheckResult) {
+func found(t *testing.T, path string, options ...func(*file.CheckOptions)) (names []string, said string, r file.CheckResult) {
 	t.Helper()
-	o := db.CheckOptions{Path: path, Schema: schema(t), Report: func(f db.Finding) {
+	o := file.CheckOptions{Path: path, Schema: schema(t), Report: func(f file.Finding) {
 		if f.Faults > 0 {
 			names = append(names, f.Check)
 			said += f.Check + ": " + strings.Join(f.Examples, "; ") + "\n"
@@ -94,7 +96,7 @@ func found(t *testing.T, path string, options ...func(*db.CheckOptions)) (names 
 	for _, f := range options {
 		f(&o)
 	}
-	r, err := db.Check(ctx, o)
+	r, err := file.Check(ctx, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -236,7 +238,7 @@ func TestAPayloadThatIsNoJSONIsFound(t *testing.T) {
 	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "no JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
-	if names, said, r := found(t, path, func(o *db.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 20 {
+	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 20 {
 		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
 	}
 }
@@ -273,7 +275,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 		if err := os.WriteFile(path, bytes, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := db.Check(ctx, db.CheckOptions{Path: path, Schema: schema(t)})
+		_, err := file.Check(ctx, file.CheckOptions{Path: path, Schema: schema(t)})
 		if err == nil || !strings.Contains(err.Error(), path+" "+says) {
 			t.Errorf("%v; want %s %s", err, path, says)
 		}
@@ -308,7 +310,7 @@ func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 func TestACheckEndsWhenItIsToldTo(t *testing.T) {
 	path := mustFill(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err := db.Check(ctx, db.CheckOptions{Path: path, Schema: schema(t), Report: func(db.Finding) { cancel() }})
+	_, err := file.Check(ctx, file.CheckOptions{Path: path, Schema: schema(t), Report: func(file.Finding) { cancel() }})
 	if err != context.Canceled {
 		t.Errorf("%v", err)
 	}

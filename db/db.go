@@ -27,6 +27,8 @@
 package db
 
 import (
+	"relay/db/file"
+
 	"relay/db/internal/sqlite"
 
 	"relay/db/relay"
@@ -114,10 +116,10 @@ func (d *DB) open(prepare func(*DB)) error {
 		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.path)
 	}
 	if d.opts.Create {
-		if err := createFile(d.path); err != nil {
+		if err := file.Create(d.path); err != nil {
 			return fmt.Errorf("cannot create the database: %w", err)
 		}
-	} else if err := MustExist(d.path); err != nil {
+	} else if err := file.MustExist(d.path); err != nil {
 		return err
 	}
 	if open, err := sqlite.ReadableByOthers(d.path); err == nil && open && d.opts.Serve {
@@ -128,12 +130,12 @@ func (d *DB) open(prepare func(*DB)) error {
 			return err
 		}
 	}
-	c, err := openCurrent(d.path, d.opts.Schema, d.opts.Serve)
+	c, err := file.OpenCurrent(d.path, d.opts.Schema, d.opts.Serve)
 	if err != nil {
 		return err
 	}
 	d.w = newWriter(d, c)
-	if d.ids, err = readIDs(c, d.path); err != nil {
+	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
 		return err
 	}
 	if err := d.readers.open(d.path); err != nil {

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/file"
+
 	"relay/db/internal/sqlite"
 
 	"relay/db/relay"
@@ -35,7 +37,7 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, info, err := OpenReadOnly(path)
+	c, info, err := file.OpenReadOnly(path)
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +46,7 @@ func Inspect(path string) (*Inspector, error) {
 		return nil, err
 	}
 	i := &Inspector{path: path, lookups: newLookups(), c: c}
-	if i.ids, err = readIDs(c, path); err != nil {
+	if i.ids, err = file.ReadIDs(c, path); err != nil {
 		c.Close()
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package db_test
 
 import (
+	"relay/db/file"
+
 	"context"
 	"path/filepath"
 	"strconv"
@@ -15,7 +17,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	backup := mustFill(t)
 	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as key create has it
 	k := s.mustIssue("alice^demo")
-	_, err := db.Restore(ctx, db.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
+	_, err := file.Restore(ctx, file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
 	if err == nil || !strings.Contains(err.Error(), "another command has "+s.Path()+" open") {
 		t.Fatalf("%v", err)
 	}
@@ -26,7 +28,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := db.Restore(ctx, db.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
+	r, err := file.Restore(ctx, file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
 	if err != nil || r.Kept == "" || r.Messages != 9 {
 		t.Fatalf("%+v, %v", r, err)
 	}
@@ -38,7 +40,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 // The copy is what the source is, but for the log.
 func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	from, to := mustFill(t), filepath.Join(t.TempDir(), "backup.db")
-	if _, err := db.Backup(ctx, db.BackupOptions{From: from, To: to, Schema: schema(t)}); err != nil {
+	if _, err := file.Backup(ctx, file.BackupOptions{From: from, To: to, Schema: schema(t)}); err != nil {
 		t.Fatal(err)
 	}
 	d := byHand(t, to)
@@ -67,7 +69,7 @@ func TestABackupIsOfOneState(t *testing.T) {
 	}
 	to, slices := filepath.Join(t.TempDir(), "backup.db"), 0
 	ctx, cancel := context.WithCancel(t.Context())
-	r, err := db.Backup(ctx, db.BackupOptions{From: s.Path(), To: to, Schema: schema(t), Progress: func(what string, _, _ int64) {
+	r, err := file.Backup(ctx, file.BackupOptions{From: s.Path(), To: to, Schema: schema(t), Progress: func(what string, _, _ int64) {
 		if what != "copying" {
 			return
 		}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"relay/db/file"
+
 	"relay/db/internal/sqlite"
 
 	"relay/db/relay"
@@ -111,8 +113,8 @@ func (x *rx) findBusiest(s *Stats) error {
 	for _, q := range []string{
 		"SELECT mecha, count(*), 0, 0 FROM sent GROUP BY mecha",
 		"SELECT mecha, 0, count(*), count(*) * open FROM received GROUP BY mecha, open",
-		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + IndexedAsSent + ") GROUP BY sender",
-		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + IndexedAsReceived + ") GROUP BY recipient",
+		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsSent + ") GROUP BY sender",
+		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsReceived + ") GROUP BY recipient",
 	} {
 		var args []any
 		if strings.Contains(q, "?") {

@@ -19,7 +19,7 @@ type Position int64
 
 const positionBits = 12
 
-// maxPosition is the greatest position that has a time, in the year 2527.
+// MaxPosition is the greatest position that has a time, in the year 2527.
 const MaxPosition = 1<<(44+positionBits) - 1
 
 // PositionAt gives the first position of t's millisecond.
@@ -42,7 +42,7 @@ func (p Position) Time() time.Time { return time.UnixMilli(int64(p >> positionBi
 // A MessageID is `msg_` and 26 lower-case Crockford base32 characters: 56 bits
 // of position, then 72 bits that are a keyed function of it. Without the
 // store's secret they are as good as random; with it the relay knows its own
-// ids without an index or a row, even those of messages long removed.
+// IDs without an index or a row, even those of messages long removed.
 type MessageID string
 
 // A ConversationID is `conv_` and the same alphabet when the relay issued it,
@@ -66,13 +66,13 @@ const (
 	conversationDomain = 'c'
 )
 
-// ids issues and recognises ids. It is safe for concurrent use.
+// IDs issues and recognises ids. It is safe for concurrent use.
 type IDs struct {
 	block  cipher.Block // AES-128 as a pseudo-random function of (kind, position)
 	secret [32]byte     // keys the hashes of nonces and Idempotency-Keys
 }
 
-// newIDs derives the two keys from the store's secret.
+// NewIDs derives the two keys from the store's secret.
 func NewIDs(secret []byte) (*IDs, error) {
 	k := sha256.Sum256(append([]byte("relay id\x00"), secret...))
 	block, err := aes.NewCipher(k[:16])
@@ -100,13 +100,13 @@ func (s *IDs) Conversation(p Position) ConversationID {
 	return ConversationID(encode(conversationPrefix, s.raw(conversationDomain, p)))
 }
 
-// messagePosition gives the position behind an id, and false for a text that
+// MessagePosition gives the position behind an id, and false for a text that
 // this store never issued as a message id.
 func (s *IDs) MessagePosition(id MessageID) (Position, bool) {
 	return s.position(messagePrefix, messageDomain, string(id))
 }
 
-// cursor gives the position of a message id, or CursorNotFound for a text that
+// Cursor gives the position of a message id, or CursorNotFound for a text that
 // this store never issued as one.
 func (s *IDs) Cursor(id MessageID) (Position, error) {
 	p, ok := s.MessagePosition(id)
@@ -129,7 +129,7 @@ func (s *IDs) position(prefix string, domain byte, id string) (Position, bool) {
 	return p, s.raw(domain, p) == raw
 }
 
-// hash64 is a keyed hash of a kind and parts, short enough for an integer
+// Hash is a keyed hash of a kind and parts, short enough for an integer
 // column. Nobody without the store's secret can aim at a collision.
 func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 	buf := make([]byte, 0, 256)

@@ -58,7 +58,7 @@ func only(s, extra string) bool {
 	return true
 }
 
-// quote shows a client's own text in an error, at a bounded length.
+// Quote shows a client's own text in an error, at a bounded length.
 func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"

@@ -12,7 +12,7 @@ import (
 	"modernc.org/sqlite"
 )
 
-// conn is one SQLite connection with its prepared statements. It goes around
+// Conn is one SQLite connection with its prepared statements. It goes around
 // database/sql, whose pool, contexts and conversions cost more than a row does.
 // A conn belongs to one goroutine at a time.
 type Conn struct {
@@ -43,7 +43,7 @@ const (
 	Receiving // an empty file that becomes a copy of another
 )
 
-// openConn opens path, which must exist.
+// Open opens path, which must exist.
 func Open(path string, r Role) (*Conn, error) {
 	processWide.Do(func() {
 		// Without it, any os.Open and Close of the file elsewhere in this process
@@ -139,7 +139,7 @@ func (s *stmt) bind(args []any) []driver.NamedValue {
 	return s.args
 }
 
-// exec runs a statement whose arguments are int64, string, []byte or nil.
+// Exec runs a statement whose arguments are int64, string, []byte or nil.
 // The background context is deliberate: a cancelled one would throw the connection away.
 func (c *Conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(query)
@@ -150,7 +150,7 @@ func (c *Conn) Exec(query string, args ...any) error {
 	return err
 }
 
-// rows is an open cursor: for r.next() {…}; err := r.close(). A statement has
+// Rows is an open cursor: for r.next() {…}; err := r.close(). A statement has
 // one cursor at a time.
 type Rows struct {
 	cursor driver.Rows
@@ -199,7 +199,7 @@ func (r *Rows) Close() error {
 
 func (r *Rows) Int(i int) int64 { n, _ := r.dest[i].(int64); return n }
 
-// value gives a column as SQLite has it: int64, float64, string, []byte or nil. A
+// Value gives a column as SQLite has it: int64, float64, string, []byte or nil. A
 // []byte is good until next.
 func (r *Rows) Value(i int) any { return r.dest[i] }
 
@@ -209,7 +209,7 @@ func (r *Rows) Text(i int) string { s, _ := r.dest[i].(string); return s }
 
 func (r *Rows) Blob(i int) []byte { b, _ := r.dest[i].([]byte); return b }
 
-// row runs a query of at most one row and calls scan on it; ok tells if there was one.
+// Row runs a query of at most one row and calls scan on it; ok tells if there was one.
 func (c *Conn) Row(scan func(*Rows), query string, args ...any) (ok bool, err error) {
 	r := c.Query(query, args...)
 	if r.Next() {
@@ -221,25 +221,25 @@ func (c *Conn) Row(scan func(*Rows), query string, args ...any) (ok bool, err er
 	return ok, r.Close()
 }
 
-// copyTo begins to copy the database into the empty file at path, page by page.
+// CopyTo begins to copy the database into the empty file at path, page by page.
 func (c *Conn) CopyTo(path string) (*sqlite.Backup, error) {
 	return c.raw.(interface {
 		NewBackup(string) (*sqlite.Backup, error)
 	}).NewBackup(dsn(path, Receiving))
 }
 
-// begin starts a transaction that sees one state of the file.
+// Begin starts a transaction that sees one state of the file.
 func (c *Conn) Begin() error { return c.Exec("BEGIN") }
 
-// beginWrite starts a transaction that may write: a later upgrade would fail at once.
+// BeginWrite starts a transaction that may write: a later upgrade would fail at once.
 func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 
 func (c *Conn) Commit() error { return c.Exec("COMMIT") }
 
-// rollback ends a transaction that has failed; SQLite may have ended it itself.
+// Rollback ends a transaction that has failed; SQLite may have ended it itself.
 func (c *Conn) Rollback() { _ = c.Exec("ROLLBACK") }
 
-// script runs several statements without arguments.
+// Script runs several statements without arguments.
 func (c *Conn) Script(text string) error {
 	r, err := c.raw.Prepare(text)
 	if err != nil {
@@ -250,13 +250,13 @@ func (c *Conn) Script(text string) error {
 	return err
 }
 
-// number reads one integer; 0 if there is no row.
+// Number reads one integer; 0 if there is no row.
 func (c *Conn) Number(query string, args ...any) (n int64, err error) {
 	_, err = c.Row(func(r *Rows) { n = r.Int(0) }, query, args...)
 	return n, err
 }
 
-// openMemory opens an empty database that is nowhere.
+// OpenMemory opens an empty database that is nowhere.
 func OpenMemory() (*Conn, error) {
 	connector, err := sqlite.NewConnector("file::memory:?_dqs=0")
 	if err != nil {

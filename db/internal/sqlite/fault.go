@@ -7,7 +7,7 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// sqliteCode gives SQLite's extended result code behind err, or 0.
+// Code gives SQLite's extended result code behind err, or 0.
 func Code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -16,10 +16,10 @@ func Code(err error) int {
 	return 0
 }
 
-// errDamaged is a file that contradicts itself where SQLite sees nothing wrong.
+// ErrDamaged is a file that contradicts itself where SQLite sees nothing wrong.
 var ErrDamaged = errors.New("the database is damaged (relay check tells more)")
 
-// isFatal tells of the faults after which the process must not go on: what is
+// IsFatal tells of the faults after which the process must not go on: what is
 // on disk is no longer known, and a second fsync would lie (fsyncgate); or the
 // disk takes no writes, as a file system that has become read-only.
 func IsFatal(err error) bool {
@@ -34,29 +34,29 @@ func IsFatal(err error) bool {
 	return code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
 }
 
-// isNotDatabase tells that the file is not one of SQLite's.
+// IsNotDatabase tells that the file is not one of SQLite's.
 func IsNotDatabase(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_NOTADB }
 
-// isCorrupt tells that SQLite found the file damaged.
+// IsCorrupt tells that SQLite found the file damaged.
 func IsCorrupt(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_CORRUPT }
 
-// wantsLog tells that the file needs a log where none can be made:
+// WantsLog tells that the file needs a log where none can be made:
 // the folder cannot be written.
 func WantsLog(err error) bool {
 	code := Code(err) & 0xff
 	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
-// isDiskFull tells that nothing was written because there is no room.
+// IsDiskFull tells that nothing was written because there is no room.
 func IsDiskFull(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_FULL }
 
-// isReadOnly tells that SQLite could open the file for reading only.
+// IsReadOnly tells that SQLite could open the file for reading only.
 func IsReadOnly(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_READONLY }
 
-// isBusy tells that another process has locked the file for longer than we wait.
+// IsBusy tells that another process has locked the file for longer than we wait.
 func IsBusy(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_BUSY }
 
-// isOfMachine tells of the faults that lie with this machine: its disk, its
+// IsOfMachine tells of the faults that lie with this machine: its disk, its
 // memory, another process. Every other error depends on the statement and the data
 // alone, and comes again wherever those are the same.
 func IsOfMachine(err error) bool {
@@ -69,7 +69,7 @@ func IsOfMachine(err error) bool {
 	return IsFatal(err)
 }
 
-// orNull binds the zero value as NULL.
+// OrNull binds the zero value as NULL.
 func OrNull[T int64 | string](v T) any {
 	var zero T
 	if v == zero {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockFile takes an exclusive lock that ends with the process, or says errLocked. The file stays:
+// LockFile takes an exclusive lock that ends with the process, or says errLocked. The file stays:
 // removing it would let two processes hold locks on different files of one name.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
@@ -26,7 +26,7 @@ func LockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// syncDir makes a new name in a directory survive a power cut.
+// SyncDir makes a new name in a directory survive a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -39,7 +39,7 @@ func SyncDir(path string) error {
 	return errors.Join(err, d.Close())
 }
 
-// freeDisk gives the bytes that an ordinary user may still write beside path.
+// FreeDisk gives the bytes that an ordinary user may still write beside path.
 func FreeDisk(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -48,7 +48,7 @@ func FreeDisk(path string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// readableByOthers tells whether a file is open to more than its owner.
+// ReadableByOthers tells whether a file is open to more than its owner.
 func ReadableByOthers(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {

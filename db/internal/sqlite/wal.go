@@ -1,13 +1,13 @@
 package sqlite
 
-// notCopied tells how many pages of the log are not in the database yet. It
+// NotCopied tells how many pages of the log are not in the database yet. It
 // only looks: two microseconds.
 func (c *Conn) NotCopied() (pages int64) {
 	_, _ = c.Row(func(r *Rows) { pages = r.Int(1) - r.Int(2) }, "PRAGMA wal_checkpoint(NOOP)")
 	return pages
 }
 
-// checkpoint copies as much of the log as readers allow, without waiting for
+// Checkpoint copies as much of the log as readers allow, without waiting for
 // anyone, and tells how many pages the log has.
 func (c *Conn) Checkpoint() (frames int64, err error) {
 	_, err = c.Row(func(r *Rows) { frames = r.Int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")

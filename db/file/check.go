@@ -1,4 +1,4 @@
-package db
+package file
 
 import (
 	"relay/db/internal/sqlite"

@@ -1,4 +1,4 @@
-package db
+package file
 
 import (
 	"relay/db/internal/sqlite"
@@ -61,7 +61,7 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if lock != nil {
 		defer lock.Close()
 	}
-	c, err := openCurrent(path, o.Schema, !served)
+	c, err := OpenCurrent(path, o.Schema, !served)
 	if err != nil {
 		return result, err
 	}

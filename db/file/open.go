@@ -1,4 +1,4 @@
-package db
+package file
 
 import (
 	"relay/db/internal/sqlite"
@@ -218,8 +218,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// readIDs reads what keys the ids and hashes of a file.
-func readIDs(c *sqlite.Conn, path string) (*relay.IDs, error) {
+// ReadIDs reads what keys the ids and hashes of a file.
+func ReadIDs(c *sqlite.Conn, path string) (*relay.IDs, error) {
 	var secret []byte
 	_, err := c.Row(func(r *sqlite.Rows) { secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")
 	if err != nil {

@@ -1,4 +1,4 @@
-package db
+package file
 
 import (
 	"relay/db/internal/sqlite"
@@ -20,9 +20,9 @@ var upgrades []string
 // CurrentSchema is the user_version of the files that this program writes.
 func CurrentSchema() int64 { return 1 + int64(len(upgrades)) }
 
-// createFile makes an empty file that only its owner can read, and makes its
+// Create makes an empty file that only its owner can read, and makes its
 // name durable. It does nothing if there is one.
-func createFile(path string) error {
+func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
 		return nil
@@ -36,12 +36,12 @@ func createFile(path string) error {
 	return sqlite.SyncDir(filepath.Dir(path))
 }
 
-// openCurrent opens the file for writing and brings its schema up to date: all
+// OpenCurrent opens the file for writing and brings its schema up to date: all
 // of schema.sql for a new one, the missing steps for an older one, in one
 // transaction. A file that is not ours, or newer, is refused untouched, and so is
 // an older one that is being served, for its server would fail: locked says that
 // the caller has the server's lock.
-func openCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
+func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 	info, err := lookAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)

@@ -1,0 +1,133 @@
+package file_test
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	_ "modernc.org/sqlite"
+
+	"relay/db"
+	"relay/db/file"
+	"relay/db/relay"
+)
+
+// A step of the schema that the program is made to know. The tests of this file
+// cannot run in parallel.
+const step = "CREATE TABLE pretended (id INTEGER PRIMARY KEY, of INTEGER NOT NULL) STRICT;"
+
+// schema is the real one.
+func schema(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func mustOpen(t *testing.T, path, schema string) *db.DB {
+	t.Helper()
+	d, err := db.Open(db.Options{Path: path, Schema: schema, Create: true, Serve: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+// number reads a number from a file by SQLite alone.
+func number(t *testing.T, path, query string) (n int) {
+	t.Helper()
+	d, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := d.QueryRow(query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// mustMakeOlder makes a file with a message, by a program that lacks the step.
+func mustMakeOlder(t *testing.T) (path string, id relay.MessageID) {
+	t.Helper()
+	d := mustOpen(t, filepath.Join(t.TempDir(), "relay.db"), schema(t))
+	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "old^timer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: "old^timer", Payload: []byte(`{}`)}
+	if err := m.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := d.Send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return d.Path(), sent.ID
+}
+
+// wantWhole checks a file, which must be of a version and have a message.
+func wantWhole(t *testing.T, path, schema string, version int64) {
+	t.Helper()
+	r, err := file.Check(t.Context(), file.CheckOptions{Path: path, Schema: schema})
+	if err != nil || r.Faults > 0 || r.Schema != version || r.Messages != 1 {
+		t.Errorf("%+v, %v; want a whole file of version %d", r, err, version)
+	}
+}
+
+func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
+	path, id := mustMakeOlder(t)
+	defer file.Pretend(step + " INSERT INTO pretended SELECT id, id FROM mecha;")()
+	if _, err := db.Inspect(path); err == nil || !strings.Contains(err.Error(), "written by an older relay") {
+		t.Errorf("a look into the file before: %v", err)
+	}
+	wantWhole(t, path, schema(t)+step, 1)
+	d := mustOpen(t, path, schema(t)+step)
+	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "old^timer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := d.Message(t.Context(), k.Mecha.ID, id); err != nil || m.To != "old^timer" {
+		t.Errorf("the message in it is %+v, %v", m, err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := number(t, path, "SELECT count(*) FROM pretended"); n != 1 {
+		t.Errorf("the step brought %d rows", n)
+	}
+	wantWhole(t, path, schema(t)+step, 2) // with the schema of a new file
+}
+
+// A step that fails leaves the file as it was, with its version.
+func TestAStepThatFailsChangesNothing(t *testing.T) {
+	path, _ := mustMakeOlder(t)
+	undo := file.Pretend(step + " INSERT INTO nowhere VALUES (1);")
+	if _, err := db.Open(db.Options{Path: path, Schema: schema(t) + step}); err == nil {
+		t.Error("it was opened")
+	}
+	undo()
+	wantWhole(t, path, schema(t), 1)
+}
+
+// A command of a newer relay must not change the file under an older one that serves it.
+func TestAnOlderFileThatIsServedIsLeftAlone(t *testing.T) {
+	d := mustOpen(t, filepath.Join(t.TempDir(), "relay.db"), schema(t))
+	defer file.Pretend(step)()
+	_, err := db.Open(db.Options{Path: d.Path(), Schema: schema(t) + step})
+	if err == nil || !strings.Contains(err.Error(), "older relay") {
+		t.Errorf("%v", err)
+	}
+	if v := number(t, d.Path(), "PRAGMA user_version"); v != 1 {
+		t.Errorf("it is of version %d now", v)
+	}
+}
