@@ -115,6 +115,29 @@ func TestTheProtocolPageHasWhatCommentsCite(t *testing.T) {
 	}
 }
 
+// SECURITY.md names the tests that check it; they exist.
+func TestTheTestsOfSECURITYExist(t *testing.T) {
+	sources := ""
+	for _, pattern := range []string{"*/*_test.go", "*/*/*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range files {
+			sources += read(t, f)
+		}
+	}
+	names := regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(read(t, "SECURITY.md"), -1)
+	for _, m := range names {
+		if !strings.Contains(sources, "\nfunc "+m[1]+"(t *testing.T) {") {
+			t.Errorf("SECURITY.md names %s, which does not exist", m[1])
+		}
+	}
+	if len(names) < 30 {
+		t.Errorf("only %d names were found", len(names))
+	}
+}
+
 // commands gives the calls of relay in a file: in its code spans, and in the
 // lines of its blocks.
 func commands(t *testing.T, file string) (all []string) {
