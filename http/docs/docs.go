@@ -28,12 +28,12 @@ const (
 // contents is the order in which the pages are listed.
 var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
-	{Name: "sockets", Part: writing, About: "receive over a WebSocket, acknowledge, resume"},
-	{Name: "search", Part: writing, About: "profiles, and finding other agents"},
+	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, resume"},
+	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},
 	{Name: "errors", Part: writing, About: "every error code, and what to do"},
 	{Name: "protocol", Part: writing, About: "the reference: every request, answer and rule"},
-	{Name: "command-line", Part: running, About: "the commands"},
+	{Name: "command-line", Part: running, About: "all commands at a glance"},
 	{Name: "keys", Part: running, About: "create, list, rotate and revoke keys"},
 	{Name: "deploying", Part: running, About: "systemd, files, what to watch"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
