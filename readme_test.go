@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -51,27 +52,33 @@ func write(t *testing.T, name, text string) string {
 	return path
 }
 
-// block gives the one fenced block of a language in the README that has some text.
-func block(t *testing.T, language, text string) string {
+const pages = "http/docs/"
+
+// blocks gives the fenced blocks of a language in a Markdown file.
+func blocks(t *testing.T, file, language string) (all []string) {
 	t.Helper()
-	var found []string
-	for _, b := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(read(t, "README.md"), -1) {
-		if strings.Contains(b[1], text) {
-			found = append(found, b[1])
-		}
+	for _, b := range regexp.MustCompile("(?ms)^```"+language+"\n(.*?)^```$").FindAllStringSubmatch(read(t, file), -1) {
+		all = append(all, b[1])
 	}
+	return all
+}
+
+// block gives the one of them that has some text.
+func block(t *testing.T, file, language, text string) string {
+	t.Helper()
+	found := slices.DeleteFunc(blocks(t, file, language), func(b string) bool { return !strings.Contains(b, text) })
 	if len(found) != 1 {
-		t.Fatalf("README.md has %d %s blocks with %q, not one", len(found), language, text)
+		t.Fatalf("%s has %d %s blocks with %q, not one", file, len(found), language, text)
 	}
 	return found[0]
 }
 
-// cell gives the second cell of a row of the README: | name | `cell` |
-func cell(t *testing.T, name string) string {
+// cell gives the second cell of a row of a file: | name | `cell` |
+func cell(t *testing.T, file, name string) string {
 	t.Helper()
-	m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(name) + " \\| `?(.*?)`? \\|").FindStringSubmatch(read(t, "README.md"))
+	m := regexp.MustCompile(`(?m)^\| ` + regexp.QuoteMeta(name) + " +\\| +`?(.*?)`? +\\|").FindStringSubmatch(read(t, file))
 	if m == nil {
-		t.Fatalf("README.md has no row %s", name)
+		t.Fatalf("%s has no row %s", file, name)
 	}
 	return m[1]
 }
@@ -110,56 +117,113 @@ func start(t *testing.T, name string, args ...string) io.Reader {
 	return out
 }
 
-func TestREADMESignatures(t *testing.T) {
-	nonce, want := cell(t, "nonce"), cell(t, "signature")
-	vector := db.Sign(cell(t, "key"), []byte(cell(t, "body")), nonce, cell(t, "timestamp"))
-	if got := base64.StdEncoding.EncodeToString(vector); got != want {
-		t.Errorf("the vector's signature is %s; README.md says %s", got, want)
+// asRelay makes this test binary the program relay of the shells that the test starts.
+func asRelay(t *testing.T) {
+	t.Helper()
+	need(t, "sh")
+	dir := t.TempDir()
+	exe, err := filepath.Abs(os.Args[0])
+	if err == nil {
+		err = os.Symlink(exe, filepath.Join(dir, "relay"))
 	}
-	gofile := write(t, "sign.go", block(t, "go", nonce))
+	if err != nil {
+		t.Skip(err)
+	}
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
+// dev starts a server for the commands of the test, and gives what --dev prints:
+// its url, and the keys of alice^demo and bob^demo.
+func dev(t *testing.T, flags ...string) (printed map[string]string) {
+	t.Helper()
+	t.Setenv("RELAY_DB", filepath.Join(t.TempDir(), "relay.db"))
+	server := start(t, os.Args[0], append([]string{"serve", "--dev", "--json", "--addr", "127.0.0.1:0"}, flags...)...)
+	if err := json.NewDecoder(server).Decode(&printed); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("RELAY_URL", printed["url"])
+	return printed
+}
+
+func TestSigningPrograms(t *testing.T) {
+	const file = pages + "signing.md"
+	nonce, want := cell(t, file, "nonce"), cell(t, file, "signature")
+	vector := db.Sign(cell(t, file, "key"), []byte(cell(t, file, "body")), nonce, cell(t, file, "timestamp"))
+	if got := base64.StdEncoding.EncodeToString(vector); got != want {
+		t.Errorf("the vector's signature is %s; %s says %s", got, file, want)
+	}
+	gofile := write(t, "sign.go", block(t, file, "go", nonce))
 	for language, command := range map[string][]string{"sh": {"sh", "-s"}, "python": {"python3", "-"}, "js": {"node", "-"}, "go": {"go", "run", gofile}} {
 		t.Run(language, func(t *testing.T) {
 			if need(t, command[0]); language == "sh" {
 				need(t, "openssl")
 			}
-			if got := strings.TrimSpace(run(t, block(t, language, nonce), command[0], command[1:]...)); got != want {
+			if got := strings.TrimSpace(run(t, block(t, file, language, nonce), command[0], command[1:]...)); got != want {
 				t.Errorf("the example prints %q, not %q", got, want)
 			}
 		})
 	}
 }
 
+// What the README shows of the demo is printed by it, in that order.
 func TestREADMEDemo(t *testing.T) {
-	changing := regexp.MustCompile(`msg_[0-9a-z]{26}|127\.0\.0\.1:\d+|mk_\w+…|\d\d:\d\d:\d\d\.\d{3}`)
-	want := strings.TrimPrefix(block(t, "text", "$ go run . demo"), "$ go run . demo\n")
-	if got := run(t, "", os.Args[0], "demo"); changing.ReplaceAllString(got, "•") != changing.ReplaceAllString(want, "•") {
-		t.Errorf("relay demo now prints this, and README.md something else:\n%s", got)
+	changing := regexp.MustCompile(`msg_[0-9a-z]{26}`)
+	shown := strings.TrimPrefix(block(t, "README.md", "text", "$ relay demo"), "$ relay demo\n")
+	printed := run(t, "", os.Args[0], "demo")
+	rest := changing.ReplaceAllString(printed, "•")
+	for line := range strings.Lines(changing.ReplaceAllString(shown, "•")) {
+		_, after, found := strings.Cut(rest, "\n"+line)
+		if !found {
+			t.Fatalf("relay demo does not print %q here:\n%s", line, printed)
+		}
+		rest = "\n" + after
 	}
 }
 
-func TestREADMESettings(t *testing.T) {
+// The three lines of Install make a program that runs from PATH.
+func TestREADMEInstall(t *testing.T) {
+	if testing.Short() {
+		t.Skip("links the program")
+	}
+	need(t, "sh", "go")
+	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // else they would be below HOME
+		t.Setenv(name, strings.TrimSpace(run(t, "", "go", "env", name)))
+	}
+	t.Setenv("HOME", t.TempDir())
+	script := "set -e\n" + block(t, "README.md", "sh", "go build") + "command -v relay && relay version"
+	if got := run(t, script, "sh", "-s"); !strings.HasPrefix(got, os.Getenv("HOME")) || !strings.Contains(got, "\nrelay ") {
+		t.Errorf("it prints %s", got)
+	}
+}
+
+func TestSettingsPage(t *testing.T) {
+	const file = pages + "settings.md"
 	help := strings.Replace(run(t, "", os.Args[0], "serve", "--help"), "-h, --help", "", 1) // not a setting
 	flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+) .*?(?:\(default "?(.*?)"?\))?$`).FindAllStringSubmatch(help, -1)
 	for _, f := range flags {
-		if got := cell(t, "`--"+f[1]+"`"); got != f[2] && (f[2] != "" || got != "off" && got != "none") {
-			t.Errorf("--%s: the default is %q; README.md says %q", f[1], f[2], got)
+		if got := cell(t, file, "`--"+f[1]+"`"); got != f[2] && (f[2] != "" || got != "off" && got != "none") {
+			t.Errorf("--%s: the default is %q; %s says %q", f[1], f[2], file, got)
 		}
 	}
-	rows := regexp.MustCompile("(?m)^\\| `--[a-z-]+` \\|").FindAllString(read(t, "README.md"), -1)
+	rows := regexp.MustCompile("(?m)^\\| `--[a-z-]+` +\\|").FindAllString(read(t, file), -1)
 	if len(rows) != len(flags) || len(flags) == 0 {
-		t.Errorf("README.md has %d settings, relay serve %d", len(rows), len(flags))
+		t.Errorf("%s has %d settings, relay serve %d", file, len(rows), len(flags))
 	}
 }
 
-func TestREADMEPaths(t *testing.T) {
-	param := regexp.MustCompile(`:(\w+)`)
+func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
+	param, routes := regexp.MustCompile(`:(\w+)`), 0
 	for _, r := range regexp.MustCompile(`(?:api\("|r\.)(GET|POST|PUT)[",( ]+(/api/.*?)"`).FindAllStringSubmatch(read(t, "http/server.go"), -1) {
-		if row := "| `" + r[1] + " " + param.ReplaceAllString(r[2], "{$1}") + "`"; !strings.Contains(read(t, "README.md"), row) {
-			t.Errorf("the API table has no row %s", row)
+		if row := "| `" + r[1] + " " + param.ReplaceAllString(r[2], "{$1}") + "` "; !strings.Contains(read(t, pages+"protocol.md"), row) {
+			t.Errorf("the table of endpoints has no row %s", row)
 		}
+		routes++
+	}
+	if routes < 14 {
+		t.Errorf("only %d routes were found", routes)
 	}
 	file, name := regexp.MustCompile("`((?:cmd|db|http|ws)/\\w+\\.go)`"), regexp.MustCompile("`(\\w+)`")
-	for line := range strings.SplitSeq(read(t, "README.md")+read(t, "CONTRIBUTING.md"), "\n") {
+	for line := range strings.SplitSeq(read(t, "CONTRIBUTING.md"), "\n") {
 		source := ""
 		for _, f := range file.FindAllStringSubmatch(line, -1) {
 			source += read(t, f[1])
@@ -177,44 +241,35 @@ func TestREADMEPaths(t *testing.T) {
 // The worker of one block answers the question of the other.
 func TestREADMEWorker(t *testing.T) {
 	need(t, "sh", "awk", "date")
-	t.Setenv("RELAY_DB", filepath.Join(t.TempDir(), "relay.db"))
-	var dev map[string]string
-	server := start(t, os.Args[0], "serve", "--dev", "--json", "--addr", "127.0.0.1:0")
-	if err := json.NewDecoder(server).Decode(&dev); err != nil {
-		t.Fatal(err)
-	}
-	t.Setenv("RELAY_URL", dev["url"])
-	program := strings.NewReplacer("$(relay ", "$('"+os.Args[0]+"' ", "\nrelay ", "\n'"+os.Args[0]+"' ")
-	worker := block(t, "sh", "relay listen --reply")
-	start(t, "sh", "-c", strings.Replace(program.Replace(worker), "\n'", "\nexec '", 1)) // one process, to be ended
+	asRelay(t)
+	dev(t)
+	worker := block(t, "README.md", "sh", "relay listen --reply")
+	start(t, "sh", "-c", strings.Replace(worker, "\nrelay ", "\nexec relay ", 1)) // one process, to be ended
 	for end := time.Now().Add(20 * time.Second); exec.Command(os.Args[0], "mecha", "show", "clock^demo").Run() != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the worker registers nobody")
 		}
 	}
-	got := run(t, program.Replace(block(t, "sh", "--wait-reply")), "sh", "-s")
+	got := run(t, block(t, "README.md", "sh", "--wait-reply"), "sh", "-s")
 	if !regexp.MustCompile(`(?s)^\{"time":"\d\d:\d\d"\}\n.*acknowledged completed`).MatchString(got) {
 		t.Errorf("the question gets no answer:\n%s", got)
 	}
 }
 
-// The block of First steps is pasted; then bob receives with the listener.
-func TestREADMEFirstSteps(t *testing.T) {
+// The block of the first message is pasted; then bob receives with the listener
+// of the page on sockets.
+func TestREADMEFirstMessage(t *testing.T) {
 	need(t, "sh", "curl", "openssl", "awk", "go")
-	t.Setenv("RELAY_DB", filepath.Join(t.TempDir(), "relay.db"))
-	var dev map[string]string
-	server := start(t, os.Args[0], "serve", "--dev", "--json", "--addr", "127.0.0.1:0", "--require-message-signature")
-	if err := json.NewDecoder(server).Decode(&dev); err != nil {
-		t.Fatal(err)
-	}
-	steps := strings.NewReplacer("go run .", "'"+os.Args[0]+"'", "http://127.0.0.1:8080", dev["url"]).Replace(block(t, "sh", "key create you^demo"))
+	asRelay(t)
+	printed := dev(t, "--require-message-signature")
+	steps := strings.ReplaceAll(block(t, "README.md", "sh", "key create you^demo"), "http://127.0.0.1:8080", printed["url"])
 	if got := run(t, steps, "sh", "-s"); strings.Count(got, `{"message_id"`) != 4 {
-		t.Errorf("two messages are sent and read, but the first steps print:\n%s", got)
+		t.Errorf("two messages are sent and read, but this is printed:\n%s", got)
 	}
-	t.Setenv("RELAY_KEY", dev["bob^demo"])
+	t.Setenv("RELAY_KEY", printed["bob^demo"])
 	listen := filepath.Join(t.TempDir(), "listen.exe")
-	run(t, "", "go", "build", "-o", listen, write(t, "listen.go", block(t, "go", "// listen.go")))
-	heard := bufio.NewScanner(start(t, listen, strings.Replace(dev["url"], "http", "ws", 1)+"/api/v1/ws/mecha/bob^demo"))
+	run(t, "", "go", "build", "-o", listen, write(t, "listen.go", block(t, pages+"sockets.md", "go", "// listen.go")))
+	heard := bufio.NewScanner(start(t, listen, strings.Replace(printed["url"], "http", "ws", 1)+"/api/v1/ws/mecha/bob^demo"))
 	for _, want := range []string{`{"text":"hello, bob"}`, `{"text":"hello again"}`} {
 		if !heard.Scan() || !strings.HasSuffix(heard.Text(), want) {
 			t.Errorf("the listener prints %q, not %s", heard.Text(), want)

@@ -2,34 +2,69 @@ package cmd
 
 import (
 	"fmt"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
-	"relay/http"
+	"relay/http/docs"
 )
 
 func (a *app) docsCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "docs [promises]",
-		Short: "Print what relay promises when something fails",
-		Long: `Print a page of the documentation that is in the program: promises, which says
-what an answer means, what holds after a kill, a power cut, a full disk and the
-like, where it does not hold, and which test shows it.
+		Use:   "docs [NAME]",
+		Short: "Read the documentation that is in the program",
+		Long: `List the pages of the documentation, or print one as Markdown.
 
-A server has it at /docs/promises.`,
-		Example: `  relay docs promises
-  relay docs promises | less`,
-		ValidArgs: []string{"promises"},
-		Args:      between(0, 1, "at most one page"),
+A server shows the same pages at /docs.`,
+		Example: `  relay docs
+  relay docs promises
+  relay docs protocol | less`,
+		ValidArgsFunction: completePages,
+		Args:              between(0, 1, "at most one page"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if len(args) == 1 && args[0] != "promises" {
-				return usagef("there is no page %q; there is promises", args[0])
+			if len(args) == 0 {
+				return a.listPages()
 			}
-			if a.json {
-				return a.printJSON(map[string]string{"page": "promises", "text": http.Promises})
-			}
-			_, err := fmt.Fprint(a.stdout, http.Promises)
-			return err
+			return a.printPage(args[0])
 		},
 	}
+}
+
+func completePages(_ *cobra.Command, args []string, _ string) (names []cobra.Completion, _ cobra.ShellCompDirective) {
+	if len(args) == 0 {
+		for _, p := range docs.Pages() {
+			names = append(names, cobra.CompletionWithDesc(p.Name, p.About))
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+func (a *app) listPages() error {
+	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
+	for _, p := range docs.Pages() {
+		if a.json {
+			if err := a.printJSON(map[string]string{"page": p.Name, "title": p.Title, "about": p.About}); err != nil {
+				return err
+			}
+			continue
+		}
+		fmt.Fprintf(w, "%s\t%s\n", p.Name, p.About)
+	}
+	return w.Flush()
+}
+
+func (a *app) printPage(name string) error {
+	var names []string
+	for _, p := range docs.Pages() {
+		if names = append(names, p.Name); p.Name != name {
+			continue
+		}
+		if a.json {
+			return a.printJSON(map[string]string{"page": p.Name, "title": p.Title, "text": p.Text})
+		}
+		_, err := fmt.Fprint(a.stdout, p.Text)
+		return err
+	}
+	return usagef("there is no page %q; there are %s", name, strings.Join(names, ", "))
 }

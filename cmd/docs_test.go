@@ -7,11 +7,17 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"relay/http/docs"
 )
 
-// Each promise names the tests that show it; they exist.
+// Each promise names the tests that show it, in a comment of the page's file; they exist.
 func TestEveryPromiseIsShownByATest(t *testing.T) {
-	page := mustRelay(t, "docs", "promises")
+	source, err := os.ReadFile("../http/docs/promises.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := strings.ReplaceAll(string(source), "\r\n", "\n")
 	tests := map[string]bool{}
 	for _, pattern := range []string{"../*_test.go", "../*/*_test.go"} {
 		files, err := filepath.Glob(pattern)
@@ -28,41 +34,57 @@ func TestEveryPromiseIsShownByATest(t *testing.T) {
 			}
 		}
 	}
-	named := regexp.MustCompile("`(Test\\w+)`")
+	named := regexp.MustCompile(`\bTest\w+`)
 	promises, _, found := strings.Cut(page, "## Where it does not hold")
 	if !found {
 		t.Error("the page does not say where it does not hold")
 	}
 	statements := strings.Split(promises, "\n- ")[1:]
 	for _, s := range statements {
-		if !named.MatchString(s) {
+		if !regexp.MustCompile(`\n  <!-- Test[\w ]+ -->`).MatchString(s) {
 			t.Errorf("no test shows this: %s", s)
 		}
 	}
-	for _, m := range named.FindAllStringSubmatch(page, -1) {
-		if !tests[m[1]] {
-			t.Errorf("the page names %s, which does not exist", m[1])
+	for _, name := range named.FindAllString(page, -1) {
+		if !tests[name] {
+			t.Errorf("the page names %s, which does not exist", name)
 		}
 	}
 	if len(statements) < 20 {
 		t.Errorf("only %d statements were found", len(statements))
 	}
+	if text := mustRelay(t, "docs", "promises"); named.MatchString(text) {
+		t.Errorf("users are shown the name of a test: %s", named.FindString(text))
+	}
 }
 
-func TestThePromisesCanBeReadInEveryWay(t *testing.T) {
-	page := mustRelay(t, "docs")
-	var v struct{ Page, Text string }
-	if err := json.Unmarshal([]byte(mustRelay(t, "docs", "--json")), &v); err != nil || v.Page != "promises" || v.Text != page {
-		t.Errorf("--json: %v, %+v", err, v)
-	}
-	relay(t, "docs", "nonsense").wantCode(t, 2, "nonsense", "promises")
+func TestTheDocsCanBeReadInEveryWay(t *testing.T) {
+	list, lines := mustRelay(t, "docs"), strings.Split(mustRelay(t, "docs", "--json"), "\n")
 	s := startServer(t, file(t))
-	ans, err := request{method: "GET", path: "/docs/promises"}.to(s.url)
-	if err != nil || ans.status != 200 || string(ans.body) != page || ans.header.Get("Content-Type") != "text/markdown; charset=utf-8" {
-		t.Errorf("/docs/promises: %v, %d %v", err, ans.status, ans.header)
+	for i, p := range docs.Pages() {
+		if !regexp.MustCompile(`(?m)^` + p.Name + ` +` + regexp.QuoteMeta(p.About) + `$`).MatchString(list) {
+			t.Errorf("relay docs does not list %s: %s", p.Name, list)
+		}
+		var v struct{ Page, Title, About, Text string }
+		if err := json.Unmarshal([]byte(lines[i]), &v); err != nil || v.Page != p.Name || v.Title != p.Title || v.About != p.About {
+			t.Errorf("docs --json: %v, %+v", err, v)
+		}
+		text := mustRelay(t, "docs", p.Name)
+		if err := json.Unmarshal([]byte(mustRelay(t, "docs", p.Name, "--json")), &v); err != nil || v.Page != p.Name || v.Text != text || text != p.Text {
+			t.Errorf("docs %s --json: %v, %+v", p.Name, err, v)
+		}
+		ans, err := request{method: "GET", path: "/docs/" + p.Name + ".md"}.to(s.url)
+		if err != nil || ans.status != 200 || string(ans.body) != text {
+			t.Errorf("/docs/%s.md: %v, %d %v", p.Name, err, ans.status, ans.header)
+		}
 	}
-	ans, err = request{method: "GET", path: "/docs"}.to(s.url)
-	if err != nil || !strings.Contains(string(ans.body), `href="/docs/promises"`) {
-		t.Errorf("/docs does not lead to it: %v", err)
+	refused := relay(t, "docs", "nonsense").wantCode(t, 2, "nonsense")
+	for _, p := range docs.Pages() {
+		if !strings.Contains(refused.err, p.Name) {
+			t.Errorf("an unknown page is refused without naming %s: %s", p.Name, refused.err)
+		}
+	}
+	if got := mustRelay(t, "__complete", "docs", ""); !strings.HasPrefix(got, "signing\t") || strings.Count(got, "\n") != len(docs.Pages())+1 {
+		t.Errorf("completion gives %s", got)
 	}
 }

@@ -78,7 +78,8 @@ func TestRoutes(t *testing.T) {
 		status       int
 		allow        string
 	}{
-		{"GET", "/", 404, ""},
+		{"POST", "/", 405, "GET, HEAD"}, // GET leads to the documentation
+		{"GET", "/nothing", 404, ""},
 		{"GET", "/api/v1", 404, ""},
 		{"GET", "/api/v1/messages/", 404, ""}, // never redirected: a signed request goes where it says
 		{"POST", "/api/v1/messages/", 404, ""},

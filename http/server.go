@@ -126,8 +126,9 @@ func (s *Server) routes() *httprouter.Router {
 	open("/livez", s.livez)
 	open("/readyz", s.readyz)
 	open("/version", s.version)
-	open("/docs", s.docs)
-	open("/docs/promises", s.promises)
+	open("/", s.root)
+	open("/docs", s.docsIndex)
+	open("/docs/:page", s.docsPage)
 	return r
 }
 
