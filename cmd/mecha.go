@@ -17,9 +17,9 @@ import (
 func (a *app) mechaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mecha",
-		Short: "The directory: list, show, remove, profiles, import",
-		Long: `The directory of Mechas and their profiles, straight in the database file: a
-server that is running finds what has changed within a second.`,
+		Short: "List, show, import and remove Mechas, and set their profiles",
+		Long: `List, show, import and remove Mechas, and set their profiles. The commands work
+on the database file; a server that runs on it notices within a second.`,
 		Example: `  relay mecha list
   relay mecha import agents.jsonl`,
 	}
@@ -83,7 +83,8 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 	}
 }
 
-// harmless shows what an agent wrote: it could forge lines, or steer the terminal.
+// harmless replaces the control characters in a text that an agent wrote: they
+// could forge lines, or steer the terminal.
 func harmless(s string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
@@ -93,7 +94,7 @@ func harmless(s string) string {
 	}, s)
 }
 
-// directoryEntry is an entry as the commands print it.
+// directoryEntry is an entry of the directory as the commands print it.
 type directoryEntry struct {
 	MechaID   db.Address `json:"mecha_id"`
 	CreatedAt string     `json:"created_at"`
@@ -108,7 +109,7 @@ func entryJSON(e db.Entry) directoryEntry {
 func (a *app) mechaShow() *cobra.Command {
 	return a.onMecha(&cobra.Command{
 		Use:     "show ADDRESS",
-		Short:   "Show a Mecha: profile, keys, when it was last seen",
+		Short:   "Show a Mecha: its profile, its live keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
 		Args:    exactly(1, "one address"),
 	}, func(ctx context.Context, d *db.DB, address db.Address) error {
@@ -137,7 +138,7 @@ func (a *app) mechaShow() *cobra.Command {
 	})
 }
 
-// printIndented prints JSON for people; with --json, on one line.
+// printIndented prints v as JSON: on several lines for people, on one with --json.
 func (a *app) printIndented(v any) error {
 	if a.json {
 		return a.printJSON(v)
@@ -161,10 +162,11 @@ func indented(v any) ([]byte, error) {
 func (a *app) mechaRemove() *cobra.Command {
 	return a.onMecha(&cobra.Command{
 		Use:   "remove ADDRESS",
-		Short: "Take a Mecha out of the directory and end its keys",
-		Long: `Take a Mecha out: its keys end at once, its profile goes, messages to it are
-refused. Messages that it sent or received stay. If the address is registered
-again, it is the same Mecha, with its history.`,
+		Short: "Remove a Mecha from the directory and end its keys",
+		Long: `Remove a Mecha from the directory. Its keys end at once, its profile is
+deleted, and messages to it are refused. The messages that it sent or received
+stay. If the address is registered again, it is the same Mecha, with its
+history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    exactly(1, "one address"),
 	}, func(_ context.Context, d *db.DB, address db.Address) error {
@@ -189,7 +191,7 @@ func (a *app) mechaProfile() *cobra.Command {
 	onlyGroups(cmd)
 	get := a.onMecha(&cobra.Command{
 		Use:     "get ADDRESS",
-		Short:   "Print a Mecha's profile, as set takes it",
+		Short:   "Print a Mecha's profile, in the form that set reads",
 		Example: "  relay mecha profile get planner^acme > profile.json",
 		Args:    exactly(1, "one address"),
 	}, func(ctx context.Context, d *db.DB, address db.Address) error {
@@ -204,7 +206,7 @@ func (a *app) mechaProfile() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := db.ReadProfile(text); err != nil { // its spaces make it too long to be set
+		if _, err := db.ReadProfile(text); err != nil { // with its spaces it would be too long for set
 			return a.printJSON(e.Profile)
 		}
 		_, err = a.stdout.Write(text)
@@ -213,10 +215,12 @@ func (a *app) mechaProfile() *cobra.Command {
 	var input []string
 	set := a.onMecha(&cobra.Command{
 		Use:   "set ADDRESS [FILE|-]",
-		Short: "Replace a Mecha's profile with the JSON of a file, or of stdin",
+		Short: "Replace a Mecha's profile",
+		Long: `Replace a Mecha's profile with the JSON object in FILE, which may be written
+@FILE as relay send has it. - and no file are stdin.`,
 		Example: `  relay mecha profile set planner^acme profile.json
-  echo '{"description":"plans trips","tags":["travel"]}' | relay mecha profile set planner^acme`,
-		Args:   between(1, 2, "an address, and a file or -"),
+  echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
+		Args:   between(1, 2, "an address and at most one file"),
 		PreRun: func(_ *cobra.Command, args []string) { input = args[1:] },
 	}, func(_ context.Context, d *db.DB, address db.Address) error {
 		body, err := a.input(input)

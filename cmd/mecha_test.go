@@ -64,7 +64,7 @@ func TestProfilesAreSetAndShown(t *testing.T) {
 	shown := `{"display_name":"A <&> co","description":"plans","version":"3","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
 	path := text(t, "profile.json", profile)
 
-	if out := mustRelay(t, "mecha", "profile", "set", "a^x", path, "--db", db); out != "the profile of a^x is set\n" {
+	if out := mustRelay(t, "mecha", "profile", "set", "a^x", "@"+path, "--db", db); out != "the profile of a^x is set\n" {
 		t.Errorf("set prints %q", out)
 	}
 	got := mustRelay(t, "mecha", "profile", "get", "a^x", "--db", db)
