@@ -13,7 +13,7 @@ import (
 func (a *app) errorsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "errors [CODE]",
-		Short: "List the error codes and what they mean",
+		Short: "List the error codes of the API and what they mean",
 		Example: `  relay errors
   relay errors nonce_reused
   relay errors --json`,
@@ -44,7 +44,7 @@ func (a *app) printErrors(args []string) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", c.Code, http.Status(c.Code), c.Meaning)
 	}
 	if !found {
-		return fmt.Errorf("there is no code %q; relay errors lists them all", args[0])
+		return fmt.Errorf("there is no error code %q; relay errors lists them all", args[0])
 	}
 	return w.Flush()
 }
