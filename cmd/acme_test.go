@@ -156,7 +156,7 @@ func TestACME(t *testing.T) {
 		s.url = s.await(s.stderr, `url=(https://\S+)`)[1]
 		ca.addr = s.host()
 		ca.mu.Unlock()
-		s.await(s.stderr, "the TLS certificate is there")
+		s.await(s.stderr, "the TLS certificate is ready")
 		return s
 	}
 	s := start()
@@ -222,7 +222,7 @@ func TestACMEWithoutACA(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
 	s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", file(t), "--acme", "relay.example.com", "--acme-directory", "http://127.0.0.1:1/"), nil)
-	s.await(s.stderr, "no TLS certificate can be had by ACME")
+	s.await(s.stderr, "cannot get a TLS certificate by ACME")
 	s.await(s.stderr, `url=(https://\S+)`)
 	if s.terminate() != 0 {
 		t.Error("no clean exit")

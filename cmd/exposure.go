@@ -71,7 +71,7 @@ func (s *settings) connections() int {
 func (s *settings) pairs() error {
 	switch {
 	case (s.TLSCert == "") != (s.TLSKey == ""):
-		return usagef("--tls-cert and --tls-key need each other")
+		return usagef("--tls-cert and --tls-key go together")
 	case s.TLSCert != "" && len(s.ACME) > 0:
 		return usagef("--acme gets certificates itself: use it without --tls-cert")
 	case s.MaxBodyMemory > 0 && s.MaxBodyMemory < s.MaxBody:

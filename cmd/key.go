@@ -104,7 +104,7 @@ func (a *app) keyList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [ADDRESS]",
 		Short: "List the keys of all Mechas, or of one",
-		Long: `List the keys of all Mechas, or of one. LAST USED may be a minute old.`,
+		Long:  `List the keys of all Mechas, or of one. LAST USED may be a minute old.`,
 		Example: `  relay key list
   relay key list planner^acme --json`,
 		Args: between(0, 1, "at most one address"),

@@ -119,7 +119,7 @@ func TestMessageListRefusals(t *testing.T) {
 		"--mecha nobody":         "address",
 		"--direction up":         "in, out or all",
 		"--direction in":         "--mecha",
-		"--since yesterday":      "no time",
+		"--since yesterday":      "not a time",
 		"--limit 0":              "at least 1",
 		"--mecha nobody^nowhere": "not registered",
 		"--before msg_nonsense":  "no message id",

@@ -86,8 +86,8 @@ func runForOddPlaces(t *testing.T, format string) {
 			t.Fatal(err)
 		}
 		s.cmd.Process.Signal(syscall.SIGHUP)
-		eventually(t, patience, "it says that the pair before stays", func() bool {
-			return strings.Count(s.stderr.String(), "the one before stays") == i+1
+		eventually(t, patience, "the log says that the old pair stays", func() bool {
+			return strings.Count(s.stderr.String(), "the old one stays") == i+1
 		})
 	}
 	if s.terminate() != 0 {

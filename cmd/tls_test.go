@@ -137,8 +137,8 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	} {
 		spoil()
 		s.cmd.Process.Signal(syscall.SIGHUP)
-		eventually(t, patience, "it says that it stays", func() bool {
-			return strings.Count(s.stderr.String(), "the one before stays") == i+1
+		eventually(t, patience, "the log says that the old one stays", func() bool {
+			return strings.Count(s.stderr.String(), "the old one stays") == i+1
 		})
 		if serves() != second {
 			t.Error("the good certificate is no longer served")
@@ -295,7 +295,7 @@ func TestSettingsThatDoNotGoTogether(t *testing.T) {
 	for args, says := range map[string]string{
 		"--tls-cert a.pem": "go together", "--tls-key a.key": "go together",
 		"--acme relay.example.com --tls-cert a.pem --tls-key a.key": "without --tls-cert",
-		"--acme-email ops@example.com":                              "goes with --acme",
+		"--acme-email ops@example.com":                              "needs --acme",
 		"--acme localhost":                                          "--acme takes a domain", "--acme 192.0.2.1": "--acme takes a domain",
 		"--acme https://relay.example.com": "--acme takes a domain", "--acme relay.example.com:443": "--acme takes a domain",
 		"--acme *.example.com": "--acme takes a domain", "--acme a..example.com": "--acme takes a domain",
