@@ -88,7 +88,7 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 	return code
 }
 
-// codeOf returns the API's code of an error, "" if it has none.
+// codeOf gives the API's code of an error, "" if it has none.
 func codeOf(err error) db.Code {
 	var r *refusal
 	var s *sentence
@@ -179,11 +179,4 @@ func fromEnvironment(flags *pflag.FlagSet) (err error) {
 // variable is the environment variable that sets a flag.
 func variable(f *pflag.Flag) string {
 	return "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
-}
-
-// printJSON prints v on a line of its own.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
 }

@@ -41,3 +41,23 @@ func (a *app) withInspector(f func(*db.Inspector) error) error {
 	defer in.Close()
 	return plain(f(in))
 }
+
+// plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
+func plain(err error) error {
+	var e *db.Error
+	if !asError(err, &e) || e.Cause != nil {
+		return err
+	}
+	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
+		return usagef("%s", e.Detail)
+	}
+	return &sentence{e.Code, e.Detail}
+}
+
+// sentence is a refusal that prints without its code; explain reads the code.
+type sentence struct {
+	code db.Code
+	text string
+}
+
+func (s *sentence) Error() string { return s.text }

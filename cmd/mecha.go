@@ -1,13 +1,10 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -83,17 +80,6 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 	}
 }
 
-// harmless replaces the control characters in a text that an agent wrote: they
-// could forge lines, or steer the terminal.
-func harmless(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
-}
-
 // directoryEntry is an entry of the directory as the commands print it.
 type directoryEntry struct {
 	MechaID   db.Address `json:"mecha_id"`
@@ -136,27 +122,6 @@ func (a *app) mechaShow() *cobra.Command {
 			LastSeen *string `json:"last_seen"`
 		}{entryJSON(e), live, optionalTime(seen)})
 	})
-}
-
-// printIndented prints v as JSON: on several lines for people, on one with --json.
-func (a *app) printIndented(v any) error {
-	if a.json {
-		return a.printJSON(v)
-	}
-	text, err := indented(v)
-	if err == nil {
-		_, err = a.stdout.Write(text)
-	}
-	return err
-}
-
-func indented(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(v)
-	return b.Bytes(), err
 }
 
 func (a *app) mechaRemove() *cobra.Command {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -173,12 +172,4 @@ func spoken(payload []byte) string {
 		return string(payload)
 	}
 	return b.String()
-}
-
-// atTime writes a time for people, to the millisecond, in UTC.
-func atTime(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05.000Z")
 }

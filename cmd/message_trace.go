@@ -123,20 +123,3 @@ func stepNote(t *db.Trace, s db.Step) string {
 	}
 	return s.Detail
 }
-
-// gap writes a length of time for people: 3ms, 1.25s, 2m5s, 3h12m, 4d2h.
-func gap(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0ms"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(10 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
-}

@@ -155,22 +155,22 @@ start it again.`,
 	return cmd
 }
 
-// heapReserve is memory that the garbage collector counts as in use. Nothing
-// touches it, so it takes no RAM. A relay keeps only a few MB alive, and the
-// collector runs whenever as much again has been allocated: without the reserve
-// it would run dozens of times a second under load.
+// heapReserve is memory that the collector counts as in use and nobody touches,
+// so that it takes no RAM. A relay keeps a few MB alive; the collector, which
+// runs whenever as much again has been allocated, would run dozens of times a
+// second under load.
 const heapReserve = 8 << 20
 
 func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	if err := s.check(cmd.Flags()); err != nil {
 		return err
 	}
-	// The server goes on when nobody reads its log any more,
+	// A log that nobody reads any more is no reason to stop.
 	signal.Ignore(syscall.SIGPIPE)
 	reserve := make([]byte, heapReserve)
 	defer runtime.KeepAlive(reserve)
 	log := a.logger(s.LogFormat)
-	// when its terminal is closed, and when a certificate was renewed.
+	// A closed terminal, or a renewed certificate, is no reason either.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)

@@ -86,26 +86,3 @@ func stateColour(state, status string) string {
 
 // heading is the title of a column of painted cells, as long as they are.
 func heading(title string) paint { return paint{plainText, title} }
-
-// bytesOf writes a size for people: 512 B, 1.5 KiB, 23.0 MiB.
-func bytesOf(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n)/1024, 0
-	for ; v >= 1024 && unit < 3; unit++ {
-		v /= 1024
-	}
-	return fmt.Sprintf("%.1f %s", v, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
-}
-
-// counted writes a number of things: no faults, 1 fault, 2 faults.
-func counted(n int, thing string) string {
-	switch n {
-	case 0:
-		return "no " + thing + "s"
-	case 1:
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
