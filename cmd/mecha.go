@@ -25,14 +25,15 @@ on the database file; a server that runs on it notices within a second.`,
 	return cmd
 }
 
-// onMecha makes a command that works on one address.
-func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, db.Address) error) *cobra.Command {
+// onMecha makes a command whose first argument is the address of a Mecha; f gets
+// the other arguments as they are.
+func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, db.Address, []string) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		address, err := db.ParseAddress(args[0])
 		if err != nil {
 			return plain(err)
 		}
-		return a.withDB(false, func(d *db.DB) error { return plain(f(cmd.Context(), d, address)) })
+		return a.withDB(false, func(d *db.DB) error { return plain(f(cmd.Context(), d, address, args[1:])) })
 	}
 	a.dbFlag(cmd)
 	return cmd
@@ -98,7 +99,7 @@ func (a *app) mechaShow() *cobra.Command {
 		Short:   "Show a Mecha: its profile, its live keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address) error {
+	}, func(ctx context.Context, d *db.DB, address db.Address, _ []string) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -134,7 +135,7 @@ stay. If the address is registered again, it is the same Mecha, with its
 history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(_ context.Context, d *db.DB, address db.Address) error {
+	}, func(_ context.Context, d *db.DB, address db.Address, _ []string) error {
 		if err := d.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
@@ -154,12 +155,17 @@ func (a *app) mechaProfile() *cobra.Command {
   relay mecha profile set planner^acme profile.json`,
 	}
 	onlyGroups(cmd)
-	get := a.onMecha(&cobra.Command{
+	cmd.AddCommand(a.profileGet(), a.profileSet())
+	return cmd
+}
+
+func (a *app) profileGet() *cobra.Command {
+	return a.onMecha(&cobra.Command{
 		Use:     "get ADDRESS",
 		Short:   "Print a Mecha's profile, in the form that set reads",
 		Example: "  relay mecha profile get planner^acme > profile.json",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address) error {
+	}, func(ctx context.Context, d *db.DB, address db.Address, _ []string) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -177,18 +183,19 @@ func (a *app) mechaProfile() *cobra.Command {
 		_, err = a.stdout.Write(text)
 		return err
 	})
-	var input []string
-	set := a.onMecha(&cobra.Command{
+}
+
+func (a *app) profileSet() *cobra.Command {
+	return a.onMecha(&cobra.Command{
 		Use:   "set ADDRESS [FILE|-]",
 		Short: "Replace a Mecha's profile",
 		Long: `Replace a Mecha's profile with the JSON object in FILE, which may be written
 @FILE as relay send has it. - and no file are stdin.`,
 		Example: `  relay mecha profile set planner^acme profile.json
   echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
-		Args:   between(1, 2, "an address and at most one file"),
-		PreRun: func(_ *cobra.Command, args []string) { input = args[1:] },
-	}, func(_ context.Context, d *db.DB, address db.Address) error {
-		body, err := a.input(input)
+		Args: between(1, 2, "an address and at most one file"),
+	}, func(_ context.Context, d *db.DB, address db.Address, more []string) error {
+		body, err := a.input(more)
 		if err != nil {
 			return err
 		}
@@ -205,6 +212,4 @@ func (a *app) mechaProfile() *cobra.Command {
 		_, err = fmt.Fprintf(a.stdout, "the profile of %s is set\n", address)
 		return err
 	})
-	cmd.AddCommand(get, set)
-	return cmd
 }
