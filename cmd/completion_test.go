@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// completed asks the program what a shell would: the last word is the one begun.
+// completed asks the program for completions as a shell does. The last word is the
+// one that was begun.
 func completed(t testing.TB, dir string, words ...string) (values []string) {
 	t.Helper()
 	c := exec.Command(binary, append([]string{"__complete"}, words...)...)
@@ -32,7 +33,7 @@ func TestCompletion(t *testing.T) {
 		"key create ":                    {"alice^x", "bob^x"},
 		"key create alice^x ":            {"alice^x", "bob^x"},
 		"mecha show al":                  {"alice^x"},
-		"mecha profile set alice^x ":     nil, // a file: the shell's business
+		"mecha profile set alice^x ":     nil, // a file, which the shell completes
 		"key revoke key_":                {k[1].KeyID, k[0].KeyID},
 		"key revoke " + k[0].KeyID + " ": nil,
 		"message show msg_":              {m.MessageID},

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// What people put where it does not belong is not repeated either: keys in
-// other headers, in queries and in handshakes, and what stands in a key file.
+// A secret in the wrong place is not repeated either: in another header, in a
+// query, in a handshake, or in a broken key file.
 func TestSecretsInOddPlacesAreNeverRepeated(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
 	for _, format := range []string{"text", "json"} {

@@ -20,7 +20,7 @@ func eachCommand(t *testing.T, path []string, f func(path []string, help string)
 	f(path, help)
 	_, rest, _ := strings.Cut(help, "\nExamples:\n")
 	_, rest, _ = strings.Cut(rest, "\n\n")
-	list, _, _ := strings.Cut(rest, "Flags:\n") // in between stand the commands, by group
+	list, _, _ := strings.Cut(rest, "Flags:\n") // the commands, by subject
 	for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
 		if len(strings.TrimSpace(m[2])) < 8 {
 			t.Errorf("%v %s has no short description", path, m[1])
@@ -81,7 +81,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 	}
 }
 
-// A slip is answered with the word that was probably meant.
+// A mistyped word gets the suggestion that was probably meant.
 func TestSlipsGetASuggestion(t *testing.T) {
 	for args, says := range map[string]string{
 		"sned":                                  `there is no command "sned"; did you mean "send"?`,
