@@ -65,7 +65,7 @@ func (a *app) backup(ctx context.Context, o db.BackupOptions) error {
 	return err
 }
 
-// copied is what backup and restore print with --json.
+// copied is the output of backup and restore with --json.
 type copied struct {
 	File     string  `json:"file"`
 	Bytes    int64   `json:"bytes"`

@@ -39,7 +39,7 @@ type app struct {
 	create bool // create the database if there is none
 }
 
-// usageError is a mistake in what was typed.
+// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }

@@ -61,7 +61,7 @@ type manual struct{ bytes.Buffer }
 // program always makes the same page.
 func page(cmd *cobra.Command) []byte {
 	m := &manual{}
-	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n", strings.ToUpper(pageName(cmd)), version)
+	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), version)
 	m.section("NAME")
 	fmt.Fprintf(m, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	m.section("SYNOPSIS")
@@ -72,6 +72,14 @@ func page(cmd *cobra.Command) []byte {
 		text = cmd.Short + "."
 	}
 	m.paragraphs(text)
+	if cmd.HasAvailableSubCommands() {
+		m.section("COMMANDS")
+		for _, c := range cmd.Commands() {
+			if c.IsAvailableCommand() {
+				m.item(`\fB`+roff(c.Name())+`\fP`, c.Short)
+			}
+		}
+	}
 	cmd.InitDefaultHelpFlag() // merges the flags that every command has
 	m.section("OPTIONS")
 	cmd.Flags().VisitAll(m.option)

@@ -182,8 +182,10 @@ func TestErrorsAreListed(t *testing.T) {
 	if strings.Count(one, "\n") != 1 || !strings.HasPrefix(one, "nonce_reused") || !strings.Contains(one, "401") {
 		t.Errorf("%s", one)
 	}
-	if r := relay(t, "errors", "no_such_code").wantCode(t, 1, "no_such_code"); r.out != "" {
-		t.Errorf("%s", r.out)
+	for code, says := range map[string]string{"no_such_code": "relay errors lists them all", "nonce_resued": `did you mean "nonce_reused"?`} {
+		if r := relay(t, "errors", code).wantCode(t, 1, code, says); r.out != "" {
+			t.Errorf("%s", r.out)
+		}
 	}
 }
 
