@@ -199,6 +199,7 @@ func TestREADMEInstall(t *testing.T) {
 func TestSettingsPage(t *testing.T) {
 	const file = pages + "settings.md"
 	help := strings.Replace(run(t, "", os.Args[0], "serve", "--help"), "-h, --help", "", 1) // not a setting
+	help = regexp.MustCompile(`\n {20,}`).ReplaceAllString(help, " ")                       // the lines of one flag
 	flags := regexp.MustCompile(`(?m)^ +(?:-\w, )?--([a-z-]+) .*?(?:\(default "?(.*?)"?\))?$`).FindAllStringSubmatch(help, -1)
 	for _, f := range flags {
 		if got := cell(t, file, "`--"+f[1]+"`"); got != f[2] && (f[2] != "" || got != "off" && got != "none") {

@@ -21,29 +21,29 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// acmeCertificates gets and renews certificates by ACME (RFC 8555), and proves
-// by tls-alpn-01 (RFC 8737), on the relay's own port, that a domain is ours.
+// acmeCertificates gets and renews certificates by ACME (RFC 8555). It proves that
+// a domain is ours by tls-alpn-01 (RFC 8737), on the relay's own port.
 type acmeCertificates struct {
 	manager *autocert.Manager
 	domains []string
 	log     *slog.Logger
-	failing rate.Sometimes // says so
-	waiting atomic.Int64   // handshakes
+	failing rate.Sometimes // limits how often a failure is logged
+	waiting atomic.Int64   // handshakes that wait for a certificate
 
-	ctx  context.Context // ends with close
+	ctx  context.Context // close ends it
 	stop context.CancelFunc
 	wg   sync.WaitGroup
 }
 
 // mostWaiting bounds the handshakes that wait for the first certificate of a
-// domain: the CA may take minutes, and they would stay after their clients have gone.
+// domain. The CA may take minutes, and a handshake stays after its client has gone.
 const mostWaiting = 1024
 
 func newACME(s *settings, log *slog.Logger) *acmeCertificates {
 	a := &acmeCertificates{domains: s.ACME, log: log, failing: rate.Sometimes{Interval: time.Minute}}
 	a.ctx, a.stop = context.WithCancel(context.Background())
 	a.manager = &autocert.Manager{
-		Prompt:     autocert.AcceptTOS, // --acme says so
+		Prompt:     autocert.AcceptTOS, // the help of --acme says so
 		HostPolicy: autocert.HostWhitelist(s.ACME...),
 		Email:      s.ACMEEmail,
 		Client:     &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + version, HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
@@ -51,7 +51,7 @@ func newACME(s *settings, log *slog.Logger) *acmeCertificates {
 	return a
 }
 
-// until ends requests with a context: the manager has no way to be stopped.
+// until ends requests with a context, because the manager cannot be stopped.
 type until struct{ context.Context }
 
 func (u until) RoundTrip(r *nethttp.Request) (*nethttp.Response, error) {
@@ -92,18 +92,18 @@ func (a *acmeCertificates) get(hello *tls.ClientHelloInfo) (*tls.Certificate, er
 	cert, err := a.manager.GetCertificate(hello)
 	if err != nil && slices.Contains(a.domains, strings.ToLower(hello.ServerName)) {
 		a.failing.Do(func() {
-			a.log.Error("no TLS certificate can be had by ACME; it is tried again, at most once a minute. The CA must reach port 443 of the domain, and find this relay there", "domain", hello.ServerName, "error", err)
+			a.log.Error("cannot get a TLS certificate by ACME; the relay tries again with a later handshake, at most once a minute. The CA must reach this relay at port 443 of the domain", "domain", hello.ServerName, "error", err)
 		})
 	}
 	return cert, err
 }
 
-// begin makes the folder of keys and certificates, and asks for those that are
-// missing, so that the first client need not wait, and a fault is told at once.
+// begin creates the folder of keys and certificates. It asks for the missing
+// certificates, so that the first client need not wait and a fault is logged at once.
 func (a *acmeCertificates) begin(dbPath string) error {
 	dir := dbPath + ".acme"
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
-		return fmt.Errorf("cannot make the folder for certificates: %w", err)
+		return fmt.Errorf("cannot create the folder for certificates: %w", err)
 	}
 	if err := os.Chmod(dir, 0o700); err != nil { // it holds private keys
 		return fmt.Errorf("cannot keep the folder for certificates private: %w", err)
@@ -113,7 +113,7 @@ func (a *acmeCertificates) begin(dbPath string) error {
 		a.wg.Go(func() {
 			hello := &tls.ClientHelloInfo{ServerName: domain, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}}
 			if cert, err := a.get(hello); err == nil {
-				a.log.Info("the TLS certificate is there", "domain", domain, "expires", cert.Leaf.NotAfter)
+				a.log.Info("the TLS certificate is ready", "domain", domain, "expires", cert.Leaf.NotAfter)
 			}
 		})
 	}
@@ -131,15 +131,15 @@ func (a *acmeCertificates) close(ctx context.Context) {
 	}()
 	select {
 	case <-done:
-	case <-ctx.Done(): // it sleeps between two questions to the CA; nothing of ours hangs on it
+	case <-ctx.Done(): // a goroutine sleeps between two requests to the CA; nothing of ours waits for it
 	}
 }
 
-// checkACME refuses what no CA gives a certificate for.
+// checkACME refuses a domain for which no CA issues a certificate.
 func (s *settings) checkACME() error {
 	if len(s.ACME) == 0 {
 		if s.ACMEEmail != "" {
-			return usagef("--acme-email goes with --acme")
+			return usagef("--acme-email needs --acme")
 		}
 		return nil
 	}
@@ -149,7 +149,7 @@ func (s *settings) checkACME() error {
 		_, notIP := netip.ParseAddr(d)
 		if notIP == nil || !strings.Contains(strings.Trim(d, "."), ".") || strings.Trim(d, "abcdefghijklmnopqrstuvwxyz0123456789-.") != "" ||
 			strings.Trim(d, ".-") != d || strings.Contains(d, "..") || len(d) > 253 {
-			return usagef("--acme takes a domain, such as relay.example.com (in ASCII: xn--…), and not %q", d)
+			return usagef("--acme takes a domain, such as relay.example.com, in ASCII (xn--…); %q is not one", d)
 		}
 	}
 	if !strings.HasPrefix(s.ACMEDirectory, "https://") && !strings.HasPrefix(s.ACMEDirectory, "http://127.0.0.1:") {

@@ -24,8 +24,8 @@ import (
 	"time"
 )
 
-// acmeCA is as much of an ACME server (RFC 8555) as one order by tls-alpn-01
-// (RFC 8737) takes. It checks the challenge at addr, and signatures not at all.
+// acmeCA is the part of an ACME server (RFC 8555) that one order by tls-alpn-01
+// (RFC 8737) needs. It checks the challenge at addr; it does not check signatures.
 type acmeCA struct {
 	*authority
 	*httptest.Server
@@ -118,7 +118,7 @@ func (ca *acmeCA) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// seen is what the CA has been asked for.
+// seen lists the requests that the CA has had.
 func (ca *acmeCA) seen() string {
 	ca.mu.Lock()
 	defer ca.mu.Unlock()
@@ -145,18 +145,18 @@ func (ca *acmeCA) challenge() error {
 	return errors.New("the certificate has no acmeIdentifier")
 }
 
-// The whole way to a certificate, and what is refused on it.
+// A relay gets a certificate by ACME, and only for the domain that --acme names.
 func TestACME(t *testing.T) {
 	t.Parallel()
 	ca, db := newACMECA(t), file(t)
 	start := func() *server {
-		ca.mu.Lock() // until it is known where the domain leads
+		ca.mu.Lock() // until the relay's address is known
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db, "--acme", "Relay.Example.com",
 			"--acme-email", "ops@example.com", "--acme-directory", ca.URL+"/"), nil)
 		s.url = s.await(s.stderr, `url=(https://\S+)`)[1]
 		ca.addr = s.host()
 		ca.mu.Unlock()
-		s.await(s.stderr, "the TLS certificate is there")
+		s.await(s.stderr, "the TLS certificate is ready")
 		return s
 	}
 	s := start()
@@ -211,18 +211,18 @@ func TestACME(t *testing.T) {
 	if s.terminate() != 0 {
 		t.Error("no clean exit")
 	}
-	start() // with what it has kept
+	start() // with the certificate that it has kept
 	if info, err := os.Stat(db + ".acme"); err != nil || info.Mode().Perm() != 0o700 || ca.seen() != once {
 		t.Errorf("%v, %v, %s", info.Mode(), err, ca.seen())
 	}
 }
 
-// A CA that cannot be reached is told, and stops neither the start nor the end.
+// A CA that cannot be reached is logged. The relay starts and stops all the same.
 func TestACMEWithoutACA(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
 	s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", file(t), "--acme", "relay.example.com", "--acme-directory", "http://127.0.0.1:1/"), nil)
-	s.await(s.stderr, "no TLS certificate can be had by ACME")
+	s.await(s.stderr, "cannot get a TLS certificate by ACME")
 	s.await(s.stderr, `url=(https://\S+)`)
 	if s.terminate() != 0 {
 		t.Error("no clean exit")

@@ -66,7 +66,7 @@ func writePEM(t testing.TB, file, kind string, der []byte, mode os.FileMode) {
 	}
 }
 
-// sign makes a certificate for names and loopback addresses, of a public key.
+// sign makes a certificate of a public key, for names and the loopback addresses.
 func (a *authority) sign(public any, until time.Time, names ...string) []byte {
 	a.t.Helper()
 	template := &x509.Certificate{
@@ -81,7 +81,7 @@ func (a *authority) sign(public any, until time.Time, names ...string) []byte {
 	return der
 }
 
-// pair writes a certificate and its key into dir, over those that are there.
+// pair writes a certificate and its key into dir, and replaces older ones.
 func (a *authority) pair(dir string, until time.Time) (cert, key string) {
 	a.t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
@@ -98,7 +98,7 @@ func (a *authority) pair(dir string, until time.Time) (cert, key string) {
 	return cert, key
 }
 
-// trusting is a configuration that trusts the authority.
+// trusting returns a configuration that trusts the authority.
 func (a *authority) trusting() *tls.Config {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)

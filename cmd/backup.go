@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,25 +19,25 @@ func (a *app) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the database, also while a server runs on it",
-		Long: `Copy the database to FILE, also while a server runs on it: one state of it, in
-which every message stands whose 201 came before the command began. The copy is
-checked like relay check does before it gets its name; FILE is there whole, or
-not at all. A few seconds for each GiB the server cannot shorten its log, and
-goes on all the while.
+		Long: `Copy the database to FILE, also while a server runs on it. The copy has one
+state of the database: every message whose 201 came before the command began is
+in it. The copy is checked, as by relay check, before it gets its name: FILE is
+whole or does not exist. The server keeps working meanwhile, but for a few
+seconds per GiB it cannot shorten its log.
 
 The copy is one file, readable by its owner only. Keep it as safe as the
 database: it holds all messages, and the signing secrets of keys that have one.
-The search index is not in it, and not needed: a server makes it anew.`,
+It does not have the search index, which a server builds anew.`,
 		Example: `  relay backup /backups/relay-$(date +%F).db
   relay backup --db /var/lib/relay/relay.db latest.db --force --json`,
-		Args: exactly(1, "one file to copy to"),
+		Args: exactly(1, "one file, the copy"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.From, o.To = a.dbPath, args[0]
 			return a.backup(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it is there")
-	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "keep the copy unchecked, as of a database that has faults")
+	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
+	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the copy; for a database that has faults")
 	a.dbFlag(cmd)
 	return cmd
 }
@@ -52,19 +53,19 @@ func (a *app) backup(ctx context.Context, o db.BackupOptions) error {
 		return errors.New("interrupted: no copy was made")
 	case db.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %s, and was not kept; relay check --db %s tells if the database has them, and --no-check copies it all the same", several(r.Faults, "fault"), from)
+		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), from)
 	case err != nil:
-		return err
+		return cmp.Or(denied(o.From, false), err)
 	}
 	if a.json {
 		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds(), nil})
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, mebibytes(r.Bytes), contents(r, o))
+	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
 	return err
 }
 
-// copied is what backup and restore print with --json.
+// copied is the output of backup and restore with --json.
 type copied struct {
 	File     string  `json:"file"`
 	Bytes    int64   `json:"bytes"`
@@ -72,7 +73,7 @@ type copied struct {
 	Mechas   int64   `json:"mechas"`
 	Checked  bool    `json:"checked"`
 	TookMS   int64   `json:"took_ms"`
-	Kept     *string `json:"kept,omitempty"` // where the replaced database is
+	Kept     *string `json:"kept,omitempty"` // the path of the replaced database
 }
 
 func contents(r db.BackupResult, o db.BackupOptions) string {
@@ -83,36 +84,34 @@ func contents(r db.BackupResult, o db.BackupOptions) string {
 	return fmt.Sprintf("%d messages, %d Mechas, %s", r.Messages, r.Mechas, checked)
 }
 
-func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
-
 func (a *app) restoreCommand() *cobra.Command {
 	var o db.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a backup in the database's place",
 		Long: `Put a checked copy of the backup FILE in the database's place. No server may run
-on it. If there is a database already, --force replaces it, and keeps it under
-another name: remove that when you no longer need it. The search index goes; the
-server makes it anew.
+on the database. If there is one already, --force replaces it and keeps it under
+another name; remove it when you no longer need it. The search index is removed,
+and the server builds it anew.
 
-What came after the backup is not in it, and clients should know:
-  - messages, acknowledgements, keys and revocations since then are gone: revoke
-    again what must not work;
-  - requests from since then, if somebody has captured them, would be taken once
-    more until their timestamps are too old: wait for --clock-skew (5 minutes)
-    before you start the server if that matters;
-  - the ids of lost messages still work as cursors: they stand for a moment, and
-    what is accepted from now on is later.`,
+The backup does not have what came after it:
+  - Messages, acknowledgements, keys and revocations since then are gone. Revoke
+    again the keys that must not work.
+  - If somebody captured requests since then, the relay would accept them once
+    more while their timestamps are recent. To be sure, wait for --clock-skew
+    (5 minutes) before you start the server.
+  - Clients may still resume after the id of a lost message. They get what the
+    relay accepts from now on.`,
 		Example: `  relay restore /backups/relay-2026-01-31.db --db /var/lib/relay/relay.db
   relay restore latest.db --force`,
-		Args: exactly(1, "one backup"),
+		Args: exactly(1, "one file, the backup"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.From, o.To = args[0], a.dbPath
 			return a.restore(cmd.Context(), o)
 		},
 	}
-	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace the database that is there, and keep it under another name")
-	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "restore it unchecked, though it may have faults")
+	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database, and keep it under another name")
+	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the backup; it may have faults")
 	a.dbFlag(cmd)
 	return cmd
 }
@@ -128,27 +127,27 @@ func (a *app) restore(ctx context.Context, o db.BackupOptions) error {
 		return errors.New("interrupted: nothing was changed")
 	case db.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores it all the same", several(r.Faults, "fault"), from)
+		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), from)
 	case err != nil:
-		return err
+		return cmp.Or(denied(o.From, false), err)
 	}
 	if err := a.removeIndexes(r.Path); err != nil {
-		return fmt.Errorf("the database is restored, but its search index must be removed by hand before the server starts: %w", err)
+		return fmt.Errorf("the database is restored, but its search index could not be removed; remove it before the server starts: %w", err)
 	}
 	if a.json {
 		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds(), optional(r.Kept)})
 	}
 	if r.Kept != "" {
-		fmt.Fprintf(a.stderr, "(the database that was there is now %s)\n", r.Kept)
+		fmt.Fprintf(a.stderr, "(the database from before is now %s)\n", r.Kept)
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, mebibytes(r.Bytes), contents(r.BackupResult, o))
+	_, err = fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r.BackupResult, o))
 	return err
 }
 
-// removeIndexes removes the search index of a replaced database. A server
-// would notice that it is of another one, but not once that has new changes.
+// removeIndexes removes the search index of a replaced database. A server notices
+// an index of another database, but no longer once the restored one has changed.
 func (a *app) removeIndexes(path string) error {
-	named, err := filepath.Abs(a.dbPath) // may be a link to path
+	named, err := filepath.Abs(a.dbPath) // --db may be a link to path
 	if err != nil {
 		return err
 	}

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// traffic is what the senders and the recipient of a busy server were told.
+// traffic collects the answers that the senders and the recipient of a busy server got.
 type traffic struct {
 	mu       sync.Mutex
 	accepted map[string]string // message id → payload
@@ -20,7 +20,7 @@ type traffic struct {
 	wg       sync.WaitGroup
 }
 
-// busy lets eight agents send to the last one, who acknowledges, until the end.
+// busy lets eight agents send to the last one, which acknowledges, until the test ends.
 func busy(t *testing.T, s *server, all []agent) *traffic {
 	f := &traffic{accepted: map[string]string{}, acked: map[string]bool{}, stop: make(chan struct{})}
 	to := all[len(all)-1]
@@ -50,7 +50,7 @@ func busy(t *testing.T, s *server, all []agent) *traffic {
 	return f
 }
 
-// told gives what has been answered up to now.
+// told returns the answers up to now.
 func (f *traffic) told() (accepted map[string]string, acked map[string]bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -59,8 +59,8 @@ func (f *traffic) told() (accepted map[string]string, acked map[string]bool) {
 
 func (f *traffic) count() int { accepted, _ := f.told(); return len(accepted) }
 
-// bytes is about what the messages take in the file: rows, indexes, receipts and
-// the rest of a page that a payload does not fill.
+// bytes estimates the space of the messages in the file: rows, indexes, receipts,
+// and the rest of a page that a payload does not fill.
 func (f *traffic) bytes() (n int64) {
 	accepted, _ := f.told()
 	for _, payload := range accepted {
@@ -85,8 +85,8 @@ func crowd(n int) (addresses []string) {
 	return addresses
 }
 
-// What was answered before a backup began is in it: restored elsewhere, it is
-// whole, and a server gives every message and acknowledgement.
+// A backup has every message and acknowledgement that was answered before it
+// began. Restored elsewhere it is whole, and a server gives them all.
 func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 	db := file(t)
 	all := issue(t, db, crowd(9)...)
@@ -134,7 +134,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 			t.Fatalf("%s is %+v, with the payload %s; acknowledged: %v", id, m, m.Payload, acked[id])
 		}
 	}
-	// It goes on from there: what comes now stands behind all.
+	// The restored relay goes on: a new message comes after all others.
 	m := s.send(all[0], to.Address, `{}`)
 	for id := range there {
 		if m.MessageID <= id {
@@ -185,7 +185,7 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 	mustRelay(t, "check", other)
 	wantFiles(t, dir, "other.db", "relay.db")
 
-	// A database that others have open is no place for a copy.
+	// A copy never replaces a database that another process has open.
 	s := startServer(t, db)
 	relay(t, "backup", db, "--db", other, "--force").wantCode(t, 1, "belongs to a database at "+db)
 	s.kill()
@@ -264,14 +264,14 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != old.MessageID {
 		t.Errorf("%+v", h)
 	}
-	// The lost message's id is still a cursor, and what is new comes after it.
+	// The lost message's id is still a cursor, and a new message comes after it.
 	m := s.send(a, a.Address, `{"n": 3}`)
 	if h := s.history(a, "since_message_id="+late.MessageID); len(h) != 1 || h[0].MessageID != m.MessageID {
 		t.Errorf("after %s: %+v", late.MessageID, h)
 	}
 	s.kill()
 
-	// What was replaced is whole, with what stood in its log.
+	// The replaced database is whole, with the messages that were still in its log.
 	mustRelay(t, "check", r.Kept)
 	kept := file(t)
 	mustRelay(t, "restore", r.Kept, "--db", kept)
@@ -280,7 +280,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	}
 }
 
-// A log without its database would become the restored one's.
+// SQLite would take a log that lost its database for that of the restored one.
 func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 	db := file(t)
 	issue(t, db, "a^restore")
@@ -295,7 +295,7 @@ func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 	mustRelay(t, "check", to)
 }
 
-// A restore is for a database that is damaged, too.
+// A restore replaces a damaged database too.
 func TestADamagedDatabaseCanBeReplaced(t *testing.T) {
 	db := file(t)
 	issue(t, db, "a^restore")
@@ -318,6 +318,6 @@ func TestAFaultyBackupIsNotRestored(t *testing.T) {
 	relay(t, "restore", db, "--db", to).wantCode(t, 1, "faults", "relay check "+db)
 	relay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
 	wantFiles(t, filepath.Dir(to))
-	mustRelay(t, "backup", to, "--db", db, "--no-check") // better than none
+	mustRelay(t, "backup", to, "--db", db, "--no-check") // a copy with faults is better than none
 	relay(t, "check", to).wantCode(t, 1)
 }

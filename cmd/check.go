@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,30 +16,31 @@ func (a *app) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check [FILE]",
 		Short: "Check that a database, or a backup, is whole",
-		Long: `Check that a database, or a backup, is whole (FILE, or else that of --db):
-SQLite's own integrity check and its references, then what relay holds itself to
-(states, orders, interned strings, chains of receipts, payloads and their hashes,
-addresses, profiles).
+		Long: `Check that FILE, or else the database of --db, is whole. SQLite's own check of
+its integrity and references comes first. Then come the rules of relay: states,
+orders, interned strings, chains of receipts, payloads and their hashes,
+addresses, profiles.
 
-It only reads, sees one state of the file, leaves nothing beside it, and works
-while a server runs. It takes about 20 s for a million messages, for which the
-server's log grows: check a backup instead of a large database under load.
+The command only reads. It sees one state of the file, leaves nothing beside
+it, and works while a server runs. It takes about 20 s for a million messages,
+and the server's log grows meanwhile: under load, check a backup of a large
+database.
 
-Each check is a line; the first few faults follow it. Exit codes: 0 no faults,
-1 faults or no relay database, 2 wrong usage. If there are faults: stop the
-server, and relay restore a backup.`,
+Each check prints a line, and the first few faults below it. Exit codes: 0 no
+faults; 1 faults, or not a relay database; 2 wrong usage. If there are faults,
+stop the server and restore a backup.`,
 		Example: `  relay check
   relay check /backups/relay-2026-01-31.db
   relay check --quick --json | jq -r 'select(.faults > 0)'`,
 		Args: between(0, 1, "at most one file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				a.dbPath = args[0] // stronger than --db, which the environment may have set
+				a.dbPath = args[0] // stronger than --db, which the environment may set
 			}
 			return a.check(cmd.Context(), a.dbPath, quick)
 		},
 	}
-	cmd.Flags().BoolVar(&quick, "quick", false, "leave out what reads every payload, and indexes against their tables")
+	cmd.Flags().BoolVar(&quick, "quick", false, "leave out the checks that read every payload or compare indexes with their tables")
 	a.dbFlag(cmd)
 	return cmd
 }
@@ -58,9 +60,9 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 	end()
 	switch {
 	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted: not all was checked")
+		return errors.New("interrupted: the check is not complete")
 	case err != nil:
-		return err
+		return cmp.Or(denied(path, false), err)
 	case printing != nil:
 		return printing
 	}
@@ -82,7 +84,7 @@ func (a *app) printFinding(f db.Finding) error {
 			Check    string   `json:"check"`
 			Rule     string   `json:"rule"`
 			Faults   int      `json:"faults"`
-			Warning  bool     `json:"warning,omitempty"` // faults are no more than that
+			Warning  bool     `json:"warning,omitempty"` // the faults are only warnings
 			Skipped  *string  `json:"skipped,omitempty"`
 			Examples []string `json:"examples"`
 		}{f.Check, f.Rule, f.Faults, f.Warning, optional(f.Skipped), f.Examples})
@@ -94,7 +96,7 @@ func (a *app) printFinding(f db.Finding) error {
 	case f.Faults > 0 && f.Warning:
 		outcome = "warning"
 	case f.Faults > 0:
-		outcome = fmt.Sprintf("%s, but must be: %s", counted(f.Faults, "fault"), f.Rule)
+		outcome = fmt.Sprintf("%s against the rule: %s", counted(f.Faults, "fault"), f.Rule)
 	}
 	if _, err := fmt.Fprintf(a.stdout, "%-14s %s\n", f.Check, outcome); err != nil {
 		return err
@@ -129,14 +131,4 @@ func (a *app) printChecked(r db.CheckResult) error {
 	_, err := fmt.Fprintf(a.stdout, "%s: %d messages, %d Mechas, schema %d; %d checks, %s\n",
 		r.Path, r.Messages, r.Mechas, r.Schema, r.Checks, counted(r.Faults, "fault"))
 	return err
-}
-
-func counted(n int, what string) string {
-	switch n {
-	case 0:
-		return "no " + what + "s"
-	case 1:
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

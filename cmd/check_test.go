@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// flip changes a byte in the middle of what a page holds.
+// flip changes a byte in the middle of a page's content.
 func flip(t *testing.T, db string, page int) {
 	t.Helper()
 	content, err := os.ReadFile(db)
@@ -28,7 +28,7 @@ type finding struct {
 	Examples          []string
 }
 
-// findings reads what check --json prints: a line a check, then one of all.
+// findings reads what check --json prints: a line for each check, and one for all.
 func findings(t *testing.T, out string) (all []finding, sum finding) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -87,7 +87,7 @@ func TestACheckTellsByItsExitCode(t *testing.T) {
 	relay(t, "check", backup, db).wantCode(t, 2, "at most one file")
 }
 
-// A backup may lie where nothing can be written.
+// check reads a backup in a folder that it cannot write to.
 func TestACheckNeedsNoRightToWrite(t *testing.T) {
 	notOnWindows(t, "directories have no modes")
 	if os.Getuid() == 0 {

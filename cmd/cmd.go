@@ -1,6 +1,6 @@
-// Package cmd is the command line: what a person types, and the wiring of the
-// other packages. Every command is one file; serve.go and instance.go put the
-// server together and take it apart again.
+// Package cmd is the command line. It reads what a person types, and puts the
+// other packages together. Every command has a file of its own; serve.go and
+// instance.go start the server and stop it again.
 package cmd
 
 import (
@@ -28,7 +28,7 @@ const (
 	exitStore   = 75
 )
 
-// app is what every command has: the streams, the schema, the common flags.
+// app holds what every command needs: the streams, the schema, the common flags.
 type app struct {
 	schema string
 	stdin  io.Reader
@@ -36,10 +36,10 @@ type app struct {
 	stderr io.Writer
 	json   bool
 	dbPath string
-	create bool // the database, if there is none
+	create bool // create the database if there is none
 }
 
-// usageError is a mistake in what was typed.
+// usageError is a mistake on the command line.
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
@@ -49,8 +49,9 @@ type exitError int
 
 func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 
-// Main runs one command and returns the process's exit code. An interrupt or
-// SIGTERM cancels it.
+// Main runs one command and returns the process's exit code. schema is the SQL
+// that makes a new database; args are the words after the program's name. An
+// interrupt or SIGTERM cancels the command.
 func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -68,7 +69,7 @@ func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Write
 	return a.explain(cmd, err)
 }
 
-// explain says on stderr what went wrong, as JSON with --json, and gives the exit code.
+// explain says on stderr what went wrong, as JSON with --json. It returns the exit code.
 func (a *app) explain(cmd *cobra.Command, err error) int {
 	code, hint := exitFailure, ""
 	if usage := (usageError{}); errors.As(err, &usage) {
@@ -78,7 +79,7 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.stderr, "relay: %v\n%s", err, hint)
 		return code
 	}
-	line, _ := json.Marshal(struct { // strings and a number: it cannot fail
+	line, _ := json.Marshal(struct { // strings and a number: this cannot fail
 		Error string  `json:"error"`
 		Code  *string `json:"code"` // of the API
 		Exit  int     `json:"exit"`
@@ -108,33 +109,32 @@ func (a *app) root() *cobra.Command {
 		Use:     "relay",
 		Version: version,
 		Short:   "A message relay for AI agents: one binary, one file",
-		Long: `relay passes JSON messages between AI agents ("Mechas", addresses <name>^<crew>)
-over HTTP and WebSockets, and keeps them in one SQLite file.
-A message that was accepted is on disk.
+		Long: `relay passes JSON messages between AI agents, over HTTP and WebSockets, and
+keeps them in one SQLite file. An agent is called a Mecha; its address is
+<name>^<crew>, as in planner^acme. A message is on disk before its sender gets
+the answer.
 
 Every flag can be set in the environment: --addr is RELAY_ADDR.
 Exit codes: 0 done, 1 failed, 2 wrong usage; relay serve: 75, start it again.
-With --json errors are JSON too, on stderr: {error, code, exit}.`,
+With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		Example: `  relay demo                      # the whole story in one command
   relay serve --dev               # a server with two demo Mechas and their keys
   relay key create planner^acme   # register a Mecha and issue its key`,
-		SilenceErrors: true,
-		SilenceUsage:  true,
-		Args: func(_ *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return usagef("there is no command %q", args[0])
-			}
-			return nil
-		},
-		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		SilenceErrors:     true,
+		SilenceUsage:      true,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
-		CompletionOptions: cobra.CompletionOptions{HiddenDefaultCmd: false},
 	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
-	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for machines")
+	onlyGroups(root)
+	root.SetFlagErrorFunc(flagError)
+	root.SetUsageFunc(printUsage)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print JSON, for programs")
+	root.PersistentFlags().BoolP("help", "h", false, "print this help")
+	root.Flags().BoolP("version", "v", false, "print the version")
+	help := helpCommand(root)
+	root.SetHelpCommand(help)
 	for _, g := range []struct {
 		title    string
 		commands []*cobra.Command
@@ -143,8 +143,9 @@ With --json errors are JSON too, on stderr: {error, code, exit}.`,
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.listenCommand(), a.inboxCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
-		{"A look into the database, while a server runs or not:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
+		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.compactCommand()}},
+		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {
@@ -152,90 +153,30 @@ With --json errors are JSON too, on stderr: {error, code, exit}.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(a.docsCommand(), a.errorsCommand(), a.manCommand(), a.versionCommand())
-	root.SetHelpCommand(helpCommand(root))
-	a.teachCompletion(root)
+	a.teachChoices(root)
 	return root
 }
 
-// helpCommand is cobra's, but that an unknown command is a wrong usage.
-func helpCommand(root *cobra.Command) *cobra.Command {
-	return &cobra.Command{
-		Use:     "help [COMMAND]",
-		Short:   "Help about any command",
-		Example: "  relay help key create",
-		RunE: func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err != nil || len(rest) > 0 {
-				return usagef("there is no command %s", strings.Join(args, " "))
-			}
-			cmd.InitDefaultHelpFlag()
-			return cmd.Help()
-		},
-	}
-}
-
-// onlyGroups makes a command that does nothing but hold others.
-func onlyGroups(cmd *cobra.Command) {
-	cmd.Args = func(cmd *cobra.Command, args []string) error {
-		if len(args) > 0 {
-			return usagef("there is no command %s %s", cmd.Name(), args[0])
-		}
-		return nil
-	}
-	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-}
-
-// fromEnvironment sets every flag that was not given from RELAY_<FLAG>. Hidden
-// ones must be typed.
+// fromEnvironment sets every flag that was not typed from RELAY_<FLAG>. Hidden
+// flags must be typed.
 func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
-		name := "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := variable(f)
 		value, set := os.LookupEnv(name)
 		if err != nil || f.Changed || !set || f.Hidden || f.Name == "help" {
 			return
 		}
-		if e := flags.Set(f.Name, value); e != nil {
+		var invalid *pflag.InvalidValueError
+		if e := flags.Set(f.Name, value); errors.As(e, &invalid) {
+			err = invalidValue(name, invalid)
+		} else if e != nil {
 			err = usagef("%s: %v", name, e)
 		}
 	})
 	return err
 }
 
-// exactly refuses another number of arguments than n.
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) != n {
-			return usagef("this takes %s", what)
-		}
-		return nil
-	}
-}
-
-// between refuses fewer than low or more than high arguments.
-func between(low, high int, what string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		if len(args) < low || len(args) > high {
-			return usagef("this takes %s", what)
-		}
-		return nil
-	}
-}
-
-// printJSON prints v on a line of its own.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(v)
-}
-
-func (a *app) dbFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&a.dbPath, "db", "relay.db", "the database `file`")
-}
-
-// createFlag is dbFlag for commands that may come before the first relay serve.
-// Without it, a mistyped path would quietly get a database of its own.
-func (a *app) createFlag(cmd *cobra.Command) {
-	a.dbFlag(cmd)
-	cmd.Flags().BoolVar(&a.create, "create", false, "make the database if there is none (relay serve does)")
+// variable is the environment variable that sets a flag.
+func variable(f *pflag.Flag) string {
+	return "RELAY_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
 }

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,13 +14,13 @@ import (
 func (a *app) compactCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact",
-		Short: "Give space that the database no longer uses back to the file system",
+		Short: "Give unused space of the database back to the file system",
 		Long: `Give space that the database no longer uses back to the file system.
 
-While a server runs on it, unused pages are given back a few at a time, and most
-of the time is left to sends. Without a server the file is rebuilt, which makes
-it as small as can be; that needs free disk of twice its size, and where there
-is less only the unused pages are given back.`,
+While a server runs, the command gives unused pages back a few at a time, and
+leaves most of the time to sends. Without a server it rebuilds the file, which
+makes it as small as possible. That needs free disk of twice the file's size; if
+there is less, the command only gives unused pages back.`,
 		Example: `  relay compact
   relay compact --db /var/lib/relay/relay.db --json`,
 		Args: exactly(0, "no arguments"),
@@ -34,28 +35,28 @@ func (a *app) compact(ctx context.Context) error {
 	r, err := db.Compact(ctx, db.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {
-		return errors.New("interrupted: the database is whole, but not all of its unused space was given back")
+		return errors.New("interrupted: the database is whole, but still has unused space")
 	}
 	if err != nil {
-		return err
+		return cmp.Or(denied(a.dbPath, true), err)
 	}
 	if a.json {
 		return a.printJSON(struct {
 			File    string `json:"file"`
 			Before  int64  `json:"bytes_before"`
 			After   int64  `json:"bytes_after"`
-			Unused  int64  `json:"bytes_unused"` // before
+			Unused  int64  `json:"bytes_unused"` // before the command
 			Rebuilt bool   `json:"rebuilt"`
 			TookMS  int64  `json:"took_ms"`
 		}{r.Path, r.Before, r.After, r.Free, r.Rebuilt, r.Took.Milliseconds()})
 	}
-	how := "unused pages were given back"
+	how := "gave unused pages back"
 	if r.Rebuilt {
-		how = "rebuilt"
+		how = "rebuilt it"
 	}
 	if r.NoRoom {
-		fmt.Fprintf(a.stderr, "(not rebuilt: that needs %s of free disk)\n", mebibytes(r.Needed))
+		fmt.Fprintf(a.stderr, "(the file was not rebuilt: that needs %s of free disk)\n", bytesOf(r.Needed))
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s: %s before, %s now; %s\n", r.Path, mebibytes(r.Before), mebibytes(r.After), how)
+	_, err = fmt.Fprintf(a.stdout, "%s: %s before, %s now; %s\n", r.Path, bytesOf(r.Before), bytesOf(r.After), how)
 	return err
 }

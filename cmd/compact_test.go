@@ -18,7 +18,7 @@ type compacted struct {
 	Rebuilt bool
 }
 
-// emptied gives a closed database most of whose pages are unused.
+// emptied returns a closed database, most pages of which are unused.
 func emptied(t *testing.T) (db string, all []agent, size int64) {
 	t.Helper()
 	db = file(t)
@@ -58,7 +58,7 @@ func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
 	now := f.count()
 	eventually(t, patience, "the server goes on", func() bool { return f.count() > now })
 	f.end()
-	most := before - r.Unused + f.bytes() + before/4 // what was in use, and what has been written since
+	most := before - r.Unused + f.bytes() + before/4 // the bytes that were in use, and those that were written since
 	if r.Rebuilt || r.File != db || r.Before < before || r.Unused < before/2 || r.After > most {
 		t.Errorf("%+v of a file of %d bytes; at most %d are needed", r, before, most)
 	}

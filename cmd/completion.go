@@ -1,59 +1,92 @@
 package cmd
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/http"
 )
 
-// teachCompletion gives cobra's completion commands the manners of ours, and
-// every command's arguments and flags their choices.
-func (a *app) teachCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	group, _, _ := root.Find([]string{"completion"}) // it was just made
-	group.Short = "Completions for bash, zsh, fish and PowerShell"
-	group.Long = `Completions for bash, zsh, fish and PowerShell: of commands and flags, and of
-addresses, key ids and message ids, which are read from the database (--db,
-RELAY_DB or relay.db). Bash needs the package bash-completion.`
-	group.Example = "  source <(relay completion bash)"
-	onlyGroups(group)
-	for _, c := range group.Commands() {
-		c.Args = exactly(0, "no arguments")
-		switch c.Name() {
-		case "fish":
-			c.Example = "  relay completion fish | source"
-		case "powershell":
-			c.Example = "  relay completion powershell | Out-String | Invoke-Expression"
-		default:
-			c.Example = "  source <(" + c.CommandPath() + ")"
-		}
+func (a *app) completionCommand() *cobra.Command {
+	group := &cobra.Command{
+		Use:   "completion",
+		Short: "Print completions for bash, zsh, fish or PowerShell",
+		Long: `Print a script that teaches a shell to complete relay's commands and flags. It
+also completes addresses, key ids and message ids, which it reads from the
+database: that of --db, of RELAY_DB, or relay.db. Bash needs the package
+bash-completion.`,
+		Example: "  source <(relay completion bash)",
 	}
-	a.teachChoices(root)
+	onlyGroups(group)
+	for _, s := range []struct {
+		name, shell, now, forever string
+		write                     func(root *cobra.Command, w io.Writer, descriptions bool) error
+	}{
+		{"bash", "bash", "source <(relay completion bash)",
+			"relay completion bash > /etc/bash_completion.d/relay", (*cobra.Command).GenBashCompletionV2},
+		{"zsh", "zsh", "source <(relay completion zsh)", `relay completion zsh > "${fpath[1]}/_relay"`, zshCompletion},
+		{"fish", "fish", "relay completion fish | source",
+			"relay completion fish > ~/.config/fish/completions/relay.fish", (*cobra.Command).GenFishCompletion},
+		{"powershell", "PowerShell", "relay completion powershell | Out-String | Invoke-Expression",
+			"relay completion powershell >> $PROFILE", powershellCompletion},
+	} {
+		bare := false
+		c := &cobra.Command{
+			Use:     s.name,
+			Short:   "Print completions for " + s.shell,
+			Long:    "Print completions for " + s.shell + ". The first example loads them into the running\nshell, the second into every new one.",
+			Example: "  " + s.now + "\n  " + s.forever,
+			Args:    exactly(0, "no arguments"),
+			RunE:    func(cmd *cobra.Command, _ []string) error { return s.write(cmd.Root(), a.stdout, !bare) },
+		}
+		c.Flags().BoolVar(&bare, "no-descriptions", false, "complete without descriptions")
+		group.AddCommand(c)
+	}
+	return group
 }
 
-// choosing lists what something can be that begins as given.
-type choosing func(*db.Inspector, string) ([]db.Choice, error)
+func zshCompletion(root *cobra.Command, w io.Writer, descriptions bool) error {
+	if descriptions {
+		return root.GenZshCompletion(w)
+	}
+	return root.GenZshCompletionNoDesc(w)
+}
+
+func powershellCompletion(root *cobra.Command, w io.Writer, descriptions bool) error {
+	if descriptions {
+		return root.GenPowerShellCompletionWithDesc(w)
+	}
+	return root.GenPowerShellCompletion(w)
+}
+
+// A chooser lists the values from the database that an argument or flag may
+// have, and that begin with a prefix.
+type chooser func(in *db.Inspector, prefix string) ([]db.Choice, error)
 
 var (
-	addressChoices choosing = (*db.Inspector).AddressChoices
-	keyChoices     choosing = (*db.Inspector).KeyChoices
-	messageChoices choosing = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.MessageChoices() }
-	talkChoices    choosing = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.ConversationChoices() }
+	addressChoices      chooser = (*db.Inspector).AddressChoices
+	keyChoices          chooser = (*db.Inspector).KeyChoices
+	messageChoices      chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.MessageChoices() }
+	conversationChoices chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.ConversationChoices() }
 )
 
-// argumentChoices are by the words of usage lines, flagChoices by flag.
+// argumentChoices has the words of usage lines for keys, flagChoices and
+// wordChoices the names of flags.
 var (
-	argumentChoices = map[string]choosing{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices, "ID": messageChoices}
-	flagChoices     = map[string]choosing{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
-		"conversation": talkChoices, "before": messageChoices, "after": messageChoices}
+	argumentChoices = map[string]chooser{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices, "ID": messageChoices}
+	flagChoices     = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
+		"conversation": conversationChoices, "before": messageChoices, "after": messageChoices}
 	wordChoices = map[string][]string{"state": stateWords, "direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},
 		"log-format": {"text", "json"}}
 )
 
-// teachChoices goes through the commands: a usage line says what its arguments are.
+// teachChoices gives every command the completions of its arguments and flags.
+// Its usage line says which arguments it takes.
 func (a *app) teachChoices(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		a.teachChoices(c)
@@ -73,7 +106,7 @@ func (a *app) teachChoices(cmd *cobra.Command) {
 	}
 }
 
-// arguments completes by the usage line's words: ADDRESS, [ADDRESS], ADDRESS…
+// arguments completes by the words of a usage line: ADDRESS, [ADDRESS], ADDRESS…
 func (a *app) arguments(usage []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		n := len(args)
@@ -87,9 +120,12 @@ func (a *app) arguments(usage []string) cobra.CompletionFunc {
 		if strings.Contains(word, "FILE") || word == "DIR" {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
+		if word == "CODE" {
+			return errorCodes(begun), cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder
+		}
 		choose := argumentChoices[word]
 		if cmd.Name() == "conversation" {
-			choose = talkChoices
+			choose = conversationChoices
 		}
 		if choose == nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
@@ -98,12 +134,24 @@ func (a *app) arguments(usage []string) cobra.CompletionFunc {
 	}
 }
 
-// choices asks the database. Whatever goes wrong, there is nothing to choose from.
-func (a *app) choices(choose choosing) cobra.CompletionFunc {
+// errorCodes completes the codes of the API's errors.
+func errorCodes(begun string) (all []cobra.Completion) {
+	for _, c := range db.Codes {
+		if !strings.HasPrefix(string(c.Code), begun) {
+			continue
+		}
+		all = append(all, cobra.CompletionWithDesc(string(c.Code), fmt.Sprintf("%d %s", http.Status(c.Code), c.Meaning)))
+	}
+	return all
+}
+
+// choices completes from the database. If that fails, there are no completions:
+// a shell has no place for an error.
+func (a *app) choices(choose chooser) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		_ = fromEnvironment(cmd.Flags())
 		path := a.dbPath
-		if cmd.Flags().Lookup("db") == nil { // a client: the database may be here all the same
+		if cmd.Flags().Lookup("db") == nil { // a client's command; the database may be on this machine all the same
 			if path = os.Getenv("RELAY_DB"); path == "" {
 				path = "relay.db"
 			}

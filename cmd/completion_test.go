@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// completed asks the program what a shell would: the last word is the one begun.
+// completed asks the program for completions as a shell does. The last word is the
+// one that was begun.
 func completed(t testing.TB, dir string, words ...string) (values []string) {
 	t.Helper()
 	c := exec.Command(binary, append([]string{"__complete"}, words...)...)
@@ -32,7 +33,7 @@ func TestCompletion(t *testing.T) {
 		"key create ":                    {"alice^x", "bob^x"},
 		"key create alice^x ":            {"alice^x", "bob^x"},
 		"mecha show al":                  {"alice^x"},
-		"mecha profile set alice^x ":     nil, // a file: the shell's business
+		"mecha profile set alice^x ":     nil, // a file, which the shell completes
 		"key revoke key_":                {k[1].KeyID, k[0].KeyID},
 		"key revoke " + k[0].KeyID + " ": nil,
 		"message show msg_":              {m.MessageID},
@@ -42,12 +43,13 @@ func TestCompletion(t *testing.T) {
 		"message list --state ":          {"pending", "queued", "delivered", "acknowledged", "expired"},
 		"message list --before ":         {m.MessageID},
 		"message list --conversation ":   {m.ConversationID},
+		"errors mailb":                   {"mailbox_full"},
 	} {
 		list := strings.Split(words, " ")
 		if got := completed(t, dir, list...); !slices.Equal(got, want) {
 			t.Errorf("relay %s⇥: %q, want %q", words, got, want)
 		}
-		if got := completed(t, t.TempDir(), list...); len(got) > 0 && !strings.Contains(words, "--state") {
+		if got := completed(t, t.TempDir(), list...); len(got) > 0 && !strings.Contains(words, "--state") && !strings.HasPrefix(words, "errors") {
 			t.Errorf("relay %s⇥ without a database: %q", words, got)
 		}
 	}
@@ -71,7 +73,8 @@ func TestCompletionScripts(t *testing.T) {
 	finish(t, bash, nil, mustRelay(t, "completion", "bash")).wantCode(t, 0)
 }
 
-// There is a manual page for every command, and each shows an example.
+// Every command has a manual page, with the sections that readers look for and
+// the placeholders that --help has.
 func TestMan(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "man", "man1")
 	if out := mustRelay(t, "man", dir); !strings.Contains(out, dir) {
@@ -86,9 +89,25 @@ func TestMan(t *testing.T) {
 			t.Error(err)
 			return
 		}
-		if text := string(page); !strings.Contains(text, ".SH EXAMPLE") || strings.Contains(text, "Auto generated") {
-			t.Errorf("%v: no example, or a generator's mark:\n%s", path, text)
+		for _, section := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "ENVIRONMENT", "EXIT STATUS", "EXAMPLES", "SEE ALSO"} {
+			if _, text, ok := strings.Cut(string(page), "\n.SH "+section+"\n"); !ok || text == "" || strings.HasPrefix(text, ".SH") {
+				t.Errorf("%v: no section %s, or an empty one:\n%s", path, section, page)
+			}
 		}
 	})
+	send, err := os.ReadFile(filepath.Join(dir, "relay-send.1"))
+	if text := string(send); err != nil || !strings.Contains(text, `\fB\-\-ttl\fP \fIduration\fP`) || !strings.Contains(text, "RELAY_TTL") {
+		t.Errorf("%v\n%s", err, text)
+	}
+	serve, err := os.ReadFile(filepath.Join(dir, "relay-serve.1"))
+	if text := string(serve); err != nil || !strings.Contains(text, "\n75\n") || strings.Contains(text, `\-\-store`) {
+		t.Errorf("%v\n%s", err, text)
+	}
+	if _, err := exec.LookPath("man"); err == nil { // man complains of macros that it does not know
+		c := exec.Command("man", "--warnings", "-l", filepath.Join(dir, "relay-restore.1"))
+		if r := finish(t, c, []string{"LC_ALL=C.UTF-8"}, ""); r.code == 0 && (r.err != "" || !strings.Contains(r.out, "--force")) {
+			t.Errorf("man: %s\n%s", r.err, r.out)
+		}
+	}
 	relay(t, "man", filepath.Join(dir, "relay.1")).wantCode(t, 1)
 }

@@ -13,7 +13,9 @@ import (
 func (a *app) errorsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "errors [CODE]",
-		Short: "List the error codes and what they mean",
+		Short: "List the error codes of the API and what they mean",
+		Long: `List the codes of the API's errors, each with its HTTP status and its meaning.
+An answer that is an error has the code in its JSON.`,
 		Example: `  relay errors
   relay errors nonce_reused
   relay errors --json`,
@@ -25,7 +27,9 @@ func (a *app) errorsCommand() *cobra.Command {
 func (a *app) printErrors(args []string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	found := len(args) == 0
+	var codes []string
 	for _, c := range db.Codes {
+		codes = append(codes, string(c.Code))
 		if len(args) > 0 && args[0] != string(c.Code) {
 			continue
 		}
@@ -44,7 +48,10 @@ func (a *app) printErrors(args []string) error {
 		fmt.Fprintf(w, "%s\t%d\t%s\n", c.Code, http.Status(c.Code), c.Meaning)
 	}
 	if !found {
-		return fmt.Errorf("there is no code %q; relay errors lists them all", args[0])
+		if meant := didYouMean("", nearest(args[0], codes)); meant != "" {
+			return fmt.Errorf("there is no error code %q%s", args[0], meant)
+		}
+		return fmt.Errorf("there is no error code %q; relay errors lists them all", args[0])
 	}
 	return w.Flush()
 }

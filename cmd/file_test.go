@@ -37,13 +37,13 @@ func TestTwoServersCannotServeOneFileUnderTwoNames(t *testing.T) {
 	}
 }
 
-// Where SQLite's header has them: https://sqlite.org/fileformat.html#the_database_header
+// The offsets in SQLite's header: https://sqlite.org/fileformat.html#the_database_header
 const (
 	userVersionAt   = 60
 	applicationIDAt = 68
 )
 
-// patched gives a database that was closed cleanly, with one number of its header changed.
+// patched returns a database that was closed cleanly, with one number of its header changed.
 func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
 	t.Helper()
 	db = file(t)
@@ -114,7 +114,7 @@ func TestNobodyElseCanReadTheFiles(t *testing.T) {
 	notOnWindows(t, "files have no modes")
 	tool(t, "sh")
 	db := file(t)
-	// With the most careless umask there is.
+	// The umask forbids nothing.
 	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --create --json --db "$1"`, binary, db)
 	a := agents(t, finish(t, c, nil, "").wantCode(t, 0).out)[0]
 	wantFiles(t, filepath.Dir(db), "relay.db")
@@ -165,7 +165,7 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 	}
 }
 
-// A file is made in steps, and any of them may be the last.
+// A file is created in steps, and a kill may come after any of them.
 func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	rounds := 40
@@ -176,7 +176,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	made := 0
 	for range rounds {
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
-		time.Sleep(rand.N(30 * time.Millisecond)) // any moment will do
+		time.Sleep(rand.N(30 * time.Millisecond)) // any moment is good
 		s.kill()
 		if rand.IntN(2) == 0 {
 			continue // and killed again
@@ -215,8 +215,8 @@ func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 	}
 }
 
-// A file that is no database any more: the process must not go on, and says so
-// by the exit code that a supervisor starts it again for.
+// A server whose file is no longer a database must stop, with the exit code for
+// which a supervisor starts it again.
 func TestADamagedFileStopsTheProcess(t *testing.T) {
 	notOnWindows(t, "an open file cannot be overwritten")
 	db := file(t)
@@ -233,7 +233,7 @@ func TestADamagedFileStopsTheProcess(t *testing.T) {
 		}
 		f.Close()
 	}
-	// Whatever this is answered, it reads what is damaged.
+	// The answer does not matter: the request makes the server read the damaged part.
 	_, _ = a.request("GET", "/api/v1/mecha/a^damage/messages?include=payload", "").to(s.url)
 	if code := s.wait(); code != 75 {
 		t.Errorf("exit %d, want 75", code)

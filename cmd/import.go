@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -21,11 +22,12 @@ func (a *app) mechaImport() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "import FILE|-",
 		Short: "Register many Mechas with their profiles, or one from an agent card",
-		Long: `Register Mechas with their profiles from JSON lines, one
-{"mecha_id": "planner^acme", "profile": {…}} each; or, with --as, one Mecha from
-an A2A agent card. They get no keys: relay key create issues those. What is
-registered already gets the new profile. A faulty line is reported, and the
-others are imported.`,
+		Long: `Register Mechas with their profiles. Each line of FILE is a JSON object:
+{"mecha_id": "planner^acme", "profile": {…}}. With --as, FILE is the A2A agent
+card of one Mecha. FILE may be written @FILE, as relay send has it; - is stdin.
+
+A Mecha that is registered already gets the new profile. A faulty line is
+reported, and the others are imported. No keys are issued: use relay key create.`,
 		Example: `  relay mecha import agents.jsonl
   relay mecha import card.json --as planner^acme`,
 		Args: exactly(1, "one file, or - for stdin"),
@@ -41,7 +43,7 @@ others are imported.`,
 			return a.withDB(a.create, func(d *db.DB) error { return a.importLines(d, in, size) })
 		},
 	}
-	cmd.Flags().StringVar(&as, "as", "", "the file is an A2A agent card, of the Mecha of this `address`")
+	cmd.Flags().StringVar(&as, "as", "", "FILE is the A2A agent card of the Mecha with this `address`")
 	a.createFlag(cmd)
 	return cmd
 }
@@ -66,17 +68,17 @@ func (a *app) importCard(args []string, as string) error {
 		if a.json {
 			return a.printJSON(map[string]any{"imported": 1, "failed": 0})
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s is imported, with %d skills\n", address, len(p.Skills))
+		_, err := fmt.Fprintf(a.stdout, "%s is imported, with %s\n", address, counted(len(p.Skills), "skill"))
 		return err
 	})
 }
 
-// importer writes profiles as fast as the store commits them.
+// importer writes profiles as fast as the store can commit them.
 type importer struct {
 	app      *app
 	db       *db.DB
 	progress *progress
-	waiting  chan struct{} // bounds the writes under way
+	writing  chan struct{} // bounds the writes under way
 	wg       sync.WaitGroup
 	mu       sync.Mutex
 	done     int
@@ -89,7 +91,7 @@ const (
 )
 
 func (a *app) importLines(d *db.DB, in io.Reader, size int64) error {
-	i := &importer{app: a, db: d, progress: a.progress("importing", size), waiting: make(chan struct{}, importAtOnce)}
+	i := &importer{app: a, db: d, progress: a.progress("importing", size), writing: make(chan struct{}, importAtOnce)}
 	began := time.Now()
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()
@@ -100,8 +102,8 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64) error {
 	return err
 }
 
-// lines imports until the end. A line that is too long is a fault like others:
-// the next ones are imported.
+// lines imports all lines. A line that is too long is a fault like any other: the
+// lines after it are imported.
 func (i *importer) lines(in *bufio.Reader) error {
 	for n := 1; ; n++ {
 		line, more, err := in.ReadLine()
@@ -142,11 +144,11 @@ func (i *importer) line(n int, line []byte) {
 		i.report(n, err)
 		return
 	}
-	i.waiting <- struct{}{}
+	i.writing <- struct{}{}
 	i.wg.Add(1)
 	i.db.PutProfileThen(p, func(err error) {
 		i.report(n, err)
-		<-i.waiting
+		<-i.writing
 		i.wg.Done()
 	})
 }
@@ -182,12 +184,13 @@ func readImportLine(line []byte) (*db.PutProfile, error) {
 	return &db.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}, err
 }
 
-// open opens a file argument, or stdin for -; size is 0 if it is not known.
+// open opens the file that an argument names as FILE or @FILE, or stdin for -. It
+// returns the size too, 0 if that is not known.
 func (a *app) open(name string) (io.ReadCloser, int64, error) {
 	if name == "-" {
 		return io.NopCloser(a.stdin), 0, nil
 	}
-	f, err := os.Open(name)
+	f, err := os.Open(strings.TrimPrefix(name, "@"))
 	if err != nil {
 		return nil, 0, err
 	}
@@ -199,7 +202,7 @@ func (a *app) open(name string) (io.ReadCloser, int64, error) {
 	return f, info.Size(), nil
 }
 
-// input reads a whole file argument, or stdin for - and for none.
+// input reads the whole file that an argument names. - and no argument are stdin.
 func (a *app) input(args []string) ([]byte, error) {
 	if len(args) == 0 {
 		return io.ReadAll(a.stdin)

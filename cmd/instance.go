@@ -1,12 +1,15 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	nethttp "net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -25,15 +28,14 @@ type instance struct {
 	index  *finder
 	api    *http.Server
 	server *nethttp.Server
-	failed chan error // the store, or the listener, has failed
+	failed chan error // gets the error when the store or the listener fails
 }
 
 const shutdownTimeout = 5 * time.Second
 
 // start opens the store and serves it on s.Addr.
 func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
-	// Bleve speaks to Go's standard logger. What it has to say is worth a
-	// warning, in the form of this log.
+	// Bleve logs to the standard logger; we forward that as warnings.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log)
 	in := &instance{failed: make(chan error, 2)}
@@ -44,7 +46,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	if in.certs, err = s.certificates(log); err != nil {
 		return nil, err
 	}
-	listener, err := net.Listen("tcp", s.Addr) // first: in vain, it leaves nothing behind
+	listener, err := listen(s.Addr) // before the store: if this fails, it leaves no file behind
 	if err != nil {
 		return nil, err
 	}
@@ -55,7 +57,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	})
 	if err != nil {
 		listener.Close()
-		return nil, err
+		return nil, cmp.Or(denied(s.DB, true), err)
 	}
 	if in.certs != nil {
 		if err := in.certs.begin(d.Path()); err != nil {
@@ -81,11 +83,29 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies,
 		Version: buildVersion(),
 	})
+	in.serve(listener, s)
+	return in, nil
+}
+
+// listen takes the address of a server.
+func listen(addr string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	if !errors.Is(err, addressInUse) {
+		return l, err
+	}
+	host, port, _ := net.SplitHostPort(addr) // it has just been read
+	n, _ := net.LookupPort("tcp", port)
+	another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
+	return nil, fmt.Errorf("%s is already in use; --addr %s takes another port", addr, another)
+}
+
+// serve answers requests on the listener until stop.
+func (in *instance) serve(listener net.Listener, s *settings) {
 	in.server = in.api.Listening(http.Timeouts{
 		Header: s.HeaderTimeout, Body: s.BodyTimeout, Idle: s.IdleTimeout, MaxHeaders: s.MaxHeaders,
 	})
 	in.server.Protocols = new(nethttp.Protocols)
-	in.server.Protocols.SetHTTP1(true) // alone: tlsConfig says why
+	in.server.Protocols.SetHTTP1(true) // not HTTP/2: tlsConfig says why
 	listener = in.api.Guard(listener, s.connections())
 	if in.certs != nil {
 		in.url = "https://" + in.addr.String()
@@ -96,19 +116,18 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 			in.failed <- err
 		}
 	}()
-	return in, nil
 }
 
-// stop ends it in order: no new requests, sockets told and closed, requests
-// under way finished, writes finished, file closed.
+// stop ends the relay in order: it takes no new requests, tells and closes the
+// sockets, finishes the requests under way and the writes, and closes the file.
 func (in *instance) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
 	defer cancel()
 	in.api.Drain()
 	var sockets sync.WaitGroup
-	sockets.Go(func() { in.hub.Close(ctx) }) // beside the requests: a socket that does not read must not take their time
+	sockets.Go(func() { in.hub.Close(ctx) }) // at the same time: a socket that does not read must not take the requests' time
 	if in.server.Shutdown(ctx) != nil {
-		in.server.Close() // whoever is not done by now holds up nobody: that is no failure
+		in.server.Close() // a request that is not done by now holds up the stop no longer; that is not a failure
 	}
 	sockets.Wait()
 	if in.certs != nil {

@@ -15,8 +15,8 @@ func (a *app) keyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Issue, list, revoke and rotate keys",
-		Long: `Issue, list, revoke and rotate keys, straight in the database file: a server
-that is running knows within a moment.`,
+		Long: `Issue, list, revoke and rotate keys. The commands work on the database file; a
+server that runs on it notices within a second.`,
 		Example: `  relay key create planner^acme
   relay key list`,
 	}
@@ -25,33 +25,21 @@ that is running knows within a moment.`,
 	return cmd
 }
 
-// withDB opens the database for one command.
-func (a *app) withDB(create bool, f func(*db.DB) error) error {
-	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create})
-	if err != nil {
-		return err
-	}
-	if err := f(d); err != nil {
-		d.Close()
-		return err
-	}
-	return d.Close()
-}
-
 func (a *app) keyCreate() *cobra.Command {
 	var label, expires string
 	var secret bool
 	cmd := &cobra.Command{
 		Use:   "create ADDRESS…",
-		Short: "Issue a key, registering the Mecha if it is new",
-		Long: `Issue a key for each address, registering the Mecha if it is new, and print it.
-It is shown this once: only its SHA-256 is stored. With --signing-secret the key
-also gets a secret of its own for signatures, which never travels; it stands in
-the database, and so in backups.`,
+		Short: "Issue a key; register the Mecha if it is new",
+		Long: `Issue a key for each address, and print it. A Mecha that is new is registered.
+
+The key is shown only this once: the database stores its SHA-256. With
+--signing-secret the key also gets a secret of its own for signatures. The
+secret never travels, but the database stores it, and so do backups.`,
 		Example: `  relay key create planner^acme
   relay key create planner^acme --label laptop --expires 90d
   export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
-		Args: between(1, 1<<20, "one address or more, as in planner^acme"),
+		Args: between(1, 1<<20, "one or more addresses, as in planner^acme"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			life, err := parseSpan(expires)
 			if err != nil {
@@ -77,14 +65,14 @@ the database, and so in backups.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&label, "label", "", "a `word` to know the key by")
-	cmd.Flags().StringVar(&expires, "expires", "", "end of its life after a `time`, as in 12h or 90d; default never")
-	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give it a signing secret of its own")
+	cmd.Flags().StringVar(&label, "label", "", "a `name` by which people know the key")
+	cmd.Flags().StringVar(&expires, "expires", "", "the key ends after this `time`, as in 12h or 90d (default never)")
+	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give the key a signing secret of its own")
 	a.createFlag(cmd)
 	return cmd
 }
 
-// issue makes a key and prints it, once.
+// issue creates a key and prints it, the only time that it is shown.
 func (a *app) issue(d *db.DB, i *db.IssueKey) error {
 	k, err := d.Issue(i)
 	if err != nil {
@@ -108,16 +96,15 @@ func (a *app) issue(d *db.DB, i *db.IssueKey) error {
 	if !k.ExpiresAt.IsZero() {
 		note += ", expires " + db.FormatTime(k.ExpiresAt)
 	}
-	_, err = fmt.Fprintf(a.stderr, "(%s; keep it now, it is not shown again)\n", note)
+	_, err = fmt.Fprintf(a.stderr, "(%s; keep the key now, it is not shown again)\n", note)
 	return err
 }
 
 func (a *app) keyList() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list [ADDRESS]",
-		Short: "List the keys, of all Mechas or of one",
-		Long: `List the keys, of all Mechas or of one. When a key was last used is kept to
-about a minute.`,
+		Short: "List the keys of all Mechas, or of one",
+		Long:  `List the keys of all Mechas, or of one. LAST USED may be a minute old.`,
 		Example: `  relay key list
   relay key list planner^acme --json`,
 		Args: between(0, 1, "at most one address"),
@@ -179,8 +166,10 @@ func (a *app) printKeys(keys []*db.Key) error {
 
 func (a *app) keyRevoke() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "revoke KEY_ID",
-		Short:   "End a key at once; a running server closes its sockets within a second",
+		Use:   "revoke KEY_ID",
+		Short: "End a key at once",
+		Long: `End a key at once. A server that runs on the database refuses the key and closes
+its sockets within a second. relay key list shows the ids of keys.`,
 		Example: "  relay key revoke key_7h2k9d0m4qx1w8zt",
 		Args:    exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -209,10 +198,13 @@ func (a *app) keyRotate() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rotate KEY_ID",
 		Short: "Issue a successor to a key; the old one ends after the overlap",
-		Long: `Issue a successor with the same Mecha and label, and let the old key end after
-the overlap, so that clients can change over without a gap. A key with a signing
-secret gets a new one. The successor lives as long as the old key was to live,
-so rotate the newest key, not one that was rotated before.`,
+		Long: `Issue a successor to a key, for the same Mecha and with the same label. The old
+key ends after the overlap, so that clients can change over without a gap.
+
+If the old key has a signing secret, the successor gets a new one. The
+successor's lifetime is as long as the old key's, from its issue to its end.
+Rotation moves that end: so rotate the newest key, not one that was rotated
+before.`,
 		Example: `  relay key rotate key_7h2k9d0m4qx1w8zt --overlap 24h`,
 		Args:    exactly(1, "one key id (relay key list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -229,21 +221,21 @@ so rotate the newest key, not one that was rotated before.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&overlap, "overlap", "24h", "for how long both work, as in 24h or 7d; 0 ends the old one now")
+	cmd.Flags().StringVar(&overlap, "overlap", "24h", "`time` for which both keys work, as in 24h or 7d; 0 ends the old key now")
 	a.dbFlag(cmd)
 	return cmd
 }
 
-// keyID reads the name of a key. A key itself, pasted in its place, is a
-// secret, and must not be repeated in the refusal.
+// keyID reads the id of a key. The error does not repeat the text: it may be the
+// key itself, pasted by mistake.
 func keyID(text string) (db.KeyID, error) {
 	if !strings.HasPrefix(text, "key_") {
-		return "", usagef("that is no key id: one begins with key_ (relay key list)")
+		return "", usagef("that is not a key id: a key id begins with key_ (relay key list)")
 	}
 	return db.KeyID(text), nil
 }
 
-// parseSpan reads a duration that may be in days: 90d, 12h, 0, "" (none).
+// parseSpan reads a length of time, which may be in days: 90d, 12h, 0. "" is 0.
 func parseSpan(s string) (time.Duration, error) {
 	if s == "" || s == "0" {
 		return 0, nil
@@ -256,55 +248,7 @@ func parseSpan(s string) (time.Duration, error) {
 	}
 	d, err := time.ParseDuration(s)
 	if err != nil || d < 0 {
-		return 0, usagef("%q is no length of time, as in 12h or 90d", s)
+		return 0, usagef("%q is not a length of time, as in 12h or 90d", s)
 	}
 	return d, nil
-}
-
-// plain gives the sentence of a refusal without its code; a wrong address is a wrong usage.
-func plain(err error) error {
-	var e *db.Error
-	if !asError(err, &e) || e.Cause != nil {
-		return err
-	}
-	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
-		return usagef("%s", e.Detail)
-	}
-	return &sentence{e.Code, e.Detail}
-}
-
-// sentence is a refusal in plain words.
-type sentence struct {
-	code db.Code
-	text string
-}
-
-func (s *sentence) Error() string { return s.text }
-
-func optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func optionalTime(t time.Time) *string {
-	if t.IsZero() {
-		return nil
-	}
-	return optional(db.FormatTime(t))
-}
-
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
-func timeOrDash(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.Format("2006-01-02 15:04:05Z")
 }

@@ -47,7 +47,7 @@ func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
 	case <-time.After(soon):
 		t.Error("the long-poll goes on")
 	}
-	// The Mecha's other key, and everybody else, notice nothing.
+	// The Mecha's other key works on, and so do all others.
 	s.send(bob, "alice^keys", `{"n":1}`)
 	s.send(spare, "bob^keys", `{"n":2}`)
 	for _, c := range []*websocket.Conn{spareConn, bobConn} {
@@ -96,7 +96,7 @@ func TestRotationOverlaps(t *testing.T) {
 	}
 	relay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired")
 
-	// A short overlap ends by itself.
+	// A short overlap ends without a command.
 	conn = s.dial(last, "")
 	issued := time.Now()
 	mustRelay(t, "key", "rotate", last.KeyID, "--overlap", "1s", "--db", db)
@@ -167,7 +167,7 @@ func TestWhenAKeyWasLastUsed(t *testing.T) {
 	a := issue(t, db, "a^keys")[0]
 	s := startServer(t, db)
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
-	issue(t, db, "b^keys") // another key's change must not make it forget
+	issue(t, db, "b^keys") // the change of another key must not lose it
 	b := issue(t, db, "c^keys")[0]
 	s.ask(b, "GET", "/api/v1/whoami", "").want(t, 200)
 	conn := s.dial(b, "")
@@ -204,7 +204,7 @@ func TestOnlyTheSigningSecretVerifies(t *testing.T) {
 	crossed.Secret = a.Secret
 	s.ask(crossed, "GET", "/api/v1/whoami", "").wantProblem(t, 401, "invalid_signature")
 
-	// The program's own client signs with it.
+	// The program's own client signs with the secret.
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}
 	run(t, []string{"curl", "GET", "/api/v1/whoami"}, env, "").wantCode(t, 1)
 	run(t, []string{"curl", "GET", "/api/v1/whoami"}, append(env, "RELAY_SIGNING_SECRET="+*a.Secret), "").wantCode(t, 0)
@@ -223,7 +223,7 @@ func TestAKeyCommandWantsAKeyID(t *testing.T) {
 	db := file(t)
 	a := issue(t, db, "a^keys")[0]
 	for _, command := range []string{"revoke", "rotate"} {
-		r := relay(t, "key", command, a.Key, "--db", db) // pasted the wrong thing
+		r := relay(t, "key", command, a.Key, "--db", db) // the key instead of its id
 		r.wantCode(t, 2, "key id")
 		if strings.Contains(r.out+r.err, a.Key) {
 			t.Errorf("key %s repeats the secret: %s", command, r.err)
@@ -231,7 +231,7 @@ func TestAKeyCommandWantsAKeyID(t *testing.T) {
 	}
 }
 
-// Keys are made and ended while the server writes all it can.
+// Keys are issued and revoked while the server writes as much as it can.
 func TestKeysChangeUnderLoad(t *testing.T) {
 	db := file(t)
 	all := issue(t, db, "m0^load", "m1^load", "m2^load", "m3^load", "m4^load", "m5^load", "m6^load", "m7^load")
@@ -277,8 +277,8 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 	t.Logf("%d messages meanwhile; the longest command took %v", sent.Load(), longest)
 }
 
-// A command that opens the file for a moment must leave to the server what is
-// the server's: messages that expire have listeners there.
+// A command that opens the file for a moment must not expire messages. That is
+// left to the server, which has listeners for them.
 func TestACommandDoesNotExpireMessages(t *testing.T) {
 	db := file(t)
 	keys := issue(t, db, "alice^keys", "bob^keys")

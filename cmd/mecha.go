@@ -1,13 +1,10 @@
 package cmd
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/spf13/cobra"
 
@@ -17,9 +14,9 @@ import (
 func (a *app) mechaCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mecha",
-		Short: "The directory: list, show, remove, profiles, import",
-		Long: `The directory of Mechas and their profiles, straight in the database file: a
-server that is running finds what has changed within a second.`,
+		Short: "List, show, import and remove Mechas, and set their profiles",
+		Long: `List, show, import and remove Mechas, and set their profiles. The commands work
+on the database file; a server that runs on it notices within a second.`,
 		Example: `  relay mecha list
   relay mecha import agents.jsonl`,
 	}
@@ -28,14 +25,15 @@ server that is running finds what has changed within a second.`,
 	return cmd
 }
 
-// onMecha makes a command that works on one address.
-func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, db.Address) error) *cobra.Command {
+// onMecha makes a command whose first argument is the address of a Mecha; f gets
+// the other arguments as they are.
+func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, db.Address, []string) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		address, err := db.ParseAddress(args[0])
 		if err != nil {
 			return plain(err)
 		}
-		return a.withDB(false, func(d *db.DB) error { return plain(f(cmd.Context(), d, address)) })
+		return a.withDB(false, func(d *db.DB) error { return plain(f(cmd.Context(), d, address, args[1:])) })
 	}
 	a.dbFlag(cmd)
 	return cmd
@@ -83,17 +81,7 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 	}
 }
 
-// harmless shows what an agent wrote: it could forge lines, or steer the terminal.
-func harmless(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
-}
-
-// directoryEntry is an entry as the commands print it.
+// directoryEntry is an entry of the directory as the commands print it.
 type directoryEntry struct {
 	MechaID   db.Address `json:"mecha_id"`
 	CreatedAt string     `json:"created_at"`
@@ -108,10 +96,10 @@ func entryJSON(e db.Entry) directoryEntry {
 func (a *app) mechaShow() *cobra.Command {
 	return a.onMecha(&cobra.Command{
 		Use:     "show ADDRESS",
-		Short:   "Show a Mecha: profile, keys, when it was last seen",
+		Short:   "Show a Mecha: its profile, its live keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address) error {
+	}, func(ctx context.Context, d *db.DB, address db.Address, _ []string) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -137,37 +125,17 @@ func (a *app) mechaShow() *cobra.Command {
 	})
 }
 
-// printIndented prints JSON for people; with --json, on one line.
-func (a *app) printIndented(v any) error {
-	if a.json {
-		return a.printJSON(v)
-	}
-	text, err := indented(v)
-	if err == nil {
-		_, err = a.stdout.Write(text)
-	}
-	return err
-}
-
-func indented(v any) ([]byte, error) {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	enc.SetIndent("", "  ")
-	err := enc.Encode(v)
-	return b.Bytes(), err
-}
-
 func (a *app) mechaRemove() *cobra.Command {
 	return a.onMecha(&cobra.Command{
 		Use:   "remove ADDRESS",
-		Short: "Take a Mecha out of the directory and end its keys",
-		Long: `Take a Mecha out: its keys end at once, its profile goes, messages to it are
-refused. Messages that it sent or received stay. If the address is registered
-again, it is the same Mecha, with its history.`,
+		Short: "Remove a Mecha from the directory and end its keys",
+		Long: `Remove a Mecha from the directory. Its keys end at once, its profile is
+deleted, and messages to it are refused. The messages that it sent or received
+stay. If the address is registered again, it is the same Mecha, with its
+history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(_ context.Context, d *db.DB, address db.Address) error {
+	}, func(_ context.Context, d *db.DB, address db.Address, _ []string) error {
 		if err := d.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
@@ -187,12 +155,17 @@ func (a *app) mechaProfile() *cobra.Command {
   relay mecha profile set planner^acme profile.json`,
 	}
 	onlyGroups(cmd)
-	get := a.onMecha(&cobra.Command{
+	cmd.AddCommand(a.profileGet(), a.profileSet())
+	return cmd
+}
+
+func (a *app) profileGet() *cobra.Command {
+	return a.onMecha(&cobra.Command{
 		Use:     "get ADDRESS",
-		Short:   "Print a Mecha's profile, as set takes it",
+		Short:   "Print a Mecha's profile, in the form that set reads",
 		Example: "  relay mecha profile get planner^acme > profile.json",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address) error {
+	}, func(ctx context.Context, d *db.DB, address db.Address, _ []string) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -204,22 +177,25 @@ func (a *app) mechaProfile() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := db.ReadProfile(text); err != nil { // its spaces make it too long to be set
+		if _, err := db.ReadProfile(text); err != nil { // with its spaces it would be too long for set
 			return a.printJSON(e.Profile)
 		}
 		_, err = a.stdout.Write(text)
 		return err
 	})
-	var input []string
-	set := a.onMecha(&cobra.Command{
+}
+
+func (a *app) profileSet() *cobra.Command {
+	return a.onMecha(&cobra.Command{
 		Use:   "set ADDRESS [FILE|-]",
-		Short: "Replace a Mecha's profile with the JSON of a file, or of stdin",
+		Short: "Replace a Mecha's profile",
+		Long: `Replace a Mecha's profile with the JSON object in FILE, which may be written
+@FILE as relay send has it. - and no file are stdin.`,
 		Example: `  relay mecha profile set planner^acme profile.json
-  echo '{"description":"plans trips","tags":["travel"]}' | relay mecha profile set planner^acme`,
-		Args:   between(1, 2, "an address, and a file or -"),
-		PreRun: func(_ *cobra.Command, args []string) { input = args[1:] },
-	}, func(_ context.Context, d *db.DB, address db.Address) error {
-		body, err := a.input(input)
+  echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
+		Args: between(1, 2, "an address and at most one file"),
+	}, func(_ context.Context, d *db.DB, address db.Address, more []string) error {
+		body, err := a.input(more)
 		if err != nil {
 			return err
 		}
@@ -236,6 +212,4 @@ func (a *app) mechaProfile() *cobra.Command {
 		_, err = fmt.Fprintf(a.stdout, "the profile of %s is set\n", address)
 		return err
 	})
-	cmd.AddCommand(get, set)
-	return cmd
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// mechaLine is what mecha list and mecha show print.
+// mechaLine is a line of mecha list --json, or mecha show.
 type mechaLine struct {
 	MechaID   string          `json:"mecha_id"`
 	CreatedAt time.Time       `json:"created_at"`
@@ -40,7 +40,7 @@ func addresses(all []mechaLine) string {
 	return strings.Join(names, " ")
 }
 
-// text writes a file and gives its name.
+// text writes a file and returns its name.
 func text(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -64,7 +64,7 @@ func TestProfilesAreSetAndShown(t *testing.T) {
 	shown := `{"display_name":"A <&> co","description":"plans","version":"3","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
 	path := text(t, "profile.json", profile)
 
-	if out := mustRelay(t, "mecha", "profile", "set", "a^x", path, "--db", db); out != "the profile of a^x is set\n" {
+	if out := mustRelay(t, "mecha", "profile", "set", "a^x", "@"+path, "--db", db); out != "the profile of a^x is set\n" {
 		t.Errorf("set prints %q", out)
 	}
 	got := mustRelay(t, "mecha", "profile", "get", "a^x", "--db", db)
@@ -72,7 +72,7 @@ func TestProfilesAreSetAndShown(t *testing.T) {
 	if !strings.Contains(got, "\n  \"display_name\": \"A <&> co\",\n") {
 		t.Errorf("for people it is\n%s", got)
 	}
-	// What get prints, set takes: from stdin, with - or without.
+	// set reads what get prints: from stdin, with - or without.
 	for _, more := range [][]string{nil, {"-"}} {
 		mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "empty.json", `{}`), "--db", db)
 		wantSameJSON(t, mustRelay(t, "mecha", "profile", "get", "a^x", "--json", "--db", db), `{"visibility":"public"}`)
@@ -162,7 +162,7 @@ func TestImport(t *testing.T) {
 	if out := mustRelay(t, "key", "list", "--db", db); strings.Contains(out, "^x") {
 		t.Errorf("it issued keys:\n%s", out)
 	}
-	// Again, it replaces.
+	// A second import replaces the profile.
 	again := text(t, "again.jsonl", `{"mecha_id":"a^x","profile":{"version":"2"}}`+"\n")
 	if out := mustRelay(t, "mecha", "import", again, "--db", db); !strings.HasPrefix(out, "1 imported, 0 failed, ") {
 		t.Errorf("it prints %q", out)
@@ -214,8 +214,8 @@ func TestImportOfAnAgentCard(t *testing.T) {
 	}
 }
 
-// What get prints of a large card, set takes again: the card's skills stand
-// there twice, and the spaces of JSON for people do not fit.
+// set reads what get prints for a large card. Its skills are in there twice, so
+// that with spaces for people it would be too long.
 func TestALargeCardIsSetAgain(t *testing.T) {
 	db := file(t)
 	for name, words := range map[string]int{"twice": 55, "spaced": 6} {
@@ -285,7 +285,7 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 	wantFiles(t, filepath.Dir(db), "relay.db")
 }
 
-// What the directory gets is found by the client, in a running server, within a second.
+// A client finds a change of the directory in a running server within a second.
 func TestSearchFindsWhatWasImported(t *testing.T) {
 	db := file(t)
 	a := issue(t, db, "asker^crew")[0]
@@ -311,7 +311,7 @@ func TestSearchFindsWhatWasImported(t *testing.T) {
 	}
 }
 
-// A filter is enough of a search, and every filter of a flag has its effect.
+// A search may have only filters, and the flag of every filter has an effect.
 func TestSearchByFilterAlone(t *testing.T) {
 	db := file(t)
 	a := issue(t, db, "asker^crew")[0]
@@ -358,7 +358,7 @@ func TestSearchByFilterAlone(t *testing.T) {
 	run(t, []string{"search", "hotel", "--sort", "luck"}, env, "").wantCode(t, 2, "relevance, recent or name")
 }
 
-// What agents write of themselves can neither forge lines nor steer the terminal.
+// A profile can neither forge lines nor steer the terminal.
 func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
 	db := file(t)
 	a := issue(t, db, "asker^crew")[0]
@@ -369,7 +369,7 @@ func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
 	eventually(t, soon, "the imported Mecha is found", func() bool {
 		return strings.Contains(run(t, []string{"search", "zzyzx"}, env, "").wantCode(t, 0).out, "evil^acme")
 	})
-	// A crew in common with the address asked for is no word of its profile: no reason is better than half of one.
+	// The query shares only the crew of the address, which is not in the profile: no reason is shown.
 	if out := run(t, []string{"search", "nobody^acme"}, env, "").wantCode(t, 0).out; !strings.HasSuffix(strings.TrimRight(out, "\n"), "  -") {
 		t.Errorf("%q", out)
 	}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -18,8 +17,8 @@ func (a *app) messageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "message",
 		Short: "Look at messages: list, show, tail, trace, conversation, stats",
-		Long: `Look at messages, straight in the database file: while a server runs on it or
-not, whoever's they are. Nothing is changed, and the server is not slowed down.`,
+		Long: `Look at the messages of all Mechas. The commands only read the database file,
+with or without a server on it, and do not slow the server down.`,
 		Example: `  relay message list --mecha planner^acme --state pending
   relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7`,
 	}
@@ -28,23 +27,13 @@ not, whoever's they are. Nothing is changed, and the server is not slowed down.`
 	return cmd
 }
 
-// withInspector opens the database for looking.
-func (a *app) withInspector(f func(*db.Inspector) error) error {
-	in, err := db.Inspect(a.dbPath)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	return plain(f(in))
-}
-
 func (a *app) messageShow() *cobra.Command {
 	var payload, raw bool
 	cmd := &cobra.Command{
 		Use:   "show ID",
-		Short: "Show one message: its record, and its payload",
-		Long: `Show the record of one message, as the API gives it. With --payload the payload
-is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
+		Short: "Show one message: its record, or its payload",
+		Long: `Show the record of one message, as the API gives it. --payload adds the payload;
+--raw prints only the payload, byte for byte as it was sent.`,
 		Example: `  relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --payload
   relay message show msg_06fexd1h8k0000a2b3c4d5e6f7 --raw | jq .`,
 		Args: exactly(1, "one message id (relay message list)"),
@@ -67,14 +56,14 @@ is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&payload, "payload", false, "with the payload")
-	cmd.Flags().BoolVar(&raw, "raw", false, "only the payload's bytes")
+	cmd.Flags().BoolVar(&payload, "payload", false, "show the payload too")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print only the payload's bytes")
 	a.dbFlag(cmd)
 	return cmd
 }
 
-// printMessage prints a message as the API gives it: indented for people, on a
-// line of its own with --json. A payload's numbers keep their spelling.
+// printMessage prints a message as the API gives it: on several lines for people,
+// on one with --json. The numbers in a payload keep their spelling.
 func (a *app) printMessage(m *db.Message) error {
 	record := http.AppendRecord(nil, m)
 	var b bytes.Buffer
@@ -97,8 +86,9 @@ func (a *app) messageConversation() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "conversation ID",
 		Short: "Read a conversation as a dialogue",
-		Long: `Read a conversation from its beginning: who said what to whom, and what became
-of it. With --json: the records, payloads included, one a line.`,
+		Long: `Read a conversation from its beginning: who sent what to whom, and what became
+of each message. --json prints the records with their payloads, one on each
+line.`,
 		Example: "  relay message conversation conv_06fexd1h8k0000a2b3c4d5e6f7",
 		Args:    exactly(1, "one conversation id (relay message show ID)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -110,7 +100,7 @@ of it. With --json: the records, payloads included, one a line.`,
 			})
 		},
 	}
-	cmd.Flags().IntVar(&limit, "limit", 1000, "messages, at most")
+	cmd.Flags().IntVar(&limit, "limit", 1000, "print at most so many messages")
 	a.dbFlag(cmd)
 	return cmd
 }
@@ -121,7 +111,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 		return err
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("there is no message in %s", harmless(string(q.Conversation)))
+		return fmt.Errorf("%s has no messages", harmless(string(q.Conversation)))
 	}
 	for n, m := range list {
 		if m.Payload, err = in.Payload(m.ID); err != nil {
@@ -137,7 +127,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 		}
 	}
 	if more {
-		fmt.Fprintf(a.stderr, "… and more (--limit)\n")
+		fmt.Fprintln(a.stderr, "… and more: --limit prints them")
 	}
 	return nil
 }
@@ -167,7 +157,8 @@ func (a *app) printTurn(m *db.Message, gap bool) error {
 	return nil
 }
 
-// spoken gives a payload for reading: the text itself if it is nothing but one.
+// spoken returns a payload for people to read. Of a payload that has nothing but a
+// text, it is that text.
 func spoken(payload []byte) string {
 	var only map[string]json.RawMessage
 	if json.Unmarshal(payload, &only) == nil && len(only) == 1 {
@@ -181,12 +172,4 @@ func spoken(payload []byte) string {
 		return string(payload)
 	}
 	return b.String()
-}
-
-// atTime writes a time for people, to the millisecond, in UTC.
-func atTime(t time.Time) string {
-	if t.IsZero() {
-		return "-"
-	}
-	return t.UTC().Format("2006-01-02 15:04:05.000Z")
 }

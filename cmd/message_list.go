@@ -12,25 +12,25 @@ import (
 	"relay/db"
 )
 
-// listing is the flags of message list.
-type listing struct {
+// listFlags are the flags of message list, and the query that they make.
+type listFlags struct {
 	db.ListQuery
 	mecha, peer, conversation, before, after string
 	state, direction, since, until           string
 }
 
 func (a *app) messageList() *cobra.Command {
-	var l listing
+	var l listFlags
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List messages, newest first",
-		Long: `List messages, newest first, of all Mechas or as the filters say. Times are
-RFC 3339, a date, or so long ago: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d.
-What follows the last line of a page: --before ITS_ID.`,
+		Long: `List the messages that pass all filters, newest first. A time is in RFC 3339, a
+date in UTC, or how long ago: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d. The
+next page comes with --before and the id in the last line.`,
 		Example: `  relay message list --mecha planner^acme --state pending
   relay message list --status failed
   relay message list --since 1h --text invoice --json | jq -r .message_id`,
-		Args: exactly(0, "no arguments: filters are flags"),
+		Args: exactly(0, "no arguments; its filters are flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := l.read(time.Now()); err != nil {
 				return err
@@ -39,29 +39,29 @@ What follows the last line of a page: --before ITS_ID.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&l.mecha, "mecha", "", "only what this `address` sent or received")
-	f.StringVar(&l.peer, "peer", "", "only with this `address` on the other side")
-	f.StringVar(&l.direction, "direction", "all", "seen from --mecha: `in`, out or all")
-	f.StringVar(&l.conversation, "conversation", "", "only of this conversation `id`")
+	f.StringVar(&l.mecha, "mecha", "", "only messages that this `address` sent or received")
+	f.StringVar(&l.peer, "peer", "", "only messages with this `address` on the other side")
+	f.StringVar(&l.direction, "direction", "all", "only in this `direction`, seen from --mecha: in, out or all")
+	f.StringVar(&l.conversation, "conversation", "", "only in the conversation with this `id`")
 	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
-	f.StringVar(&l.Status, "status", "", "only with this latest ack `status`, as in failed")
+	f.StringVar(&l.Status, "status", "", "only with this `status` in the latest ack, as in failed")
 	f.StringVar(&l.Type, "type", "", "only of this message `type`")
 	f.StringVar(&l.Priority, "priority", "", "only of this `priority`")
 	f.StringVar(&l.since, "since", "", "only from this `time` on")
 	f.StringVar(&l.until, "until", "", "only before this `time`")
-	f.StringVar(&l.Text, "text", "", "only with this `text` in the payload, letter case aside")
-	f.StringVar(&l.before, "before", "", "only earlier than this message `id`")
-	f.StringVar(&l.after, "after", "", "only later than this message `id`")
-	f.BoolVar(&l.Oldest, "oldest", false, "oldest first")
-	f.IntVar(&l.Limit, "limit", 50, "messages on the page")
+	f.StringVar(&l.Text, "text", "", "only with this `text` in the payload, in upper or lower case")
+	f.StringVar(&l.before, "before", "", "only messages before the one with this `id`")
+	f.StringVar(&l.after, "after", "", "only messages after the one with this `id`")
+	f.BoolVar(&l.Oldest, "oldest", false, "list the oldest first")
+	f.IntVar(&l.Limit, "limit", 50, "messages on a page")
 	a.dbFlag(cmd)
 	return cmd
 }
 
 var stateWords = []string{"pending", "queued", "delivered", "acknowledged", "expired"}
 
-// read makes the query of the flags.
-func (l *listing) read(now time.Time) (err error) {
+// read makes the query from the flags.
+func (l *listFlags) read(now time.Time) (err error) {
 	for _, address := range []struct {
 		text string
 		to   *db.Address
@@ -86,7 +86,7 @@ func (l *listing) read(now time.Time) (err error) {
 		return usagef("--direction is in, out or all, not %q", l.direction)
 	}
 	if l.Direction != db.Both && l.Mecha == "" {
-		return usagef("--direction needs --mecha: seen from whom?")
+		return usagef("--direction needs --mecha, from whose side it is seen")
 	}
 	if l.Since, err = parseWhen("since", l.since, now); err != nil {
 		return err
@@ -101,7 +101,7 @@ func (l *listing) read(now time.Time) (err error) {
 	return nil
 }
 
-// parseWhen reads a time: RFC 3339, a date (UTC), or how long ago.
+// parseWhen reads a time: RFC 3339, a date in UTC, or how long ago.
 func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -115,7 +115,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if span, err := parseSpan(text); err == nil {
 		return now.Add(-span), nil
 	}
-	return time.Time{}, usagef("--%s: %q is no time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
+	return time.Time{}, usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
 }
 
 func (a *app) printMessages(ctx context.Context, in *db.Inspector, q db.ListQuery) error {
@@ -134,7 +134,7 @@ func (a *app) printMessages(ctx context.Context, in *db.Inspector, q db.ListQuer
 	}
 	switch {
 	case len(list) == 0:
-		fmt.Fprintln(a.stderr, "no such messages")
+		fmt.Fprintln(a.stderr, "no message passes the filters")
 	case more && q.Oldest:
 		fmt.Fprintf(a.stderr, "… more: --after %s\n", list[len(list)-1].ID)
 	case more:
@@ -153,7 +153,7 @@ func (a *app) messageTable(list []*db.Message) error {
 		if m.Ack != nil {
 			status = m.Ack.Status
 			if state += " " + status; m.State == db.Delivered {
-				state = status // what it reported says more
+				state = status // the recipient's own word says more than "delivered"
 			}
 		}
 		w.row(atTime(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, paint{stateColour(m.State.String(), status), state}, m.PayloadBytes)

@@ -17,8 +17,9 @@ func (a *app) messageTail() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tail",
 		Short: "Print new messages and changes of state as they are committed",
-		Long: `Print new messages and changes of state as they are committed, in commit order,
-until it is interrupted. Lines: time, what happened, message, from, to.`,
+		Long: `Print new messages and changes of state in commit order, as they are committed,
+until the command is interrupted. A line has the time, the event, the message,
+its sender and its recipient.`,
 		Example: `  relay message tail
   relay message tail --mecha planner^acme --last 10 --json`,
 		Args: exactly(0, "no arguments"),
@@ -36,7 +37,7 @@ until it is interrupted. Lines: time, what happened, message, from, to.`,
 			return a.withInspector(func(in *db.Inspector) error { return a.tail(cmd.Context(), in, only, last) })
 		},
 	}
-	cmd.Flags().StringVar(&mecha, "mecha", "", "only what this `address` sends or receives")
+	cmd.Flags().StringVar(&mecha, "mecha", "", "only messages that this `address` sends or receives")
 	cmd.Flags().IntVar(&last, "last", 0, "begin with so many of the latest messages")
 	a.dbFlag(cmd)
 	return cmd
@@ -87,7 +88,7 @@ func (a *app) tail(ctx context.Context, in *db.Inspector, only db.Address, last 
 	}
 }
 
-// printLast prints the acceptance of the latest messages.
+// printLast prints the latest n messages as accepted.
 func (a *app) printLast(ctx context.Context, in *db.Inspector, only db.Address, n int) error {
 	if n == 0 {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// lines gives the JSON lines that a command printed.
+// lines reads the JSON lines that a command printed.
 func lines[T any](t testing.TB, out string) (all []T) {
 	t.Helper()
 	for line := range strings.Lines(out) {
@@ -22,7 +22,7 @@ func lines[T any](t testing.TB, out string) (all []T) {
 	return all
 }
 
-// step is what trace and tail say of one event.
+// step is an event as trace and tail print it with --json.
 type step struct {
 	At        string `json:"at"`
 	AfterMS   int64  `json:"after_ms"`
@@ -49,7 +49,7 @@ func (t trace) events() (all []string) {
 	return all
 }
 
-// ids lists messages as message list does with the filters.
+// ids returns the ids that message list prints with the filters.
 func listIDs(t testing.TB, db string, filters ...string) (ids []string) {
 	t.Helper()
 	for _, r := range lines[record](t, mustRelay(t, append([]string{"message", "list", "--json", "--db", db}, filters...)...)) {
@@ -58,8 +58,8 @@ func listIDs(t testing.TB, db string, filters ...string) (ids []string) {
 	return ids
 }
 
-// While a server runs, message list finds what its filters say, newest first,
-// in pages.
+// While a server runs, message list finds the messages that pass its filters,
+// newest first, in pages.
 func TestMessageList(t *testing.T) {
 	s := startServer(t, file(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
@@ -119,7 +119,7 @@ func TestMessageListRefusals(t *testing.T) {
 		"--mecha nobody":         "address",
 		"--direction up":         "in, out or all",
 		"--direction in":         "--mecha",
-		"--since yesterday":      "no time",
+		"--since yesterday":      "not a time",
 		"--limit 0":              "at least 1",
 		"--mecha nobody^nowhere": "not registered",
 		"--before msg_nonsense":  "no message id",
@@ -133,7 +133,7 @@ func TestMessageListRefusals(t *testing.T) {
 	}
 }
 
-// What is no database is named by its absolute path, and nothing comes to be.
+// A file that is not a database is named by its absolute path, and no file is created.
 func TestInspectionCreatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "foreign.db")
@@ -155,7 +155,7 @@ func TestInspectionCreatesNothing(t *testing.T) {
 	wantFiles(t, dir, "empty.db", "foreign.db")
 }
 
-// A trace tells what a message went through, in order, by which keys.
+// A trace shows what happened to a message, in order, and by which keys.
 func TestTrace(t *testing.T) {
 	s := startServer(t, file(t))
 	alice, bob := issue(t, s.db, "alice^x")[0], issue(t, s.db, "bob^x", "--label", "laptop")[0]
@@ -202,7 +202,7 @@ func TestTrace(t *testing.T) {
 	relay(t, "message", "trace", "msg_00000000000000000000000000", "--db", s.db).wantCode(t, 1, "no message")
 }
 
-// What was pushed is noted without waiting for other writes, and survives the server.
+// A push is noted without waiting for another write, and the note survives the server.
 func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
 	s := startServer(t, file(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
@@ -230,11 +230,11 @@ func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
 func TestTail(t *testing.T) {
 	s := startServer(t, file(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
-	s.send(k[0], "carol^x", `{}`) // before tail: not its business
+	s.send(k[0], "carol^x", `{}`) // before tail begins, so it is not printed
 	tail := launch(t, exec.Command(binary, "message", "tail", "--json", "--db", s.db), nil)
 	of := launch(t, exec.Command(binary, "message", "tail", "--mecha", "carol^x", "--last", "5", "--db", s.db), nil)
-	of.await(of.stdout, "accepted .* alice\\^x → carol\\^x") // it stands, so it follows
-	// The other one has nothing to show yet: send until it does.
+	of.await(of.stdout, "accepted .* alice\\^x → carol\\^x") // tail prints, so it has begun
+	// The other tail has nothing to print yet: send until it prints.
 	eventually(t, patience, "tail follows", func() bool {
 		s.send(k[1], "bob^x", `{"warm":"up"}`)
 		text, more := tail.stdout.read()
@@ -346,7 +346,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// On a terminal the states have colours; never with NO_COLOR, and never elsewhere.
+// States have colours on a terminal, but not with NO_COLOR.
 func TestColours(t *testing.T) {
 	notOnWindows(t, "script makes the terminal")
 	tool(t, "script")

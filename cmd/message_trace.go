@@ -14,12 +14,15 @@ import (
 func (a *app) messageTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace ID",
-		Short: "Tell the life of one message, with times",
-		Long: `Tell the life of one message: when it was accepted, signed or not and by which
-key; when it was written to which socket; when it was marked as delivered and
-acknowledged, by which key; when it expired; and what time passed between.
-"Pushed" means that the network took it. It is noted with the next commit,
-within half a second, and a server that is killed may lose its last notes.`,
+		Short: "Show what happened to one message, and when",
+		Long: `Show what happened to one message, when, and by which key: when the relay
+accepted it, and whether it was signed; when it was written to a socket; when
+it was marked as delivered, acknowledged, or expired; and how much time passed
+between.
+
+"pushed" means that the network took the message. The server notes it with the
+next commit, within half a second; a server that is killed may lose its last
+notes.`,
 		Example: "  relay message trace msg_06fexd1h8k0000a2b3c4d5e6f7",
 		Args:    exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -39,7 +42,8 @@ within half a second, and a server that is killed may lose its last notes.`,
 	return cmd
 }
 
-// stepJSON is a step as trace prints it with --json. AfterMS is the time since the step before.
+// stepJSON is a step as trace prints it with --json. AfterMS is the time since the
+// previous step.
 type stepJSON struct {
 	At       string      `json:"at"`
 	AfterMS  int64       `json:"after_ms"`
@@ -88,7 +92,7 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 		return err
 	}
 	if m.State == db.Queued || m.State == db.Delivered {
-		fmt.Fprintf(a.stdout, "\nstill %s, %s after it was accepted\n", m.State, gap(now.Sub(m.CreatedAt)))
+		fmt.Fprintf(a.stdout, "\nstill %s, %s after the relay accepted it\n", m.State, gap(now.Sub(m.CreatedAt)))
 	}
 	return nil
 }
@@ -115,24 +119,7 @@ func stepNote(t *db.Trace, s db.Step) string {
 	case db.StepPushed:
 		return "to a socket of this key"
 	case db.StepExpired:
-		return "its time was over at " + atTime(t.Message.ExpiresAt)
+		return "its time ended at " + atTime(t.Message.ExpiresAt)
 	}
 	return s.Detail
-}
-
-// gap writes a length of time for people: 3ms, 1.25s, 2m5s, 3h12m, 4d2h.
-func gap(d time.Duration) string {
-	switch {
-	case d < 0:
-		return "0ms"
-	case d < time.Second:
-		return d.Round(time.Millisecond).String()
-	case d < time.Minute:
-		return d.Round(10 * time.Millisecond).String()
-	case d < time.Hour:
-		return d.Round(time.Second).String()
-	case d < 24*time.Hour:
-		return fmt.Sprintf("%dh%dm", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
 }

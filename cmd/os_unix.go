@@ -5,15 +5,23 @@ package cmd
 import (
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
 )
 
-// shell makes a command of a line. It is a process group of its own: Ctrl-C
-// is for us alone, and when the context ends all of it is killed.
+const addressInUse = unix.EADDRINUSE
+
+// shell makes a command that runs a line of shell. The command is a process
+// group of its own: Ctrl-C reaches only us, and the end of the context kills the
+// whole group.
 func shell(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", line)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -21,14 +29,15 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
-// unread tells whether f is a pipe or the like whose reader has gone.
+// unread tells whether f is a pipe, or something like it, whose reader has gone.
 func unread(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
-// tryLock takes an exclusive lock that ends with the process; false: another has it.
+// tryLock takes an exclusive lock on a file, which ends with the process at the
+// latest. It returns false if another process has the lock.
 func tryLock(f *os.File) (bool, error) {
 	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
@@ -37,12 +46,47 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// openFiles is how many files this process may have open; false: no bound is
-// known. Go has raised it to the hard limit at the start (package os).
+// openFiles returns how many files this process may have open, and false if no
+// limit is known. Package os has raised it to the hard limit at the start.
 func openFiles() (int, bool) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Cur) > 1<<30 {
 		return 0, false
 	}
 	return int(l.Cur), true
+}
+
+// denied says why this process may not open the file at path, if that is for
+// want of a permission; otherwise it returns nil. SQLite itself says no more
+// than "unable to open database file".
+func denied(path string, write bool) error {
+	mode := uint32(unix.R_OK)
+	if write {
+		mode |= unix.W_OK
+	}
+	if !errors.Is(unix.Access(path, mode), fs.ErrPermission) {
+		return nil
+	}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil
+	}
+	name, at := "it", path
+	info, err := os.Stat(at)
+	for ; err != nil && at != "/"; info, err = os.Stat(at) { // up to the folder that is closed to us
+		at = filepath.Dir(at)
+		name = at
+	}
+	if err != nil {
+		return nil
+	}
+	uid := info.Sys().(*syscall.Stat_t).Uid
+	if int(uid) == os.Geteuid() {
+		return fmt.Errorf("%s: permission denied: %s has mode %04o", path, name, info.Mode().Perm())
+	}
+	owner := fmt.Sprintf("user %d", uid)
+	if u, err := user.LookupId(strconv.Itoa(int(uid))); err == nil {
+		owner = u.Username
+	}
+	return fmt.Errorf("%s: permission denied: %s belongs to %s, with mode %04o; run this command as that user", path, name, owner, info.Mode().Perm())
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// free gives how many bytes may still be written on the file system of f.
+// free returns how many bytes can still be written on the file system of f.
 func free(t *testing.T, f *os.File) int64 {
 	t.Helper()
 	var s unix.Statfs_t

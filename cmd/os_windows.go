@@ -10,18 +10,22 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// shell makes a command of a line, which cmd reads as it is. It is a process
-// group of its own: Ctrl-C is for us alone.
+const addressInUse = windows.WSAEADDRINUSE
+
+// shell makes a command that runs a line, which cmd.exe reads as it is. The
+// command is a process group of its own: Ctrl-C reaches only us.
 func shell(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "cmd")
 	c.SysProcAttr = &syscall.SysProcAttr{CmdLine: `cmd /S /C "` + line + `"`, CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 	return c
 }
 
-// unread would tell whether f is a pipe whose reader has gone; that is not to be known here.
+// unread would tell whether f is a pipe whose reader has gone. Windows has no way
+// to ask.
 func unread(*os.File) bool { return false }
 
-// tryLock takes an exclusive lock that ends with the process; false: another has it.
+// tryLock takes an exclusive lock on a file, which ends with the process at the
+// latest. It returns false if another process has the lock.
 func tryLock(f *os.File) (bool, error) {
 	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
@@ -30,5 +34,9 @@ func tryLock(f *os.File) (bool, error) {
 	return err == nil, err
 }
 
-// openFiles knows no bound on Windows.
+// openFiles returns false: Windows has no limit that matters here.
 func openFiles() (int, bool) { return 0, false }
+
+// denied returns nil: access is by lists on Windows, and the system's own error
+// has to do.
+func denied(string, bool) error { return nil }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// The tests that need these skip on Windows before they call them.
+// Tests that need these functions skip on Windows before they call them.
 
 func free(*testing.T, *os.File) int64 { return 0 }
 func pause(*server)                   {}

@@ -9,26 +9,31 @@ import (
 	"unicode/utf8"
 )
 
-// progress is a bar on stderr while something takes its time; nothing if that
-// is no terminal. It belongs to one goroutine, but for clear.
+// progress is a bar on stderr that shows how far a command is. If stderr is not a
+// terminal, it shows nothing. Only one goroutine may use it, except for clear,
+// which any goroutine may call.
 type progress struct {
 	w     io.Writer // nil: silent
 	what  string
-	total int64 // 0: not known
+	total int64 // 0: unknown
 	done  int64
 	shown time.Time
 }
 
-// barWidth leaves room for the rest of the line in a terminal of 40 columns:
-// a line that wraps cannot be drawn again, nor cleared.
+// barWidth leaves room for the rest of the line in a terminal of 40 columns: a
+// line that wraps cannot be drawn again or cleared.
 const barWidth = 16
 
 func (a *app) progress(what string, total int64) *progress {
-	p := &progress{what: what, total: total}
+	return &progress{w: a.terminal(), what: what, total: total}
+}
+
+// terminal returns stderr if it is a terminal, otherwise nil.
+func (a *app) terminal() io.Writer {
 	if f, ok := a.stderr.(*os.File); ok && isTerminal(f) {
-		p.w = f
+		return f
 	}
-	return p
+	return nil
 }
 
 func isTerminal(f *os.File) bool {
@@ -51,7 +56,7 @@ func (p *progress) add(n int64) {
 	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), share*100)
 }
 
-// clear makes room for another line.
+// clear removes the bar, so that another line can be printed.
 func (p *progress) clear() {
 	if p.w != nil {
 		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", len(p.what)+barWidth+12))
@@ -60,8 +65,8 @@ func (p *progress) clear() {
 
 func (p *progress) end() { p.clear() }
 
-// reporting gives what draws the progress of a command of several steps, and
-// what takes the bar away.
+// reporting returns a function that draws the progress of a command of several
+// steps, and one that removes the bar.
 func (a *app) reporting() (report func(what string, done, total int64), end func()) {
 	var p *progress
 	end = func() {
@@ -78,18 +83,15 @@ func (a *app) reporting() (report func(what string, done, total int64), end func
 	}, end
 }
 
-// statusLine is a line on stderr that says what goes on; nothing if that is no
-// terminal. It belongs to one goroutine.
+// statusLine is a line on stderr that says what a command is doing. If stderr is
+// not a terminal, it shows nothing. Only one goroutine may use it.
 type statusLine struct {
 	w     io.Writer // nil: silent
 	width int
 }
 
 func (a *app) statusLine() *statusLine {
-	if f, ok := a.stderr.(*os.File); ok && isTerminal(f) {
-		return &statusLine{w: f}
-	}
-	return &statusLine{}
+	return &statusLine{w: a.terminal()}
 }
 
 // show replaces the line; "" clears it.

@@ -15,9 +15,9 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// The stories in testdata/script are a manual that is run: each file tells one,
-// with the commands that a person would type. The words of theirs that no shell
-// has:
+// The stories in testdata/script are a manual that is run. Each file tells one
+// story, in commands that a person would type. Beside the commands of testscript
+// they have these:
 //
 //	serve [flags]          starts relay serve on relay.db and sets RELAY_URL
 //	stop [kill]            ends it, by SIGTERM or by SIGKILL
@@ -25,7 +25,7 @@ import (
 //	as NAME                sets RELAY_KEY to that key
 //	keep NAME              sets $NAME to what the last command printed
 //	until REGEXP COMMAND…  runs a command until its output matches;
-//	                       ! until: until it fails with such words
+//	                       ! until: until it fails with a matching output
 func TestStories(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stories speak to a POSIX shell")
@@ -45,7 +45,7 @@ func TestStories(t *testing.T) {
 	})
 }
 
-// story is what a script has running.
+// story has the server that a script runs.
 type story struct {
 	t      testscript.T
 	server *exec.Cmd
@@ -58,7 +58,7 @@ func (*story) serve(ts *testscript.TestScript, neg bool, args []string) {
 	s := of(ts)
 	addr := "127.0.0.1:0"
 	if u, err := url.Parse(ts.Getenv("RELAY_URL")); err == nil && u.Host != "" {
-		addr = u.Host // again, where clients look for it
+		addr = u.Host // the same address as before, for the clients
 	}
 	s.log = newOutput()
 	s.server = exec.Command(binary, append([]string{"serve", "--addr", addr}, args...)...)

@@ -10,8 +10,8 @@ import (
 	"github.com/coder/websocket"
 )
 
-// Nothing that the program says, but the one printing of a new key, may hold a
-// secret: not its log, not an answer, not an error of the command line.
+// The program prints a secret only once, when it issues the key. The log, the
+// answers and the errors of commands never have one.
 func TestSecretsAreNeverRepeated(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) { runForSecrets(t, format) })

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// What people put where it does not belong is not repeated either: keys in
-// other headers, in queries and in handshakes, and what stands in a key file.
+// A secret in the wrong place is not repeated either: in another header, in a
+// query, in a handshake, or in a broken key file.
 func TestSecretsInOddPlacesAreNeverRepeated(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
 	for _, format := range []string{"text", "json"} {
@@ -86,8 +86,8 @@ func runForOddPlaces(t *testing.T, format string) {
 			t.Fatal(err)
 		}
 		s.cmd.Process.Signal(syscall.SIGHUP)
-		eventually(t, patience, "it says that the pair before stays", func() bool {
-			return strings.Count(s.stderr.String(), "the one before stays") == i+1
+		eventually(t, patience, "the log says that the old pair stays", func() bool {
+			return strings.Count(s.stderr.String(), "the old one stays") == i+1
 		})
 	}
 	if s.terminate() != 0 {

@@ -3,6 +3,7 @@ package cmd
 import (
 	"cmp"
 	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"runtime"
@@ -16,7 +17,8 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 )
 
-// settings are those of a server. Each is named, defaulted and explained once, in flags.
+// settings are the settings of a server. The method flags gives each its name,
+// default and explanation.
 type settings struct {
 	Addr, DB              string
 	TLSCert, TLSKey       string
@@ -48,58 +50,67 @@ type settings struct {
 	Store                 string
 }
 
-// storeNone keeps nothing: relay bench measures with it what all but the store costs.
+// storeNone is --store none: the server keeps nothing. relay bench compares with
+// it, to measure what the store costs.
 const storeNone = "none"
 
-// flags is the one table of settings (PROTOCOL §7). 0 turns a
-// limit off where that makes sense.
+// flags is the one table of settings (PROTOCOL §7). 0 turns a limit off where
+// that makes sense.
 func (s *settings) flags(f *pflag.FlagSet) {
-	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes a free one")
-	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; made if there is none")
+	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes any free port")
+	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; it is created if there is none")
 	f.StringVar(&s.TLSCert, "tls-cert", "", "speak HTTPS, with the certificates in this PEM `file`; SIGHUP reads it again")
-	f.StringVar(&s.TLSKey, "tls-key", "", "the private key for --tls-cert, in a PEM `file`")
-	f.StringSliceVar(&s.ACME, "acme", nil, "speak HTTPS, with a certificate for this `domain` that is got, and renewed, by ACME on port 443; accepts the CA's terms of service; repeatable")
-	f.StringVar(&s.ACMEEmail, "acme-email", "", "where the ACME CA may write to, an `address`")
-	f.StringVar(&s.ACMEDirectory, "acme-directory", autocert.DefaultACMEDirectory, "the ACME CA's directory, a `url`")
-	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil, "`networks` of proxies, as in 10.0.0.0/8, whose X-Forwarded-For is believed")
-	f.BoolVar(&s.Dev, "dev", false, "also make two demo Mechas and print their keys")
-	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"), "refuse unsigned requests (also: REQUIRE_MESSAGE_SIGNATURE=1)")
-	f.StringVar(&s.LogFormat, "log-format", "text", "`text` or json, on stderr")
-	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be off, 30s to 15m")
-	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "connections in all, and never more than 7/8 of the files that may be open; then those without a key make room")
-	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "`bytes` of a request body")
-	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "`bytes` of bodies and answers under way in all, an eighth of it per key; those up to 16 KiB do not count")
-	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "`bytes` of a request's headers")
-	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "for the headers to arrive")
-	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "for the body to arrive")
-	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "between the requests of a connection")
-	f.Float64Var(&s.RateLimit, "rate-limit", 500, "requests per second and key")
-	f.IntVar(&s.RateBurst, "rate-burst", 1000, "requests at once above the rate")
-	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "failed authentications per second and client IP; ten seconds' worth at once")
-	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages per recipient")
-	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "sockets and long-polls in all")
-	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "sockets and long-polls per Mecha")
-	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "frames per second read from a socket; two seconds' worth at once")
+	f.StringVar(&s.TLSKey, "tls-key", "", "the private key of --tls-cert, in a PEM `file`")
+	f.StringSliceVar(&s.ACME, "acme", nil, "speak HTTPS, with a certificate for this `domain` that the relay gets and renews by ACME on port 443; this accepts the CA's terms of service; can be repeated")
+	f.StringVar(&s.ACMEEmail, "acme-email", "", "the `email` address at which the ACME CA may write to you")
+	f.StringVar(&s.ACMEDirectory, "acme-directory", autocert.DefaultACMEDirectory, "the `URL` of the ACME CA's directory")
+	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil, "believe the X-Forwarded-For of the proxies in these `networks`, as in 10.0.0.0/8")
+	f.BoolVar(&s.Dev, "dev", false, "also create two demo Mechas, and print their keys")
+	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"), "refuse unsigned requests; REQUIRE_MESSAGE_SIGNATURE=1 does the same")
+	f.StringVar(&s.LogFormat, "log-format", "text", "the `format` of the log on stderr: text or json")
+	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
+	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones")
+	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, in `bytes`")
+	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; one key may use an eighth of it; bodies and answers up to 16 KiB do not count")
+	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "the largest headers of a request, in `bytes`")
+	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time in which a request's headers must arrive")
+	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time in which a request's body must arrive")
+	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "time that a connection may stay open between two requests")
+	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key")
+	f.IntVar(&s.RateBurst, "rate-burst", 1000, "`requests` of a key at once, above --rate-limit")
+	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "`failures` to authenticate, per second for each client IP; ten seconds' worth at once")
+	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")
+	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
+	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")
+	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from a WebSocket; two seconds' worth at once")
 	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 60*time.Second, "how long a full sync window waits for a first acknowledgement")
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
-	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces remembered in all")
-	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "`bytes` of free disk below which messages are refused")
-	// Not in the help, and not from the environment: nobody gets this by accident.
+	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
+	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
+	// --store stands neither in the help nor in the environment, so that nobody
+	// loses messages by accident.
 	f.StringVar(&s.Store, "store", "file", "file, or none to keep nothing, for measuring")
-	_ = f.MarkHidden("store") // it is there
+	_ = f.MarkHidden("store") // it fails only for a flag that does not exist
 }
 
 func envBool(name string) bool {
 	switch value := strings.ToLower(os.Getenv(name)); value {
 	case "", "off", "no":
 		return false
-	default: // what is no word for no means yes: it fails safe
+	default: // any value that does not mean no turns signatures on
 		on, err := strconv.ParseBool(value)
 		return on || err != nil
 	}
 }
 
 func (s *settings) check(flags *pflag.FlagSet) error {
+	_, port, err := net.SplitHostPort(s.Addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return usagef("--addr is host:port, as in 127.0.0.1:8080; %q is not", s.Addr)
+	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
 		return usagef("--clock-skew must be from 30s to 15m")
 	}
@@ -107,9 +118,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		return usagef("--log-format must be text or json")
 	}
 	if s.Store != "file" && (s.Store != storeNone || s.Dev) {
-		return usagef("--store must be file; or none, without --dev, to keep nothing")
+		return usagef("--store must be file, or none without --dev")
 	}
-	_, err := s.proxies()
+	_, err = s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.checkACME()); err != nil {
 		return err
 	}
@@ -126,11 +137,12 @@ func (a *app) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
-		Long: `Run the server, on one database file, until SIGINT or SIGTERM.
+		Long: `Run the server on one database file, until SIGINT or SIGTERM.
 
-The file is made if there is none, readable by its owner only. Issue keys with
-relay key create, at any time: they work at once. If the disk fails to keep a
-write, the process stops with exit code 75; let a supervisor start it again.`,
+If there is no such file, the server creates it, readable by its owner only.
+Issue keys with relay key create at any time: they work at once. If the disk
+fails to keep a write, the server stops with exit code 75. Let a supervisor
+start it again.`,
 		Example: `  relay serve --dev
   relay serve --addr 127.0.0.1:9000 --db /var/lib/relay/relay.db
   relay serve --addr :443 --tls-cert relay.pem --tls-key relay.key
@@ -169,7 +181,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	warnIfOpen(log, s, in.addr)
 	warnOfFolder(log, in.db.Path())
 	if in.db.Discards() {
-		log.Warn("--store none: NOTHING IS KEPT. Every message that is accepted is lost at once. This is for measuring alone")
+		log.Warn("--store none: NOTHING IS KEPT. Every accepted message is lost at once. Use this for measuring only")
 	}
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature, "version", version)
 	if s.Dev {

@@ -15,10 +15,10 @@ import (
 func (a *app) statsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "stats",
-		Short: "Count what the database holds, and measure it",
-		Long: `Count Mechas, keys and messages by state, name the oldest that waits and the
-busiest Mechas, and measure the files. It reads every message's row: about a
-second for a million.`,
+		Short: "Count Mechas, keys and messages, and measure the files",
+		Long: `Count Mechas, keys and messages by their state, show the oldest pending message
+and the busiest Mechas, and measure the files. The command reads a row of every
+message, which takes about a second for a million.`,
 		Example: "  relay stats\n  relay stats --json | jq .messages.pending",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(*cobra.Command, []string) error {
@@ -39,7 +39,7 @@ second for a million.`,
 	return cmd
 }
 
-// files is what the store takes on the disk, in bytes.
+// files is the space that the store takes on the disk, in bytes.
 type files struct {
 	Path  string `json:"path"`
 	File  int64  `json:"file_bytes"`
@@ -56,7 +56,7 @@ func measureFiles(path string) files {
 	if info, err := os.Stat(path + "-wal"); err == nil {
 		f.Log = info.Size()
 	}
-	// A file that goes while it is counted counts for nothing.
+	// A file that is removed meanwhile does not count.
 	_ = filepath.WalkDir(path+".index", func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			if info, err := e.Info(); err == nil {

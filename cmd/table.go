@@ -7,7 +7,7 @@ import (
 	"text/tabwriter"
 )
 
-// A table aligns cells for people. Colours are for terminals only.
+// A table aligns cells for people to read. It has colours on a terminal only.
 type table struct {
 	w       *tabwriter.Writer
 	painted bool
@@ -19,7 +19,7 @@ func (a *app) tableOf(titles ...any) *table {
 	return t
 }
 
-// row adds a line. A cell is printed with its control characters made harmless.
+// row adds a line. Control characters in its cells are replaced.
 func (t *table) row(cells ...any) {
 	for i, cell := range cells {
 		if i > 0 {
@@ -34,7 +34,7 @@ func (t *table) row(cells ...any) {
 	io.WriteString(t.w, "\n")
 }
 
-// end prints what has come together. No table is fine.
+// end prints the table. t may be nil.
 func (t *table) end() error {
 	if t == nil {
 		return nil
@@ -42,8 +42,8 @@ func (t *table) end() error {
 	return t.w.Flush()
 }
 
-// A paint is text in a colour. All colours take as many bytes, so that a column
-// in which every cell has one stays aligned.
+// A paint is text in a colour. The codes of all colours have the same length, so a
+// column stays aligned if every cell of it has a colour.
 type paint struct{ colour, text string }
 
 const (
@@ -62,14 +62,14 @@ func (p paint) on(painted bool) string {
 	return "\x1b[" + p.colour + "m" + harmless(p.text) + "\x1b[0m"
 }
 
-// colourful tells whether stdout is a terminal that may have colours
-// (no-color.org).
+// colourful tells whether stdout is a terminal that shows colours
+// (https://no-color.org).
 func (a *app) colourful() bool {
 	f, ok := a.stdout.(*os.File)
 	return ok && isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
-// stateColour shows at a glance what waits and what has gone wrong.
+// stateColour lets messages that wait or have failed stand out.
 func stateColour(state, status string) string {
 	switch {
 	case status == "failed" || status == "rejected":
@@ -84,25 +84,5 @@ func stateColour(state, status string) string {
 	return grey
 }
 
-// heading pads a title to go over painted cells.
+// heading is the title of a column of painted cells, as long as they are.
 func heading(title string) paint { return paint{plainText, title} }
-
-// bytesOf writes a size for people: 512 B, 1.5 KiB, 23 MiB.
-func bytesOf(n int64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%d B", n)
-	}
-	v, unit := float64(n)/1024, 0
-	for ; v >= 1024 && unit < 3; unit++ {
-		v /= 1024
-	}
-	return fmt.Sprintf("%.3g %s", v, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
-}
-
-// several writes a number of things: 1 fault, 2 faults.
-func several(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}

@@ -12,17 +12,17 @@ import (
 	"time"
 )
 
-// certificates is where a server's certificates come from: files, or a CA by ACME.
+// certificates is the source of a server's certificates: files, or a CA by ACME.
 type certificates interface {
 	config() *tls.Config
-	// begin is called once, when the store is open, before the first connection.
+	// begin is called once, after the store was opened and before the first connection.
 	begin(dbPath string) error
-	// reload reads again what can be read again; what was good before stays if it fails.
+	// reload reads the certificates again. If that fails, the old ones stay in use.
 	reload() error
 	close(context.Context)
 }
 
-// certificates gives what s asks for, nil for plain HTTP.
+// certificates returns the source that s names, nil for plain HTTP.
 func (s *settings) certificates(log *slog.Logger) (certificates, error) {
 	switch {
 	case len(s.ACME) > 0:
@@ -34,10 +34,9 @@ func (s *settings) certificates(log *slog.Logger) (certificates, error) {
 	return nil, nil
 }
 
-// tlsConfig speaks HTTP/1.1 alone. A WebSocket is opened over HTTP/1.1 (PROTOCOL
-// §4), and with HTTP/2 a connection would no longer be one request at a time,
-// which is what the limits count on; requests here are small and answers short,
-// so that it would bring little.
+// tlsConfig offers HTTP/1.1 only. A WebSocket is opened over HTTP/1.1 (PROTOCOL
+// §4), and the limits rely on one request at a time for each connection, which
+// HTTP/2 does not keep to. HTTP/2 would gain little: requests and answers are short.
 func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ...string) *tls.Config {
 	return &tls.Config{
 		MinVersion:     tls.VersionTLS12,
@@ -46,10 +45,10 @@ func tlsConfig(get func(*tls.ClientHelloInfo) (*tls.Certificate, error), more ..
 	}
 }
 
-// keyPair is --tls-cert and --tls-key. reload belongs to one goroutine; the
-// others see the pair that was good last.
+// keyPair is the pair of --tls-cert and --tls-key. Only one goroutine may call
+// reload; all others see the last good pair.
 type keyPair struct {
-	cert, key string // files
+	cert, key string // file names
 	log       *slog.Logger
 	current   atomic.Pointer[tls.Certificate]
 }
@@ -61,7 +60,7 @@ func (p *keyPair) config() *tls.Config {
 func (p *keyPair) begin(string) error    { return nil }
 func (p *keyPair) close(context.Context) {}
 
-// reload reads the pair. No error repeats what stands in the files.
+// reload reads the pair. No error repeats the content of the files.
 func (p *keyPair) reload() error {
 	cert, err := os.ReadFile(p.cert)
 	if err != nil {
@@ -73,7 +72,7 @@ func (p *keyPair) reload() error {
 	}
 	pair, err := tls.X509KeyPair(cert, key)
 	if err != nil {
-		return fmt.Errorf("%s and %s are no certificate and its private key, in PEM: %w", p.cert, p.key, err)
+		return fmt.Errorf("%s and %s are not a certificate and its private key in PEM: %w", p.cert, p.key, err)
 	}
 	p.warn(&pair, time.Now())
 	p.current.Store(&pair)
@@ -82,7 +81,7 @@ func (p *keyPair) reload() error {
 
 const expiresSoon = 14 * 24 * time.Hour
 
-// warn says what clients will object to, and who else may have the key.
+// warn logs what clients will object to, and that others may read the key.
 func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 	switch leaf := pair.Leaf; {
 	case now.After(leaf.NotAfter):
@@ -98,7 +97,7 @@ func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 	}
 }
 
-// reload takes what SIGHUP announces. Nothing that is wrong with it ends the server.
+// reload reads the certificates again after a SIGHUP. No fault in them ends the server.
 func (in *instance) reload(log *slog.Logger) {
 	if in.certs == nil {
 		log.Info("SIGHUP: there is no TLS certificate to read again")
@@ -106,11 +105,11 @@ func (in *instance) reload(log *slog.Logger) {
 	}
 	switch err := in.certs.reload(); {
 	case errors.Is(err, errNothingToReload):
-		log.Info("SIGHUP: certificates come by ACME, and are renewed in time; there is nothing to read again")
+		log.Info("SIGHUP: ACME renews the certificates; there is nothing to read again")
 	case err != nil:
-		log.Error("SIGHUP: the TLS certificate was not replaced; the one before stays", "error", err)
+		log.Error("SIGHUP: the TLS certificate was not replaced; the old one stays in use", "error", err)
 	default:
-		log.Info("SIGHUP: new connections get the certificate as it now stands in the file")
+		log.Info("SIGHUP: new connections get the certificate that is now in the file")
 	}
 }
 

@@ -48,7 +48,7 @@ func TestTLS(t *testing.T) {
 	c := ca.trusting()
 	c.NextProtos = []string{"h2"}
 	if _, err := tls.Dial("tcp", s.host(), c); err == nil {
-		t.Error("whoever speaks HTTP/2 alone was let in")
+		t.Error("a client that speaks only HTTP/2 was let in")
 	}
 	resp, err = client.Get("http://" + s.host() + "/readyz")
 	if err != nil {
@@ -60,7 +60,7 @@ func TestTLS(t *testing.T) {
 	}
 }
 
-// The client commands speak HTTPS, and WebSockets over it, to whom they trust.
+// The client commands speak HTTPS, and WebSockets over it, to a server that they trust.
 func TestClientsOverTLS(t *testing.T) {
 	t.Parallel()
 	ca, db := newAuthority(t), file(t)
@@ -90,7 +90,7 @@ func TestClientsOverTLS(t *testing.T) {
 	does(t, append(env, "RELAY_CA_FILE="+os.Args[0]), "whoami").wantCode(t, 1, "no certificate in PEM")
 }
 
-// A renewed certificate is taken without a restart; a bad one is not.
+// A renewed certificate is used without a restart; a bad one is not.
 func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
 	t.Parallel()
@@ -117,17 +117,17 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	first := serves()
 	cert, key := ca.pair(dir, time.Now().Add(80*24*time.Hour))
 	if serves() != first {
-		t.Error("the new certificate is served before anybody said so")
+		t.Error("the new certificate is served before SIGHUP")
 	}
 	s.cmd.Process.Signal(syscall.SIGHUP)
 	s.await(s.stderr, "new connections get the certificate")
 	second := serves()
 	if second == first {
-		t.Error("the certificate before is still served")
+		t.Error("the old certificate is still served")
 	}
 	for i, spoil := range []func(){
 		func() { os.WriteFile(key, []byte("no key"), 0o600) },
-		func() { // a new certificate with another one's key
+		func() { // a new certificate with the key of another
 			other := t.TempDir()
 			_, otherKey := ca.pair(other, time.Now().Add(time.Hour))
 			ca.pair(dir, time.Now().Add(time.Hour))
@@ -137,8 +137,8 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	} {
 		spoil()
 		s.cmd.Process.Signal(syscall.SIGHUP)
-		eventually(t, patience, "it says that it stays", func() bool {
-			return strings.Count(s.stderr.String(), "the one before stays") == i+1
+		eventually(t, patience, "the log says that the old one stays", func() bool {
+			return strings.Count(s.stderr.String(), "the old one stays") == i+1
 		})
 		if serves() != second {
 			t.Error("the good certificate is no longer served")
@@ -168,8 +168,8 @@ func TestSIGHUPWithoutTLS(t *testing.T) {
 	}
 }
 
-// What is wrong with a certificate is said at the start, in words, and without
-// what the files hold. Nothing is left behind.
+// A bad certificate is refused at the start, in words that do not repeat the
+// content of the files. No file is left behind.
 func TestBadCertificates(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
@@ -221,7 +221,7 @@ func TestCertificatesThatAreWorthAWarning(t *testing.T) {
 		}
 		s.url = s.await(s.stderr, `url=(https://\S+)`)[1]
 		c := ca.trusting()
-		c.InsecureSkipVerify = true // it serves all the same
+		c.InsecureSkipVerify = true // an expired certificate is served all the same
 		conn, err := tls.Dial("tcp", s.host(), c)
 		if err != nil {
 			t.Fatal(err)
@@ -231,7 +231,7 @@ func TestCertificatesThatAreWorthAWarning(t *testing.T) {
 	}
 }
 
-// Whoever listens where others can listen in is told.
+// A server on an address that others can reach warns when it has no TLS.
 func TestAnOpenAddressIsAWarning(t *testing.T) {
 	t.Parallel()
 	const warning = "KEYS AND MESSAGES CAN BE READ"
@@ -252,7 +252,7 @@ func TestAnOpenAddressIsAWarning(t *testing.T) {
 		{false, "--addr :0 --trusted-proxy 10.0.0.0/8"}, {false, "--addr :0 --tls-cert " + cert + " --tls-key " + key},
 	} {
 		if runtime.GOOS != "linux" && strings.Contains(row.args, "127.9") {
-			continue // one loopback address is all there is
+			continue // this system has only one loopback address
 		}
 		s := launch(t, exec.Command(binary, append([]string{"serve", "--db", file(t)}, strings.Fields(row.args)...)...), nil)
 		s.await(s.stderr, "msg=serving")
@@ -295,7 +295,7 @@ func TestSettingsThatDoNotGoTogether(t *testing.T) {
 	for args, says := range map[string]string{
 		"--tls-cert a.pem": "go together", "--tls-key a.key": "go together",
 		"--acme relay.example.com --tls-cert a.pem --tls-key a.key": "without --tls-cert",
-		"--acme-email ops@example.com":                              "goes with --acme",
+		"--acme-email ops@example.com":                              "needs --acme",
 		"--acme localhost":                                          "--acme takes a domain", "--acme 192.0.2.1": "--acme takes a domain",
 		"--acme https://relay.example.com": "--acme takes a domain", "--acme relay.example.com:443": "--acme takes a domain",
 		"--acme *.example.com": "--acme takes a domain", "--acme a..example.com": "--acme takes a domain",

@@ -2,9 +2,12 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"fmt"
+	"net"
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 )
@@ -17,7 +20,7 @@ func eachCommand(t *testing.T, path []string, f func(path []string, help string)
 	f(path, help)
 	_, rest, _ := strings.Cut(help, "\nExamples:\n")
 	_, rest, _ = strings.Cut(rest, "\n\n")
-	list, _, _ := strings.Cut(rest, "Flags:\n") // in between stand the commands, by group
+	list, _, _ := strings.Cut(rest, "Flags:\n") // the commands, by subject
 	for _, m := range commandLine.FindAllStringSubmatch(list, -1) {
 		if len(strings.TrimSpace(m[2])) < 8 {
 			t.Errorf("%v %s has no short description", path, m[1])
@@ -37,6 +40,12 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		}
 		if !strings.Contains(help, "\nUsage:\n  "+name) || !strings.Contains(help, "--json") {
 			t.Errorf("%s --help:\n%s", name, help)
+		}
+		_, lists, _ := strings.Cut(examples, "\n\n") // of commands and flags
+		for line := range strings.Lines(lists) {
+			if line = strings.TrimSuffix(line, "\n"); len([]rune(line)) > 80 && !strings.Contains(line, "://") {
+				t.Errorf("%s --help is wider than 80 columns:\n%s", name, line)
+			}
 		}
 		if path == nil {
 			return
@@ -68,6 +77,37 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		r := relay(t, strings.Fields(c.args)...)
 		if r.code != 2 || r.out != "" || !strings.HasPrefix(r.err, "relay: ") || !strings.HasSuffix(r.err, "\nTry: "+c.try+" --help\n") {
 			t.Errorf("relay %s: exit %d\nstdout: %s\nstderr: %s", c.args, r.code, r.out, r.err)
+		}
+	}
+}
+
+// A mistyped word gets the suggestion that was probably meant.
+func TestSlipsGetASuggestion(t *testing.T) {
+	for args, says := range map[string]string{
+		"sned":                                  `there is no command "sned"; did you mean "send"?`,
+		"sned a^b {} --wait-ack 3s":             `there is no command "sned"; did you mean "send"?`,
+		"message lst":                           `there is no command "message lst"; did you mean "message list"?`,
+		"mecha profile gte":                     `there is no command "mecha profile gte"; did you mean "mecha profile get"?`,
+		"hlep":                                  `there is no command "hlep"; did you mean "help"?`,
+		"help key crate":                        `there is no command "key crate"; did you mean "key create"?`,
+		"mess":                                  `there is no command "mess"; did you mean "message"?`,
+		"nonsense":                              `there is no command "nonsense"` + "\n",
+		"send a^b {} --wait-akc 3s":             `there is no flag "--wait-akc"; did you mean "--wait-ack"?`,
+		"version -json":                         `there is no flag "-json"; did you mean "--json"?`,
+		"version -x":                            `there is no flag "-x"` + "\n",
+		"serve --stroe none":                    `there is no flag "--stroe"` + "\n", // --store is hidden
+		"serve --db":                            `--db needs a value: --db FILE`,
+		"serve --max-body much":                 `--max-body: "much" is not a whole number`,
+		"serve --max-body 99999999999999999999": `--max-body: 99999999999999999999 is too large`,
+		"serve --body-timeout 5":                `--body-timeout: "5" is not a length of time, as in 30s or 5m`,
+		"serve --dev=perhaps":                   `--dev: "perhaps" is not true or false`,
+		"serve --addr 8080":                     `--addr is host:port, as in 127.0.0.1:8080; "8080" is not`,
+		"serve --addr 127.0.0.1:99999":          `--addr is host:port`,
+		"send":                                  "send takes an address and at most one payload",
+		"key create":                            "key create takes one or more addresses",
+	} {
+		if r := relay(t, strings.Fields(args)...).wantCode(t, 2, "relay: "+says); r.out != "" {
+			t.Errorf("relay %s printed %q", args, r.out)
 		}
 	}
 }
@@ -142,8 +182,10 @@ func TestErrorsAreListed(t *testing.T) {
 	if strings.Count(one, "\n") != 1 || !strings.HasPrefix(one, "nonce_reused") || !strings.Contains(one, "401") {
 		t.Errorf("%s", one)
 	}
-	if r := relay(t, "errors", "no_such_code").wantCode(t, 1, "no_such_code"); r.out != "" {
-		t.Errorf("%s", r.out)
+	for code, says := range map[string]string{"no_such_code": "relay errors lists them all", "nonce_resued": `did you mean "nonce_reused"?`} {
+		if r := relay(t, "errors", code).wantCode(t, 1, code, says); r.out != "" {
+			t.Errorf("%s", r.out)
+		}
 	}
 }
 
@@ -165,4 +207,20 @@ func TestVersion(t *testing.T) {
 	if err := json.NewDecoder(resp.Body).Decode(&served); err != nil || served["version"] != v["version"] {
 		t.Errorf("%v, %v; want %v", served, err, v)
 	}
+}
+
+func TestATakenAddress(t *testing.T) {
+	s := startServer(t, file(t))
+	_, port, err := net.SplitHostPort(s.host())
+	if err != nil {
+		t.Fatal(err)
+	}
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db := file(t)
+	relay(t, "serve", "--db", db, "--addr", s.host()).
+		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d takes another port", s.host(), (n+1)%(1<<16)))
+	wantFiles(t, filepath.Dir(db))
 }

@@ -1,0 +1,63 @@
+package cmd
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+)
+
+func (a *app) dbFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&a.dbPath, "db", "relay.db", "the database `file`")
+}
+
+// createFlag is dbFlag for commands that may come before the first relay serve.
+// Without --create, a mistyped path would quietly get a database of its own.
+func (a *app) createFlag(cmd *cobra.Command) {
+	a.dbFlag(cmd)
+	cmd.Flags().BoolVar(&a.create, "create", false, "create the database if there is none, as relay serve does")
+}
+
+// withDB opens the database for one command that may change it.
+func (a *app) withDB(create bool, f func(*db.DB) error) error {
+	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create})
+	if err != nil {
+		return cmp.Or(denied(a.dbPath, true), err)
+	}
+	if err := f(d); err != nil {
+		d.Close()
+		return err
+	}
+	return d.Close()
+}
+
+// withInspector opens the database for one command that only reads it.
+func (a *app) withInspector(f func(*db.Inspector) error) error {
+	in, err := db.Inspect(a.dbPath)
+	if err != nil {
+		return cmp.Or(denied(a.dbPath, false), err)
+	}
+	defer in.Close()
+	return plain(f(in))
+}
+
+// plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
+func plain(err error) error {
+	var e *db.Error
+	if !asError(err, &e) || e.Cause != nil {
+		return err
+	}
+	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
+		return usagef("%s", e.Detail)
+	}
+	return &sentence{e.Code, e.Detail}
+}
+
+// sentence is a refusal that prints without its code; explain reads the code.
+type sentence struct {
+	code db.Code
+	text string
+}
+
+func (s *sentence) Error() string { return s.text }

@@ -1,0 +1,51 @@
+package cmd_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// A user who may not open the database is told whose it is.
+func TestNoPermissionOnTheDatabase(t *testing.T) {
+	notOnWindows(t, "access is by lists there")
+	db := file(t)
+	issue(t, db, "a^denied")
+	program, whose := []string{binary}, " has mode 0000"
+	mode := os.FileMode(0)
+	if os.Geteuid() == 0 { // root may read everything, but for this
+		program = []string{tool(t, "setpriv"), "--bounding-set", "-dac_override,-dac_read_search", binary}
+		mode, whose = 0o600, " belongs to user 1234567, with mode 0600; run this command as that user"
+		if err := os.Chown(db, 1234567, -1); err != nil {
+			t.Skip(err)
+		}
+	}
+	if err := os.Chmod(db, mode); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(name string, args string) {
+		t.Helper()
+		all := append(append([]string{}, program...), strings.Fields(args)...)
+		finish(t, exec.Command(all[0], append(all[1:], "--db", db)...), nil, "").wantCode(t, 1, db+": permission denied: "+name+whose)
+	}
+	for _, args := range []string{"key list", "mecha list", "message list", "stats", "check", "compact",
+		"backup " + db + ".copy", "serve --addr 127.0.0.1:0"} {
+		refused("it", args)
+	}
+	finish(t, exec.Command(program[0], append(program[1:], "restore", db, "--db", file(t))...), nil, "").wantCode(t, 1, db+": permission denied: it"+whose)
+
+	dir := filepath.Dir(db)
+	t.Cleanup(func() { os.Chmod(dir, 0o700) })
+	if os.Geteuid() == 0 {
+		if err := os.Chown(dir, 1234567, -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Chmod(dir, mode); err != nil {
+		t.Fatal(err)
+	}
+	refused(dir, "key list")
+	refused(dir, "message list")
+}

@@ -1,0 +1,164 @@
+package cmd
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// exactly refuses any other number of arguments than n. takes ends the sentence
+// "check takes …", as in "one file".
+func exactly(n int, takes string) cobra.PositionalArgs { return between(n, n, takes) }
+
+// between refuses fewer than low and more than high arguments.
+func between(low, high int, takes string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || len(args) > high {
+			return usagef("%s takes %s", words(cmd), takes)
+		}
+		return nil
+	}
+}
+
+// words returns the words that name a command after "relay", as in "key create".
+func words(cmd *cobra.Command) string {
+	return strings.TrimPrefix(strings.TrimPrefix(cmd.CommandPath(), "relay"), " ")
+}
+
+// onlyGroups makes a command that does nothing but hold others.
+func onlyGroups(cmd *cobra.Command) {
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return noCommand(cmd, args[0])
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+}
+
+// noCommand refuses a word that is not a command of group, and suggests the
+// command that was probably meant.
+func noCommand(group *cobra.Command, word string) error {
+	var names []string
+	for _, c := range group.Commands() {
+		if c.IsAvailableCommand() || c.Name() == "help" {
+			names = append(names, c.Name())
+		}
+	}
+	path := ""
+	if group.HasParent() {
+		path = words(group) + " "
+	}
+	return usagef("there is no command %q%s", path+word, didYouMean(path, nearest(word, names)))
+}
+
+// didYouMean ends the sentence about a mistyped word. meant is "" if no word is near.
+func didYouMean(before, meant string) string {
+	if meant == "" {
+		return ""
+	}
+	return fmt.Sprintf("; did you mean %q?", before+meant)
+}
+
+// flagError says in our own words what pflag refuses, and suggests the flag
+// that was probably meant.
+func flagError(cmd *cobra.Command, err error) error {
+	if typed := cmd.Flags().Args(); cmd.HasSubCommands() && len(typed) > 0 {
+		return noCommand(cmd, typed[0]) // the flags after a mistyped command are not those of its group
+	}
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		return noFlag(cmd, unknown)
+	case errors.As(err, &missing):
+		f := missing.GetFlag()
+		placeholder, _ := pflag.UnquoteUsage(f)
+		return usagef("--%s needs a value: --%s %s", f.Name, f.Name, strings.ToUpper(placeholder))
+	case errors.As(err, &invalid):
+		return invalidValue("--"+invalid.GetFlag().Name, invalid)
+	}
+	return usageError{err}
+}
+
+func noFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
+	typed, name := "--"+e.GetSpecifiedName(), e.GetSpecifiedName()
+	if short := e.GetSpecifiedShortnames(); short != "" { // -json is read as -j -s -o -n
+		typed, name = "-"+short, short
+	}
+	var names []string
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !f.Hidden {
+			names = append(names, f.Name)
+		}
+	})
+	return usagef("there is no flag %q%s", typed, didYouMean("--", nearest(name, names)))
+}
+
+// invalidValue refuses the value of a flag; from is where it came from: the
+// flag, or its variable in the environment.
+func invalidValue(from string, e *pflag.InvalidValueError) error {
+	kind := map[string]string{
+		"bool": "true or false", "int": "a whole number", "int64": "a whole number", "float64": "a number",
+		"duration": "a length of time, as in 30s or 5m", "intSlice": "a list of whole numbers, as in 1,8,64",
+	}[e.GetFlag().Value.Type()]
+	switch {
+	case errors.Is(e, strconv.ErrRange):
+		return usagef("%s: %s is too large", from, e.GetValue())
+	case kind == "":
+		return usagef("%s: %q is not a valid value: %v", from, e.GetValue(), errors.Unwrap(e))
+	}
+	return usagef("%s: %q is not %s", from, e.GetValue(), kind)
+}
+
+// nearest gives the name that a typed word most likely stands for: one that
+// begins with it, or differs from it by one slip, in long words by two. It
+// gives "" if there is none.
+func nearest(typed string, names []string) string {
+	best, least := "", 2
+	if len(typed) > 4 {
+		least = 3
+	}
+	for _, name := range names {
+		d := slips(typed, name)
+		if len(typed) > 1 && strings.HasPrefix(name, typed) {
+			d = 1
+		}
+		if d < least {
+			best, least = name, d
+		}
+	}
+	return best
+}
+
+// slips counts the bytes that were left out, added or replaced, and the
+// neighbours that were swapped, between two words: their distance by optimal
+// string alignment.
+func slips(a, b string) int {
+	d := make([][]int, len(a)+1)
+	for i := range d {
+		d[i] = make([]int, len(b)+1)
+		d[i][0] = i
+	}
+	for j := range d[0] {
+		d[0][j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		for j := 1; j <= len(b); j++ {
+			replaced := d[i-1][j-1]
+			if a[i-1] != b[j-1] {
+				replaced++
+			}
+			d[i][j] = min(d[i-1][j]+1, d[i][j-1]+1, replaced)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				d[i][j] = min(d[i][j], d[i-2][j-2]+1)
+			}
+		}
+	}
+	return d[len(a)][len(b)]
+}
