@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"relay/cmd"
-	"relay/db"
+	"relay/db/relay"
 )
 
 // TestMain lets this test binary be relay itself, so that nothing need be built.
@@ -148,7 +148,7 @@ func dev(t *testing.T, flags ...string) (printed map[string]string) {
 func TestSigningPrograms(t *testing.T) {
 	const file = pages + "signing.md"
 	nonce, want := cell(t, file, "nonce"), cell(t, file, "signature")
-	vector := db.Sign(cell(t, file, "key"), []byte(cell(t, file, "body")), nonce, cell(t, file, "timestamp"))
+	vector := relay.Sign(cell(t, file, "key"), []byte(cell(t, file, "body")), nonce, cell(t, file, "timestamp"))
 	if got := base64.StdEncoding.EncodeToString(vector); got != want {
 		t.Errorf("the vector's signature is %s; %s says %s", got, file, want)
 	}

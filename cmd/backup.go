@@ -10,12 +10,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"relay/db"
+	"relay/db/file"
 	"relay/search"
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	var o db.BackupOptions
+	var o file.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the database, also while a server runs on it",
@@ -42,16 +42,16 @@ It does not have the search index, which a server builds anew.`,
 	return cmd
 }
 
-func (a *app) backup(ctx context.Context, o db.BackupOptions) error {
+func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	progress, end := a.reporting()
 	o.Schema, o.Progress = a.schema, progress
 	began := time.Now()
-	r, err := db.Backup(ctx, o)
+	r, err := file.Backup(ctx, o)
 	end()
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: no copy was made")
-	case db.IsFaulty(err):
+	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), from)
 	case err != nil:
@@ -76,7 +76,7 @@ type copied struct {
 	Kept     *string `json:"kept,omitempty"` // the path of the replaced database
 }
 
-func contents(r db.BackupResult, o db.BackupOptions) string {
+func contents(r file.BackupResult, o file.BackupOptions) string {
 	checked := "checked"
 	if o.Unchecked {
 		checked = "not checked"
@@ -85,7 +85,7 @@ func contents(r db.BackupResult, o db.BackupOptions) string {
 }
 
 func (a *app) restoreCommand() *cobra.Command {
-	var o db.BackupOptions
+	var o file.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a backup in the database's place",
@@ -116,16 +116,16 @@ The backup does not have what came after it:
 	return cmd
 }
 
-func (a *app) restore(ctx context.Context, o db.BackupOptions) error {
+func (a *app) restore(ctx context.Context, o file.BackupOptions) error {
 	progress, end := a.reporting()
 	o.Schema, o.Progress = a.schema, progress
 	began := time.Now()
-	r, err := db.Restore(ctx, o)
+	r, err := file.Restore(ctx, o)
 	end()
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: nothing was changed")
-	case db.IsFaulty(err):
+	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), from)
 	case err != nil:

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
+	"relay/db/file"
 
-	"relay/db"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) compactCommand() *cobra.Command {
@@ -32,7 +32,7 @@ there is less, the command only gives unused pages back.`,
 
 func (a *app) compact(ctx context.Context) error {
 	progress, end := a.reporting()
-	r, err := db.Compact(ctx, db.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
+	r, err := file.Compact(ctx, file.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: the database is whole, but still has unused space")

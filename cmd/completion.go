@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -136,7 +137,7 @@ func (a *app) arguments(usage []string) cobra.CompletionFunc {
 
 // errorCodes completes the codes of the API's errors.
 func errorCodes(begun string) (all []cobra.Completion) {
-	for _, c := range db.Codes {
+	for _, c := range relay.Codes {
 		if !strings.HasPrefix(string(c.Code), begun) {
 			continue
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) dbFlag(cmd *cobra.Command) {
@@ -44,11 +45,11 @@ func (a *app) withInspector(f func(*db.Inspector) error) error {
 
 // plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.
 func plain(err error) error {
-	var e *db.Error
+	var e *relay.Error
 	if !asError(err, &e) || e.Cause != nil {
 		return err
 	}
-	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
+	if e.Code == relay.InvalidAddress || e.Code == relay.InvalidRequest {
 		return usagef("%s", e.Detail)
 	}
 	return &sentence{e.Code, e.Detail}
@@ -56,7 +57,7 @@ func plain(err error) error {
 
 // sentence is a refusal that prints without its code; explain reads the code.
 type sentence struct {
-	code db.Code
+	code relay.Code
 	text string
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) keyCommand() *cobra.Command {
@@ -45,15 +46,15 @@ secret never travels, but the database stores it, and so do backups.`,
 			if err != nil {
 				return err
 			}
-			addresses := make([]db.Address, len(args))
+			addresses := make([]relay.Address, len(args))
 			for i, text := range args {
-				if addresses[i], err = db.ParseAddress(text); err != nil {
+				if addresses[i], err = relay.ParseAddress(text); err != nil {
 					return plain(err)
 				}
 			}
 			return a.withDB(a.create, func(d *db.DB) error {
 				for _, address := range addresses {
-					i := &db.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
+					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
 					if life > 0 {
 						i.ExpiresAt = i.At.Add(life)
 					}
@@ -73,20 +74,20 @@ secret never travels, but the database stores it, and so do backups.`,
 }
 
 // issue creates a key and prints it, the only time that it is shown.
-func (a *app) issue(d *db.DB, i *db.IssueKey) error {
+func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 	k, err := d.Issue(i)
 	if err != nil {
 		return plain(err)
 	}
 	if a.json {
 		return a.printJSON(struct {
-			KeyID     db.KeyID   `json:"key_id"`
-			MechaID   db.Address `json:"mecha_id"`
-			Key       string     `json:"key"`
-			Secret    *string    `json:"signing_secret"`
-			CreatedAt string     `json:"created_at"`
-			ExpiresAt *string    `json:"expires_at"`
-		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), db.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
+			KeyID     relay.KeyID   `json:"key_id"`
+			MechaID   relay.Address `json:"mecha_id"`
+			Key       string        `json:"key"`
+			Secret    *string       `json:"signing_secret"`
+			CreatedAt string        `json:"created_at"`
+			ExpiresAt *string       `json:"expires_at"`
+		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), relay.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
 	}
 	fmt.Fprintf(a.stdout, "%s  %s\n", k.Mecha.Address, k.Text)
 	if k.Secret != "" {
@@ -94,7 +95,7 @@ func (a *app) issue(d *db.DB, i *db.IssueKey) error {
 	}
 	note := "id " + string(k.ID)
 	if !k.ExpiresAt.IsZero() {
-		note += ", expires " + db.FormatTime(k.ExpiresAt)
+		note += ", expires " + relay.FormatTime(k.ExpiresAt)
 	}
 	_, err = fmt.Fprintf(a.stderr, "(%s; keep the key now, it is not shown again)\n", note)
 	return err
@@ -109,10 +110,10 @@ func (a *app) keyList() *cobra.Command {
   relay key list planner^acme --json`,
 		Args: between(0, 1, "at most one address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var of db.Address
+			var of relay.Address
 			if len(args) == 1 {
 				var err error
-				if of, err = db.ParseAddress(args[0]); err != nil {
+				if of, err = relay.ParseAddress(args[0]); err != nil {
 					return plain(err)
 				}
 			}
@@ -131,7 +132,7 @@ func (a *app) keyList() *cobra.Command {
 
 var keyColour = map[string]string{"live": green, "revoked": red, "expired": grey}
 
-func (a *app) printKeys(keys []*db.Key) error {
+func (a *app) printKeys(keys []*relay.Key) error {
 	var w *table
 	if !a.json {
 		w = a.tableOf("KEY ID", "MECHA", "LABEL", heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
@@ -139,23 +140,23 @@ func (a *app) printKeys(keys []*db.Key) error {
 	for _, k := range keys {
 		state := "live"
 		if err := k.Check(time.Now()); err != nil {
-			state = strings.TrimPrefix(string(db.ErrorCode(err)), "key_")
+			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
 		if !a.json {
 			w.row(k.ID, k.Mecha.Address, dash(k.Label), paint{keyColour[state], state}, timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
 			continue
 		}
 		err := a.printJSON(struct {
-			KeyID      db.KeyID   `json:"key_id"`
-			MechaID    db.Address `json:"mecha_id"`
-			Label      string     `json:"label"`
-			State      string     `json:"state"`
-			HasSecret  bool       `json:"has_signing_secret"`
-			CreatedAt  string     `json:"created_at"`
-			ExpiresAt  *string    `json:"expires_at"`
-			RevokedAt  *string    `json:"revoked_at"`
-			LastUsedAt *string    `json:"last_used_at"`
-		}{k.ID, k.Mecha.Address, k.Label, state, k.HasSecret(), db.FormatTime(k.CreatedAt),
+			KeyID      relay.KeyID   `json:"key_id"`
+			MechaID    relay.Address `json:"mecha_id"`
+			Label      string        `json:"label"`
+			State      string        `json:"state"`
+			HasSecret  bool          `json:"has_signing_secret"`
+			CreatedAt  string        `json:"created_at"`
+			ExpiresAt  *string       `json:"expires_at"`
+			RevokedAt  *string       `json:"revoked_at"`
+			LastUsedAt *string       `json:"last_used_at"`
+		}{k.ID, k.Mecha.Address, k.Label, state, k.HasSecret(), relay.FormatTime(k.CreatedAt),
 			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt())})
 		if err != nil {
 			return err
@@ -178,11 +179,11 @@ its sockets within a second. relay key list shows the ids of keys.`,
 				return err
 			}
 			return a.withDB(false, func(d *db.DB) error {
-				if err := d.Revoke(&db.RevokeKey{At: time.Now(), ID: id}); err != nil {
+				if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: id}); err != nil {
 					return plain(err)
 				}
 				if a.json {
-					return a.printJSON(map[string]db.KeyID{"revoked": id})
+					return a.printJSON(map[string]relay.KeyID{"revoked": id})
 				}
 				_, err := fmt.Fprintf(a.stdout, "%s is revoked\n", id)
 				return err
@@ -217,7 +218,7 @@ before.`,
 				return err
 			}
 			return a.withDB(false, func(d *db.DB) error {
-				return a.issue(d, &db.IssueKey{At: time.Now(), Replaces: id, Overlap: span})
+				return a.issue(d, &relay.IssueKey{At: time.Now(), Replaces: id, Overlap: span})
 			})
 		},
 	}
@@ -228,11 +229,11 @@ before.`,
 
 // keyID reads the id of a key. The error does not repeat the text: it may be the
 // key itself, pasted by mistake.
-func keyID(text string) (db.KeyID, error) {
+func keyID(text string) (relay.KeyID, error) {
 	if !strings.HasPrefix(text, "key_") {
 		return "", usagef("that is not a key id: a key id begins with key_ (relay key list)")
 	}
-	return db.KeyID(text), nil
+	return relay.KeyID(text), nil
 }
 
 // parseSpan reads a length of time, which may be in days: 90d, 12h, 0. "" is 0.

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) mechaCommand() *cobra.Command {
@@ -27,9 +28,9 @@ on the database file; a server that runs on it notices within a second.`,
 
 // onMecha makes a command whose first argument is the address of a Mecha; f gets
 // the other arguments as they are.
-func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, db.Address, []string) error) *cobra.Command {
+func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, relay.Address, []string) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		address, err := db.ParseAddress(args[0])
+		address, err := relay.ParseAddress(args[0])
 		if err != nil {
 			return plain(err)
 		}
@@ -60,7 +61,7 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 	if !a.json {
 		w = a.tableOf("MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
-	for after := db.Address(""); ; {
+	for after := relay.Address(""); ; {
 		page, err := d.Directory(ctx, after, directoryPage)
 		if err != nil {
 			return err
@@ -83,14 +84,14 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 
 // directoryEntry is an entry of the directory as the commands print it.
 type directoryEntry struct {
-	MechaID   db.Address `json:"mecha_id"`
-	CreatedAt string     `json:"created_at"`
-	UpdatedAt string     `json:"updated_at"`
-	Profile   db.Profile `json:"profile"`
+	MechaID   relay.Address `json:"mecha_id"`
+	CreatedAt string        `json:"created_at"`
+	UpdatedAt string        `json:"updated_at"`
+	Profile   relay.Profile `json:"profile"`
 }
 
-func entryJSON(e db.Entry) directoryEntry {
-	return directoryEntry{e.Address, db.FormatTime(e.CreatedAt), db.FormatTime(e.UpdatedAt), e.Profile}
+func entryJSON(e relay.Entry) directoryEntry {
+	return directoryEntry{e.Address, relay.FormatTime(e.CreatedAt), relay.FormatTime(e.UpdatedAt), e.Profile}
 }
 
 func (a *app) mechaShow() *cobra.Command {
@@ -99,7 +100,7 @@ func (a *app) mechaShow() *cobra.Command {
 		Short:   "Show a Mecha: its profile, its live keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address, _ []string) error {
+	}, func(ctx context.Context, d *db.DB, address relay.Address, _ []string) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -135,12 +136,12 @@ stay. If the address is registered again, it is the same Mecha, with its
 history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(_ context.Context, d *db.DB, address db.Address, _ []string) error {
-		if err := d.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: address}); err != nil {
+	}, func(_ context.Context, d *db.DB, address relay.Address, _ []string) error {
+		if err := d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
 		if a.json {
-			return a.printJSON(map[string]db.Address{"removed": address})
+			return a.printJSON(map[string]relay.Address{"removed": address})
 		}
 		_, err := fmt.Fprintf(a.stdout, "%s is removed\n", address)
 		return err
@@ -165,7 +166,7 @@ func (a *app) profileGet() *cobra.Command {
 		Short:   "Print a Mecha's profile, in the form that set reads",
 		Example: "  relay mecha profile get planner^acme > profile.json",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address, _ []string) error {
+	}, func(ctx context.Context, d *db.DB, address relay.Address, _ []string) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -177,7 +178,7 @@ func (a *app) profileGet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := db.ReadProfile(text); err != nil { // with its spaces it would be too long for set
+		if _, err := relay.ReadProfile(text); err != nil { // with its spaces it would be too long for set
 			return a.printJSON(e.Profile)
 		}
 		_, err = a.stdout.Write(text)
@@ -194,20 +195,20 @@ func (a *app) profileSet() *cobra.Command {
 		Example: `  relay mecha profile set planner^acme profile.json
   echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
 		Args: between(1, 2, "an address and at most one file"),
-	}, func(_ context.Context, d *db.DB, address db.Address, more []string) error {
+	}, func(_ context.Context, d *db.DB, address relay.Address, more []string) error {
 		body, err := a.input(more)
 		if err != nil {
 			return err
 		}
-		p, err := db.ReadProfile(body)
+		p, err := relay.ReadProfile(body)
 		if err != nil {
 			return err
 		}
-		if err := d.PutProfile(&db.PutProfile{At: time.Now(), Address: address, Profile: p}); err != nil {
+		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Profile: p}); err != nil {
 			return err
 		}
 		if a.json {
-			return a.printJSON(map[string]db.Address{"updated": address})
+			return a.printJSON(map[string]relay.Address{"updated": address})
 		}
 		_, err = fmt.Fprintf(a.stdout, "the profile of %s is set\n", address)
 		return err

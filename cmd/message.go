@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -39,7 +40,7 @@ func (a *app) messageShow() *cobra.Command {
 		Args: exactly(1, "one message id (relay message list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withInspector(func(in *db.Inspector) error {
-				m, err := in.Message(db.MessageID(args[0]))
+				m, err := in.Message(relay.MessageID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -64,7 +65,7 @@ func (a *app) messageShow() *cobra.Command {
 
 // printMessage prints a message as the API gives it: on several lines for people,
 // on one with --json. The numbers in a payload keep their spelling.
-func (a *app) printMessage(m *db.Message) error {
+func (a *app) printMessage(m *relay.Message) error {
 	record := http.AppendRecord(nil, m)
 	var b bytes.Buffer
 	var err error
@@ -96,7 +97,7 @@ line.`,
 				return usagef("--limit must be at least 1")
 			}
 			return a.withInspector(func(in *db.Inspector) error {
-				return a.printConversation(cmd.Context(), in, db.ListQuery{Conversation: db.ConversationID(args[0]), Oldest: true, Limit: limit})
+				return a.printConversation(cmd.Context(), in, db.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
@@ -133,7 +134,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 }
 
 // printTurn prints one message of a dialogue.
-func (a *app) printTurn(m *db.Message, gap bool) error {
+func (a *app) printTurn(m *relay.Message, gap bool) error {
 	if gap {
 		fmt.Fprintln(a.stdout)
 	}
@@ -143,7 +144,7 @@ func (a *app) printTurn(m *db.Message, gap bool) error {
 		status = m.Ack.Status
 		state += " " + status
 	}
-	if m.Type != db.DefaultType {
+	if m.Type != relay.DefaultType {
 		state = m.Type + ", " + state
 	}
 	fmt.Fprintf(a.stdout, "%s  %s → %s  %s  %s\n", atTime(m.CreatedAt), m.From, m.To,

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -27,7 +28,7 @@ notes.`,
 		Args:    exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withInspector(func(in *db.Inspector) error {
-				t, err := in.Trace(cmd.Context(), db.MessageID(args[0]))
+				t, err := in.Trace(cmd.Context(), relay.MessageID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -58,7 +59,7 @@ type stepJSON struct {
 func (a *app) printTraceJSON(t *db.Trace) error {
 	steps := make([]stepJSON, len(t.Steps))
 	for i, s := range t.Steps {
-		steps[i] = stepJSON{db.FormatTime(s.At), 0, s.What, optional(string(s.Key)), optional(s.KeyLabel),
+		steps[i] = stepJSON{relay.FormatTime(s.At), 0, s.What, optional(string(s.Key)), optional(s.KeyLabel),
 			optional(s.Status), optional(s.ClientTS), optional(s.Detail)}
 		if i > 0 {
 			steps[i].AfterMS = s.At.Sub(t.Steps[i-1].At).Milliseconds()
@@ -91,7 +92,7 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	if m.State == db.Queued || m.State == db.Delivered {
+	if m.State == relay.Queued || m.State == relay.Delivered {
 		fmt.Fprintf(a.stdout, "\nstill %s, %s after the relay accepted it\n", m.State, gap(now.Sub(m.CreatedAt)))
 	}
 	return nil

@@ -8,7 +8,7 @@ import (
 	"time"
 	"unicode"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // printJSON prints v on a line of its own.
@@ -51,7 +51,7 @@ func optionalTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	return optional(db.FormatTime(t))
+	return optional(relay.FormatTime(t))
 }
 
 func dash(s string) string {

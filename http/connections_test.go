@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // guarded serves the same relay on another listener, of at most so many
@@ -427,8 +427,8 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		alice.post(messages, large(alice)).wantProblem(429, db.RateLimited)
-		alice.post(messages, large(alice), chunked).wantProblem(429, db.RateLimited)
+		alice.post(messages, large(alice)).wantProblem(429, relay.RateLimited)
+		alice.post(messages, large(alice), chunked).wantProblem(429, relay.RateLimited)
 	}
 	alice.mustSend(alice)
 	bob.post(messages, large(bob)).want(201)
@@ -437,10 +437,10 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 	alice.eventually(large(alice))
 	// Whatever becomes of a request, it gives its memory back.
 	for range 20 {
-		alice.do("GET", socketPath(alice), large(alice), handshake).wantProblem(400, db.InvalidRequest)
-		alice.post(messages, large(alice), signedBy("mk_wrong")).wantProblem(401, db.InvalidSignature)
-		alice.post(messages, "x"+large(alice)).wantProblem(400, db.InvalidJSON)
-		alice.post(messages, large(alice), idempotent(strings.Repeat("k", 129))).wantProblem(400, db.InvalidIdempotencyKey)
+		alice.do("GET", socketPath(alice), large(alice), handshake).wantProblem(400, relay.InvalidRequest)
+		alice.post(messages, large(alice), signedBy("mk_wrong")).wantProblem(401, relay.InvalidSignature)
+		alice.post(messages, "x"+large(alice)).wantProblem(400, relay.InvalidJSON)
+		alice.post(messages, large(alice), idempotent(strings.Repeat("k", 129))).wantProblem(400, relay.InvalidIdempotencyKey)
 	}
 	alice.post(messages, large(alice)).want(201)
 }
@@ -469,7 +469,7 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); ; {
 		if a := alice.get(page); a.status == 429 {
-			a.wantProblem(429, db.RateLimited)
+			a.wantProblem(429, relay.RateLimited)
 			break
 		}
 		if time.Now().After(end) {
@@ -495,19 +495,19 @@ func TestFailuresBehindAProxy(t *testing.T) {
 		for i := range 6 {
 			alice.get(whoami, from(fmt.Sprintf("203.0.113.%d, 198.51.100.1", i))) // another name each time
 		}
-		alice.get(whoami, from("198.51.100.1")).wantProblem(429, db.TooManyFailures)
+		alice.get(whoami, from("198.51.100.1")).wantProblem(429, relay.TooManyFailures)
 		alice.get(whoami, with("X-Forwarded-For", "198.51.100.1")).want(200) // it locks out nobody
 		alice.get(whoami).want(200)
 		if trusts {
-			alice.get(whoami, from("203.0.113.1")).wantProblem(401, db.MissingHeader)
-			alice.get(whoami, from("2001:db8::1")).wantProblem(401, db.MissingHeader)
+			alice.get(whoami, from("203.0.113.1")).wantProblem(401, relay.MissingHeader)
+			alice.get(whoami, from("2001:db8::1")).wantProblem(401, relay.MissingHeader)
 			for i := range 6 { // one customer's network
 				alice.get(whoami, from(fmt.Sprintf("2001:db8::%d", i)))
 			}
-			alice.get(whoami, from("2001:db8::ffff:1")).wantProblem(429, db.TooManyFailures)
-			alice.get(whoami, from("2001:db8:0:1::1")).wantProblem(401, db.MissingHeader)
+			alice.get(whoami, from("2001:db8::ffff:1")).wantProblem(429, relay.TooManyFailures)
+			alice.get(whoami, from("2001:db8:0:1::1")).wantProblem(401, relay.MissingHeader)
 		} else {
-			alice.get(whoami, from("203.0.113.1")).wantProblem(429, db.TooManyFailures)
+			alice.get(whoami, from("203.0.113.1")).wantProblem(429, relay.TooManyFailures)
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/http/docs"
 )
 
@@ -28,7 +28,7 @@ func (s *Server) docsPage(w http.ResponseWriter, r *http.Request) {
 	}
 	text, known := docs.HTML().Texts[name]
 	if !known {
-		s.refuse(w, r, db.Errorf(db.NotFound, "there is no such page; /docs lists the pages"))
+		s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such page; /docs lists the pages"))
 		return
 	}
 	writePage(w, markdownType, text)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 	"relay/http/docs"
 )
@@ -24,8 +24,8 @@ func TestTheErrorsPage(t *testing.T) {
 	}
 	head, _, _ := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "\n## Status ")
 	want := strings.TrimSuffix(head, "\n") + "\n"
-	codes := slices.Clone(db.Codes)
-	slices.SortStableFunc(codes, func(a, b db.CodeInfo) int { return http.Status(a.Code) - http.Status(b.Code) })
+	codes := slices.Clone(relay.Codes)
+	slices.SortStableFunc(codes, func(a, b relay.CodeInfo) int { return http.Status(a.Code) - http.Status(b.Code) })
 	for i, c := range codes {
 		if i == 0 || http.Status(c.Code) != http.Status(codes[i-1].Code) {
 			want += fmt.Sprintf("\n## Status %d\n", http.Status(c.Code))
@@ -37,7 +37,7 @@ func TestTheErrorsPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	} else if want != strings.ReplaceAll(string(text), "\r\n", "\n") {
-		t.Errorf("%s is not what db.Codes says; write it anew: go test ./http -run TestTheErrorsPage -update", file)
+		t.Errorf("%s is not what relay.Codes says; write it anew: go test ./http -run TestTheErrorsPage -update", file)
 	}
 }
 
@@ -72,7 +72,7 @@ func TestTheDocsAreServed(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"/docs/nothing", "/docs/nothing.md", "/docs/errors.html", "/docs/", "/docs/style.css"} {
-		r.anyone("GET", path).wantProblem(404, db.NotFound)
+		r.anyone("GET", path).wantProblem(404, relay.NotFound)
 	}
-	r.anyone("POST", "/docs/errors").wantProblem(405, db.MethodNotAllowed)
+	r.anyone("POST", "/docs/errors").wantProblem(405, relay.MethodNotAllowed)
 }

@@ -79,7 +79,7 @@ type live struct {
 	watching chan struct{}
 }
 
-func (l live) Watch(key *db.Key) (<-chan struct{}, <-chan error, func(), error) {
+func (l live) Watch(key *relay.Key) (<-chan struct{}, <-chan error, func(), error) {
 	wake, ended, stop, err := l.Hub.Watch(key)
 	if err == nil {
 		l.watching <- struct{}{}
@@ -94,9 +94,9 @@ type finder struct {
 	found func()
 }
 
-func (f finder) Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error) {
+func (f finder) Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
 	look := q.Lookup
-	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
+	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
 		f.found()
 		return look(ctx, ids)
 	}
@@ -188,13 +188,13 @@ func (r *relay) countMessages() (n int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	counted := map[db.MechaID]bool{}
+	counted := map[relay.MechaID]bool{}
 	for _, k := range keys {
 		if counted[k.Mecha.ID] {
 			continue
 		}
 		counted[k.Mecha.ID] = true
-		p, err := d.History(context.Background(), db.HistoryQuery{Mecha: k.Mecha.ID, Direction: db.Out, Limit: 100_000})
+		p, err := d.History(context.Background(), relay.HistoryQuery{Mecha: k.Mecha.ID, Direction: relay.Out, Limit: 100_000})
 		if err != nil || p.More {
 			r.t.Fatal(p.More, err)
 		}
@@ -218,7 +218,7 @@ func (r *relay) mustFill(from, to mecha, n int) {
 	for s := range senders {
 		wg.Go(func() {
 			for range n/senders + max(0, min(1, n%senders-s)) {
-				m := &db.SendMessage{At: r.clock.Now(), Key: from.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
+				m := &relay.SendMessage{At: r.clock.Now(), Key: from.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
 				if err := m.Validate(); err != nil {
 					r.t.Error(err)
 				}
@@ -244,7 +244,7 @@ func (r *relay) keepReadersBusy(m mecha) (stop func()) {
 				case <-done:
 					return
 				default:
-					r.db.History(context.Background(), db.HistoryQuery{Mecha: m.Mecha.ID, Limit: 1, Priority: "none"})
+					r.db.History(context.Background(), relay.HistoryQuery{Mecha: m.Mecha.ID, Limit: 1, Priority: "none"})
 				}
 			}
 		})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -115,7 +115,7 @@ func TestACutLinkIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := r.in(t)
-			bob := r.mustIssue(db.Address(name + "^test"))
+			bob := r.mustIssue(relay.Address(name + "^test"))
 			l := r.mustLink()
 			c := r.over(l).mustUpgrade(bob, "sync_limit=0")
 			c.expectFrame(opPing)
