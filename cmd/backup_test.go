@@ -88,7 +88,7 @@ func crowd(n int) (addresses []string) {
 // A backup has every message and acknowledgement that was answered before it
 // began. Restored elsewhere it is whole, and a server gives them all.
 func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	all := issue(t, db, crowd(9)...)
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
 	f := busy(t, s, all)
@@ -118,7 +118,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 	mustRelay(t, "check", backup)
 	wantFiles(t, copies, "backup.db")
 
-	elsewhere := file(t)
+	elsewhere := tempDB(t)
 	mustRelay(t, "restore", backup, "--db", elsewhere)
 	wantFiles(t, filepath.Dir(elsewhere), "relay.db", "relay.db.lock")
 	mustRelay(t, "check", "--db", elsewhere)
@@ -150,7 +150,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 
 func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 	notOnWindows(t, "other paths, other texts")
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^backup")
 	dir := filepath.Dir(db)
 	before, err := os.ReadFile(db)
@@ -192,7 +192,7 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 }
 
 func TestWithoutADatabaseNothingIsMade(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	dir := filepath.Dir(db)
 	for _, args := range [][]string{
 		{"backup", "copy.db"}, {"restore", "relay.db", "--db", "new.db"}, {"check"}, {"check", "relay.db"}, {"compact"},
@@ -223,7 +223,7 @@ func large(t *testing.T, db string) {
 
 func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 	notOnWindows(t, "there is no SIGINT for others")
-	db := file(t)
+	db := tempDB(t)
 	large(t, db)
 	dir := t.TempDir()
 	for _, args := range [][]string{
@@ -244,7 +244,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 }
 
 func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	dir := filepath.Dir(db)
 	a := issue(t, db, "a^restore")[0]
 	s := startServer(t, db)
@@ -273,7 +273,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 	// The replaced database is whole, with the messages that were still in its log.
 	mustRelay(t, "check", r.Kept)
-	kept := file(t)
+	kept := tempDB(t)
 	mustRelay(t, "restore", r.Kept, "--db", kept)
 	if h := startServer(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
 		t.Errorf("%+v", h)
@@ -282,9 +282,9 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 // SQLite would take a log that lost its database for that of the restored one.
 func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^restore")
-	to := file(t)
+	to := tempDB(t)
 	if err := os.WriteFile(to+"-wal", []byte("a log"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 
 // A restore replaces a damaged database too.
 func TestADamagedDatabaseCanBeReplaced(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^restore")
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	mustRelay(t, "backup", backup, "--db", db)
@@ -311,10 +311,10 @@ func TestADamagedDatabaseCanBeReplaced(t *testing.T) {
 }
 
 func TestAFaultyBackupIsNotRestored(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^restore")
 	flip(t, db, 3)
-	to := file(t)
+	to := tempDB(t)
 	relay(t, "restore", db, "--db", to).wantCode(t, 1, "faults", "relay check "+db)
 	relay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
 	wantFiles(t, filepath.Dir(to))

@@ -102,7 +102,7 @@ func TestBenchPrintsATable(t *testing.T) {
 }
 
 func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
-	db, dir := file(t), t.TempDir()
+	db, dir := tempDB(t), t.TempDir()
 	args := []string{"bench", "--json", "--duration", "200ms", "--repeats", "1", "--connections", "2", "--mechas", "10",
 		"--dir", dir, "--only", "scale", "--stored", "3000", "--db", db}
 	messages := func() int {
@@ -147,7 +147,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 }
 
 func TestBenchOfARelayThatRuns(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	r := parse[benchReport](t, []byte(mustRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "send,push")...)))
 	if len(r.Rows) != 5 || r.URL != s.url || r.Rows[0].Case != "durable" || r.Rows[0].Operations < 1 {
@@ -267,7 +267,7 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 }
 
 func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db, "--store=none")
 	if log := s.stderr.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "NOTHING IS KEPT") {
 		t.Errorf("the log does not warn:\n%s", log)
@@ -304,7 +304,7 @@ func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
 }
 
 func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^none")
 	before, err := os.ReadFile(db)
 	if err != nil {
@@ -321,7 +321,7 @@ func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
 	if strings.Contains(s.stderr.String(), "NOTHING IS KEPT") {
 		t.Errorf("%s", s.stderr)
 	}
-	fresh := file(t)
+	fresh := tempDB(t)
 	for _, args := range [][]string{{"--store", "none", "--dev"}, {"--store", "memory"}} {
 		relay(t, append([]string{"serve", "--db", fresh}, args...)...).wantCode(t, 2, "--store")
 	}

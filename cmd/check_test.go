@@ -41,7 +41,7 @@ func findings(t *testing.T, out string) (all []finding, sum finding) {
 }
 
 func TestACheckTellsByItsExitCode(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^check")[0]
 	s := startServer(t, db)
 	s.send(a, a.Address, `{"n": 1}`)
@@ -93,7 +93,7 @@ func TestACheckNeedsNoRightToWrite(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write everywhere")
 	}
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^check")
 	dir := filepath.Dir(db)
 	if err := os.Chmod(db, 0o400); err != nil {

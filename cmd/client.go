@@ -27,7 +27,6 @@ import (
 	"github.com/gobwas/ws/wsutil"
 	"github.com/spf13/cobra"
 
-	"relay/db"
 	"relay/db/relay"
 )
 
@@ -217,7 +216,7 @@ func problemOf(resp *nethttp.Response, body []byte) error {
 }
 
 // refusedWith tells whether an error is the relay's refusal for one of these reasons.
-func refusedWith(err error, codes ...db.Code) bool {
+func refusedWith(err error, codes ...relay.Code) bool {
 	var r *refusal
 	return errors.As(err, &r) && slices.Contains(codes, r.code)
 }

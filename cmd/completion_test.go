@@ -25,7 +25,7 @@ func completed(t testing.TB, dir string, words ...string) (values []string) {
 
 // Addresses, key ids, message and conversation ids come from the database.
 func TestCompletion(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	dir := filepath.Dir(s.db) // where the database has its default name
 	k := issue(t, s.db, "alice^x", "bob^x")
 	m := s.send(k[0], "bob^x", `{}`)

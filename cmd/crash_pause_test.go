@@ -15,7 +15,7 @@ import (
 func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 	notOnWindows(t, "there is no SIGSTOP")
 	t.Parallel()
-	db, l := file(t), newLedger()
+	db, l := tempDB(t), newLedger()
 	keys := issue(t, db, "a^pause", "b^pause", "c^pause", "d^pause", "listener^pause")
 	listener := keys[4]
 	s := startServer(t, db, "--rate-limit", "0")

@@ -79,7 +79,7 @@ type powerRun struct {
 // synced again, and the others end in order and take the log away.
 func recordRun(t *testing.T, program string) *powerRun {
 	t.Helper()
-	path := file(t)
+	path := tempDB(t)
 	keys := issue(t, path, "a^power", "b^power", "c^power", "d^power")
 	before, err := os.ReadFile(path)
 	if err != nil {

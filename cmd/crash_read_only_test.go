@@ -52,7 +52,7 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	// What the file system shows is what the relay has written. Whether it is
 	// still there after a repair is the file system's own affair: ext4 that shuts
 	// down within an fsync has been seen to confirm it and to lose it.
-	copied := file(t)
+	copied := tempDB(t)
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(db + suffix)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 // A user who may not open the database is told whose it is.
 func TestNoPermissionOnTheDatabase(t *testing.T) {
 	notOnWindows(t, "access is by lists there")
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^denied")
 	program, whose := []string{binary}, " has mode 0000"
 	mode := os.FileMode(0)
@@ -34,7 +34,7 @@ func TestNoPermissionOnTheDatabase(t *testing.T) {
 		"backup " + db + ".copy", "serve --addr 127.0.0.1:0"} {
 		refused("it", args)
 	}
-	finish(t, exec.Command(program[0], append(program[1:], "restore", db, "--db", file(t))...), nil, "").wantCode(t, 1, db+": permission denied: it"+whose)
+	finish(t, exec.Command(program[0], append(program[1:], "restore", db, "--db", tempDB(t))...), nil, "").wantCode(t, 1, db+": permission denied: it"+whose)
 
 	dir := filepath.Dir(db)
 	t.Cleanup(func() { os.Chmod(dir, 0o700) })

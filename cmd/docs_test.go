@@ -60,7 +60,7 @@ func TestEveryPromiseIsShownByATest(t *testing.T) {
 
 func TestTheDocsCanBeReadInEveryWay(t *testing.T) {
 	list, lines := mustRelay(t, "docs"), strings.Split(mustRelay(t, "docs", "--json"), "\n")
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	for i, p := range docs.Pages() {
 		if !regexp.MustCompile(`(?m)^` + p.Name + ` +` + regexp.QuoteMeta(p.About) + `$`).MatchString(list) {
 			t.Errorf("relay docs does not list %s: %s", p.Name, list)

@@ -13,7 +13,7 @@ import (
 )
 
 func TestTwoServersCannotServeOneFile(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
 
@@ -25,9 +25,9 @@ func TestTwoServersCannotServeOneFile(t *testing.T) {
 
 func TestTwoServersCannotServeOneFileUnderTwoNames(t *testing.T) {
 	notOnWindows(t, "links need privileges")
-	db := file(t)
+	db := tempDB(t)
 	startServer(t, db)
-	link := file(t)
+	link := tempDB(t)
 	if err := os.Symlink(db, link); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ const (
 // patched returns a database that was closed cleanly, with one number of its header changed.
 func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
 	t.Helper()
-	db = file(t)
+	db = tempDB(t)
 	issue(t, db, "a^files")
 	content, err := os.ReadFile(db)
 	if err != nil {
@@ -62,7 +62,7 @@ func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
 func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 	newer, newerContent := patched(t, userVersionAt, 99)
 	foreign, foreignContent := patched(t, applicationIDAt, 0x0f055112)
-	text, textContent := file(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
+	text, textContent := tempDB(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
 	if err := os.WriteFile(text, textContent, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 }
 
 func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for _, args := range [][]string{{"key", "list"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"}, {"key", "rotate", "key_7h2k9d0m4qx1w8zt"}} {
 		c := exec.Command(binary, append(args, "--db", "relay.db")...)
 		c.Dir = filepath.Dir(db)
@@ -100,7 +100,7 @@ func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
 }
 
 func TestUsageErrorsCreateNoDatabase(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for _, args := range [][]string{
 		{"serve", "--clock-skew", "1s"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
 		{"key", "create", "nobody"}, {"key", "create", "a^b", "--expires", "soon"},
@@ -113,7 +113,7 @@ func TestUsageErrorsCreateNoDatabase(t *testing.T) {
 func TestNobodyElseCanReadTheFiles(t *testing.T) {
 	notOnWindows(t, "files have no modes")
 	tool(t, "sh")
-	db := file(t)
+	db := tempDB(t)
 	// The umask forbids nothing.
 	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --create --json --db "$1"`, binary, db)
 	a := agents(t, finish(t, c, nil, "").wantCode(t, 0).out)[0]
@@ -172,7 +172,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	if testing.Short() {
 		rounds = 10
 	}
-	db := file(t)
+	db := tempDB(t)
 	made := 0
 	for range rounds {
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
@@ -188,7 +188,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 			t.Fatalf("%+v", h)
 		}
 		s.kill()
-		db = file(t)
+		db = tempDB(t)
 		made++
 	}
 	t.Logf("%d kills, %d files", rounds, made)
@@ -196,7 +196,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 
 func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 	for range 5 {
-		db := file(t)
+		db := tempDB(t)
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
 		var wg sync.WaitGroup
 		results := make([]result, 8)
@@ -219,7 +219,7 @@ func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 // which a supervisor starts it again.
 func TestADamagedFileStopsTheProcess(t *testing.T) {
 	notOnWindows(t, "an open file cannot be overwritten")
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^damage")[0]
 	s := startServer(t, db)
 	s.send(a, "a^damage", `{}`)

@@ -63,7 +63,7 @@ type changer struct {
 }
 
 func newIndexCrash(t *testing.T) *indexCrash {
-	c := &indexCrash{t: t, db: file(t)}
+	c := &indexCrash{t: t, db: tempDB(t)}
 	c.asker = issue(t, c.db, "asker^change")[0]
 	names := make([]string, crashChangers+crashCommands)
 	for i := range names {

@@ -26,7 +26,7 @@ func refusedSoon(s *server, a agent, code string) {
 }
 
 func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^keys", "alice^keys", "bob^keys")
 	alice, spare, bob := keys[0], keys[1], keys[2]
 	s := startServer(t, db)
@@ -60,7 +60,7 @@ func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
 }
 
 func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	first := issue(t, db, "first^keys")[0]
 	for _, address := range []string{"a^keys", "b^keys", "c^keys"} {
@@ -76,7 +76,7 @@ func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
 }
 
 func TestRotationOverlaps(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	old := agents(t, mustRelay(t, "key", "create", "alice^keys", "--create", "--label", "laptop", "--json", "--db", db))[0]
 	s := startServer(t, db)
 	s.ask(old, "GET", "/api/v1/whoami", "").want(t, 200)
@@ -108,7 +108,7 @@ func TestRotationOverlaps(t *testing.T) {
 }
 
 func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := agents(t, mustRelay(t, "key", "create", "a^keys", "--create", "--label", "laptop", "--expires", "90d", "--json", "--db", db))[0]
 	b := issue(t, db, "b^keys", "--signing-secret")[0]
 	mustRelay(t, "key", "rotate", a.KeyID, "--overlap", "0", "--db", db)
@@ -151,7 +151,7 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 }
 
 func TestALabelCannotForgeTheList(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "b^keys")
 	r := relay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
 	if r.code != 2 || r.out != "" || !strings.Contains(r.err, "control characters") {
@@ -163,7 +163,7 @@ func TestALabelCannotForgeTheList(t *testing.T) {
 }
 
 func TestWhenAKeyWasLastUsed(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^keys")[0]
 	s := startServer(t, db)
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
@@ -183,7 +183,7 @@ func TestWhenAKeyWasLastUsed(t *testing.T) {
 }
 
 func TestOnlyTheSigningSecretVerifies(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^keys", "--signing-secret")[0]
 	if a.Secret == nil || !strings.HasPrefix(*a.Secret, "ms_") {
 		t.Fatalf("secret %v", a.Secret)
@@ -211,7 +211,7 @@ func TestOnlyTheSigningSecretVerifies(t *testing.T) {
 }
 
 func TestLookAlikesOfAnAddressAreRefused(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "Alice^keys")
 	r := relay(t, "key", "create", "alice^keys", "--db", db).wantCode(t, 2, "letter case")
 	if r.out != "" {
@@ -220,7 +220,7 @@ func TestLookAlikesOfAnAddressAreRefused(t *testing.T) {
 }
 
 func TestAKeyCommandWantsAKeyID(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^keys")[0]
 	for _, command := range []string{"revoke", "rotate"} {
 		r := relay(t, "key", command, a.Key, "--db", db) // the key instead of its id
@@ -233,7 +233,7 @@ func TestAKeyCommandWantsAKeyID(t *testing.T) {
 
 // Keys are issued and revoked while the server writes as much as it can.
 func TestKeysChangeUnderLoad(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	all := issue(t, db, "m0^load", "m1^load", "m2^load", "m3^load", "m4^load", "m5^load", "m6^load", "m7^load")
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
 	stop := make(chan struct{})
@@ -280,7 +280,7 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 // A command that opens the file for a moment must not expire messages. That is
 // left to the server, which has listeners for them.
 func TestACommandDoesNotExpireMessages(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^keys", "bob^keys")
 	s := startServer(t, db)
 	conn := s.dial(keys[0], "?events=receipts")

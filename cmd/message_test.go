@@ -61,7 +61,7 @@ func listIDs(t testing.TB, db string, filters ...string) (ids []string) {
 // While a server runs, message list finds the messages that pass its filters,
 // newest first, in pages.
 func TestMessageList(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	alice, bob, carol := k[0], k[1], k[2]
 	first := s.send(alice, "bob^x", `{"text":"the First of all"}`).MessageID
@@ -112,7 +112,7 @@ func TestMessageList(t *testing.T) {
 }
 
 func TestMessageListRefusals(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "alice^x")
 	for args, want := range map[string]string{
 		"--state done":           "pending, queued",
@@ -157,7 +157,7 @@ func TestInspectionCreatesNothing(t *testing.T) {
 
 // A trace shows what happened to a message, in order, and by which keys.
 func TestTrace(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	alice, bob := issue(t, s.db, "alice^x")[0], issue(t, s.db, "bob^x", "--label", "laptop")[0]
 	conn := s.dial(bob, "?sync_limit=0")
 	sent := parse[record](t, s.ask(alice, "POST", "/api/v1/messages", `{"to":"bob^x","payload":{}}`, "Idempotency-Key", "once").want(t, 201))
@@ -204,7 +204,7 @@ func TestTrace(t *testing.T) {
 
 // A push is noted without waiting for another write, and the note survives the server.
 func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(k[0], "bob^x", `{}`)
 	conn := s.dial(k[1], "")
@@ -228,7 +228,7 @@ func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
 
 // tail prints every commit of another process once, in order.
 func TestTail(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	s.send(k[0], "carol^x", `{}`) // before tail begins, so it is not printed
 	tail := launch(t, exec.Command(binary, "message", "tail", "--json", "--db", s.db), nil)
@@ -281,7 +281,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestMessageShowAndConversation(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	payload := `{ "text" : "hello", "n": 1.50e2 }`
 	m := s.send(k[0], "bob^x", payload)
@@ -309,7 +309,7 @@ func TestMessageShowAndConversation(t *testing.T) {
 }
 
 func TestStats(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	k := issue(t, db, "alice^x", "bob^x")
 	a, b := s.send(k[0], "bob^x", `{}`), s.send(k[0], "bob^x", `{"n":1}`)
@@ -350,7 +350,7 @@ func TestStats(t *testing.T) {
 func TestColours(t *testing.T) {
 	notOnWindows(t, "script makes the terminal")
 	tool(t, "script")
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	s.send(k[0], "bob^x", `{}`)
 	for _, c := range []struct {
@@ -369,7 +369,7 @@ func TestColours(t *testing.T) {
 // can be looked into; with a log beside it, the error says what to do.
 func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	notOnWindows(t, "permissions are others")
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	keys := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(keys[0], "bob^x", `{}`)
 	s.terminate()

@@ -129,8 +129,8 @@ func eventually(t testing.TB, within time.Duration, what string, so func() bool)
 	}
 }
 
-// file names a database in a directory of its own.
-func file(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
+// tempDB names a database in a directory of its own.
+func tempDB(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
 
 func notOnWindows(t testing.TB, why string) {
 	t.Helper()

@@ -124,7 +124,7 @@ func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
 }
 
 func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServerIn(t, []string{"RELAY_ADDR=127.0.0.1:1", "RELAY_DB=/nowhere/relay.db", "RELAY_LOG_FORMAT=json", "RELAY_MAX_BODY=100"}, db)
 	if !strings.HasPrefix(s.stderr.String(), "{") {
 		t.Errorf("RELAY_LOG_FORMAT=json: %s", s.stderr)
@@ -144,7 +144,7 @@ func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
 }
 
 func TestABadValueInTheEnvironmentIsNamed(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for _, c := range []struct{ command, name, value string }{
 		{"serve", "RELAY_MAX_BODY", "lots"}, {"serve", "RELAY_CLOCK_SKEW", "5"}, {"serve", "RELAY_DEV", "perhaps"},
 		{"serve", "RELAY_REQUIRE_MESSAGE_SIGNATURE", "perhaps"}, {"serve", "RELAY_RATE_LIMIT", "fast"},
@@ -197,7 +197,7 @@ func TestVersion(t *testing.T) {
 	if out := mustRelay(t, "version"); !strings.Contains(out, v["version"]) || !strings.Contains(out, v["go"]) {
 		t.Errorf("%s", out)
 	}
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	resp, err := client.Get(s.url + "/version")
 	if err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestVersion(t *testing.T) {
 }
 
 func TestATakenAddress(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	_, port, err := net.SplitHostPort(s.host())
 	if err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestATakenAddress(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db := file(t)
+	db := tempDB(t)
 	relay(t, "serve", "--db", db, "--addr", s.host()).
 		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d takes another port", s.host(), (n+1)%(1<<16)))
 	wantFiles(t, filepath.Dir(db))

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
 	"relay/db/relay"
 	"relay/search"
 )
@@ -24,7 +23,7 @@ type shelf struct {
 	slow time.Duration
 }
 
-func newShelf(entries ...db.Entry) *shelf {
+func newShelf(entries ...relay.Entry) *shelf {
 	s := &shelf{rows: map[relay.MechaID]relay.Entry{}}
 	for _, e := range entries {
 		s.put(e)

@@ -5,13 +5,12 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
 	"relay/db/relay"
 	"relay/search"
 )
 
 // crowd is a generated directory with some Mechas of known names in it.
-func crowd(t testing.TB, known ...db.Entry) []relay.Entry {
+func crowd(t testing.TB, known ...relay.Entry) []relay.Entry {
 	g := newGenerator(t, 7)
 	entries := g.entries(800)
 	for i, e := range known {

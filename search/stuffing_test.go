@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
 	"relay/db/relay"
 	"relay/search"
 )
@@ -105,7 +104,7 @@ var exactSkills = []string{"Invoice reading", "Sourdough", "Quarterly tax filing
 
 // directory is so many Mechas: the known ones, and others, some of whom use
 // the words too if they are common.
-func directory(t testing.TB, size int, common string, known ...db.Entry) []relay.Entry {
+func directory(t testing.TB, size int, common string, known ...relay.Entry) []relay.Entry {
 	g := newGenerator(t, uint64(size))
 	list := g.entries(max(size-len(known), 0))
 	words := strings.Fields(strings.ToLower(common))

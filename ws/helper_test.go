@@ -335,7 +335,7 @@ func (c *client) expect(kind string) frame {
 	return f
 }
 
-func (c *client) expectMessage(ids ...db.MessageID) {
+func (c *client) expectMessage(ids ...relay.MessageID) {
 	c.t.Helper()
 	for i, id := range ids {
 		if f := c.expect("message"); f.MessageID != id {
