@@ -171,9 +171,9 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 		{filepath.Join(other, "x.db"), "there is no directory " + other},
 		{pipe, "is no file"},
 	} {
-		relay(t, "backup", c.to, "--db", db, "--force").wantCode(t, 1, c.says)
+		runRelay(t, "backup", c.to, "--db", db, "--force").wantCode(t, 1, c.says)
 	}
-	relay(t, "backup", other, "--db", db).wantCode(t, 1, other+" is there already", "--force")
+	runRelay(t, "backup", other, "--db", db).wantCode(t, 1, other+" is there already", "--force")
 	wantFiles(t, dir, "other.db", "relay.db")
 	if now, _ := os.ReadFile(db); string(now) != string(before) {
 		t.Error("the database was changed")
@@ -187,7 +187,7 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 
 	// A copy never replaces a database that another process has open.
 	s := startServer(t, db)
-	relay(t, "backup", db, "--db", other, "--force").wantCode(t, 1, "belongs to a database at "+db)
+	runRelay(t, "backup", db, "--db", other, "--force").wantCode(t, 1, "belongs to a database at "+db)
 	s.kill()
 }
 
@@ -254,9 +254,9 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	late := s.send(a, a.Address, `{"n": 2}`)
 	mustRelay(t, "key", "create", "late^restore", "--db", db)
 
-	relay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
+	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
 	s.kill() // the log stays
-	relay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
+	runRelay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
 	wantFiles(t, dir, "relay.db", filepath.Base(r.Kept), "relay.db.lock") // the index is gone
@@ -288,7 +288,7 @@ func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 	if err := os.WriteFile(to+"-wal", []byte("a log"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	relay(t, "restore", db, "--db", to).wantCode(t, 1, to+"-wal", "--force")
+	runRelay(t, "restore", db, "--db", to).wantCode(t, 1, to+"-wal", "--force")
 	wantFiles(t, filepath.Dir(to), "relay.db-wal")
 	r := parse[struct{ Kept string }](t, []byte(mustRelay(t, "restore", db, "--db", to, "--force", "--json")))
 	wantFiles(t, filepath.Dir(to), "relay.db", filepath.Base(r.Kept)+"-wal", "relay.db.lock")
@@ -304,8 +304,8 @@ func TestADamagedDatabaseCanBeReplaced(t *testing.T) {
 	if err := os.WriteFile(db, []byte(strings.Repeat("damage\n", 10_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	relay(t, "check", "--db", db).wantCode(t, 1, db, "is not a database")
-	relay(t, "backup", backup+"2", "--db", db).wantCode(t, 1, db, "is not a database")
+	runRelay(t, "check", "--db", db).wantCode(t, 1, db, "is not a database")
+	runRelay(t, "backup", backup+"2", "--db", db).wantCode(t, 1, db, "is not a database")
 	mustRelay(t, "restore", backup, "--db", db, "--force")
 	mustRelay(t, "check", "--db", db)
 }
@@ -315,9 +315,9 @@ func TestAFaultyBackupIsNotRestored(t *testing.T) {
 	issue(t, db, "a^restore")
 	flip(t, db, 3)
 	to := tempDB(t)
-	relay(t, "restore", db, "--db", to).wantCode(t, 1, "faults", "relay check "+db)
-	relay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
+	runRelay(t, "restore", db, "--db", to).wantCode(t, 1, "faults", "relay check "+db)
+	runRelay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
 	wantFiles(t, filepath.Dir(to))
 	mustRelay(t, "backup", to, "--db", db, "--no-check") // a copy with faults is better than none
-	relay(t, "check", to).wantCode(t, 1)
+	runRelay(t, "check", to).wantCode(t, 1)
 }

@@ -109,5 +109,5 @@ func TestMan(t *testing.T) {
 			t.Errorf("man: %s\n%s", r.err, r.out)
 		}
 	}
-	relay(t, "man", filepath.Join(dir, "relay.1")).wantCode(t, 1)
+	runRelay(t, "man", filepath.Join(dir, "relay.1")).wantCode(t, 1)
 }

@@ -46,8 +46,8 @@ func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 			<-half
 		}
 		pause(s)
-		relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "already being served") // it still has the file
-		time.Sleep(3 * hurry)                                                                         // what is tested is that time passes
+		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "already being served") // it still has the file
+		time.Sleep(3 * hurry)                                                                            // what is tested is that time passes
 		resume(s)
 		wg.Wait()
 		total += 4 * each

@@ -78,7 +78,7 @@ func TestTheDocsCanBeReadInEveryWay(t *testing.T) {
 			t.Errorf("/docs/%s.md: %v, %d %v", p.Name, err, ans.status, ans.header)
 		}
 	}
-	refused := relay(t, "docs", "nonsense").wantCode(t, 2, "nonsense")
+	refused := runRelay(t, "docs", "nonsense").wantCode(t, 2, "nonsense")
 	for _, p := range docs.Pages() {
 		if !strings.Contains(refused.err, p.Name) {
 			t.Errorf("an unknown page is refused without naming %s: %s", p.Name, refused.err)

@@ -15,7 +15,7 @@ import (
 func TestTwoServersCannotServeOneFile(t *testing.T) {
 	db := tempDB(t)
 	s := startServer(t, db)
-	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
 
 	a := issue(t, db, "a^files")[0]
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one goes on
@@ -78,7 +78,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 		for _, args := range [][]string{
 			{"serve", "--addr", "127.0.0.1:0"}, {"key", "list"}, {"key", "create", "b^files"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"},
 		} {
-			r := relay(t, append(args, "--db", c.db)...).wantCode(t, 1, c.db, c.says)
+			r := runRelay(t, append(args, "--db", c.db)...).wantCode(t, 1, c.db, c.says)
 			if r.out != "" {
 				t.Errorf("%v printed %q", args, r.out)
 			}
@@ -105,7 +105,7 @@ func TestUsageErrorsCreateNoDatabase(t *testing.T) {
 		{"serve", "--clock-skew", "1s"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
 		{"key", "create", "nobody"}, {"key", "create", "a^b", "--expires", "soon"},
 	} {
-		relay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")
+		runRelay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")
 	}
 	wantFiles(t, filepath.Dir(db))
 }
@@ -201,7 +201,7 @@ func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		results := make([]result, 8)
 		for i := range results {
-			wg.Go(func() { results[i] = relay(t, "key", "create", "a^files", "--create", "--json", "--db", db) })
+			wg.Go(func() { results[i] = runRelay(t, "key", "create", "a^files", "--create", "--json", "--db", db) })
 		}
 		wg.Wait()
 		s.url = s.await(s.stderr, `url=(http://\S+)`)[1]

@@ -56,7 +56,7 @@ func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
 		}
 	}
 	mustRelay(t, "key", "revoke", alice.KeyID, "--db", db) // again changes nothing
-	relay(t, "key", "revoke", "key_0000000000000000", "--db", db).wantCode(t, 1, "there is no key")
+	runRelay(t, "key", "revoke", "key_0000000000000000", "--db", db).wantCode(t, 1, "there is no key")
 }
 
 func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
@@ -94,7 +94,7 @@ func TestRotationOverlaps(t *testing.T) {
 	if next.Address != "alice^keys" || last.Address != "alice^keys" {
 		t.Errorf("rotated to %s and %s", next.Address, last.Address)
 	}
-	relay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired")
+	runRelay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired")
 
 	// A short overlap ends without a command.
 	conn = s.dial(last, "")
@@ -153,7 +153,7 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 func TestALabelCannotForgeTheList(t *testing.T) {
 	db := tempDB(t)
 	issue(t, db, "b^keys")
-	r := relay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
+	r := runRelay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
 	if r.code != 2 || r.out != "" || !strings.Contains(r.err, "control characters") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.out, r.err)
 	}
@@ -213,7 +213,7 @@ func TestOnlyTheSigningSecretVerifies(t *testing.T) {
 func TestLookAlikesOfAnAddressAreRefused(t *testing.T) {
 	db := tempDB(t)
 	issue(t, db, "Alice^keys")
-	r := relay(t, "key", "create", "alice^keys", "--db", db).wantCode(t, 2, "letter case")
+	r := runRelay(t, "key", "create", "alice^keys", "--db", db).wantCode(t, 2, "letter case")
 	if r.out != "" {
 		t.Errorf("it printed %q", r.out)
 	}
@@ -223,7 +223,7 @@ func TestAKeyCommandWantsAKeyID(t *testing.T) {
 	db := tempDB(t)
 	a := issue(t, db, "a^keys")[0]
 	for _, command := range []string{"revoke", "rotate"} {
-		r := relay(t, "key", command, a.Key, "--db", db) // the key instead of its id
+		r := runRelay(t, "key", command, a.Key, "--db", db) // the key instead of its id
 		r.wantCode(t, 2, "key id")
 		if strings.Contains(r.out+r.err, a.Key) {
 			t.Errorf("key %s repeats the secret: %s", command, r.err)

@@ -253,8 +253,8 @@ func TestARemovedMechaIsRefused(t *testing.T) {
 	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != sent.MessageID || h[0].From != "alice^x" {
 		t.Errorf("bob has %+v", h)
 	}
-	relay(t, "mecha", "show", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
-	relay(t, "mecha", "remove", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
+	runRelay(t, "mecha", "show", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
+	runRelay(t, "mecha", "remove", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
 	if all := listMechas(t, db); addresses(all) != "bob^x" {
 		t.Errorf("list: %+v", all)
 	}
@@ -275,11 +275,11 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 		c.Dir = filepath.Dir(db)
 		finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
 	}
-	relay(t, "mecha", "import", "/no/such/file", "--db", db).wantCode(t, 1, "/no/such/file")
-	relay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
-	relay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
+	runRelay(t, "mecha", "import", "/no/such/file", "--db", db).wantCode(t, 1, "/no/such/file")
+	runRelay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
+	runRelay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
 	wantFiles(t, filepath.Dir(db))
-	relay(t, "mecha", "import", card, "--as", "a^x", "--db", db).wantCode(t, 1, "no database at "+db)
+	runRelay(t, "mecha", "import", card, "--as", "a^x", "--db", db).wantCode(t, 1, "no database at "+db)
 	wantFiles(t, filepath.Dir(db))
 	mustRelay(t, "mecha", "import", card, "--as", "a^x", "--create", "--db", db)
 	wantFiles(t, filepath.Dir(db), "relay.db")

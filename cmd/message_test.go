@@ -105,7 +105,7 @@ func TestMessageList(t *testing.T) {
 	eventually(t, patience, "the third expires", func() bool {
 		return slices.Equal(listIDs(t, s.db, "--state", "expired"), []string{third})
 	})
-	r := relay(t, "message", "list", "--db", s.db, "--limit", "1")
+	r := runRelay(t, "message", "list", "--db", s.db, "--limit", "1")
 	if r.wantCode(t, 0, "--before "+third); strings.Contains(r.out, "\x1b") || !strings.Contains(r.out, "CREATED") || !strings.Contains(r.out, "carol^x") {
 		t.Errorf("no plain table: %q", r.out)
 	}
@@ -129,7 +129,7 @@ func TestMessageListRefusals(t *testing.T) {
 		if strings.Contains(args, "nowhere") || strings.Contains(args, "nonsense") {
 			code = 1
 		}
-		relay(t, append([]string{"message", "list", "--db", db}, strings.Fields(args)...)...).wantCode(t, code, want)
+		runRelay(t, append([]string{"message", "list", "--db", db}, strings.Fields(args)...)...).wantCode(t, code, want)
 	}
 }
 
@@ -199,7 +199,7 @@ func TestTrace(t *testing.T) {
 			t.Errorf("the trace lacks %q:\n%s", w, text)
 		}
 	}
-	relay(t, "message", "trace", "msg_00000000000000000000000000", "--db", s.db).wantCode(t, 1, "no message")
+	runRelay(t, "message", "trace", "msg_00000000000000000000000000", "--db", s.db).wantCode(t, 1, "no message")
 }
 
 // A push is noted without waiting for another write, and the note survives the server.
@@ -305,7 +305,7 @@ func TestMessageShowAndConversation(t *testing.T) {
 	if all := lines[record](t, mustRelay(t, "message", "conversation", m.ConversationID, "--json", "--db", s.db)); len(all) != 2 || all[0].MessageID != m.MessageID {
 		t.Errorf("--json: %+v", all)
 	}
-	relay(t, "message", "conversation", "conv_unknown", "--db", s.db).wantCode(t, 1, "no message")
+	runRelay(t, "message", "conversation", "conv_unknown", "--db", s.db).wantCode(t, 1, "no message")
 }
 
 func TestStats(t *testing.T) {

@@ -197,7 +197,7 @@ func TestBadCertificates(t *testing.T) {
 		"a folder":            {t.TempDir(), key, []string{"--tls-cert"}},
 	} {
 		db := tempDB(t)
-		r := relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key).wantCode(t, 1, row.says...)
+		r := runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key).wantCode(t, 1, row.says...)
 		if block, _ := pem.Decode(text); strings.Contains(r.err, string(text[60:100])) || strings.Contains(r.err, string(block.Bytes)) {
 			t.Errorf("%s: the key is in:\n%s", name, r.err)
 		}
@@ -305,7 +305,7 @@ func TestSettingsThatDoNotGoTogether(t *testing.T) {
 		"--max-connections=-1": "negative", "--max-body-memory 1000": "room for one body",
 	} {
 		db := tempDB(t)
-		relay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, says)
+		runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, says)
 		wantFiles(t, filepath.Dir(db))
 	}
 }

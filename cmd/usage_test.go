@@ -50,7 +50,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		if path == nil {
 			return
 		}
-		r := relay(t, append(path, "--no-such-flag")...).wantCode(t, 2, "--no-such-flag", "Try: "+name+" --help")
+		r := runRelay(t, append(path, "--no-such-flag")...).wantCode(t, 2, "--no-such-flag", "Try: "+name+" --help")
 		if r.out != "" {
 			t.Errorf("%s --no-such-flag printed %q", name, r.out)
 		}
@@ -74,7 +74,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		{"demo now", "relay demo"}, {"version now", "relay version"}, {"errors a b", "relay errors"}, {"sign", "relay sign"},
 		{"completion nonsense", "relay completion"}, {"completion bash now", "relay completion bash"}, {"help nonsense", "relay help"}, {"help key nonsense", "relay help"},
 	} {
-		r := relay(t, strings.Fields(c.args)...)
+		r := runRelay(t, strings.Fields(c.args)...)
 		if r.code != 2 || r.out != "" || !strings.HasPrefix(r.err, "relay: ") || !strings.HasSuffix(r.err, "\nTry: "+c.try+" --help\n") {
 			t.Errorf("relay %s: exit %d\nstdout: %s\nstderr: %s", c.args, r.code, r.out, r.err)
 		}
@@ -106,7 +106,7 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"send":                                  "send takes an address and at most one payload",
 		"key create":                            "key create takes one or more addresses",
 	} {
-		if r := relay(t, strings.Fields(args)...).wantCode(t, 2, "relay: "+says); r.out != "" {
+		if r := runRelay(t, strings.Fields(args)...).wantCode(t, 2, "relay: "+says); r.out != "" {
 			t.Errorf("relay %s printed %q", args, r.out)
 		}
 	}
@@ -183,7 +183,7 @@ func TestErrorsAreListed(t *testing.T) {
 		t.Errorf("%s", one)
 	}
 	for code, says := range map[string]string{"no_such_code": "relay errors lists them all", "nonce_resued": `did you mean "nonce_reused"?`} {
-		if r := relay(t, "errors", code).wantCode(t, 1, code, says); r.out != "" {
+		if r := runRelay(t, "errors", code).wantCode(t, 1, code, says); r.out != "" {
 			t.Errorf("%s", r.out)
 		}
 	}
@@ -220,7 +220,7 @@ func TestATakenAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	db := tempDB(t)
-	relay(t, "serve", "--db", db, "--addr", s.host()).
+	runRelay(t, "serve", "--db", db, "--addr", s.host()).
 		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d takes another port", s.host(), (n+1)%(1<<16)))
 	wantFiles(t, filepath.Dir(db))
 }

@@ -71,7 +71,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 // issueBeside makes a key as another process would: a store that keeps nothing cannot.
-func issueBeside(b *testing.B, r *relay) relay.IssuedKey {
+func issueBeside(b *testing.B, r *testRelay) relay.IssuedKey {
 	b.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {

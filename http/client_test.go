@@ -18,7 +18,7 @@ import (
 
 // mecha is a client that holds a key.
 type mecha struct {
-	r *relay
+	r *testRelay
 	relay.IssuedKey
 }
 
@@ -29,7 +29,7 @@ func (m mecha) in(t testing.TB) mecha {
 	return mecha{&r, m.IssuedKey}
 }
 
-func (r *relay) mustIssue(a relay.Address, options ...func(*relay.IssueKey)) mecha {
+func (r *testRelay) mustIssue(a relay.Address, options ...func(*relay.IssueKey)) mecha {
 	r.t.Helper()
 	i := &relay.IssueKey{At: r.clock.Now(), Address: a}
 	for _, f := range options {
@@ -42,7 +42,7 @@ func (r *relay) mustIssue(a relay.Address, options ...func(*relay.IssueKey)) mec
 	return mecha{r, k}
 }
 
-func (r *relay) mustRevoke(m mecha) {
+func (r *testRelay) mustRevoke(m mecha) {
 	r.t.Helper()
 	if err := r.db.Revoke(&relay.RevokeKey{At: r.clock.Now(), ID: m.ID}); err != nil {
 		r.t.Fatal(err)
@@ -122,7 +122,7 @@ func (c *call) request(url string) (*nethttp.Request, error) {
 }
 
 // try sends c; an error means that there was no response.
-func (r *relay) try(c *call) (reply, error) {
+func (r *testRelay) try(c *call) (reply, error) {
 	q, err := c.request(r.url)
 	if err != nil {
 		return reply{}, err
@@ -139,7 +139,7 @@ func (r *relay) try(c *call) (reply, error) {
 	return to, err
 }
 
-func (r *relay) mustDo(c *call) reply {
+func (r *testRelay) mustDo(c *call) reply {
 	r.t.Helper()
 	a, err := r.try(c)
 	if err != nil {
@@ -349,7 +349,7 @@ func (a reply) wantFault(status int, code relay.Code, field string) {
 }
 
 // anyone asks without credentials.
-func (r *relay) anyone(method, path string) reply {
+func (r *testRelay) anyone(method, path string) reply {
 	r.t.Helper()
 	return mecha{r: r}.do(method, path, "", with("X-Mecha-Key"), with("X-Nonce"), with("X-Request-Timestamp"), unsigned)
 }

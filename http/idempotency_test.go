@@ -94,7 +94,7 @@ func TestKeptForADayOverRestarts(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	c := alice.prepare("POST", messages, letter(alice), idempotent("k"))
 	first := r.mustDo(c).want(201)
-	for _, again := range []func(*relay){(*relay).mustRestart, (*relay).mustCrash} {
+	for _, again := range []func(*testRelay){(*testRelay).mustRestart, (*testRelay).mustCrash} {
 		again(r)
 		alice.r = r
 		r.mustDo(c).wantReplay(first) // with its old nonce, which the store remembers

@@ -89,7 +89,7 @@ func TestBodyLimit(t *testing.T) {
 }
 
 // dial sends a request by hand, up to what follows its headers, and reads the answer.
-func (r *relay) dial(t *testing.T, m mecha, method, path, more string) reply {
+func (r *testRelay) dial(t *testing.T, m mecha, method, path, more string) reply {
 	t.Helper()
 	c := m.prepare(method, path, "", unsigned)
 	conn := r.mustConnect(t, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n%s\r\n",
@@ -105,7 +105,7 @@ func (r *relay) dial(t *testing.T, m mecha, method, path, more string) reply {
 	return reply{t: t, of: method + " " + path, status: a.StatusCode, header: a.Header, body: body}
 }
 
-func (r *relay) mustConnect(t *testing.T, text string) net.Conn {
+func (r *testRelay) mustConnect(t *testing.T, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {

@@ -234,7 +234,7 @@ func TestWhoMayReadAMessage(t *testing.T) {
 }
 
 func TestMessagesSurviveARestart(t *testing.T) {
-	for name, again := range map[string]func(*relay){"restart": (*relay).mustRestart, "kill": (*relay).mustCrash} {
+	for name, again := range map[string]func(*testRelay){"restart": (*testRelay).mustRestart, "kill": (*testRelay).mustCrash} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")

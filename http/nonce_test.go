@@ -138,7 +138,7 @@ func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
 // A request that changed something is refused when it comes again, also when
 // the process was killed in between and remembers nothing.
 func TestReplaysAfterARestart(t *testing.T) {
-	for name, again := range map[string]func(*relay){"restart": (*relay).mustRestart, "kill": (*relay).mustCrash} {
+	for name, again := range map[string]func(*testRelay){"restart": (*testRelay).mustRestart, "kill": (*testRelay).mustCrash} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")

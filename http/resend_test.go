@@ -28,7 +28,7 @@ const (
 	cutAfter         // when the answer comes
 )
 
-func mustCut(t *testing.T, r *relay) *cutter {
+func mustCut(t *testing.T, r *testRelay) *cutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

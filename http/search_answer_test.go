@@ -45,7 +45,7 @@ func TestHitsWithoutAnythingToMark(t *testing.T) {
 func TestWhatIsWithdrawnMeanwhileIsNotShown(t *testing.T) {
 	for _, change := range []string{`{"description":"a secret plan","visibility":"crew"}`, `{"description":"a secret plan","visibility":"unlisted"}`} {
 		for _, options := range []string{`"limit":5`, `"highlight":true`} {
-			var r *relay
+			var r *testRelay
 			var once *sync.Once
 			r = mustServe(t, func(s *settings) {
 				s.found = func() {

@@ -13,7 +13,7 @@ import (
 func noRoom(s *settings) { s.db.MinFreeDisk = 1 << 60 }
 
 // longAnswers fills the directory so that an answer to zzyzx has a MiB and more.
-func (r *relay) longAnswers() {
+func (r *testRelay) longAnswers() {
 	r.t.Helper()
 	long := relay.Profile{Description: "zzyzx " + strings.Repeat("\U0001F680", 1990), Visibility: relay.Public}
 	for i := range 64 {

@@ -57,7 +57,7 @@ func (f found) addresses() (all []string) {
 }
 
 // mustIndex waits until the index has what the directory has.
-func (r *relay) mustIndex() {
+func (r *testRelay) mustIndex() {
 	r.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		behind, err := r.db.EntriesAfter(context.Background(), r.index.Progress().Revision, 1)
@@ -84,7 +84,7 @@ func (m mecha) mustFind(body string) (f found) {
 }
 
 // directory is a relay with some Mechas to find.
-func directory(t testing.TB) (r *relay, alice, bob mecha) {
+func directory(t testing.TB) (r *testRelay, alice, bob mecha) {
 	r = mustServe(t)
 	alice, bob = r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	for address, profile := range map[relay.Address]string{

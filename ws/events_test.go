@@ -18,7 +18,7 @@ func (c *client) expectReceipt(id relay.MessageID, state relay.State, status, de
 	}
 }
 
-func (r *relay) mustDeliver(k relay.IssuedKey, id relay.MessageID) {
+func (r *testRelay) mustDeliver(k relay.IssuedKey, id relay.MessageID) {
 	r.t.Helper()
 	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: k.Key, ID: id}); err != nil {
 		r.t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"relay/ws"
 )
 
-func (r *relay) expectHandshakeRefused(text string, status int, code relay.Code) *http.Response {
+func (r *testRelay) expectHandshakeRefused(text string, status int, code relay.Code) *http.Response {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.mustWrite(text)

@@ -25,6 +25,7 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db"
+	"relay/db/relay"
 	relayhttp "relay/http"
 	"relay/ws"
 )
@@ -52,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// relay is a running relay on a real file and a real port, and what the tests say of it.
-type relay struct {
+// testRelay is a running relay on a real file and a real port, and what the tests say of it.
+type testRelay struct {
 	*db.DB
 	t    testing.TB
 	hub  *ws.Hub
@@ -62,7 +63,7 @@ type relay struct {
 }
 
 // mustServe starts a relay, wired as the serve command does it.
-func mustServe(t testing.TB, options ...func(*ws.Config)) *relay {
+func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -100,7 +101,7 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *relay {
 		}
 	})
 	t.Cleanup(stop)
-	return &relay{d, t, hub, listener.Addr().String(), stop}
+	return &testRelay{d, t, hub, listener.Addr().String(), stop}
 }
 
 // goroutinesLeft counts the goroutines of package ws, but for those that wait
@@ -133,7 +134,7 @@ func goroutinesIdle() int {
 	return 2
 }
 
-func (r *relay) mustIssue(a relay.Address) relay.IssuedKey {
+func (r *testRelay) mustIssue(a relay.Address) relay.IssuedKey {
 	r.t.Helper()
 	k, err := r.Issue(&relay.IssueKey{At: time.Now(), Address: a})
 	if err != nil {
@@ -143,12 +144,12 @@ func (r *relay) mustIssue(a relay.Address) relay.IssuedKey {
 }
 
 // mustPair registers a sender and a recipient.
-func (r *relay) mustPair() (alice, bob relay.IssuedKey) {
+func (r *testRelay) mustPair() (alice, bob relay.IssuedKey) {
 	r.t.Helper()
 	return r.mustIssue("alice^test"), r.mustIssue("bob^test")
 }
 
-func (r *relay) mustSend(from relay.IssuedKey, to relay.Address, payload string, more ...func(*relay.SendMessage)) relay.MessageID {
+func (r *testRelay) mustSend(from relay.IssuedKey, to relay.Address, payload string, more ...func(*relay.SendMessage)) relay.MessageID {
 	r.t.Helper()
 	m := &relay.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: []byte(payload), Nonce: 1}
 	for _, f := range more {
@@ -165,7 +166,7 @@ func (r *relay) mustSend(from relay.IssuedKey, to relay.Address, payload string,
 }
 
 // mustSendMany sends n messages from many goroutines at once.
-func (r *relay) mustSendMany(from relay.IssuedKey, to relay.Address, n int) {
+func (r *testRelay) mustSendMany(from relay.IssuedKey, to relay.Address, n int) {
 	r.t.Helper()
 	var wg sync.WaitGroup
 	var next atomic.Int64
@@ -188,14 +189,14 @@ func (r *relay) mustSendMany(from relay.IssuedKey, to relay.Address, n int) {
 }
 
 // mustAck acknowledges as the HTTP endpoint does.
-func (r *relay) mustAck(k relay.IssuedKey, id relay.MessageID, status string) {
+func (r *testRelay) mustAck(k relay.IssuedKey, id relay.MessageID, status string) {
 	r.t.Helper()
 	if err := r.ack(k, id, status); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *relay) ack(k relay.IssuedKey, id relay.MessageID, status string) error {
+func (r *testRelay) ack(k relay.IssuedKey, id relay.MessageID, status string) error {
 	a := &relay.Acknowledge{At: time.Now(), Key: k.Key, ID: id, Status: status, ClientTS: clientTS}
 	if err := a.Validate(); err != nil {
 		return err
@@ -207,7 +208,7 @@ func (r *relay) ack(k relay.IssuedKey, id relay.MessageID, status string) error 
 const clientTS = "2026-01-01T00:00:00Z"
 
 // received lists what came in for a Mecha, in history order.
-func (r *relay) received(k relay.IssuedKey) (ids []relay.MessageID) {
+func (r *testRelay) received(k relay.IssuedKey) (ids []relay.MessageID) {
 	r.t.Helper()
 	q := relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Direction: relay.In}
 	for {
@@ -246,7 +247,7 @@ type client struct {
 	t testing.TB
 }
 
-func (r *relay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
+func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c, resp, err := websocket.Dial(ctx, "ws://"+r.addr+socketPath(k.Mecha.Address, query), &websocket.DialOptions{HTTPHeader: headers(k)})
@@ -258,7 +259,7 @@ func (r *relay) dial(k relay.IssuedKey, query string) (*client, *http.Response, 
 	return &client{c, r.t}, resp, nil
 }
 
-func (r *relay) mustDial(k relay.IssuedKey, query string) *client {
+func (r *testRelay) mustDial(k relay.IssuedKey, query string) *client {
 	r.t.Helper()
 	c, _, err := r.dial(k, query)
 	if err != nil {
@@ -268,7 +269,7 @@ func (r *relay) mustDial(k relay.IssuedKey, query string) *client {
 }
 
 // expectRefused dials and wants the refusal, an ordinary problem document.
-func (r *relay) expectRefused(k relay.IssuedKey, query string, status int, code relay.Code) {
+func (r *testRelay) expectRefused(k relay.IssuedKey, query string, status int, code relay.Code) {
 	r.t.Helper()
 	c, resp, err := r.dial(k, query)
 	if err == nil {

@@ -16,7 +16,7 @@ import (
 // A connection of a key that no longer holds is told within a second (PROTOCOL §10).
 const keysSettle = time.Second
 
-func (r *relay) mustRevoke(k relay.IssuedKey) {
+func (r *testRelay) mustRevoke(k relay.IssuedKey) {
 	r.t.Helper()
 	if err := r.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
 		r.t.Fatal(err)

@@ -14,7 +14,7 @@ import (
 )
 
 // mustOpen opens n connections that nobody but the benchmark reads.
-func (r *relay) mustOpen(k relay.IssuedKey, n int) (all []net.Conn) {
+func (r *testRelay) mustOpen(k relay.IssuedKey, n int) (all []net.Conn) {
 	r.t.Helper()
 	for range n {
 		c, err := net.Dial("tcp", r.addr)

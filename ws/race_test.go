@@ -36,7 +36,7 @@ func (s *store) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPa
 func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 	for _, query := range []string{"", "sync_limit=1000", "sync_limit=2"} {
 		for _, before := range []bool{true, false} {
-			var r *relay
+			var r *testRelay
 			var alice, bob relay.IssuedKey
 			var mu sync.Mutex
 			left := 10

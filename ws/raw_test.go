@@ -24,7 +24,7 @@ type raw struct {
 
 const secKey = "dGhlIHNhbXBsZSBub25jZQ==" // of RFC 6455 §1.3
 
-func (r *relay) mustConnect() *raw {
+func (r *testRelay) mustConnect() *raw {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.addr)
 	if err != nil {
@@ -96,7 +96,7 @@ func (c *raw) expectSwitch() {
 }
 
 // mustUpgrade is a connection after its handshake, byte by byte.
-func (r *relay) mustUpgrade(k relay.IssuedKey, query string) *raw {
+func (r *testRelay) mustUpgrade(k relay.IssuedKey, query string) *raw {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.mustWrite(handshake(k, query))

@@ -35,7 +35,7 @@ func heap() int64 {
 }
 
 // mustBeDeaf is a connection whose client reads nothing until it is told to.
-func (r *relay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
+func (r *testRelay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // or the network would hold a good part of it
@@ -44,7 +44,7 @@ func (r *relay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
 	return c
 }
 
-func (r *relay) mustSendBig(from relay.IssuedKey, to relay.Address) {
+func (r *testRelay) mustSendBig(from relay.IssuedKey, to relay.Address) {
 	r.t.Helper()
 	payload := `{"t":"` + strings.Repeat("x", bigPayload-8) + `"}`
 	for range bigMessages {

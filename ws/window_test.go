@@ -114,7 +114,7 @@ func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
 	c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
 }
 
-func (r *relay) expectState(k relay.IssuedKey, id relay.MessageID, want relay.State) {
+func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want relay.State) {
 	r.t.Helper()
 	eventually(r.t, string(id)+" is "+want.String(), func() bool {
 		m, err := r.Message(ctx, k.Mecha.ID, id)
