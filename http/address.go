@@ -44,7 +44,7 @@ func (s *Server) client(r *http.Request) netip.Addr {
 }
 
 func (s *Server) trusts(a netip.Addr) bool {
-	for _, p := range s.TrustedProxies {
+	for _, p := range s.config.TrustedProxies {
 		if p.Contains(a) {
 			return true
 		}

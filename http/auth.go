@@ -51,7 +51,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 		e.RetryAfter = time.Second
 		return nil, e
 	}
-	c := &call{Request: r, w: w, params: p, at: s.Now(), release: func() {}}
+	c := &call{Request: r, w: w, params: p, at: s.config.Now(), release: func() {}}
 	err := s.verify(c)
 	if err == nil {
 		err = s.claim(c)
@@ -69,12 +69,12 @@ func (s *Server) verify(c *call) error {
 	if err != nil {
 		return err
 	}
-	if c.key, err = s.DB.Key(c.Context(), text); err != nil {
+	if c.key, err = s.config.DB.Key(c.Context(), text); err != nil {
 		return err
 	}
 	vouch(c.Context())
 	if !s.keys.allow(c.key.Number, c.at) {
-		e := db.Errorf(db.RateLimited, "more than %g requests a second with this key", s.RateLimit)
+		e := db.Errorf(db.RateLimited, "more than %g requests a second with this key", s.config.RateLimit)
 		e.RetryAfter = time.Second
 		return e
 	}
@@ -83,7 +83,7 @@ func (s *Server) verify(c *call) error {
 	}
 	// After the body, which may come slowly: a timestamp that is judged by an
 	// older clock could outlive the memory of its nonce.
-	c.at = s.Now()
+	c.at = s.config.Now()
 	if c.nonce, err = header(c.Request, "X-Nonce"); err != nil {
 		return err
 	}
@@ -97,8 +97,8 @@ func (s *Server) verify(c *call) error {
 	if c.timestamp, err = db.ParseTime(timestamp); err != nil {
 		return db.Errorf(db.MalformedHeader, "X-Request-Timestamp is no RFC 3339 time, as in %s", db.FormatTime(c.at))
 	}
-	if d := c.at.Sub(c.timestamp); d > s.ClockSkew || -d > s.ClockSkew {
-		e := db.Errorf(db.TimestampOutOfRange, "X-Request-Timestamp is more than %s off; the relay's clock says %s", s.ClockSkew, db.FormatTime(c.at))
+	if d := c.at.Sub(c.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
+		e := db.Errorf(db.TimestampOutOfRange, "X-Request-Timestamp is more than %s off; the relay's clock says %s", s.config.ClockSkew, db.FormatTime(c.at))
 		e.ServerTime = c.at
 		return e
 	}
@@ -108,7 +108,7 @@ func (s *Server) verify(c *call) error {
 func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 	values := c.Header["X-Signature"]
 	if len(values) == 0 {
-		if s.RequireSignature {
+		if s.config.RequireSignature {
 			return db.Errorf(db.SignatureRequired, "this relay takes signed requests only: send X-Signature")
 		}
 		return nil
@@ -136,7 +136,7 @@ func (s *Server) claim(c *call) error {
 	if err != nil {
 		return err
 	}
-	c.claimed, err = s.DB.Claim(c.key, c.nonce, c.timestamp)
+	c.claimed, err = s.config.DB.Claim(c.key, c.nonce, c.timestamp)
 	if mayReplay && db.ErrorCode(err) == db.NonceReused {
 		_, known, fault := s.stored(c)
 		if known || fault != nil && db.ErrorCode(fault) != db.IdempotencyKeyReused {
@@ -181,29 +181,29 @@ func (s *Server) readBody(c *call) error {
 	if c.Body == nil || c.ContentLength == 0 {
 		return nil
 	}
-	tooLarge := db.Errorf(db.PayloadTooLarge, "the request body is over the limit of %d bytes", s.MaxBody)
-	if s.MaxBody > 0 && c.ContentLength > s.MaxBody {
+	tooLarge := db.Errorf(db.PayloadTooLarge, "the request body is over the limit of %d bytes", s.config.MaxBody)
+	if s.config.MaxBody > 0 && c.ContentLength > s.config.MaxBody {
 		return tooLarge
 	}
 	room := c.ContentLength
 	if room < 0 {
-		room = s.MaxBody // it may become as much
+		room = s.config.MaxBody // it may become as much
 	}
 	err := s.memory.take(c.key.Number, room)
 	if err != nil {
 		return err
 	}
 	c.held = room
-	if c.ContentLength > 0 && s.MaxBody > 0 { // what is announced, and not yet sent, is bounded
+	if c.ContentLength > 0 && s.config.MaxBody > 0 { // what is announced, and not yet sent, is bounded
 		c.body = make([]byte, c.ContentLength)
 		_, err = io.ReadFull(c.Body, c.body)
 	} else {
 		limited := io.Reader(c.Body)
-		if s.MaxBody > 0 {
-			limited = io.LimitReader(c.Body, s.MaxBody+1)
+		if s.config.MaxBody > 0 {
+			limited = io.LimitReader(c.Body, s.config.MaxBody+1)
 		}
 		c.body, err = io.ReadAll(limited)
-		if err == nil && s.MaxBody > 0 && int64(len(c.body)) > s.MaxBody {
+		if err == nil && s.config.MaxBody > 0 && int64(len(c.body)) > s.config.MaxBody {
 			return tooLarge
 		}
 	}
@@ -220,11 +220,11 @@ func (s *Server) readBody(c *call) error {
 // When too many came from there, failures are answered with 429; requests with
 // good credentials are not affected, so nobody can lock out somebody else.
 func (s *Server) countFailure(r *http.Request, err error) error {
-	if statusOf(err) != http.StatusUnauthorized || s.failures.allow(customer(s.client(r)), s.Now()) {
+	if statusOf(err) != http.StatusUnauthorized || s.failures.allow(customer(s.client(r)), s.config.Now()) {
 		return err
 	}
 	s.tooMany.Do(func() {
-		s.Logger.Warn("too many failed authentications", "client", s.client(r), "last", db.ErrorCode(err))
+		s.config.Logger.Warn("too many failed authentications", "client", s.client(r), "last", db.ErrorCode(err))
 	})
 	e := db.Errorf(db.TooManyFailures, "too many failed authentications from this address; the last was %s", db.ErrorCode(err))
 	e.RetryAfter = time.Second

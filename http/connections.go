@@ -25,7 +25,7 @@ func (s *Server) Guard(l net.Listener, most int) net.Listener {
 	if most <= 0 {
 		return l
 	}
-	return &door{Listener: l, most: most, all: map[*guarded]struct{}{}, log: s.Logger, full: rate.Sometimes{Interval: time.Minute}}
+	return &door{Listener: l, most: most, all: map[*guarded]struct{}{}, log: s.config.Logger, full: rate.Sometimes{Interval: time.Minute}}
 }
 
 // door is a guarded listener.

@@ -17,18 +17,18 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
 		s.refuse(w, r, db.Errorf(db.ShuttingDown, "not ready: the relay is shutting down"))
-	case s.DB.Failed() != nil:
+	case s.config.DB.Failed() != nil:
 		s.refuse(w, r, db.Errorf(db.Overloaded, "not ready: the store has failed"))
-	case s.DB.Discards():
+	case s.config.DB.Discards():
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
 	default:
 		// Ready even when the disk is full: acknowledgements and reads go on.
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": s.DB.AcceptsMessages()})
+		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": s.config.DB.AcceptsMessages()})
 	}
 }
 
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.Version)
+	writeJSON(w, http.StatusOK, s.config.Version)
 }
 
 func writeJSON(w http.ResponseWriter, status int, v any) {

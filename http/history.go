@@ -49,7 +49,7 @@ func (s *Server) conversation(c *call) (answer, error) {
 
 // page answers a history query, waiting for a match if it was asked to.
 func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, error) {
-	p, err := s.DB.History(c.Context(), q)
+	p, err := s.config.DB.History(c.Context(), q)
 	if err == nil && wait > 0 && len(p.Messages) == 0 && !p.More {
 		p, err = s.waitForPage(c, q, wait)
 	}
@@ -74,7 +74,7 @@ func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, e
 // waitForPage is a long-poll: it counts as a socket, looks again whenever
 // something happens to the caller's messages, and ends when the key does.
 func (s *Server) waitForPage(c *call, q db.HistoryQuery, wait time.Duration) (db.Page, error) {
-	wake, ended, stop, err := s.Live.Watch(c.key)
+	wake, ended, stop, err := s.config.Live.Watch(c.key)
 	if err != nil {
 		return db.Page{}, err
 	}
@@ -84,7 +84,7 @@ func (s *Server) waitForPage(c *call, q db.HistoryQuery, wait time.Duration) (db
 	ctx, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
 	for looks := 1; ; looks++ {
-		p, err := s.DB.History(c.Context(), q) // after Watch: nothing falls between
+		p, err := s.config.DB.History(c.Context(), q) // after Watch: nothing falls between
 		if err != nil || len(p.Messages) > 0 || p.More {
 			return p, err
 		}
@@ -118,7 +118,7 @@ func (s *Server) inbox(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
 	}
-	in, err := s.DB.Inbox(c.Context(), c.key.Mecha.ID)
+	in, err := s.config.DB.Inbox(c.Context(), c.key.Mecha.ID)
 	if err != nil {
 		return answer{}, err
 	}

@@ -61,7 +61,7 @@ func TestTheClientsAddress(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1 203.0.113.9"}, "10.0.0.1/32"},
 		{"@", []string{"198.51.100.1"}, "invalid Prefix"},
 	} {
-		s := &Server{Config: Config{TrustedProxies: trusted}}
+		s := &Server{config: Config{TrustedProxies: trusted}}
 		r := &http.Request{RemoteAddr: row.peer, Header: http.Header{"X-Forwarded-For": row.forward, "Forwarded": {"for=203.0.113.200"}, "X-Real-Ip": {"203.0.113.201"}}}
 		if got := customer(s.client(r)).String(); got != row.want {
 			t.Errorf("%s, X-Forwarded-For %q: %s, want %s", row.peer, row.forward, got, row.want)

@@ -31,7 +31,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Pa
 		err = c.ownMecha()
 	}
 	if err == nil {
-		err = s.Live.Connect(w, r, c.key)
+		err = s.config.Live.Connect(w, r, c.key)
 	}
 	if err != nil {
 		s.refuse(w, r, err)

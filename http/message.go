@@ -25,7 +25,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 	if err := m.Validate(); err != nil {
 		return answer{}, err
 	}
-	sent, err := s.DB.Send(m)
+	sent, err := s.config.DB.Send(m)
 	if err != nil {
 		return answer{}, err
 	}
@@ -48,7 +48,7 @@ func created(sent db.Sent) answer {
 // that has gone does not stop it: the nonce is used up, so if nothing were sent
 // now, the same request coming again would be refused.
 func (s *Server) stored(c *call) (sent db.Sent, known bool, err error) {
-	return s.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
+	return s.config.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
 }
 
 // beginSend reads the Idempotency-Key of a send, and waits for another request
@@ -62,7 +62,7 @@ func (s *Server) beginSend(c *call) (bool, error) {
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
 		return false, db.Errorf(db.InvalidIdempotencyKey, "Idempotency-Key must come once, as 1–128 printable ASCII characters")
 	}
-	c.idempotency = s.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
+	c.idempotency = s.config.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
 	done := make(chan struct{})
 	for {
 		other, taken := s.sending.LoadOrStore(c.idempotency, done)
@@ -214,7 +214,7 @@ func named(field string, err error) error {
 
 // getMessage answers GET /api/v1/messages/{messageId}: the record, for both parties.
 func (s *Server) getMessage(c *call) (answer, error) {
-	m, err := s.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
+	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
 	if err != nil {
 		return answer{}, err
 	}
@@ -223,7 +223,7 @@ func (s *Server) getMessage(c *call) (answer, error) {
 
 // getPayload answers GET /api/v1/messages/{messageId}/payload: the exact bytes, for the recipient.
 func (s *Server) getPayload(c *call) (answer, error) {
-	body, err := s.DB.Payload(c.Context(), c.key.Mecha.ID, c.messageID())
+	body, err := s.config.DB.Payload(c.Context(), c.key.Mecha.ID, c.messageID())
 	return answer{status: http.StatusOK, body: body}, err
 }
 
@@ -236,7 +236,7 @@ func (s *Server) acknowledge(c *call) (answer, error) {
 	if err := a.Read(c.body); err != nil {
 		return answer{}, err
 	}
-	out, err := s.DB.Acknowledge(a)
+	out, err := s.config.DB.Acknowledge(a)
 	if err != nil {
 		return answer{}, err
 	}
@@ -251,7 +251,7 @@ func (s *Server) acknowledge(c *call) (answer, error) {
 
 // mayAnswer refuses whoever is not the recipient before the body is looked at.
 func (s *Server) mayAnswer(c *call) error {
-	m, err := s.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
+	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
 	if db.ErrorCode(err) == db.NotAParty || err == nil && m.Recipient != c.key.Mecha.ID {
 		return db.Errorf(db.RecipientOnly, "only the recipient of a message may answer for it")
 	}
@@ -260,7 +260,7 @@ func (s *Server) mayAnswer(c *call) error {
 
 // markDelivered answers POST /api/v1/messages/{messageId}/deliver. Its body, if any, means nothing.
 func (s *Server) markDelivered(c *call) (answer, error) {
-	out, err := s.DB.MarkDelivered(&db.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
+	out, err := s.config.DB.MarkDelivered(&db.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -278,7 +278,7 @@ func (s *Server) whoami(c *call) (answer, error) {
 	b = appendField(b, ',', "key_id", string(c.key.ID))
 	b = appendField(b, ',', "label", c.key.Label)
 	b = appendTime(b, ',', "expires_at", c.key.ExpiresAt)
-	b = appendBool(b, ',', "signature_required", s.RequireSignature)
+	b = appendBool(b, ',', "signature_required", s.config.RequireSignature)
 	b = appendTime(b, ',', "server_time", c.at)
 	return ok(append(b, '}'))
 }

@@ -76,10 +76,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // the client has gone, or closed its side; to return would be to answer 200
 		}
-		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "error", err)
+		s.config.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "error", err)
 		e = db.Errorf(db.Internal, "the relay failed; its log says why, under this request_id")
 	} else if e.Cause != nil {
-		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
+		s.config.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
 	p := problem{
 		Type: "/docs#" + string(e.Code), Title: title(e.Code), Status: statusOf(e), Detail: e.Detail,

@@ -29,7 +29,7 @@ func (s *Server) putProfile(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.DB.PutProfile(&db.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
+	err = s.config.DB.PutProfile(&db.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -46,11 +46,11 @@ func (s *Server) getProfile(c *call) (answer, error) {
 }
 
 func (s *Server) profile(c *call, a db.Address) (answer, error) {
-	e, err := s.DB.Entry(c.Context(), a, c.key.Mecha.Address)
+	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha.Address)
 	if err != nil {
 		return answer{}, err
 	}
-	seen, err := s.DB.LastSeen(c.Context(), e.ID)
+	seen, err := s.config.DB.LastSeen(c.Context(), e.ID)
 	if err != nil {
 		return answer{}, err
 	}
@@ -60,7 +60,7 @@ func (s *Server) profile(c *call, a db.Address) (answer, error) {
 	err = enc.Encode(profileAnswer{
 		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
 		CreatedAt: db.FormatTime(e.CreatedAt), UpdatedAt: db.FormatTime(e.UpdatedAt),
-		Online: s.Live.Online(e.ID), LastSeen: timeOrNull(seen),
+		Online: s.config.Live.Online(e.ID), LastSeen: timeOrNull(seen),
 	})
 	if err != nil {
 		return answer{}, err

@@ -46,9 +46,9 @@ func (s *Server) search(c *call) (answer, error) {
 		e.RetryAfter = time.Second
 		return answer{}, e
 	}
-	s.DB.SaveSearch(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: body, Nonce: c.claimed}, func(err error) {
+	s.config.DB.SaveSearch(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: body, Nonce: c.claimed}, func(err error) {
 		if !s.unwritten.Swap(err != nil) && err != nil { // the first of a row tells enough
-			s.Logger.Error("answers to searches are not written; this process keeps them", "search", id, "error", err)
+			s.config.Logger.Error("answers to searches are not written; this process keeps them", "search", id, "error", err)
 		}
 		if err != nil {
 			s.searches.keep(id, c.at.Add(db.SearchLife))
@@ -84,7 +84,7 @@ func (s *Server) getSearch(c *call) (answer, error) {
 		}
 		return ok(body)
 	}
-	body, err := s.DB.Search(c.Context(), id, c.key.Mecha.ID)
+	body, err := s.config.DB.Search(c.Context(), id, c.key.Mecha.ID)
 	return answer{status: http.StatusOK, body: body}, err
 }
 
@@ -162,7 +162,7 @@ var (
 
 func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 	var v searchBody
-	q := db.SearchRequest{Caller: c.key.Mecha.Address, Online: s.Live.Online}
+	q := db.SearchRequest{Caller: c.key.Mecha.Address, Online: s.config.Live.Online}
 	err := db.ReadObject(c.body, searchFields, func(name string, value []byte) error {
 		if name == "filter" && db.IsObject(value) {
 			return db.ReadObject(value, nil, func(key string, _ []byte) error {

@@ -13,14 +13,14 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 	began := time.Now()
 	var entries map[db.MechaID]*db.Entry
 	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
-		all, err := s.DB.Entries(ctx, ids)
+		all, err := s.config.DB.Entries(ctx, ids)
 		entries = make(map[db.MechaID]*db.Entry, len(all))
 		for i := range all {
 			entries[all[i].ID] = &all[i]
 		}
 		return all, err
 	}
-	r, err := s.Finder.Search(c.Context(), q)
+	r, err := s.config.Finder.Search(c.Context(), q)
 	if err != nil {
 		return nil, err
 	}
@@ -123,7 +123,7 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 		if h.Explanation != nil && h.Explanation.Words == nil {
 			h.Explanation.Words = []db.WordExplanation{}
 		}
-		seen, err := s.DB.LastSeen(ctx, h.ID)
+		seen, err := s.config.DB.LastSeen(ctx, h.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +131,7 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 			Rank: q.Offset + i + 1, MechaID: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
 			DisplayName: e.DisplayName, Description: e.Description, Tags: list(e.Tags), Score: h.Score,
 			Matched:    matched{orNil(h.Matched.SkillID), list(h.Matched.Fields), list(h.Matched.Terms)},
-			Highlights: []highlight{}, Online: s.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,
+			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,
 		}
 		for _, x := range h.Highlights {
 			hit.Highlights = append(hit.Highlights, highlight{x.Field, x.Text, x.Spans})

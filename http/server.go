@@ -57,7 +57,7 @@ type Version struct {
 
 // Server answers the API. Make it with New.
 type Server struct {
-	Config
+	config    Config
 	router    *httprouter.Router
 	keys      limiters[int64]
 	failures  limiters[netip.Prefix]
@@ -81,7 +81,7 @@ func New(c Config) *Server {
 	}
 	var prefix [6]byte
 	rand.Read(prefix[:]) // never fails (crypto/rand)
-	s := &Server{Config: c, idPrefix: hex.EncodeToString(prefix[:]) + "-"}
+	s := &Server{config: c, idPrefix: hex.EncodeToString(prefix[:]) + "-"}
 	s.keys = limiters[int64]{rate: c.RateLimit, burst: c.RateBurst}
 	s.failures = limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst}
 	s.tooMany.Interval = 10 * time.Second
@@ -213,7 +213,7 @@ func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	if v == http.ErrAbortHandler {
 		panic(v)
 	}
-	s.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
+	s.config.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
 	s.refuse(w, r, db.Errorf(db.Internal, "the relay failed"))
 }
 
@@ -240,7 +240,7 @@ func (s *Server) Listening(t Timeouts) *http.Server {
 		MaxHeaderBytes:    t.MaxHeaders,
 		ConnContext:       withConnection,
 		ConnState:         noteState,
-		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 
 		DisableGeneralOptionsHandler: true, // its answer to OPTIONS * has no X-Request-Id
 	}
