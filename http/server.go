@@ -57,17 +57,17 @@ type Version struct {
 
 // Server answers the API. Make it with New.
 type Server struct {
-	config   Config
-	router   *httprouter.Router
-	keys     limiters[int64]
-	failures limiters[netip.Prefix]
-	tooMany  rate.Sometimes // says so
-	memory   memory
-	sending  sync.Map // db.IdempotencyKey → chan struct{}: sends under way
-	idPrefix string
-	idCount  atomic.Uint64
-	draining atomic.Bool
-	searches searches
+	config       Config
+	router       *httprouter.Router
+	keys         limiters[int64]
+	failures     limiters[netip.Prefix]
+	failuresWarn rate.Sometimes // limits the warnings about them
+	memory       memory
+	sending      sync.Map // db.IdempotencyKey → chan struct{}: sends under way
+	idPrefix     string
+	idCount      atomic.Uint64
+	draining     atomic.Bool
+	searches     searches
 }
 
 // New makes a server.
@@ -83,7 +83,7 @@ func New(c Config) *Server {
 	s := &Server{config: c, idPrefix: hex.EncodeToString(prefix[:]) + "-", searches: searches{store: c.DB, log: c.Logger}}
 	s.keys = limiters[int64]{rate: c.RateLimit, burst: c.RateBurst}
 	s.failures = limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst}
-	s.tooMany.Interval = 10 * time.Second
+	s.failuresWarn.Interval = 10 * time.Second
 	s.memory = memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / keyShare}
 	s.router = s.routes()
 	return s
