@@ -1,18 +1,17 @@
 package http
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"relay/db"
 )
 
-// livez tells that the process runs.
+// livez answers GET /livez: the process runs.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	writeJSON(w, map[string]string{"status": "ok"})
 }
 
-// readyz tells that requests will be answered, or why not.
+// readyz answers GET /readyz: requests are answered, or why they are not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
@@ -20,20 +19,20 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	case s.config.DB.Failed() != nil:
 		s.refuse(w, r, db.Errorf(db.Overloaded, "not ready: the store has failed"))
 	case s.config.DB.Discards():
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
+		writeJSON(w, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
 	default:
-		// Ready even when the disk is full: acknowledgements and reads go on.
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": s.config.DB.AcceptsMessages()})
+		// A full disk does not make the relay unready: acknowledgements and reads go on.
+		writeJSON(w, map[string]any{"status": "ready", "accepting_messages": s.config.DB.AcceptsMessages()})
 	}
 }
 
+// version answers GET /version.
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.config.Version)
+	writeJSON(w, s.config.Version)
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, _ := json.Marshal(v) // maps and structs of strings cannot fail
+func writeJSON(w http.ResponseWriter, v any) {
+	body, _ := encode(v) // strings and bools cannot fail
 	w.Header()["Content-Type"] = jsonContentType
-	w.WriteHeader(status)
-	w.Write(body)
+	w.Write(body) // an error means that the client has gone
 }
