@@ -21,8 +21,8 @@ func encode(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// Records, and the answers about them, are appended field by field. They are most
-// of the bytes that a relay sends, and this is several times faster than encode.
+// Records, and the answers about them, are appended field by field: they are most
+// of the bytes that a relay sends, and their fields are few and known.
 
 func appendName(b []byte, before byte, name string) []byte {
 	b = append(b, before, '"')
