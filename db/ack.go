@@ -3,6 +3,8 @@ package db
 import (
 	"errors"
 	"slices"
+
+	"relay/db/strict"
 )
 
 var ackFields = []string{"type", "message_id", "status", "client_ts", "detail"}
@@ -40,7 +42,7 @@ type ackFrame struct{ kind, id string }
 // read takes the fields in known; others are ignored.
 func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) {
 	var wrong error // reported at the end: the other fields are wanted all the same
-	err = ReadObject(body, known, func(name string, value []byte) error {
+	err = strict.ReadObject(body, known, func(name string, value []byte) error {
 		var to *string
 		switch name {
 		case "type":
@@ -54,17 +56,17 @@ func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) 
 		case "detail":
 			to = &a.Detail
 		}
-		if to == nil || !slices.Contains(known, name) || IsNull(value) {
+		if to == nil || !slices.Contains(known, name) || strict.IsNull(value) {
 			return nil
 		}
-		text, ok := ReadString(value)
+		text, ok := strict.String(value)
 		if !ok && wrong == nil {
 			wrong = FieldErrorf(InvalidRequest, name, "must be a string")
 		}
 		*to = text
 		return nil
 	})
-	var syntax *SyntaxError
+	var syntax *strict.SyntaxError
 	if errors.As(err, &syntax) {
 		err = Errorf(InvalidJSON, "%s", syntax.Error())
 	}

@@ -3,6 +3,8 @@ package db
 import (
 	"errors"
 	"time"
+
+	"relay/db/strict"
 )
 
 // CheckOptions says which file to check, and how. Path and Schema are required.
@@ -97,11 +99,11 @@ func isSecret(prefix, s string) bool {
 func payloadFault(body []byte) string {
 	const before, after = `{"payload":`, `}`
 	members, object := 0, false
-	err := ReadObject([]byte(before+string(body)+after), nil, func(_ string, value []byte) error {
+	err := strict.ReadObject([]byte(before+string(body)+after), nil, func(_ string, value []byte) error {
 		members, object = members+1, value[0] == '{'
 		return nil
 	})
-	var syntax *SyntaxError
+	var syntax *strict.SyntaxError
 	switch {
 	case errors.As(err, &syntax):
 		syntax.Offset = max(syntax.Offset-len(before), 0)

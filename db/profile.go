@@ -11,6 +11,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"relay/db/strict"
 )
 
 // Visibility says who may find a Mecha (PROTOCOL §5).
@@ -114,8 +116,8 @@ func ReadProfile(body []byte) (Profile, error) {
 		return p, errProfileTooLarge()
 	}
 	added, sizes := 0, map[string]int{} // of members, with their names
-	err := ReadObject(body, profileFields, func(name string, value []byte) error {
-		if name == "card" && !IsNull(value) && !IsObject(value) {
+	err := strict.ReadObject(body, profileFields, func(name string, value []byte) error {
+		if name == "card" && !strict.IsNull(value) && !strict.IsObject(value) {
 			return FieldErrorf(InvalidRequest, "card", "must be a JSON object")
 		}
 		sizes[name] = len(`"":,`) + len(name) + len(value)
@@ -125,7 +127,7 @@ func ReadProfile(body []byte) (Profile, error) {
 		return nil
 	})
 	size := len(body) - min(added, maxReply)
-	var syntax *SyntaxError
+	var syntax *strict.SyntaxError
 	if size > maxProfile && (err != nil || sizes["card"] == 0) {
 		return p, errProfileTooLarge()
 	}
@@ -138,7 +140,7 @@ func ReadProfile(body []byte) (Profile, error) {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return p, wrongType[Skill](err, "", body)
 	}
-	if IsNull(p.Card) {
+	if strict.IsNull(p.Card) {
 		p.Card = nil
 	}
 	if len(p.Card) > 0 {
@@ -166,8 +168,8 @@ func errProfileTooLarge() error {
 // ReadCard makes a profile of an A2A agent card: name, description, version
 // and skills; the card is kept. Errors as for ReadProfile.
 func ReadCard(body []byte) (Profile, error) {
-	var syntax *SyntaxError // by itself first: it might close the brackets around it
-	if err := ReadObject(body, nil, func(string, []byte) error { return nil }); errors.As(err, &syntax) {
+	var syntax *strict.SyntaxError // by itself first: it might close the brackets around it
+	if err := strict.ReadObject(body, nil, func(string, []byte) error { return nil }); errors.As(err, &syntax) {
 		return Profile{}, Errorf(InvalidJSON, "%s", syntax.Error())
 	}
 	return ReadProfile(slices.Concat([]byte(`{"card":`), body, []byte(`}`)))

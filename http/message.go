@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/strict"
 )
 
 // sendMessage answers POST /api/v1/messages: it accepts a message.
@@ -104,7 +105,7 @@ func decodeSend(c *call) (*db.SendMessage, error) {
 	m := &db.SendMessage{At: c.at, Key: c.key, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
 	var from, to, conversation, expires string
 	var ttl int64
-	err := db.ReadObject(c.body, sendFields, func(name string, value []byte) (err error) {
+	err := strict.ReadObject(c.body, sendFields, func(name string, value []byte) (err error) {
 		switch name {
 		case "from":
 			err = readString(name, value, &from)
@@ -148,7 +149,7 @@ func decodeSend(c *call) (*db.SendMessage, error) {
 	if m.To, err = db.ParseAddress(to); err != nil {
 		return nil, named("to", err)
 	}
-	if !db.IsObject(m.Payload) {
+	if !strict.IsObject(m.Payload) {
 		return nil, db.FieldErrorf(db.InvalidRequest, "payload", "is required, and must be a JSON object")
 	}
 	return m, nil
@@ -172,10 +173,10 @@ func setExpiry(m *db.SendMessage, expires string, ttl int64) (err error) {
 }
 
 func readTTL(value []byte, ttl *int64) error {
-	if db.IsNull(value) || string(value) == `""` {
+	if strict.IsNull(value) || string(value) == `""` {
 		return nil
 	}
-	n, ok := db.ReadInt(value)
+	n, ok := strict.Int(value)
 	if !ok || n < 1 || n > maxTTL {
 		return db.FieldErrorf(db.InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
 	}
@@ -185,10 +186,10 @@ func readTTL(value []byte, ttl *int64) error {
 
 // readString reads an optional string field; null leaves it as it is.
 func readString(name string, value []byte, to *string) error {
-	if db.IsNull(value) {
+	if strict.IsNull(value) {
 		return nil
 	}
-	text, ok := db.ReadString(value)
+	text, ok := strict.String(value)
 	if !ok {
 		return db.FieldErrorf(db.InvalidRequest, name, "must be a string")
 	}
@@ -198,7 +199,7 @@ func readString(name string, value []byte, to *string) error {
 
 // badJSON gives a fault of the JSON text its code; other errors pass.
 func badJSON(err error) error {
-	var syntax *db.SyntaxError
+	var syntax *strict.SyntaxError
 	if errors.As(err, &syntax) {
 		return db.Errorf(db.InvalidJSON, "%s", syntax.Error())
 	}

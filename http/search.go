@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"relay/db"
+	"relay/db/strict"
 )
 
 // Finder is what a Server needs of the search index (package search). It is safe
@@ -115,7 +116,7 @@ type oneOrMore []string
 func (o *oneOrMore) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
-		if !db.IsNull(b) {
+		if !strict.IsNull(b) {
 			*o = oneOrMore{one}
 		}
 		return nil
@@ -134,9 +135,9 @@ var (
 func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 	var v searchBody
 	q := db.SearchRequest{Caller: c.key.Mecha.Address, Online: s.config.Live.Online}
-	err := db.ReadObject(c.body, searchFields, func(name string, value []byte) error {
-		if name == "filter" && db.IsObject(value) {
-			return db.ReadObject(value, nil, func(key string, _ []byte) error {
+	err := strict.ReadObject(c.body, searchFields, func(name string, value []byte) error {
+		if name == "filter" && strict.IsObject(value) {
+			return strict.ReadObject(value, nil, func(key string, _ []byte) error {
 				if !filterKeys[key] {
 					return db.FieldErrorf(db.InvalidRequest, "filter."+clip(key), "is not a filter; the filters are crew, tags, skills, languages, message_types, online, updated_since, exclude")
 				}

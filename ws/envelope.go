@@ -7,13 +7,14 @@ import (
 	"github.com/gobwas/ws"
 
 	"relay/db"
+	"relay/db/strict"
 )
 
 // The JSON of the frames that the relay sends (PROTOCOL §4).
 
 func field(b []byte, name, value string) []byte {
 	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	return db.AppendString(b, value)
+	return strict.AppendString(b, value)
 }
 
 // appendMessage appends the envelope of a message as a text frame. The payload

@@ -1,4 +1,4 @@
-package db
+package strict
 
 import (
 	"bytes"
@@ -34,7 +34,7 @@ func (e *SyntaxError) Error() string {
 // ReadObject reads data as one JSON object (RFC 8259) and calls member for each
 // of its members, in order, with the unescaped name and the value's own bytes:
 // a part of data, without the white space around it, for IsNull, IsObject,
-// ReadInt and ReadString. A name in known arrives as that very string.
+// Int and String. A name in known arrives as that very string.
 //
 // PROTOCOL §3 is stricter than RFC 8259, so that no two readers can see two
 // different envelopes in one text. Refused as well: invalid UTF-8 and lone

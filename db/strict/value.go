@@ -1,4 +1,4 @@
-package db
+package strict
 
 import (
 	"bytes"
@@ -8,9 +8,9 @@ import (
 	"unicode/utf8"
 )
 
-// ReadString returns what a string value from ReadObject stands for; ok is
+// String returns what a string value from ReadObject stands for; ok is
 // false for a value of another kind.
-func ReadString(value []byte) (s string, ok bool) {
+func String(value []byte) (s string, ok bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
 	}
@@ -21,9 +21,9 @@ func ReadString(value []byte) (s string, ok bool) {
 	return string(appendUnescaped(make([]byte, 0, len(value)), value)), true
 }
 
-// ReadInt returns an integer value from ReadObject; ok is false for one with a
+// Int returns an integer value from ReadObject; ok is false for one with a
 // fraction or an exponent, beyond int64, or of another kind.
-func ReadInt(value []byte) (n int64, ok bool) {
+func Int(value []byte) (n int64, ok bool) {
 	if len(value) > len("-9223372036854775808") {
 		return 0, false
 	}

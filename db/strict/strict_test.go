@@ -1,4 +1,4 @@
-package db_test
+package strict_test
 
 import (
 	"bytes"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"relay/db"
+	"relay/db/strict"
 )
 
 var envelope = []string{"to", "payload", "from", "version", "message_type", "priority",
@@ -23,7 +23,7 @@ type jsonMember struct {
 }
 
 func readMembers(data string) (got []jsonMember, err error) {
-	err = db.ReadObject([]byte(data), envelope, func(name string, value []byte) error {
+	err = strict.ReadObject([]byte(data), envelope, func(name string, value []byte) error {
 		got = append(got, jsonMember{name, string(value)})
 		return nil
 	})
@@ -85,7 +85,7 @@ func TestReadObjectRefusesValues(t *testing.T) {
 	} {
 		if _, err := readMembers(`{"x":` + value + `}`); err == nil {
 			t.Errorf("%q was accepted", value)
-		} else if !errors.As(err, new(*db.SyntaxError)) {
+		} else if !errors.As(err, new(*strict.SyntaxError)) {
 			t.Errorf("%q: %T", value, err)
 		}
 	}
@@ -168,7 +168,7 @@ func TestReadObjectNames(t *testing.T) {
 		}
 	}
 	kelvin := func(string, []byte) error { return nil }
-	if db.ReadObject([]byte(`{"\u212Aey":1}`), []string{"key"}, kelvin) == nil {
+	if strict.ReadObject([]byte(`{"\u212Aey":1}`), []string{"key"}, kelvin) == nil {
 		t.Error("the Kelvin sign was accepted for k")
 	}
 }
@@ -182,13 +182,13 @@ func TestReadObjectManyKnown(t *testing.T) {
 	nop := func(string, []byte) error { return nil }
 	for i := range 100 {
 		name := "name" + strconv.Itoa(i)
-		if err := db.ReadObject([]byte(`{"`+name+`":1}`), known, nop); err != nil {
+		if err := strict.ReadObject([]byte(`{"`+name+`":1}`), known, nop); err != nil {
 			t.Error(err)
 		}
-		if db.ReadObject([]byte(`{"`+name+`":1,"`+name+`":1}`), known, nop) == nil {
+		if strict.ReadObject([]byte(`{"`+name+`":1,"`+name+`":1}`), known, nop) == nil {
 			t.Errorf("%s stood twice", name)
 		}
-		if db.ReadObject([]byte(`{"N`+name[1:]+`":1}`), known, nop) == nil {
+		if strict.ReadObject([]byte(`{"N`+name[1:]+`":1}`), known, nop) == nil {
 			t.Errorf("%s in capitals was accepted", name)
 		}
 	}
@@ -215,7 +215,7 @@ func TestReadObjectErrors(t *testing.T) {
 		}
 	}
 	stop, calls := errors.New("stop"), 0
-	err := db.ReadObject([]byte(`{"a":1,"b":2,oops`), nil, func(string, []byte) error { calls++; return stop })
+	err := strict.ReadObject([]byte(`{"a":1,"b":2,oops`), nil, func(string, []byte) error { calls++; return stop })
 	if err != stop || calls != 1 {
 		t.Errorf("got %v after %d calls", err, calls)
 	}
@@ -225,7 +225,7 @@ func TestReadObjectDoesNotAllocate(t *testing.T) {
 	data := bytes.Replace(sendBody, []byte(`"version"`), []byte(`"v\u0065rsion"`), 1)
 	if n := testing.AllocsPerRun(100, func() {
 		members := 0
-		if err := db.ReadObject(data, envelope, func(string, []byte) error { members++; return nil }); err != nil || members != 8 {
+		if err := strict.ReadObject(data, envelope, func(string, []byte) error { members++; return nil }); err != nil || members != 8 {
 			t.Fatal(members, err)
 		}
 	}); n != 0 {
@@ -237,28 +237,28 @@ func TestReadValues(t *testing.T) {
 	for value, want := range map[string]string{
 		`""`: "", `"abc"`: "abc", `"\u0061\n\/\\\"\b\f\r\t"`: "a\n/\\\"\b\f\r\t", `"\uD83D\uDE00é\u20AC"`: "😀é€", `"\\u0041"`: `\u0041`,
 	} {
-		if s, ok := db.ReadString([]byte(value)); !ok || s != want {
+		if s, ok := strict.String([]byte(value)); !ok || s != want {
 			t.Errorf("ReadString(%s) = %q, %v", value, s, ok)
 		}
 	}
 	for _, value := range []string{`1`, `null`, `{"a":"b"}`, `["a"]`, `true`, ``} {
-		if s, ok := db.ReadString([]byte(value)); ok {
+		if s, ok := strict.String([]byte(value)); ok {
 			t.Errorf("ReadString(%s) = %q", value, s)
 		}
 	}
 	for value, want := range map[string]int64{`0`: 0, `-0`: 0, `42`: 42, `9223372036854775807`: 1<<63 - 1, `-9223372036854775808`: -1 << 63} {
-		if n, ok := db.ReadInt([]byte(value)); !ok || n != want {
+		if n, ok := strict.Int([]byte(value)); !ok || n != want {
 			t.Errorf("ReadInt(%s) = %d, %v", value, n, ok)
 		}
 	}
 	for _, value := range []string{`9223372036854775808`, `-9223372036854775809`, `99999999999999999999`, `1.0`, `1e2`, `"1"`, `null`, ``, `true`, `{}`, strings.Repeat("1", 1000)} {
-		if n, ok := db.ReadInt([]byte(value)); ok {
+		if n, ok := strict.Int([]byte(value)); ok {
 			t.Errorf("ReadInt(%.30s) = %d", value, n)
 		}
 	}
 	for _, value := range []string{`null`, `{}`, `{"a":null}`, `[]`, `"null"`, `"{}"`, `0`, ``} {
-		if db.IsNull([]byte(value)) != (value == `null`) || db.IsObject([]byte(value)) != strings.HasPrefix(value, `{`) {
-			t.Errorf("%s: IsNull %v, IsObject %v", value, db.IsNull([]byte(value)), db.IsObject([]byte(value)))
+		if strict.IsNull([]byte(value)) != (value == `null`) || strict.IsObject([]byte(value)) != strings.HasPrefix(value, `{`) {
+			t.Errorf("%s: IsNull %v, IsObject %v", value, strict.IsNull([]byte(value)), strict.IsObject([]byte(value)))
 		}
 	}
 }
@@ -269,7 +269,7 @@ func TestAppendString(t *testing.T) {
 		"<é😀&>": `"<é😀&>"`, "a\u2028b\u2029c\u2027": `"a\u2028b\u2029c` + "\u2027\"", "x\xffy\xed\xa0\x80": "\"x\ufffdy\ufffd\ufffd\ufffd\"",
 		"\ufffd": "\"\ufffd\"",
 	} {
-		if got := string(db.AppendString([]byte("> "), s)); got != "> "+want {
+		if got := string(strict.AppendString([]byte("> "), s)); got != "> "+want {
 			t.Errorf("%q: got %s, want %s", s, got, want)
 		}
 	}
@@ -359,7 +359,7 @@ func FuzzReadObject(f *testing.F) {
 			t.Fatalf("we say %v, the reference %q", err, reason)
 		}
 		if err != nil {
-			if se, ok := err.(*db.SyntaxError); !ok || se.Offset < 0 || se.Offset > len(data) {
+			if se, ok := err.(*strict.SyntaxError); !ok || se.Offset < 0 || se.Offset > len(data) {
 				t.Fatalf("%#v", err)
 			}
 			return
@@ -387,16 +387,16 @@ func checkValue(t *testing.T, raw []byte) {
 		t.Fatal(err)
 	}
 	wantS, isString := v.(string)
-	if s, ok := db.ReadString(raw); ok != isString || s != wantS {
+	if s, ok := strict.String(raw); ok != isString || s != wantS {
 		t.Fatalf("ReadString(%s) = %q, %v", raw, s, ok)
 	}
 	wantN, err := strconv.ParseInt(string(raw), 10, 64)
-	if n, ok := db.ReadInt(raw); ok != (err == nil) || ok && n != wantN {
+	if n, ok := strict.Int(raw); ok != (err == nil) || ok && n != wantN {
 		t.Fatalf("ReadInt(%s) = %d, %v", raw, n, ok)
 	}
 	_, isMap := v.(map[string]any)
-	if db.IsNull(raw) != (v == nil) || db.IsObject(raw) != isMap {
-		t.Fatalf("%s: IsNull %v, IsObject %v", raw, db.IsNull(raw), db.IsObject(raw))
+	if strict.IsNull(raw) != (v == nil) || strict.IsObject(raw) != isMap {
+		t.Fatalf("%s: IsNull %v, IsObject %v", raw, strict.IsNull(raw), strict.IsObject(raw))
 	}
 }
 
@@ -405,7 +405,7 @@ func FuzzAppendString(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		literal := db.AppendString(nil, s)
+		literal := strict.AppendString(nil, s)
 		want := string([]rune(s)) // invalid bytes become U+FFFD
 		var theirs string
 		if err := json.Unmarshal(literal, &theirs); err != nil || theirs != want {
@@ -415,7 +415,7 @@ func FuzzAppendString(f *testing.F) {
 		if err != nil || got[0].value != string(literal) {
 			t.Fatalf("%s: %q, %v", literal, got, err)
 		}
-		if ours, ok := db.ReadString(literal); !ok || ours != want {
+		if ours, ok := strict.String(literal); !ok || ours != want {
 			t.Fatalf("we read %q from %s", ours, literal)
 		}
 		if bytes.ContainsAny(literal, "\u2028\u2029\n") {
@@ -451,7 +451,7 @@ func BenchmarkReadObject(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := 0
-				if err := db.ReadObject(data, envelope, func(string, []byte) error { n++; return nil }); err != nil {
+				if err := strict.ReadObject(data, envelope, func(string, []byte) error { n++; return nil }); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -469,6 +469,6 @@ func BenchmarkAppendString(b *testing.B) {
 	buf := make([]byte, 0, 1024)
 	b.ReportAllocs()
 	for b.Loop() {
-		buf = db.AppendString(buf[:0], "conv_0123456789abcdefghjkmnpqrs")
+		buf = strict.AppendString(buf[:0], "conv_0123456789abcdefghjkmnpqrs")
 	}
 }
