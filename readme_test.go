@@ -152,11 +152,15 @@ func TestREADMESettings(t *testing.T) {
 }
 
 func TestREADMEPaths(t *testing.T) {
-	param := regexp.MustCompile(`:(\w+)`)
-	for _, r := range regexp.MustCompile(`(?:api\("|r\.)(GET|POST|PUT)[",( ]+(/api/.*?)"`).FindAllStringSubmatch(read(t, "http/server.go"), -1) {
-		if row := "| `" + r[1] + " " + param.ReplaceAllString(r[2], "{$1}") + "`"; !strings.Contains(read(t, "README.md"), row) {
+	routes := regexp.MustCompile(`\{"(\w+)", "(/api/.*?)", `).FindAllStringSubmatch(read(t, "http/server.go"), -1)
+	for _, r := range routes {
+		if row := "| `" + r[1] + " " + r[2] + "`"; !strings.Contains(read(t, "README.md"), row) {
 			t.Errorf("the API table has no row %s", row)
 		}
+	}
+	rows := regexp.MustCompile("(?m)^\\| `[A-Z]+ /api/").FindAllString(read(t, "README.md"), -1)
+	if len(rows) != len(routes) || len(routes) == 0 {
+		t.Errorf("README.md has %d endpoints, the route table %d", len(rows), len(routes))
 	}
 	file, name := regexp.MustCompile("`((?:cmd|db|http|ws)/\\w+\\.go)`"), regexp.MustCompile("`(\\w+)`")
 	for line := range strings.SplitSeq(read(t, "README.md")+read(t, "CONTRIBUTING.md"), "\n") {

@@ -61,7 +61,7 @@ func TestTheClientsAddress(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1 203.0.113.9"}, "10.0.0.1/32"},
 		{"@", []string{"198.51.100.1"}, "invalid Prefix"},
 	} {
-		s := &Server{Config: Config{TrustedProxies: trusted}}
+		s := &Server{config: Config{TrustedProxies: trusted}}
 		r := &http.Request{RemoteAddr: row.peer, Header: http.Header{"X-Forwarded-For": row.forward, "Forwarded": {"for=203.0.113.200"}, "X-Real-Ip": {"203.0.113.201"}}}
 		if got := customer(s.client(r)).String(); got != row.want {
 			t.Errorf("%s, X-Forwarded-For %q: %s, want %s", row.peer, row.forward, got, row.want)
@@ -121,5 +121,5 @@ func TestMemoryIsShared(t *testing.T) {
 	if m.used != 0 || len(m.of) != 0 {
 		t.Errorf("%d bytes are left, of %d keys", m.used, len(m.of))
 	}
-	want("what is alone is never too much", code(1, 100*mib), "")
+	want("the first request passes, however large", code(1, 100*mib), "")
 }

@@ -10,10 +10,11 @@ import (
 	"relay/db/strict"
 )
 
-// sendMessage accepts a message: POST /api/v1/messages.
+// sendMessage answers POST /api/v1/messages: it accepts a message.
 func (s *Server) sendMessage(c *call) (answer, error) {
 	if c.idempotency != (relay.IdempotencyKey{}) {
-		// Before any other check of the body (PROTOCOL §3): a retry gets the answer it missed.
+		// Before any other check of the body (PROTOCOL §3), so that a retry gets the
+		// answer that its client has missed.
 		sent, known, err := s.stored(c)
 		if err != nil || known {
 			return created(sent), err
@@ -26,44 +27,45 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 	if err := m.Validate(); err != nil {
 		return answer{}, err
 	}
-	sent, err := s.DB.Send(m)
+	sent, err := s.config.DB.Send(m)
 	if err != nil {
 		return answer{}, err
 	}
 	return created(sent), nil
 }
 
+// created answers 201.
 func created(sent relay.Sent) answer {
 	b := make([]byte, 0, 160)
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
 	b = appendTime(b, ',', "created_at", sent.CreatedAt)
-	a := answer{status: http.StatusCreated, body: append(b, '}')}
+	a := answer{status: http.StatusCreated, body: append(b, "}\n"...)}
 	if sent.Replayed {
 		a.header = []string{"Idempotent-Replayed", "true"}
 	}
 	return a
 }
 
-// stored finds the 201 that the Idempotency-Key of a send got before. A client
-// that has gone does not stop it: the nonce is used up, so if nothing were sent
-// now, the same request coming again would be refused.
+// stored finds the 201 that a send with this Idempotency-Key got before. It goes
+// on when the client has gone: the nonce is used up, so if the send ended here, the
+// same request would be refused when it came again.
 func (s *Server) stored(c *call) (sent relay.Sent, known bool, err error) {
-	return s.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
+	return s.config.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
 }
 
-// beginSend reads the Idempotency-Key of a send, and waits for another request
-// with the same one that is under way: it may be the very request that an HTTP
-// library is sending again. It tells whether a used nonce may pass.
-func (s *Server) beginSend(c *call) (bool, error) {
+// beginSend reads the Idempotency-Key of a send. If a request with the same key and
+// body is under way, it waits for its end, since an HTTP library may have sent one
+// request twice. mayReplay: the request may come again with a nonce that is used.
+func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 	values := c.Header["Idempotency-Key"]
 	if len(values) == 0 || c.Method != http.MethodPost || c.URL.Path != "/api/v1/messages" {
 		return false, nil
 	}
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
-		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must come once, as 1–128 printable ASCII characters")
+		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
 	}
-	c.idempotency = s.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
+	c.idempotency = s.config.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
 	done := make(chan struct{})
 	for {
 		other, taken := s.sending.LoadOrStore(c.idempotency, done)
@@ -76,7 +78,7 @@ func (s *Server) beginSend(c *call) (bool, error) {
 			return false, c.Context().Err()
 		}
 	}
-	c.release = func() {
+	c.endSend = func() {
 		s.sending.Delete(c.idempotency)
 		close(done)
 	}
@@ -213,31 +215,30 @@ func named(field string, err error) error {
 	return err
 }
 
-// getMessage answers GET /api/v1/messages/{messageId}: the record, for both parties.
+// getMessage answers GET /api/v1/messages/{messageId}: the record, for the sender
+// and the recipient.
 func (s *Server) getMessage(c *call) (answer, error) {
-	m, err := s.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
+	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
 	if err != nil {
 		return answer{}, err
 	}
 	return ok(AppendRecord(nil, m))
 }
 
-// getPayload answers GET /api/v1/messages/{messageId}/payload: the exact bytes, for the recipient.
+// getPayload answers GET /api/v1/messages/{messageId}/payload: the bytes exactly as
+// they were sent, for the recipient.
 func (s *Server) getPayload(c *call) (answer, error) {
-	body, err := s.DB.Payload(c.Context(), c.key.Mecha.ID, c.messageID())
+	body, err := s.config.DB.Payload(c.Context(), c.key.Mecha.ID, c.messageID())
 	return answer{status: http.StatusOK, body: body}, err
 }
 
-// acknowledge answers POST /api/v1/messages/{messageId}/ack.
+// acknowledge answers POST /api/v1/messages/{messageId}/ack, for the recipient.
 func (s *Server) acknowledge(c *call) (answer, error) {
 	a := &relay.Acknowledge{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed}
-	if err := s.mayAnswer(c); err != nil {
-		return answer{}, err
-	}
 	if err := a.Read(c.body); err != nil {
-		return answer{}, err
+		return answer{}, s.badAck(c, err)
 	}
-	out, err := s.DB.Acknowledge(a)
+	out, err := s.config.DB.Acknowledge(a)
 	if err != nil {
 		return answer{}, err
 	}
@@ -250,18 +251,24 @@ func (s *Server) acknowledge(c *call) (answer, error) {
 	return ok(append(b, '}'))
 }
 
-// mayAnswer refuses whoever is not the recipient before the body is looked at.
-func (s *Server) mayAnswer(c *call) error {
-	m, err := s.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
-	if relay.ErrorCode(err) == relay.NotAParty || err == nil && m.Recipient != c.key.Mecha.ID {
-		return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may answer for it")
+// badAck chooses the error for an acknowledgement whose body cannot be read. The
+// write decides who may acknowledge, but such a body never gets there, and 403 and
+// 404 come before the faults of a body (PROTOCOL §2, Order of checks).
+func (s *Server) badAck(c *call, fault error) error {
+	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
+	switch {
+	case relay.ErrorCode(err) == relay.NotAParty, err == nil && m.Recipient != c.key.Mecha.ID:
+		return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may acknowledge it")
+	case err != nil:
+		return err
 	}
-	return err
+	return fault
 }
 
-// markDelivered answers POST /api/v1/messages/{messageId}/deliver. Its body, if any, means nothing.
+// markDelivered answers POST /api/v1/messages/{messageId}/deliver, for the
+// recipient. A body is ignored.
 func (s *Server) markDelivered(c *call) (answer, error) {
-	out, err := s.DB.MarkDelivered(&relay.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
+	out, err := s.config.DB.MarkDelivered(&relay.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -272,14 +279,3 @@ func (s *Server) markDelivered(c *call) (answer, error) {
 }
 
 func (c *call) messageID() relay.MessageID { return relay.MessageID(c.params.ByName("messageId")) }
-
-// whoami answers GET /api/v1/whoami: how a client that holds only a key learns its address.
-func (s *Server) whoami(c *call) (answer, error) {
-	b := appendField(nil, '{', "mecha_id", string(c.key.Mecha.Address))
-	b = appendField(b, ',', "key_id", string(c.key.ID))
-	b = appendField(b, ',', "label", c.key.Label)
-	b = appendTime(b, ',', "expires_at", c.key.ExpiresAt)
-	b = appendBool(b, ',', "signature_required", s.RequireSignature)
-	b = appendTime(b, ',', "server_time", c.at)
-	return ok(append(b, '}'))
-}
