@@ -109,8 +109,7 @@ type found struct {
 
 func (a *app) printFound(answer []byte) error {
 	if a.json {
-		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
-		return err
+		return a.printJSON(json.RawMessage(answer))
 	}
 	var f found
 	if err := json.Unmarshal(answer, &f); err != nil {

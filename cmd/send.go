@@ -149,7 +149,7 @@ func (a *app) send(ctx context.Context, c *client, m *outgoing, o sendOptions) e
 		fmt.Fprintln(a.stderr, "sent", sent.MessageID)
 		return a.waitForReply(ctx, c, m, sent, o)
 	case a.json:
-		_, err = fmt.Fprintf(a.stdout, "%s\n", body)
+		err = a.printJSON(json.RawMessage(body))
 	default:
 		_, err = fmt.Fprintln(a.stdout, sent.MessageID)
 	}

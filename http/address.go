@@ -3,14 +3,16 @@ package http
 import (
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 )
 
-// client is the address that a request came from: the peer's, or, if that is a
-// trusted proxy, the last one in X-Forwarded-For that is none. A proxy appends
-// the address it was called from, so what stands further left is the client's
-// own word, and is not believed. If the header is missing or malformed where it
-// matters, the peer stands for the client. The zero Addr: unknown.
+// client returns the address that a request came from. It is the peer's own. If
+// the peer is a trusted proxy, it is the last address in X-Forwarded-For that is
+// not a trusted proxy: a proxy appends the address that called it, so everything
+// further left is the client's own word and is not believed. If the header is
+// missing, or malformed before such an address is found, the peer counts as the
+// client. The zero Addr means unknown.
 //
 // RFC 7239's Forwarded is not read: a proxy that maintains one of the two
 // headers passes the other one on as the client wrote it.
@@ -24,27 +26,21 @@ func (s *Server) client(r *http.Request) netip.Addr {
 		return from
 	}
 	client := from
-	lines := r.Header["X-Forwarded-For"]
-	for i := len(lines) - 1; i >= 0; i-- {
-		for rest, more := lines[i], true; more; {
-			at := strings.LastIndexByte(rest, ',')
-			hop, ok := parseHop(strings.TrimSpace(rest[at+1:]))
-			if !ok {
-				return from
-			}
-			if client = hop; !s.trusts(hop) {
-				return client
-			}
-			if more = at >= 0; more {
-				rest = rest[:at]
-			}
+	hops := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for _, text := range slices.Backward(hops) {
+		hop, ok := parseHop(strings.TrimSpace(text))
+		if !ok {
+			return from
+		}
+		if client = hop; !s.trusts(hop) {
+			break
 		}
 	}
-	return client // all are ours: the one that was there first
+	return client // if all are trusted proxies, the leftmost
 }
 
 func (s *Server) trusts(a netip.Addr) bool {
-	for _, p := range s.TrustedProxies {
+	for _, p := range s.config.TrustedProxies {
 		if p.Contains(a) {
 			return true
 		}
@@ -52,8 +48,8 @@ func (s *Server) trusts(a netip.Addr) bool {
 	return false
 }
 
-// parseHop reads an entry of X-Forwarded-For: an address, with or without a
-// port; an IPv6 address with a port stands in brackets.
+// parseHop reads an entry of X-Forwarded-For: an address with or without a port.
+// An IPv6 address with a port has brackets, one without may have them.
 func parseHop(s string) (netip.Addr, bool) {
 	if a, err := netip.ParseAddrPort(s); err == nil {
 		return plain(a.Addr()), a.Addr().Zone() == ""
@@ -65,17 +61,17 @@ func parseHop(s string) (netip.Addr, bool) {
 	return plain(a), err == nil && a.Zone() == ""
 }
 
-// plain gives an address one form: IPv4 as such, IPv6 without a zone, which no
-// prefix contains.
+// plain brings an address into the form that prefixes compare with: IPv4 is not
+// mapped into IPv6, and IPv6 has no zone.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
 
-// customer is whom an address stands for: of IPv6 the /64, which is what one
-// customer gets at least.
+// customer returns the network that counts as one client: an IPv4 address by
+// itself, and of IPv6 the /64, since every customer has at least that much.
 func customer(a netip.Addr) netip.Prefix {
 	bits := a.BitLen()
 	if a.Is6() {
 		bits = 64
 	}
-	p, _ := a.Prefix(bits) // of the zero Addr: the zero Prefix
+	p, _ := a.Prefix(bits) // the zero Addr gives the zero Prefix
 	return p
 }

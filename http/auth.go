@@ -16,42 +16,45 @@ import (
 // call is one authenticated request. It belongs to the request's goroutine.
 type call struct {
 	*http.Request
-	w         http.ResponseWriter // for deadlines and upgrades; answers are returned
+	w         http.ResponseWriter // for deadlines and upgrades; endpoints return their answers
 	params    httprouter.Params
 	at        time.Time
 	key       *relay.Key
 	body      []byte // as sent
 	nonce     string
 	timestamp time.Time
-	signed    bool // the signature has been verified
+	signed    bool // the request carried a signature, and it verified
 	claimed   relay.NonceHash
 
 	idempotency relay.IdempotencyKey // of a send; zero: none
-	replay      bool                 // the nonce came before: only the stored 201 will do
-	release     func()
-	held        int64 // bytes of Server.memory, for the body
-	answered    int64 // … and for the answer
+	replay      bool                 // the nonce was used before: only a stored 201 may answer
+	endSend     func()               // lets the next send with this Idempotency-Key begin; nil: there is none
+	bodyBytes   int64                // counted in Server.memory
+	answerBytes int64                // counted in Server.memory
 }
 
 // done gives back what the request held.
 func (c *call) done(s *Server) {
-	c.release()
+	if c.endSend != nil {
+		c.endSend()
+	}
 	if c.key != nil {
-		s.memory.give(c.key.Number, c.held)
-		s.memory.give(c.key.Number, c.answered)
+		s.memory.give(c.key.Number, c.bodyBytes)
+		s.memory.give(c.key.Number, c.answerBytes)
 	}
 }
 
-// authenticate establishes who sent a request, in the order of PROTOCOL §2:
-// key, rate, encoding and size, header syntax and timestamp, signature, nonce.
-// A failure of the credentials is counted against the client's address.
+// authenticate establishes who sent a request. It checks in the order of
+// PROTOCOL §2: key, rate, encoding and size, header syntax and timestamp,
+// signature, nonce. Bad credentials count as a failure of the client's address.
+// The caller must call done on the result.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprouter.Params) (*call, error) {
 	if s.draining.Load() {
 		e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 		e.RetryAfter = time.Second
 		return nil, e
 	}
-	c := &call{Request: r, w: w, params: p, at: s.Now(), release: func() {}}
+	c := &call{Request: r, w: w, params: p, at: s.config.Now()}
 	err := s.verify(c)
 	if err == nil {
 		err = s.claim(c)
@@ -63,42 +66,43 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 	return c, nil
 }
 
-// verify does all but the nonce, so that what is refused here does not burn it.
+// verify checks everything but the nonce, so that a request that is refused here
+// does not use its nonce up.
 func (s *Server) verify(c *call) error {
 	text, err := header(c.Request, "X-Mecha-Key")
 	if err != nil {
 		return err
 	}
-	if c.key, err = s.DB.Key(c.Context(), text); err != nil {
+	if c.key, err = s.config.DB.Key(c.Context(), text); err != nil {
 		return err
 	}
 	vouch(c.Context())
 	if !s.keys.allow(c.key.Number, c.at) {
-		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key", s.RateLimit)
+		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key", s.config.RateLimit)
 		e.RetryAfter = time.Second
 		return e
 	}
 	if err := s.readBody(c); err != nil {
 		return err
 	}
-	// After the body, which may come slowly: a timestamp that is judged by an
-	// older clock could outlive the memory of its nonce.
-	c.at = s.Now()
+	// Read the clock again, since the body may have come slowly: a timestamp
+	// accepted by an older clock could stay valid after its nonce is forgotten.
+	c.at = s.config.Now()
 	if c.nonce, err = header(c.Request, "X-Nonce"); err != nil {
 		return err
 	}
-	if !isNonce(c.nonce) {
-		return relay.Errorf(relay.MalformedHeader, "X-Nonce must be 1–128 of A–Z a–z 0–9 . _ ~ : + / = -")
+	if !relay.IsNonce(c.nonce) {
+		return relay.Errorf(relay.MalformedHeader, "X-Nonce must be 1–128 characters of A–Z a–z 0–9 . _ ~ : + / = -")
 	}
 	timestamp, err := header(c.Request, "X-Request-Timestamp")
 	if err != nil {
 		return err
 	}
 	if c.timestamp, err = relay.ParseTime(timestamp); err != nil {
-		return relay.Errorf(relay.MalformedHeader, "X-Request-Timestamp is no RFC 3339 time, as in %s", relay.FormatTime(c.at))
+		return relay.Errorf(relay.MalformedHeader, "X-Request-Timestamp is not an RFC 3339 time such as %s", relay.FormatTime(c.at))
 	}
-	if d := c.at.Sub(c.timestamp); d > s.ClockSkew || -d > s.ClockSkew {
-		e := relay.Errorf(relay.TimestampOutOfRange, "X-Request-Timestamp is more than %s off; the relay's clock says %s", s.ClockSkew, relay.FormatTime(c.at))
+	if d := c.at.Sub(c.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
+		e := relay.Errorf(relay.TimestampOutOfRange, "X-Request-Timestamp differs from the relay's clock by more than %s; the clock says %s", s.config.ClockSkew, relay.FormatTime(c.at))
 		e.ServerTime = c.at
 		return e
 	}
@@ -108,8 +112,8 @@ func (s *Server) verify(c *call) error {
 func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 	values := c.Header["X-Signature"]
 	if len(values) == 0 {
-		if s.RequireSignature {
-			return relay.Errorf(relay.SignatureRequired, "this relay takes signed requests only: send X-Signature")
+		if s.config.RequireSignature {
+			return relay.Errorf(relay.SignatureRequired, "this relay accepts signed requests only; send X-Signature")
 		}
 		return nil
 	}
@@ -122,22 +126,23 @@ func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 		return relay.Errorf(relay.MalformedHeader, "X-Signature must be the Base64 of 32 bytes")
 	}
 	if !c.key.Verify(keyText, signature, c.body, c.nonce, timestamp) {
-		return relay.Errorf(relay.InvalidSignature, "X-Signature does not sign body|nonce|timestamp under this key's signing secret")
+		return relay.Errorf(relay.InvalidSignature, "X-Signature is not the HMAC-SHA256 of body|nonce|timestamp under this key's signing secret")
 	}
 	c.signed = true
 	return nil
 }
 
-// claim uses up the nonce. A send with an Idempotency-Key may come again with
-// the nonce it had, for its stored 201 and nothing else: HTTP libraries resend
-// such requests by themselves.
+// claim uses the nonce up. A send with an Idempotency-Key may come again with the
+// same nonce, since HTTP libraries resend such requests by themselves. It then
+// gets its stored 201 and can do nothing else.
 func (s *Server) claim(c *call) error {
 	mayReplay, err := s.beginSend(c)
 	if err != nil {
 		return err
 	}
-	c.claimed, err = s.DB.Claim(c.key, c.nonce, c.timestamp)
+	c.claimed, err = s.config.DB.Claim(c.key, c.nonce, c.timestamp)
 	if mayReplay && relay.ErrorCode(err) == relay.NonceReused {
+		// If the store cannot be read, the client learns that, and may try again.
 		_, known, fault := s.stored(c)
 		if known || fault != nil && relay.ErrorCode(fault) != relay.IdempotencyKeyReused {
 			c.replay, err = known, fault
@@ -146,32 +151,22 @@ func (s *Server) claim(c *call) error {
 	return err
 }
 
-// header reads a header that must be there once and not be empty.
+// header reads a header that must be sent once, with a value.
 func header(r *http.Request, name string) (string, error) {
 	switch v := r.Header[name]; {
-	case len(v) == 0 || len(v) == 1 && v[0] == "":
+	case len(v) == 0:
 		return "", relay.Errorf(relay.MissingHeader, "%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
 	case len(v) > 1:
-		return "", relay.Errorf(relay.MalformedHeader, "%s must come once", name)
+		return "", relay.Errorf(relay.MalformedHeader, "%s must be sent once, not %d times", name, len(v))
+	case v[0] == "":
+		return "", relay.Errorf(relay.MissingHeader, "%s is empty; it must have a value", name)
 	default:
 		return v[0], nil
 	}
 }
 
-func isNonce(s string) bool {
-	if len(s) < 1 || len(s) > 128 {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if !('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("._~:+/=-", c) >= 0) {
-			return false
-		}
-	}
-	return true
-}
-
-// readBody reads the whole body, which is bounded, before anything looks at it.
+// readBody reads the whole body before anything looks at it, for the signature
+// covers all of it. MaxBody and the server's memory bound its length.
 func (s *Server) readBody(c *call) error {
 	for _, e := range c.Header["Content-Encoding"] {
 		if e != "" && !strings.EqualFold(e, "identity") {
@@ -181,30 +176,30 @@ func (s *Server) readBody(c *call) error {
 	if c.Body == nil || c.ContentLength == 0 {
 		return nil
 	}
-	tooLarge := relay.Errorf(relay.PayloadTooLarge, "the request body is over the limit of %d bytes", s.MaxBody)
-	if s.MaxBody > 0 && c.ContentLength > s.MaxBody {
-		return tooLarge
+	most := s.config.MaxBody
+	if most > 0 && c.ContentLength > most {
+		return errTooLarge(most)
 	}
 	room := c.ContentLength
-	if room < 0 {
-		room = s.MaxBody // it may become as much
+	if room < 0 { // chunked: it may become as long as is allowed
+		room = most
 	}
 	err := s.memory.take(c.key.Number, room)
 	if err != nil {
 		return err
 	}
-	c.held = room
-	if c.ContentLength > 0 && s.MaxBody > 0 { // what is announced, and not yet sent, is bounded
+	c.bodyBytes = room
+	if c.ContentLength > 0 && most > 0 { // without a limit, an announced length is not to be trusted
 		c.body = make([]byte, c.ContentLength)
 		_, err = io.ReadFull(c.Body, c.body)
 	} else {
 		limited := io.Reader(c.Body)
-		if s.MaxBody > 0 {
-			limited = io.LimitReader(c.Body, s.MaxBody+1)
+		if most > 0 {
+			limited = io.LimitReader(c.Body, most+1)
 		}
 		c.body, err = io.ReadAll(limited)
-		if err == nil && s.MaxBody > 0 && int64(len(c.body)) > s.MaxBody {
-			return tooLarge
+		if err == nil && most > 0 && int64(len(c.body)) > most {
+			return errTooLarge(most)
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
@@ -216,17 +211,25 @@ func (s *Server) readBody(c *call) error {
 	return nil
 }
 
-// countFailure counts a failed authentication against the client's address.
-// When too many came from there, failures are answered with 429; requests with
-// good credentials are not affected, so nobody can lock out somebody else.
+func errTooLarge(most int64) error {
+	return relay.Errorf(relay.PayloadTooLarge, "the request body is longer than the limit of %d bytes", most)
+}
+
+// countFailure counts a failed authentication against the client's address. Once
+// there are too many, it replaces each further failure by 429. Requests with good
+// credentials are not affected, so nobody can lock out anybody else.
 func (s *Server) countFailure(r *http.Request, err error) error {
-	if statusOf(err) != http.StatusUnauthorized || s.failures.allow(customer(s.client(r)), s.Now()) {
+	if statusOf(err) != http.StatusUnauthorized {
 		return err
 	}
-	s.tooMany.Do(func() {
-		s.Logger.Warn("too many failed authentications", "client", s.client(r), "last", relay.ErrorCode(err))
+	client, code := s.client(r), relay.ErrorCode(err)
+	if s.failures.allow(customer(client), s.config.Now()) {
+		return err
+	}
+	s.failuresWarn.Do(func() {
+		s.config.Logger.Warn("too many failed authentications", "client", client, "last", code)
 	})
-	e := relay.Errorf(relay.TooManyFailures, "too many failed authentications from this address; the last was %s", relay.ErrorCode(err))
+	e := relay.Errorf(relay.TooManyFailures, "too many failed authentications from this address; the last was %s", code)
 	e.RetryAfter = time.Second
 	return e
 }

@@ -9,6 +9,25 @@ import (
 	"relay/db/relay"
 )
 
+// The sentence says what is wrong with this header, and speaks of no other fault.
+func TestSentencesOfHeaders(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	for _, row := range []struct {
+		change
+		code relay.Code
+		want string
+	}{
+		{with("X-Nonce"), relay.MissingHeader, "X-Nonce is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce"},
+		{with("X-Signature", ""), relay.MissingHeader, "X-Signature is empty; it must have a value"},
+		{with("X-Nonce", "a", "b"), relay.MalformedHeader, "X-Nonce must be sent once, not 2 times"},
+	} {
+		if p := alice.get(whoami, row.change).wantProblem(401, row.code); p.Detail != row.want {
+			t.Errorf("%q, want %q", p.Detail, row.want)
+		}
+	}
+}
+
 // typo gives key with its last character changed: the checksum tells.
 func typo(key string) string {
 	last := "0"

@@ -271,7 +271,8 @@ type reply struct {
 	body   []byte
 }
 
-// want expects a success: its status, and a JSON object.
+// want expects a success: its status, and a JSON object. A newline ends every one
+// but the payload and the profile, which are what a client has put there.
 func (a reply) want(status int) reply {
 	a.t.Helper()
 	if a.status != status {
@@ -279,6 +280,9 @@ func (a reply) want(status int) reply {
 	}
 	if ct := a.header.Get("Content-Type"); ct != "application/json" || !json.Valid(a.body) || a.body[0] != '{' {
 		a.t.Fatalf("%s: %s, no JSON object: %s", a.of, ct, a.body)
+	}
+	if exact := strings.HasSuffix(a.of, "/payload") || strings.HasSuffix(a.of, "/profile"); (a.body[len(a.body)-1] == '\n') == exact {
+		a.t.Errorf("%s: the body ends with %q", a.of, a.body[len(a.body)-1:])
 	}
 	return a
 }
@@ -323,6 +327,9 @@ func (a reply) wantProblem(status int, code relay.Code) (p problem) {
 		a.t.Fatalf("%s: status %d %s, want %d %s: %s", a.of, a.status, a.header.Get("Content-Type"), status, code, a.body)
 	}
 	a.into(&p)
+	if a.body[len(a.body)-1] != '\n' || strings.Contains(string(a.body), `\u003`) {
+		a.t.Errorf("%s: not for people to read: %s", a.of, a.body)
+	}
 	if p.Code != string(code) || p.Error != p.Code || p.Status != status || p.Message != p.Detail ||
 		p.Type == "" || p.Title == "" || p.Detail == "" || p.Docs == "" || p.RequestID != a.header.Get("X-Request-Id") {
 		a.t.Fatalf("%s: want %d %s, got the problem %s", a.of, status, code, a.body)

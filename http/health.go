@@ -1,39 +1,36 @@
 package http
 
 import (
-	"encoding/json"
 	"net/http"
 
 	"relay/db/relay"
 )
 
-// livez tells that the process runs.
+// livez answers GET /livez: the process runs.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, map[string]string{"status": "ok"})
+	writeJSON(w, map[string]string{"status": "ok"})
 }
 
-// readyz tells that requests will be answered, or why not.
+// readyz answers GET /readyz: requests are answered, or why they are not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
 		s.refuse(w, r, relay.Errorf(relay.ShuttingDown, "not ready: the relay is shutting down"))
-	case s.DB.Failed() != nil:
+	case s.config.DB.Failed() != nil:
 		s.refuse(w, r, relay.Errorf(relay.Overloaded, "not ready: the store has failed"))
-	case s.DB.Discards():
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
 	default:
-		// Ready even when the disk is full: acknowledgements and reads go on.
-		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": s.DB.AcceptsMessages()})
+		// A full disk does not make the relay unready: acknowledgements and reads go on.
+		writeJSON(w, map[string]any{"status": "ready", "accepting_messages": s.config.DB.AcceptsMessages()})
 	}
 }
 
+// version answers GET /version.
 func (s *Server) version(w http.ResponseWriter, _ *http.Request) {
-	writeJSON(w, http.StatusOK, s.Version)
+	writeJSON(w, s.config.Version)
 }
 
-func writeJSON(w http.ResponseWriter, status int, v any) {
-	body, _ := json.Marshal(v) // maps and structs of strings cannot fail
+func writeJSON(w http.ResponseWriter, v any) {
+	body, _ := encode(v) // strings and bools cannot fail
 	w.Header()["Content-Type"] = jsonContentType
-	w.WriteHeader(status)
-	w.Write(body)
+	w.Write(body) // an error means that the client has gone
 }

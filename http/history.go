@@ -2,8 +2,6 @@ package http
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"maps"
 	"math"
 	"net/http"
@@ -21,7 +19,7 @@ const (
 	maxWait      = 60 * time.Second
 )
 
-// history answers GET /api/v1/mecha/{mechaId}/messages.
+// history answers GET /api/v1/mecha/{mechaId}/messages: the caller's messages.
 func (s *Server) history(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
@@ -47,9 +45,10 @@ func (s *Server) conversation(c *call) (answer, error) {
 	return s.page(c, q, wait)
 }
 
-// page answers a history query, waiting for a match if it was asked to.
+// page answers a history query. If nothing matches, it waits for a match; a wait
+// of zero does not.
 func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer, error) {
-	p, err := s.DB.History(c.Context(), q)
+	p, err := s.config.DB.History(c.Context(), q)
 	if err == nil && wait > 0 && len(p.Messages) == 0 && !p.More {
 		p, err = s.waitForPage(c, q, wait)
 	}
@@ -71,20 +70,20 @@ func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer
 	return ok(append(b, '}'))
 }
 
-// waitForPage is a long-poll: it counts as a socket, looks again whenever
-// something happens to the caller's messages, and ends when the key does.
+// waitForPage is a long-poll. It reads again whenever something has happened to
+// the caller's messages, counts as a socket, and ends when the key does.
 func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) (relay.Page, error) {
-	wake, ended, stop, err := s.Live.Watch(c.key)
+	wake, ended, stop, err := s.config.Live.Watch(c.key)
 	if err != nil {
 		return relay.Page{}, err
 	}
 	defer stop()
-	// The deadline for reading the request must not end the wait.
+	// The wait may be longer than a request may take to arrive.
 	_ = http.NewResponseController(c.w).SetReadDeadline(time.Time{})
 	ctx, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
-	for looks := 1; ; looks++ {
-		p, err := s.DB.History(c.Context(), q) // after Watch: nothing falls between
+	for reads := 1; ; reads++ {
+		p, err := s.config.DB.History(c.Context(), q) // after Watch, or a message that came between would be missed
 		if err != nil || len(p.Messages) > 0 || p.More {
 			return p, err
 		}
@@ -95,7 +94,7 @@ func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) 
 		case <-ctx.Done():
 			return p, nil
 		}
-		if looks >= quickLooks {
+		if reads >= quickReads {
 			select {
 			case <-time.After(pollPause):
 			case err := <-ended:
@@ -106,71 +105,30 @@ func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) 
 	}
 }
 
-// A filter that matches nothing, on a busy mailbox, must not look at every
-// message: after some looks there is a pause between them.
+// On a busy mailbox, a long-poll whose filter matches nothing must not read again
+// for every message: after quickReads there is a pause between two reads.
 const (
-	quickLooks = 20
+	quickReads = 20
 	pollPause  = 100 * time.Millisecond
 )
 
-// inbox answers GET /api/v1/mecha/{mechaId}/inbox, or 304 to whoever knows it already.
-func (s *Server) inbox(c *call) (answer, error) {
-	if err := c.ownMecha(); err != nil {
-		return answer{}, err
-	}
-	in, err := s.DB.Inbox(c.Context(), c.key.Mecha.ID)
-	if err != nil {
-		return answer{}, err
-	}
-	b := appendInt(nil, '{', "pending", in.Pending)
-	b = appendOptional(b, ',', "oldest_message_id", string(in.Oldest))
-	b = appendOptional(b, ',', "newest_message_id", string(in.Newest))
-	b = append(appendPriorities(appendName(b, ',', "by_priority"), in.ByPriority), '}')
-	sum := sha256.Sum256(b)
-	etag := `"` + hex.EncodeToString(sum[:12]) + `"`
-	a := answer{status: http.StatusOK, body: b, header: []string{"Etag", etag}}
-	if matchesETag(c.Header.Values("If-None-Match"), etag) {
-		a.status, a.body = http.StatusNotModified, nil
-	}
-	return a, nil
-}
-
-func appendPriorities(b []byte, counts map[string]int) []byte {
-	if len(counts) == 0 {
-		return append(b, "{}"...)
-	}
-	before := byte('{')
-	for _, p := range slices.Sorted(maps.Keys(counts)) {
-		b = appendInt(b, before, p, counts[p])
-		before = ','
-	}
-	return append(b, '}')
-}
-
-// matchesETag is the weak comparison of RFC 9110 §13.1.2.
-func matchesETag(values []string, etag string) bool {
-	for _, tag := range strings.Split(strings.Join(values, ","), ",") {
-		tag = strings.TrimSpace(tag)
-		if tag == "*" || strings.TrimPrefix(tag, "W/") == etag {
-			return true
-		}
-	}
-	return false
-}
-
-// ownMecha refuses a path that names another Mecha than the key's.
-func (c *call) ownMecha() error {
+// mecha reads the address in the path.
+func (c *call) mecha() (relay.Address, error) {
 	a, err := relay.ParseAddress(c.params.ByName("mechaId"))
-	if err != nil {
-		return named("mechaId", err)
-	}
-	if a != c.key.Mecha.Address {
-		return relay.Errorf(relay.NotYourMecha, "the path names %s, but the key is that of %s", a, c.key.Mecha.Address)
-	}
-	return nil
+	return a, relay.Named("mechaId", err)
 }
 
-// query is the parameters of a request, and the first fault found in them.
+// ownMecha refuses a path that names another Mecha than the key's own.
+func (c *call) ownMecha() error {
+	a, err := c.mecha()
+	if err == nil && a != c.key.Mecha.Address {
+		return relay.Errorf(relay.NotYourMecha, "the path names %s, but the key belongs to %s", a, c.key.Mecha.Address)
+	}
+	return err
+}
+
+// query reads the parameters of a request. err is the first fault that any method
+// has found.
 type query struct {
 	values url.Values
 	err    error
@@ -204,7 +162,7 @@ func (c *call) historyQuery() (relay.HistoryQuery, time.Duration, error) {
 	}
 	if peer := v.values.Get("peer"); peer != "" && v.err == nil {
 		q.Peer, v.err = relay.ParseAddress(peer)
-		v.err = named("peer", v.err)
+		v.err = relay.Named("peer", v.err)
 	}
 	if v.err == nil && q.Conversation != "" {
 		v.err = q.Conversation.Check("conversation_id")
@@ -212,7 +170,7 @@ func (c *call) historyQuery() (relay.HistoryQuery, time.Duration, error) {
 	return q, v.wait(), v.err
 }
 
-// The words that parameters take; the empty one is the default.
+// The words that parameters may have. "" stands for a parameter that is absent.
 var (
 	directions = map[string]relay.Direction{"": relay.Both, "all": relay.Both, "in": relay.In, "out": relay.Out}
 	states     = map[string]relay.StateFilter{"": relay.AnyState, "pending": relay.OnlyPending, "queued": relay.OnlyQueued,
@@ -221,6 +179,7 @@ var (
 	includes = map[string]bool{"": false, "payload": true}
 )
 
+// choice reads a parameter that has one of some words.
 func choice[T any](v *query, name string, words map[string]T) T {
 	value, known := words[v.values.Get(name)]
 	if !known && v.err == nil {
@@ -230,6 +189,7 @@ func choice[T any](v *query, name string, words map[string]T) T {
 	return value
 }
 
+// limit reads the largest number of messages on a page.
 func (v *query) limit() int {
 	text := v.values.Get("limit")
 	if text == "" && !v.values.Has("limit") {
@@ -242,19 +202,21 @@ func (v *query) limit() int {
 	return n
 }
 
+// wait reads how long a long-poll may take; zero is no long-poll.
 func (v *query) wait() time.Duration {
 	text := v.values.Get("wait")
 	if text == "" {
 		return 0
 	}
-	n, ok := wholeNumber(text, int(maxWait/time.Second))
+	const most = int(maxWait / time.Second)
+	n, ok := wholeNumber(text, most)
 	if !ok && v.err == nil {
-		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait", "must be a whole number of seconds from 0; above 60 counts as 60")
+		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait", "must be a whole number of seconds from 0; above %d counts as %d", most, most)
 	}
 	return time.Duration(n) * time.Second
 }
 
-// wholeNumber reads decimal digits, any number of them; above most it gives most.
+// wholeNumber reads any number of decimal digits. It returns at most `most`.
 func wholeNumber(text string, most int) (n int, ok bool) {
 	if text == "" {
 		return 0, false
@@ -268,7 +230,7 @@ func wholeNumber(text string, most int) (n int, ok bool) {
 	return min(n, most), true
 }
 
-// time reads an RFC 3339 parameter. A space is a + that was not escaped.
+// time reads an RFC 3339 time. A space in it is a + that was not escaped.
 func (v *query) time(name string) time.Time {
 	text := v.values.Get(name)
 	if text == "" || v.err != nil {
@@ -276,9 +238,9 @@ func (v *query) time(name string) time.Time {
 	}
 	t, err := relay.ParseTime(strings.ReplaceAll(text, " ", "+"))
 	if err != nil {
-		v.err = relay.FieldErrorf(relay.InvalidTime, name, "is no RFC 3339 time, as in 2026-11-20T08:00:00Z")
+		v.err = relay.FieldErrorf(relay.InvalidTime, name, "is not an RFC 3339 time such as 2026-11-20T08:00:00Z")
 	} else if t.IsZero() {
-		t = time.Unix(0, 0) // the zero time means none from here on; no message is as old as either
+		t = time.Unix(0, 0) // from here on the zero time means no time; every message is later than both
 	}
 	return t
 }

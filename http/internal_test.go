@@ -61,7 +61,7 @@ func TestTheClientsAddress(t *testing.T) {
 		{"10.0.0.1:1", []string{"198.51.100.1 203.0.113.9"}, "10.0.0.1/32"},
 		{"@", []string{"198.51.100.1"}, "invalid Prefix"},
 	} {
-		s := &Server{Config: Config{TrustedProxies: trusted}}
+		s := &Server{config: Config{TrustedProxies: trusted}}
 		r := &http.Request{RemoteAddr: row.peer, Header: http.Header{"X-Forwarded-For": row.forward, "Forwarded": {"for=203.0.113.200"}, "X-Real-Ip": {"203.0.113.201"}}}
 		if got := customer(s.client(r)).String(); got != row.want {
 			t.Errorf("%s, X-Forwarded-For %q: %s, want %s", row.peer, row.forward, got, row.want)
@@ -93,7 +93,7 @@ func TestLimitersHaveABound(t *testing.T) {
 func TestMemoryIsShared(t *testing.T) {
 	const mib = 1 << 20
 	m := &memory{most: 8 * mib, share: mib}
-	code := func(key, n int64) relay.Code { return relay.ErrorCode(m.take(key, n)) }
+	code := func(key relay.KeyNumber, n int64) relay.Code { return relay.ErrorCode(m.take(key, n)) }
 	want := func(what string, got, want relay.Code) {
 		t.Helper()
 		if got != want {
@@ -103,7 +103,7 @@ func TestMemoryIsShared(t *testing.T) {
 	want("a key's first is never over its share", code(1, 2*mib), "")
 	want("its second is", code(1, mib), relay.RateLimited)
 	want("small ones do not count", code(1, smallEnough), "")
-	for key := range int64(6) {
+	for key := range relay.KeyNumber(6) {
 		want(fmt.Sprint("another key ", key), code(10+key, mib), "")
 	}
 	want("all is used", code(20, mib), relay.Overloaded)
@@ -115,11 +115,11 @@ func TestMemoryIsShared(t *testing.T) {
 	m.give(20, 3*mib)
 	want("there is room again", code(1, mib), "")
 	m.give(1, mib)
-	for key := range int64(6) {
+	for key := range relay.KeyNumber(6) {
 		m.give(10+key, mib)
 	}
 	if m.used != 0 || len(m.of) != 0 {
 		t.Errorf("%d bytes are left, of %d keys", m.used, len(m.of))
 	}
-	want("what is alone is never too much", code(1, 100*mib), "")
+	want("the first request passes, however large", code(1, 100*mib), "")
 }

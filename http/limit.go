@@ -13,15 +13,17 @@ import (
 // limiters is a token bucket per key of K. A rate of zero allows everything.
 // It is safe for concurrent use.
 type limiters[K comparable] struct {
-	rate  float64
+	rate  float64 // tokens per second
 	burst int
 	mu    sync.Mutex
 	young map[K]*rate.Limiter
-	old   map[K]*rate.Limiter // forgotten when young is full; whoever comes again is young again
+	// old is the previous generation. A bucket that is used again moves to young;
+	// the rest are dropped when young is full.
+	old map[K]*rate.Limiter
 }
 
 // maxLimiters bounds the buckets of one limiters. A flood of new addresses makes
-// it forget those that were quiet meanwhile, and not the one that goes on.
+// it drop the buckets that were not used meanwhile, and keeps those in use.
 const maxLimiters = 1 << 16
 
 func (l *limiters[K]) allow(k K, now time.Time) bool {
@@ -45,25 +47,27 @@ func (l *limiters[K]) bucket(k K) *rate.Limiter {
 	return b
 }
 
-// memory bounds what the bodies and answers under way take together, in bytes,
-// so that slow clients cost sockets and not the process. A key has a share of
-// it, or one Mecha could keep all others waiting. It is safe for concurrent use.
+// memory bounds the bytes that all bodies and answers under way take together,
+// so that slow clients cannot exhaust the memory of the process. Each key has a
+// share of the bound, so that one Mecha cannot keep all others waiting. It is
+// safe for concurrent use.
 type memory struct {
-	most  int64 // 0: no bound
-	share int64 // … of one key
+	most  int64 // bytes in all; 0: no bound
+	share int64 // bytes of one key
 	mu    sync.Mutex
 	used  int64
-	of    map[int64]int64 // by key
+	of    map[relay.KeyNumber]int64 // bytes used
 }
 
 const (
-	keyShare    = 8        // a key may take one part in so many
-	smallEnough = 16 << 10 // bytes that are not counted: a connection's headers may be as many
+	keyShare    = 8        // the share of a key is most / keyShare
+	smallEnough = 16 << 10 // bytes of a body or answer that is not counted: the headers may be as long
 )
 
-// take counts n bytes of a key, which give returns: RateLimited if its share is
-// used up, Overloaded if all is. What is alone is never too much.
-func (m *memory) take(key, n int64) error {
+// take counts n bytes for a key until give returns them: RateLimited if the share
+// of the key is used up, Overloaded if the whole bound is. The first request of a
+// key always passes its share, however large, and the first of all the bound.
+func (m *memory) take(key relay.KeyNumber, n int64) error {
 	if n <= smallEnough {
 		return nil
 	}
@@ -73,9 +77,9 @@ func (m *memory) take(key, n int64) error {
 	switch own := m.of[key]; {
 	case m.most == 0:
 	case own > 0 && own+n > m.share:
-		e = relay.Errorf(relay.RateLimited, "this key has %d bytes of requests and answers under way; that is its share", own)
+		e = relay.Errorf(relay.RateLimited, "the requests and answers of this key already hold %d bytes; its share is %d", own, m.share)
 	case m.used > 0 && m.used+n > m.most:
-		e = relay.Errorf(relay.Overloaded, "the relay has %d bytes of requests and answers under way; that is the limit", m.used)
+		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", m.used, m.most)
 	}
 	if e != nil {
 		e.RetryAfter = time.Second
@@ -85,8 +89,8 @@ func (m *memory) take(key, n int64) error {
 	return nil
 }
 
-// force counts what cannot be refused any more.
-func (m *memory) force(key, n int64) {
+// force counts n bytes beyond any bound: of an answer that can no longer be refused.
+func (m *memory) force(key relay.KeyNumber, n int64) {
 	if n > smallEnough {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -94,8 +98,8 @@ func (m *memory) force(key, n int64) {
 	}
 }
 
-// give returns what was taken at once.
-func (m *memory) give(key, n int64) {
+// give returns n bytes that one call of take or force has counted.
+func (m *memory) give(key relay.KeyNumber, n int64) {
 	if n > smallEnough {
 		m.mu.Lock()
 		defer m.mu.Unlock()
@@ -103,9 +107,9 @@ func (m *memory) give(key, n int64) {
 	}
 }
 
-func (m *memory) add(key, n int64) {
+func (m *memory) add(key relay.KeyNumber, n int64) {
 	if m.of == nil {
-		m.of = map[int64]int64{}
+		m.of = map[relay.KeyNumber]int64{}
 	}
 	m.used += n
 	if m.of[key] += n; m.of[key] == 0 {
@@ -113,14 +117,14 @@ func (m *memory) add(key, n int64) {
 	}
 }
 
-// hold counts an answer, for its client may take its time to read it. Only
-// what has changed nothing can still be refused.
+// hold counts an answer of n bytes while it is written, for the client may read
+// it slowly. Only a request that has changed nothing can be refused for it.
 func (s *Server) hold(c *call, n int) error {
 	if c.Method != http.MethodGet {
 		s.memory.force(c.key.Number, int64(n))
 	} else if err := s.memory.take(c.key.Number, int64(n)); err != nil {
 		return err
 	}
-	c.answered = int64(n)
+	c.answerBytes = int64(n)
 	return nil
 }

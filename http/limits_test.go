@@ -3,7 +3,6 @@ package http_test
 import (
 	"bufio"
 	"database/sql"
-	"fmt"
 	"io"
 	"net"
 	nethttp "net/http"
@@ -91,9 +90,7 @@ func TestBodyLimit(t *testing.T) {
 // dial sends a request by hand, up to what follows its headers, and reads the answer.
 func (r *testRelay) dial(t *testing.T, m mecha, method, path, more string) reply {
 	t.Helper()
-	c := m.prepare(method, path, "", unsigned)
-	conn := r.mustConnect(t, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n%s\r\n",
-		method, path, c.key, c.nonce, c.timestamp, more))
+	conn := r.mustConnect(t, m.prepare(method, path, "").text(more))
 	a, err := nethttp.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
 		t.Fatal(err)
@@ -264,9 +261,7 @@ func TestAClientThatClosesItsSide(t *testing.T) {
 	r.mustFill(alice, alice, 100)
 	defer r.keepReadersBusy(alice)()
 	for range 10 {
-		c := alice.prepare("GET", messagePath(id)+"/payload", "", unsigned)
-		conn := r.mustConnect(t, fmt.Sprintf("GET %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n\r\n",
-			c.path, c.key, c.nonce, c.timestamp))
+		conn := r.mustConnect(t, alice.ask(messagePath(id)+"/payload"))
 		if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 			t.Fatal(err)
 		}

@@ -8,22 +8,24 @@ import (
 	"github.com/julienschmidt/httprouter"
 )
 
-// Live is what the routes need of the live connections (package ws).
+// Live is what a Server needs of the live connections (package ws). It is safe for
+// concurrent use.
 type Live interface {
-	// Connect upgrades the request to a WebSocket for the key's Mecha, and
-	// returns when the connection has been handed over. An error is returned
-	// before anything was written.
+	// Connect upgrades the request to a WebSocket for the key's Mecha. It returns
+	// once the connection is no longer the HTTP server's. If it returns an error,
+	// it has written nothing.
 	Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error
 	// Online tells whether the Mecha has a socket or a long-poll open.
 	Online(relay.MechaID) bool
-	// Watch tells, until stop is called, when something has happened to the
-	// messages of the key's Mecha. It counts as a socket. ended yields once when
-	// the watch must end: with the reason, or nil at shutdown.
+	// Watch reports on wake, until stop is called, that something has happened to
+	// the messages of the key's Mecha. It counts as a socket. ended yields once, when
+	// the watch must end: the reason, or nil at shutdown.
 	Watch(key *relay.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error)
 }
 
-// connect answers GET /api/v1/ws/mecha/{mechaId}: refusals are ordinary HTTP
-// errors, then the connection is no longer HTTP's.
+// connect answers GET /api/v1/ws/mecha/{mechaId}. It is not an endpoint, since it
+// has no answer of its own: either the upgrade succeeds and the connection is no
+// longer the HTTP server's, or the request is refused like any other.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 	c, err := s.authenticate(w, r, p)
 	if err == nil {
@@ -31,7 +33,7 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Pa
 		err = c.ownMecha()
 	}
 	if err == nil {
-		err = s.Live.Connect(w, r, c.key)
+		err = s.config.Live.Connect(w, r, c.key)
 	}
 	if err != nil {
 		s.refuse(w, r, err)

@@ -2,7 +2,6 @@ package http
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,7 +11,7 @@ import (
 	"relay/db/relay"
 )
 
-// statuses gives each code its status (PROTOCOL §6). A test sees to it that none is missing.
+// statuses has the HTTP status of each code (PROTOCOL §6). A test fails if one is missing.
 var statuses = map[relay.Code]int{
 	relay.InvalidRequest: 400, relay.InvalidJSON: 400, relay.InvalidAddress: 400, relay.InvalidLimit: 400,
 	relay.InvalidTime: 400, relay.InvalidIdempotencyKey: 400, relay.InvalidFrame: 400,
@@ -34,7 +33,7 @@ var statuses = map[relay.Code]int{
 	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DiskFull: 507,
 }
 
-// Status gives the HTTP status of a code, 500 for one that is not in the list.
+// Status returns the HTTP status of a code: 500 for an unknown one.
 func Status(c relay.Code) int {
 	if s, ok := statuses[c]; ok {
 		return s
@@ -50,8 +49,9 @@ func statusOf(err error) int {
 	return Status(relay.ErrorCode(err))
 }
 
-// problem is an error as a client sees it: RFC 9457, flat, with the names that
-// other habits look for.
+// problem is an error as a client sees it (PROTOCOL §6): a problem document of RFC
+// 9457. error and message repeat code and detail for clients that look for those
+// names.
 type problem struct {
 	Type       string             `json:"type"`
 	Title      string             `json:"title"`
@@ -67,19 +67,21 @@ type problem struct {
 	Docs       string             `json:"docs"`
 }
 
-// refuse writes err as the response: the one place where that is done. An
-// error that is no *relay.Error is logged, and the client learns nothing of it.
+// refuse writes err as the response. It is the only place where an error becomes
+// one. The text of an error that is not a *relay.Error, and the cause of one that is,
+// go to the log and never to the client.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	id := w.Header()["X-Request-Id"][0]
 	var e *relay.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
-			panic(http.ErrAbortHandler) // the client has gone, or closed its side; to return would be to answer 200
+			panic(http.ErrAbortHandler) // the client has gone or closed its side; to return here would send 200
 		}
-		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "error", err)
-		e = relay.Errorf(relay.Internal, "the relay failed; its log says why, under this request_id")
-	} else if e.Cause != nil {
-		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
+		e = relay.Errorf(relay.Internal, "the relay failed; its log has the cause under this request_id")
+		e.Cause = err
+	}
+	if e.Cause != nil {
+		s.config.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
 	p := problem{
 		Type: "/docs#" + string(e.Code), Title: title(e.Code), Status: statusOf(e), Detail: e.Detail,
@@ -92,7 +94,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if !e.ServerTime.IsZero() {
 		p.ServerTime = relay.FormatTime(e.ServerTime)
 	}
-	if r.ContentLength != 0 { // net/http waits for the rest of the body before it answers
+	if r.ContentLength != 0 { // net/http reads the rest of the body before it answers
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadBody))
 	}
 	h := w.Header()
@@ -107,18 +109,20 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Connection", "Upgrade")
 		h.Set("Sec-WebSocket-Version", "13")
 	}
-	body, _ := json.Marshal(p) // strings and numbers cannot fail
+	body, _ := encode(p) // strings and numbers cannot fail
 	h.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(p.Status)
 	w.Write(body)
 }
 
-// unreadBody is how long a refused request may still take to arrive, or
-// strangers would hold a connection for as long as a body may take.
+// unreadBody is how long the body of a refused request may still take to arrive.
+// Without it, a stranger could hold a connection for as long as any body may take.
 const unreadBody = time.Second
 
-// title makes a code readable: "nonce_reused" is "Nonce reused".
+var titleWords = strings.NewReplacer("_", " ", "json", "JSON", "mecha", "Mecha")
+
+// title makes a code readable: invalid_json is "Invalid JSON".
 func title(c relay.Code) string {
-	s := strings.ReplaceAll(string(c), "_", " ")
+	s := titleWords.Replace(string(c))
 	return strings.ToUpper(s[:1]) + s[1:]
 }

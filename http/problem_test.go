@@ -121,6 +121,25 @@ func TestAroundTheAPI(t *testing.T) {
 	}
 }
 
+func TestTitlesAndSentences(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	for _, row := range []struct {
+		a             reply
+		title, detail string
+	}{
+		{alice.post(messages, `{"To":"bob^demo","payload":{}}`), "Invalid JSON", `the name "To" must be written "to"`},
+		{alice.get(inboxPath(bob)), "Not your Mecha", "the path names bob^demo, but the key belongs to alice^demo"},
+		{alice.get(historyPath(alice) + "?peer=%3Cb%3E"), "Invalid address", "<b>"},
+		{alice.get(profilePath("nobody^demo")), "Mecha not found", "nobody^demo"},
+	} {
+		p := row.a.wantProblem(row.a.status, relay.Code(strings.ToLower(strings.ReplaceAll(row.title, " ", "_"))))
+		if p.Title != row.title || !strings.Contains(p.Detail, row.detail) {
+			t.Errorf("%s: %s: %s", row.a.of, p.Title, p.Detail)
+		}
+	}
+}
+
 // lines is a log that a test can read.
 type lines struct {
 	mu  sync.Mutex

@@ -2,13 +2,13 @@ package http
 
 import (
 	"bytes"
-	"encoding/json"
+	"net/http"
 	"time"
 
 	"relay/db/relay"
 )
 
-// profileAnswer is a profile as others see it.
+// profileAnswer is a profile as it is read (PROTOCOL §5).
 type profileAnswer struct {
 	MechaID string `json:"mecha_id"`
 	Name    string `json:"name"`
@@ -20,7 +20,8 @@ type profileAnswer struct {
 	LastSeen  *string `json:"last_seen"`
 }
 
-// putProfile answers PUT /api/v1/mecha/{mechaId}/profile: it replaces the caller's profile.
+// putProfile answers PUT /api/v1/mecha/{mechaId}/profile: it replaces the
+// caller's profile and returns the new one.
 func (s *Server) putProfile(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
@@ -29,43 +30,39 @@ func (s *Server) putProfile(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.DB.PutProfile(&relay.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
+	err = s.config.DB.PutProfile(&relay.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p.Stored(), Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
 	return s.profile(c, c.key.Mecha.Address)
 }
 
-// getProfile answers GET /api/v1/mecha/{mechaId}/profile, for any key that may know of the Mecha.
+// getProfile answers GET /api/v1/mecha/{mechaId}/profile. A profile that the
+// caller may not see is answered like one that does not exist.
 func (s *Server) getProfile(c *call) (answer, error) {
-	a, err := relay.ParseAddress(c.params.ByName("mechaId"))
+	a, err := c.mecha()
 	if err != nil {
-		return answer{}, named("mechaId", err)
+		return answer{}, err
 	}
 	return s.profile(c, a)
 }
 
 func (s *Server) profile(c *call, a relay.Address) (answer, error) {
-	e, err := s.DB.Entry(c.Context(), a, c.key.Mecha.Address)
+	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha.Address)
 	if err != nil {
 		return answer{}, err
 	}
-	seen, err := s.DB.LastSeen(c.Context(), e.ID)
+	seen, err := s.config.DB.LastSeen(c.Context(), e.ID)
 	if err != nil {
 		return answer{}, err
 	}
-	var body bytes.Buffer
-	enc := json.NewEncoder(&body)
-	enc.SetEscapeHTML(false) // else a <, > or & takes six bytes: what is read would be too long to be put again
-	err = enc.Encode(profileAnswer{
+	body, err := encode(profileAnswer{
 		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
 		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
-		Online: s.Live.Online(e.ID), LastSeen: timeOrNull(seen),
+		Online: s.config.Live.Online(e.ID), LastSeen: timeOrNull(seen),
 	})
-	if err != nil {
-		return answer{}, err
-	}
-	return ok(bytes.TrimSuffix(body.Bytes(), []byte("\n")))
+	// Without the newline: what is read must not be longer than what may be put.
+	return answer{status: http.StatusOK, body: bytes.TrimSuffix(body, []byte("\n"))}, err
 }
 
 func timeOrNull(t time.Time) *string {

@@ -1,7 +1,9 @@
 package http
 
 import (
+	"bytes"
 	"encoding/hex"
+	"encoding/json"
 	"strconv"
 	"time"
 
@@ -9,8 +11,19 @@ import (
 	"relay/db/strict"
 )
 
-// Answers are appended by hand: records are what most of the bytes are, and
-// their fields are few and known.
+// encode returns v as JSON and a newline. It leaves <, > and & as they are, where
+// json.Marshal writes six bytes for each: people read error texts, and a profile
+// that is read must not be longer than one that may be put.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return b.Bytes(), err
+}
+
+// Records, and the answers about them, are appended field by field: they are most
+// of the bytes that a relay sends, and their fields are few and known.
 
 func appendName(b []byte, before byte, name string) []byte {
 	b = append(b, before, '"')
@@ -47,8 +60,8 @@ func appendInt(b []byte, before byte, name string, v int) []byte {
 	return strconv.AppendInt(appendName(b, before, name), int64(v), 10)
 }
 
-// AppendRecord appends the record of a message (PROTOCOL §3, Get Message); with
-// the payload if it has been read.
+// AppendRecord appends the record of a message (PROTOCOL §3, Get Message), with
+// the payload if m has it.
 func AppendRecord(b []byte, m *relay.Message) []byte {
 	b = appendField(b, '{', "message_id", string(m.ID))
 	b = appendField(b, ',', "conversation_id", string(m.Conversation))

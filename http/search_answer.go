@@ -2,29 +2,33 @@ package http
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
+	"hash/crc32"
+	"strconv"
+	"strings"
 	"time"
 
 	"relay/db/relay"
 )
 
-// find runs the search and makes the answer that is kept.
+// find runs a search and returns its answer (PROTOCOL §5) as JSON.
 func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte, error) {
 	began := time.Now()
 	var entries map[relay.MechaID]*relay.Entry
 	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
-		all, err := s.DB.Entries(ctx, ids)
+		all, err := s.config.DB.Entries(ctx, ids)
 		entries = make(map[relay.MechaID]*relay.Entry, len(all))
 		for i := range all {
 			entries[all[i].ID] = &all[i]
 		}
 		return all, err
 	}
-	r, err := s.Finder.Search(c.Context(), q)
+	r, err := s.config.Finder.Search(c.Context(), q)
 	if err != nil {
 		return nil, err
 	}
-	if entries == nil { // else the index has looked them up, for highlights
+	if entries == nil { // the index has not called Lookup: it does so for highlights only
 		ids := make([]relay.MechaID, len(r.Hits))
 		for i, h := range r.Hits {
 			ids[i] = h.ID
@@ -43,7 +47,7 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 		text := searchCursor(end, &q)
 		next = &text
 	}
-	return json.Marshal(searchAnswer{
+	return encode(searchAnswer{
 		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
 		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: relay.FormatTime(relay.Position(r.AsOf).Time()),
 		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
@@ -73,7 +77,7 @@ type searchAnswer struct {
 	Next      *string                  `json:"next_cursor"`
 	CreatedAt string                   `json:"created_at"`
 	ExpiresAt string                   `json:"expires_at"`
-	Partial   bool                     `json:"partial,omitempty"` // cut short by its time budget
+	Partial   bool                     `json:"partial,omitempty"` // the search ran out of its time
 }
 
 type searchHit struct {
@@ -109,9 +113,9 @@ type facetResult struct {
 	Count int    `json:"count"`
 }
 
-// results shows the hits with what the directory says now. The index follows
-// it a moment later: who has been removed meanwhile, or withdrawn from the
-// caller's eyes, is left out.
+// results returns the hits with what the directory says of them now. The index
+// follows the directory a moment later, so a Mecha that has been removed
+// meanwhile, or that the caller may no longer see, is left out.
 func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaID]*relay.Entry) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
@@ -123,7 +127,7 @@ func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.S
 		if h.Explanation != nil && h.Explanation.Words == nil {
 			h.Explanation.Words = []relay.WordExplanation{}
 		}
-		seen, err := s.DB.LastSeen(ctx, h.ID)
+		seen, err := s.config.DB.LastSeen(ctx, h.ID)
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +135,7 @@ func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.S
 			Rank: q.Offset + i + 1, MechaID: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
 			DisplayName: e.DisplayName, Description: e.Description, Tags: list(e.Tags), Score: h.Score,
 			Matched:    matched{orNil(h.Matched.SkillID), list(h.Matched.Fields), list(h.Matched.Terms)},
-			Highlights: []highlight{}, Online: s.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,
+			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,
 		}
 		for _, x := range h.Highlights {
 			hit.Highlights = append(hit.Highlights, highlight{x.Field, x.Text, x.Spans})
@@ -141,13 +145,13 @@ func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.S
 	return out, nil
 }
 
-// mayFind tells whether a search may show an entry: an unlisted one by its
-// exact address alone.
+// mayFind tells whether a search may show an entry. Only its exact address finds
+// an unlisted one.
 func mayFind(q *relay.SearchRequest, e *relay.Entry) bool {
 	return e.VisibleTo(q.Caller) && (e.Visibility != relay.Unlisted || q.Query == string(e.Address))
 }
 
-// list makes nil an empty list, for the JSON.
+// list returns an empty list for nil, which would be null in JSON.
 func list(s []string) []string {
 	if s == nil {
 		return []string{}
@@ -164,4 +168,27 @@ func facetAnswer(all map[string][]relay.FacetCount) map[string][]facetResult {
 		}
 	}
 	return out
+}
+
+const maxOffset = 10_000 // results that can be paged to
+
+// searchCursor makes the cursor of the page at an offset. It is bound to the
+// search that it continues.
+func searchCursor(offset int, q *relay.SearchRequest) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(offset) + "." + fingerprint(q)))
+}
+
+func readSearchCursor(text string, q *relay.SearchRequest) (int, error) {
+	raw, err := base64.RawURLEncoding.DecodeString(text)
+	offset, print, _ := strings.Cut(string(raw), ".")
+	n, bad := strconv.Atoi(offset)
+	if err != nil || bad != nil || n < 0 || n > maxOffset || print != fingerprint(q) {
+		return 0, relay.FieldErrorf(relay.InvalidRequest, "cursor", "was not given by this search")
+	}
+	return n, nil
+}
+
+func fingerprint(q *relay.SearchRequest) string {
+	b, _ := json.Marshal([]any{q.Query, q.Filter, q.Sort}) // strings, times and a bool cannot fail
+	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(b)), 36)
 }

@@ -1,103 +1,153 @@
 package http
 
 import (
+	"context"
+	"log/slog"
 	"sync"
 	"time"
 
+	"relay/db"
 	"relay/db/relay"
 )
 
-// searches holds the answers that wait for their commit, so that they can be
-// fetched at once, and for their hour those that could not be written: they
-// were promised. The zero value is ready; it is safe for concurrent use.
+// searches keeps the answers to searches for relay.SearchLife. The store writes an
+// answer with its next commit, which no request waits for; so the life of an
+// answer in memory is:
+//
+//	save:    the answer is held, so that it can be fetched at once.
+//	written: the answer is stored; stop holding it.
+//	failed:  it could not be stored; hold it for its hour, as the client was promised.
+//
+// It is safe for concurrent use.
 type searches struct {
+	store *db.DB
+	log   *slog.Logger
+
 	mu    sync.Mutex
-	all   map[relay.SearchID]*heldSearch
-	bytes int
-	// kept are those that could not be written, oldest first; the first `over`
-	// of them have lost their text, for their hour is over.
-	kept []relay.SearchID
-	over int
+	held  map[relay.SearchID]*heldSearch
+	bytes int // of all held answers
+	// unstored are the held answers that could not be stored, oldest first. The
+	// first `expired` of them have lost their text, since their hour is over.
+	unstored []relay.SearchID
+	expired  int
+	failing  bool // the last answer could not be stored
 }
 
-// maxHeldSearches bounds what is held, in bytes: nobody waits for the commits,
-// so nothing else would, if the disk is slower than searches are.
+// maxHeldSearches bounds the bytes held. Searches do not wait for commits, so
+// nothing else would stop them when the disk is slower than they are.
 const maxHeldSearches = 64 << 20
 
 type heldSearch struct {
 	owner  relay.MechaID
 	answer []byte
-	until  time.Time // when its hour is over; zero while it waits
+	until  time.Time // the end of its hour; zero while its write is queued
 }
 
-// size is about what it takes, the room for its id included.
+// size is about the memory that an answer takes, with its id.
 func (h *heldSearch) size() int { return 256 + len(h.answer) }
 
-// put is false if too much is waiting. Those that are only kept make room.
-func (s *searches) put(id relay.SearchID, owner relay.MechaID, answer []byte, now time.Time) bool {
+// save keeps an answer, and does not wait for the disk. Overloaded: too many
+// answers wait for it already.
+func (s *searches) save(w *db.SaveSearch) error {
+	if !s.hold(w) {
+		e := relay.Errorf(relay.Overloaded, "too many answers to searches wait for the disk")
+		e.RetryAfter = time.Second
+		return e
+	}
+	s.store.SaveSearch(w, func(err error) {
+		if err != nil {
+			s.failed(w, err)
+		} else {
+			s.written(w)
+		}
+	})
+	return nil
+}
+
+// get returns an answer to the Mecha that searched: else SearchNotFound,
+// NotYourSearch, and after its hour SearchExpired. Nobody may change the answer.
+func (s *searches) get(ctx context.Context, id relay.SearchID, caller relay.MechaID, now time.Time) ([]byte, error) {
+	h, held := s.find(id, now)
+	switch {
+	case !held:
+		return s.store.Search(ctx, id, caller)
+	case h.owner != caller:
+		return nil, relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
+	case !h.until.IsZero() && !now.Before(h.until):
+		return nil, relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(h.until))
+	}
+	return h.answer, nil
+}
+
+// hold makes room by dropping the oldest answers that could not be stored. It is
+// false if there is no room even so.
+func (s *searches) hold(w *db.SaveSearch) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetTexts(now)
-	h := &heldSearch{owner: owner, answer: answer}
-	for s.bytes+h.size() > maxHeldSearches && len(s.kept) > 0 {
-		s.remove(s.kept[0])
-		s.kept, s.over = s.kept[1:], max(s.over-1, 0)
+	s.dropExpired(w.At)
+	h := &heldSearch{owner: w.Mecha, answer: w.Answer}
+	for s.bytes+h.size() > maxHeldSearches && len(s.unstored) > 0 {
+		s.drop(s.unstored[0])
+		s.unstored, s.expired = s.unstored[1:], max(s.expired-1, 0)
 	}
 	if s.bytes+h.size() > maxHeldSearches && s.bytes > 0 {
 		return false
 	}
 	s.bytes += h.size()
-	if s.all == nil {
-		s.all = map[relay.SearchID]*heldSearch{}
+	if s.held == nil {
+		s.held = map[relay.SearchID]*heldSearch{}
 	}
-	s.all[id] = h
+	s.held[w.ID] = h
 	return true
 }
 
-// drop ends the waiting: the answer is in the file.
 func (s *searches) drop(id relay.SearchID) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.remove(id)
-}
-
-func (s *searches) remove(id relay.SearchID) {
-	if h := s.all[id]; h != nil {
+	if h := s.held[id]; h != nil {
 		s.bytes -= h.size()
-		delete(s.all, id)
+		delete(s.held, id)
 	}
 }
 
-// keep ends the waiting in the other way: the answer will not be in the file.
-func (s *searches) keep(id relay.SearchID, until time.Time) {
+// written: the answer is stored; stop holding it.
+func (s *searches) written(w *db.SaveSearch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if h := s.all[id]; h != nil {
-		h.until = until
-		s.kept = append(s.kept, id)
+	s.drop(w.ID)
+	s.failing = false
+}
+
+// failed: the answer could not be stored; hold it for its hour. The log gets the
+// first of several failures in a row.
+func (s *searches) failed(w *db.SaveSearch, err error) {
+	s.mu.Lock()
+	first := !s.failing
+	s.failing = true
+	if h := s.held[w.ID]; h != nil {
+		h.until = w.At.Add(relay.SearchLife)
+		s.unstored = append(s.unstored, w.ID)
+	}
+	s.mu.Unlock()
+	if first {
+		s.log.Error("cannot store answers to searches; they are kept in memory", "search", w.ID, "error", err)
 	}
 }
 
-// get gives what is held. expired is when its hour ended, if it has; then there is no answer.
-func (s *searches) get(id relay.SearchID, now time.Time) (owner relay.MechaID, answer []byte, expired time.Time, known bool) {
+// find returns a copy of what is held for an id.
+func (s *searches) find(id relay.SearchID, now time.Time) (h heldSearch, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forgetTexts(now)
-	h := s.all[id]
-	switch {
-	case h == nil:
-		return 0, nil, expired, false
-	case !h.until.IsZero() && !now.Before(h.until):
-		return h.owner, nil, h.until, true
+	s.dropExpired(now)
+	if p := s.held[id]; p != nil {
+		return *p, true
 	}
-	return h.owner, h.answer, expired, true
+	return h, false
 }
 
-// forgetTexts takes the text out of what has expired. That there was an answer
-// can be told until newer ones need the room.
-func (s *searches) forgetTexts(now time.Time) {
-	for ; s.over < len(s.kept); s.over++ {
-		h := s.all[s.kept[s.over]]
+// dropExpired drops the text of answers whose hour is over. The rest of them
+// stays, to answer SearchExpired, until newer answers need the room.
+func (s *searches) dropExpired(now time.Time) {
+	for ; s.expired < len(s.unstored); s.expired++ {
+		h := s.held[s.unstored[s.expired]]
 		if now.Before(h.until) {
 			return
 		}

@@ -1,10 +1,10 @@
 // Package http is the relay's HTTP interface: the route table, authentication,
 // decoding, and the one place where an error becomes a response.
 //
-// The way of a request: Server.ServeHTTP gives it an id; the route table finds
-// its endpoint; verify and claim (auth.go) establish which key sent it, in the
-// order of PROTOCOL §2; the endpoint decodes, asks the store, and answers. An
-// endpoint returns an error, and problem.go writes it.
+// A request passes these stations: Server.ServeHTTP gives it an id; the route
+// table finds its endpoint; verify and claim (auth.go) establish which key sent
+// it, in the order of PROTOCOL §2; the endpoint decodes, asks the store, and
+// answers. An endpoint that fails returns an error, and problem.go writes it.
 package http
 
 import (
@@ -28,24 +28,24 @@ import (
 	"relay/db/relay"
 )
 
-// Config is what a Server needs. DB and Live are required; the zero value of a
-// limit means that there is none.
+// Config is what a Server needs. DB, Live and Finder are required. A limit of
+// zero is no limit.
 type Config struct {
 	DB     *db.DB
 	Live   Live
-	Finder Finder       // required too
-	Logger *slog.Logger // default: discard
-	Now    func() time.Time
+	Finder Finder
+	Logger *slog.Logger     // nil: nothing is logged
+	Now    func() time.Time // nil: time.Now
 
 	RequireSignature bool
-	ClockSkew        time.Duration
-	MaxBody          int64
-	RateLimit        float64 // requests per second and key
-	RateBurst        int
-	FailureLimit     float64 // failed authentications per second and client IP
-	FailureBurst     int
-	MaxBodyMemory    int64          // bytes of bodies and answers under way, in all
-	TrustedProxies   []netip.Prefix // those whose X-Forwarded-For is believed
+	ClockSkew        time.Duration  // how far X-Request-Timestamp may be off, either way
+	MaxBody          int64          // bytes of one request body
+	RateLimit        float64        // requests per second and key
+	RateBurst        int            // requests
+	FailureLimit     float64        // failed authentications per second and client IP
+	FailureBurst     int            // failed authentications
+	MaxBodyMemory    int64          // bytes of all bodies and answers under way together
+	TrustedProxies   []netip.Prefix // proxies whose X-Forwarded-For is believed
 	Version          Version
 }
 
@@ -56,23 +56,22 @@ type Version struct {
 	Go      string `json:"go"`
 }
 
-// Server answers the API. Make it with New.
+// Server answers the API. Make it with New. It is safe for concurrent use.
 type Server struct {
-	Config
-	router    *httprouter.Router
-	keys      limiters[int64]
-	failures  limiters[netip.Prefix]
-	tooMany   rate.Sometimes // says so
-	memory    memory
-	sending   sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
-	idPrefix  string
-	idCount   atomic.Uint64
-	draining  atomic.Bool
-	searches  searches
-	unwritten atomic.Bool // the last answer to a search could not be written
+	config       Config
+	router       *httprouter.Router
+	keys         limiters[relay.KeyNumber] // requests
+	failures     limiters[netip.Prefix]    // failed authentications, by client
+	failuresWarn rate.Sometimes            // limits the warnings about them
+	memory       memory
+	sending      sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
+	searches     searches
+	idPrefix     string // of request ids; differs from process to process
+	idCount      atomic.Uint64
+	draining     atomic.Bool
 }
 
-// New makes a server.
+// New makes a server. The caller serves it with Listening, or as an http.Handler.
 func New(c Config) *Server {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -82,54 +81,88 @@ func New(c Config) *Server {
 	}
 	var prefix [6]byte
 	rand.Read(prefix[:]) // never fails (crypto/rand)
-	s := &Server{Config: c, idPrefix: hex.EncodeToString(prefix[:]) + "-"}
-	s.keys = limiters[int64]{rate: c.RateLimit, burst: c.RateBurst}
-	s.failures = limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst}
-	s.tooMany.Interval = 10 * time.Second
-	s.memory = memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / keyShare}
-	s.router = s.routes()
+	s := &Server{
+		config:       c,
+		keys:         limiters[relay.KeyNumber]{rate: c.RateLimit, burst: c.RateBurst},
+		failures:     limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst},
+		failuresWarn: rate.Sometimes{Interval: 10 * time.Second},
+		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / keyShare},
+		searches:     searches{store: c.DB, log: c.Logger},
+		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
+	}
+	s.router = s.newRouter()
 	return s
 }
 
-// routes is the API: read it and you know it.
-func (s *Server) routes() *httprouter.Router {
+// route is one endpoint of the API.
+type route struct {
+	method, path string // {x} in a path is a parameter, as in OpenAPI
+	who          who    // the handler enforces it
+	handle       httprouter.Handle
+	doc          string // what the endpoint does, for people
+}
+
+// who says who may call an endpoint.
+type who string
+
+const (
+	anyone       who = "anyone" // without a key
+	anyKey       who = "any key"
+	itself       who = "the Mecha itself" // the one that the path names
+	parties      who = "sender, recipient"
+	recipient    who = "recipient"
+	participants who = "participants" // those who have sent or received in the conversation
+	searcher     who = "the Mecha that searched"
+)
+
+// routes is the API, one row per endpoint: read it and you know the API.
+func (s *Server) routes() []route {
+	api, open := s.authenticated, unauthenticated
+	return []route{
+		{"GET", "/api/v1/whoami", anyKey, api(s.whoami), "the key's own address, and when the key expires"},
+
+		{"POST", "/api/v1/messages", anyKey, api(s.sendMessage), "send a message"},
+		{"GET", "/api/v1/messages/{messageId}", parties, api(s.getMessage), "the record of a message, without its payload"},
+		{"GET", "/api/v1/messages/{messageId}/payload", recipient, api(s.getPayload), "the payload's exact bytes"},
+		{"POST", "/api/v1/messages/{messageId}/ack", recipient, api(s.acknowledge), "acknowledge a message"},
+		{"POST", "/api/v1/messages/{messageId}/deliver", recipient, api(s.markDelivered), "mark a message as delivered"},
+
+		{"GET", "/api/v1/mecha/{mechaId}/messages", itself, api(s.history), "history, page by page; can wait for new messages"},
+		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, api(s.inbox), "how many messages are pending; has an ETag"},
+		{"GET", "/api/v1/ws/mecha/{mechaId}", itself, s.connect, "the WebSocket: new messages as they are accepted"},
+		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, api(s.conversation), "what the caller sent or received in a conversation"},
+
+		{"GET", "/api/v1/mecha/{mechaId}/profile", anyKey, api(s.getProfile), "the profile of a Mecha, and whether it is online"},
+		{"PUT", "/api/v1/mecha/{mechaId}/profile", itself, api(s.putProfile), "replace the profile"},
+		{"POST", "/api/v1/search", anyKey, api(s.search), "find Mechas by their profiles"},
+		{"GET", "/api/v1/search/{requestId}", searcher, api(s.getSearch), "the answer to a search, for an hour"},
+
+		{"GET", "/livez", anyone, open(s.livez), "the process runs"},
+		{"GET", "/readyz", anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
+		{"GET", "/version", anyone, open(s.version), "which version runs"},
+		{"GET", "/", anyone, open(s.root), "the way to the documentation"},
+		{"GET", "/docs", anyone, open(s.docsIndex), "the documentation's pages"},
+		{"GET", "/docs/{page}", anyone, open(s.docsPage), "one page, for a browser or as Markdown"},
+	}
+}
+
+// newRouter registers the rows of routes. A GET is answered to HEAD as well (RFC
+// 9110 §9.3.2), but not a handshake, which has to be a GET (RFC 6455 §4.1).
+func (s *Server) newRouter() *httprouter.Router {
 	r := &httprouter.Router{
 		HandleMethodNotAllowed: true,
 		NotFound:               http.HandlerFunc(s.notFound),
 		MethodNotAllowed:       http.HandlerFunc(s.methodNotAllowed),
 		PanicHandler:           s.panicked,
 	}
-	api := func(method, path string, h endpoint) {
-		r.Handle(method, path, s.authenticated(h))
-		if method == http.MethodGet {
-			r.Handle(http.MethodHead, path, s.authenticated(h))
+	parameter := strings.NewReplacer("{", ":", "}", "") // as httprouter writes it
+	for _, row := range s.routes() {
+		path := parameter.Replace(row.path)
+		r.Handle(row.method, path, row.handle)
+		if row.method == http.MethodGet && !strings.HasPrefix(path, "/api/v1/ws/") {
+			r.Handle(http.MethodHead, path, row.handle)
 		}
 	}
-	api("GET", "/api/v1/whoami", s.whoami)
-	api("POST", "/api/v1/messages", s.sendMessage)
-	api("GET", "/api/v1/messages/:messageId", s.getMessage)
-	api("GET", "/api/v1/messages/:messageId/payload", s.getPayload)
-	api("POST", "/api/v1/messages/:messageId/ack", s.acknowledge)
-	api("POST", "/api/v1/messages/:messageId/deliver", s.markDelivered)
-	api("GET", "/api/v1/mecha/:mechaId/messages", s.history)
-	api("GET", "/api/v1/mecha/:mechaId/inbox", s.inbox)
-	api("GET", "/api/v1/mecha/:mechaId/profile", s.getProfile)
-	api("PUT", "/api/v1/mecha/:mechaId/profile", s.putProfile)
-	api("GET", "/api/v1/conversations/:conversationId/messages", s.conversation)
-	api("POST", "/api/v1/search", s.search)
-	api("GET", "/api/v1/search/:requestId", s.getSearch)
-	r.GET("/api/v1/ws/mecha/:mechaId", s.connect)
-
-	open := func(path string, h http.HandlerFunc) {
-		r.HandlerFunc("GET", path, h)
-		r.HandlerFunc("HEAD", path, h)
-	}
-	open("/livez", s.livez)
-	open("/readyz", s.readyz)
-	open("/version", s.version)
-	open("/", s.root)
-	open("/docs", s.docsIndex)
-	open("/docs/:page", s.docsPage)
 	return r
 }
 
@@ -150,21 +183,31 @@ var (
 )
 
 // Drain makes the server refuse new API requests and report itself not ready.
+// Requests under way go on.
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // endpoint answers one authenticated request.
 type endpoint func(c *call) (answer, error)
 
-// answer is a successful response. header is a flat list of names and values.
+// answer is a successful response.
 type answer struct {
 	status int
 	body   []byte
-	header []string
+	header []string // names and values in turn
 }
 
-func ok(body []byte) (answer, error) { return answer{status: http.StatusOK, body: body}, nil }
+// ok answers 200 with an object that has been made for this answer. A newline
+// ends the body, so that a terminal shows its prompt on a line of its own.
+func ok(object []byte) (answer, error) {
+	return answer{status: http.StatusOK, body: append(object, '\n')}, nil
+}
 
-// authenticated makes an endpoint a route.
+// unauthenticated makes a plain handler one of the route table.
+func unauthenticated(h http.HandlerFunc) httprouter.Handle {
+	return func(w http.ResponseWriter, r *http.Request, _ httprouter.Params) { h(w, r) }
+}
+
+// authenticated makes an endpoint a handler of the route table.
 func (s *Server) authenticated(h endpoint) httprouter.Handle {
 	return func(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
 		c, err := s.authenticate(w, r, p)
@@ -198,38 +241,40 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, relay.Errorf(relay.NotFound, "there is nothing at this path; /docs lists what there is"))
+	s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path; /docs lists the API"))
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Split(w.Header().Get("Allow"), ", ")
 	allow := strings.Join(slices.DeleteFunc(methods, isOptions), ", ")
 	w.Header().Set("Allow", allow)
-	s.refuse(w, r, relay.Errorf(relay.MethodNotAllowed, "this path takes %s", allow))
+	s.refuse(w, r, relay.Errorf(relay.MethodNotAllowed, "this path accepts %s only", allow))
 }
 
-// isOptions: httprouter puts OPTIONS into every Allow, but no path here takes it.
+// isOptions finds the method that httprouter puts into every Allow; no path here accepts it.
 func isOptions(method string) bool { return method == http.MethodOptions }
 
 func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 	if v == http.ErrAbortHandler {
 		panic(v)
 	}
-	s.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
+	s.config.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
 	s.refuse(w, r, relay.Errorf(relay.Internal, "the relay failed"))
 }
 
-// Timeouts bound what one client can hold on to (PROTOCOL §7).
+// Timeouts bound how long and how much one client can hold on to (PROTOCOL §7).
+// They are ReadHeaderTimeout, ReadTimeout, IdleTimeout and MaxHeaderBytes of
+// http.Server, whose documentation says what zero means.
 type Timeouts struct {
-	Header     time.Duration // from connection, or the last answer, to the end of the headers
-	Body       time.Duration // to the end of the body
-	Idle       time.Duration // between requests
+	Header     time.Duration // to the end of the headers
+	Body       time.Duration // to the end of the body; zero also lifts the limit for answers
+	Idle       time.Duration // between two requests
 	MaxHeaders int           // bytes
 }
 
 // Listening makes the standard library's server for s.
 func (s *Server) Listening(t Timeouts) *http.Server {
-	write := t.Body + maxWait + 30*time.Second // a request may arrive slowly, wait, and answer slowly
+	write := t.Body + maxWait + 30*time.Second // the body may come slowly, a long-poll wait, the answer leave slowly
 	if t.Body == 0 {
 		write = 0
 	}
@@ -242,7 +287,7 @@ func (s *Server) Listening(t Timeouts) *http.Server {
 		MaxHeaderBytes:    t.MaxHeaders,
 		ConnContext:       withConnection,
 		ConnState:         noteState,
-		ErrorLog:          slog.NewLogLogger(s.Logger.Handler(), slog.LevelDebug),
+		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 
 		DisableGeneralOptionsHandler: true, // its answer to OPTIONS * has no X-Request-Id
 	}

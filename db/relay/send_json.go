@@ -53,7 +53,7 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 	}
 	if from != "" && from != string(own) {
 		if _, err := ParseAddress(from); err != nil {
-			return named("from", err)
+			return Named("from", err)
 		}
 		return Errorf(SenderMismatch, "from is %s, but the key is that of %s; leave from out, or use its own", from, own)
 	}
@@ -61,7 +61,7 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 		return FieldErrorf(InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
 	}
 	if m.To, err = ParseAddress(to); err != nil {
-		return named("to", err)
+		return Named("to", err)
 	}
 	if !strict.IsObject(m.Payload) {
 		return FieldErrorf(InvalidRequest, "payload", "is required, and must be a JSON object")
@@ -98,8 +98,8 @@ func readTTL(value []byte, ttl *int64) error {
 	return nil
 }
 
-// named says which field an address error is about.
-func named(field string, err error) error {
+// Named says which field the error of an address is about.
+func Named(field string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {
 		e.Fields = []FieldError{{Field: field, Reason: e.Detail}}

@@ -317,7 +317,7 @@ func (n *jsonNames) add(raw []byte) (name, reason string) {
 	name = string(raw)
 	for _, k := range n.known {
 		if name != k && strings.EqualFold(name, k) {
-			return "", "name differs from " + strconv.Quote(k) + " only in letter case"
+			return "", "the name " + strconv.Quote(name) + " must be written " + strconv.Quote(k) + "; letter case counts"
 		}
 	}
 	if _, ok := n.others[name]; ok {

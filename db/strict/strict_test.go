@@ -198,7 +198,7 @@ func TestReadObjectErrors(t *testing.T) {
 	for data, want := range map[string]string{
 		`{"a":"\uD800"}`:      `invalid JSON at byte 6: lone surrogate`,
 		`{"a":1,"from":1,}`:   `invalid JSON at byte 16: expected a member name`,
-		`{"a":1,"FROM":1}`:    `invalid JSON at byte 7: name differs from "from" only in letter case`,
+		`{"a":1,"FROM":1}`:    `invalid JSON at byte 7: the name "FROM" must be written "from"; letter case counts`,
 		`{"to":1,"to":1}`:     `invalid JSON at byte 8: duplicate name "to"`,
 		`{"a":01}`:            `invalid JSON at byte 6: expected ',' or '}'`,
 		`{"a":`:               `invalid JSON at byte 5: unexpected end`,

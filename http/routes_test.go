@@ -1,0 +1,72 @@
+package http_test
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"relay/db/relay"
+)
+
+// rows reads the route table from its source: method, path, and who may call.
+func rows(t *testing.T) [][]string {
+	t.Helper()
+	source, err := os.ReadFile("server.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := regexp.MustCompile(`\{"([A-Z]+)", "(/.*?)", (\w+), `).FindAllStringSubmatch(string(source), -1)
+	if len(all) < 19 {
+		t.Fatalf("found only %d rows", len(all))
+	}
+	return all
+}
+
+// The column "who" of the route table is true: a stranger who asks for what is
+// bob's is refused where the table says so, and nowhere else.
+func TestWhoMayCall(t *testing.T) {
+	r := mustServe(t)
+	alice, bob, mallory := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("mallory^demo")
+	sent := alice.mustSend(bob)
+	var search found
+	bob.post(searches, `{"query":"alice"}`).want(202).into(&search)
+	parameters := strings.NewReplacer("{messageId}", sent.MessageID, "{mechaId}", "bob^demo",
+		"{conversationId}", sent.ConversationID, "{requestId}", search.RequestID)
+	bodies := map[string]string{
+		"POST /api/v1/messages":                 letter(bob),
+		"POST /api/v1/messages/{messageId}/ack": ackBody("completed"),
+		"PUT /api/v1/mecha/{mechaId}/profile":   `{}`,
+		"POST /api/v1/search":                   `{"query":"alice"}`,
+	}
+	refusals := map[string]relay.Code{"itself": relay.NotYourMecha, "parties": relay.NotAParty, "recipient": relay.RecipientOnly,
+		"participants": relay.NotAParticipant, "searcher": relay.NotYourSearch, "anyKey": "", "anyone": ""}
+	for _, row := range rows(t) {
+		method, path, who := row[1], parameters.Replace(row[2]), row[3]
+		code, known := refusals[who]
+		if !known {
+			t.Errorf("%s %s: who is %s?", method, row[2], who)
+			continue
+		}
+		without := r.anyone(method, path)
+		if who == "anyone" {
+			if without.status != 200 {
+				t.Errorf("%s without a key: %d", without.of, without.status)
+			}
+			continue
+		}
+		without.wantProblem(401, relay.MissingHeader)
+		body := bodies[method+" "+row[2]]
+		if a := mallory.do(method, path, body, handshake); code != "" {
+			a.wantProblem(403, code)
+		} else if a.status >= 300 {
+			t.Errorf("%s by any key: %d %s", a.of, a.status, a.body)
+		}
+		if who == "recipient" {
+			alice.do(method, path, body).wantProblem(403, code)
+		}
+		if a := bob.do(method, path, body, handshake); a.status >= 300 {
+			t.Errorf("%s by bob: %d %s", a.of, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package http_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	nethttp "net/http"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// announce is the beginning of a send, with n bytes to come; chunked if n is negative.
+func (m mecha) announce(n int) string {
+	length := fmt.Sprintf("Content-Length: %d\r\n", n)
+	if n < 0 {
+		length = "Transfer-Encoding: chunked\r\n"
+	}
+	return m.prepare("POST", messages, "").text(length)
+}
+
+// Many connections at once that take their time: each is ended, whoever is in
+// a hurry is served meanwhile, and nothing is left of them.
+func TestSlowAttacks(t *testing.T) {
+	n := 250
+	if testing.Short() {
+		n = 60
+	}
+	short := func(s *settings) {
+		s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 800*time.Millisecond, time.Second, 800*time.Millisecond
+		s.api.RateLimit, s.api.MaxBodyMemory = 0, 1<<30
+	}
+	slowWrites := func(s *nethttp.Server) { s.WriteTimeout = min(s.WriteTimeout, 2*time.Second) } // of more than a minute; 0 is none
+	for name, row := range map[string]struct {
+		encrypted bool
+		begin     func(m mecha) string
+		drip      string // sent over and over
+	}{
+		"nothing is sent":         {false, func(mecha) string { return "" }, ""},
+		"headers drip":            {false, func(mecha) string { return "GET /livez HTTP/1.1\r\nHost: x\r\n" }, "X: y\r\n"},
+		"a request, then silence": {false, func(mecha) string { return "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n" }, ""},
+		"a stranger's body drips": {false, func(mecha) string {
+			return "POST " + messages + " HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n"
+		}, "x"},
+		"a body drips":         {false, func(m mecha) string { return m.announce(100_000) }, "x"},
+		"a chunked body drips": {false, func(m mecha) string { return m.announce(-1) }, "1\r\nx\r\n"},
+		"answers are not read": {false, func(m mecha) string {
+			return m.ask(historyPath(m)+"?include=payload") + m.ask(historyPath(m)+"?include=payload") + m.ask(historyPath(m)+"?include=payload")
+		}, "x"},
+		"no TLS handshake":           {true, func(mecha) string { return "" }, ""},
+		"half a TLS handshake":       {true, func(mecha) string { return "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" }, ""},
+		"a TLS handshake that drips": {true, func(mecha) string { return "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" }, "x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r, n := mustServe(t, short), n
+			g := r.guarded(4*n, row.encrypted, slowWrites)
+			alice, mallory := r.mustIssue("alice^demo").at(g), r.mustIssue("mallory^demo").at(g)
+			alice.mustSend(alice)
+			g.client.CloseIdleConnections()
+			before := runtime.NumGoroutine()
+			var attack sync.WaitGroup
+			if name == "answers are not read" {
+				n = 20 // of 4 MiB each
+				mallory.fill(6)
+			}
+			for range n {
+				conn := g.stranger("")
+				attack.Go(func() {
+					defer conn.Close()
+					_, err := io.WriteString(conn, row.begin(mallory))
+					for err == nil && row.drip != "" {
+						time.Sleep(20 * time.Millisecond) // the attack itself
+						_, err = io.WriteString(conn, row.drip)
+					}
+					if ended := (net.Error)(nil); errors.As(err, &ended) && ended.Timeout() {
+						t.Error("the relay neither reads nor ends the connection")
+					}
+					wantEnded(t, conn)
+				})
+			}
+			over := make(chan struct{})
+			go func() { attack.Wait(); close(over) }()
+			for served := 0; ; served++ {
+				// With the header, its connection may fall idle before: the library sends it again.
+				alice.sendOnce(fmt.Sprint(served), letter(alice)).want(201)
+				alice.get(whoami).want(200)
+				select {
+				case <-over:
+				default:
+					continue
+				}
+				if served == 0 {
+					t.Error("nobody was served meanwhile")
+				}
+				break
+			}
+			g.client.CloseIdleConnections()
+			for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+8; time.Sleep(20 * time.Millisecond) {
+				if time.Now().After(end) {
+					t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+				}
+			}
+		})
+	}
+}
+
+// A refusal comes soon, though the body that was announced, and may take 30 s,
+// never does.
+func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
+	r := mustServe(t)
+	for path, status := range map[string]string{messages: "401", "/nothing": "404", "/livez": "405"} {
+		conn := r.mustConnect(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n") // its deadline is 10 s
+		answer, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 "+status) {
+			t.Errorf("%s: %v, %q", path, err, answer)
+		}
+	}
+}
