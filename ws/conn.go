@@ -77,10 +77,10 @@ type stream struct {
 }
 
 const (
-	maxAnswersDue = 256       // answers that may be due; at this number we stop reading from the client
-	maxReceipts   = 1 << 20   // bytes of receipts that may be queued; above this the connection is closed
-	maxQueued     = 64        // new messages that may be queued; above this push reads them from the store
-	maxQueueBytes = 256 << 10 // bytes of payload of the queued messages; frames that connections share are not counted
+	maxAnswersDue = 256         // answers that may be due; at this number we stop reading from the client
+	maxReceipts   = 1 << 20     // bytes of receipts that may be queued; above this the connection is closed
+	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
+	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
 	drainTimeout  = time.Second // for how long the input is read after our close frame
 )
 
@@ -92,7 +92,7 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 	return h.connect(w, r, key, acknowledge)
 }
 
-func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *db.Key, takes handler) error {
+func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *db.Key, handle handler) error {
 	if err := h.checkHandshake(r); err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *db.Key, takes
 	if err != nil {
 		return err
 	}
-	c := h.newConn(key, s, takes)
+	c := h.newConn(key, s, handle)
 	// The connection is registered before it reads where the stream starts, so
 	// that it misses no commit in between.
 	if err := h.register(c); err != nil {
@@ -119,8 +119,8 @@ func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *db.Key, takes
 	return nil
 }
 
-func (h *Hub) newConn(key *db.Key, s session, takes handler) *Conn {
-	c := &Conn{hub: h, handler: takes, heldKey: heldKey{key: key}, session: s}
+func (h *Hub) newConn(key *db.Key, s session, handle handler) *Conn {
+	c := &Conn{hub: h, handler: handle, heldKey: heldKey{key: key}, session: s}
 	c.changed.L = &c.mu
 	c.in.state.Store(reading)
 	c.out.pinged = time.Now()

@@ -129,7 +129,7 @@ func readClose(body []byte) error {
 		return &closeError{code: ws.StatusNormalClosure, byPeer: true}
 	}
 	if len(body) == 1 {
-		return protocolError("a close frame must have no payload, or a code of two bytes")
+		return protocolError("a close frame must have a code of two bytes, or no payload")
 	}
 	code := binary.BigEndian.Uint16(body)
 	if !mayBeSent(code) {

@@ -21,7 +21,7 @@ import (
 // One goroutine may read while another writes. The other methods are safe for
 // concurrent use, but SetWriteDeadline, which is the writer's.
 type socket struct {
-	place   io.Closer // its place among the listener's connections, given back by Close; or nil
+	place   io.Closer // its place among the server's connections, given back by Close; or nil
 	writeBy int64     // the write deadline in Unix nanoseconds; 0: none. Used by the writer alone
 
 	mu      sync.Mutex
