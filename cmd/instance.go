@@ -69,11 +69,11 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	in.index = startFinder(d, log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
-		Inbox: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
+		Store: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
 		MaxSockets: s.MaxSockets, MaxSocketsPerMecha: s.MaxSocketsPerMecha,
 		FrameRate: s.SocketRateLimit, FrameBurst: int(2 * s.SocketRateLimit),
 	})
-	d.OnCommit(in.hub.Ring)
+	d.OnCommit(in.hub.Committed)
 	d.OnKeys(in.hub.CheckKeys)
 	in.api = http.New(http.Config{
 		DB: d, Live: in.hub, Finder: in.index, Logger: log,

@@ -113,9 +113,9 @@ func (r *testRelay) start() {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	s.hub.Inbox = d
+	s.hub.Store = d
 	r.db, r.hub, r.watching = d, ws.NewHub(s.hub), make(chan struct{}, 64)
-	d.OnCommit(r.hub.Ring)
+	d.OnCommit(r.hub.Committed)
 	d.OnKeys(r.hub.CheckKeys)
 	index, err := search.Open(s.db.Path+".index", search.Options{})
 	if err != nil {

@@ -136,7 +136,7 @@ func TestShutdownCutsThoseWhoDoNotGo(t *testing.T) {
 func TestHubCloseWaitsForThoseWhoRead(t *testing.T) {
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	r := mustServe(t, func(c *ws.Config) {
-		c.Inbox = &store{DB: c.Inbox.(*db.DB), before: func() { close(reading); <-goOn }}
+		c.Store = &store{DB: c.Store.(*db.DB), before: func() { close(reading); <-goOn }}
 	})
 	_, bob := r.mustPair()
 	r.mustDial(bob, "")

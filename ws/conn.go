@@ -17,61 +17,82 @@ import (
 )
 
 // Conn is one WebSocket of a Mecha. At most two goroutines work on it: the
-// reader (read.go) and, while there is something to send, push (push.go), which
-// alone writes to the network. What only a busy connection needs hangs on
-// pointers: there may be many that are idle.
+// reader (read.go), and push (push.go) while there is something to send. Push
+// alone writes to the network. Most connections are idle, so Conn is small: the
+// parts that only a busy connection needs are behind pointers.
 type Conn struct {
-	hub       *Hub
-	key       *relay.Key                // as it was authenticated: whose connection this is
-	latest    atomic.Pointer[relay.Key] // … and as it was last read: until when
-	session   session
-	net       netConn
-	lastFrame atomic.Int64 // Unix nanoseconds, of the client's latest frame
+	hub     *Hub
+	handler handler // takes the client's messages
+	heldKey         // the key that opened the connection
+	session session // the query of the handshake
+	net     netConn // set by begin
+	in      inbound
 
-	// The reader's own:
-	limit  *rate.Limiter // of frames; nil before the first
-	first  [1]byte       // what ended the wait for a frame
-	polled bool          // the poller starts the reader when there is something to read
-	turn   atomic.Int32  // who is to read: parked, reading, rung
+	mu      sync.Mutex // guards ending, out, and the setting of net
+	changed sync.Cond  // signals the reader, which alone waits, when ending or out.answersDue has changed
+	ending  ending
+	out     outbound
 
-	mu        sync.Mutex
-	changed   sync.Cond // dead, closeSent or owed has; the reader alone waits
-	dead      bool
-	closeSent bool // our close frame is on its way
-	closing   bool // … or is to be
-	running   bool // a push goroutine is at work
-	lagging   bool // must read on from the store
-	stalled   bool // … but the window is full
-	owed      int  // answers that are owed, or wait to be written
-	out       *outbox
-	window    *window   // while syncing: it has not caught up yet
-	pinged    time.Time // last ping
-
-	// push's own:
-	cursor relay.Position // everything up to here has been sent, or left out
-	sent   int            // messages, for the sync frames
+	stream stream // used by push alone, once it runs
 }
 
-// netConn is what a connection needs of the network.
+// netConn is the part of net.Conn that a connection uses.
 type netConn interface {
 	io.ReadWriteCloser
 	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 }
 
+// inbound is the reader's state, as far as it outlives a frame.
+type inbound struct {
+	lastFrame atomic.Int64  // when the client's latest frame came, in Unix nanoseconds; the ticker reads it too
+	limit     *rate.Limiter // the rate of frames; nil before the first one
+	state     atomic.Int32  // whether there is a reader: parked, reading or woken
+	polled    bool          // the poller wakes the reader, so the reader leaves between frames
+	first     [1]byte       // without a poller, the byte that ended the wait for a frame
+}
+
+// ending is how far the end of the connection has come.
+type ending struct {
+	closing   bool // our close frame is queued or sent: no more messages are sent
+	closeSent bool // our close frame has been written, or could not be
+	dead      bool // the network connection is closed
+}
+
+// outbound is the work that waits for push.
+type outbound struct {
+	box        *outbox   // frames and messages that wait to be written; nil: none
+	window     *window   // the messages in flight while the stream has not caught up; nil: it is live
+	pinged     time.Time // when the latest ping was queued; before the first, when the connection began
+	answersDue int32     // answers that wait for the store, or in the outbox, or are being written
+	running    bool      // there is a push goroutine
+	lagging    bool      // the outbox lacks messages, so push must read from the store
+	stalled    bool      // the sync window is full, so push waits although lagging
+}
+
+// stream is how far push has come.
+type stream struct {
+	cursor relay.Position // every message up to here has been sent, or was not to be
+	sent   int            // how many messages have been sent, for the sync frames
+}
+
 const (
-	maxOwed       = 256       // answers to a client's frames that may wait; then it is not read
-	maxReceipts   = 1 << 20   // bytes of receipts that may wait; then the connection must start anew
-	maxQueued     = 64        // new messages that may wait; then push reads from the store
-	maxQueueBytes = 256 << 10 // … and bytes of payload; frames that others share come on top
-	drainTimeout  = time.Second
+	maxAnswersDue = 256         // answers that may be due; at this number we stop reading from the client
+	maxReceipts   = 1 << 20     // bytes of receipts that may be queued; above this the connection is closed
+	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
+	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
+	drainTimeout  = time.Second // for how long the input is read after our close frame
 )
 
-// Connect upgrades a request for the key's Mecha and returns when the
-// connection runs. Errors come before anything was written: UpgradeRequired,
-// InvalidRequest, InvalidLimit, OriginNotAllowed, CursorNotFound,
-// TooManySockets, ShuttingDown, KeyRevoked, KeyExpired.
+// Connect upgrades a request to a WebSocket of the key's Mecha, and returns when
+// the connection runs. An error is returned before anything was written:
+// UpgradeRequired, InvalidRequest, InvalidLimit, OriginNotAllowed,
+// CursorNotFound, TooManySockets, ShuttingDown, KeyRevoked, KeyExpired.
 func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error {
+	return h.connect(w, r, key, acknowledge)
+}
+
+func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *relay.Key, handle handler) error {
 	if err := h.checkHandshake(r); err != nil {
 		return err
 	}
@@ -79,165 +100,94 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) er
 	if err != nil {
 		return err
 	}
-	c := h.newConn(key, s)
-	// Registered first, then the start is read: nothing falls between.
-	if err := h.register(key.Mecha.ID, c, nil); err != nil {
+	c := h.newConn(key, s, handle)
+	// The connection is registered before it reads where the stream starts, so
+	// that it misses no commit in between.
+	if err := h.register(c); err != nil {
 		return err
 	}
 	if err := c.prepare(); err != nil {
-		h.unregister(key.Mecha.ID, c, nil)
-		h.wg.Done()
+		c.leave()
 		return err
 	}
-	// What the checks above have established, in the one form that the library knows.
-	r.Header["Connection"], r.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
-	conn, rw, _, err := ws.HTTPUpgrader{Timeout: h.WriteTimeout}.Upgrade(r, w)
-	if err != nil { // hijacked already: there is nobody left to tell
-		h.unregister(key.Mecha.ID, c, nil)
-		h.wg.Done()
-		if conn != nil {
-			conn.Close()
-		}
-		return nil
+	conn, early, err := upgrade(w, r, h.config.WriteTimeout)
+	if err != nil {
+		c.leave()
+		return nil // the connection has been taken over from HTTP, and has failed: nobody can be answered
 	}
-	early := make([]byte, rw.Reader.Buffered()) // frames that came with the handshake
-	_, _ = rw.Reader.Read(early)
 	c.begin(conn, early)
 	return nil
 }
 
-func (h *Hub) newConn(key *relay.Key, s session) *Conn {
-	c := &Conn{hub: h, key: key, session: s, pinged: time.Now()}
+func (h *Hub) newConn(key *relay.Key, s session, handle handler) *Conn {
+	c := &Conn{hub: h, handler: handle, heldKey: heldKey{key: key}, session: s}
 	c.changed.L = &c.mu
-	c.latest.Store(key)
-	c.lastFrame.Store(c.pinged.UnixNano())
-	c.turn.Store(reading)
-	c.running = true // hold push back until the connection stands
+	c.in.state.Store(reading)
+	c.out.pinged = time.Now()
+	c.in.lastFrame.Store(c.out.pinged.UnixNano())
+	c.out.running = true // begin starts push: until then nobody else may
 	if s.syncLimit > 0 {
-		c.lagging, c.window = true, &window{size: s.syncLimit}
+		c.out.lagging, c.out.window = true, &window{size: s.syncLimit}
 	}
 	return c
 }
 
-// begin starts the connection's goroutines. early is what came with the handshake.
-func (c *Conn) begin(conn net.Conn, early []byte) {
-	c.mu.Lock()
-	c.net = c.hub.poller.take(conn)
-	if c.dead { // killed before it had a connection
-		c.net.Close()
-	}
-	c.mu.Unlock()
-	c.polled = c.hub.poller.add(c)
-	c.hub.wg.Go(c.push) // first: once the reader has ended, the hub may count on nobody being left
-	go c.read(early)
-}
-
-// prepare finds where the stream starts, and sees that the key still holds.
+// prepare checks that the key still holds, and finds where the stream starts.
 func (c *Conn) prepare() (err error) {
-	k, err := c.hub.checkKey(c.key.ID)
-	if err != nil {
+	if err := c.hub.recheck(&c.heldKey); err != nil {
 		return err
-	}
-	if !k.ExpiresAt.Equal(c.key.ExpiresAt) || !k.RevokedAt.Equal(c.key.RevokedAt) { // else one copy serves all connections
-		c.latest.CompareAndSwap(c.key, k) // if not, CheckKeys was faster, and knows better
 	}
 	switch {
 	case c.session.since != "":
-		c.cursor, err = c.hub.Inbox.Cursor(c.session.since)
+		c.stream.cursor, err = c.hub.config.Store.Cursor(c.session.since)
 	case c.session.syncLimit == 0:
-		c.cursor, err = c.hub.Inbox.Latest(context.Background())
+		c.stream.cursor, err = c.hub.config.Store.Latest(context.Background())
 	}
 	if c.session.sync {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		c.owe(syncFrame("start", 0))
-		if c.window == nil {
-			c.owe(syncFrame("end", 0))
+		c.announce(syncFrame("start", 0))
+		if c.out.window == nil {
+			c.announce(syncFrame("end", 0))
 		}
 	}
 	return err
 }
 
-// offer hands over a message that has just been committed. The hub calls it in
-// commit order. frame is that of the message if other connections are offered
-// it too, else nil.
-func (c *Conn) offer(m *relay.Message, frame *sharedFrame) {
+// begin starts the connection's goroutines. early has the bytes that came with
+// the handshake.
+func (c *Conn) begin(conn net.Conn, early []byte) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.lagging || c.closing {
-		return // push will find it in the store
+	c.net = c.hub.poller.take(conn)
+	if c.ending.dead { // killed before it had a network connection
+		c.net.Close()
 	}
-	if out := c.outbox(); len(out.queue) == maxQueued || out.bytes > 0 && out.bytes+m.PayloadBytes > maxQueueBytes {
-		c.fallBehind()
+	c.mu.Unlock()
+	c.in.polled = c.hub.poller.add(c)
+	c.hub.wg.Go(c.push) // before the reader, which may leave at once: then Close must know of push
+	go c.read(early)
+}
+
+// leave takes the connection out of the hub. Close then waits for push alone.
+func (c *Conn) leave() {
+	c.hub.unregister(c)
+	c.hub.wg.Done()
+}
+
+// wakePush starts push, unless it runs. c.mu is held.
+func (c *Conn) wakePush() {
+	if !c.out.running && !c.ending.dead {
+		c.out.running = true
+		c.hub.wg.Go(c.push) // Close still waits for the connection: it cannot leave before it is dead
+	}
+}
+
+// end closes the connection because of its key, or at shutdown (listener).
+func (c *Conn) end(reason error) {
+	if reason != nil {
+		c.close(ws.StatusPolicyViolation, string(relay.ErrorCode(reason)))
 	} else {
-		out.queue, out.bytes = append(out.queue, offered{m, frame}), out.bytes+m.PayloadBytes
-	}
-	c.wake()
-}
-
-// fallBehind forgets what was handed over: push reads on from the store. c.mu is held.
-func (c *Conn) fallBehind() {
-	c.dropQueue()
-	c.lagging = true
-}
-
-// freed frees the place of a message that the recipient has answered for.
-func (c *Conn) freed(change *relay.Change) {
-	if !change.Freed {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.window != nil && c.window.free(change.Position, change.State != relay.Expired) && c.stalled {
-		c.stalled = false
-		c.wake()
-	}
-}
-
-// receipt queues a receipt for a sender that asked for them. A connection that
-// cannot keep up with them is closed: silence would be taken for no news.
-func (c *Conn) receipt(frame []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	out := c.outbox()
-	if out.receiptBytes += len(frame); out.receiptBytes > maxReceipts {
-		c.closeLocked(statusTryAgainLater, "receipts came faster than they were read")
-		return
-	}
-	out.receipts = append(out.receipts, frame)
-	c.wake()
-}
-
-// owe notes an answer that is ready and has no place yet. c.mu is held.
-func (c *Conn) owe(frame []byte) {
-	c.owed++
-	c.outbox().answers = append(c.outbox().answers, frame)
-}
-
-// answer queues a frame that is owed.
-func (c *Conn) answer(frame []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.outbox().answers = append(c.outbox().answers, frame)
-	c.wake()
-}
-
-// settle notes that n answers are no longer owed: the reader may go on.
-func (c *Conn) settle(n int) {
-	if n == 0 {
-		return
-	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.owed -= n
-	c.changed.Signal()
-}
-
-// wake sees to it that push runs. c.mu is held.
-func (c *Conn) wake() {
-	if !c.running && !c.dead {
-		c.running = true
-		c.hub.wg.Go(c.push) // the reader is still counted: kill waits for c.mu
+		c.close(ws.StatusGoingAway, "the relay is shutting down")
 	}
 }
 
@@ -249,65 +199,67 @@ func (c *Conn) close(code ws.StatusCode, reason string) {
 }
 
 func (c *Conn) closeLocked(code ws.StatusCode, reason string) {
-	if !c.closing {
-		c.closing = true
+	if !c.ending.closing {
+		c.ending.closing = true
 		c.outbox().closing = closeFrame(code, reason)
-		c.wake()
+		c.wakePush()
 	}
 }
 
-// sentClose notes that our close frame has been written, as far as that was
-// possible. The reader drains for a while, so that the network delivers the
-// frame instead of a reset.
-func (c *Conn) sentClose() {
+// closeWritten notes that push is done with our close frame. The reader then
+// drains the input for a while: closing with unread input would have the network
+// send a reset, which can overtake the frame.
+func (c *Conn) closeWritten() {
 	_ = c.net.SetReadDeadline(time.Now().Add(drainTimeout))
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.closeSent = true
+	c.ending.closeSent = true
 	c.changed.Signal()
-	c.ring() // nothing may come: the deadline must find somebody who reads
+	c.wakeReader() // perhaps the client sends nothing more: only a reader notices the deadline
 }
 
-// kill ends the connection at once; the reader then leaves. TLS would say
-// goodbye first, and wait seconds for a peer that reads nothing.
+// kill ends the connection at once, and the reader with it. A TLS connection is
+// closed below TLS, which would wait seconds to say goodbye to a peer that reads
+// nothing.
 func (c *Conn) kill() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.dead {
+	if c.ending.dead {
 		return
 	}
-	c.dead = true
+	c.ending.dead = true
 	if t, ok := c.net.(*tls.Conn); ok {
 		t.NetConn().Close()
 	} else if c.net != nil {
 		c.net.Close()
 	}
 	c.changed.Signal()
-	c.ring()
+	c.wakeReader()
 }
 
-// tick does what time demands: it ends those who do not answer, and tells
-// whether a ping is due.
-func (c *Conn) tick(now time.Time) (due bool) {
-	if now.Sub(time.Unix(0, c.lastFrame.Load())) > c.hub.DeadAfter {
-		c.close(ws.StatusGoingAway, "no frame from you for too long")
+// tick closes the connection if its client has been silent for too long, or has
+// left a full sync window without an acknowledgement. It tells whether a ping is due.
+func (c *Conn) tick(now time.Time) (pingDue bool) {
+	if now.Sub(time.Unix(0, c.in.lastFrame.Load())) > c.hub.config.DeadAfter {
+		c.close(ws.StatusGoingAway, "no frame has come from the client for too long")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.stalled && !c.window.acked && c.hub.SyncAckWait > 0 && now.Sub(c.window.full) > c.hub.SyncAckWait {
-		c.closeLocked(statusTryAgainLater, "resume after "+string(c.window.last))
+	w, wait := c.out.window, c.hub.config.SyncAckWait
+	if c.out.stalled && !w.acked && wait > 0 && now.Sub(w.fullSince) > wait {
+		c.closeLocked(statusTryAgainLater, "resume after "+string(w.lastSent))
 	}
-	return now.Sub(c.pinged) >= c.hub.PingEvery
+	return now.Sub(c.out.pinged) >= c.hub.config.PingEvery
 }
 
 func (c *Conn) ping(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.pinged, c.outbox().pings[0] = now, pingFrame
-	c.wake()
+	c.out.pinged, c.outbox().pings[0] = now, pingFrame
+	c.wakePush()
 }
 
-// statusTryAgainLater is of the IANA registry, which came after RFC 6455.
+// statusTryAgainLater stands in the IANA registry, and came after RFC 6455.
 const statusTryAgainLater ws.StatusCode = 1013
 
 var pingFrame = appendFrame(nil, ws.OpPing, nil)

@@ -91,9 +91,9 @@ func (r *testRelay) in(t testing.TB) *testRelay {
 }
 
 func TestTheDefaultsFindADeadPeerWithinAMinute(t *testing.T) {
-	r := mustServe(t)
-	if r.hub.PingEvery != 25*time.Second || r.hub.DeadAfter != time.Minute {
-		t.Errorf("a ping every %v, dead after %v", r.hub.PingEvery, r.hub.DeadAfter)
+	c := mustServe(t).hub.Config()
+	if c.PingEvery != 25*time.Second || c.DeadAfter != time.Minute {
+		t.Errorf("a ping every %v, dead after %v", c.PingEvery, c.DeadAfter)
 	}
 }
 

@@ -13,12 +13,29 @@ import (
 )
 
 // mustEcho is a relay whose connections echo: what its reader and its writer do
-// with a message shows byte by byte.
+// with a message shows byte by byte. It asks for no credentials.
 func mustEcho(t testing.TB) (r *testRelay, bob relay.IssuedKey) {
 	t.Helper()
+	return mustEchoAt(t, "127.0.0.1:0")
+}
+
+func mustEchoAt(t testing.TB, addr string) (r *testRelay, bob relay.IssuedKey) {
+	t.Helper()
 	r = mustServe(t)
-	r.hub.Echo()
-	return r, r.mustIssue("bob^test")
+	bob = r.mustIssue("bob^test")
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		if err := r.hub.ConnectEcho(w, q, bob.Key); err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+		}
+	})}
+	go server.Serve(listener)
+	t.Cleanup(func() { server.Close() })
+	r.addr = listener.Addr().String()
+	return r, bob
 }
 
 func (r *testRelay) mustEchoOn(k relay.IssuedKey) *raw {
@@ -54,20 +71,9 @@ func TestServeEcho(t *testing.T) {
 	if addr == "" {
 		t.Skip("RELAY_ECHO_ADDR is not set")
 	}
-	r, bob := mustEcho(t)
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := &http.Server{ReadHeaderTimeout: 5 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if err := r.hub.Connect(w, q, bob.Key); err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-		}
-	})}
-	go server.Serve(listener)
-	defer server.Close()
+	r, _ := mustEchoAt(t, addr)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt)
-	t.Logf("echo on ws://%s until interrupted", listener.Addr())
+	t.Logf("echo on ws://%s until interrupted", r.addr)
 	<-stop
 }

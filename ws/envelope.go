@@ -2,6 +2,7 @@ package ws
 
 import (
 	"encoding/base64"
+	"strconv"
 	"sync"
 
 	"github.com/gobwas/ws"
@@ -10,17 +11,18 @@ import (
 	"relay/db/strict"
 )
 
-// The JSON of the frames that the relay sends (PROTOCOL §4).
+// This file makes the JSON of the frames that the relay sends (PROTOCOL §4).
 
+// field appends a member that is not the object's first one.
 func field(b []byte, name, value string) []byte {
 	b = append(append(append(b, ',', '"'), name...), '"', ':')
 	return strict.AppendString(b, value)
 }
 
-// appendMessage appends the envelope of a message as a text frame. The payload
-// is its exact bytes in Base64.
+// appendMessage appends a message as a text frame. The payload's exact bytes are
+// in it, as Base64.
 func appendMessage(b []byte, m *relay.Message) []byte {
-	head := make([]byte, 0, envelope)
+	head := make([]byte, 0, usualEnvelope)
 	head = append(head, `{"type":"message"`...)
 	head = field(head, "from", string(m.From))
 	head = field(head, "to", string(m.To))
@@ -39,8 +41,8 @@ func appendMessage(b []byte, m *relay.Message) []byte {
 	return append(b, `"}`...)
 }
 
-// A sharedFrame is the frame of a message for several connections, made once,
-// by whichever comes first.
+// A sharedFrame is the frame of a message for several connections. The first push
+// that needs it makes it. Safe for concurrent use.
 type sharedFrame struct {
 	once  sync.Once
 	frame []byte
@@ -48,23 +50,25 @@ type sharedFrame struct {
 
 func (s *sharedFrame) of(m *relay.Message) []byte {
 	s.once.Do(func() {
-		s.frame = appendMessage(make([]byte, 0, envelope+base64.StdEncoding.EncodedLen(len(m.Payload))), m)
+		s.frame = appendMessage(make([]byte, 0, usualEnvelope+base64.StdEncoding.EncodedLen(len(m.Payload))), m)
 	})
 	return s.frame
 }
 
-const envelope = 512 // bytes: what usually stands around the payload
+const usualEnvelope = 512 // bytes: enough for most messages without their payload
 
-// headerRoom is left free in front of a text, whose length tells what its header will be.
+// headerRoom is the length of the longest header that a frame may need. So much is
+// left free before a text, since the length of the header depends on that of the text.
 const headerRoom = 10
 
-// newText begins a frame with the JSON of an object of a type, with room for n bytes more.
+// newText begins a text frame: an object with its "type". There is room for n
+// bytes more; endText ends the frame.
 func newText(kind string, n int) []byte {
 	b := make([]byte, headerRoom, headerRoom+len(`{"type":""}`)+len(kind)+n)
 	return append(append(append(b, `{"type":"`...), kind...), '"')
 }
 
-// endText ends the object and puts the header before it.
+// endText ends the object and puts the header of the frame before it.
 func endText(b []byte) []byte {
 	b = append(b, '}')
 	var buf [headerRoom]byte
@@ -75,6 +79,21 @@ func endText(b []byte) []byte {
 }
 
 const usualFields = 160 // bytes: an id, a state, a time, and their names
+
+// A receipt is a change of a message for the connections of its sender. The hub
+// tells one after the other, so it is not safe for concurrent use.
+type receipt struct {
+	change *relay.Change
+	made   []byte
+}
+
+// frame returns the frame, which it makes once, when a connection wants it.
+func (r *receipt) frame() []byte {
+	if r.made == nil {
+		r.made = receiptFrame(r.change)
+	}
+	return r.made
+}
 
 func receiptFrame(c *relay.Change) []byte {
 	b := newText("receipt", usualFields+len(c.Status)+len(c.Detail))
@@ -111,5 +130,5 @@ func errorFrame(code relay.Code, message string, id relay.MessageID) []byte {
 func syncFrame(phase string, sent int) []byte {
 	b := field(newText("sync", usualFields), "phase", phase)
 	b = append(b, `,"sent":`...)
-	return endText(appendNumber(b, sent))
+	return endText(strconv.AppendInt(b, int64(sent), 10))
 }

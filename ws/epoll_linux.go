@@ -11,26 +11,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A poller waits for all parked connections at once, by epoll(7), so that none
-// needs a goroutine and its stack for that. It only rings: what is read, and
-// when, is the reader's affair (read.go). A nil poller takes no connection.
-// Its connections are sockets (socket_linux.go).
+// A poller waits for all parked connections at once, by epoll(7), so that they
+// need no goroutine and no stack for it. It only wakes readers, which do all
+// reading (read.go). Its connections are sockets (socket_linux.go). A nil poller
+// takes no connection.
 type poller struct {
-	fd    int      // the epoll descriptor
-	file  *os.File // the same, on which in turn the runtime waits
-	raw   syscall.RawConn
-	ended chan struct{}
+	fd    int             // the epoll descriptor
+	file  *os.File        // the same descriptor, so that Go's runtime waits for its events
+	raw   syscall.RawConn // of file
+	ended chan struct{}   // closed when run has ended
 
 	mu    sync.Mutex
 	conns []*Conn // by descriptor
 }
 
-// newPoller starts a poller, which close ends. If the system has none to give,
-// that is no failure: it returns nil.
+// newPoller starts a poller, which close ends. It returns nil if the system
+// refuses one: the relay works without.
 func (h *Hub) newPoller() *poller {
 	p, err := openPoller()
 	if err != nil {
-		h.Logger.Warn("no epoll: each socket takes a goroutine", "error", err)
+		h.config.Logger.Warn("epoll is not available, so each socket needs a goroutine", "error", err)
 		return nil
 	}
 	go p.run()
@@ -42,12 +42,12 @@ func openPoller() (*poller, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := unix.SetNonblock(fd, true); err != nil { // by which os knows that it may be waited for
+	if err := unix.SetNonblock(fd, true); err != nil { // else os would not have the runtime wait for it
 		unix.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	p := &poller{fd: fd, file: os.NewFile(uintptr(fd), "epoll"), ended: make(chan struct{})}
-	err = p.file.SetReadDeadline(time.Time{}) // fails if the runtime does not wait for it
+	err = p.file.SetReadDeadline(time.Time{}) // it fails if the runtime does not wait for the file
 	if err == nil {
 		p.raw, err = p.file.SyscallConn()
 	}
@@ -58,7 +58,7 @@ func openPoller() (*poller, error) {
 	return p, nil
 }
 
-// close ends the poller. Connections must have ended before.
+// close ends the poller. Its connections must have ended before.
 func (p *poller) close() {
 	if p != nil {
 		p.file.Close()
@@ -69,7 +69,7 @@ func (p *poller) close() {
 func (p *poller) run() {
 	defer close(p.ended)
 	events := make([]unix.EpollEvent, 128)
-	_ = p.raw.Read(func(uintptr) (done bool) { // until close
+	_ = p.raw.Read(func(uintptr) (done bool) { // it returns when close closes the file
 		for {
 			n, err := unix.EpollWait(p.fd, events, 0)
 			if err == unix.EINTR {
@@ -78,25 +78,25 @@ func (p *poller) run() {
 			if n <= 0 {
 				return false
 			}
-			p.ring(events[:n])
-			runtime.Gosched() // before still more readers are started
+			p.wakeReaders(events[:n])
+			runtime.Gosched() // these readers run before more are started
 		}
 	})
 }
 
-func (p *poller) ring(events []unix.EpollEvent) {
+func (p *poller) wakeReaders(events []unix.EpollEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
-		// An event may be of a connection that has had this descriptor before.
-		// Then the reader finds nothing, and parks again.
+		// The event may have been meant for an earlier connection with this
+		// descriptor. Then the reader finds nothing, and parks again.
 		if c := p.conns[e.Fd]; c != nil {
-			c.ring()
+			c.wakeReader()
 		}
 	}
 }
 
-// take makes of a new connection what the poller can wait for.
+// take turns a new connection into one that the poller can wait for, if it can.
 func (p *poller) take(conn net.Conn) netConn {
 	if p == nil {
 		return conn
@@ -104,9 +104,10 @@ func (p *poller) take(conn net.Conn) netConn {
 	return openSocket(conn)
 }
 
-// add takes a connection in, unless it is one of TLS, which may have read more
-// from the network than it has been asked for. From then on whatever arrives rings,
-// once (EPOLLET): so the reader must read until there is nothing.
+// add takes a connection in. From then on, bytes that arrive wake its reader, but
+// only once (EPOLLET), so the reader must read until there is nothing more. A TLS
+// connection is not taken: TLS reads ahead, and epoll does not know of the bytes
+// in its buffer.
 func (p *poller) add(c *Conn) (taken bool) {
 	s, ok := c.net.(*socket)
 	if p == nil || !ok || !s.use() {
@@ -126,14 +127,14 @@ func (p *poller) add(c *Conn) (taken bool) {
 	return true
 }
 
-// forget lets go of a connection that has been closed, which took it out of the set.
+// forget drops a connection that was closed; the closing took it out of the epoll set.
 func (p *poller) forget(c *Conn) {
-	if !c.polled {
+	if !c.in.polled {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if fd := c.net.(*socket).fd; p.conns[fd] == c { // else another has its descriptor by now
+	if fd := c.net.(*socket).fd; p.conns[fd] == c { // else a new connection has the descriptor already
 		p.conns[fd] = nil
 	}
 }

@@ -4,7 +4,7 @@ package ws
 
 import "net"
 
-// There is no poller here: a goroutine reads each connection.
+// poller does not exist on this system: a goroutine reads each connection.
 type poller struct{}
 
 func (h *Hub) newPoller() *poller         { return nil }

@@ -1,9 +1,21 @@
 package ws
 
-import "github.com/gobwas/ws"
+import (
+	"net/http"
 
-// Echo has the hub's connections send back every message, text or binary, as
-// one frame. Call it before the first connection.
-func (h *Hub) Echo() {
-	h.reply = func(op ws.OpCode, message []byte) []byte { return appendFrame(nil, op, message) }
+	"relay/db/relay"
+
+	"github.com/gobwas/ws"
+)
+
+// ConnectEcho is Connect for a connection that sends every message, text or
+// binary, back as one frame.
+func (h *Hub) ConnectEcho(w http.ResponseWriter, r *http.Request, key *relay.Key) error {
+	return h.connect(w, r, key, func(c *Conn, op ws.OpCode, message []byte) error {
+		c.answer(appendFrame(nil, op, message))
+		return nil
+	})
 }
+
+// Config returns the settings that the hub works with.
+func (h *Hub) Config() Config { return h.config }

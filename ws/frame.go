@@ -11,15 +11,15 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// maxMessage bounds what a client may send in one message (PROTOCOL §4).
+// maxMessage is how many bytes a client's message may have (PROTOCOL §4).
 const maxMessage = 64 << 10
 
 // closeError says that the connection must end, with a code and a reason for
-// the peer (RFC 6455 §7.4). byPeer: the peer asked for it.
+// the peer (RFC 6455 §7.4).
 type closeError struct {
 	code   ws.StatusCode
 	reason string
-	byPeer bool
+	byPeer bool // the peer has sent a close frame, which this one answers
 }
 
 func (e *closeError) Error() string { return fmt.Sprintf("close %d: %s", e.code, e.reason) }
@@ -29,47 +29,48 @@ func protocolError(format string, args ...any) error {
 }
 
 // A messageReader reads the client's messages from a connection, strictly by
-// RFC 6455. It belongs to one goroutine.
+// RFC 6455. One goroutine at a time may use it.
 type messageReader struct {
 	r       *bufio.Reader
 	scratch [ws.MaxHeaderSize]byte
 }
 
-// listener is told what comes between the messages.
-type listener interface {
-	// frame is called for every frame before its payload is read.
-	frame()
-	// control is given the payload of each ping and pong, which it must not keep.
+// frameEvents is told of the frames while a message is read.
+type frameEvents interface {
+	// countFrame is called for every frame, before its payload is read. It may wait.
+	countFrame()
+	// control is called for each ping and pong. It must not keep the payload.
 	control(op ws.OpCode, payload []byte)
 }
 
-// next reads one message, its fragments joined; or one ping or pong that does
-// not stand among fragments: then op says so. The error is a *closeError for a
-// fault of the peer and for its close frame, else the connection's own.
-func (m *messageReader) next(l listener) (op ws.OpCode, payload []byte, err error) {
+// next reads one message and joins its fragments. It also returns after a ping
+// or a pong that does not stand between fragments; then op is that of the ping
+// or pong, and there is no payload. The error is a *closeError for a fault of the
+// peer and for its close frame, else that of the connection.
+func (m *messageReader) next(events frameEvents) (op ws.OpCode, payload []byte, err error) {
 	state := ws.StateServerSide
 	for {
 		start, err := m.r.Peek(2)
 		if err != nil {
 			return 0, nil, err
 		}
-		form := start[1] & 0x7f // how the length is written
+		lengthForm := start[1] & 0x7f // 126 and 127: the length follows in 2 or 8 bytes
 		h, err := ws.ReadHeaderBuffer(m.r, m.scratch[:])
 		if err != nil {
 			if errors.Is(err, ws.ErrHeaderLengthMSB) || errors.Is(err, ws.ErrHeaderLengthUnexpected) {
-				err = protocolError("malformed frame length")
+				err = protocolError("the frame length is malformed")
 			}
 			return 0, nil, err
 		}
-		l.frame()
+		events.countFrame()
 		if err := ws.CheckHeader(h, state); err != nil {
 			return 0, nil, protocolError("%v", err)
 		}
-		if !h.OpCode.IsControl() && h.Length > int64(maxMessage-len(payload)) { // a sum might overflow
-			return 0, nil, &closeError{code: ws.StatusMessageTooBig, reason: "messages are at most 64 KiB"}
+		if !h.OpCode.IsControl() && h.Length > int64(maxMessage-len(payload)) { // not as a sum, which might overflow
+			return 0, nil, &closeError{code: ws.StatusMessageTooBig, reason: "a message may have at most 64 KiB"}
 		}
-		if form == 126 && h.Length < 126 || form == 127 && h.Length <= 0xffff {
-			return 0, nil, protocolError("frame length not in its shortest form")
+		if lengthForm == 126 && h.Length < 126 || lengthForm == 127 && h.Length <= 0xffff {
+			return 0, nil, protocolError("the frame length is not in its shortest form")
 		}
 		body, err := m.body(int(h.Length))
 		if err != nil {
@@ -80,7 +81,7 @@ func (m *messageReader) next(l listener) (op ws.OpCode, payload []byte, err erro
 			if h.OpCode == ws.OpClose {
 				return 0, nil, readClose(body)
 			}
-			l.control(h.OpCode, body)
+			events.control(h.OpCode, body)
 			if state.Fragmented() {
 				continue
 			}
@@ -99,15 +100,16 @@ func (m *messageReader) next(l listener) (op ws.OpCode, payload []byte, err erro
 			continue
 		}
 		if op == ws.OpText && !utf8.Valid(payload) {
-			return 0, nil, &closeError{code: ws.StatusInvalidFramePayloadData, reason: "text is not UTF-8"}
+			return 0, nil, &closeError{code: ws.StatusInvalidFramePayloadData, reason: "text must be UTF-8"}
 		}
 		return op, payload, nil
 	}
 }
 
-// body reads n bytes. What is only announced takes no memory: it grows as the bytes arrive.
+// body reads n bytes. A long frame gets its memory as its bytes arrive, so that
+// a client cannot have much allocated by a header alone.
 func (m *messageReader) body(n int) ([]byte, error) {
-	if n <= announced {
+	if n <= allocatedAtOnce {
 		b := make([]byte, n)
 		_, err := io.ReadFull(m.r, b)
 		return b, err
@@ -119,27 +121,28 @@ func (m *messageReader) body(n int) ([]byte, error) {
 	return b, err
 }
 
-const announced = 4 << 10 // bytes of a frame that are believed
+const allocatedAtOnce = 4 << 10 // frames up to this length are allocated at once
 
-// readClose turns the peer's close frame into the answer to it.
+// readClose makes of the peer's close frame the close frame that answers it.
 func readClose(body []byte) error {
 	if len(body) == 0 {
 		return &closeError{code: ws.StatusNormalClosure, byPeer: true}
 	}
 	if len(body) == 1 {
-		return protocolError("a close frame of one byte")
+		return protocolError("a close frame must have a code of two bytes, or no payload")
 	}
 	code := binary.BigEndian.Uint16(body)
 	if !mayBeSent(code) {
-		return protocolError("close code %d may not be sent", code)
+		return protocolError("close code %d must not be sent", code)
 	}
 	if !utf8.Valid(body[2:]) {
-		return &closeError{code: ws.StatusInvalidFramePayloadData, reason: "close reason is not UTF-8"}
+		return &closeError{code: ws.StatusInvalidFramePayloadData, reason: "the close reason must be UTF-8"}
 	}
 	return &closeError{code: ws.StatusCode(code), byPeer: true}
 }
 
-// mayBeSent follows RFC 6455 §7.4 and the IANA registry (1012–1014 came later).
+// mayBeSent tells whether a close frame may have the code: RFC 6455 §7.4, and
+// the IANA registry, to which 1012–1014 were added later.
 func mayBeSent(code uint16) bool {
 	return 1000 <= code && code <= 1003 || 1007 <= code && code <= 1014 || 3000 <= code && code <= 4999
 }
@@ -156,11 +159,13 @@ func appendHeader(b []byte, op ws.OpCode, length int) []byte {
 	return binary.BigEndian.AppendUint64(append(b, 127), uint64(length))
 }
 
+// appendFrame appends an unmasked, final frame.
 func appendFrame(b []byte, op ws.OpCode, payload []byte) []byte {
 	return append(appendHeader(b, op, len(payload)), payload...)
 }
 
-// closeFrame makes a close frame; the reason is cut to what a control frame holds.
+// closeFrame makes a close frame. A reason that is too long for a control frame
+// (RFC 6455 §5.5) is cut.
 func closeFrame(code ws.StatusCode, reason string) []byte {
 	const room = ws.MaxControlFramePayloadSize - 2
 	for len(reason) > room || !utf8.ValidString(reason) {

@@ -8,28 +8,31 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"relay/db/relay"
+
+	"github.com/gobwas/ws"
 )
 
-// checkHandshake refuses a request that may not become a WebSocket, before the
-// connection is taken over: RFC 6455 §4.2.1, PROTOCOL §4. The library that
-// writes the 101 is more lenient, and takes over first.
+// checkHandshake refuses a request that may not become a WebSocket (RFC 6455
+// §4.2.1, PROTOCOL §4). The library that writes the 101 checks less, and takes
+// the connection over from HTTP before it does.
 func (h *Hub) checkHandshake(r *http.Request) error {
 	if !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket") {
-		return relay.Errorf(relay.UpgradeRequired, "this path speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
+		return relay.Errorf(relay.UpgradeRequired, "this path only speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
 	}
 	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || v[0] != "13" {
-		return relay.Errorf(relay.UpgradeRequired, "the relay speaks version 13 of the WebSocket protocol")
+		return relay.Errorf(relay.UpgradeRequired, "the relay only speaks version 13 of the WebSocket protocol")
 	}
 	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.Method != http.MethodGet {
-		return relay.Errorf(relay.InvalidRequest, "a WebSocket is opened by GET over HTTP/1.1")
+		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake must be a GET request over HTTP/1.1")
 	}
 	if r.Host == "" {
-		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake names its Host")
+		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake must have a Host header")
 	}
 	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
-		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake has no body")
+		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake must not have a body")
 	}
 	keys := r.Header["Sec-Websocket-Key"]
 	if len(keys) != 1 || !isSecKey(keys[0]) {
@@ -38,11 +41,13 @@ func (h *Hub) checkHandshake(r *http.Request) error {
 	return h.checkOrigin(r)
 }
 
+// isSecKey tells whether a Sec-WebSocket-Key is well-formed (RFC 6455 §4.1).
 func isSecKey(s string) bool {
 	b, err := base64.StdEncoding.Strict().DecodeString(s)
 	return err == nil && len(b) == 16
 }
 
+// hasToken tells whether a header has a token in one of its comma-separated lists.
 func hasToken(values []string, token string) bool {
 	for _, v := range values {
 		for t := range strings.SplitSeq(v, ",") {
@@ -54,23 +59,25 @@ func hasToken(values []string, token string) bool {
 	return false
 }
 
-// checkOrigin keeps other sites' pages out: a browser sends Origin, programs do not.
+// checkOrigin refuses the pages of other sites (RFC 6455 §10.2). Browsers send an
+// Origin, other programs do not.
 func (h *Hub) checkOrigin(r *http.Request) error {
 	origins := r.Header["Origin"]
 	if len(origins) == 0 {
 		return nil
 	}
 	allows := func(allowed string) bool { return allowed == "*" || strings.EqualFold(allowed, origins[0]) }
-	if len(origins) == 1 && slices.ContainsFunc(h.AllowOrigins, allows) {
+	if len(origins) == 1 && slices.ContainsFunc(h.config.AllowOrigins, allows) {
 		return nil
 	}
 	u, err := url.Parse(origins[0])
 	if err == nil && len(origins) == 1 && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme)) {
 		return nil
 	}
-	return relay.Errorf(relay.OriginNotAllowed, "the origin %q may not connect; relay serve --allow-origin allows one", origins[0])
+	return relay.Errorf(relay.OriginNotAllowed, "the origin %q is not allowed; relay serve --allow-origin allows one", origins[0])
 }
 
+// withPort adds the scheme's default port to a host that has none.
 func withPort(host, scheme string) string {
 	if _, _, err := net.SplitHostPort(host); err == nil {
 		return host
@@ -82,18 +89,36 @@ func withPort(host, scheme string) string {
 	return net.JoinHostPort(strings.Trim(host, "[]"), port)
 }
 
-// session is what a client asked for in the query (PROTOCOL §4).
+// upgrade answers the handshake with 101 and takes the connection over from
+// HTTP. early has the bytes that came with the handshake. After an error there is
+// no connection any more.
+func upgrade(w http.ResponseWriter, r *http.Request, timeout time.Duration) (conn net.Conn, early []byte, err error) {
+	// checkHandshake has accepted other forms, too; the library knows only these.
+	r.Header["Connection"], r.Header["Upgrade"] = []string{"Upgrade"}, []string{"websocket"}
+	conn, rw, _, err := ws.HTTPUpgrader{Timeout: timeout}.Upgrade(r, w)
+	if err != nil {
+		if conn != nil {
+			conn.Close()
+		}
+		return nil, nil, err
+	}
+	early = make([]byte, rw.Reader.Buffered())
+	_, _ = rw.Reader.Read(early)
+	return conn, early, nil
+}
+
+// session is the query of a client's handshake (PROTOCOL §4).
 type session struct {
-	since     relay.MessageID // "": from the oldest pending message
-	syncLimit int             // 0: live only
-	receipts  bool
-	acks      bool
-	sync      bool
+	since     relay.MessageID // the stream starts after this message; "": at the oldest pending one
+	syncLimit int             // how many messages may be in flight until the stream has caught up; 0: live only
+	receipts  bool            // the client wants receipt frames
+	acks      bool            // the client wants ack_ok frames
+	sync      bool            // the client wants sync frames
 }
 
 const (
 	defaultSyncLimit = 200
-	maxSyncLimit     = 1000
+	maxSyncLimit     = 1000 // a larger sync_limit counts as this
 )
 
 func readSession(r *http.Request) (session, error) {
@@ -108,7 +133,7 @@ func readSession(r *http.Request) (session, error) {
 		}
 	}
 	if s.syncLimit == 0 && s.since != "" {
-		return s, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "0 means live only, and cannot stand beside since_message_id")
+		return s, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "0 means live only, and cannot be combined with since_message_id")
 	}
 	events := strings.Split(v.Get("events"), ",")
 	s.receipts = slices.Contains(events, "receipts")
@@ -122,10 +147,8 @@ func syncLimit(text string) (int, error) {
 		return 0, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "must be a whole number from 0; above %d counts as %d", maxSyncLimit, maxSyncLimit)
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil { // digits only: too many of them
+	if err != nil { // there are only digits, so the number is too large for an int
 		n = maxSyncLimit
 	}
 	return min(n, maxSyncLimit), nil
 }
-
-func appendNumber(b []byte, n int) []byte { return strconv.AppendInt(b, int64(n), 10) }

@@ -73,12 +73,12 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := ws.Config{Inbox: d, SyncAckWait: time.Minute, NoPoller: noPoller}
+	config := ws.Config{Store: d, SyncAckWait: time.Minute, NoPoller: noPoller}
 	for _, f := range options {
 		f(&config)
 	}
 	hub := ws.NewHub(config)
-	d.OnCommit(hub.Ring)
+	d.OnCommit(hub.Committed)
 	d.OnKeys(hub.CheckKeys)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

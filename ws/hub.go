@@ -1,20 +1,27 @@
-// Package ws is the relay's live side: WebSocket connections (PROTOCOL §4) and
-// the hub that knows which of them belong to which Mecha.
+// Package ws is the relay's live side: WebSocket connections (PROTOCOL §4), and
+// the hub that knows which connections and long-polls belong to which Mecha.
 //
-// A connection is one stream of its Mecha's incoming messages in commit order.
-// The file is the truth: a connection has a cursor and reads on from it. When
-// it has caught up, the hub hands it new messages as they are committed; when
-// it falls behind, it forgets what it was handed and reads from the file again.
-// Both are the same loop (push.go), so resume and live cannot disagree.
+// A connection is one stream of its Mecha's incoming messages, in commit order.
+// The store is the truth: a connection has a cursor and reads on from there.
+// Once it has caught up, the hub hands it each new message at its commit. If it
+// falls behind, it drops those messages and reads from the store again. Both
+// ways are the same loop (push.go), so a resumed stream and a live one cannot
+// disagree.
 //
-// An idle connection costs a small struct, and a goroutine that waits to read
-// where there is no poller (epoll_linux.go). The push goroutine exists only
-// while there is something to send; one ticker of the hub serves all pings and
-// time-outs.
+// Most connections are idle. An idle one costs a small struct, and where there
+// is no poller (epoll_linux.go) a goroutine that waits to read. The push
+// goroutine exists only while there is something to send. One ticker of the hub
+// serves all pings and time-outs.
+//
+// Each of these words means one thing here. The store tells the hub that a
+// transaction is committed (Committed). The hub notifies long-polls that there is
+// news. To wake the reader or push of a connection is to start its goroutine,
+// unless it runs.
 package ws
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -23,69 +30,64 @@ import (
 	"time"
 
 	"relay/db/relay"
-
-	"github.com/gobwas/ws"
 )
 
-// Inbox is what the connections need of the store. *db.DB is one.
-type Inbox interface {
+// Store is the part of the store that connections use. Its methods must be safe
+// for concurrent use.
+type Store interface {
+	// Stream reads a page of a Mecha's incoming messages, in commit order.
 	Stream(context.Context, relay.StreamQuery) (relay.StreamPage, error)
+	// Cursor returns the position of a message, after which a stream is to start. Error: CursorNotFound.
 	Cursor(relay.MessageID) (relay.Position, error)
+	// Latest returns the position of the newest committed message.
 	Latest(context.Context) (relay.Position, error)
+	// KeyByID reads a key; nil if there is none.
 	KeyByID(context.Context, relay.KeyID) (*relay.Key, error)
+	// AcknowledgeThen queues an acknowledgement and returns. Once it is durable or
+	// refused, the store calls the function, which must not block.
 	AcknowledgeThen(*relay.Acknowledge, func(relay.AckOutcome, error))
+	// Pushed notes that messages were written to a socket of the key, and when the
+	// write began. It must not wait.
 	Pushed(*relay.Key, time.Time, []relay.Position)
 }
 
-// Config is what a Hub needs; Inbox is required. A limit of 0 means none.
+// Config says how a Hub works. Store is required; every other field may be
+// zero. A limit of 0 means none.
 type Config struct {
-	Inbox              Inbox
-	Logger             *slog.Logger
-	Now                func() time.Time
-	AllowOrigins       []string
-	SyncAckWait        time.Duration // how long a full window waits for a first ack
-	MaxSockets         int           // in all, long-polls included
-	MaxSocketsPerMecha int
-	FrameRate          float64 // inbound frames per second and socket
-	FrameBurst         int
-	PingEvery          time.Duration // default 25 s
-	DeadAfter          time.Duration // without a frame; default 60 s
-	WriteTimeout       time.Duration // of up to 64 KiB; default 10 s
-	NoPoller           bool          // a goroutine reads each socket, as where there is no poller
+	Store              Store
+	Logger             *slog.Logger     // nil: nothing is logged
+	Now                func() time.Time // the time for keys and acknowledgements; nil: time.Now
+	AllowOrigins       []string         // browser origins that may connect besides the relay's own; "*" allows all
+	SyncAckWait        time.Duration    // how long a full sync window waits for its first acknowledgement
+	MaxSockets         int              // sockets and long-polls in all
+	MaxSocketsPerMecha int              // sockets and long-polls of one Mecha
+	FrameRate          float64          // frames per second that are read from one socket
+	FrameBurst         int              // frames that may come at once, whatever the rate
+	PingEvery          time.Duration    // 0: 25 s
+	DeadAfter          time.Duration    // a socket without a frame from its client for so long is closed; 0: 60 s
+	WriteTimeout       time.Duration    // for each write of up to 64 KiB; 0: 10 s
+	NoPoller           bool             // a goroutine reads each socket, as on systems without a poller
 }
 
 // Hub knows the live connections. Its methods are safe for concurrent use.
 type Hub struct {
-	Config
-	mu      sync.RWMutex
-	boxes   map[relay.MechaID]*box
-	count   int // sockets and long-polls
-	closed  bool
-	stop    chan struct{}
-	wg      sync.WaitGroup // connections' goroutines, readers and pushes; the ticker; checks of keys
-	checked atomic.Bool    // a check of the keys is queued
-	check   sync.Mutex     // held by the check under way
-	poller  *poller        // nil: a goroutine reads each socket
-	// reply, in tests, makes the frame that answers a message of any kind, which
-	// then is no acknowledgement; nil otherwise.
-	reply func(ws.OpCode, []byte) []byte
+	config Config
+	poller *poller       // wakes the readers; nil: a goroutine reads each socket
+	stop   chan struct{} // closed by Close, which ends the ticker
+	// Close waits for wg: the ticker, checks of the keys, and each connection from
+	// register until its reader and push have ended.
+	wg sync.WaitGroup
+
+	mu        sync.RWMutex // guards the fields below
+	listeners map[relay.MechaID][]listener
+	count     int // of listeners, of all Mechas
+	closed    bool
+
+	keyCheckQueued atomic.Bool
+	keyCheck       sync.Mutex // held by the check of the keys that is under way
 }
 
-// box is the connections and long-polls of one Mecha.
-type box struct {
-	conns   []*Conn
-	watches []*watch
-}
-
-// watch is a long-poll.
-type watch struct {
-	key    *relay.Key
-	latest atomic.Pointer[relay.Key] // as in Conn
-	wake   chan struct{}
-	ended  chan error
-}
-
-// NewHub makes a hub and starts its ticker; Close ends it.
+// NewHub makes a hub and starts its ticker; Close ends both.
 func NewHub(c Config) *Hub {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -102,7 +104,7 @@ func NewHub(c Config) *Hub {
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 10 * time.Second
 	}
-	h := &Hub{Config: c, boxes: map[relay.MechaID]*box{}, stop: make(chan struct{})}
+	h := &Hub{config: c, listeners: map[relay.MechaID][]listener{}, stop: make(chan struct{})}
 	if !c.NoPoller {
 		h.poller = h.newPoller()
 	}
@@ -110,65 +112,47 @@ func NewHub(c Config) *Hub {
 	return h
 }
 
-// Ring tells the connections of a commit. The store calls it in commit order;
-// it does not block.
-func (h *Hub) Ring(commit *relay.Commit) {
+// Committed tells the listeners of a commit. The store calls it in commit
+// order. It does not block.
+func (h *Hub) Committed(commit *relay.Commit) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, m := range commit.Messages {
-		if b := h.boxes[m.Recipient]; b != nil {
-			var frame *sharedFrame
-			if len(b.conns) > 1 {
-				frame = &sharedFrame{}
-			}
-			for _, c := range b.conns {
-				c.offer(m, frame)
-			}
-			b.wake()
-		}
-		if m.Sender != m.Recipient {
-			h.boxes[m.Sender].wake()
-		}
+		h.tellMessage(m)
 	}
 	for i := range commit.Changes {
-		h.ringChange(&commit.Changes[i])
+		h.tellChange(&commit.Changes[i])
 	}
 }
 
-func (h *Hub) ringChange(change *relay.Change) {
-	if b := h.boxes[change.Recipient]; b != nil {
-		for _, c := range b.conns {
-			c.freed(change)
-		}
-		b.wake()
+func (h *Hub) tellMessage(m *relay.Message) {
+	recipients := h.listeners[m.Recipient]
+	var shared *sharedFrame
+	if len(recipients) > 1 {
+		shared = &sharedFrame{}
 	}
-	b := h.boxes[change.Sender]
-	if b == nil || !change.New {
+	for _, l := range recipients {
+		l.messageReceived(m, shared)
+	}
+	if m.Sender == m.Recipient {
 		return
 	}
-	var frame []byte // made once
-	for _, c := range b.conns {
-		if !c.session.receipts {
-			continue
-		}
-		if frame == nil {
-			frame = receiptFrame(change)
-		}
-		c.receipt(frame)
+	for _, l := range h.listeners[m.Sender] {
+		l.messageSent()
 	}
-	b.wake()
 }
 
-// wake tells the long-polls to look again. It is fine with no box.
-func (b *box) wake() {
-	if b == nil {
+func (h *Hub) tellChange(change *relay.Change) {
+	for _, l := range h.listeners[change.Recipient] {
+		l.receivedChanged(change)
+	}
+	senders := h.listeners[change.Sender]
+	if !change.New || len(senders) == 0 {
 		return
 	}
-	for _, w := range b.watches {
-		select {
-		case w.wake <- struct{}{}:
-		default:
-		}
+	r := &receipt{change: change}
+	for _, l := range senders {
+		l.sentChanged(r)
 	}
 }
 
@@ -176,11 +160,12 @@ func (b *box) wake() {
 func (h *Hub) Online(id relay.MechaID) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
-	return h.boxes[id] != nil
+	return h.listeners[id] != nil
 }
 
-// register counts a connection or long-poll in, within the limits.
-func (h *Hub) register(id relay.MechaID, c *Conn, w *watch) error {
+// register adds a listener, within the limits. From then on Close waits until
+// the caller, or a goroutine that takes over from it, calls h.wg.Done.
+func (h *Hub) register(l listener) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -188,165 +173,69 @@ func (h *Hub) register(id relay.MechaID, c *Conn, w *watch) error {
 		e.RetryAfter = time.Second
 		return e
 	}
-	b := h.boxes[id]
-	if b == nil {
-		b = &box{}
-	}
-	if n := len(b.conns) + len(b.watches); h.MaxSocketsPerMecha > 0 && n >= h.MaxSocketsPerMecha {
-		e := relay.Errorf(relay.TooManySockets, "this Mecha has %d sockets and long-polls open; that is the limit", n)
+	id := l.mechaID()
+	if n := len(h.listeners[id]); h.config.MaxSocketsPerMecha > 0 && n >= h.config.MaxSocketsPerMecha {
+		e := relay.Errorf(relay.TooManySockets, "this Mecha has %d sockets and long-polls open, which is the limit", n)
 		e.RetryAfter = 5 * time.Second
 		return e
 	}
-	if h.MaxSockets > 0 && h.count >= h.MaxSockets {
-		e := relay.Errorf(relay.TooManySockets, "the relay has %d sockets and long-polls open; that is the limit", h.count)
+	if h.config.MaxSockets > 0 && h.count >= h.config.MaxSockets {
+		e := relay.Errorf(relay.TooManySockets, "the relay has %d sockets and long-polls open, which is the limit", h.count)
 		e.Global, e.RetryAfter = true, 5*time.Second
 		return e
 	}
-	h.boxes[id] = b
+	h.listeners[id] = append(h.listeners[id], l)
 	h.count++
-	if c != nil {
-		b.conns = append(b.conns, c)
-		h.wg.Add(1) // until the connection's reader has ended
-	} else {
-		b.watches = append(b.watches, w)
-	}
+	h.wg.Add(1)
 	return nil
 }
 
-func (h *Hub) unregister(id relay.MechaID, c *Conn, w *watch) {
+func (h *Hub) unregister(l listener) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	b := h.boxes[id]
 	h.count--
-	if c != nil {
-		b.conns = slices.DeleteFunc(b.conns, func(x *Conn) bool { return x == c })
+	id := l.mechaID()
+	rest := slices.DeleteFunc(h.listeners[id], func(x listener) bool { return x == l })
+	if len(rest) == 0 {
+		delete(h.listeners, id)
 	} else {
-		b.watches = slices.DeleteFunc(b.watches, func(x *watch) bool { return x == w })
-	}
-	if len(b.conns)+len(b.watches) == 0 {
-		delete(h.boxes, id)
+		h.listeners[id] = rest
 	}
 }
 
-// Watch counts in a long-poll of the key's Mecha. wake yields when something
-// has happened to its messages; ended yields once if the watch must end: with
-// the reason, or nil at shutdown. stop must be called. Errors: TooManySockets,
-// ShuttingDown, KeyRevoked, KeyExpired.
-func (h *Hub) Watch(key *relay.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error) {
-	w := &watch{key: key, wake: make(chan struct{}, 1), ended: make(chan error, 1)}
-	w.latest.Store(key)
-	if err := h.register(key.Mecha.ID, nil, w); err != nil {
-		return nil, nil, nil, err
-	}
-	k, err := h.checkKey(key.ID)
-	if err != nil {
-		h.unregister(key.Mecha.ID, nil, w)
-		return nil, nil, nil, err
-	}
-	w.latest.CompareAndSwap(key, k)
-	return w.wake, w.ended, func() { h.unregister(key.Mecha.ID, nil, w) }, nil
-}
-
-func (w *watch) end(err error) {
-	select {
-	case w.ended <- err:
-	default:
-	}
-}
-
-// checkKey reads a key afresh and refuses one that no longer holds.
-func (h *Hub) checkKey(id relay.KeyID) (*relay.Key, error) {
-	k, err := h.Inbox.KeyByID(context.Background(), id)
-	if err != nil {
-		return nil, err
-	}
-	if k == nil {
-		return nil, relay.Errorf(relay.KeyRevoked, "the key %s has been removed", id)
-	}
-	return k, k.Check(h.Now())
-}
-
-// CheckKeys closes the connections whose key no longer holds, and notes until
-// when the others do. It returns at once; the store calls it when keys have changed.
-func (h *Hub) CheckKeys() {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	if h.closed || !h.checked.CompareAndSwap(false, true) {
-		return
-	}
-	h.wg.Go(func() {
-		h.check.Lock() // one after the other, or an older answer might come last
-		defer h.check.Unlock()
-		h.checked.Store(false)
-		good, bad := map[relay.KeyID]*relay.Key{}, map[relay.KeyID]error{}
-		for id := range h.keysInUse() {
-			k, err := h.checkKey(id)
-			switch code := relay.ErrorCode(err); code {
-			case "":
-				good[id] = k
-			case relay.KeyRevoked, relay.KeyExpired:
-				bad[id] = err
-			default:
-				h.Logger.Error("cannot check the key of a connection", "key", id, "error", err)
+// all yields every listener. The hub is locked meanwhile, so the caller must
+// not block, register or unregister.
+func (h *Hub) all() iter.Seq[listener] {
+	return func(yield func(listener) bool) {
+		h.mu.RLock()
+		defer h.mu.RUnlock()
+		for _, listeners := range h.listeners {
+			for _, l := range listeners {
+				if !yield(l) {
+					return
+				}
 			}
 		}
-		h.renewKeys(good)
-		h.endKeys(bad)
-	})
-}
-
-func (h *Hub) keysInUse() map[relay.KeyID]bool {
-	ids := map[relay.KeyID]bool{}
-	h.each(func(c *Conn) { ids[c.key.ID] = true }, func(w *watch) { ids[w.key.ID] = true })
-	return ids
-}
-
-func (h *Hub) renewKeys(good map[relay.KeyID]*relay.Key) {
-	h.each(func(c *Conn) {
-		if k := good[c.key.ID]; k != nil {
-			c.latest.Store(k)
-		}
-	}, func(w *watch) {
-		if k := good[w.key.ID]; k != nil {
-			w.latest.Store(k)
-		}
-	})
-}
-
-func (h *Hub) endKeys(bad map[relay.KeyID]error) {
-	if len(bad) == 0 {
-		return
 	}
-	h.each(func(c *Conn) {
-		if err := bad[c.key.ID]; err != nil {
-			c.close(ws.StatusPolicyViolation, string(relay.ErrorCode(err)))
-		}
-	}, func(w *watch) {
-		if err := bad[w.key.ID]; err != nil {
-			w.end(err)
-		}
-	})
 }
 
-// each visits what is registered now.
-func (h *Hub) each(conn func(*Conn), poll func(*watch)) {
-	h.mu.RLock()
-	defer h.mu.RUnlock()
-	for _, b := range h.boxes {
-		for _, c := range b.conns {
-			conn(c)
-		}
-		for _, w := range b.watches {
-			poll(w)
+// conns yields the listeners that are connections, and locks the hub like all.
+// Only they have pings and time-outs: the connection of a long-poll is HTTP's.
+func (h *Hub) conns() iter.Seq[*Conn] {
+	return func(yield func(*Conn) bool) {
+		for l := range h.all() {
+			if c, ok := l.(*Conn); ok && !yield(c) {
+				return
+			}
 		}
 	}
 }
 
-// tick serves what depends on time, for all connections.
+// tick does the timed work until Close: pings, time-outs, keys that expire.
 func (h *Hub) tick() {
-	every := min(time.Second, h.PingEvery/4, h.DeadAfter/4)
-	if h.SyncAckWait > 0 {
-		every = min(every, h.SyncAckWait/4)
+	every := min(time.Second, h.config.PingEvery/4, h.config.DeadAfter/4)
+	if h.config.SyncAckWait > 0 {
+		every = min(every, h.config.SyncAckWait/4)
 	}
 	t := time.NewTicker(max(every, 10*time.Millisecond))
 	defer t.Stop()
@@ -356,28 +245,21 @@ func (h *Hub) tick() {
 			return
 		case <-t.C:
 		}
-		now, real := h.Now(), time.Now()
-		bad := map[relay.KeyID]error{}
+		now := time.Now() // not config.Now: frames and pings are timed by the real clock
 		var due []*Conn
-		h.each(func(c *Conn) {
-			if c.tick(real) {
+		for c := range h.conns() {
+			if c.tick(now) {
 				due = append(due, c)
 			}
-			if err := c.latest.Load().Check(now); err != nil {
-				bad[c.key.ID] = err
-			}
-		}, func(w *watch) {
-			if err := w.latest.Load().Check(now); err != nil {
-				bad[w.key.ID] = err
-			}
-		})
-		h.endKeys(bad)
-		ping(due, real)
+		}
+		h.endKeys(h.keysOver())
+		ping(due, now)
 	}
 }
 
-// ping pings connections, a few at a time: those that came together, say after
-// a restart, are due together, and each takes a goroutine for a moment.
+// ping pings connections, a few at a time. Connections that were opened
+// together, say after a restart, are due together, and each ping takes a
+// goroutine for a moment.
 func ping(due []*Conn, now time.Time) {
 	for i, c := range due {
 		c.ping(now)
@@ -387,9 +269,10 @@ func ping(due []*Conn, now time.Time) {
 	}
 }
 
-// Close tells every connection that the server goes away (1001), waits for
-// them until ctx ends, then cuts those that are left. It returns when every
-// goroutine of the hub has ended.
+// Close ends every long-poll, closes every connection with 1001 (RFC 6455
+// §7.4.1), and waits for them until ctx ends. Then it cuts the connections that
+// are left. It returns when every goroutine of the hub has ended. It may be called
+// more than once.
 func (h *Hub) Close(ctx context.Context) {
 	h.mu.Lock()
 	if !h.closed {
@@ -397,7 +280,9 @@ func (h *Hub) Close(ctx context.Context) {
 		close(h.stop)
 	}
 	h.mu.Unlock()
-	h.each(func(c *Conn) { c.close(ws.StatusGoingAway, "the relay is shutting down") }, func(w *watch) { w.end(nil) })
+	for l := range h.all() {
+		l.end(nil)
+	}
 	done := make(chan struct{})
 	go func() {
 		h.wg.Wait()
@@ -406,7 +291,9 @@ func (h *Hub) Close(ctx context.Context) {
 	select {
 	case <-done:
 	case <-ctx.Done():
-		h.each(func(c *Conn) { c.kill() }, func(*watch) {})
+		for c := range h.conns() {
+			c.kill()
+		}
 		<-done
 	}
 	h.poller.close()

@@ -111,6 +111,20 @@ func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
 	fresh.expectMessage(r.mustSend(alice, "bob^test", `{}`))
 }
 
+// A connection learns of the end that its key was given, without another one
+// that was opened after it.
+func TestARotatedKeyEndsAConnectionThatIsAlone(t *testing.T) {
+	r := mustServe(t)
+	_, bob := r.mustPair()
+	c := r.mustDial(bob, "")
+	if _, err := r.Issue(&relay.IssueKey{At: time.Now(), Replaces: bob.ID, Overlap: 300 * time.Millisecond}); err != nil {
+		t.Fatal(err)
+	}
+	if reason := c.expectClose(websocket.StatusPolicyViolation); reason != "key_expired" {
+		t.Errorf("reason %q", reason)
+	}
+}
+
 // Whenever the revocation falls into a handshake, no connection outlives it.
 func TestRevokingDuringTheHandshake(t *testing.T) {
 	r := mustServe(t)

@@ -6,67 +6,156 @@ import (
 	"relay/db/relay"
 )
 
-// outbox is what waits to be sent on a connection. An idle one has none.
-// Conn.mu guards it until push has taken it.
+// outbox holds the frames and messages that wait to be written to a connection.
+// An idle connection has none. Conn.mu guards it until push has taken it.
 type outbox struct {
-	closing      []byte   // a close frame; nil: none
-	answers      [][]byte // frames that were owed
-	receiptBytes int
-	receipts     [][]byte  // frames
-	pings        [2][]byte // a ping to send, pongs to send
-	queue        []offered // new messages, while not lagging
-	bytes        int       // of payload in the queue
+	pings        [2][]byte       // a ping, and the pongs that answer the client's pings
+	answers      [][]byte        // frames that answer the client's messages
+	receipts     [][]byte        // frames
+	receiptBytes int             // the length of the receipts together
+	closing      []byte          // our close frame; nil: none
+	messages     []queuedMessage // new messages; none while the connection is lagging
+	messageBytes int             // the payloads of these messages together
 }
 
-// offered is a message that the hub has handed over.
-type offered struct {
+// queuedMessage is a message that the hub has handed over.
+type queuedMessage struct {
 	*relay.Message
-	shared *sharedFrame // nil: it was offered to no other connection
+	shared *sharedFrame // nil: no other listener has the message
 }
 
 var outboxes = sync.Pool{New: func() any { return &outbox{} }}
 
-const keepFrames = maxOwed // longer lists are left to the collector
+const keepFrames = maxAnswersDue // an outbox with longer lists is not reused, so that it does not keep their memory
 
-// outbox gives the connection's outbox, a new one if there was none. c.mu is
-// held, and the caller puts something into it.
+// outbox returns the connection's outbox, a new one if there was none. c.mu is
+// held, and the caller puts something in.
 func (c *Conn) outbox() *outbox {
-	if c.out == nil {
-		c.out = outboxes.Get().(*outbox)
+	if c.out.box == nil {
+		c.out.box = outboxes.Get().(*outbox)
 	}
-	return c.out
+	return c.out.box
 }
 
-// dropQueue forgets the messages that wait. c.mu is held.
-func (c *Conn) dropQueue() {
-	if c.out != nil {
-		clear(c.out.queue)
-		c.out.queue, c.out.bytes = c.out.queue[:0], 0
+// appendFrames appends the frames in the order in which they are sent. The
+// messages come after them.
+func (o *outbox) appendFrames(b []byte) []byte {
+	for _, f := range o.pings {
+		b = append(b, f...)
 	}
+	for _, f := range o.answers {
+		b = append(b, f...)
+	}
+	for _, f := range o.receipts {
+		b = append(b, f...)
+	}
+	return append(b, o.closing...)
 }
 
-// appendFrames appends all but the messages, in the order in which they go out.
-func (t *outbox) appendFrames(b []byte) []byte {
-	for _, f := range t.pings {
-		b = append(b, f...)
-	}
-	for _, f := range t.answers {
-		b = append(b, f...)
-	}
-	for _, f := range t.receipts {
-		b = append(b, f...)
-	}
-	return append(b, t.closing...)
-}
-
-// release gives the outbox, whose owner has done with it, to others. It is fine with nil.
-func (t *outbox) release() {
-	if t == nil || cap(t.answers) > keepFrames || cap(t.receipts) > keepFrames {
+// release returns an outbox, which may be nil, for use by any connection.
+func (o *outbox) release() {
+	if o == nil || cap(o.answers) > keepFrames || cap(o.receipts) > keepFrames {
 		return
 	}
-	clear(t.answers)
-	clear(t.receipts)
-	clear(t.queue)
-	*t = outbox{answers: t.answers[:0], receipts: t.receipts[:0], queue: t.queue[:0]}
-	outboxes.Put(t)
+	clear(o.answers)
+	clear(o.receipts)
+	clear(o.messages)
+	*o = outbox{answers: o.answers[:0], receipts: o.receipts[:0], messages: o.messages[:0]}
+	outboxes.Put(o)
+}
+
+// messageReceived queues a message that has just been committed. The hub calls
+// it in commit order.
+func (c *Conn) messageReceived(m *relay.Message, shared *sharedFrame) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.lagging || c.ending.closing {
+		return // push will find it in the store, or will send no more messages
+	}
+	o := c.outbox()
+	if len(o.messages) == maxQueued || o.messageBytes > 0 && o.messageBytes+m.PayloadBytes > maxQueueBytes {
+		c.fallBehind()
+	} else {
+		o.messages = append(o.messages, queuedMessage{m, shared})
+		o.messageBytes += m.PayloadBytes
+	}
+	c.wakePush()
+}
+
+// messageSent does nothing: the protocol has no frame for it.
+func (c *Conn) messageSent() {}
+
+// fallBehind drops the queued messages and has push read from the store. c.mu is held.
+func (c *Conn) fallBehind() {
+	c.dropMessages()
+	c.out.lagging = true
+}
+
+// dropMessages drops the queued messages. c.mu is held.
+func (c *Conn) dropMessages() {
+	if o := c.out.box; o != nil {
+		clear(o.messages)
+		o.messages, o.messageBytes = o.messages[:0], 0
+	}
+}
+
+// receivedChanged frees the place in the window of a message that the recipient
+// has answered for, or that has expired.
+func (c *Conn) receivedChanged(change *relay.Change) {
+	if !change.Freed {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.out.window != nil && c.out.window.free(change.Position, change.State != relay.Expired) && c.out.stalled {
+		c.out.stalled = false
+		c.wakePush()
+	}
+}
+
+// sentChanged queues a receipt, if the client asked for receipts. A connection
+// that reads them too slowly is closed: a receipt left out would look to the
+// sender as if nothing had happened.
+func (c *Conn) sentChanged(r *receipt) {
+	if !c.session.receipts {
+		return
+	}
+	frame := r.frame()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.outbox()
+	if o.receiptBytes += len(frame); o.receiptBytes > maxReceipts {
+		c.closeLocked(statusTryAgainLater, "the client reads its receipts too slowly")
+		return
+	}
+	o.receipts = append(o.receipts, frame)
+	c.wakePush()
+}
+
+// answer queues an answer that is due (handler). Safe for concurrent use.
+func (c *Conn) answer(frame []byte) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	o := c.outbox()
+	o.answers = append(o.answers, frame)
+	c.wakePush()
+}
+
+// announce queues a frame among the answers though none was due. c.mu is held.
+func (c *Conn) announce(frame []byte) {
+	c.out.answersDue++ // push will count it out as an answer
+	o := c.outbox()
+	o.answers = append(o.answers, frame)
+}
+
+// answersDone notes that n answers are no longer due: they have been written, or
+// were not wanted. Safe for concurrent use.
+func (c *Conn) answersDone(n int) {
+	if n == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.out.answersDue -= int32(n)
+	c.changed.Signal()
 }

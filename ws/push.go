@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	pageMessages = 64        // read from the store at once
-	pageBytes    = 256 << 10 // … of payload; one message may be more
-	flushAt      = 64 << 10  // bytes of frames in one write
+	pageMessages = 64        // messages that are read from the store at once
+	pageBytes    = 256 << 10 // bytes of payload that are read at once, unless one message has more
+	flushAt      = 64 << 10  // bytes of frames that are written at once
 )
 
 // A batch is frames that are written together, and the messages among them.
@@ -23,10 +23,10 @@ type batch struct {
 
 var batches = sync.Pool{New: func() any { return &batch{frames: make([]byte, 0, 8<<10)} }}
 
-const keepBuffer = 512 << 10 // a larger one is left to the collector
+const keepBuffer = 512 << 10 // a batch with a larger buffer is not reused, so that it does not keep the memory
 
-// push sends what there is to send, then ends; wake starts it again. There is
-// never more than one of a connection.
+// push is the goroutine that sends. It ends when there is nothing more to send,
+// and wakePush starts it again. A connection never has more than one.
 func (c *Conn) push() {
 	b := batches.Get().(*batch)
 	defer func() {
@@ -35,15 +35,15 @@ func (c *Conn) push() {
 		}
 	}()
 	for {
-		t, readOn, more := c.take()
+		o, readStore, more := c.take()
 		if !more {
 			return
 		}
-		err := c.carryOut(t, readOn, b)
-		t.release()
+		err := c.send(o, readStore, b)
+		o.release()
 		if err != nil {
 			if !errors.Is(err, errConnection) {
-				c.hub.Logger.Error("cannot read on for a connection", "mecha", c.key.Mecha.Address, "error", err)
+				c.hub.config.Logger.Error("cannot read the messages for a connection", "mecha", c.key.Mecha.Address, "error", err)
 				c.close(statusTryAgainLater, "the relay failed")
 				continue
 			}
@@ -52,90 +52,89 @@ func (c *Conn) push() {
 	}
 }
 
-// errConnection marks the failure of a write: the peer has gone, or reads nothing.
+// errConnection marks a write that failed: the peer has gone, or reads nothing.
 var errConnection = errors.New("connection lost")
 
-// take empties the outbox, and tells whether to read on from the store. When
-// there is nothing to do, push is over: more is false.
-func (c *Conn) take() (t *outbox, readOn, more bool) {
+// take takes the outbox, and tells whether to read from the store after it. If
+// there is nothing to do, more is false and push must end.
+func (c *Conn) take() (o *outbox, readStore, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	t, readOn = c.out, c.lagging && !c.stalled && !c.closing
-	if t == nil && !readOn || c.closeSent || c.dead {
-		c.running = false
+	o, readStore = c.out.box, c.out.lagging && !c.out.stalled && !c.ending.closing
+	if o == nil && !readStore || c.ending.closeSent || c.ending.dead {
+		c.out.running = false
 		return nil, false, false
 	}
-	c.out = nil
-	return t, readOn, true
+	c.out.box = nil
+	return o, readStore, true
 }
 
-func (c *Conn) carryOut(t *outbox, readOn bool, b *batch) error {
+func (c *Conn) send(o *outbox, readStore bool, b *batch) error {
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
-	if t != nil {
-		if err := c.empty(t, b); err != nil || t.closing != nil {
+	if o != nil {
+		if err := c.sendOutbox(o, b); err != nil || o.closing != nil {
 			return err
 		}
 	}
-	if readOn {
-		return c.readOn(b)
+	if readStore {
+		return c.sendPage(b)
 	}
 	return nil
 }
 
-// empty writes what the outbox holds.
-func (c *Conn) empty(t *outbox, b *batch) error {
-	b.frames = t.appendFrames(b.frames)
-	if t.closing != nil {
+func (c *Conn) sendOutbox(o *outbox, b *batch) error {
+	b.frames = o.appendFrames(b.frames)
+	if o.closing != nil {
 		err := c.write(b)
-		c.sentClose()
+		c.closeWritten()
 		return err
 	}
-	for _, m := range t.queue {
-		if m.Position > c.cursor { // else push has found it in the store already
-			if err := c.appendMessage(b, m.Message, m.shared); err != nil {
+	for _, m := range o.messages {
+		if m.Position > c.stream.cursor { // else push has found it in the store already
+			if err := c.add(b, m.Message, m.shared); err != nil {
 				return err
 			}
 		}
 	}
 	err := c.write(b)
-	c.settle(len(t.answers))
+	c.answersDone(len(o.answers))
 	return err
 }
 
-// appendMessage appends a message's frame, writes what has come together if
-// that is much, and moves the cursor.
-func (c *Conn) appendMessage(b *batch, m *relay.Message, shared *sharedFrame) error {
+// add adds a message to the batch, moves the cursor past it, and writes the
+// batch if it is large.
+func (c *Conn) add(b *batch, m *relay.Message, shared *sharedFrame) error {
 	if shared != nil {
 		b.frames = append(b.frames, shared.of(m)...)
 	} else {
 		b.frames = appendMessage(b.frames, m)
 	}
 	b.messages = append(b.messages, m.Position)
-	c.cursor = m.Position
-	c.sent++
+	c.stream.cursor = m.Position
+	c.stream.sent++
 	if len(b.frames) >= flushAt {
 		return c.write(b)
 	}
 	return nil
 }
 
-// readOn sends one page from the store. The hub's new messages queue up from
-// before the page is read, so that nothing falls between.
-func (c *Conn) readOn(b *batch) error {
+// sendPage sends one page from the store. The hub queues new messages from
+// before the page is read, so that none is missed in between.
+func (c *Conn) sendPage(b *batch) error {
 	c.mu.Lock()
-	c.dropQueue()
-	c.lagging = false
-	q := relay.StreamQuery{Mecha: c.key.Mecha.ID, After: c.cursor, Limit: pageMessages, MaxBytes: pageBytes}
-	if c.window != nil {
+	c.dropMessages()
+	c.out.lagging = false
+	q := relay.StreamQuery{Mecha: c.mechaID(), After: c.stream.cursor, Limit: pageMessages, MaxBytes: pageBytes}
+	if w := c.out.window; w != nil {
 		q.PendingOnly = c.session.since == ""
-		q.Limit = min(q.Limit, c.window.room())
+		q.Limit = min(q.Limit, w.room())
 		if q.Limit <= 0 {
-			q.Limit, q.NoPayload = 1, true // only see whether there is more
+			q.Limit, q.NoPayload = 1, true // only to learn whether there is more
 		}
-		c.window.read(true)
+		w.pageBegins()
 	}
 	c.mu.Unlock()
-	page, err := c.hub.Inbox.Stream(context.Background(), q)
+	page, err := c.hub.config.Store.Stream(context.Background(), q)
 	if err != nil {
 		return err
 	}
@@ -143,62 +142,63 @@ func (c *Conn) readOn(b *batch) error {
 		c.stall()
 		return nil
 	}
-	caughtUp := c.account(page)
+	caughtUp := c.takePage(page)
 	for _, m := range page.Messages {
-		if err := c.appendMessage(b, m, nil); err != nil {
+		if err := c.add(b, m, nil); err != nil {
 			return err
 		}
 	}
-	c.cursor = page.Upto
+	c.stream.cursor = page.Upto
 	if caughtUp && c.session.sync {
-		b.frames = append(b.frames, syncFrame("end", c.sent)...)
+		b.frames = append(b.frames, syncFrame("end", c.stream.sent)...)
 	}
 	return c.write(b)
 }
 
-// stall waits for room in the window, unless some has come up meanwhile.
+// stall has push wait for a free place in the window, unless there is one by now.
 func (c *Conn) stall() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.fallBehind()
-	c.window.read(false)
-	if c.stalled = c.window.room() <= 0; c.stalled {
-		c.window.full = time.Now()
+	c.out.window.pageTaken()
+	if c.out.stalled = c.out.window.room() <= 0; c.out.stalled {
+		c.out.window.fullSince = time.Now()
 	}
 }
 
-// account notes a page before it is written, for its acknowledgements may be
-// faster than the write returns. It tells whether the stream has just caught up
-// for the first time.
-func (c *Conn) account(page relay.StreamPage) bool {
+// takePage gives the messages of a page their places in the window. It runs
+// before the page is written, for acknowledgements may come before the write
+// returns. It tells whether the stream has caught up now, which it does once.
+func (c *Conn) takePage(page relay.StreamPage) (caughtUp bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !page.End {
 		c.fallBehind()
 	}
-	if c.window == nil {
+	w := c.out.window
+	if w == nil {
 		return false
 	}
 	if page.End {
-		c.window = nil // live, for good
+		c.out.window = nil // the stream is live from now on
 		return true
 	}
 	for _, m := range page.Messages {
-		c.window.add(m.Position)
-		c.window.last = m.ID
+		w.add(m.Position)
+		w.lastSent = m.ID
 	}
-	c.window.read(false)
+	w.pageTaken()
 	return false
 }
 
-// write sends a batch and empties it. It goes out in pieces with a deadline
-// each: a reader that is slow but reads keeps its connection, one that does not
-// is cut off. What the network has taken is noted as pushed.
+// write sends a batch and empties it. It writes in pieces with a deadline each,
+// so that a peer that reads slowly keeps its connection, while one that reads
+// nothing loses it. Messages that the network has taken are noted as pushed.
 func (c *Conn) write(b *batch) error {
-	began := c.hub.Now()
+	began := c.hub.config.Now()
 	for rest := b.frames; len(rest) > 0; {
 		n := min(len(rest), flushAt)
-		if err := c.net.SetWriteDeadline(time.Now().Add(c.hub.WriteTimeout)); err != nil {
+		if err := c.net.SetWriteDeadline(time.Now().Add(c.hub.config.WriteTimeout)); err != nil {
 			return errConnection
 		}
 		if _, err := c.net.Write(rest[:n]); err != nil {
@@ -207,7 +207,7 @@ func (c *Conn) write(b *batch) error {
 		rest = rest[n:]
 	}
 	if len(b.messages) > 0 {
-		c.hub.Inbox.Pushed(c.key, began, b.messages)
+		c.hub.config.Store.Pushed(c.key, began, b.messages)
 	}
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	return nil

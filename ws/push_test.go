@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"relay/db/relay"
 )
@@ -66,6 +68,24 @@ func BenchmarkPush(b *testing.B) {
 				c.Close()
 			}
 			readers.Wait()
+		})
+	}
+}
+
+// One message in and its echo out: the reader and push, without the store.
+func BenchmarkEcho(b *testing.B) {
+	for _, size := range []int{32, 4 << 10} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			r, bob := mustEcho(b)
+			c := r.mustEchoOn(bob)
+			c.SetDeadline(time.Time{})
+			frame := masked(fin|opText, strings.Repeat("x", size))
+			b.ReportAllocs()
+			b.ResetTimer()
+			for range b.N {
+				c.mustWrite(frame)
+				c.expectFrame(opText)
+			}
 		})
 	}
 }

@@ -48,14 +48,14 @@ func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 				}
 				left--
 				r.mustSend(alice, "bob^test", `{}`)
-				r.mustSend(bob, "alice^test", `{}`) // a later commit is through: the bell has rung for this one
+				r.mustSend(bob, "alice^test", `{}`) // a later commit is through: the hub has been told of this one
 			}
 			r = mustServe(t, func(c *ws.Config) {
-				s := &store{DB: c.Inbox.(*db.DB)}
+				s := &store{DB: c.Store.(*db.DB)}
 				if s.before = send; !before {
 					s.before, s.after = nil, send
 				}
-				c.Inbox = s
+				c.Store = s
 			})
 			alice, bob = r.mustPair()
 			r.mustSendMany(alice, "bob^test", 3)

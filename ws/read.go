@@ -4,90 +4,84 @@ import (
 	"bufio"
 	"errors"
 	"io"
+	"net"
 	"sync"
 	"time"
-
-	"relay/db/relay"
 
 	"github.com/gobwas/ws"
 	"golang.org/x/time/rate"
 )
 
-// Whose turn it is to read a connection (Conn.turn).
+// The states of a connection's reader (inbound.state).
 const (
-	parked  = iota // nobody's: ring starts the reader
-	reading        // the reader's
-	rung           // the reader's, and there is more to see than it has looked for
+	parked  = iota // there is no reader: wakeReader starts one
+	reading        // there is a reader, and it looks for something to read
+	woken          // there is a reader, and it must look again before it parks
 )
 
-// ring tells the reader that there is something to read, or that the
-// connection has ended. Whatever it is must be there to see before.
-func (c *Conn) ring() {
-	if c.turn.Swap(rung) == parked {
+// wakeReader starts the reader, unless there is one; then that one looks again.
+// Bytes to read, or a change of Conn.ending, must be there before the call.
+func (c *Conn) wakeReader() {
+	if c.in.state.Swap(woken) == parked {
 		go c.read(nil)
 	}
 }
 
-// read is the reader goroutine: it takes the client's frames until the
-// connection ends, then clears up. early is what came with the handshake.
+// read is the reader goroutine. It takes the client's frames until the
+// connection ends, and then clears up. early has the bytes that came with the
+// handshake.
 //
-// Between frames it holds no buffers. With a poller it does not even stay: it
-// parks the connection, and ring starts it again. Else it waits right here, so
-// that its stack is small meanwhile.
+// Between frames the reader holds no buffers. With a poller it does not even
+// stay: it parks, and wakeReader starts it again. Without one it waits in this
+// function, where its stack is small.
 func (c *Conn) read(early []byte) {
 	for c.takeFrames(early) {
 		early = nil
-		if c.polled {
-			if c.turn.CompareAndSwap(reading, parked) {
+		if c.in.polled {
+			if c.in.state.CompareAndSwap(reading, parked) {
 				return
 			}
 			continue
 		}
-		if _, err := c.net.Read(c.first[:]); err != nil {
+		if _, err := c.net.Read(c.in.first[:]); err != nil {
 			break // the connection is gone, or the drain is over
 		}
-		early = c.first[:]
+		early = c.in.first[:]
 	}
 	c.kill()
 	c.hub.poller.forget(c)
-	c.hub.unregister(c.key.Mecha.ID, c, nil)
-	c.hub.wg.Done()
+	c.leave()
 }
 
-// takeFrames handles what there is to read. It returns true when nothing is
-// left for now, false when the connection has ended. A message whose first
-// byte has come is waited for.
+// takeFrames handles the frames that there are to read. It waits for the rest of
+// a message whose first byte has come. It returns true when nothing is left to
+// read for now, and false when the connection has ended.
 func (c *Conn) takeFrames(early []byte) bool {
 	r := readers.Get().(*reader)
 	defer r.release()
 	r.conn, r.early = c, early
 	for r.more() {
-		op, payload, err := r.next(c)
+		op, message, err := r.next(c)
+		if err == nil && !op.IsControl() && !c.isClosing() { // once closing, only the peer's close frame matters
+			err = c.handle(op, message)
+		}
 		if err != nil {
 			c.readEnded(r.r, err)
-			return false
-		}
-		switch {
-		case op.IsControl() || c.isClosing(): // draining: only the peer's close frame matters now
-		case op == ws.OpBinary && c.hub.reply == nil:
-			c.readEnded(r.r, &closeError{code: ws.StatusUnsupportedData, reason: "frames are JSON text"})
-			return false
-		case !c.handle(op, payload):
 			return false
 		}
 	}
 	return true
 }
 
-// A reader is what it takes to read a connection on which something arrives.
+// A reader reads a connection, and belongs to it while frames arrive.
 type reader struct {
 	messageReader
 	conn  *Conn
-	early []byte // to be read first
-	now   bool   // do not wait
+	early []byte // bytes to read before those of the network
+	now   bool   // Read does not wait, but returns errNothing
 }
 
-const readBuffer = 512 // holds a whole acknowledgement: one system call reads it
+const readBuffer = 512 // holds a whole acknowledgement, so that one system call reads it
 
 var readers = sync.Pool{New: func() any {
 	r := &reader{}
@@ -95,6 +89,7 @@ var readers = sync.Pool{New: func() any {
 	return r
 }}
 
+// release returns the reader for use by any connection.
 func (r *reader) release() {
 	r.conn, r.early = nil, nil
 	r.r.Reset(r)
@@ -115,42 +110,44 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return r.conn.net.Read(p)
 }
 
-// more tells whether to read on, instead of leaving the wait to others.
+// more tells whether the reader is to go on. It returns false if the reader
+// would have to wait, which costs less elsewhere (read).
 func (r *reader) more() bool {
 	c := r.conn
 	if r.r.Buffered()+len(r.early) > 0 {
 		return true
 	}
-	if !c.polled {
+	if !c.in.polled {
 		return false
 	}
-	c.turn.Store(reading) // before it looks: what comes later rings
+	c.in.state.Store(reading) // before it looks, so that bytes that come later set it to woken
 	if c.hasSentClose() {
-		return true // until the deadline, of which no poller knows
+		return true // and wait until the deadline of the drain, of which the poller does not know
 	}
 	r.now = true
 	_, err := r.r.Peek(1)
 	r.now = false
-	return err != errNothing // any other comes again
+	return err != errNothing // the next read returns any other error again
 }
 
-// frame is told of each of the client's frames. Beyond the rate it keeps the
-// socket from being read for a while.
-func (c *Conn) frame() {
+// countFrame is called for each frame of the client. If frames come faster than
+// the limit, it waits, so that the socket is not read meanwhile.
+func (c *Conn) countFrame() {
 	now := time.Now()
-	c.lastFrame.Store(now.UnixNano())
-	if c.hub.FrameRate <= 0 {
+	c.in.lastFrame.Store(now.UnixNano())
+	perSecond := c.hub.config.FrameRate
+	if perSecond <= 0 {
 		return
 	}
-	if c.limit == nil {
-		c.limit = rate.NewLimiter(rate.Limit(c.hub.FrameRate), max(c.hub.FrameBurst, 1))
+	if c.in.limit == nil {
+		c.in.limit = rate.NewLimiter(rate.Limit(perSecond), max(c.hub.config.FrameBurst, 1))
 	}
-	if d := c.limit.ReserveN(now, 1).DelayFrom(now); d > 0 {
+	if d := c.in.limit.ReserveN(now, 1).DelayFrom(now); d > 0 {
 		c.pause(d)
 	}
 }
 
-// pause waits, but does not keep the connection's end from coming.
+// pause waits for d, or until the connection ends.
 func (c *Conn) pause(d time.Duration) {
 	over := false
 	t := time.AfterFunc(d, func() {
@@ -162,7 +159,7 @@ func (c *Conn) pause(d time.Duration) {
 	defer t.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !over && !c.closeSent && !c.dead {
+	for !over && !c.ending.closeSent && !c.ending.dead {
 		c.changed.Wait()
 	}
 }
@@ -170,18 +167,17 @@ func (c *Conn) pause(d time.Duration) {
 func (c *Conn) isClosing() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closing
+	return c.ending.closing
 }
 
 func (c *Conn) hasSentClose() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.closeSent
+	return c.ending.closeSent
 }
 
-// readEnded finishes the closing handshake: our close frame goes out, and after
-// a fault of the peer its input is drained for a moment, so that the network
-// delivers our frame instead of a reset.
+// readEnded finishes the closing handshake: it waits until our close frame is
+// sent. After a fault of the peer it then drains the input, as closeWritten says.
 func (c *Conn) readEnded(r io.Reader, err error) {
 	var end *closeError
 	if !errors.As(err, &end) {
@@ -189,23 +185,23 @@ func (c *Conn) readEnded(r io.Reader, err error) {
 	}
 	c.mu.Lock()
 	c.closeLocked(end.code, end.reason)
-	for !c.closeSent && !c.dead {
+	for !c.ending.closeSent && !c.ending.dead {
 		c.changed.Wait()
 	}
-	dead := c.dead
+	dead := c.ending.dead
 	c.mu.Unlock()
 	if !dead && !end.byPeer {
 		if half, ok := c.net.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // the peer waits for our end, not for that of the drain (RFC 6455 §7.1.1)
+			_ = half.CloseWrite() // the peer must not have to wait for the end of our drain (RFC 6455 §7.1.1)
 		}
-		_, _ = io.Copy(io.Discard, r) // until the deadline that push has set
+		_, _ = io.Copy(io.Discard, r) // until the deadline that closeWritten has set
 	}
 }
 
-const maxPongs = 2 << 10 // bytes of pongs that may wait; then only the latest does
+const maxPongs = 2 << 10 // bytes of pongs that may be queued; above this only the latest is kept
 
-// control answers a ping with a pong; only the latest if they come faster than
-// they can be answered (RFC 6455 §5.5.3).
+// control answers a ping with a pong. If pings come faster than the pongs can be
+// written, it answers only the latest (RFC 6455 §5.5.3).
 func (c *Conn) control(op ws.OpCode, payload []byte) {
 	if op != ws.OpPing {
 		return
@@ -217,53 +213,29 @@ func (c *Conn) control(op ws.OpCode, payload []byte) {
 		*pongs = nil
 	}
 	*pongs = appendFrame(*pongs, ws.OpPong, payload)
-	c.wake()
+	c.wakePush()
 }
 
-// handle takes a client's frame. The acknowledgement is queued like any other
-// write; the next frame is read meanwhile, but not more than maxOwed of them.
-// It returns false when the connection has ended.
-func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
+// A handler takes one message of the client, text or binary, on the reader's
+// goroutine: the next frame is read when it returns. For each message it must
+// call answer once, or answersDone(1); it may do so later, and on any goroutine.
+// Or it returns an error, which ends the connection, with the code of a *closeError.
+type handler func(c *Conn, op ws.OpCode, message []byte) error
+
+// handle waits until one more answer may be due, and calls the handler.
+func (c *Conn) handle(op ws.OpCode, message []byte) error {
 	c.mu.Lock()
-	for c.owed >= maxOwed && !c.closeSent && !c.dead {
+	for c.out.answersDue >= maxAnswersDue && !c.ending.closeSent && !c.ending.dead {
 		c.changed.Wait()
 	}
-	if c.dead || c.closeSent {
+	if c.ending.dead || c.ending.closeSent {
 		defer c.mu.Unlock()
-		return !c.dead // nothing is answered any more; read drains
-	}
-	c.owed++
-	c.mu.Unlock()
-	if c.hub.reply != nil {
-		c.answer(c.hub.reply(op, frame))
-		return true
-	}
-	a := &relay.Acknowledge{At: c.hub.Now(), Key: c.key}
-	if err := a.ReadFrame(frame); err != nil {
-		c.refuse(a.ID, err)
-		return true
-	}
-	c.hub.Inbox.AcknowledgeThen(a, func(out relay.AckOutcome, err error) {
-		switch {
-		case err != nil:
-			c.refuse(a.ID, err)
-		case c.session.acks:
-			c.answer(ackFrame(&out))
-		default:
-			c.settle(1)
+		if c.ending.dead {
+			return net.ErrClosed
 		}
-	})
-	return true
-}
-
-func (c *Conn) refuse(id relay.MessageID, err error) {
-	code, message := relay.ErrorCode(err), "the relay failed"
-	var e *relay.Error
-	if errors.As(err, &e) {
-		message = e.Detail
+		return nil // no answer could be sent; the reader drains
 	}
-	if cause := errors.Unwrap(err); cause != nil || e == nil {
-		c.hub.Logger.Error("acknowledgement failed", "message", id, "error", err)
-	}
-	c.answer(errorFrame(code, message, id))
+	c.out.answersDue++
+	c.mu.Unlock()
+	return c.handler(c, op, message)
 }

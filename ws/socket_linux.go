@@ -11,29 +11,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A socket is a TCP connection that the runtime does not look after: a net.Conn
-// takes about 1 KB for what an idle connection does not need (its addresses, two
-// timers, a place in the runtime's epoll set). It is read and written without
-// waiting. When one must wait all the same, because the peer reads slowly or has
-// sent part of a frame, it gets a second descriptor, and with it the runtime's
-// care, for as long as that takes.
+// A socket is a TCP connection that Go's runtime does not manage. A net.Conn takes
+// about 1 KB for what an idle connection does not need: its addresses, two timers,
+// a place in the runtime's epoll set. A socket is read and written without waiting.
+// A call that must wait after all, because the peer reads slowly or has sent only
+// part of a frame, attaches a second descriptor that the runtime does manage, for
+// as long as the call takes.
 //
-// One goroutine may read while another writes; the other methods are safe for
-// concurrent use.
+// One goroutine may read while another writes. The other methods are safe for
+// concurrent use, but SetWriteDeadline, which is the writer's.
 type socket struct {
-	place   io.Closer // what counts it among the connections, until it is closed; or nil
-	writeBy int64     // deadline, Unix nanoseconds; 0: none. The writer's own
+	place   io.Closer // its place among the server's connections, given back by Close; or nil
+	writeBy int64     // the write deadline in Unix nanoseconds; 0: none. Used by the writer alone
 
 	mu      sync.Mutex
 	fd      int32
-	users   int32 // calls under way; the last one out closes the descriptor
-	closed  bool
-	readBy  int64    // deadline
-	waiting *os.File // of the read that waits; or nil
+	users   int32    // the calls that use the descriptor; after Close, the last one closes it
+	closed  bool     // Close has been called
+	readBy  int64    // the read deadline in Unix nanoseconds; 0: none
+	waiting *os.File // the second descriptor of a read that waits; nil: none waits
 }
 
-// openSocket takes a TCP connection from the runtime. It gives the connection
-// back as it is if that is not possible, for instance if it is one of TLS.
+// openSocket takes a TCP connection over from the runtime. If that is not
+// possible, for instance with a TLS connection, it returns the connection itself.
 func openSocket(conn net.Conn) netConn {
 	tcp, ok := conn.(syscall.Conn)
 	if !ok {
@@ -61,7 +61,7 @@ func openSocket(conn net.Conn) netConn {
 	return s
 }
 
-// use counts a call in, so that the descriptor stays what it is. Each needs a leave.
+// use keeps the descriptor open until leave. It returns false if the socket is closed.
 func (s *socket) use() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,7 +80,7 @@ func (s *socket) leave() {
 	}
 }
 
-// Close ends the connection, also for calls that wait. It does not block.
+// Close ends the connection, and the calls that wait. It does not block.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func (s *socket) Close() error {
 	if s.users == 0 {
 		unix.Close(int(s.fd))
 	} else {
-		_ = unix.Shutdown(int(s.fd), unix.SHUT_RDWR) // it wakes them
+		_ = unix.Shutdown(int(s.fd), unix.SHUT_RDWR) // this ends the calls that wait
 	}
 	if s.place != nil {
 		s.place.Close()
@@ -99,7 +99,7 @@ func (s *socket) Close() error {
 	return nil
 }
 
-// CloseWrite tells the peer that nothing more comes.
+// CloseWrite tells the peer that we send nothing more.
 func (s *socket) CloseWrite() error {
 	if !s.use() {
 		return net.ErrClosed
@@ -108,7 +108,7 @@ func (s *socket) CloseWrite() error {
 	return os.NewSyscallError("shutdown", unix.Shutdown(int(s.fd), unix.SHUT_WR))
 }
 
-// readNow reads what there is, or returns errNothing.
+// readNow reads without waiting. It returns errNothing if there is nothing to read.
 func (s *socket) readNow(b []byte) (n int, err error) {
 	if !s.use() {
 		return 0, net.ErrClosed
@@ -129,6 +129,7 @@ func (s *socket) readNow(b []byte) (n int, err error) {
 	}
 }
 
+// Read waits until there is something to read, or until the deadline.
 func (s *socket) Read(b []byte) (int, error) {
 	if !s.use() {
 		return 0, net.ErrClosed
@@ -138,7 +139,7 @@ func (s *socket) Read(b []byte) (int, error) {
 	by := s.readBy
 	s.mu.Unlock()
 	if by != 0 && time.Now().UnixNano() >= by {
-		return 0, os.ErrDeadlineExceeded // also if the peer never stops sending
+		return 0, os.ErrDeadlineExceeded // even if the peer never stops sending
 	}
 	if n, err := s.readNow(b); err != errNothing {
 		return n, err
@@ -148,15 +149,16 @@ func (s *socket) Read(b []byte) (int, error) {
 		return 0, err
 	}
 	defer detach(f)
-	if err := s.wait(f); err != nil {
+	if err := s.setWaiting(f); err != nil {
 		return 0, err
 	}
-	defer s.wait(nil)
+	defer s.setWaiting(nil)
 	return f.Read(b)
 }
 
-// wait notes who waits to read, so that a deadline finds them.
-func (s *socket) wait(f *os.File) error {
+// setWaiting notes the descriptor on which a read waits, or nil, so that
+// SetReadDeadline can end the wait.
+func (s *socket) setWaiting(f *os.File) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waiting = f
@@ -166,7 +168,7 @@ func (s *socket) wait(f *os.File) error {
 	return f.SetReadDeadline(time.Unix(0, s.readBy))
 }
 
-// SetReadDeadline is as net.Conn's; it also ends a read that waits.
+// SetReadDeadline is like that of net.Conn: it holds for a read that waits, too.
 func (s *socket) SetReadDeadline(t time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -177,7 +179,7 @@ func (s *socket) SetReadDeadline(t time.Time) error {
 	return s.waiting.SetReadDeadline(t)
 }
 
-// SetWriteDeadline is for the writer: it holds for the writes that follow.
+// SetWriteDeadline holds for the writes that follow. Only the writer may call it.
 func (s *socket) SetWriteDeadline(t time.Time) error {
 	s.writeBy = nanoseconds(t)
 	return nil
@@ -190,6 +192,7 @@ func nanoseconds(t time.Time) int64 {
 	return t.UnixNano()
 }
 
+// Write writes all of b, or as much as it can until the deadline.
 func (s *socket) Write(b []byte) (n int, err error) {
 	if !s.use() {
 		return 0, net.ErrClosed
@@ -225,8 +228,9 @@ func (s *socket) writeWaiting(b []byte) (int, error) {
 	return f.Write(b)
 }
 
-// attach gives the connection a descriptor more, for which the runtime waits.
-// If too many have one, it waits for its turn, not longer than a deadline.
+// attach opens a second descriptor of the connection, which the runtime manages.
+// If there are too many of these, it waits until one is closed, or until the
+// deadline.
 func (s *socket) attach(by int64) (*os.File, error) {
 	select {
 	case attached <- struct{}{}:
@@ -248,16 +252,18 @@ func (s *socket) attach(by int64) (*os.File, error) {
 		<-attached
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	return os.NewFile(uintptr(fd), "socket"), nil // it is non-blocking, so the runtime knows to wait
+	return os.NewFile(uintptr(fd), "socket"), nil // it is non-blocking, by which os knows that the runtime can wait for it
 }
 
+// detach closes a second descriptor.
 func detach(f *os.File) {
 	f.Close()
 	<-attached
 }
 
-// attached has a token for each descriptor more. They may take a sixteenth of
-// the files that may be open: connections leave an eighth to others.
+// attached holds a token for each second descriptor. There may be so many that
+// they take a sixteenth of the files that the process may open: half of what its
+// connections leave free.
 var attached = make(chan struct{}, mostAttached())
 
 func mostAttached() int {

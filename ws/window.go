@@ -6,26 +6,31 @@ import (
 	"relay/db/relay"
 )
 
-// window is the messages in flight while a connection has not caught up: sent
-// on it and not acknowledged since (PROTOCOL §4). Conn.mu guards it.
+// window is the messages in flight while the stream has not caught up: sent on
+// this connection and not acknowledged since (PROTOCOL §4). Conn.mu guards it.
 type window struct {
-	size     int
-	inFlight map[relay.Position]struct{}
-	reading  bool                    // a page is being read
-	answered map[relay.Position]bool // meanwhile, and whether by an acknowledgement: they may be in it
-	acked    bool                    // this connection has seen an acknowledgement
-	full     time.Time               // since when the stream waits for room
-	last     relay.MessageID         // sent last
+	size      int                         // how many messages may be in flight
+	inFlight  map[relay.Position]struct{} // the messages in flight
+	reading   bool                        // push reads a page from the store
+	freed     map[relay.Position]bool     // messages freed while it does, which may be in the page; true: by an acknowledgement
+	acked     bool                        // at least one message in flight has been acknowledged
+	fullSince time.Time                   // since when push waits for a free place, if the connection is stalled
+	lastSent  relay.MessageID             // the message after which a client that is closed resumes
 }
 
 func (w *window) room() int { return w.size - len(w.inFlight) }
 
-// read says that a page is going to be read, or has been taken in.
-func (w *window) read(begins bool) { w.reading, w.answered = begins, nil }
+// pageBegins says that push starts to read a page. It must be called before the
+// store is asked, so that free sees every change that the page may not show.
+func (w *window) pageBegins() { w.reading, w.freed = true, nil }
 
-// add gives a message of the page a place, unless it has been answered for already.
+// pageTaken says that push is done with the page: its messages have been added,
+// or there was no room for them.
+func (w *window) pageTaken() { w.reading, w.freed = false, nil }
+
+// add gives a message of the page a place, unless it has been freed already.
 func (w *window) add(p relay.Position) {
-	if byAck, answered := w.answered[p]; answered {
+	if byAck, freed := w.freed[p]; freed {
 		w.acked = w.acked || byAck
 		return
 	}
@@ -35,14 +40,15 @@ func (w *window) add(p relay.Position) {
 	w.inFlight[p] = struct{}{}
 }
 
-// free tells whether the message had a place. byAck: its recipient answered.
+// free takes a message out and tells whether it had a place. byAck says that its
+// recipient has acknowledged it, else it has expired.
 func (w *window) free(p relay.Position, byAck bool) bool {
 	if _, in := w.inFlight[p]; !in {
 		if w.reading {
-			if w.answered == nil {
-				w.answered = map[relay.Position]bool{}
+			if w.freed == nil {
+				w.freed = map[relay.Position]bool{}
 			}
-			w.answered[p] = w.answered[p] || byAck
+			w.freed[p] = w.freed[p] || byAck
 		}
 		return false
 	}
