@@ -63,7 +63,7 @@ func (a *app) importCard(args []string, as string) error {
 		return plain(err)
 	}
 	return a.withDB(a.create, func(d *db.DB) error {
-		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}); err != nil {
+		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p.Stored()}); err != nil {
 			return plain(err)
 		}
 		if a.json {
@@ -182,7 +182,7 @@ func readImportLine(line []byte) (*relay.PutProfile, error) {
 		v.Profile = json.RawMessage("{}")
 	}
 	p, err := relay.ReadProfile(v.Profile)
-	return &relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}, err
+	return &relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p.Stored()}, err
 }
 
 // open opens the file that an argument names as FILE or @FILE, or stdin for -. It

@@ -204,7 +204,7 @@ func (a *app) profileSet() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Profile: p}); err != nil {
+		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Profile: p.Stored()}); err != nil {
 			return err
 		}
 		if a.json {

@@ -199,7 +199,7 @@ func TestKeysOfAnotherProcess(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	r := mustServe(t)
-	old := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Secret, i.Label = true, "laptop" })
+	old := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.WithSecret, i.Label = true, "laptop" })
 	fresh := r.mustIssue("", func(i *relay.IssueKey) { i.Replaces, i.Overlap = old.ID, time.Hour })
 	if fresh.Secret == "" || fresh.Secret == old.Secret || fresh.Text == old.Text {
 		t.Fatal("rotating gave no new secret")

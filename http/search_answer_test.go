@@ -52,7 +52,7 @@ func TestWhatIsWithdrawnMeanwhileIsNotShown(t *testing.T) {
 					once.Do(func() {
 						p, err := relay.ReadProfile([]byte(change))
 						if err == nil {
-							err = r.db.PutProfile(&relay.PutProfile{At: r.clock.Now(), Address: "hotels^acme", Profile: p})
+							err = r.db.PutProfile(&relay.PutProfile{At: r.clock.Now(), Address: "hotels^acme", Profile: p.Stored()})
 						}
 						if err != nil {
 							t.Error(err)

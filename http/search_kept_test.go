@@ -20,7 +20,7 @@ func (r *testRelay) longAnswers() {
 		long.Tags = append(long.Tags, strings.Repeat("\U0001F680", 60)+string(rune('A'+i)))
 	}
 	for i := range 100 {
-		if err := r.db.PutProfile(&relay.PutProfile{At: r.clock.Now(), Address: relay.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long}); err != nil {
+		if err := r.db.PutProfile(&relay.PutProfile{At: r.clock.Now(), Address: relay.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long.Stored()}); err != nil {
 			r.t.Fatal(err)
 		}
 	}

@@ -219,7 +219,7 @@ func (r *testRelay) mustFill(from, to mecha, n int) {
 	for s := range senders {
 		wg.Go(func() {
 			for range n/senders + max(0, min(1, n%senders-s)) {
-				m := &relay.SendMessage{At: r.clock.Now(), Key: from.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
+				m := &relay.SendMessage{At: r.clock.Now(), Key: from.Number, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
 				if err := m.Validate(); err != nil {
 					r.t.Error(err)
 				}

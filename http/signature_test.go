@@ -117,7 +117,7 @@ func TestSignaturesMayBeRequired(t *testing.T) {
 
 func TestASigningSecretOfItsOwn(t *testing.T) {
 	r := mustServe(t)
-	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Secret = true })
+	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.WithSecret = true })
 	if !strings.HasPrefix(alice.Secret, "ms_") {
 		t.Fatalf("the signing secret is %q", alice.Secret)
 	}

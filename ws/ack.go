@@ -15,7 +15,7 @@ func acknowledge(c *Conn, op ws.OpCode, message []byte) error {
 	if op == ws.OpBinary {
 		return &closeError{code: ws.StatusUnsupportedData, reason: "frames must be JSON text"}
 	}
-	a := &relay.Acknowledge{At: c.hub.config.Now(), Key: c.key}
+	a := &relay.Acknowledge{At: c.hub.config.Now(), Key: c.key.Number}
 	if err := a.ReadFrame(message); err != nil {
 		c.refuse(a.ID, err)
 		return nil

@@ -20,7 +20,7 @@ func (c *client) expectReceipt(id relay.MessageID, state relay.State, status, de
 
 func (r *testRelay) mustDeliver(k relay.IssuedKey, id relay.MessageID) {
 	r.t.Helper()
-	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: k.Key, ID: id}); err != nil {
+	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: k.Number, ID: id}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -39,7 +39,7 @@ func TestReceiptsTellTheSenderOfEachChangeOnce(t *testing.T) {
 	c.expectReceipt(id, relay.Delivered, "processing", "")
 	r.mustAck(bob, id, "read") // acknowledges, and others may follow
 	c.expectReceipt(id, relay.Acknowledged, "read", "")
-	a := &relay.Acknowledge{At: time.Now(), Key: bob.Key, ID: id, Status: "failed", ClientTS: clientTS, Detail: "no \"seats\"\u2028"}
+	a := &relay.Acknowledge{At: time.Now(), Key: bob.Number, ID: id, Status: "failed", ClientTS: clientTS, Detail: "no \"seats\"\u2028"}
 	if _, err := r.Acknowledge(a); err != nil {
 		t.Fatal(err)
 	}

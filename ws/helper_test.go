@@ -151,7 +151,7 @@ func (r *testRelay) mustPair() (alice, bob relay.IssuedKey) {
 
 func (r *testRelay) mustSend(from relay.IssuedKey, to relay.Address, payload string, more ...func(*relay.SendMessage)) relay.MessageID {
 	r.t.Helper()
-	m := &relay.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: []byte(payload), Nonce: 1}
+	m := &relay.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: []byte(payload), Nonce: 1}
 	for _, f := range more {
 		f(m)
 	}
@@ -173,7 +173,7 @@ func (r *testRelay) mustSendMany(from relay.IssuedKey, to relay.Address, n int) 
 	for range min(n, 64) {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n) && !r.t.Failed(); i = next.Add(1) {
-				m := &relay.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
+				m := &relay.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
 				if err := m.Validate(); err != nil {
 					r.t.Error(err)
 				} else if _, err := r.Send(m); err != nil {
@@ -197,7 +197,7 @@ func (r *testRelay) mustAck(k relay.IssuedKey, id relay.MessageID, status string
 }
 
 func (r *testRelay) ack(k relay.IssuedKey, id relay.MessageID, status string) error {
-	a := &relay.Acknowledge{At: time.Now(), Key: k.Key, ID: id, Status: status, ClientTS: clientTS}
+	a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: id, Status: status, ClientTS: clientTS}
 	if err := a.Validate(); err != nil {
 		return err
 	}

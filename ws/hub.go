@@ -48,7 +48,7 @@ type Store interface {
 	AcknowledgeThen(*relay.Acknowledge, func(relay.AckOutcome, error))
 	// Pushed notes that messages were written to a socket of the key, and when the
 	// write began. It must not wait.
-	Pushed(*relay.Key, time.Time, []relay.Position)
+	Pushed(relay.KeyNumber, time.Time, []relay.Position)
 }
 
 // Config says how a Hub works. Store is required; every other field may be

@@ -207,7 +207,7 @@ func (c *Conn) write(b *batch) error {
 		rest = rest[n:]
 	}
 	if len(b.messages) > 0 {
-		c.hub.config.Store.Pushed(c.key, began, b.messages)
+		c.hub.config.Store.Pushed(c.key.Number, began, b.messages)
 	}
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	return nil

@@ -132,7 +132,7 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 					if n%40 == 0 {
 						time.Sleep(time.Millisecond) // let some catch up in between
 					}
-					m := &relay.SendMessage{At: time.Now(), Key: alice.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
+					m := &relay.SendMessage{At: time.Now(), Key: alice.Number, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
 					if err := m.Validate(); err != nil {
 						t.Error(err)
 					}

@@ -189,7 +189,7 @@ func TestReceiptsThatAreNotReadEndTheConnection(t *testing.T) {
 		wg.Go(func() {
 			for i := part; i < len(ids); i += 50 {
 				for range 7 {
-					a := &relay.Acknowledge{At: time.Now(), Key: bob.Key, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail}
+					a := &relay.Acknowledge{At: time.Now(), Key: bob.Number, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail}
 					if _, err := r.Acknowledge(a); err != nil {
 						t.Error(err)
 						return

@@ -211,7 +211,7 @@ func TestWhatFreesNoPlace(t *testing.T) {
 	if err := r.ack(alice, a, "completed"); relay.ErrorCode(err) != relay.RecipientOnly {
 		t.Fatal(err)
 	}
-	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Key, ID: a}); err != nil {
+	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: a}); err != nil {
 		t.Fatal(err)
 	}
 	c.ack(b, "completed") // not in flight

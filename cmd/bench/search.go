@@ -79,7 +79,7 @@ func (b *bench) describe(ctx context.Context, s *server, v *vocabulary) error {
 	err = b.withDB(s, func(d *db.DB) error {
 		return inParallel(ctx, b.Profiles, func(i int) error {
 			p := v.profile(uint64(i))
-			return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p})
+			return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p.Stored()})
 		})
 	})
 	if err != nil {
