@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/julienschmidt/httprouter"
 )
 
 // call is one authenticated request. It belongs to the request's goroutine.
@@ -19,18 +19,18 @@ type call struct {
 	w         http.ResponseWriter // for deadlines and upgrades; endpoints return their answers
 	params    httprouter.Params
 	at        time.Time
-	key       *db.Key
+	key       *relay.Key
 	body      []byte // as sent
 	nonce     string
 	timestamp time.Time
 	signed    bool // the request carried a signature, and it verified
-	claimed   db.NonceHash
+	claimed   relay.NonceHash
 
-	idempotency db.IdempotencyKey // of a send; zero: none
-	replay      bool              // the nonce was used before: only a stored 201 may answer
-	endSend     func()            // lets the next send with this Idempotency-Key begin; nil: there is none
-	bodyBytes   int64             // counted in Server.memory
-	answerBytes int64             // counted in Server.memory
+	idempotency relay.IdempotencyKey // of a send; zero: none
+	replay      bool                 // the nonce was used before: only a stored 201 may answer
+	endSend     func()               // lets the next send with this Idempotency-Key begin; nil: there is none
+	bodyBytes   int64                // counted in Server.memory
+	answerBytes int64                // counted in Server.memory
 }
 
 // done gives back what the request held.
@@ -50,7 +50,7 @@ func (c *call) done(s *Server) {
 // The caller must call done on the result.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprouter.Params) (*call, error) {
 	if s.draining.Load() {
-		e := db.Errorf(db.ShuttingDown, "the relay is shutting down")
+		e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 		e.RetryAfter = time.Second
 		return nil, e
 	}
@@ -78,7 +78,7 @@ func (s *Server) verify(c *call) error {
 	}
 	vouch(c.Context())
 	if !s.keys.allow(c.key.Number, c.at) {
-		e := db.Errorf(db.RateLimited, "more than %g requests a second with this key", s.config.RateLimit)
+		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key", s.config.RateLimit)
 		e.RetryAfter = time.Second
 		return e
 	}
@@ -92,17 +92,17 @@ func (s *Server) verify(c *call) error {
 		return err
 	}
 	if !isNonce(c.nonce) {
-		return db.Errorf(db.MalformedHeader, "X-Nonce must be 1–128 characters of A–Z a–z 0–9 . _ ~ : + / = -")
+		return relay.Errorf(relay.MalformedHeader, "X-Nonce must be 1–128 characters of A–Z a–z 0–9 . _ ~ : + / = -")
 	}
 	timestamp, err := header(c.Request, "X-Request-Timestamp")
 	if err != nil {
 		return err
 	}
-	if c.timestamp, err = db.ParseTime(timestamp); err != nil {
-		return db.Errorf(db.MalformedHeader, "X-Request-Timestamp is not an RFC 3339 time such as %s", db.FormatTime(c.at))
+	if c.timestamp, err = relay.ParseTime(timestamp); err != nil {
+		return relay.Errorf(relay.MalformedHeader, "X-Request-Timestamp is not an RFC 3339 time such as %s", relay.FormatTime(c.at))
 	}
 	if d := c.at.Sub(c.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
-		e := db.Errorf(db.TimestampOutOfRange, "X-Request-Timestamp differs from the relay's clock by more than %s; the clock says %s", s.config.ClockSkew, db.FormatTime(c.at))
+		e := relay.Errorf(relay.TimestampOutOfRange, "X-Request-Timestamp differs from the relay's clock by more than %s; the clock says %s", s.config.ClockSkew, relay.FormatTime(c.at))
 		e.ServerTime = c.at
 		return e
 	}
@@ -113,7 +113,7 @@ func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 	values := c.Header["X-Signature"]
 	if len(values) == 0 {
 		if s.config.RequireSignature {
-			return db.Errorf(db.SignatureRequired, "this relay accepts signed requests only; send X-Signature")
+			return relay.Errorf(relay.SignatureRequired, "this relay accepts signed requests only; send X-Signature")
 		}
 		return nil
 	}
@@ -121,12 +121,12 @@ func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 	if err != nil {
 		return err
 	}
-	signature, ok := db.DecodeSignature(text)
+	signature, ok := relay.DecodeSignature(text)
 	if !ok {
-		return db.Errorf(db.MalformedHeader, "X-Signature must be the Base64 of 32 bytes")
+		return relay.Errorf(relay.MalformedHeader, "X-Signature must be the Base64 of 32 bytes")
 	}
 	if !c.key.Verify(keyText, signature, c.body, c.nonce, timestamp) {
-		return db.Errorf(db.InvalidSignature, "X-Signature is not the HMAC-SHA256 of body|nonce|timestamp under this key's signing secret")
+		return relay.Errorf(relay.InvalidSignature, "X-Signature is not the HMAC-SHA256 of body|nonce|timestamp under this key's signing secret")
 	}
 	c.signed = true
 	return nil
@@ -141,10 +141,10 @@ func (s *Server) claim(c *call) error {
 		return err
 	}
 	c.claimed, err = s.config.DB.Claim(c.key, c.nonce, c.timestamp)
-	if mayReplay && db.ErrorCode(err) == db.NonceReused {
+	if mayReplay && relay.ErrorCode(err) == relay.NonceReused {
 		// If the store cannot be read, the client learns that, and may try again.
 		_, known, fault := s.stored(c)
-		if known || fault != nil && db.ErrorCode(fault) != db.IdempotencyKeyReused {
+		if known || fault != nil && relay.ErrorCode(fault) != relay.IdempotencyKeyReused {
 			c.replay, err = known, fault
 		}
 	}
@@ -155,11 +155,11 @@ func (s *Server) claim(c *call) error {
 func header(r *http.Request, name string) (string, error) {
 	switch v := r.Header[name]; {
 	case len(v) == 0:
-		return "", db.Errorf(db.MissingHeader, "%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
+		return "", relay.Errorf(relay.MissingHeader, "%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
 	case len(v) > 1:
-		return "", db.Errorf(db.MalformedHeader, "%s must be sent once, not %d times", name, len(v))
+		return "", relay.Errorf(relay.MalformedHeader, "%s must be sent once, not %d times", name, len(v))
 	case v[0] == "":
-		return "", db.Errorf(db.MissingHeader, "%s is empty; it must have a value", name)
+		return "", relay.Errorf(relay.MissingHeader, "%s is empty; it must have a value", name)
 	default:
 		return v[0], nil
 	}
@@ -183,7 +183,7 @@ func isNonce(s string) bool {
 func (s *Server) readBody(c *call) error {
 	for _, e := range c.Header["Content-Encoding"] {
 		if e != "" && !strings.EqualFold(e, "identity") {
-			return db.Errorf(db.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
+			return relay.Errorf(relay.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
 		}
 	}
 	if c.Body == nil || c.ContentLength == 0 {
@@ -216,16 +216,16 @@ func (s *Server) readBody(c *call) error {
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return db.Errorf(db.RequestTimeout, "the request body did not arrive in time")
+		return relay.Errorf(relay.RequestTimeout, "the request body did not arrive in time")
 	}
 	if err != nil {
-		return db.Errorf(db.InvalidRequest, "the request body ended early")
+		return relay.Errorf(relay.InvalidRequest, "the request body ended early")
 	}
 	return nil
 }
 
 func errTooLarge(most int64) error {
-	return db.Errorf(db.PayloadTooLarge, "the request body is longer than the limit of %d bytes", most)
+	return relay.Errorf(relay.PayloadTooLarge, "the request body is longer than the limit of %d bytes", most)
 }
 
 // countFailure counts a failed authentication against the client's address. Once
@@ -235,14 +235,14 @@ func (s *Server) countFailure(r *http.Request, err error) error {
 	if statusOf(err) != http.StatusUnauthorized {
 		return err
 	}
-	client, code := s.client(r), db.ErrorCode(err)
+	client, code := s.client(r), relay.ErrorCode(err)
 	if s.failures.allow(customer(client), s.config.Now()) {
 		return err
 	}
 	s.failuresWarn.Do(func() {
 		s.config.Logger.Warn("too many failed authentications", "client", client, "last", code)
 	})
-	e := db.Errorf(db.TooManyFailures, "too many failed authentications from this address; the last was %s", code)
+	e := relay.Errorf(relay.TooManyFailures, "too many failed authentications from this address; the last was %s", code)
 	e.RetryAfter = time.Second
 	return e
 }

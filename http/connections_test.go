@@ -17,7 +17,7 @@ import (
 // guarded serves the same relay on another listener, of at most so many
 // connections, and ends it with the test. TLS has the certificate of net/http's
 // own test server.
-func (r *relay) guarded(most int, encrypted bool, options ...func(*nethttp.Server)) *relay {
+func (r *testRelay) guarded(most int, encrypted bool, options ...func(*nethttp.Server)) *testRelay {
 	r.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -26,7 +26,7 @@ func (r *relay) guarded(most int, encrypted bool, options ...func(*nethttp.Serve
 	return r.serveOn(r.api.Guard(l, most), encrypted, options...)
 }
 
-func (r *relay) serveOn(l net.Listener, encrypted bool, options ...func(*nethttp.Server)) *relay {
+func (r *testRelay) serveOn(l net.Listener, encrypted bool, options ...func(*nethttp.Server)) *testRelay {
 	other := *r
 	other.url = "http://" + l.Addr().String()
 	other.server = r.api.Listening(r.settings.timeouts)
@@ -53,13 +53,13 @@ func (r *relay) serveOn(l net.Listener, encrypted bool, options ...func(*nethttp
 	return &other
 }
 
-func (m mecha) at(r *relay) mecha { m.r = r; return m }
+func (m mecha) at(r *testRelay) mecha { m.r = r; return m }
 
 // address is where r listens.
-func (r *relay) address() string { return r.url[strings.Index(r.url, "//")+2:] }
+func (r *testRelay) address() string { return r.url[strings.Index(r.url, "//")+2:] }
 
 // stranger opens a connection and sends text, which may be nothing.
-func (r *relay) stranger(text string) net.Conn {
+func (r *testRelay) stranger(text string) net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.address())
 	if err != nil {

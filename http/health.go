@@ -3,7 +3,7 @@ package http
 import (
 	"net/http"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // livez answers GET /livez: the process runs.
@@ -15,9 +15,9 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
-		s.refuse(w, r, db.Errorf(db.ShuttingDown, "not ready: the relay is shutting down"))
+		s.refuse(w, r, relay.Errorf(relay.ShuttingDown, "not ready: the relay is shutting down"))
 	case s.config.DB.Failed() != nil:
-		s.refuse(w, r, db.Errorf(db.Overloaded, "not ready: the store has failed"))
+		s.refuse(w, r, relay.Errorf(relay.Overloaded, "not ready: the store has failed"))
 	case s.config.DB.Discards():
 		writeJSON(w, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
 	default:

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 const (
@@ -38,7 +38,7 @@ func (s *Server) conversation(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q.Conversation, q.MustTakePart = db.ConversationID(c.params.ByName("conversationId")), true
+	q.Conversation, q.MustTakePart = relay.ConversationID(c.params.ByName("conversationId")), true
 	if err := q.Conversation.Check("conversationId"); err != nil {
 		return answer{}, err
 	}
@@ -47,7 +47,7 @@ func (s *Server) conversation(c *call) (answer, error) {
 
 // page answers a history query. If nothing matches, it waits for a match; a wait
 // of zero does not.
-func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, error) {
+func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer, error) {
 	p, err := s.config.DB.History(c.Context(), q)
 	if err == nil && wait > 0 && len(p.Messages) == 0 && !p.More {
 		p, err = s.waitForPage(c, q, wait)
@@ -72,10 +72,10 @@ func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, e
 
 // waitForPage is a long-poll. It reads again whenever something has happened to
 // the caller's messages, counts as a socket, and ends when the key does.
-func (s *Server) waitForPage(c *call, q db.HistoryQuery, wait time.Duration) (db.Page, error) {
+func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) (relay.Page, error) {
 	wake, ended, stop, err := s.config.Live.Watch(c.key)
 	if err != nil {
-		return db.Page{}, err
+		return relay.Page{}, err
 	}
 	defer stop()
 	// The wait may be longer than a request may take to arrive.
@@ -113,8 +113,8 @@ const (
 )
 
 // mecha reads the address in the path.
-func (c *call) mecha() (db.Address, error) {
-	a, err := db.ParseAddress(c.params.ByName("mechaId"))
+func (c *call) mecha() (relay.Address, error) {
+	a, err := relay.ParseAddress(c.params.ByName("mechaId"))
 	return a, named("mechaId", err)
 }
 
@@ -122,7 +122,7 @@ func (c *call) mecha() (db.Address, error) {
 func (c *call) ownMecha() error {
 	a, err := c.mecha()
 	if err == nil && a != c.key.Mecha.Address {
-		return db.Errorf(db.NotYourMecha, "the path names %s, but the key belongs to %s", a, c.key.Mecha.Address)
+		return relay.Errorf(relay.NotYourMecha, "the path names %s, but the key belongs to %s", a, c.key.Mecha.Address)
 	}
 	return err
 }
@@ -137,31 +137,31 @@ type query struct {
 func (c *call) query() query {
 	values, err := url.ParseQuery(c.URL.RawQuery)
 	if err != nil {
-		return query{err: db.Errorf(db.InvalidRequest, "the query string is malformed: %v", err)}
+		return query{err: relay.Errorf(relay.InvalidRequest, "the query string is malformed: %v", err)}
 	}
 	return query{values: values}
 }
 
 // historyQuery reads the parameters of PROTOCOL §3, History. Unknown ones are ignored.
-func (c *call) historyQuery() (db.HistoryQuery, time.Duration, error) {
+func (c *call) historyQuery() (relay.HistoryQuery, time.Duration, error) {
 	v := c.query()
-	q := db.HistoryQuery{
+	q := relay.HistoryQuery{
 		Mecha:        c.key.Mecha.ID,
 		Limit:        v.limit(),
 		Since:        v.time("since"),
 		Until:        v.time("until"),
-		After:        db.MessageID(v.values.Get("since_message_id")),
-		Before:       db.MessageID(v.values.Get("before_message_id")),
+		After:        relay.MessageID(v.values.Get("since_message_id")),
+		Before:       relay.MessageID(v.values.Get("before_message_id")),
 		Direction:    choice(&v, "direction", directions),
 		State:        choice(&v, "state", states),
-		Conversation: db.ConversationID(v.values.Get("conversation_id")),
+		Conversation: relay.ConversationID(v.values.Get("conversation_id")),
 		Type:         v.values.Get("message_type"),
 		Priority:     v.values.Get("priority"),
 		Descending:   choice(&v, "order", orders),
 		Payload:      choice(&v, "include", includes),
 	}
 	if peer := v.values.Get("peer"); peer != "" && v.err == nil {
-		q.Peer, v.err = db.ParseAddress(peer)
+		q.Peer, v.err = relay.ParseAddress(peer)
 		v.err = named("peer", v.err)
 	}
 	if v.err == nil && q.Conversation != "" {
@@ -172,9 +172,9 @@ func (c *call) historyQuery() (db.HistoryQuery, time.Duration, error) {
 
 // The words that parameters may have. "" stands for a parameter that is absent.
 var (
-	directions = map[string]db.Direction{"": db.Both, "all": db.Both, "in": db.In, "out": db.Out}
-	states     = map[string]db.StateFilter{"": db.AnyState, "pending": db.OnlyPending, "queued": db.OnlyQueued,
-		"delivered": db.OnlyDelivered, "acknowledged": db.OnlyAcknowledged, "expired": db.OnlyExpired}
+	directions = map[string]relay.Direction{"": relay.Both, "all": relay.Both, "in": relay.In, "out": relay.Out}
+	states     = map[string]relay.StateFilter{"": relay.AnyState, "pending": relay.OnlyPending, "queued": relay.OnlyQueued,
+		"delivered": relay.OnlyDelivered, "acknowledged": relay.OnlyAcknowledged, "expired": relay.OnlyExpired}
 	orders   = map[string]bool{"": false, "asc": false, "desc": true}
 	includes = map[string]bool{"": false, "payload": true}
 )
@@ -184,7 +184,7 @@ func choice[T any](v *query, name string, words map[string]T) T {
 	value, known := words[v.values.Get(name)]
 	if !known && v.err == nil {
 		all := slices.Sorted(maps.Keys(words))[1:] // the first is ""
-		v.err = db.FieldErrorf(db.InvalidRequest, name, "must be one of: %s", strings.Join(all, ", "))
+		v.err = relay.FieldErrorf(relay.InvalidRequest, name, "must be one of: %s", strings.Join(all, ", "))
 	}
 	return value
 }
@@ -197,7 +197,7 @@ func (v *query) limit() int {
 	}
 	n, ok := wholeNumber(text, maxLimit)
 	if (!ok || n == 0) && v.err == nil {
-		v.err = db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxLimit, maxLimit)
+		v.err = relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxLimit, maxLimit)
 	}
 	return n
 }
@@ -211,7 +211,7 @@ func (v *query) wait() time.Duration {
 	const most = int(maxWait / time.Second)
 	n, ok := wholeNumber(text, most)
 	if !ok && v.err == nil {
-		v.err = db.FieldErrorf(db.InvalidRequest, "wait", "must be a whole number of seconds from 0; above %d counts as %d", most, most)
+		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait", "must be a whole number of seconds from 0; above %d counts as %d", most, most)
 	}
 	return time.Duration(n) * time.Second
 }
@@ -236,9 +236,9 @@ func (v *query) time(name string) time.Time {
 	if text == "" || v.err != nil {
 		return time.Time{}
 	}
-	t, err := db.ParseTime(strings.ReplaceAll(text, " ", "+"))
+	t, err := relay.ParseTime(strings.ReplaceAll(text, " ", "+"))
 	if err != nil {
-		v.err = db.FieldErrorf(db.InvalidTime, name, "is not an RFC 3339 time such as 2026-11-20T08:00:00Z")
+		v.err = relay.FieldErrorf(relay.InvalidTime, name, "is not an RFC 3339 time such as 2026-11-20T08:00:00Z")
 	} else if t.IsZero() {
 		t = time.Unix(0, 0) // from here on the zero time means no time; every message is later than both
 	}

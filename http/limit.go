@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
+	"relay/db/relay"
 
-	"relay/db"
+	"golang.org/x/time/rate"
 )
 
 // limiters is a token bucket per key of K. A rate of zero allows everything.
@@ -73,13 +73,13 @@ func (m *memory) take(key, n int64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var e *db.Error
+	var e *relay.Error
 	switch own := m.of[key]; {
 	case m.most == 0:
 	case own > 0 && own+n > m.share:
-		e = db.Errorf(db.RateLimited, "the requests and answers of this key already hold %d bytes; its share is %d", own, m.share)
+		e = relay.Errorf(relay.RateLimited, "the requests and answers of this key already hold %d bytes; its share is %d", own, m.share)
 	case m.used > 0 && m.used+n > m.most:
-		e = db.Errorf(db.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", m.used, m.most)
+		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", m.used, m.most)
 	}
 	if e != nil {
 		e.RetryAfter = time.Second

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // fill sends n messages of about 1 MiB to itself.
@@ -29,8 +29,8 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		alice.post(messages, large(alice)).wantProblem(429, db.RateLimited)
-		alice.post(messages, large(alice), chunked).wantProblem(429, db.RateLimited)
+		alice.post(messages, large(alice)).wantProblem(429, relay.RateLimited)
+		alice.post(messages, large(alice), chunked).wantProblem(429, relay.RateLimited)
 	}
 	alice.mustSend(alice)
 	bob.post(messages, large(bob)).want(201)
@@ -39,10 +39,10 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 	alice.eventually(large(alice))
 	// Whatever becomes of a request, it gives its memory back.
 	for range 20 {
-		alice.do("GET", socketPath(alice), large(alice), handshake).wantProblem(400, db.InvalidRequest)
-		alice.post(messages, large(alice), signedBy("mk_wrong")).wantProblem(401, db.InvalidSignature)
-		alice.post(messages, "x"+large(alice)).wantProblem(400, db.InvalidJSON)
-		alice.post(messages, large(alice), idempotent(strings.Repeat("k", 129))).wantProblem(400, db.InvalidIdempotencyKey)
+		alice.do("GET", socketPath(alice), large(alice), handshake).wantProblem(400, relay.InvalidRequest)
+		alice.post(messages, large(alice), signedBy("mk_wrong")).wantProblem(401, relay.InvalidSignature)
+		alice.post(messages, "x"+large(alice)).wantProblem(400, relay.InvalidJSON)
+		alice.post(messages, large(alice), idempotent(strings.Repeat("k", 129))).wantProblem(400, relay.InvalidIdempotencyKey)
 	}
 	alice.post(messages, large(alice)).want(201)
 }
@@ -69,7 +69,7 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 		conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		io.WriteString(conn, alice.ask(page))
 		if a := alice.get(page); a.status == 429 {
-			a.wantProblem(429, db.RateLimited)
+			a.wantProblem(429, relay.RateLimited)
 			break
 		}
 		if time.Now().After(end) {

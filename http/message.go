@@ -6,13 +6,13 @@ import (
 	"net/http"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/db/strict"
 )
 
 // sendMessage answers POST /api/v1/messages: it accepts a message.
 func (s *Server) sendMessage(c *call) (answer, error) {
-	if c.idempotency != (db.IdempotencyKey{}) {
+	if c.idempotency != (relay.IdempotencyKey{}) {
 		// Before any other check of the body (PROTOCOL §3), so that a retry gets the
 		// answer that its client has missed.
 		sent, known, err := s.stored(c)
@@ -35,7 +35,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 }
 
 // created answers 201.
-func created(sent db.Sent) answer {
+func created(sent relay.Sent) answer {
 	b := make([]byte, 0, 160)
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
@@ -50,7 +50,7 @@ func created(sent db.Sent) answer {
 // stored finds the 201 that a send with this Idempotency-Key got before. It goes
 // on when the client has gone: the nonce is used up, so if the send ended here, the
 // same request would be refused when it came again.
-func (s *Server) stored(c *call) (sent db.Sent, known bool, err error) {
+func (s *Server) stored(c *call) (sent relay.Sent, known bool, err error) {
 	return s.config.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
 }
 
@@ -63,7 +63,7 @@ func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 		return false, nil
 	}
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
-		return false, db.Errorf(db.InvalidIdempotencyKey, "Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
+		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
 	}
 	c.idempotency = s.config.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
 	done := make(chan struct{})
@@ -101,8 +101,8 @@ const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 
 // decodeSend reads the envelope. Unknown fields are ignored; null and "" in an
 // optional field are the same as leaving it out.
-func decodeSend(c *call) (*db.SendMessage, error) {
-	m := &db.SendMessage{At: c.at, Key: c.key, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
+func decodeSend(c *call) (*relay.SendMessage, error) {
+	m := &relay.SendMessage{At: c.at, Key: c.key, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
 	var from, to, conversation, expires string
 	var ttl int64
 	err := strict.ReadObject(c.body, sendFields, func(name string, value []byte) (err error) {
@@ -133,40 +133,40 @@ func decodeSend(c *call) (*db.SendMessage, error) {
 	if err != nil {
 		return nil, badJSON(err)
 	}
-	m.Conversation = db.ConversationID(conversation)
+	m.Conversation = relay.ConversationID(conversation)
 	if err := setExpiry(m, expires, ttl); err != nil {
 		return nil, err
 	}
 	if from != "" && from != string(c.key.Mecha.Address) {
-		if _, err := db.ParseAddress(from); err != nil {
+		if _, err := relay.ParseAddress(from); err != nil {
 			return nil, named("from", err)
 		}
-		return nil, db.Errorf(db.SenderMismatch, "from is %s, but the key is that of %s; leave from out, or use its own", from, c.key.Mecha.Address)
+		return nil, relay.Errorf(relay.SenderMismatch, "from is %s, but the key is that of %s; leave from out, or use its own", from, c.key.Mecha.Address)
 	}
 	if to == "" {
-		return nil, db.FieldErrorf(db.InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
+		return nil, relay.FieldErrorf(relay.InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
 	}
-	if m.To, err = db.ParseAddress(to); err != nil {
+	if m.To, err = relay.ParseAddress(to); err != nil {
 		return nil, named("to", err)
 	}
 	if !strict.IsObject(m.Payload) {
-		return nil, db.FieldErrorf(db.InvalidRequest, "payload", "is required, and must be a JSON object")
+		return nil, relay.FieldErrorf(relay.InvalidRequest, "payload", "is required, and must be a JSON object")
 	}
 	return m, nil
 }
 
-func setExpiry(m *db.SendMessage, expires string, ttl int64) (err error) {
+func setExpiry(m *relay.SendMessage, expires string, ttl int64) (err error) {
 	switch {
 	case expires != "" && ttl != 0:
-		return db.FieldErrorf(db.InvalidRequest, "ttl_seconds", "stands beside expires_at; send one of them")
+		return relay.FieldErrorf(relay.InvalidRequest, "ttl_seconds", "stands beside expires_at; send one of them")
 	case ttl != 0:
 		m.ExpiresAt = m.At.Add(time.Duration(ttl) * time.Second)
 	case expires != "":
-		if m.ExpiresAt, err = db.ParseTime(expires); err != nil {
-			return db.FieldErrorf(db.InvalidTime, "expires_at", "is no RFC 3339 time")
+		if m.ExpiresAt, err = relay.ParseTime(expires); err != nil {
+			return relay.FieldErrorf(relay.InvalidTime, "expires_at", "is no RFC 3339 time")
 		}
 		if m.ExpiresAt.IsZero() || !m.ExpiresAt.After(m.At) {
-			return db.FieldErrorf(db.InvalidTime, "expires_at", "lies in the past: the relay's clock says %s", db.FormatTime(m.At))
+			return relay.FieldErrorf(relay.InvalidTime, "expires_at", "lies in the past: the relay's clock says %s", relay.FormatTime(m.At))
 		}
 	}
 	return nil
@@ -178,7 +178,7 @@ func readTTL(value []byte, ttl *int64) error {
 	}
 	n, ok := strict.Int(value)
 	if !ok || n < 1 || n > maxTTL {
-		return db.FieldErrorf(db.InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
+		return relay.FieldErrorf(relay.InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
 	}
 	*ttl = n
 	return nil
@@ -191,7 +191,7 @@ func readString(name string, value []byte, to *string) error {
 	}
 	text, ok := strict.String(value)
 	if !ok {
-		return db.FieldErrorf(db.InvalidRequest, name, "must be a string")
+		return relay.FieldErrorf(relay.InvalidRequest, name, "must be a string")
 	}
 	*to = text
 	return nil
@@ -201,16 +201,16 @@ func readString(name string, value []byte, to *string) error {
 func badJSON(err error) error {
 	var syntax *strict.SyntaxError
 	if errors.As(err, &syntax) {
-		return db.Errorf(db.InvalidJSON, "%s", syntax.Error())
+		return relay.Errorf(relay.InvalidJSON, "%s", syntax.Error())
 	}
 	return err
 }
 
 // named says which field an address error is about.
 func named(field string, err error) error {
-	var e *db.Error
+	var e *relay.Error
 	if errors.As(err, &e) {
-		e.Fields = []db.FieldError{{Field: field, Reason: e.Detail}}
+		e.Fields = []relay.FieldError{{Field: field, Reason: e.Detail}}
 	}
 	return err
 }
@@ -234,7 +234,7 @@ func (s *Server) getPayload(c *call) (answer, error) {
 
 // acknowledge answers POST /api/v1/messages/{messageId}/ack, for the recipient.
 func (s *Server) acknowledge(c *call) (answer, error) {
-	a := &db.Acknowledge{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed}
+	a := &relay.Acknowledge{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed}
 	if err := a.Read(c.body); err != nil {
 		return answer{}, s.badAck(c, err)
 	}
@@ -257,8 +257,8 @@ func (s *Server) acknowledge(c *call) (answer, error) {
 func (s *Server) badAck(c *call, fault error) error {
 	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
 	switch {
-	case db.ErrorCode(err) == db.NotAParty, err == nil && m.Recipient != c.key.Mecha.ID:
-		return db.Errorf(db.RecipientOnly, "only the recipient of a message may acknowledge it")
+	case relay.ErrorCode(err) == relay.NotAParty, err == nil && m.Recipient != c.key.Mecha.ID:
+		return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may acknowledge it")
 	case err != nil:
 		return err
 	}
@@ -268,7 +268,7 @@ func (s *Server) badAck(c *call, fault error) error {
 // markDelivered answers POST /api/v1/messages/{messageId}/deliver, for the
 // recipient. A body is ignored.
 func (s *Server) markDelivered(c *call) (answer, error) {
-	out, err := s.config.DB.MarkDelivered(&db.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
+	out, err := s.config.DB.MarkDelivered(&relay.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -278,4 +278,4 @@ func (s *Server) markDelivered(c *call) (answer, error) {
 	return ok(append(b, '}'))
 }
 
-func (c *call) messageID() db.MessageID { return db.MessageID(c.params.ByName("messageId")) }
+func (c *call) messageID() relay.MessageID { return relay.MessageID(c.params.ByName("messageId")) }

@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // profileAnswer is a profile as it is read (PROTOCOL §5).
@@ -13,7 +13,7 @@ type profileAnswer struct {
 	MechaID string `json:"mecha_id"`
 	Name    string `json:"name"`
 	Crew    string `json:"crew"`
-	db.Profile
+	relay.Profile
 	CreatedAt string  `json:"created_at"`
 	UpdatedAt string  `json:"updated_at"`
 	Online    bool    `json:"online"`
@@ -26,11 +26,11 @@ func (s *Server) putProfile(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
 	}
-	p, err := db.ReadProfile(c.body)
+	p, err := relay.ReadProfile(c.body)
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.config.DB.PutProfile(&db.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
+	err = s.config.DB.PutProfile(&relay.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -47,7 +47,7 @@ func (s *Server) getProfile(c *call) (answer, error) {
 	return s.profile(c, a)
 }
 
-func (s *Server) profile(c *call, a db.Address) (answer, error) {
+func (s *Server) profile(c *call, a relay.Address) (answer, error) {
 	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha.Address)
 	if err != nil {
 		return answer{}, err
@@ -58,7 +58,7 @@ func (s *Server) profile(c *call, a db.Address) (answer, error) {
 	}
 	body, err := encode(profileAnswer{
 		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
-		CreatedAt: db.FormatTime(e.CreatedAt), UpdatedAt: db.FormatTime(e.UpdatedAt),
+		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
 		Online: s.config.Live.Online(e.ID), LastSeen: timeOrNull(seen),
 	})
 	// Without the newline: what is read must not be longer than what may be put.
@@ -69,6 +69,6 @@ func timeOrNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	s := db.FormatTime(t)
+	s := relay.FormatTime(t)
 	return &s
 }

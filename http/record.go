@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/db/strict"
 )
 
@@ -41,7 +41,7 @@ func appendTime(b []byte, before byte, name string, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)
 	}
-	return append(db.AppendTime(append(b, '"'), t), '"')
+	return append(relay.AppendTime(append(b, '"'), t), '"')
 }
 
 // appendOptional appends a string, or null for "".
@@ -62,7 +62,7 @@ func appendInt(b []byte, before byte, name string, v int) []byte {
 
 // AppendRecord appends the record of a message (PROTOCOL §3, Get Message), with
 // the payload if m has it.
-func AppendRecord(b []byte, m *db.Message) []byte {
+func AppendRecord(b []byte, m *relay.Message) []byte {
 	b = appendField(b, '{', "message_id", string(m.ID))
 	b = appendField(b, ',', "conversation_id", string(m.Conversation))
 	b = appendField(b, ',', "version", m.Version)

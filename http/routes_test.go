@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // rows reads the route table from its source: method, path, and who may call.
@@ -39,8 +39,8 @@ func TestWhoMayCall(t *testing.T) {
 		"PUT /api/v1/mecha/{mechaId}/profile":   `{}`,
 		"POST /api/v1/search":                   `{"query":"alice"}`,
 	}
-	refusals := map[string]db.Code{"itself": db.NotYourMecha, "parties": db.NotAParty, "recipient": db.RecipientOnly,
-		"participants": db.NotAParticipant, "searcher": db.NotYourSearch, "anyKey": "", "anyone": ""}
+	refusals := map[string]relay.Code{"itself": relay.NotYourMecha, "parties": relay.NotAParty, "recipient": relay.RecipientOnly,
+		"participants": relay.NotAParticipant, "searcher": relay.NotYourSearch, "anyKey": "", "anyone": ""}
 	for _, row := range rows(t) {
 		method, path, who := row[1], parameters.Replace(row[2]), row[3]
 		code, known := refusals[who]
@@ -55,7 +55,7 @@ func TestWhoMayCall(t *testing.T) {
 			}
 			continue
 		}
-		without.wantProblem(401, db.MissingHeader)
+		without.wantProblem(401, relay.MissingHeader)
 		body := bodies[method+" "+row[2]]
 		if a := mallory.do(method, path, body, handshake); code != "" {
 			a.wantProblem(403, code)

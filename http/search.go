@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/db/strict"
 )
 
 // Finder is what a Server needs of the search index (package search). It is safe
-// for concurrent use. Its errors are of type *db.Error: Overloaded, InvalidRequest.
+// for concurrent use. Its errors are of type *relay.Error: Overloaded, InvalidRequest.
 type Finder interface {
-	Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error)
+	Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error)
 }
 
 const (
@@ -32,7 +33,7 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	id := db.NewSearchID()
+	id := relay.NewSearchID()
 	found, err := s.find(c, id, q)
 	if err != nil {
 		return answer{}, err
@@ -48,14 +49,14 @@ func (s *Server) search(c *call) (answer, error) {
 	b := appendField(nil, '{', "request_id", string(id))
 	b = appendField(b, ',', "status", "completed")
 	b = appendTime(b, ',', "created_at", c.at)
-	b = appendTime(b, ',', "expires_at", c.at.Add(db.SearchLife))
+	b = appendTime(b, ',', "expires_at", c.at.Add(relay.SearchLife))
 	b = appendField(b, ',', "result_url", url)
 	return answer{status: http.StatusAccepted, body: append(b, "}\n"...), header: []string{"Location", url}}, nil
 }
 
 // getSearch answers GET /api/v1/search/{requestId}.
 func (s *Server) getSearch(c *call) (answer, error) {
-	found, err := s.searches.get(c.Context(), db.SearchID(c.params.ByName("requestId")), c.key.Mecha.ID, c.at)
+	found, err := s.searches.get(c.Context(), relay.SearchID(c.params.ByName("requestId")), c.key.Mecha.ID, c.at)
 	return answer{status: http.StatusOK, body: found}, err
 }
 
@@ -128,18 +129,18 @@ var (
 	searchFields = []string{"query", "filter", "sort", "limit", "cursor", "facets", "highlight", "explain"}
 	filterKeys   = map[string]bool{"crew": true, "tags": true, "skills": true, "languages": true, "message_types": true,
 		"online": true, "updated_since": true, "exclude": true}
-	sorts  = map[string]db.SearchSort{"": db.ByRelevance, "relevance": db.ByRelevance, "recent": db.ByRecent, "name": db.ByName}
+	sorts  = map[string]relay.SearchSort{"": relay.ByRelevance, "relevance": relay.ByRelevance, "recent": relay.ByRecent, "name": relay.ByName}
 	facets = map[string]bool{"crew": true, "tags": true, "languages": true}
 )
 
-func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
+func (s *Server) readSearch(c *call) (relay.SearchRequest, error) {
 	var v searchBody
-	q := db.SearchRequest{Caller: c.key.Mecha.Address, Online: s.config.Live.Online}
+	q := relay.SearchRequest{Caller: c.key.Mecha.Address, Online: s.config.Live.Online}
 	err := strict.ReadObject(c.body, searchFields, func(name string, value []byte) error {
 		if name == "filter" && strict.IsObject(value) {
 			return strict.ReadObject(value, nil, func(key string, _ []byte) error {
 				if !filterKeys[key] {
-					return db.FieldErrorf(db.InvalidRequest, "filter."+clip(key), "is not a filter; the filters are crew, tags, skills, languages, message_types, online, updated_since, exclude")
+					return relay.FieldErrorf(relay.InvalidRequest, "filter."+clip(key), "is not a filter; the filters are crew, tags, skills, languages, message_types, online, updated_since, exclude")
 				}
 				return nil
 			})
@@ -153,48 +154,48 @@ func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			if wrong.Field == "limit" {
-				return q, db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
+				return q, relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
 			}
 			kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
-			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
+			return q, relay.FieldErrorf(relay.InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
 		}
-		return q, db.Errorf(db.InvalidRequest, "the body cannot be read as a search")
+		return q, relay.Errorf(relay.InvalidRequest, "the body cannot be read as a search")
 	}
 	q.Query, q.Highlight, q.Explain, q.Facets = strings.TrimSpace(v.Query), v.Highlight, v.Explain, v.Facets
-	q.Filter = db.SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills, Languages: v.Filter.Languages,
+	q.Filter = relay.SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills, Languages: v.Filter.Languages,
 		MessageTypes: v.Filter.MessageTypes, Exclude: v.Filter.Exclude, Online: v.Filter.Online}
 	return q, v.check(&q)
 }
 
 // check refuses values out of range, and sets the fields of q that need more than
 // a copy of what was sent.
-func (v *searchBody) check(q *db.SearchRequest) (err error) {
+func (v *searchBody) check(q *relay.SearchRequest) (err error) {
 	if v.Filter.UpdatedSince != "" {
-		if q.Filter.UpdatedSince, err = db.ParseTime(v.Filter.UpdatedSince); err != nil {
-			return db.FieldErrorf(db.InvalidTime, "filter.updated_since", "is not an RFC 3339 time")
+		if q.Filter.UpdatedSince, err = relay.ParseTime(v.Filter.UpdatedSince); err != nil {
+			return relay.FieldErrorf(relay.InvalidTime, "filter.updated_since", "is not an RFC 3339 time")
 		}
 	}
 	if len([]rune(q.Query)) > maxQuery {
-		return db.FieldErrorf(db.InvalidRequest, "query", "is longer than %d characters", maxQuery)
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "is longer than %d characters", maxQuery)
 	}
 	if q.Query == "" && q.Filter.Empty() {
-		return db.FieldErrorf(db.InvalidRequest, "query", "is required if there is no filter")
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "is required if there is no filter")
 	}
 	known := false
 	if q.Sort, known = sorts[v.Sort]; !known {
-		return db.FieldErrorf(db.InvalidRequest, "sort", "must be relevance, recent or name")
+		return relay.FieldErrorf(relay.InvalidRequest, "sort", "must be relevance, recent or name")
 	}
 	slices.Sort(q.Facets)
 	q.Facets = slices.Compact(q.Facets) // each is counted once, since counting takes time
 	for _, f := range q.Facets {
 		if !facets[f] {
-			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is not a facet; the facets are crew, tags and languages", clip(f))
+			return relay.FieldErrorf(relay.InvalidRequest, "facets", "%q is not a facet; the facets are crew, tags and languages", clip(f))
 		}
 	}
 	q.Limit = defaultHits
 	if v.Limit != nil {
 		if *v.Limit < 1 {
-			return db.FieldErrorf(db.InvalidLimit, "limit", "must be at least 1; above %d counts as %d", maxHits, maxHits)
+			return relay.FieldErrorf(relay.InvalidLimit, "limit", "must be at least 1; above %d counts as %d", maxHits, maxHits)
 		}
 		q.Limit = min(*v.Limit, maxHits)
 	}

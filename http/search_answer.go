@@ -9,16 +9,16 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // find runs a search and returns its answer (PROTOCOL §5) as JSON.
-func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, error) {
+func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte, error) {
 	began := time.Now()
-	var entries map[db.MechaID]*db.Entry
-	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
+	var entries map[relay.MechaID]*relay.Entry
+	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
 		all, err := s.config.DB.Entries(ctx, ids)
-		entries = make(map[db.MechaID]*db.Entry, len(all))
+		entries = make(map[relay.MechaID]*relay.Entry, len(all))
 		for i := range all {
 			entries[all[i].ID] = &all[i]
 		}
@@ -29,7 +29,7 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 		return nil, err
 	}
 	if entries == nil { // the index has not called Lookup: it does so for highlights only
-		ids := make([]db.MechaID, len(r.Hits))
+		ids := make([]relay.MechaID, len(r.Hits))
 		for i, h := range r.Hits {
 			ids[i] = h.ID
 		}
@@ -49,9 +49,9 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 	}
 	return encode(searchAnswer{
 		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
-		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: db.FormatTime(db.Position(r.AsOf).Time()),
+		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: relay.FormatTime(relay.Position(r.AsOf).Time()),
 		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
-		CreatedAt: db.FormatTime(c.at), ExpiresAt: db.FormatTime(c.at.Add(db.SearchLife)),
+		CreatedAt: relay.FormatTime(c.at), ExpiresAt: relay.FormatTime(c.at.Add(relay.SearchLife)),
 	})
 }
 
@@ -64,7 +64,7 @@ func orNil(s string) *string {
 
 // searchAnswer is the result of PROTOCOL §5.
 type searchAnswer struct {
-	RequestID db.SearchID              `json:"request_id"`
+	RequestID relay.SearchID           `json:"request_id"`
 	Status    string                   `json:"status"`
 	Query     string                   `json:"query"`
 	Corrected *string                  `json:"corrected_query"`
@@ -81,19 +81,19 @@ type searchAnswer struct {
 }
 
 type searchHit struct {
-	Rank        int             `json:"rank"`
-	MechaID     db.Address      `json:"mecha_id"`
-	Name        string          `json:"name"`
-	Crew        string          `json:"crew"`
-	DisplayName string          `json:"display_name"`
-	Description string          `json:"description"`
-	Tags        []string        `json:"tags"`
-	Score       float64         `json:"score"`
-	Matched     matched         `json:"matched"`
-	Highlights  []highlight     `json:"highlights"`
-	Online      bool            `json:"online"`
-	LastSeen    *string         `json:"last_seen"`
-	Explain     *db.Explanation `json:"explain,omitempty"`
+	Rank        int                `json:"rank"`
+	MechaID     relay.Address      `json:"mecha_id"`
+	Name        string             `json:"name"`
+	Crew        string             `json:"crew"`
+	DisplayName string             `json:"display_name"`
+	Description string             `json:"description"`
+	Tags        []string           `json:"tags"`
+	Score       float64            `json:"score"`
+	Matched     matched            `json:"matched"`
+	Highlights  []highlight        `json:"highlights"`
+	Online      bool               `json:"online"`
+	LastSeen    *string            `json:"last_seen"`
+	Explain     *relay.Explanation `json:"explain,omitempty"`
 }
 
 type matched struct {
@@ -116,7 +116,7 @@ type facetResult struct {
 // results returns the hits with what the directory says of them now. The index
 // follows the directory a moment later, so a Mecha that has been removed
 // meanwhile, or that the caller may no longer see, is left out.
-func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchResult, entries map[db.MechaID]*db.Entry) ([]searchHit, error) {
+func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaID]*relay.Entry) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
 		h := &r.Hits[i]
@@ -125,7 +125,7 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 			continue
 		}
 		if h.Explanation != nil && h.Explanation.Words == nil {
-			h.Explanation.Words = []db.WordExplanation{}
+			h.Explanation.Words = []relay.WordExplanation{}
 		}
 		seen, err := s.config.DB.LastSeen(ctx, h.ID)
 		if err != nil {
@@ -147,8 +147,8 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 
 // mayFind tells whether a search may show an entry. Only its exact address finds
 // an unlisted one.
-func mayFind(q *db.SearchRequest, e *db.Entry) bool {
-	return e.VisibleTo(q.Caller) && (e.Visibility != db.Unlisted || q.Query == string(e.Address))
+func mayFind(q *relay.SearchRequest, e *relay.Entry) bool {
+	return e.VisibleTo(q.Caller) && (e.Visibility != relay.Unlisted || q.Query == string(e.Address))
 }
 
 // list returns an empty list for nil, which would be null in JSON.
@@ -159,7 +159,7 @@ func list(s []string) []string {
 	return s
 }
 
-func facetAnswer(all map[string][]db.FacetCount) map[string][]facetResult {
+func facetAnswer(all map[string][]relay.FacetCount) map[string][]facetResult {
 	out := map[string][]facetResult{}
 	for name, counts := range all {
 		out[name] = []facetResult{}
@@ -174,21 +174,21 @@ const maxOffset = 10_000 // results that can be paged to
 
 // searchCursor makes the cursor of the page at an offset. It is bound to the
 // search that it continues.
-func searchCursor(offset int, q *db.SearchRequest) string {
+func searchCursor(offset int, q *relay.SearchRequest) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(offset) + "." + fingerprint(q)))
 }
 
-func readSearchCursor(text string, q *db.SearchRequest) (int, error) {
+func readSearchCursor(text string, q *relay.SearchRequest) (int, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	offset, print, _ := strings.Cut(string(raw), ".")
 	n, bad := strconv.Atoi(offset)
 	if err != nil || bad != nil || n < 0 || n > maxOffset || print != fingerprint(q) {
-		return 0, db.FieldErrorf(db.InvalidRequest, "cursor", "was not given by this search")
+		return 0, relay.FieldErrorf(relay.InvalidRequest, "cursor", "was not given by this search")
 	}
 	return n, nil
 }
 
-func fingerprint(q *db.SearchRequest) string {
+func fingerprint(q *relay.SearchRequest) string {
 	b, _ := json.Marshal([]any{q.Query, q.Filter, q.Sort}) // strings, times and a bool cannot fail
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(b)), 36)
 }

@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
-// searches keeps the answers to searches for db.SearchLife. The store writes an
+// searches keeps the answers to searches for relay.SearchLife. The store writes an
 // answer with its next commit, which no request waits for; so the life of an
 // answer in memory is:
 //
@@ -23,11 +24,11 @@ type searches struct {
 	log   *slog.Logger
 
 	mu    sync.Mutex
-	held  map[db.SearchID]*heldSearch
+	held  map[relay.SearchID]*heldSearch
 	bytes int // of all held answers
 	// unstored are the held answers that could not be stored, oldest first. The
 	// first `expired` of them have lost their text, since their hour is over.
-	unstored []db.SearchID
+	unstored []relay.SearchID
 	expired  int
 	failing  bool // the last answer could not be stored
 }
@@ -37,7 +38,7 @@ type searches struct {
 const maxHeldSearches = 64 << 20
 
 type heldSearch struct {
-	owner  db.MechaID
+	owner  relay.MechaID
 	answer []byte
 	until  time.Time // the end of its hour; zero while its write is queued
 }
@@ -49,7 +50,7 @@ func (h *heldSearch) size() int { return 256 + len(h.answer) }
 // answers wait for it already.
 func (s *searches) save(w *db.SaveSearch) error {
 	if !s.hold(w) {
-		e := db.Errorf(db.Overloaded, "too many answers to searches wait for the disk")
+		e := relay.Errorf(relay.Overloaded, "too many answers to searches wait for the disk")
 		e.RetryAfter = time.Second
 		return e
 	}
@@ -65,15 +66,15 @@ func (s *searches) save(w *db.SaveSearch) error {
 
 // get returns an answer to the Mecha that searched: else SearchNotFound,
 // NotYourSearch, and after its hour SearchExpired. Nobody may change the answer.
-func (s *searches) get(ctx context.Context, id db.SearchID, caller db.MechaID, now time.Time) ([]byte, error) {
+func (s *searches) get(ctx context.Context, id relay.SearchID, caller relay.MechaID, now time.Time) ([]byte, error) {
 	h, held := s.find(id, now)
 	switch {
 	case !held:
 		return s.store.Search(ctx, id, caller)
 	case h.owner != caller:
-		return nil, db.Errorf(db.NotYourSearch, "another Mecha asked for this search")
+		return nil, relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
 	case !h.until.IsZero() && !now.Before(h.until):
-		return nil, db.Errorf(db.SearchExpired, "the answer was kept until %s; search again", db.FormatTime(h.until))
+		return nil, relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(h.until))
 	}
 	return h.answer, nil
 }
@@ -94,13 +95,13 @@ func (s *searches) hold(w *db.SaveSearch) bool {
 	}
 	s.bytes += h.size()
 	if s.held == nil {
-		s.held = map[db.SearchID]*heldSearch{}
+		s.held = map[relay.SearchID]*heldSearch{}
 	}
 	s.held[w.ID] = h
 	return true
 }
 
-func (s *searches) drop(id db.SearchID) {
+func (s *searches) drop(id relay.SearchID) {
 	if h := s.held[id]; h != nil {
 		s.bytes -= h.size()
 		delete(s.held, id)
@@ -122,7 +123,7 @@ func (s *searches) failed(w *db.SaveSearch, err error) {
 	first := !s.failing
 	s.failing = true
 	if h := s.held[w.ID]; h != nil {
-		h.until = w.At.Add(db.SearchLife)
+		h.until = w.At.Add(relay.SearchLife)
 		s.unstored = append(s.unstored, w.ID)
 	}
 	s.mu.Unlock()
@@ -132,7 +133,7 @@ func (s *searches) failed(w *db.SaveSearch, err error) {
 }
 
 // find returns a copy of what is held for an id.
-func (s *searches) find(id db.SearchID, now time.Time) (h heldSearch, held bool) {
+func (s *searches) find(id relay.SearchID, now time.Time) (h heldSearch, held bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.dropExpired(now)

@@ -25,6 +25,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // Config is what a Server needs. DB, Live and Finder are required. A limit of
@@ -63,7 +64,7 @@ type Server struct {
 	failures     limiters[netip.Prefix] // failed authentications, by client
 	failuresWarn rate.Sometimes         // limits the warnings about them
 	memory       memory
-	sending      sync.Map // db.IdempotencyKey → chan struct{}: sends under way
+	sending      sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
 	searches     searches
 	idPrefix     string // of request ids; differs from process to process
 	idCount      atomic.Uint64
@@ -239,14 +240,14 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, db.Errorf(db.NotFound, "there is no such path; /docs lists the API"))
+	s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path; /docs lists the API"))
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Split(w.Header().Get("Allow"), ", ")
 	allow := strings.Join(slices.DeleteFunc(methods, isOptions), ", ")
 	w.Header().Set("Allow", allow)
-	s.refuse(w, r, db.Errorf(db.MethodNotAllowed, "this path accepts %s only", allow))
+	s.refuse(w, r, relay.Errorf(relay.MethodNotAllowed, "this path accepts %s only", allow))
 }
 
 // isOptions finds the method that httprouter puts into every Allow; no path here accepts it.
@@ -257,7 +258,7 @@ func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 		panic(v)
 	}
 	s.config.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
-	s.refuse(w, r, db.Errorf(db.Internal, "the relay failed"))
+	s.refuse(w, r, relay.Errorf(relay.Internal, "the relay failed"))
 }
 
 // Timeouts bound how long and how much one client can hold on to (PROTOCOL §7).
