@@ -40,7 +40,7 @@ func TestWhoMayCall(t *testing.T) {
 		"POST /api/v1/search":                   `{"query":"alice"}`,
 	}
 	refusals := map[string]db.Code{"itself": db.NotYourMecha, "parties": db.NotAParty, "recipient": db.RecipientOnly,
-		"participants": db.NotAParticipant, "searcher": db.NotYourSearch, "anyKey": "", "anyone": ""}
+		"participants": db.NotAParticipant, "asker": db.NotYourSearch, "anyKey": "", "anyone": ""}
 	for _, row := range rows(t) {
 		method, path, who := row[1], parameters.Replace(row[2]), row[3]
 		code, known := refusals[who]
