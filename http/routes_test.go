@@ -40,7 +40,7 @@ func TestWhoMayCall(t *testing.T) {
 		"POST /api/v1/search":                   `{"query":"alice"}`,
 	}
 	refusals := map[string]relay.Code{"itself": relay.NotYourMecha, "parties": relay.NotAParty, "recipient": relay.RecipientOnly,
-		"participants": relay.NotAParticipant, "searcher": relay.NotYourSearch, "anyKey": "", "anyone": ""}
+		"participants": relay.NotAParticipant, "asker": relay.NotYourSearch, "anyKey": "", "anyone": ""}
 	for _, row := range rows(t) {
 		method, path, who := row[1], parameters.Replace(row[2]), row[3]
 		code, known := refusals[who]

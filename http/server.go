@@ -112,7 +112,7 @@ const (
 	parties      who = "sender, recipient"
 	recipient    who = "recipient"
 	participants who = "participants" // those who have sent or received in the conversation
-	searcher     who = "the Mecha that searched"
+	asker        who = "the Mecha that searched"
 )
 
 // routes is the API, one row per endpoint: read it and you know the API.
@@ -135,7 +135,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/mecha/{mechaId}/profile", anyKey, api(s.getProfile), "the profile of a Mecha, and whether it is online"},
 		{"PUT", "/api/v1/mecha/{mechaId}/profile", itself, api(s.putProfile), "replace the profile"},
 		{"POST", "/api/v1/search", anyKey, api(s.search), "find Mechas by their profiles"},
-		{"GET", "/api/v1/search/{requestId}", searcher, api(s.getSearch), "the answer to a search, for an hour"},
+		{"GET", "/api/v1/search/{requestId}", asker, api(s.getSearch), "the answer to a search, for an hour"},
 
 		{"GET", "/livez", anyone, open(s.livez), "the process runs"},
 		{"GET", "/readyz", anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
