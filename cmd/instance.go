@@ -50,8 +50,8 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	d, err := db.Open(db.Options{
-		Path: s.DB, Schema: a.schema, Create: true, Serve: true, Discard: s.Store == storeNone,
+	d, err := s.open(db.Options{
+		Path: s.DB, Schema: a.schema, Create: true, Serve: true,
 		MaxPending: s.MaxPending, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"relay/db"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"golang.org/x/crypto/acme/autocert"
@@ -47,12 +49,9 @@ type settings struct {
 	AllowOrigins          []string
 	MaxNonces             int64
 	MinFreeDisk           int64
-	Store                 string
-}
 
-// storeNone is --store none: the server keeps nothing. relay bench compares with
-// it, to measure what the store costs.
-const storeNone = "none"
+	open func(db.Options) (*db.DB, error) // opens the store
+}
 
 // flags is the one table of settings (PROTOCOL §7). 0 turns a limit off where
 // that makes sense.
@@ -87,10 +86,6 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
-	// --store stands neither in the help nor in the environment, so that nobody
-	// loses messages by accident.
-	f.StringVar(&s.Store, "store", "file", "file, or none to keep nothing, for measuring")
-	_ = f.MarkHidden("store") // it fails only for a flag that does not exist
 }
 
 func envBool(name string) bool {
@@ -117,9 +112,6 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if s.LogFormat != "text" && s.LogFormat != "json" {
 		return usagef("--log-format must be text or json")
 	}
-	if s.Store != "file" && (s.Store != storeNone || s.Dev) {
-		return usagef("--store must be file, or none without --dev")
-	}
 	_, err = s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.checkACME()); err != nil {
 		return err
@@ -133,7 +125,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	s := &settings{}
+	s := &settings{open: db.Open}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
@@ -180,9 +172,6 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	warnIfOpen(log, s, in.addr)
 	warnOfFolder(log, in.db.Path())
-	if in.db.Discards() {
-		log.Warn("--store none: NOTHING IS KEPT. Every accepted message is lost at once. Use this for measuring only")
-	}
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature, "version", version)
 	if s.Dev {
 		if err := a.printDev(in); err != nil {

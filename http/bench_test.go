@@ -26,7 +26,7 @@ func (p *sink) Write(body []byte) (int, error) { return len(body), nil }
 // network, net/http's reading and the store: whoami is little but authentication;
 // a send adds the decoding, and the way to the writer and back.
 func BenchmarkRequest(b *testing.B) {
-	r := mustServe(b, func(s *settings) { s.db.Discard = true })
+	r := mustServe(b, func(s *settings) { s.open = db.OpenForgetful })
 	alice := mecha{r, issueBeside(b, r)}
 	large := `{"to":"alice^demo","payload":{"text":"` + strings.Repeat("x", 64<<10) + `"}}`
 	full := `{"to":"alice^demo","from":"alice^demo","version":"1.0","message_type":"request","priority":"high","correlation_id":"c-1",` +

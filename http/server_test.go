@@ -38,6 +38,7 @@ type testRelay struct {
 
 type settings struct {
 	db       db.Options
+	open     func(db.Options) (*db.DB, error) // nil: db.Open
 	hub      ws.Config
 	api      http.Config
 	timeouts http.Timeouts
@@ -109,7 +110,11 @@ func (f finder) Search(ctx context.Context, q relay.SearchRequest) (*relay.Searc
 func (r *testRelay) start() {
 	r.t.Helper()
 	s := r.settings
-	d, err := db.Open(s.db)
+	open := s.open
+	if open == nil {
+		open = db.Open
+	}
+	d, err := open(s.db)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -70,14 +70,14 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 			to = keys[len(keys)-1]
 		}
 		at := began.Add(time.Duration(i) * apart)
-		m := &relay.SendMessage{At: at, Key: from, To: to.Mecha.Address, Payload: payload, Signed: true, Nonce: anyNonce()}
+		m := &relay.SendMessage{At: at, Key: from.Number, To: to.Mecha.Address, Payload: payload, Signed: true, Nonce: anyNonce()}
 		err := m.Validate()
 		var sent relay.Sent
 		if err == nil {
 			sent, err = d.Send(m)
 		}
 		if err == nil && i/10%2 == 0 {
-			a := &relay.Acknowledge{At: at, Key: to, ID: sent.ID, Status: "completed", ClientTS: relay.FormatTime(at), Nonce: anyNonce()}
+			a := &relay.Acknowledge{At: at, Key: to.Number, ID: sent.ID, Status: "completed", ClientTS: relay.FormatTime(at), Nonce: anyNonce()}
 			_, err = d.Acknowledge(a)
 		}
 		if k := done.Add(1); k%10_000 == 0 {
