@@ -54,7 +54,7 @@ secret never travels, but the database stores it, and so do backups.`,
 			}
 			return a.withDB(a.create, func(d *db.DB) error {
 				for _, address := range addresses {
-					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
+					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, WithSecret: secret}
 					if life > 0 {
 						i.ExpiresAt = i.At.Add(life)
 					}
@@ -143,7 +143,7 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
 		if !a.json {
-			w.row(k.ID, k.Mecha.Address, dash(k.Label), paint{keyColour[state], state}, timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
+			w.row(k.ID, k.Mecha.Address, dash(k.Label), paint{keyColour[state], state}, timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt))
 			continue
 		}
 		err := a.printJSON(struct {
@@ -156,8 +156,8 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			ExpiresAt  *string       `json:"expires_at"`
 			RevokedAt  *string       `json:"revoked_at"`
 			LastUsedAt *string       `json:"last_used_at"`
-		}{k.ID, k.Mecha.Address, k.Label, state, k.HasSecret(), relay.FormatTime(k.CreatedAt),
-			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt())})
+		}{k.ID, k.Mecha.Address, k.Label, state, k.Secret != "", relay.FormatTime(k.CreatedAt),
+			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt)})
 		if err != nil {
 			return err
 		}

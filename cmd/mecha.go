@@ -114,8 +114,8 @@ func (a *app) mechaShow() *cobra.Command {
 			if k.Check(time.Now()) == nil {
 				live++
 			}
-			if k.LastUsedAt().After(seen) {
-				seen = k.LastUsedAt()
+			if k.LastUsedAt.After(seen) {
+				seen = k.LastUsedAt
 			}
 		}
 		return a.printIndented(struct {

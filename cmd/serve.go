@@ -56,6 +56,9 @@ type settings struct {
 // flags is the one table of settings (PROTOCOL §7). 0 turns a limit off where
 // that makes sense.
 func (s *settings) flags(f *pflag.FlagSet) {
+	if s.open == nil {
+		s.open = db.Open
+	}
 	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes any free port")
 	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; it is created if there is none")
 	f.StringVar(&s.TLSCert, "tls-cert", "", "speak HTTPS, with the certificates in this PEM `file`; SIGHUP reads it again")
@@ -125,7 +128,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 }
 
 func (a *app) serveCommand() *cobra.Command {
-	s := &settings{open: db.Open}
+	s := &settings{}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the server",
