@@ -58,6 +58,19 @@ func (w *writer) versions() (data, keys int64) {
 	return data, keys
 }
 
+// forgetStale forgets which keys and Mechas there are if another process has
+// written to the file: jobs are decided by what it has now. (The counts of what is
+// pending stay: no other process sends or acknowledges.)
+func (w *writer) forgetStale() error {
+	version, err := w.c.Number("PRAGMA data_version")
+	if err == nil && version != w.cachedAt {
+		w.cachedAt = version
+		w.mechas.forget()
+		clear(w.callers)
+	}
+	return err
+}
+
 // servedFile is a file that a server has open, by a name that other processes
 // open it by: the database, its log, the log's index, the lock.
 type servedFile struct {

@@ -154,19 +154,6 @@ func (w *writer) fill(t *tx, ops []op) error {
 	return nil
 }
 
-// forgetStale forgets which keys and Mechas there are if another process has
-// written to the file: jobs are decided by what it has now. (The counts of what is
-// pending stay: no other process sends or acknowledges.)
-func (w *writer) forgetStale() error {
-	version, err := w.c.Number("PRAGMA data_version")
-	if err == nil && version != w.cachedAt {
-		w.cachedAt = version
-		w.mechas.forget()
-		clear(w.callers)
-	}
-	return err
-}
-
 // publish makes what the transaction knew the writer's own, after the commit.
 func (t *tx) publish() {
 	w := t.w

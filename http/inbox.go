@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"relay/db/strict"
+	"relay/db/relay"
 )
 
 // inbox answers GET /api/v1/mecha/{mechaId}/inbox, with 304 if nothing has changed
@@ -42,7 +42,7 @@ func appendPriorities(b []byte, counts map[string]int) []byte {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(strict.AppendString(b, priority), ':')
+		b = append(relay.AppendString(b, priority), ':')
 		b = strconv.AppendInt(b, int64(counts[priority]), 10)
 	}
 	return append(b, '}')

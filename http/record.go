@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"relay/db/relay"
-	"relay/db/strict"
 )
 
 // encode returns v as JSON and a newline. It leaves <, > and & as they are, where
@@ -32,7 +31,7 @@ func appendName(b []byte, before byte, name string) []byte {
 }
 
 func appendField(b []byte, before byte, name, value string) []byte {
-	return strict.AppendString(appendName(b, before, name), value)
+	return relay.AppendString(appendName(b, before, name), value)
 }
 
 // appendTime appends a time, or null for the zero time.

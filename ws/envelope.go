@@ -8,7 +8,6 @@ import (
 	"github.com/gobwas/ws"
 
 	"relay/db/relay"
-	"relay/db/strict"
 )
 
 // This file makes the JSON of the frames that the relay sends (PROTOCOL §4).
@@ -16,7 +15,7 @@ import (
 // field appends a member that is not the object's first one.
 func field(b []byte, name, value string) []byte {
 	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	return strict.AppendString(b, value)
+	return relay.AppendString(b, value)
 }
 
 // appendMessage appends a message as a text frame. The payload's exact bytes are

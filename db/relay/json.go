@@ -30,3 +30,6 @@ func readText[T ~string](name string, value []byte, to *T) error {
 	*to = T(text)
 	return nil
 }
+
+// AppendString appends s to b as a JSON string, as strict.AppendString does.
+func AppendString(b []byte, s string) []byte { return strict.AppendString(b, s) }
