@@ -140,7 +140,8 @@ func TestRelayCurl(t *testing.T) {
 	// Wrong usage.
 	curl("", "GET").wantCode(t, 2, "Try: relay curl --help")
 	curl("", "GET", "api/v1/whoami").wantCode(t, 2, "begins with /")
-	curl("", "GET", "/api/v1/whoami", "-H", "no colon").wantCode(t, 2, "no header")
+	curl("", "GET", "/api/v1/%zz").wantCode(t, 2, "not a valid method or path", "Try: relay curl --help")
+	curl("", "GET", "/api/v1/whoami", "-H", "no colon").wantCode(t, 2, "not a valid header")
 	run(t, []string{"curl", "GET", "/api/v1/whoami"}, []string{"RELAY_URL=" + s.url}, "").wantCode(t, 2, "RELAY_KEY")
 	curl("", "GET", "/api/v1/whoami", "--url", strings.TrimPrefix(s.url, "http://")).wantCode(t, 2, "must begin with http://")
 

@@ -95,7 +95,7 @@ func TestListenPrintsAndResumes(t *testing.T) {
 	run(t, []string{"listen", "--state", state}, p.asAlice, "").wantCode(t, 1, "says where bob^talk stopped", "--state")
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
 	for content, says := range map[string]string{
-		"hello": "is no file of relay listen", `{"mecha_id":"bob^talk","after":"msg_0t3z1hj9e001xzqx8pz68qj0y4"}`: "does not know the message",
+		"hello": "is not a file of relay listen", `{"mecha_id":"bob^talk","after":"msg_0t3z1hj9e001xzqx8pz68qj0y4"}`: "does not know the message",
 	} {
 		if err := os.WriteFile(wrong, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -234,9 +234,9 @@ func TestInboxAckDeliverWhoami(t *testing.T) {
 	if r = does(t, p.asBob, "ack", ids[1]).wantCode(t, 0); r.out != ids[1]+"  acknowledged  completed\n" || r.err != "" {
 		t.Errorf("%q, %q", r.out, r.err)
 	}
-	does(t, p.asBob, "ack", ids[1]).wantCode(t, 0, "it was so before")
+	does(t, p.asBob, "ack", ids[1]).wantCode(t, 0, "nothing has changed")
 	does(t, p.asBob, "ack", ids[1], "failed").wantCode(t, 1, "already_acknowledged")
-	does(t, p.asBob, "ack", ids[1], "no-word").wantCode(t, 2, "no status")
+	does(t, p.asBob, "ack", ids[1], "no-word").wantCode(t, 2, "not a valid status")
 	does(t, p.asAlice, "ack", ids[2]).wantCode(t, 1, "recipient_only")
 	does(t, p.asAlice, "ack", "../../whoami").wantCode(t, 1, "404")
 	out := parse[map[string]any](t, []byte(does(t, p.asBob, "ack", ids[2], "FAILED", "--detail", "no seats", "--json").wantCode(t, 0).out))

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/http/client"
 )
 
 // push measures how long one message takes to its recipient's socket while
@@ -29,7 +31,7 @@ func (b *bench) push(ctx context.Context) error {
 		if err != nil {
 			return nil, err
 		}
-		in, err := l.listen(to, "?sync_limit=0")
+		in, err := l.listen(to, "sync_limit=0")
 		if err != nil {
 			return nil, err
 		}
@@ -37,7 +39,7 @@ func (b *bench) push(ctx context.Context) error {
 		var reader sync.WaitGroup
 		defer reader.Wait()
 		defer l.close() // which ends the reader
-		reader.Go(func() { in.report(arrivals) })
+		reader.Go(func() { report(in, arrivals) })
 		return b.run(ctx, l, "push", []step{b.pusher(c, from, to, arrivals)})
 	})
 	if err != nil {
@@ -54,10 +56,10 @@ type arrival struct {
 	err error
 }
 
-// report tells of every frame as it arrives, until the end.
-func (s *socket) report(to chan<- arrival) {
+// report sends an arrival for every frame, and one for the error that ends it.
+func report(s *client.Socket, to chan<- arrival) {
 	for {
-		_, err := s.next()
+		_, err := s.Next()
 		to <- arrival{time.Now(), err}
 		if err != nil {
 			return
@@ -115,11 +117,11 @@ func (b *bench) roundTrip(l *lines, from, to *mecha) (step, error) {
 	if err != nil {
 		return nil, err
 	}
-	sender, err := l.listen(from, "?sync_limit=0&events=receipts")
+	sender, err := l.listen(from, "sync_limit=0&events=receipts")
 	if err != nil {
 		return nil, err
 	}
-	recipient, err := l.listen(to, "?sync_limit=0")
+	recipient, err := l.listen(to, "sync_limit=0")
 	if err != nil {
 		return nil, err
 	}
@@ -130,13 +132,13 @@ func (b *bench) roundTrip(l *lines, from, to *mecha) (step, error) {
 			return did{}, err
 		}
 		answered := time.Since(began)
-		frame, err := recipient.next()
+		frame, err := recipient.Next()
 		arrived := time.Since(began)
 		if err == nil {
-			err = recipient.ack(frame)
+			err = acknowledge(recipient, frame)
 		}
 		if err == nil {
-			_, err = sender.next()
+			_, err = sender.Next()
 		}
 		return did{units: 1, also: [2]time.Duration{answered, arrived}}, err
 	}, nil
@@ -172,13 +174,13 @@ func (b *bench) fansOut(ctx context.Context, s *server, n int) (*sample, error) 
 	last := make(chan error, n+1) // nobody waits, whatever goes wrong
 	var missing atomic.Int64
 	for range n {
-		in, err := l.listen(to, "?sync_limit=0")
+		in, err := l.listen(to, "sync_limit=0")
 		if err != nil {
 			return nil, err
 		}
 		readers.Go(func() {
 			for {
-				if _, err := in.next(); err != nil {
+				if _, err := in.Next(); err != nil {
 					last <- err
 					return
 				}
@@ -241,7 +243,7 @@ func (b *bench) idles(ctx context.Context, name string) (socket, server float64,
 		if i == first {
 			before = residentBytes(s.pid)
 		}
-		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "?sync_limit=0"); err != nil {
+		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "sync_limit=0"); err != nil {
 			return 0, 0, fmt.Errorf("socket %d: %w (if files run out: ulimit -n, or fewer --sockets)", i, err)
 		}
 	}

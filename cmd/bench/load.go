@@ -3,10 +3,14 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/http/client"
 )
 
 // A sample is what one round of one stage has shown.
@@ -154,7 +158,7 @@ func (l *loop) run(ctx context.Context) {
 	for began := time.Now(); began.Before(l.end) && ctx.Err() == nil; {
 		out, err := l.step()
 		now := time.Now()
-		var refused *refusal
+		var refused *client.Refusal
 		switch {
 		case errors.As(err, &refused):
 			l.failed++
@@ -188,29 +192,38 @@ func (l *loop) count(took time.Duration, out did) {
 	l.shown.Add(1)
 }
 
-// lines are the connections of one round. The end of the context closes them,
-// so that nothing waits for an answer then.
+// lines are the connections and sockets of one round. The end of the context
+// closes them, so that nothing waits for an answer then.
 type lines struct {
-	server *server
-	ctx    context.Context
-	mu     sync.Mutex
-	all    []*conn
-	cancel func() bool
+	server  *server
+	ctx     context.Context
+	end     context.CancelCauseFunc
+	mu      sync.Mutex
+	conns   []*conn
+	sockets []*client.Socket
+	late    *time.Timer // ends the context at the deadline
 }
 
-// to begins a round on a server. Close what it gives.
+var errHung = fmt.Errorf("the relay has been silent for %v", patience)
+
+// to begins a round on a server. The caller closes the lines.
 func (b *bench) to(ctx context.Context, s *server) *lines {
-	l := &lines{server: s, ctx: ctx}
-	l.cancel = context.AfterFunc(ctx, l.hangUp)
+	l := &lines{server: s}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	l.late = time.AfterFunc(math.MaxInt64, func() { l.end(errHung) })
+	context.AfterFunc(l.ctx, l.hangUp)
 	return l
 }
 
 func (l *lines) dial() (*conn, error) {
 	c, err := dial(l.ctx, l.server.url)
-	if err == nil {
-		l.add(c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, c)
+	return c, nil
 }
 
 // dials opens n connections.
@@ -225,37 +238,29 @@ func (l *lines) dials(n int) ([]*conn, error) {
 	return all, nil
 }
 
-func (l *lines) listen(m *mecha, query string) (*socket, error) {
-	s, err := listen(l.ctx, l.server.url, m, query)
-	if err == nil {
-		l.add(s.conn)
-	}
-	return s, err
-}
-
-func (l *lines) add(c *conn) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, c)
-}
-
+// deadline replaces the time after which everything that waits fails.
 func (l *lines) deadline(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.all {
+	for _, c := range l.conns {
 		c.net.SetDeadline(t)
 	}
+	l.late.Reset(time.Until(t))
 }
 
 func (l *lines) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.all {
+	for _, c := range l.conns {
 		c.close()
+	}
+	for _, s := range l.sockets {
+		s.Close()
 	}
 }
 
 func (l *lines) close() {
-	l.cancel()
+	l.late.Stop()
 	l.hangUp()
+	l.end(nil)
 }

@@ -77,18 +77,18 @@ func (b *bench) sync(ctx context.Context) error {
 	var pending, again []*sample
 	for round := range b.Repeats {
 		m := s.mechas[len(s.mechas)-2-round%(len(s.mechas)-1)]
-		done, err := b.catchUp(ctx, s, m, "?sync_limit=1000&events=acks", -1) // other stages may have sent it some
+		done, err := b.catchUp(ctx, s, m, "sync_limit=1000&events=acks", -1) // other stages may have sent it some
 		if err != nil {
 			return err
 		}
 		if err := b.fill(ctx, s, m, b.Messages); err != nil {
 			return err
 		}
-		if done, err = b.catchUp(ctx, s, m, "?sync_limit=1000&events=acks", b.Messages); err != nil {
+		if done, err = b.catchUp(ctx, s, m, "sync_limit=1000&events=acks", b.Messages); err != nil {
 			return err
 		}
 		pending = append(pending, done.sample)
-		if done, err = b.catchUp(ctx, s, m, "?sync_limit=1000&events=acks&since_message_id="+done.first, b.Messages-1); err != nil {
+		if done, err = b.catchUp(ctx, s, m, "sync_limit=1000&events=acks&since_message_id="+done.first, b.Messages-1); err != nil {
 			return err
 		}
 		again = append(again, done.sample)
@@ -116,11 +116,18 @@ func (b *bench) catchUp(ctx context.Context, s *server, m *mecha, query string, 
 	if err != nil {
 		return out, err
 	}
+	var later [][]byte // acks, to be sent in one write once all that has arrived has been read
 	for messages, acks, synced := 0, 0, n >= 0; !synced || acks < messages || messages < n; {
 		if (messages+acks)%1000 == 0 {
-			in.net.SetDeadline(time.Now().Add(patience))
+			l.deadline(time.Now().Add(patience))
 		}
-		frame, err := in.next()
+		if in.Buffered() == 0 && len(later) > 0 {
+			if err := in.SendText(later...); err != nil {
+				return out, err
+			}
+			later = later[:0]
+		}
+		frame, err := in.Next()
 		if err != nil {
 			return out, err
 		}
@@ -129,15 +136,17 @@ func (b *bench) catchUp(ctx context.Context, s *server, m *mecha, query string, 
 			if messages++; messages == 1 {
 				out.first = string(textField(frame, "message_id"))
 			}
-			if err := in.ackLater(frame); err != nil {
+			ack, err := acknowledgement(frame)
+			if err != nil {
 				return out, err
 			}
+			later = append(later, ack)
 		case bytes.HasPrefix(frame, []byte(`{"type":"ack_ok"`)):
 			acks++
 		case bytes.Contains(frame, []byte(`"phase":"end"`)):
 			synced = true
 		case bytes.HasPrefix(frame, []byte(`{"type":"error"`)):
-			return out, &refusal{string(frame)}
+			return out, fmt.Errorf("the relay has sent an error frame: %s", frame)
 		}
 	}
 	took := time.Since(began)
