@@ -37,8 +37,9 @@ func (a *app) ackCommand() *cobra.Command {
 		Use:   "ack ID [STATUS]",
 		Short: "Acknowledge a message",
 		Long: `Acknowledge a message that was sent to the Mecha of RELAY_KEY, as completed or
-with another status. completed, failed and rejected are final. received and processing
-report progress, and the message stays pending. To repeat an ack does no harm.`,
+with another status. completed, failed and rejected are final. received and
+processing report progress, and the message stays pending. To repeat an ack does
+no harm.`,
 		Example: `  relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4
   relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4 failed --detail 'no seats left'`,
 		Args: between(1, 2, "a message id and at most one status"),

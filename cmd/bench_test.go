@@ -184,7 +184,7 @@ func TestBenchSaysAheadThatFilesWillNotDo(t *testing.T) {
 	}
 	dir := t.TempDir()
 	c := exec.Command("sh", "-c", `ulimit -n 400; exec "$0" bench --only idle --sockets 1000 --connections 1 --dir "$1"`, binary, dir)
-	finish(t, c, nil, "").wantCode(t, 1, "it takes 1100 open files, and 400 are allowed", "ulimit -n 1100")
+	finish(t, c, nil, "").wantCode(t, 1, "relay bench needs 1100 open files, and 400 are allowed", "ulimit -n 1100")
 	wantFiles(t, dir)
 }
 

@@ -47,7 +47,7 @@ func (f *clientFlags) client() (*client.Client, error) {
 	return c, inFlags(err)
 }
 
-// signer makes what relay sign needs, which speaks to no relay.
+// signer makes the signer for these flags. It needs no relay.
 func (f *clientFlags) signer() (*client.Signer, error) {
 	key, secret, err := f.secrets()
 	if err != nil {

@@ -26,8 +26,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "See the whole story in one command, on a temporary database",
 		Long: `Start a relay on a temporary database, register two Mechas, and let them talk:
 discovery, signed messages, live push, acknowledgements, a restart in between,
-history.
-Nothing is left behind.`,
+history. Nothing is left behind.`,
 		Example: "  relay demo",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,7 +89,7 @@ func (d *demo) begin(context.Context) error {
 	if err := d.serve(); err != nil {
 		return err
 	}
-	d.say("1. A relay starts on an empty database. It accepts signed requests only.")
+	d.say("1. A relay starts on an empty database. It takes signed requests only.")
 	d.show("%s", d.in.url)
 	return nil
 }
@@ -140,7 +139,7 @@ func (d *demo) register(ctx context.Context) error {
 
 // find lets planner discover flights by its profile.
 func (d *demo) find(ctx context.Context) error {
-	d.say("3. flights says what it can do. planner does not know flights, and searches: trip to Lisbon")
+	d.say("3. flights says what it can do; planner does not know it, and searches: trip to Lisbon")
 	profile := map[string]any{"description": "books flights", "skills": []any{
 		map[string]any{"id": "book", "name": "Book a flight", "examples": []string{"I need a trip to Lisbon on Friday"}}}}
 	if err := d.flights.Call(ctx, "PUT", "/api/v1/mecha/flights%5Eacme/profile", profile, &struct{}{}); err != nil {
@@ -194,7 +193,7 @@ func (d *demo) talk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	d.show("the 201 says that the message is on disk")
+	d.show("the 201 says: it is on disk")
 	question, err := d.receive(listening, "flights")
 	if err != nil {
 		return err
@@ -234,7 +233,7 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	d.show("back at %s", d.in.url)
-	d.say("7. flights comes back, and resumes after the first of the two: only the second is pushed.")
+	d.say("7. flights comes back and resumes after the first of them, which it had noted: only the other one is pushed.")
 	listening, err := d.flights.Dial(ctx, flights, "since_message_id="+first.MessageID)
 	if err != nil {
 		return err

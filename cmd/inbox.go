@@ -23,8 +23,9 @@ func (a *app) inboxCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inbox",
 		Short: "Show the pending messages: not acknowledged, not expired",
-		Long: `Show the messages for the Mecha of RELAY_KEY that are pending, oldest first. This
-changes nothing. With --json, each line is a message's record with its payload.`,
+		Long: `Show the messages for the Mecha of RELAY_KEY that are pending, oldest first.
+This changes nothing. With --json, each line is a message's record with its
+payload.`,
 		Example: `  relay inbox
   relay inbox --count
   relay inbox --json --limit 1 | jq -r .message_id`,

@@ -41,12 +41,12 @@ start begins with the oldest pending message, the next one where the last one
 stopped. With --exec, or with an --ack that ends the message, no file is needed
 and none is kept: what is still to be done is still pending at the relay.
 
---exec runs a command for each message, with sh -c (Windows: cmd /C). The payload
-is on its stdin, and the envelope in RELAY_MESSAGE_ID, _FROM, _TO, _TYPE,
-_PRIORITY, _CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT. The command has the
-environment of this process, and so the key: it can run relay itself. Its stdout
-is passed on. Exit code 0 acks completed; any other acks failed, with the last
-line of its stderr as detail.
+--exec runs a command for each message, with sh -c (Windows: cmd /C). The
+payload is on its stdin, and the envelope in RELAY_MESSAGE_ID, _FROM, _TO,
+_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT. The command
+has the environment of this process, and so the key: it can run relay itself.
+Its stdout is passed on. Exit code 0 acks completed; any other acks failed, with
+the last line of its stderr as detail.
 --reply sends the JSON object that the command prints back to the sender, in the
 same conversation and with the same correlation_id, before the ack. A message of
 type --reply-type is an answer itself and gets no answer, so that two listeners

@@ -44,22 +44,22 @@ func (a *app) sendCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "send TO [PAYLOAD|-|@FILE]",
 		Short: "Send a message, and wait for its ack or its answer if you like",
-		Long: `Send a message as the Mecha of RELAY_KEY, and print the message's id. The payload
-is a JSON object: an argument, a file (@FILE), or stdin (- or nothing). It is sent
-byte for byte.
+		Long: `Send a message as the Mecha of RELAY_KEY, and print the message's id. The
+payload is a JSON object: an argument, a file (@FILE), or stdin (- or nothing).
+It is sent byte for byte.
 
 If the relay does not answer or is overloaded, send tries again for --retry. The
 message is sent once all the same: every attempt has the same Idempotency-Key.
 
 --wait-ack waits for the final ack. The exit code is 0 for completed, and 1 for
-failed, rejected, expired, or no final ack in time. With --json, a second line has
-the message's record.
+failed, rejected, expired, or no final ack in time. With --json, a second line
+has the message's record.
 --wait-reply waits for the answer, prints its payload (with --json the whole
 envelope) and acknowledges it. The answer is the first message from TO in the
 same conversation with the same correlation_id. In a conversation that this
 message begins, a message without correlation_id is an answer too. Without
---correlation-id, the Idempotency-Key is the correlation_id. If the message fails,
-the exit code is 1.
+--correlation-id, the Idempotency-Key is the correlation_id. If the message
+fails, the exit code is 1.
 The same command with the same --idempotency-key waits again.`,
 		Example: `  relay send bob^demo '{"text":"hello, bob"}'
   relay send bob^demo @order.json --idempotency-key order-17 --wait-ack 30s

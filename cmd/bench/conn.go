@@ -26,9 +26,9 @@ type mecha struct {
 // It writes requests and reads answers by hand, because the generator runs on
 // the cores that it measures. A send costs the generator 9 µs of CPU in this
 // way, 13 µs with http.ReadResponse, and 34 µs with the client of net/http,
-// with which 14,000 sends a second are measured instead of 27,000 (two cores, 64
-// connections, --store none). Signatures, connecting and WebSockets are those of
-// http/client, which cost no more than code of our own.
+// which measures 14,000 sends a second instead of 27,000 (two cores, 64
+// connections, --store none). http/client signs, connects and opens WebSockets, at
+// no more cost than code of our own.
 type conn struct {
 	net     net.Conn
 	host    string

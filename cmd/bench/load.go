@@ -13,12 +13,12 @@ import (
 	"relay/http/client"
 )
 
-// A sample is what one round of one stage has shown.
+// A sample is the result of one round of one stage.
 type sample struct {
 	took    time.Duration
 	latency Histogram
 	also    [2]Histogram // further latencies of the same operations
-	ops     int          // finished in time; each may stand for several units
+	ops     int          // operations that finished in time; each may have several units
 	units   int          // messages, records, arrivals
 	failed  int
 	problem error // the first failure
@@ -26,29 +26,30 @@ type sample struct {
 	memory  int64 // of the server, at the end
 }
 
-// spent is the CPU time that went by in a round.
+// spent is the CPU time that a round took.
 type spent struct {
 	known          bool
 	server, client time.Duration
-	others         float64 // share of the machine that others took
+	others         float64 // the share of the machine that other programs took
 }
 
-// did is what one operation of a closed loop has done.
-type did struct {
+// done is what one operation of a closed loop has done.
+type done struct {
 	units int
-	also  [2]time.Duration
+	also  [2]time.Duration // further latencies, see sample
 }
 
-// A step is one operation.
-type step func() (did, error)
+// An operation is what a worker repeats.
+type operation func() (done, error)
 
-// maxFailures in a row end a worker: the relay is not what we take it for.
+// maxFailures in a row end a round: nothing is measured if all is refused.
 const maxFailures = 100
 
-// run repeats each worker's step for a while, all at once, and measures it. A
-// tenth of the time goes ahead uncounted. Refused requests are counted; another
-// error ends the round, for then nothing could be trusted.
-func (b *bench) run(ctx context.Context, on *lines, what string, workers []step) (*sample, error) {
+// run measures a round. Every worker repeats its operation, all at the same time,
+// until Config.Duration is over. Before that they run for a tenth of the time
+// without being measured. A refused request is counted. Another error ends the
+// round: its figures could not be trusted.
+func (b *bench) run(ctx context.Context, on *links, what string, workers []operation) (*sample, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -58,14 +59,14 @@ func (b *bench) run(ctx context.Context, on *lines, what string, workers []step)
 	loops := make([]*loop, len(workers))
 	var all sync.WaitGroup
 	for i, w := range workers {
-		loops[i] = &loop{step: w, begin: begin, end: end}
+		loops[i] = &loop{operation: w, begin: begin, end: end}
 		all.Go(func() { loops[i].run(ctx) })
 	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
 	out := &sample{took: b.Duration}
-	b.watch(on.server, what, out, loops, done)
-	<-done
+	b.watch(on.server, what, out, loops, ended)
+	<-ended
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -93,11 +94,11 @@ func (s *sample) gather(l *loop) {
 
 const showEvery = 250 * time.Millisecond
 
-// watch reads the CPU times at both ends of a round, and shows how it goes. It
+// watch reads the CPU times at both ends of a round, and reports the progress. It
 // returns at the end of the round, or when all workers have ended.
-func (b *bench) watch(s *server, what string, out *sample, loops []*loop, done <-chan struct{}) {
+func (b *bench) watch(s *server, what string, out *sample, loops []*loop, ended <-chan struct{}) {
 	begin, end := loops[0].begin, loops[0].end
-	if !sleep(begin, done) {
+	if !sleep(begin, ended) {
 		return
 	}
 	before := readCPU(s.pid)
@@ -106,7 +107,7 @@ func (b *bench) watch(s *server, what string, out *sample, loops []*loop, done <
 		if next.After(end) {
 			next = end
 		}
-		if !sleep(next, done) {
+		if !sleep(next, ended) {
 			break
 		}
 		ops := int64(0)
@@ -119,14 +120,14 @@ func (b *bench) watch(s *server, what string, out *sample, loops []*loop, done <
 	out.memory = residentBytes(s.pid)
 }
 
-// sleep waits until a time, and tells whether done came later.
-func sleep(until time.Time, done <-chan struct{}) bool {
+// sleep waits, and returns false if ended was closed first.
+func sleep(until time.Time, ended <-chan struct{}) bool {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-done:
+	case <-ended:
 		return false
 	}
 }
@@ -142,7 +143,7 @@ func between(a, b cpuTime, took time.Duration) spent {
 
 // A loop is one worker of a round.
 type loop struct {
-	step       step
+	operation  operation
 	begin, end time.Time
 	latency    Histogram
 	also       [2]Histogram
@@ -150,13 +151,13 @@ type loop struct {
 	failed     int
 	problem    error
 	fault      error
-	shown      atomic.Int64 // operations, for the progress line
+	shown      atomic.Int64 // operations so far, for the progress
 }
 
 func (l *loop) run(ctx context.Context) {
 	inARow := 0
 	for began := time.Now(); began.Before(l.end) && ctx.Err() == nil; {
-		out, err := l.step()
+		out, err := l.operation()
 		now := time.Now()
 		var refused *client.Refusal
 		switch {
@@ -181,7 +182,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-func (l *loop) count(took time.Duration, out did) {
+func (l *loop) count(took time.Duration, out done) {
 	l.latency.Record(took)
 	for i, d := range out.also {
 		if d >= 0 && out.also != [2]time.Duration{} {
@@ -192,9 +193,9 @@ func (l *loop) count(took time.Duration, out did) {
 	l.shown.Add(1)
 }
 
-// lines are the connections and sockets of one round. The end of the context
-// closes them, so that nothing waits for an answer then.
-type lines struct {
+// links are the connections and sockets of one round. When the context ends, they
+// are closed, so that no worker goes on waiting for an answer.
+type links struct {
 	server  *server
 	ctx     context.Context
 	end     context.CancelCauseFunc
@@ -206,16 +207,16 @@ type lines struct {
 
 var errHung = fmt.Errorf("the relay has been silent for %v", patience)
 
-// to begins a round on a server. The caller closes the lines.
-func (b *bench) to(ctx context.Context, s *server) *lines {
-	l := &lines{server: s}
+// links makes the links of a round to a server. The caller closes them.
+func (b *bench) links(ctx context.Context, s *server) *links {
+	l := &links{server: s}
 	l.ctx, l.end = context.WithCancelCause(ctx)
 	l.late = time.AfterFunc(math.MaxInt64, func() { l.end(errHung) })
 	context.AfterFunc(l.ctx, l.hangUp)
 	return l
 }
 
-func (l *lines) dial() (*conn, error) {
+func (l *links) dial() (*conn, error) {
 	c, err := dial(l.ctx, l.server.url)
 	if err != nil {
 		return nil, err
@@ -227,7 +228,7 @@ func (l *lines) dial() (*conn, error) {
 }
 
 // dials opens n connections.
-func (l *lines) dials(n int) ([]*conn, error) {
+func (l *links) dials(n int) ([]*conn, error) {
 	all := make([]*conn, n)
 	for i := range all {
 		var err error
@@ -238,8 +239,8 @@ func (l *lines) dials(n int) ([]*conn, error) {
 	return all, nil
 }
 
-// deadline replaces the time after which everything that waits fails.
-func (l *lines) deadline(t time.Time) {
+// deadline sets the time at which a worker that still waits for the relay fails.
+func (l *links) deadline(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
@@ -248,7 +249,7 @@ func (l *lines) deadline(t time.Time) {
 	l.late.Reset(time.Until(t))
 }
 
-func (l *lines) hangUp() {
+func (l *links) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, c := range l.conns {
@@ -259,7 +260,7 @@ func (l *lines) hangUp() {
 	}
 }
 
-func (l *lines) close() {
+func (l *links) close() {
 	l.late.Stop()
 	l.hangUp()
 	l.end(nil)

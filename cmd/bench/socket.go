@@ -9,7 +9,7 @@ import (
 )
 
 // listen opens a Mecha's WebSocket.
-func (l *lines) listen(m *mecha, query string) (*client.Socket, error) {
+func (l *links) listen(m *mecha, query string) (*client.Socket, error) {
 	c, err := client.New(client.Config{URL: l.server.url, Key: m.key})
 	if err != nil {
 		return nil, err

@@ -176,7 +176,7 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	// Who answers is no relay.
+	// A server that is not a relay.
 	for answer, says := range map[string]string{"": "200 OK", "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=": "another WebSocket handshake"} {
 		url := mustServeOther(t, func(w nethttp.ResponseWriter, _ *nethttp.Request) {
 			if answer != "" {
@@ -275,8 +275,8 @@ func TestDialDoesNotWaitForEver(t *testing.T) {
 	}
 }
 
-// What a relay does not send, but RFC 6455 allows: fragments, with a ping
-// between them, and an empty message. And what it forbids.
+// Frames that a relay does not send. RFC 6455 allows fragments, a ping between
+// them, and an empty message; it forbids the others.
 func TestFramesOfOthers(t *testing.T) {
 	alice := mustServe(t).mustIssue("alice^test")
 	for name, c := range map[string]struct{ frames, receives, ends, pongs string }{
