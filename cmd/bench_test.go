@@ -127,7 +127,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 		if !slices.Equal(cases, want) || r.Stored != 3000 {
 			t.Errorf("%d stored: %q", r.Stored, cases)
 		}
-		// Only what was measured has come on top.
+		// Only the messages of the measuring were added.
 		if n := messages(); n < before || n > before+3000 {
 			t.Errorf("%d messages, after %d", n, before)
 		} else {
@@ -136,7 +136,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 	}
 	wantFiles(t, dir)
 
-	// A file with other Mechas is somebody's.
+	// A file with other Mechas belongs to somebody.
 	issue(t, db, "a^demo")
 	before = messages()
 	relay(t, args...).wantCode(t, 1, db, "not a file that relay bench has made", "a^demo")
@@ -163,7 +163,7 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 			t.Errorf("a key still works: %s", line)
 		}
 	}
-	// What it has measured before a limit of the relay stopped it is not lost.
+	// The figures from before a limit of the relay stopped it are not lost.
 	limited := relay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
 	limited.wantCode(t, 1, "fanout", "too_many_sockets")
 	if r := parse[benchReport](t, []byte(limited.out)); len(r.Rows) != 4 {
@@ -188,7 +188,7 @@ func TestBenchSaysAheadThatFilesWillNotDo(t *testing.T) {
 	wantFiles(t, dir)
 }
 
-// children are the processes that a process has started. Linux alone tells.
+// children returns the processes that a process has started. Only Linux tells.
 func children(t *testing.T, pid int) []string {
 	t.Helper()
 	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -296,7 +296,7 @@ func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 
-	// Now there is a database, if an empty one.
+	// Now there is a database, though an empty one.
 	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store=none").wantCode(t, 1, db, "only a new file will do")
 	if h := startServer(t, db).history(a, ""); len(h) != 0 {
 		t.Errorf("%+v", h)
@@ -316,7 +316,7 @@ func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
 	}
 	wantFiles(t, filepath.Dir(db), "relay.db")
 
-	// What a forgotten environment says does not count, and --dev promises what would not hold.
+	// A forgotten variable does not count, and --dev makes promises that would not hold.
 	s := startServerIn(t, []string{"RELAY_STORE=none"}, db)
 	if strings.Contains(s.stderr.String(), "NOTHING IS KEPT") {
 		t.Errorf("%s", s.stderr)

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// pasted gives the two commands that serve --dev prints, as a person copies them.
+// pasted returns the two commands that serve --dev prints, as a person copies them.
 func pasted(s *server) (send, read string) {
 	s.t.Helper()
 	s.await(s.stdout, `Ctrl-C`)
@@ -61,8 +61,8 @@ func TestWhatDevPrintsWorksOverTLS(t *testing.T) {
 	}
 }
 
-// go run leaves the program in a temporary folder or in its cache: that path is
-// not to be pasted.
+// go run leaves the program in a temporary folder or in the build cache. Nobody
+// should have to paste that path.
 func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
 	for _, folder := range []string{"go-build1448951487/b001/exe", "e8/" + strings.Repeat("e8", 32) + "-d"} {
 		dir := filepath.Join(t.TempDir(), folder)
