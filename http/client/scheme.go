@@ -18,7 +18,11 @@ type WrongScheme struct {
 }
 
 func (e *WrongScheme) Error() string {
-	return fmt.Sprintf("the relay speaks %s there: use %s", e.Speaks, e.URL)
+	other := "http"
+	if e.Speaks == other {
+		other = "https"
+	}
+	return fmt.Sprintf("the relay speaks %s here, not %s: use %s", e.Speaks, other, e.URL)
 }
 
 // Unwrap returns what the connection failed with.
