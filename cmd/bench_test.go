@@ -127,7 +127,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 		if !slices.Equal(cases, want) || r.Stored != 3000 {
 			t.Errorf("%d stored: %q", r.Stored, cases)
 		}
-		// Only the messages of the measuring were added.
+		// Only what was measured has come on top.
 		if n := messages(); n < before || n > before+3000 {
 			t.Errorf("%d messages, after %d", n, before)
 		} else {
