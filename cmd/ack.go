@@ -4,21 +4,22 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	nethttp "net/http"
 	"net/url"
 	"regexp"
 	"time"
 
-	"relay/db/relay"
-
 	"github.com/spf13/cobra"
+
+	"relay/db/relay"
+	"relay/http/client"
 )
 
-// ackStatus is a status as PROTOCOL §3 has it.
+// ackStatus is the form of a status (PROTOCOL §3).
 var ackStatus = regexp.MustCompile(`^(?i)[a-z][a-z0-9_]{0,31}$`)
 
-// ack acknowledges a message. To do it again does no harm.
-func (c *client) ack(ctx context.Context, id, status, detail string, out any) error {
+// ack acknowledges a message, and stores the relay's answer in out, unless that
+// is nil. To repeat it does no harm.
+func ack(ctx context.Context, c *client.Client, id, status, detail string, out any) error {
 	in := map[string]string{"status": status, "client_ts": relay.FormatTime(time.Now())}
 	if detail != "" {
 		in["detail"] = detail
@@ -26,71 +27,69 @@ func (c *client) ack(ctx context.Context, id, status, detail string, out any) er
 	if out == nil {
 		out = &struct{}{}
 	}
-	return c.call(ctx, "POST", "/api/v1/messages/"+url.PathEscape(id)+"/ack", in, out)
+	return c.Call(ctx, "POST", "/api/v1/messages/"+url.PathEscape(id)+"/ack", in, out)
 }
 
-// unauthorised tells whether a refusal is about the key, whatever is asked.
-func unauthorised(r *refusal) bool { return r.status == nethttp.StatusUnauthorized }
-
 func (a *app) ackCommand() *cobra.Command {
-	var c credentials
+	var c clientFlags
 	var detail string
 	cmd := &cobra.Command{
 		Use:   "ack ID [STATUS]",
 		Short: "Acknowledge a message",
 		Long: `Acknowledge a message that was sent to the Mecha of RELAY_KEY, as completed or
-with another status. completed, failed and rejected are final; received and
-processing say how far it is, and leave it pending. The same again does no harm.`,
+with another status. completed, failed and rejected are final. received and
+processing report progress, and the message stays pending. To repeat an ack does
+no harm.`,
 		Example: `  relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4
   relay ack msg_0t3z1hj9e001xzqx8pz68qj0y4 failed --detail 'no seats left'`,
 		Args: between(1, 2, "a message id and at most one status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			status := append(args, "completed")[1]
 			if !ackStatus.MatchString(status) {
-				return usagef("%q is no status such as completed or failed: at most 32 letters, digits and _", status)
+				return usagef("%q is not a valid status, such as completed or failed: at most 32 letters, digits and _", status)
 			}
-			client, err := c.client()
+			relay, err := c.client()
 			if err != nil {
 				return err
 			}
 			var out json.RawMessage
-			if err := client.ack(cmd.Context(), args[0], status, detail, &out); err != nil {
-				return advice(err)
+			if err := ack(cmd.Context(), relay, args[0], status, detail, &out); err != nil {
+				return err
 			}
 			return a.printChange(out)
 		},
 	}
-	c.flags(cmd)
+	c.add(cmd)
 	cmd.Flags().StringVar(&detail, "detail", "", "`why`, for the sender")
 	return cmd
 }
 
 func (a *app) deliverCommand() *cobra.Command {
-	var c credentials
+	var c clientFlags
 	cmd := &cobra.Command{
 		Use:   "deliver ID",
 		Short: "Mark a message as delivered",
-		Long: `Tell the sender that a message has reached the Mecha of RELAY_KEY. It stays
-pending until it is acknowledged. The same again does no harm.`,
+		Long: `Tell the sender that a message has reached the Mecha of RELAY_KEY. The message
+stays pending until it is acknowledged. To repeat this does no harm.`,
 		Example: "  relay deliver msg_0t3z1hj9e001xzqx8pz68qj0y4",
 		Args:    exactly(1, "one message id"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := c.client()
+			relay, err := c.client()
 			if err != nil {
 				return err
 			}
 			var out json.RawMessage
-			if err := client.call(cmd.Context(), "POST", "/api/v1/messages/"+url.PathEscape(args[0])+"/deliver", nil, &out); err != nil {
-				return advice(err)
+			if err := relay.Call(cmd.Context(), "POST", "/api/v1/messages/"+url.PathEscape(args[0])+"/deliver", nil, &out); err != nil {
+				return err
 			}
 			return a.printChange(out)
 		},
 	}
-	c.flags(cmd)
+	c.add(cmd)
 	return cmd
 }
 
-// printChange prints the answer to an ack or a deliver.
+// printChange prints the relay's answer to an ack or a deliver.
 func (a *app) printChange(answer []byte) error {
 	if a.json {
 		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
@@ -105,7 +104,7 @@ func (a *app) printChange(answer []byte) error {
 		return err
 	}
 	if out.Duplicate {
-		fmt.Fprintln(a.stderr, "it was so before")
+		fmt.Fprintln(a.stderr, "nothing has changed: the message had this status before")
 	}
 	line := out.MessageID + "  " + out.State
 	if out.Status != "" {

@@ -19,25 +19,27 @@ func (a *app) benchCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure what a relay does on this machine",
-		Long: `Measure a relay over real HTTP and WebSockets, with signed requests of many Mechas.
+		Long: `Measure a relay over real HTTP and WebSockets, with the signed requests of many
+Mechas.
 
-It starts a relay of its own, as a process apart and without limits, on a new
-database in --dir, and removes it again. Put --dir on the disk that the database
-is to be on: /tmp may be in memory. A run takes a few minutes and some hundred
-MB there; --only and --duration shorten it.
+bench starts a relay of its own, as a separate process and without limits, on a
+new database in --dir, and removes that database at the end. Put --dir on the
+disk where your database is to be: /tmp may be in memory. A run takes a few
+minutes and a few hundred MB of disk. --only and --duration make it shorter.
 
 Sends are measured with the store and, in turn, on a second relay that keeps
-nothing, which shows what the store costs. A figure with ? cannot be trusted:
-the lines below the table tell why.
+nothing: this shows what the store costs. A figure with ? cannot be trusted; the
+lines below the table say why.
 
-With --stored the database holds so many messages before anything is measured:
-about a minute and 0.9 GB a million, of which every other one is acknowledged and
-one in ten stands in the same mailbox. The stage scale then compares it with a
-database of few. With --db that file is kept, and used again the next time.
+With --stored, the database gets this many messages before anything is measured.
+A million takes about a minute and 0.9 GB. Every second one is acknowledged, and
+one in ten is in the same mailbox. The stage scale then compares this database
+with one of few messages. With --db, the file is kept, and used again the next
+time.
 
-With --url it measures a relay that runs already, whose database is --db: it makes
-Mechas there, in a crew bench-… of their own, and removes them at the end, but
-the messages stay. The relay's limits then count too.
+With --url, bench measures a relay that runs already, whose database is --db. It
+makes Mechas there, in a crew bench-… of their own, and removes them at the end.
+Their messages stay, and the relay's limits affect the figures.
 
 Stages: ` + strings.Join(bench.Stages(), ", ") + `.`,
 		Example: `  relay bench
@@ -52,17 +54,17 @@ Stages: ` + strings.Join(bench.Stages(), ", ") + `.`,
 	f.StringVar(&c.Dir, "dir", ".", "the `folder` in which the database is made")
 	f.StringVar(&c.URL, "url", "", "measure the relay at this `address` instead of one of its own")
 	f.StringVar(&c.DB, "db", "", "the database `file` of that relay (relay.db); without --url, one to keep for the next run")
-	f.DurationVar(&c.Duration, "duration", 2*time.Second, "of each round")
-	f.IntVar(&c.Repeats, "repeats", 3, "rounds, of which the median counts")
-	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256}, "how many send at once")
-	f.IntVar(&c.Payload, "payload", 512, "`bytes` of a message")
-	f.IntVar(&c.Mechas, "mechas", 1000, "that send and receive")
-	f.IntVar(&c.Sockets, "sockets", 1000, "at the most, for fan-out and idle memory")
-	f.IntVar(&c.Messages, "messages", 10_000, "in a mailbox that is read")
-	f.IntVar(&c.Profiles, "profiles", 2000, "that are searched")
-	f.IntVar(&c.Stored, "stored", 0, "messages in the database before anything is measured")
-	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "the time over which they came, up to now")
-	f.StringSliceVar(&c.Only, "only", nil, "these `stages` alone")
+	f.DurationVar(&c.Duration, "duration", 2*time.Second, "how long each round takes")
+	f.IntVar(&c.Repeats, "repeats", 3, "how many rounds; their median is the figure")
+	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256}, "how many connections send at once; several numbers are measured one by one")
+	f.IntVar(&c.Payload, "payload", 512, "the size of a message in `bytes`")
+	f.IntVar(&c.Mechas, "mechas", 1000, "how many Mechas send and receive")
+	f.IntVar(&c.Sockets, "sockets", 1000, "how many sockets at most, for fan-out and idle memory")
+	f.IntVar(&c.Messages, "messages", 10_000, "how many messages are in the mailbox that is read")
+	f.IntVar(&c.Profiles, "profiles", 2000, "how many profiles are searched")
+	f.IntVar(&c.Stored, "stored", 0, "how many messages are in the database before anything is measured")
+	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "over how much time, up to now, these were sent")
+	f.StringSliceVar(&c.Only, "only", nil, "only these `stages`")
 	return cmd
 }
 
@@ -112,13 +114,13 @@ func checkBench(c bench.Config) error {
 		return usagef("--payload must be from 11 to 1000000: it is a JSON object")
 	}
 	if c.URL != "" && !strings.HasPrefix(c.URL, "http://") && !strings.HasPrefix(c.URL, "https://") {
-		return usagef("--url must begin with http:// or https://, and is %q", c.URL)
+		return usagef("--url must begin with http:// or https://; %q does not", c.URL)
 	}
 	if c.URL != "" && c.Stored > 0 {
-		return usagef("--stored goes without --url: it fills the database of a relay of its own")
+		return usagef("--stored goes without --url: only the database of a relay that bench starts is filled")
 	}
 	if slices.Contains(c.Only, "scale") && c.Stored == 0 {
-		return usagef("--only scale needs --stored: it compares a database of so many messages with one of few")
+		return usagef("--only scale needs --stored: it compares a database of that many messages with one of few")
 	}
 	if c.Stored < 0 || c.Stored > 0 && c.Stored < 1000 || c.StoredOver < time.Second || c.StoredOver > maxStoredOver {
 		return usagef("--stored must be 0, or at least 1000, and --stored-over from 1s to %s", maxStoredOver)

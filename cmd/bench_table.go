@@ -7,24 +7,24 @@ import (
 	"relay/cmd/bench"
 )
 
-// benchTitles say what the stages of relay bench show.
+// benchTitles are the titles of the stages' tables.
 var benchTitles = map[string]string{
-	"send":    "Sends (a 201 means: on disk), over so many connections",
+	"send":    "Sends over AT connections; with a 201 the message is on disk",
 	"push":    "One message at a time, to a socket",
 	"ack":     "Sent, pushed, acknowledged on the socket, receipt at the sender",
-	"fanout":  "One message to one Mecha with so many sockets, until the last has it",
-	"idle":    "Memory of the server, a socket",
+	"fanout":  "One message to one Mecha with AT sockets, until the last socket has it",
+	"idle":    "Memory of the server for each of AT sockets",
 	"history": "History, page after page",
-	"sync":    "Catching up over a WebSocket, acknowledging each",
+	"sync":    "Reading a full mailbox over a WebSocket, and acknowledging each message",
 	"search":  "Searches",
-	"scale":   "A store of many messages beside one of few",
-	"start":   "Start again on the same file, from exec",
+	"scale":   "A database of many messages, and one of few",
+	"start":   "Starting again on the same file; the time since exec",
 }
 
-// ratioNames say what was divided by what.
+// ratioNames are the names of the rows that divide one case by another.
 var ratioNames = map[string]string{"send": "durable ÷ http_only", "scale": "many ÷ few"}
 
-// printBench prints a table a stage, and why figures cannot be trusted.
+// printBench prints a table for each stage, and why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {
 	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %d rounds of %gs; %d Mechas, payloads of %d bytes\n",
 		r.Relay, r.Go, r.System, r.CPUs, r.Repeats, r.Duration, r.Mechas, r.Payload)
@@ -42,7 +42,7 @@ func (a *app) printBench(r *bench.Report) error {
 			busy++
 			doubts = doubts[1:]
 		}
-		if len(doubts) > 0 && row.Ratio == 0 { // a ratio has the doubts of its rows
+		if len(doubts) > 0 && row.Ratio == 0 { // a ratio repeats the doubts of its rows
 			name := row.Stage + ", " + row.Case
 			if row.At > 0 {
 				name += fmt.Sprintf(" at %d", row.At)
@@ -60,9 +60,9 @@ func (a *app) printBench(r *bench.Report) error {
 		}
 		r.Rows = r.Rows[n:]
 	}
-	_, err := fmt.Fprintf(a.stdout, "\nCPU: an operation's share, in the server and in the generator beside it. OTHERS: the share of the machine that neither had.\n")
+	_, err := fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. OTHERS: the share of the machine that other programs took.\n")
 	if busy > 0 {
-		notes = append([]string{fmt.Sprintf("%d of them: others took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
+		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
 	}
 	if len(notes) > 0 {
 		_, err = fmt.Fprintf(a.stdout, "\n? These figures cannot be trusted:\n  %s\n", strings.Join(notes, "\n  "))

@@ -136,7 +136,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 	}
 	wantFiles(t, dir)
 
-	// A file with other Mechas is somebody's.
+	// A file with other Mechas belongs to somebody.
 	issue(t, db, "a^demo")
 	before = messages()
 	runRelay(t, args...).wantCode(t, 1, db, "not a file that relay bench has made", "a^demo")
@@ -163,7 +163,7 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 			t.Errorf("a key still works: %s", line)
 		}
 	}
-	// What it has measured before a limit of the relay stopped it is not lost.
+	// The figures from before a limit of the relay stopped it are not lost.
 	limited := runRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
 	limited.wantCode(t, 1, "fanout", "too_many_sockets")
 	if r := parse[benchReport](t, []byte(limited.out)); len(r.Rows) != 4 {
@@ -184,11 +184,11 @@ func TestBenchSaysAheadThatFilesWillNotDo(t *testing.T) {
 	}
 	dir := t.TempDir()
 	c := exec.Command("sh", "-c", `ulimit -n 400; exec "$0" bench --only idle --sockets 1000 --connections 1 --dir "$1"`, binary, dir)
-	finish(t, c, nil, "").wantCode(t, 1, "it takes 1100 open files, and 400 are allowed", "ulimit -n 1100")
+	finish(t, c, nil, "").wantCode(t, 1, "relay bench needs 1100 open files, and 400 are allowed", "ulimit -n 1100")
 	wantFiles(t, dir)
 }
 
-// children are the processes that a process has started. Linux alone tells.
+// children returns the processes that a process has started. Only Linux tells.
 func children(t *testing.T, pid int) []string {
 	t.Helper()
 	list, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
@@ -296,7 +296,7 @@ func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
 		t.Errorf("exit %d", code)
 	}
 
-	// Now there is a database, if an empty one.
+	// Now there is a database, though an empty one.
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store=none").wantCode(t, 1, db, "only a new file will do")
 	if h := startServer(t, db).history(a, ""); len(h) != 0 {
 		t.Errorf("%+v", h)
@@ -316,7 +316,7 @@ func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
 	}
 	wantFiles(t, filepath.Dir(db), "relay.db")
 
-	// What a forgotten environment says does not count, and --dev promises what would not hold.
+	// A forgotten variable does not count, and --dev makes promises that would not hold.
 	s := startServerIn(t, []string{"RELAY_STORE=none"}, db)
 	if strings.Contains(s.stderr.String(), "NOTHING IS KEPT") {
 		t.Errorf("%s", s.stderr)

@@ -14,10 +14,11 @@ import (
 	"strings"
 	"syscall"
 
-	"relay/db/relay"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"relay/db/relay"
+	"relay/http/client"
 )
 
 // Exit codes. exitStore is EX_TEMPFAIL: a supervisor should start the process again.
@@ -90,12 +91,12 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 
 // codeOf gives the API's code of an error, "" if it has none.
 func codeOf(err error) relay.Code {
-	var r *refusal
+	var r *client.Refusal
 	var s *sentence
 	var e *relay.Error
 	switch {
 	case errors.As(err, &r):
-		return r.code
+		return r.Code
 	case errors.As(err, &s):
 		return s.code
 	case errors.As(err, &e):

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	nethttp "net/http"
@@ -9,10 +10,12 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"relay/http/client"
 )
 
 func (a *app) curlCommand() *cobra.Command {
-	var c credentials
+	var c clientFlags
 	var headers []string
 	var include bool
 	cmd := &cobra.Command{
@@ -25,7 +28,7 @@ print the body of the answer. The exit code is 1 if the status is not 2xx.`,
   relay curl POST /api/v1/messages @message.json -H 'Idempotency-Key: order-17'`,
 		Args: between(2, 3, "a method, a path and at most one body"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			client, err := c.client()
+			relay, err := c.client()
 			if err != nil {
 				return err
 			}
@@ -40,32 +43,36 @@ print the body of the answer. The exit code is 1 if the status is not 2xx.`,
 			if !strings.HasPrefix(args[1], "/") {
 				return usagef("the path begins with /, as in /api/v1/whoami")
 			}
-			resp, answer, err := client.do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
+			resp, err := relay.Do(cmd.Context(), strings.ToUpper(args[0]), args[1], body, more)
+			if errors.Is(err, client.ErrInvalidRequest) {
+				return usageError{err}
+			}
 			if err != nil {
 				return err
 			}
-			return a.printAnswer(resp, answer, include)
+			return a.printAnswer(resp, include)
 		},
 	}
-	c.flags(cmd)
+	c.add(cmd)
 	cmd.Flags().StringArrayVarP(&headers, "header", "H", nil, "another `header`, as in 'Idempotency-Key: 17'")
 	cmd.Flags().BoolVarP(&include, "include", "i", false, "print the status and the headers too")
 	return cmd
 }
 
-func (a *app) printAnswer(resp *nethttp.Response, answer []byte, include bool) error {
+func (a *app) printAnswer(resp *client.Response, include bool) error {
+	status := fmt.Sprintf("%d %s", resp.Status, nethttp.StatusText(resp.Status))
 	if include {
-		fmt.Fprintf(a.stdout, "%s %s\n", resp.Proto, resp.Status)
+		fmt.Fprintf(a.stdout, "%s %s\n", resp.Proto, status)
 		resp.Header.Write(a.stdout)
 		fmt.Fprintln(a.stdout)
 	}
-	a.stdout.Write(answer)
-	if n := len(answer); n > 0 && answer[n-1] != '\n' {
+	a.stdout.Write(resp.Body)
+	if n := len(resp.Body); n > 0 && resp.Body[n-1] != '\n' {
 		fmt.Fprintln(a.stdout)
 	}
-	if resp.StatusCode/100 != 2 && resp.StatusCode != nethttp.StatusNotModified {
+	if resp.Err() != nil && resp.Status != nethttp.StatusNotModified {
 		if !include {
-			fmt.Fprintf(a.stderr, "relay: %s\n", resp.Status)
+			fmt.Fprintf(a.stderr, "relay: %s\n", status)
 		}
 		return exitError(exitFailure)
 	}
@@ -73,17 +80,18 @@ func (a *app) printAnswer(resp *nethttp.Response, answer []byte, include bool) e
 }
 
 func (a *app) signCommand() *cobra.Command {
-	var c credentials
+	var c clientFlags
 	cmd := &cobra.Command{
 		Use:   "sign [BODY|-|@FILE]",
 		Short: "Print the headers of one signed request, with this body",
-		Long: `Print the four headers that authenticate one request with this body. They hold
-for one request, for as long as the relay's --clock-skew; the key is among them.`,
+		Long: `Print the four headers that authenticate one request with this body. They are
+valid for one request, for as long as the relay's --clock-skew. One of them is
+the key.`,
 		Example: `  body='{"to":"bob^demo","payload":{"text":"hello"}}'
   relay sign "$body" | curl -H @- -d "$body" "$RELAY_URL/api/v1/messages"`,
 		Args: between(0, 1, "at most one body"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			client, err := c.signer()
+			signer, err := c.signer()
 			if err != nil {
 				return err
 			}
@@ -91,7 +99,7 @@ for one request, for as long as the relay's --clock-skew; the key is among them.
 			if err != nil {
 				return err
 			}
-			h := client.headers(body)
+			h := signer.Header(body)
 			if a.json {
 				flat := map[string]string{}
 				for name := range h {
@@ -105,12 +113,12 @@ for one request, for as long as the relay's --clock-skew; the key is among them.
 			return nil
 		},
 	}
-	c.keyFlag(cmd)
+	c.addKey(cmd)
 	return cmd
 }
 
-// bodyArgument gives the body that an argument means: its own text, - for
-// stdin, @FILE for a file. The bytes are taken as they are.
+// bodyArgument returns the body that an argument stands for: its own text, - for
+// stdin, @FILE for a file. The bytes are not changed.
 func (a *app) bodyArgument(args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0:
@@ -128,7 +136,7 @@ func parseHeaders(lines []string) (nethttp.Header, error) {
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || strings.TrimSpace(name) == "" {
-			return nil, usagef("%q is no header, as in 'Name: value'", line)
+			return nil, usagef("%q is not a valid header, as in 'Name: value'", line)
 		}
 		name = textproto.CanonicalMIMEHeaderKey(strings.TrimSpace(name))
 		h[name] = append(h[name], strings.TrimSpace(value))

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// The whole life of a message with nothing but curl: three headers, no signature.
+// The whole life of a message with curl only: three headers, no signature.
 func TestTheLifeOfAMessageByPlainCurl(t *testing.T) {
 	tool(t, "curl")
 	db := tempDB(t)
@@ -24,7 +24,7 @@ func TestTheLifeOfAMessageByPlainCurl(t *testing.T) {
 			"-H", "X-Request-Timestamp: " + time.Now().Format(time.RFC3339)}, args...)
 		return []byte(finish(t, exec.Command("curl", args...), nil, "").wantCode(t, 0).out)
 	}
-	// Number spelling, key order and white space are the sender's.
+	// Number spelling, key order and white space stay as the sender wrote them.
 	payload := `{ "b": 1.50,  "a": "für Bob" }`
 	m := parse[record](t, curl(alice, "/api/v1/messages", "-d", `{"to":"bob^curl","from":"alice^curl","message_type":"note","payload":`+payload+`}`))
 	message := "/api/v1/messages/" + m.MessageID
@@ -124,7 +124,7 @@ func TestRelayCurl(t *testing.T) {
 		t.Errorf("first:\n%s\nagain:\n%s", first.out, again.out)
 	}
 
-	// Not 2xx is 1, with the problem on stdout and a word on stderr; not modified is no failure.
+	// A status other than 2xx is exit code 1, with the problem on stdout and the status on stderr; 304 is no failure.
 	r = curl("", "GET", "/api/v1/messages/msg_none").wantCode(t, 1, "404")
 	if !strings.Contains(r.out, `"code":"message_not_found"`) {
 		t.Errorf("%s", r.out)
@@ -140,11 +140,12 @@ func TestRelayCurl(t *testing.T) {
 	// Wrong usage.
 	curl("", "GET").wantCode(t, 2, "Try: relay curl --help")
 	curl("", "GET", "api/v1/whoami").wantCode(t, 2, "begins with /")
-	curl("", "GET", "/api/v1/whoami", "-H", "no colon").wantCode(t, 2, "no header")
+	curl("", "GET", "/api/v1/%zz").wantCode(t, 2, "not a valid method or path", "Try: relay curl --help")
+	curl("", "GET", "/api/v1/whoami", "-H", "no colon").wantCode(t, 2, "not a valid header")
 	run(t, []string{"curl", "GET", "/api/v1/whoami"}, []string{"RELAY_URL=" + s.url}, "").wantCode(t, 2, "RELAY_KEY")
 	curl("", "GET", "/api/v1/whoami", "--url", strings.TrimPrefix(s.url, "http://")).wantCode(t, 2, "must begin with http://")
 
-	// No relay there; a key of nobody's; a key from a file.
+	// No relay there; a key that was never issued; a key from a file.
 	run(t, []string{"curl", "GET", "/"}, []string{"RELAY_URL=http://127.0.0.1:1", "RELAY_KEY=" + alice.Key}, "").wantCode(t, 1, "is the relay running at http://127.0.0.1:1?")
 	run(t, []string{"curl", "GET", "/api/v1/whoami"}, []string{"RELAY_URL=" + s.url, "RELAY_KEY=mk_x"}, "").wantCode(t, 1, "401")
 	keyFile := filepath.Join(t.TempDir(), "bob.key")

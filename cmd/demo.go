@@ -13,10 +13,11 @@ import (
 	"syscall"
 	"time"
 
-	"relay/db/relay"
-
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"relay/db/relay"
+	"relay/http/client"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -25,8 +26,7 @@ func (a *app) demoCommand() *cobra.Command {
 		Short: "See the whole story in one command, on a temporary database",
 		Long: `Start a relay on a temporary database, register two Mechas, and let them talk:
 discovery, signed messages, live push, acknowledgements, a restart in between,
-history.
-Nothing is left behind.`,
+history. Nothing is left behind.`,
 		Example: "  relay demo",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,34 +58,19 @@ Nothing is left behind.`,
 // demo is the story that relay demo tells, with a real server and real clients.
 type demo struct {
 	*app
-	out          io.Writer
-	settings     *settings
-	in           *instance
-	keys         [2]string
-	planner, air *client
-	count        int
+	out      io.Writer
+	settings *settings
+	in       *instance      // nil while the relay is stopped
+	keys     [2]string      // of planner and flights
+	planner  *client.Client // new after every start of the relay, which moves to another port
+	flights  *client.Client
+	count    int // messages sent
 }
 
 const (
 	planner = relay.Address("planner^acme")
 	flights = relay.Address("flights^acme")
 )
-
-// The parts of the answers and frames that the story needs.
-type sentMessage struct {
-	MessageID      string `json:"message_id"`
-	ConversationID string `json:"conversation_id"`
-}
-
-type incoming struct {
-	Type           string
-	From           string
-	MessageID      string `json:"message_id"`
-	ConversationID string `json:"conversation_id"`
-	Payload        []byte `json:"payload_base64"`
-	State          string
-	Status         string
-}
 
 func (d *demo) tell(ctx context.Context) error {
 	for _, chapter := range []func(context.Context) error{d.begin, d.register, d.find, d.talk, d.restart, d.lookBack} {
@@ -111,8 +96,16 @@ func (d *demo) begin(context.Context) error {
 
 func (d *demo) serve() (err error) {
 	d.in, err = d.start(d.settings, slog.New(slog.DiscardHandler))
-	if err == nil {
-		d.planner, d.air = newClient(d.in.url, d.keys[0], ""), newClient(d.in.url, d.keys[1], "")
+	if err != nil || d.keys[0] == "" {
+		return err
+	}
+	return d.connect()
+}
+
+// connect makes the clients of the two agents.
+func (d *demo) connect() (err error) {
+	if d.planner, err = client.New(client.Config{URL: d.in.url, Key: d.keys[0]}); err == nil {
+		d.flights, err = client.New(client.Config{URL: d.in.url, Key: d.keys[1]})
 	}
 	return err
 }
@@ -134,25 +127,22 @@ func (d *demo) register(ctx context.Context) error {
 		d.keys[i] = k.Text
 		d.show("%s  %s…", address, k.Text[:12])
 	}
-	d.planner, d.air = newClient(d.in.url, d.keys[0], ""), newClient(d.in.url, d.keys[1], "")
-	var who struct {
-		MechaID string `json:"mecha_id"`
-	}
-	if err := d.air.call(ctx, "GET", "/api/v1/whoami", nil, &who); err != nil {
+	if err := d.connect(); err != nil {
 		return err
 	}
-	if who.MechaID != string(flights) {
-		return fmt.Errorf("the key of %s says it is of %s", flights, who.MechaID)
+	own, err := d.flights.Address(ctx)
+	if err == nil && own != flights {
+		err = fmt.Errorf("the key of %s belongs to %s", flights, own)
 	}
-	return nil
+	return err
 }
 
-// find lets planner discover flights by what it says of itself.
+// find lets planner discover flights by its profile.
 func (d *demo) find(ctx context.Context) error {
 	d.say("3. flights says what it can do; planner does not know it, and searches: trip to Lisbon")
 	profile := map[string]any{"description": "books flights", "skills": []any{
 		map[string]any{"id": "book", "name": "Book a flight", "examples": []string{"I need a trip to Lisbon on Friday"}}}}
-	if err := d.air.call(ctx, "PUT", "/api/v1/mecha/flights%5Eacme/profile", profile, &struct{}{}); err != nil {
+	if err := d.flights.Call(ctx, "PUT", "/api/v1/mecha/flights%5Eacme/profile", profile, &struct{}{}); err != nil {
 		return err
 	}
 	for { // a changed profile is found within a second
@@ -166,10 +156,10 @@ func (d *demo) find(ctx context.Context) error {
 				}
 			}
 		}
-		if err := d.planner.call(ctx, "POST", "/api/v1/search", map[string]any{"query": "trip to Lisbon"}, &found); err != nil {
+		if err := d.planner.Call(ctx, "POST", "/api/v1/search", map[string]any{"query": "trip to Lisbon"}, &found); err != nil {
 			return err
 		}
-		if err := d.planner.call(ctx, "GET", found.ResultURL, nil, &found); err != nil {
+		if err := d.planner.Call(ctx, "GET", found.ResultURL, nil, &found); err != nil {
 			return err
 		}
 		if len(found.Results) > 0 {
@@ -185,15 +175,16 @@ func (d *demo) find(ctx context.Context) error {
 	}
 }
 
-// talk is live: push, acknowledgement over the socket, receipt, answer, acknowledgement over HTTP.
+// talk shows a question that is pushed, acknowledged over the socket and
+// receipted, and an answer that is acknowledged over HTTP.
 func (d *demo) talk(ctx context.Context) error {
 	d.say("4. flights listens on a WebSocket, and planner on another, with receipts. planner asks:")
-	listening, err := d.air.dial(ctx, flights, "")
+	listening, err := d.flights.Dial(ctx, flights, "")
 	if err != nil {
 		return err
 	}
 	defer listening.Close()
-	asking, err := d.planner.dial(ctx, planner, "?events=receipts")
+	asking, err := d.planner.Dial(ctx, planner, "events=receipts")
 	if err != nil {
 		return err
 	}
@@ -207,17 +198,17 @@ func (d *demo) talk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := listening.send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": relay.FormatTime(time.Now())}); err != nil {
+	if err := listening.Send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": relay.FormatTime(time.Now())}); err != nil {
 		return err
 	}
-	var receipt incoming
-	if err := asking.receive(&receipt); err != nil {
+	var receipt envelope
+	if err := asking.Receive(&receipt); err != nil {
 		return err
 	}
 	d.show("flights acks over the socket; planner's receipt says: %s, %s", receipt.State, receipt.Status)
 
 	d.say("5. flights answers in the same conversation; planner acks over HTTP.")
-	if _, err = d.send(ctx, d.air, planner, `{"price": 149.90, "seats": 3}`, sent.ConversationID); err != nil {
+	if _, err = d.send(ctx, d.flights, planner, `{"price": 149.90, "seats": 3}`, sent.ConversationID); err != nil {
 		return err
 	}
 	answer, err := d.receive(asking, "planner")
@@ -227,7 +218,7 @@ func (d *demo) talk(ctx context.Context) error {
 	return d.ack(ctx, d.planner, answer.MessageID)
 }
 
-// restart shows that what was accepted outlives the process, and that a cursor resumes.
+// restart shows that accepted messages outlive the process, and that a cursor resumes.
 func (d *demo) restart(ctx context.Context) error {
 	d.say("6. flights is away. planner sends two more; then the relay itself is stopped and started again.")
 	first, err := d.send(ctx, d.planner, flights, `{"book": "the 149.90 one"}`, "")
@@ -243,7 +234,7 @@ func (d *demo) restart(ctx context.Context) error {
 	}
 	d.show("back at %s", d.in.url)
 	d.say("7. flights comes back and resumes after the first of them, which it had noted: only the other one is pushed.")
-	listening, err := d.air.dial(ctx, flights, "?since_message_id="+first.MessageID)
+	listening, err := d.flights.Dial(ctx, flights, "since_message_id="+first.MessageID)
 	if err != nil {
 		return err
 	}
@@ -252,7 +243,7 @@ func (d *demo) restart(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return d.ack(ctx, d.air, missed.MessageID)
+	return d.ack(ctx, d.flights, missed.MessageID)
 }
 
 func (d *demo) lookBack(ctx context.Context) error {
@@ -264,7 +255,7 @@ func (d *demo) lookBack(ctx context.Context) error {
 			Payload         json.RawMessage `json:"payload"`
 		}
 	}
-	if err := d.air.call(ctx, "GET", "/api/v1/mecha/flights%5Eacme/messages?include=payload", nil, &page); err != nil {
+	if err := d.flights.Call(ctx, "GET", "/api/v1/mecha/flights%5Eacme/messages?include=payload", nil, &page); err != nil {
 		return err
 	}
 	for _, m := range page.Messages {
@@ -280,10 +271,10 @@ func (d *demo) lookBack(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) send(ctx context.Context, from *client, to relay.Address, payload, conversation string) (sent sentMessage, err error) {
-	// Not marshalled, which would compact the payload: what is sent is what will be received.
+func (d *demo) send(ctx context.Context, from *client.Client, to relay.Address, payload, conversation string) (sent sentMessage, err error) {
+	// Not marshalled: that would compact the payload, which is received exactly as it is sent.
 	body := fmt.Sprintf(`{"to": %q, "payload": %s, "conversation_id": %q}`, to, payload, conversation)
-	err = from.call(ctx, "POST", "/api/v1/messages", []byte(body), &sent)
+	err = from.Call(ctx, "POST", "/api/v1/messages", []byte(body), &sent)
 	if err == nil {
 		d.count++
 		d.show("→ %s  %s  %s", to, payload, sent.MessageID)
@@ -291,28 +282,28 @@ func (d *demo) send(ctx context.Context, from *client, to relay.Address, payload
 	return sent, err
 }
 
-func (d *demo) receive(s *socket, who string) (m incoming, err error) {
-	if err = s.receive(&m); err != nil {
+func (d *demo) receive(s *client.Socket, who string) (m envelope, err error) {
+	if err = s.Receive(&m); err != nil {
 		return m, err
 	}
 	if m.Type != "message" {
 		return m, fmt.Errorf("%s expected a message and got %q", who, m.Type)
 	}
-	d.show("%s receives: %s", who, m.Payload)
+	d.show("%s receives: %s", who, m.payload())
 	return m, nil
 }
 
-func (d *demo) ack(ctx context.Context, c *client, id string) error {
+func (d *demo) ack(ctx context.Context, c *client.Client, id string) error {
 	var out struct{ State string }
-	err := c.call(ctx, "POST", "/api/v1/messages/"+id+"/ack",
-		map[string]string{"status": "completed", "client_ts": relay.FormatTime(time.Now())}, &out)
+	err := ack(ctx, c, id, "completed", "", &out)
 	if err == nil {
 		d.show("acknowledged over HTTP: %s", out.State)
 	}
 	return err
 }
 
-// defaultSettings are those of relay serve, on a free port, for signed requests.
+// defaultSettings returns the settings of relay serve, but on a free port and for
+// signed requests only.
 func defaultSettings(file string) *settings {
 	s := &settings{}
 	s.flags(pflag.NewFlagSet("", pflag.ContinueOnError))

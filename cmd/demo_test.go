@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// scratch is an environment whose temporary directory is empty, and ours.
+// scratch makes an environment with a temporary directory of its own.
 func scratch(t *testing.T) (dir string, env []string) {
 	dir = t.TempDir()
 	return dir, []string{"TMPDIR=" + dir, "TMP=" + dir, "TEMP=" + dir}

@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
 	"relay/db/relay"
 )
 
-// printDev makes the two demo Mechas and says how to try them.
+// printDev registers two demo Mechas and prints how to try them.
 func (a *app) printDev(in *instance) error {
 	now := time.Now()
 	var keys [2]relay.IssuedKey
@@ -24,24 +25,35 @@ func (a *app) printDev(in *instance) error {
 	if a.json {
 		return a.printJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": keys[0].Text, "bob^demo": keys[1].Text})
 	}
-	_, err := fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), keys[0].Text, keys[1].Text, self())
+	trust, caCert := "", ""
+	if p, ok := in.certs.(*keyPair); ok { // which this machine need not trust
+		file, err := filepath.Abs(p.cert)
+		if err != nil {
+			return err
+		}
+		trust, caCert = " RELAY_CA_FILE="+quoted(file), ` --cacert "$RELAY_CA_FILE"`
+	}
+	_, err := fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), keys[0].Text, keys[1].Text, self(), trust, caCert)
 	return err
 }
 
-// The curl is a whole signed request, so that it works whether or not
-// signatures are required, and shows what there is to it.
+// quoted writes a text as one word of a POSIX shell.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+// devText has a curl that is a whole signed request: it works whether or not
+// signatures are required, and shows how to sign.
 const devText = `
   The relay is running at %[1]s  (database: %[2]s)
 
-  Two Mechas for trying out; their keys hold for seven days:
+  Two Mechas for trying out; their keys are valid for seven days:
     alice^demo  %[3]s
     bob^demo    %[4]s
 
   Send a message from alice to bob. Paste this into another terminal:
 
-export RELAY_URL=%[1]s RELAY_KEY=%[3]s
+export RELAY_URL=%[1]s RELAY_KEY=%[3]s%[6]s
 body='{"to":"bob^demo","payload":{"text":"hello, bob"}}' nonce=$(openssl rand -hex 16) ts=$(date -u +%%Y-%%m-%%dT%%H:%%M:%%SZ)
-curl -sS "$RELAY_URL/api/v1/messages" -d "$body" -H "X-Mecha-Key: $RELAY_KEY" -H "X-Nonce: $nonce" -H "X-Request-Timestamp: $ts" \
+curl -sS%[7]s "$RELAY_URL/api/v1/messages" -d "$body" -H "X-Mecha-Key: $RELAY_KEY" -H "X-Nonce: $nonce" -H "X-Request-Timestamp: $ts" \
   -H "X-Signature: $(printf %%s "$body|$nonce|$ts" | openssl dgst -sha256 -hmac "$RELAY_KEY" -binary | openssl base64)"
 
   Read it as bob (relay curl signs for you):
@@ -52,10 +64,15 @@ RELAY_KEY=%[4]s %[5]s curl GET '/api/v1/mecha/bob^demo/messages?include=payload'
 
 `
 
-// self is how this program was called, so that a printed command can be pasted.
+// madeByGoRun matches the places in which go run leaves a program: a temporary
+// folder, or the build cache.
+var madeByGoRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/[^/]+$`)
+
+// self returns how this program was called, so that a printed command can be
+// pasted.
 func self() string {
 	exe, err := os.Executable()
-	if err == nil && strings.Contains(filepath.ToSlash(exe), "/go-build") {
+	if err == nil && madeByGoRun.MatchString(filepath.ToSlash(exe)) {
 		return "go run ."
 	}
 	return os.Args[0]

@@ -2,12 +2,14 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
 
-// pasted gives the two commands that serve --dev prints, as a person copies them.
+// pasted returns the two commands that serve --dev prints, as a person copies them.
 func pasted(s *server) (send, read string) {
 	s.t.Helper()
 	s.await(s.stdout, `Ctrl-C`)
@@ -43,6 +45,41 @@ func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
 				t.Errorf("alice sent %+v, bob sees %+v", m, got)
 			}
 		})
+	}
+}
+
+func TestWhatDevPrintsWorksOverTLS(t *testing.T) {
+	tool(t, "bash", "curl", "openssl")
+	ca, dir := newAuthority(t), filepath.Join(t.TempDir(), "bob's folder")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	send, read := pasted(ca.startTLS(t, dir, tempDB(t), "--dev", "--require-message-signature"))
+	r := finish(t, exec.Command("bash", "-c", send+"\n"+read), nil, "").wantCode(t, 0)
+	if !strings.Contains(r.out, "message_id") || !strings.Contains(r.out, "hello, bob") {
+		t.Errorf("%s", r.out)
+	}
+}
+
+// go run leaves the program in a temporary folder or in the build cache. Nobody
+// should have to paste that path.
+func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
+	for _, folder := range []string{"go-build1448951487/b001/exe", "e8/" + strings.Repeat("e8", 32) + "-d"} {
+		dir := filepath.Join(t.TempDir(), folder)
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		program := filepath.Join(dir, filepath.Base(binary))
+		if err := os.Link(binary, program); err != nil {
+			t.Skip("the program cannot be linked there: ", err)
+		}
+		s := launch(t, exec.Command(program, "serve", "--dev", "--addr", "127.0.0.1:0", "--db", tempDB(t)), nil)
+		if _, read := pasted(s); !strings.Contains(read, " go run . curl GET ") {
+			t.Errorf("in %s: %s", folder, read)
+		}
+	}
+	if _, read := pasted(startServer(t, tempDB(t), "--dev")); !strings.Contains(read, " "+binary+" curl GET ") {
+		t.Errorf("%s", read)
 	}
 }
 

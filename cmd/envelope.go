@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// envelope is a message as a client receives it: a frame of the WebSocket, or
-// (Exact) a record of the history.
+// envelope is what a client receives: a frame of the WebSocket, or a record of
+// the history.
 type envelope struct {
 	Type           string          `json:"type"`
 	MessageID      string          `json:"message_id"`
@@ -18,21 +18,23 @@ type envelope struct {
 	Priority       string          `json:"priority"`
 	CorrelationID  string          `json:"correlation_id"`
 	CreatedAt      string          `json:"created_at"`
-	Base64         []byte          `json:"payload_base64"`
-	Exact          json.RawMessage `json:"payload"`
-	Phase          string          `json:"phase"` // of a frame "sync"
-	State          string          `json:"state"` // of a record, or a frame "receipt"
+	PayloadBase64  []byte          `json:"payload_base64"` // in a frame
+	Payload        json.RawMessage `json:"payload"`        // in a record
+	Phase          string          `json:"phase"`          // in a frame "sync"
+	State          string          `json:"state"`          // in a record, or a frame "receipt"
+	Status         string          `json:"status"`         // in a frame "receipt"
 }
 
+// payload returns the payload as the sender wrote it.
 func (e *envelope) payload() []byte {
-	if e.Base64 != nil {
-		return e.Base64
+	if e.PayloadBase64 != nil {
+		return e.PayloadBase64
 	}
-	return e.Exact
+	return e.Payload
 }
 
-// line is the envelope as one line of JSON. The payload's bytes are the
-// sender's, but for line breaks between them.
+// line returns the envelope as one line of JSON. The payload is as the sender
+// wrote it; only if it has line breaks, its white space is removed.
 func (e *envelope) line() ([]byte, error) {
 	payload := e.payload()
 	if bytes.ContainsAny(payload, "\r\n") {
@@ -55,9 +57,9 @@ func (e *envelope) line() ([]byte, error) {
 	return withPayload(head, payload, "\n")
 }
 
-// environment is the envelope for a command. The names begin with
-// RELAY_MESSAGE_, which no flag of ours does: a relay command that is run in
-// there must not take them for its settings.
+// environment returns the envelope as variables for a command. Their names begin
+// with RELAY_MESSAGE_, as the variable of no flag does: a relay command that runs
+// with them must not take them for its flags.
 func (e *envelope) environment() []string {
 	env := []string{
 		"RELAY_MESSAGE_ID=" + e.MessageID,
@@ -69,14 +71,14 @@ func (e *envelope) environment() []string {
 		"RELAY_MESSAGE_CORRELATION_ID=" + e.CorrelationID,
 		"RELAY_MESSAGE_CREATED_AT=" + e.CreatedAt,
 	}
-	for i := range env { // an environment cannot hold this character, which a correlation_id may
+	for i := range env { // a correlation_id may have this character, but a variable must not
 		env[i] = strings.ReplaceAll(env[i], "\x00", "\uFFFD")
 	}
 	return env
 }
 
-// withPayload marshals an object that has fields, and adds the payload's exact
-// bytes, which json.Marshal would compact.
+// withPayload marshals head, which has fields, and adds the payload to it byte
+// for byte: json.Marshal would compact it. Then it appends end.
 func withPayload(head any, payload []byte, end string) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)

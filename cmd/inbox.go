@@ -10,20 +10,22 @@ import (
 	"strconv"
 	"strings"
 
-	"relay/db/relay"
-
 	"github.com/spf13/cobra"
+
+	"relay/db/relay"
+	"relay/http/client"
 )
 
 func (a *app) inboxCommand() *cobra.Command {
-	var c credentials
+	var c clientFlags
 	var limit int
 	var count bool
 	cmd := &cobra.Command{
 		Use:   "inbox",
-		Short: "Show what is pending: not acknowledged, not expired",
-		Long: `Show the messages for the Mecha of RELAY_KEY that are pending, oldest first. To
-look changes nothing. With --json each is a line: its record, with the payload.`,
+		Short: "Show the pending messages: not acknowledged, not expired",
+		Long: `Show the messages for the Mecha of RELAY_KEY that are pending, oldest first.
+This changes nothing. With --json, each line is a message's record with its
+payload.`,
 		Example: `  relay inbox
   relay inbox --count
   relay inbox --json --limit 1 | jq -r .message_id`,
@@ -32,28 +34,26 @@ look changes nothing. With --json each is a line: its record, with the payload.`
 			if limit < 1 {
 				return usagef("--limit must be at least 1")
 			}
-			client, err := c.client()
+			relay, err := c.client()
 			if err != nil {
 				return err
 			}
-			return advice(a.inbox(cmd.Context(), client, limit, count))
+			return a.inbox(cmd.Context(), relay, limit, count)
 		},
 	}
-	c.flags(cmd)
-	cmd.Flags().IntVar(&limit, "limit", 20, "at most so many messages")
+	c.add(cmd)
+	cmd.Flags().IntVar(&limit, "limit", 20, "how many messages at most")
 	cmd.Flags().BoolVar(&count, "count", false, "only count them")
 	return cmd
 }
 
-func (a *app) inbox(ctx context.Context, c *client, limit int, count bool) error {
-	var who struct {
-		MechaID relay.Address `json:"mecha_id"`
-	}
-	if err := c.call(ctx, "GET", "/api/v1/whoami", nil, &who); err != nil {
+func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool) error {
+	own, err := c.Address(ctx)
+	if err != nil {
 		return err
 	}
 	var answer json.RawMessage
-	if err := c.call(ctx, "GET", "/api/v1/mecha/"+string(who.MechaID)+"/inbox", nil, &answer); err != nil {
+	if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/inbox", nil, &answer); err != nil {
 		return err
 	}
 	var in struct {
@@ -71,7 +71,7 @@ func (a *app) inbox(ctx context.Context, c *client, limit int, count bool) error
 		_, err := fmt.Fprintln(a.stdout, in.Pending)
 		return err
 	}
-	shown, err := a.printPending(ctx, c, who.MechaID, limit)
+	shown, err := a.printPending(ctx, c, own, limit)
 	if err != nil {
 		return err
 	}
@@ -88,8 +88,9 @@ func (a *app) inbox(ctx context.Context, c *client, limit int, count bool) error
 
 const inboxPage = 200
 
-// printPending prints at most limit messages, a page at a time.
-func (a *app) printPending(ctx context.Context, c *client, own relay.Address, limit int) (shown int, err error) {
+// printPending prints at most limit messages, a page at a time, and returns how
+// many it has printed.
+func (a *app) printPending(ctx context.Context, c *client.Client, own relay.Address, limit int) (shown int, err error) {
 	var w *table
 	q := url.Values{"state": {"pending"}, "direction": {"in"}, "include": {"payload"}}
 	for {
@@ -99,7 +100,7 @@ func (a *app) printPending(ctx context.Context, c *client, own relay.Address, li
 			More     bool   `json:"has_more"`
 			Next     string `json:"next_cursor"`
 		}
-		if err := c.call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &p); err != nil {
+		if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &p); err != nil {
 			return shown, err
 		}
 		for _, record := range p.Messages {

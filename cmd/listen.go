@@ -12,15 +12,14 @@ import (
 	"syscall"
 	"time"
 
-	"relay/db/relay"
-
-	"github.com/gobwas/ws"
-	"github.com/gobwas/ws/wsutil"
 	"github.com/spf13/cobra"
+
+	"relay/db/relay"
+	"relay/http/client"
 )
 
-// listenOptions are the flags of relay listen.
-type listenOptions struct {
+// listenFlags are the flags of relay listen.
+type listenFlags struct {
 	ack, exec, replyType, state string
 	reply                       bool
 	jobs                        int
@@ -28,110 +27,114 @@ type listenOptions struct {
 }
 
 func (a *app) listenCommand() *cobra.Command {
-	var c credentials
-	var o listenOptions
+	var c clientFlags
+	var f listenFlags
 	cmd := &cobra.Command{
 		Use:   "listen",
 		Short: "Receive messages: print them, or run a command for each",
 		Long: `Receive the messages for the Mecha of RELAY_KEY, in order, each at least once,
-and print each as a line of JSON, until SIGINT or SIGTERM. A lost connection,
-or a relay that is away, is tried again with growing pauses.
+and print each as a line of JSON, until SIGINT or SIGTERM. If the connection is
+lost or the relay is away, listen tries again, with growing pauses.
 
-Without --ack and --exec, the place where it stopped is kept in --state, and the
-next start goes on from there; the first one starts at the oldest pending
-message. With an ack that ends a message, what is left to do is what is still
-pending at the relay, so that no file is needed and none is kept.
+Without --ack and --exec, listen keeps its place in the --state file. The first
+start begins with the oldest pending message, the next one where the last one
+stopped. With --exec, or with an --ack that ends the message, no file is needed
+and none is kept: what is still to be done is still pending at the relay.
 
---exec runs a command for each message, with sh -c (Windows: cmd /C), the payload
-on stdin and the envelope in RELAY_MESSAGE_ID, _FROM, _TO, _TYPE, _PRIORITY,
-_CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT. It has the environment of
-this process too, and so the key, to use relay itself. Its stdout is passed on.
-Exit code 0 acks completed; any other acks failed, with the last line of its
-stderr as detail.
+--exec runs a command for each message, with sh -c (Windows: cmd /C). The
+payload is on its stdin, and the envelope in RELAY_MESSAGE_ID, _FROM, _TO,
+_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT. The command
+has the environment of this process, and so the key: it can run relay itself.
+Its stdout is passed on. Exit code 0 acks completed; any other acks failed, with
+the last line of its stderr as detail.
 --reply sends the JSON object that the command prints back to the sender, in the
 same conversation and with the same correlation_id, before the ack. A message of
-type --reply-type is an answer itself and gets none, so that two listeners do
-not answer each other for ever.
+type --reply-type is an answer itself and gets no answer, so that two listeners
+do not answer each other for ever.
+Two listeners of one Mecha both get every message: to run commands side by side,
+use --jobs.
 
-The first signal waits for the commands that run; a second one kills them, and
+The first signal waits for the commands that run. A second one kills them, and
 their messages stay pending.`,
 		Example: `  relay listen
   relay listen --ack completed | jq -c .payload
   relay listen --exec './answer.sh' --reply --jobs 4 --timeout 1m`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.client()
+			relay, err := c.client()
 			if err == nil {
-				err = o.check()
+				err = f.check()
 			}
 			if err != nil {
 				return err
 			}
-			l := &listener{app: a, c: client, o: o}
+			l := &listener{app: a, c: relay, f: f}
 			return l.run(cmd.Context())
 		},
 	}
-	c.flags(cmd)
-	f := cmd.Flags()
-	f.StringVar(&o.ack, "ack", "", "acknowledge each message that was printed, with this `status`, as in completed")
-	f.StringVar(&o.exec, "exec", "", "run this `command` for each message instead of printing it")
-	f.IntVar(&o.jobs, "jobs", 1, "with --exec: so many at once; more than 1 does not keep the order")
-	f.DurationVar(&o.timeout, "timeout", 0, "with --exec: kill a command, and ack failed, after so long (default never)")
-	f.BoolVar(&o.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
-	f.StringVar(&o.replyType, "reply-type", "reply", "with --reply: the answers' message `type`")
-	f.StringVar(&o.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
+	c.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.ack, "ack", "", "acknowledge each message that was printed, with this `status`, as in completed")
+	flags.StringVar(&f.exec, "exec", "", "run this `command` for each message instead of printing it")
+	flags.IntVar(&f.jobs, "jobs", 1, "with --exec: how many commands at once; more than 1 does not keep the order")
+	flags.DurationVar(&f.timeout, "timeout", 0, "with --exec: kill a command after this time, and ack failed (default never)")
+	flags.BoolVar(&f.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
+	flags.StringVar(&f.replyType, "reply-type", "reply", "with --reply: the answers' message `type`")
+	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
 	return cmd
 }
 
-func (o *listenOptions) check() error {
-	o.ack = strings.ToLower(o.ack)
+func (f *listenFlags) check() error {
+	f.ack = strings.ToLower(f.ack)
 	switch {
-	case o.jobs < 1 || o.jobs > maxJobs:
+	case f.jobs < 1 || f.jobs > maxJobs:
 		return usagef("--jobs must be from 1 to %d", maxJobs)
-	case o.timeout < 0:
+	case f.timeout < 0:
 		return usagef("--timeout must not be negative")
-	case o.exec == "" && (o.reply || o.jobs > 1 || o.timeout > 0):
+	case f.exec == "" && (f.reply || f.jobs > 1 || f.timeout > 0):
 		return usagef("--reply, --jobs and --timeout go with --exec")
-	case o.exec != "" && o.ack != "":
+	case f.exec != "" && f.ack != "":
 		return usagef("--ack goes without --exec, which acks by the exit code")
-	case o.ack != "" && !ackStatus.MatchString(o.ack):
+	case f.ack != "" && !ackStatus.MatchString(f.ack):
 		return usagef("--ack takes a status such as completed: at most 32 letters, digits and _")
-	case o.reply && o.replyType == "":
+	case f.reply && f.replyType == "":
 		return usagef("--reply-type must not be empty")
 	}
 	return nil
 }
 
-// remembers tells whether the relay knows by the acks what is left to do.
-// Otherwise the place in the stream must be kept.
-func (o *listenOptions) remembers() bool {
-	return o.exec != "" || o.ack != "" && o.ack != "received" && o.ack != "processing"
+// endsMessages tells whether each message is acknowledged so that it is no
+// longer pending. Then the relay knows what is left to do. Otherwise the
+// listener must keep its place.
+func (f *listenFlags) endsMessages() bool {
+	return f.exec != "" || f.ack != "" && f.ack != "received" && f.ack != "processing"
 }
 
 const (
-	maxJobs     = 256
-	acksAtOnce  = 32               // acks of printed messages under way
-	syncLimit   = 1000             // the relay's most
-	heartbeat   = 20 * time.Second // the relay hangs up after 60 s without a frame
-	longestWait = 30 * time.Second
+	maxJobs    = 256
+	acksAtOnce = 32               // acks of printed messages under way; http/client keeps as many connections
+	syncLimit  = 1000             // the most that a relay allows
+	heartbeat  = 20 * time.Second // the relay hangs up after 60 s without a frame
+	mostPause  = 30 * time.Second // between attempts
 )
 
-// listener is relay listen. run's goroutine reads and prints; jobs run beside it.
+// listener is relay listen. The goroutine of run reads and prints. Jobs, which
+// execute commands and acknowledge, run beside it.
 type listener struct {
 	*app
-	c    *client
-	o    listenOptions
+	c    *client.Client
+	f    listenFlags
 	own  relay.Address
-	mark *bookmark // nil: none is kept
+	mark *bookmark // nil: no place is kept
 
-	taken string // the last message that is printed or in a job's hands
+	taken string // the last message that was printed or given to a job
 
 	mu     sync.Mutex
-	inHand map[string]bool // what is taken and not finished
+	inHand map[string]bool // messages that were taken and are not finished
 
-	slots chan struct{}   // one for each job
-	jobs  sync.WaitGroup  // … and ack
-	alive context.Context // ended by the second signal, or a failure
+	slots chan struct{}   // holds one value for each job that runs
+	jobs  sync.WaitGroup  // the jobs that run
+	alive context.Context // ends with the second signal, or a failure
 	abort context.CancelCauseFunc
 }
 
@@ -153,24 +156,25 @@ func (l *listener) run(ctx context.Context) error {
 		err = errors.Join(err, l.mark.close())
 	}
 	if cause := context.Cause(l.alive); cause != nil {
-		return cause // what it led to is not worth a word
+		return cause // other errors only follow from this one
 	}
 	return err
 }
 
-// atOnce is how many messages may be in hand. One, if a place is kept: it
-// moves when a message is done, and so they must be done in order.
+// atOnce is how many messages may be in hand. If a place is kept, it is one:
+// the place moves when a message is done, so messages must be done in order.
 func (l *listener) atOnce() int {
 	switch {
-	case l.o.exec != "":
-		return l.o.jobs
-	case l.o.remembers():
+	case l.f.exec != "":
+		return l.f.jobs
+	case l.f.endsMessages():
 		return acksAtOnce
 	}
 	return 1
 }
 
-// onSecondSignal waits for it in the background, now that the first one has come.
+// onSecondSignal is called after the first signal. It waits for another one,
+// which aborts.
 func (l *listener) onSecondSignal() {
 	again := make(chan os.Signal, 1)
 	signal.Notify(again, os.Interrupt, syscall.SIGTERM)
@@ -182,30 +186,27 @@ func (l *listener) onSecondSignal() {
 	}
 }
 
-// begin learns who listens, and where it was.
-func (l *listener) begin(ctx context.Context) error {
-	var who struct {
-		MechaID relay.Address `json:"mecha_id"`
-	}
-	b := backoff{most: longestWait}
+// begin asks the relay whose key this is, and reads where the last listener
+// stopped.
+func (l *listener) begin(ctx context.Context) (err error) {
+	b := client.Backoff{Most: mostPause}
 	for {
-		err := l.c.call(ctx, "GET", "/api/v1/whoami", nil, &who)
+		l.own, err = l.c.Address(ctx)
 		if err == nil {
 			break
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		if !transient(err) {
+		if !client.Temporary(err) {
 			return err
 		}
 		l.pause(ctx, err, &b)
 	}
-	l.own = who.MechaID
-	if l.o.remembers() || l.o.state == "none" {
+	if l.f.endsMessages() || l.f.state == "none" {
 		return nil
 	}
-	mark, err := openBookmark(l.o.state, l.c.url, l.own, l.abort)
+	mark, err := openBookmark(l.f.state, l.c.URL(), l.own, l.abort)
 	if err != nil {
 		return err
 	}
@@ -213,73 +214,73 @@ func (l *listener) begin(ctx context.Context) error {
 	return nil
 }
 
-// receiveAll reads connection after connection until the context ends, or
-// something that waiting does not heal.
+// receiveAll reads one connection after the other, until the context ends or an
+// error that another connection would not heal.
 func (l *listener) receiveAll(ctx context.Context) error {
-	for b := (backoff{most: longestWait}); ctx.Err() == nil; {
+	b := client.Backoff{Most: mostPause}
+	for ctx.Err() == nil {
 		err := l.connection(ctx, &b)
 		if ctx.Err() != nil || errors.Is(err, errNextPage) {
 			continue
 		}
-		var closed wsutil.ClosedError
+		var closed *client.Closed
 		switch {
-		case refusedWith(err, relay.CursorNotFound) && l.mark != nil:
-			return fmt.Errorf("this relay does not know the message %s, where %s says that it stopped. If that is of another relay, name another --state", l.taken, l.mark.path)
-		case errors.As(err, new(*refusal)) && !transient(err), errors.As(err, new(permanentError)):
+		case client.Refused(err, relay.CursorNotFound) && l.mark != nil:
+			return fmt.Errorf("this relay does not know the message %s, where %s says that the last listener stopped. If that file belongs to another relay, name another --state", l.taken, l.mark.path)
+		case !client.Temporary(err), errors.As(err, new(permanentError)):
 			return err
-		case errors.As(err, &closed) && closed.Code == ws.StatusPolicyViolation:
-			return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that holds", closed.Reason)
+		case errors.As(err, &closed) && closed.Code == policyViolation:
+			return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid", closed.Reason)
 		}
 		l.pause(ctx, err, &b)
 	}
 	return nil
 }
 
-// permanentError is a fault on this side that another connection would not heal.
+const policyViolation = 1008 // the relay closes the sockets of a key that is no longer valid with it
+
+// permanentError is a fault on this side, which another connection would not heal.
 type permanentError struct{ error }
 
-// pause says what is wrong, and waits for the next attempt.
-func (l *listener) pause(ctx context.Context, err error, b *backoff) {
-	d := b.pause(err)
-	var closed wsutil.ClosedError
-	switch {
-	case errors.As(err, &closed):
-		err = fmt.Errorf("the relay closed the connection: %d %s", closed.Code, closed.Reason)
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+// pause says what is wrong, and waits until it is time for the next attempt.
+func (l *listener) pause(ctx context.Context, err error, b *client.Backoff) {
+	d := b.Pause(err)
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		err = errors.New("the connection is lost")
 	}
 	fmt.Fprintf(l.stderr, "relay: %v; trying again in %v\n", advice(err), d.Round(10*time.Millisecond))
 	sleep(ctx, d)
 }
 
-// errNextPage ends a connection whose sync window is full, though nothing acks:
-// another one goes on behind it at once.
+// errNextPage ends a connection on which the relay waits for acks that never
+// come. The next connection begins after what this one has brought.
 var errNextPage = errors.New("next page")
 
 // connection reads one connection to its end.
-func (l *listener) connection(ctx context.Context, b *backoff) error {
-	query := fmt.Sprintf("?sync_limit=%d&events=sync", syncLimit)
-	if !l.o.remembers() && l.taken != "" {
+func (l *listener) connection(ctx context.Context, b *client.Backoff) error {
+	query := fmt.Sprintf("sync_limit=%d&events=sync", syncLimit)
+	if !l.f.endsMessages() && l.taken != "" {
 		query += "&since_message_id=" + l.taken
 	}
 	before := l.unfinished()
-	s, err := l.c.dial(ctx, l.own, query)
+	s, err := l.c.Dial(ctx, l.own, query)
 	if err != nil {
 		return err
 	}
-	b.reset()
+	b.Reset()
 	fmt.Fprintf(l.stderr, "listening as %s\n", l.own)
 	beating, still := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	wg.Go(func() { beat(beating, s) })
 	defer wg.Wait()
+	defer s.Close()
 	defer still()
 	for behind, n := true, 0; ; {
-		if behind && n == syncLimit && l.o.ack == "" && l.o.exec == "" {
+		if behind && n == syncLimit && l.f.ack == "" && l.f.exec == "" {
 			return errNextPage
 		}
 		var e envelope
-		if err := s.receive(&e); err != nil {
+		if err := s.Receive(&e); err != nil {
 			return err
 		}
 		switch {
@@ -288,7 +289,7 @@ func (l *listener) connection(ctx context.Context, b *backoff) error {
 		case e.Type == "message":
 			n++
 			if before[e.MessageID] {
-				continue // it is in hand, or done, since an earlier connection
+				continue // an earlier connection has brought it
 			}
 			if err := l.take(ctx, &e); err != nil {
 				return err
@@ -297,25 +298,24 @@ func (l *listener) connection(ctx context.Context, b *backoff) error {
 	}
 }
 
-// beat keeps the connection alive while a job holds up the reading, and closes
-// it when the context ends.
-func beat(ctx context.Context, s *socket) {
+// beat keeps the connection alive while nothing is read because all jobs are
+// busy.
+func beat(ctx context.Context, s *client.Socket) {
 	tick := time.NewTicker(heartbeat)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
-			_ = s.write(ws.NewCloseFrame(ws.NewCloseFrameBody(ws.StatusNormalClosure, ""))) // out of courtesy
-			s.Close()
 			return
 		case <-tick.C:
-			_ = s.write(ws.NewPingFrame(nil)) // the reader will notice what is wrong
+			_ = s.Ping() // if this fails, reading fails too
 		}
 	}
 }
 
-// take waits for a free hand, and gives the message to it. Until there is one
-// nothing is read: what comes meanwhile is kept by the relay.
+// take waits until a job may run, prints the message if that is asked for, and
+// starts the job. Meanwhile nothing is read from the connection: the relay keeps
+// further messages.
 func (l *listener) take(ctx context.Context, e *envelope) error {
 	select {
 	case l.slots <- struct{}{}:
@@ -328,7 +328,7 @@ func (l *listener) take(ctx context.Context, e *envelope) error {
 	}
 	var err error
 	switch {
-	case l.o.exec == "":
+	case l.f.exec == "":
 		err = l.print(e)
 	case l.unread():
 		err = errUnread
@@ -347,7 +347,7 @@ func (l *listener) take(ctx context.Context, e *envelope) error {
 	return nil
 }
 
-// print waits for whoever reads stdout, but not beyond the second signal.
+// print waits until stdout takes the line, but no longer than to the second signal.
 func (l *listener) print(e *envelope) error {
 	line, err := e.line()
 	if err != nil {

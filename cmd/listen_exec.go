@@ -6,28 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	nethttp "net/http"
 	"os"
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"relay/db/relay"
+	"relay/http/client"
 )
 
 const (
 	maxReply  = 1 << 20         // bytes that a command may print
-	maxDetail = 1 << 10         // bytes, by PROTOCOL §3
-	pipeWait  = 5 * time.Second // for what a command left behind to close its output
+	maxDetail = 1 << 10         // bytes (PROTOCOL §3)
+	pipeWait  = 5 * time.Second // for a process that the command has left behind to close the output
 )
 
-// execute runs the command for a message, and gives what to ack. An error is
-// a fault of the listener's, after which it must not go on: the message stays
-// as it is.
+// execute runs the command for a message, and returns the status and detail to
+// acknowledge with. An error is a fault of the listener, which must end; the
+// message stays pending.
 func (l *listener) execute(ctx context.Context, e *envelope) (status, detail string, err error) {
 	out, err := l.command(e)
 	var failed *failure
-	if errors.As(err, &failed) && l.unread() { // it may have failed for that alone
+	if errors.As(err, &failed) && l.unread() { // which may be why the command failed
 		return "", "", errUnread
 	}
-	if err == nil && l.o.reply && e.MessageType != l.o.replyType {
+	if err == nil && l.f.reply && e.MessageType != l.f.replyType {
 		err = l.answer(ctx, e, out)
 	}
 	switch {
@@ -40,28 +44,29 @@ func (l *listener) execute(ctx context.Context, e *envelope) (status, detail str
 	return "completed", "", err
 }
 
-// failure is what the sender of a message is told.
+// failure is why a command failed. The sender of the message is told.
 type failure struct{ detail string }
 
 func (f *failure) Error() string { return f.detail }
 
-// command runs it to its end. A *failure says that it failed; another error,
-// that it could not be started.
+// command runs the command to its end, and returns what it printed, with --reply.
+// The error is a *failure if the command failed, and another one if it could not
+// be started.
 func (l *listener) command(e *envelope) (out []byte, err error) {
 	ctx, cancel := context.WithCancel(l.alive)
 	defer cancel()
-	if l.o.timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, l.o.timeout)
+	if l.f.timeout > 0 {
+		ctx, cancel = context.WithTimeout(ctx, l.f.timeout)
 		defer cancel()
 	}
-	c := shell(ctx, l.o.exec)
+	c := shell(ctx, l.f.exec)
 	c.WaitDelay = pipeWait
 	c.Env = append(os.Environ(), e.environment()...)
 	c.Stdin = bytes.NewReader(e.payload())
 	last, printed := &tail{}, &head{}
-	c.Stderr = io.MultiWriter(last, heedless{l.stderr})
+	c.Stderr = io.MultiWriter(last, careless{l.stderr})
 	c.Stdout = l.stdout
-	if l.o.reply {
+	if l.f.reply {
 		c.Stdout = printed
 	}
 	if err := c.Start(); err != nil {
@@ -69,13 +74,13 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	}
 	err = c.Wait()
 	switch {
-	case c.ProcessState != nil && c.ProcessState.Success(): // whatever it left running
+	case c.ProcessState != nil && c.ProcessState.Success(): // Wait also fails if a process is left behind
 		if printed.more {
 			return nil, &failure{fmt.Sprintf("the command printed more than %d bytes", maxReply)}
 		}
 		return printed.b.Bytes(), nil
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return nil, &failure{fmt.Sprintf("killed after %v", l.o.timeout)}
+		return nil, &failure{fmt.Sprintf("killed after %v", l.f.timeout)}
 	}
 	detail := last.line()
 	if detail == "" {
@@ -84,10 +89,11 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	return nil, &failure{detail}
 }
 
-// answer sends what the command printed. The key of the reply is the message's
-// id: if this is done again, after a crash, there is still one reply.
+// answer sends what the command printed. The Idempotency-Key is made of the
+// message's id: if the command runs again after a crash, there is still one
+// reply.
 func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
-	reply := &outgoing{To: e.From, Type: l.o.replyType, ConversationID: e.ConversationID, CorrelationID: e.CorrelationID,
+	reply := &outgoing{To: e.From, Type: l.f.replyType, ConversationID: e.ConversationID, CorrelationID: e.CorrelationID,
 		payload: bytes.TrimSpace(out), idempotency: "reply-" + e.MessageID}
 	if len(reply.payload) == 0 {
 		return &failure{"the command printed no answer"}
@@ -96,15 +102,15 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 		return &failure{"the command must print one JSON object and nothing else: " + err.Error()}
 	}
 	err := l.persist(ctx, "the answer to "+e.MessageID+" is not sent yet", func(ctx context.Context) error {
-		_, err := l.c.sendOnce(ctx, reply)
+		_, err := sendOnce(ctx, l.c, reply)
 		return err
 	})
-	var r *refusal
+	var refused *client.Refusal
 	switch {
 	case err == nil:
 		return nil
-	case l.alive.Err() == nil && errors.As(err, &r) && !unauthorised(r):
-		if r.status == 422 { // another answer has been sent, before a crash
+	case l.alive.Err() == nil && errors.As(err, &refused) && refused.Status != nethttp.StatusUnauthorized:
+		if refused.Code == relay.IdempotencyKeyReused { // before a crash, another answer was sent
 			return nil
 		}
 		return &failure{clip("the answer was refused: " + err.Error())}
@@ -114,19 +120,19 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 
 var errUnread = errors.New("nobody reads the output any more")
 
-// unread tells whether what commands print can reach nobody: every one that
-// prints would fail, for a reason that is not its message's.
+// unread tells whether nobody reads what commands print. Then every command that
+// prints would fail, whatever its message is.
 func (l *listener) unread() bool {
 	f, ok := l.stdout.(*os.File)
-	return ok && !l.o.reply && unread(f)
+	return ok && !l.f.reply && unread(f)
 }
 
-// heedless is a writer whose faults are nobody's: a log that is full must not
-// end the command that writes to it.
-type heedless struct{ w io.Writer }
+// careless is a writer that hides its errors: a command must not end because
+// the log to which it writes is full.
+type careless struct{ w io.Writer }
 
-func (h heedless) Write(p []byte) (int, error) {
-	_, _ = h.w.Write(p)
+func (c careless) Write(p []byte) (int, error) {
+	_, _ = c.w.Write(p)
 	return len(p), nil
 }
 
@@ -141,13 +147,13 @@ func (t *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// line is the last line that is not empty.
+// line returns the last line that is not empty, fit for a detail.
 func (t *tail) line() string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(t.b), "\uFFFD"))
 	return clip(harmless(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])))
 }
 
-// clip cuts a text to what a detail may have.
+// clip cuts a text to the length that a detail may have.
 func clip(s string) string {
 	if len(s) <= maxDetail {
 		return s

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// until is a shell command that waits, but not for ever: nobody is there to
-// stop it if the test fails.
+// until makes a shell command that waits for a condition, but not for ever:
+// nobody stops it if the test fails.
 func until(condition string) string {
 	return `{ n=0; until ` + condition + ` || test $n -ge 1500; do n=$((n+1)); sleep 0.02; done; }`
 }
@@ -67,7 +67,7 @@ func TestListenRunsACommand(t *testing.T) {
 		t.Errorf("stdout %q, stderr %q", l.stdout, l.stderr)
 	}
 
-	// Without a word on stderr the exit code must do; a long one is cut; control characters are harmless.
+	// With nothing on stderr, the detail is the exit code. A long line is cut, and control characters are replaced.
 	for command, want := range map[string]string{
 		"exit 3":     "exit status 3",
 		"kill -9 $$": "signal: killed",
@@ -83,7 +83,7 @@ func TestListenRunsACommand(t *testing.T) {
 	}
 }
 
-// A command may use relay itself: the envelope must not look like settings to it.
+// A command may use relay itself, which must not take the envelope for its flags.
 func TestACommandMaySendMessages(t *testing.T) {
 	tool(t, "sh")
 	p := newPair(t)
@@ -149,7 +149,7 @@ func TestListenReplies(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 
-	// Killed between the answer and the ack, it answers once, even if the second answer is another one.
+	// A listener that is killed between the answer and the ack answers once, even if the second answer differs.
 	for _, before := range []string{`{"n":1}`, `{"n":2}`} {
 		m := ask("question", `{"n":2}`)
 		body := fmt.Sprintf(`{"to":"alice^talk","message_type":"reply","conversation_id":%q,"correlation_id":"c 1","payload":%s}`, m.ConversationID, before)
@@ -167,7 +167,7 @@ func TestListenRunsSeveralAtOnce(t *testing.T) {
 	tool(t, "sh", "sleep")
 	p := newPair(t)
 	dir := t.TempDir()
-	// Each waits until all three have begun.
+	// Each command waits until all three have begun.
 	meet := `touch '` + dir + `'/$RELAY_MESSAGE_ID; ` + until(`test $(ls '`+dir+`' | wc -l) -ge 3`)
 	var ids []string
 	for range 3 {
@@ -178,7 +178,7 @@ func TestListenRunsSeveralAtOnce(t *testing.T) {
 		p.awaitStatus(id, "completed")
 	}
 	l.stop()
-	// Four are never under way with three jobs: the fourth begins when one has ended.
+	// With three jobs, four commands never run at once: the fourth begins when one has ended.
 	log := filepath.Join(dir, "log")
 	for range 12 {
 		ids = append(ids, p.send(p.alice, "bob^talk", `{}`).MessageID)
@@ -238,7 +238,7 @@ func TestListenEndsWhatItHasBegun(t *testing.T) {
 		t.Errorf("%+v, %+v", a, b)
 	}
 
-	// The second signal kills, and the message stays.
+	// The second signal kills the command, and the message stays pending.
 	l = p.listen("--exec", "echo begun; sleep 60; true")
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
@@ -293,7 +293,7 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 	}
 }
 
-// What the client commands say, whatever goes wrong, holds no secret.
+// The output of the client commands never has a secret in it, whatever goes wrong.
 func TestClientCommandsRepeatNoSecret(t *testing.T) {
 	p := newPair(t)
 	secret := issue(t, p.db, "alice^talk", "--signing-secret")[0]

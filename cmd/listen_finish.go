@@ -7,10 +7,13 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/http/client"
 )
 
-// What a listener does with a message after it was taken from the connection.
+// This file has what a listener does with a message that it has taken from the
+// connection.
 
+// hold notes that a message is in hand, or no longer is.
 func (l *listener) hold(id string, held bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -19,20 +22,21 @@ func (l *listener) hold(id string, held bool) {
 	}
 }
 
-// unfinished gives what is in hand. A connection that is opened afterwards may
-// bring it again, and nothing else that was taken before: that is acknowledged,
-// unless the relay has lost the acknowledgement, as after relay restore, and
-// then it is to be done again.
+// unfinished returns the messages in hand. The next connection may bring them
+// again. It brings no message that is finished: those are acknowledged. If it
+// does, the relay has lost the acknowledgement, as after relay restore, and the
+// message is to be done again.
 func (l *listener) unfinished() map[string]bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return maps.Clone(l.inHand)
 }
 
-// finish does what is to be done with a message besides printing it.
+// finish executes the command for a message, acknowledges the message and moves
+// the place, as the flags say.
 func (l *listener) finish(ctx context.Context, e *envelope) {
-	status, detail := l.o.ack, ""
-	if l.o.exec != "" {
+	status, detail := l.f.ack, ""
+	if l.f.exec != "" {
 		var err error
 		if status, detail, err = l.execute(ctx, e); err != nil {
 			l.giveUp(ctx, fmt.Errorf("%s stays pending: %w", e.MessageID, err))
@@ -47,22 +51,24 @@ func (l *listener) finish(ctx context.Context, e *envelope) {
 	}
 }
 
-// acknowledge acks until the relay says that it is done, or that it cannot be.
+// acknowledge acks until the relay says that the message is acknowledged, or that
+// it cannot be. false: the message stays pending.
 func (l *listener) acknowledge(ctx context.Context, id, status, detail string) bool {
-	err := l.persist(ctx, id+" is not acknowledged yet", func(ctx context.Context) error { return l.c.ack(ctx, id, status, detail, nil) })
+	err := l.persist(ctx, id+" is not acknowledged yet", func(ctx context.Context) error { return ack(ctx, l.c, id, status, detail, nil) })
 	switch {
 	case err == nil:
 		return true
-	case refusedWith(err, relay.AlreadyAcknowledged, relay.MessageExpired, relay.MessageNotFound):
+	case client.Refused(err, relay.AlreadyAcknowledged, relay.MessageExpired, relay.MessageNotFound):
 		fmt.Fprintf(l.stderr, "relay: %s is not acknowledged as %s: %v\n", id, status, err)
-		return true // there is nothing left to be done about it
+		return true // there is nothing left to do
 	}
 	l.giveUp(ctx, fmt.Errorf("%s is not acknowledged, and will come again: %w", id, err))
 	return false
 }
 
-// giveUp ends the listener for a fault that concerns more than one message, or
-// only says so if it is ending anyway: what else is under way may still succeed.
+// giveUp aborts the listener for a fault that concerns more than one message. A
+// listener that is ending already only says so: its other jobs may still
+// succeed.
 func (l *listener) giveUp(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() == nil:
@@ -73,27 +79,28 @@ func (l *listener) giveUp(ctx context.Context, err error) {
 }
 
 const (
-	lastEffort = 10 * time.Second // to finish what is under way, after the signal to stop
-	quietly    = 3 * time.Second  // for which a fault need not be told
+	graceTime = 10 * time.Second // for requests that fail after the signal to stop
+	quietTime = 3 * time.Second  // for which a fault is not reported
 )
 
-// persist repeats a request until it succeeds, or fails for good, and says so
-// once if that takes long. After the signal to stop it has lastEffort.
+// persist repeats a request until it succeeds, or fails for good. If that takes
+// longer than quietTime, it says so once. After the signal to stop it has
+// graceTime left.
 func (l *listener) persist(ctx context.Context, what string, request func(context.Context) error) error {
 	trying, cancel := context.WithCancel(l.alive)
 	defer cancel()
-	defer context.AfterFunc(ctx, func() { sleep(trying, lastEffort); cancel() })()
+	defer context.AfterFunc(ctx, func() { sleep(trying, graceTime); cancel() })()
 	began, said := time.Now(), false
-	for b := (backoff{most: longestWait}); ; {
+	for b := (client.Backoff{Most: mostPause}); ; {
 		err := request(trying)
-		if err == nil || !transient(err) || refusedWith(err, relay.MailboxFull) {
+		if err == nil || !client.Temporary(err) || client.Refused(err, relay.MailboxFull) {
 			return err
 		}
-		if !said && time.Since(began) >= quietly && !refusedWith(err, relay.RateLimited) { // that is no fault
+		if !said && time.Since(began) >= quietTime && !client.Refused(err, relay.RateLimited) { // which is no fault
 			said = true
 			fmt.Fprintf(l.stderr, "relay: %s: %v; trying on\n", what, advice(err))
 		}
-		if !sleep(trying, b.pause(err)) {
+		if !sleep(trying, b.Pause(err)) {
 			return err
 		}
 	}

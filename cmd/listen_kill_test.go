@@ -132,7 +132,7 @@ func (w *worker) send() {
 	}
 }
 
-// lines gives the message ids that were handled, in the order of handling, by run.
+// lines returns the message ids that were handled, in the order of handling, by run.
 func (w *worker) lines() (runs [][]string) {
 	texts := []string{}
 	if w.log != "" {
@@ -158,7 +158,7 @@ func (w *worker) lines() (runs [][]string) {
 	return runs
 }
 
-// count gives how many different messages were handled.
+// count returns how many different messages were handled.
 func (w *worker) count() int {
 	seen := map[string]bool{}
 	for _, run := range w.lines() {
@@ -170,7 +170,7 @@ func (w *worker) count() int {
 	return len(seen)
 }
 
-// awaitHandled waits until each has handled a part of its messages.
+// awaitHandled waits until each worker has handled a part of its messages.
 func (k *killing) awaitHandled(part, of int) {
 	k.t.Helper()
 	eventually(k.t, 3*patience, fmt.Sprintf("each has handled %d/%d", part, of), func() bool {
@@ -182,7 +182,7 @@ func (k *killing) awaitHandled(part, of int) {
 	})
 }
 
-// compare holds what was handled against the history.
+// compare compares the handled messages with the history.
 func (k *killing) compare(w *worker) {
 	k.t.Helper()
 	h := k.relay.history(w.agent, "direction=in")
@@ -196,7 +196,7 @@ func (k *killing) compare(w *worker) {
 			k.t.Errorf("%s: number %d is %s", w.Address, i, m.State)
 		}
 	}
-	// Again is allowed, from where a run was killed; ahead is not.
+	// A run may repeat messages from where the last one was killed. It may not skip any.
 	next, times := 0, 0
 	for _, run := range w.lines() {
 		for i, id := range run {

@@ -26,8 +26,8 @@ func (p *pair) listenInto(args ...string) (*server, *os.File) {
 	return l, r
 }
 
-// A command that prints dies when nobody reads what it prints. That is no
-// fault of its message's, nor of those after it.
+// A command dies when nobody reads what it prints. That is not the fault of its
+// message, nor of the messages after it.
 func TestACommandThatPrintsToNobodyFailsNoMessage(t *testing.T) {
 	notOnWindows(t, "there is no poll")
 	tool(t, "sh")
@@ -47,7 +47,7 @@ func TestACommandThatPrintsToNobodyFailsNoMessage(t *testing.T) {
 		t.Errorf("exit %d: %s", code, l.stderr)
 	}
 
-	// What has not begun does not begin.
+	// No further command begins.
 	l, r = p.listenInto("--exec", `touch '`+dir+`/begun'; echo begun`, "--state", "none")
 	for _, id := range []string{m.MessageID, next.MessageID} {
 		if got := p.record(p.bob, id); got.status() == "failed" {
@@ -68,7 +68,7 @@ func TestACommandThatPrintsToNobodyFailsNoMessage(t *testing.T) {
 	}
 }
 
-// Whoever reads may have stopped; the listener must end all the same.
+// The listener ends even if the reader of its output has stopped reading.
 func TestListenEndsThoughNobodyTakesWhatItPrints(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
 	p := newPair(t)
@@ -83,8 +83,8 @@ func TestListenEndsThoughNobodyTakesWhatItPrints(t *testing.T) {
 	}
 }
 
-// What a command leaves running holds its output open, and is not waited for
-// as long as the command itself.
+// A process that a command leaves running holds the output open. The listener
+// waits for it only briefly.
 func TestACommandThatEndedWellHasNotTakenTooLong(t *testing.T) {
 	tool(t, "sh", "sleep")
 	t.Parallel()

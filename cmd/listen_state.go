@@ -16,32 +16,34 @@ import (
 	"relay/db/relay"
 )
 
-// bookmark is the file that says where a listener stopped; <file>.lock keeps
-// others from it, who would move the place on past what we have not printed.
-// set may be called
-// by any goroutine; one of its own writes the file: the last place counts, so
-// what comes during a write is written together.
+// bookmark is the file in which a listener keeps its place. A lock on
+// <file>.lock keeps other listeners away: they would move the place past
+// messages that this one has not printed.
+//
+// set may be called by any goroutine. One goroutine writes the file, and only
+// the last place is kept.
 type bookmark struct {
 	path  string
 	lock  *os.File
 	own   relay.Address
-	after string // when it was opened
+	after string // the place that was in the file at the start
 
 	mu    sync.Mutex
 	place string
 	wake  chan struct{} // closed by close
-	done  chan struct{}
-	err   error // of the last write; to be read after done
+	done  chan struct{} // closed when the file is no longer written
+	err   error         // of the last write; read it after done
 }
 
 // place is the content of the file.
 type place struct {
 	MechaID relay.Address `json:"mecha_id"`
-	After   string        `json:"after"` // a message id; "": from the oldest pending one
+	After   string        `json:"after"` // the last message that is done; "" begins with the oldest pending one
 }
 
-// openBookmark reads the file, or makes it; path "" is the usual one. If it
-// cannot be written later, abort is told.
+// openBookmark reads the file, or makes it. If path is "", the file is in the
+// user's directory for state. If the file cannot be written later, abort is
+// called.
 func openBookmark(path, url string, own relay.Address, abort context.CancelCauseFunc) (*bookmark, error) {
 	if path == "" {
 		dir, err := stateDir()
@@ -66,7 +68,7 @@ func openBookmark(path, url string, own relay.Address, abort context.CancelCause
 	return b, nil
 }
 
-// hold takes the lock, for as long as the process or until close.
+// hold takes the lock. It lasts until close, or the end of the process.
 func (b *bookmark) hold() (err error) {
 	if b.lock, err = os.OpenFile(b.path+".lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
 		return err
@@ -91,15 +93,15 @@ func (b *bookmark) open() error {
 	case err != nil:
 		return err
 	case json.Unmarshal(text, &p) != nil || p.MechaID == "":
-		return fmt.Errorf("%s is no file of relay listen; name another by --state", b.path)
+		return fmt.Errorf("%s is not a file of relay listen; name another file by --state", b.path)
 	case p.MechaID != b.own:
-		return fmt.Errorf("%s says where %s stopped, and the key is that of %s; name another file by --state", b.path, p.MechaID, b.own)
+		return fmt.Errorf("%s says where %s stopped, but the key belongs to %s; name another file by --state", b.path, p.MechaID, b.own)
 	}
 	b.after, b.place = p.After, p.After
-	return b.write() // better a fault now than after the first message
+	return b.write() // so that a fault shows now, not after the first message
 }
 
-// stateDir is where programs keep such things.
+// stateDir is the user's directory for the state of programs.
 func stateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return dir, nil
@@ -112,13 +114,14 @@ func stateDir() (string, error) {
 	return filepath.Join(home, ".local", "state"), err
 }
 
+// set moves the place to a message. The file has it some time later.
 func (b *bookmark) set(id string) {
 	b.mu.Lock()
 	b.place = id
 	b.mu.Unlock()
 	select {
 	case b.wake <- struct{}{}:
-	default:
+	default: // run is about to write
 	}
 }
 
@@ -132,7 +135,7 @@ func (b *bookmark) run(abort context.CancelCauseFunc) {
 	}
 }
 
-// close writes what is left. Nobody may call set any more.
+// close writes the last place. After it, set must not be called.
 func (b *bookmark) close() error {
 	close(b.wake)
 	<-b.done
@@ -140,7 +143,7 @@ func (b *bookmark) close() error {
 	return b.err
 }
 
-// write replaces the file, so that there is a whole one at any time.
+// write replaces the file, so that there is a whole file at any time.
 func (b *bookmark) write() error {
 	b.mu.Lock()
 	text, err := json.Marshal(place{b.own, b.place})

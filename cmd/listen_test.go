@@ -69,7 +69,7 @@ func TestListenPrintsAndResumes(t *testing.T) {
 		t.Errorf("%v, %v", info, err)
 	}
 
-	// It goes on where it was, in the named file, and from the start in another.
+	// It goes on where it was with the named file, and from the start with another.
 	next := p.send(p.alice, "bob^talk", `{}`)
 	l = p.listen("--state", state)
 	l.await(l.stdout, "\n")
@@ -88,14 +88,14 @@ func TestListenPrintsAndResumes(t *testing.T) {
 		t.Errorf("state files: %v, %v", files, err)
 	}
 
-	// Two cannot keep their place in one file, and what is not its state is not touched.
+	// Two listeners cannot keep their place in one file, and a file that is not a state file is not touched.
 	l = p.listen("--state", state)
 	does(t, p.asBob, "listen", "--state", state).wantCode(t, 1, "another relay listen", "--state")
 	l.stop()
 	run(t, []string{"listen", "--state", state}, p.asAlice, "").wantCode(t, 1, "says where bob^talk stopped", "--state")
 	wrong := filepath.Join(t.TempDir(), "wrong.json")
 	for content, says := range map[string]string{
-		"hello": "is no file of relay listen", `{"mecha_id":"bob^talk","after":"msg_0t3z1hj9e001xzqx8pz68qj0y4"}`: "does not know the message",
+		"hello": "is not a file of relay listen", `{"mecha_id":"bob^talk","after":"msg_0t3z1hj9e001xzqx8pz68qj0y4"}`: "does not know the message",
 	} {
 		if err := os.WriteFile(wrong, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
@@ -128,7 +128,7 @@ func TestListenAcks(t *testing.T) {
 			t.Errorf("%s is not acknowledged, though the listener has ended", want)
 		}
 	}
-	// An ack that ends nothing leaves the place to the file.
+	// With an ack that is not final, the file keeps the place.
 	m := p.send(p.alice, "bob^talk", `{}`)
 	l = p.listen("--ack", "received")
 	l.await(l.stdout, m.MessageID)
@@ -142,8 +142,8 @@ func TestListenAcks(t *testing.T) {
 	}
 }
 
-// Whoever does not ack gets only so many at once from the relay, and then
-// nothing for a minute: the listener must not wait for that.
+// A client that does not ack gets a bounded number of messages from the relay,
+// and then nothing for a minute. The listener must not wait for that.
 func TestListenPagesThroughABacklog(t *testing.T) {
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t, "--rate-limit", "0", "--sync-ack-wait", "0")
@@ -234,9 +234,9 @@ func TestInboxAckDeliverWhoami(t *testing.T) {
 	if r = does(t, p.asBob, "ack", ids[1]).wantCode(t, 0); r.out != ids[1]+"  acknowledged  completed\n" || r.err != "" {
 		t.Errorf("%q, %q", r.out, r.err)
 	}
-	does(t, p.asBob, "ack", ids[1]).wantCode(t, 0, "it was so before")
+	does(t, p.asBob, "ack", ids[1]).wantCode(t, 0, "nothing has changed")
 	does(t, p.asBob, "ack", ids[1], "failed").wantCode(t, 1, "already_acknowledged")
-	does(t, p.asBob, "ack", ids[1], "no-word").wantCode(t, 2, "no status")
+	does(t, p.asBob, "ack", ids[1], "no-word").wantCode(t, 2, "not a valid status")
 	does(t, p.asAlice, "ack", ids[2]).wantCode(t, 1, "recipient_only")
 	does(t, p.asAlice, "ack", "../../whoami").wantCode(t, 1, "404")
 	out := parse[map[string]any](t, []byte(does(t, p.asBob, "ack", ids[2], "FAILED", "--detail", "no seats", "--json").wantCode(t, 0).out))
@@ -275,8 +275,8 @@ func TestInboxAckDeliverWhoami(t *testing.T) {
 	}
 }
 
-// What relay restore has brought back is pending once more, and a listener that
-// ran all the while does not take it for done.
+// Messages that relay restore has brought back are pending once more. A listener
+// that ran all the while handles them again.
 func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t)
@@ -300,7 +300,7 @@ func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
 	}
 }
 
-// A listener that cannot ack, and so stands still, says why.
+// A listener that waits because it cannot ack says why.
 func TestListenSaysThatItCannotAck(t *testing.T) {
 	tool(t, "sh")
 	t.Parallel()

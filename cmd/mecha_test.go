@@ -352,9 +352,9 @@ func TestSearchByFilterAlone(t *testing.T) {
 		t.Errorf("%q", out)
 	}
 	for _, nothing := range []string{"search", "search --limit 5", "search --sort name", "search --tag="} {
-		run(t, strings.Fields(nothing), env, "").wantCode(t, 2, "what to look for", "--tag")
+		run(t, strings.Fields(nothing), env, "").wantCode(t, 2, "search takes a query", "--tag")
 	}
-	run(t, []string{"search", " ", "\t"}, env, "").wantCode(t, 2, "what to look for")
+	run(t, []string{"search", " ", "\t"}, env, "").wantCode(t, 2, "search takes a query")
 	run(t, []string{"search", "hotel", "--sort", "luck"}, env, "").wantCode(t, 2, "relevance, recent or name")
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// searching is what the flags of search say, as the API takes it.
-type searching struct {
+// searchFlags are the arguments and flags of search, as the API takes them.
+type searchFlags struct {
 	Query  string       `json:"query"`
 	Filter searchFilter `json:"filter"`
 	Sort   string       `json:"sort"`
@@ -27,19 +27,19 @@ type searchFilter struct {
 }
 
 func (a *app) searchCommand() *cobra.Command {
-	var c credentials
-	var q searching
+	var c clientFlags
+	var q searchFlags
 	var online bool
 	cmd := &cobra.Command{
 		Use:   "search [QUERY…]",
 		Short: "Find the Mecha that can do something",
-		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY.
-An exact address or name comes first, then an exact skill. Without a query, all that the filters let
-pass are found.`,
+		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY. An
+exact address or name comes first, then an exact skill. Without a query, search
+finds every Mecha that the filters allow.`,
 		Example: `  relay search book a flight to lisbon
   relay search --tag travel invoices --json
   relay search --skill book --online --sort recent`,
-		Args: between(0, 1000, "what to look for"),
+		Args: between(0, 1000, "words to search for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q.Query = strings.TrimSpace(strings.Join(args, " "))
 			if cmd.Flags().Changed("online") {
@@ -48,7 +48,7 @@ pass are found.`,
 			if err := q.check(); err != nil {
 				return err
 			}
-			client, err := c.client()
+			relay, err := c.client()
 			if err != nil {
 				return err
 			}
@@ -56,41 +56,41 @@ pass are found.`,
 			if err != nil {
 				return err
 			}
-			resp, answer, err := client.do(cmd.Context(), "POST", "/api/v1/search", body, nethttp.Header{"Prefer": {"wait=10"}})
+			resp, err := relay.Do(cmd.Context(), "POST", "/api/v1/search", body, nethttp.Header{"Prefer": {"wait=10"}})
 			if err != nil {
 				return err
 			}
-			if resp.StatusCode != nethttp.StatusOK {
-				return problemOf(resp, answer)
+			if err := resp.Err(); err != nil {
+				return err
 			}
-			return a.printFound(answer)
+			return a.printFound(resp.Body)
 		},
 	}
-	c.flags(cmd)
+	c.add(cmd)
 	f := cmd.Flags()
-	f.IntVar(&q.Limit, "limit", 10, "at most so many, up to 100")
-	f.StringVar(&q.Sort, "sort", "relevance", "the `order`: relevance, recent (the last changed first) or name")
-	f.StringSliceVar(&q.Filter.Tags, "tag", nil, "only with this `tag`, or a child of it; several: any of them")
-	f.StringSliceVar(&q.Filter.Crew, "crew", nil, "only of this `crew`; several: any of them")
-	f.StringSliceVar(&q.Filter.Skills, "skill", nil, "only with this `skill`, by its id or name; several: any of them")
-	f.StringSliceVar(&q.Filter.Languages, "language", nil, "only with this `language`; several: any of them")
-	f.BoolVar(&online, "online", false, "only who is online; --online=false: only who is not")
+	f.IntVar(&q.Limit, "limit", 10, "how many Mechas at most, up to 100")
+	f.StringVar(&q.Sort, "sort", "relevance", "the `order`: relevance, recent (last changed first) or name")
+	f.StringSliceVar(&q.Filter.Tags, "tag", nil, "only Mechas with this `tag` or a child of it; if given several times, with any of them")
+	f.StringSliceVar(&q.Filter.Crew, "crew", nil, "only Mechas of this `crew`; if given several times, of any of them")
+	f.StringSliceVar(&q.Filter.Skills, "skill", nil, "only Mechas with this `skill`, by its id or name; if given several times, with any of them")
+	f.StringSliceVar(&q.Filter.Languages, "language", nil, "only Mechas with this `language`; if given several times, with any of them")
+	f.BoolVar(&online, "online", false, "only Mechas that are online; --online=false: only those that are not")
 	return cmd
 }
 
-// check finds what needs no server to be seen.
-func (q *searching) check() error {
+// check refuses what would be refused without a look into the index.
+func (q *searchFlags) check() error {
 	f := &q.Filter
 	if q.Query == "" && len(f.Tags)+len(f.Crew)+len(f.Skills)+len(f.Languages) == 0 && f.Online == nil {
-		return usagef("this takes what to look for, or a filter: --tag, --crew, --skill, --language, --online")
+		return usagef("search takes a query, or a filter: --tag, --crew, --skill, --language, --online")
 	}
 	if q.Sort != "relevance" && q.Sort != "recent" && q.Sort != "name" {
-		return usagef("--sort is relevance, recent or name, and not %q", q.Sort)
+		return usagef("--sort must be relevance, recent or name; %q is none of them", q.Sort)
 	}
 	return nil
 }
 
-// found is what a search's answer says to a person.
+// found is the part of a search's answer that is printed.
 type found struct {
 	Total     int
 	Corrected string `json:"corrected_query"`
@@ -129,7 +129,7 @@ func (a *app) printFound(answer []byte) error {
 		if r.Online {
 			online = "yes"
 		}
-		why := strings.Join(r.Matched.Terms, " ") // none: its name is alike, or there was but a filter
+		why := strings.Join(r.Matched.Terms, " ") // none if its name is similar, or if there is only a filter
 		if len(r.Matched.Fields) > 0 {
 			why = strings.TrimSpace(why + " in " + strings.Join(r.Matched.Fields, ", "))
 		}

@@ -57,8 +57,8 @@ func TestWhatCannotBeSentIsSaidPlainly(t *testing.T) {
 		{2, "address", "", []string{"bob", `{}`}},
 		{2, "must be a JSON object", "", []string{"bob^talk", `[1]`}},
 		{2, "must be a JSON object", "", []string{"bob^talk", `"hello"`}},
-		{2, "no JSON", "", []string{"bob^talk", `{"a":1,}`}},
-		{2, "no JSON", "", []string{"bob^talk", `{} {}`}},
+		{2, "not valid JSON", "", []string{"bob^talk", `{"a":1,}`}},
+		{2, "not valid JSON", "", []string{"bob^talk", `{} {}`}},
 		{2, "empty", "", []string{"bob^talk"}},
 		{2, "empty", " \n", []string{"bob^talk", "-"}},
 		{2, "not both", "", []string{"bob^talk", `{}`, "--wait-ack", "1s", "--wait-reply", "1s"}},
@@ -89,7 +89,7 @@ func TestSendIsSentOnceThoughAnswersGetLost(t *testing.T) {
 		t.Errorf("%d answers were lost; sent %q; bob has %+v", f.answersLost(), r.out, h)
 	}
 
-	// What is not known is said, with the way to find out.
+	// send says that the outcome is not known, and how to find out.
 	f.loseAnswers(1)
 	r = does(t, p.aliceEnv(f.url), "send", "bob^talk", `{"n":2}`, "--retry", "0s").wantCode(t, 1, "not known", "--idempotency-key '")
 	_, rest, _ := strings.Cut(r.err, "--idempotency-key '")
@@ -100,7 +100,7 @@ func TestSendIsSentOnceThoughAnswersGetLost(t *testing.T) {
 	}
 	does(t, p.asAlice, "send", "bob^talk", `{"n":3}`, "--idempotency-key", key).wantCode(t, 1, "idempotency_key_reused")
 
-	// What was certainly not sent is not said to be unknown.
+	// If the message certainly was not sent, the outcome is not called unknown.
 	r = does(t, p.aliceEnv("http://127.0.0.1:1"), "send", "bob^talk", `{}`, "--retry", "0s").wantCode(t, 1, "is the relay running")
 	if strings.Contains(r.err, "not known") {
 		t.Error(r.err)
@@ -188,7 +188,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	s, _ = wait("--ttl", "1s")
 	want(s, 1, "expired")
 
-	// It is still waiting when the relay has been killed and started again.
+	// It goes on waiting when the relay is killed and started again.
 	s, id = wait()
 	p.kill()
 	p.server = startServer(t, p.db)
@@ -207,7 +207,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	}
 }
 
-// asAliceAt is her environment, wherever the relay is now.
+// asAliceAt returns her environment for where the relay is now.
 func (p *pair) asAliceAt() []string { return p.aliceEnv(p.url) }
 
 func TestSendWaitsForTheReply(t *testing.T) {

@@ -85,9 +85,26 @@ func TestClientsOverTLS(t *testing.T) {
 		does(t, as(keys[1]), "search", "--crew", "tls").wantCode(t, 0)
 	}
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key, "RELAY_RETRY=0s"}
-	does(t, env, "whoami").wantCode(t, 1, "certificate")
+	for _, command := range [][]string{{"whoami"}, {"send", "bob^tls", "{}"}, {"search", "bob"}} {
+		r := does(t, env, command...).wantCode(t, 1, "certificate", "--ca-file (RELAY_CA_FILE)")
+		if strings.Contains(r.err, "is the relay running") || strings.Contains(r.err, "not known") {
+			t.Errorf("%s: the relay runs, and nothing was sent: %s", command, r.err)
+		}
+	}
 	does(t, append(env, "RELAY_CA_FILE="+tempDB(t)), "whoami").wantCode(t, 1, "--ca-file", "no such file")
 	does(t, append(env, "RELAY_CA_FILE="+os.Args[0]), "whoami").wantCode(t, 1, "no certificate in PEM")
+
+	// The wrong scheme, both ways. That is no reason to try again.
+	plain := startServer(t, tempDB(t))
+	for url, use := range map[string]string{"http://" + s.host(): s.url, "https://" + plain.host(): plain.url} {
+		env := []string{"RELAY_URL=" + url, "RELAY_KEY=" + keys[0].Key, "RELAY_CA_FILE=" + ca.file}
+		for _, command := range [][]string{{"whoami"}, {"curl", "GET", "/"}, {"send", "bob^tls", "{}", "--retry", "1h"}, {"listen"}} {
+			r := does(t, env, command...).wantCode(t, 1, "use "+use)
+			if strings.Contains(r.err, "is the relay running") || strings.Contains(r.err, "not known") {
+				t.Errorf("%s: the relay runs, and nothing was sent: %s", command, r.err)
+			}
+		}
+	}
 }
 
 // A renewed certificate is used without a restart; a bad one is not.

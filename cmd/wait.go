@@ -9,92 +9,99 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/http/client"
 )
 
-// What relay send waits for is asked of the relay by plain requests. A socket
-// is only the bell that says when to ask: what it missed, while it was lost or
-// the relay was away, is found by asking.
+// relay send waits by asking the relay for the message's record, or for new
+// messages. A socket only tells when to ask. Nothing is missed while the socket
+// is lost or the relay is away: the next request finds it.
 
 const (
-	lookAgain = 2 * time.Second // without a bell
+	askAgain  = 2 * time.Second // without a word from the socket
 	waitPause = 2 * time.Second // at most, between attempts to connect
 )
 
-// fate is what a sender sees of its message.
-type fate struct {
+// sentRecord is what the sender reads of a message that it has sent.
+type sentRecord struct {
 	From  relay.Address
 	State string
 	Ack   *struct{ Status, Detail string }
 
-	record json.RawMessage
+	json json.RawMessage // all of it
 }
 
-// failed says why nothing more is to be expected of a message; nil: it is still open, or well.
-func (f *fate) failed(id string) error {
+func readRecord(ctx context.Context, c *client.Client, id string) (r sentRecord, err error) {
+	if err = c.Call(ctx, "GET", "/api/v1/messages/"+id, nil, &r.json); err == nil {
+		err = json.Unmarshal(r.json, &r)
+	}
+	return r, err
+}
+
+// failed returns why a message has failed: it has expired, or its ack says so.
+// nil: it has not, or not yet.
+func (r *sentRecord) failed(id string) error {
 	switch {
-	case f.State == relay.Expired.String():
+	case r.State == relay.Expired.String():
 		return fmt.Errorf("%s expired before it was acknowledged", id)
-	case f.Ack == nil || f.Ack.Status != "failed" && f.Ack.Status != "rejected":
+	case r.Ack == nil || r.Ack.Status != "failed" && r.Ack.Status != "rejected":
 		return nil
-	case f.Ack.Detail == "":
-		return fmt.Errorf("%s was acknowledged as %s", id, f.Ack.Status)
+	case r.Ack.Detail == "":
+		return fmt.Errorf("%s was acknowledged as %s", id, r.Ack.Status)
 	}
-	return fmt.Errorf("%s was acknowledged as %s: %s", id, f.Ack.Status, harmless(f.Ack.Detail))
-}
-
-func (c *client) fate(ctx context.Context, id string) (f fate, err error) {
-	if err = c.call(ctx, "GET", "/api/v1/messages/"+id, nil, &f.record); err == nil {
-		err = json.Unmarshal(f.record, &f)
-	}
-	return f, err
+	return fmt.Errorf("%s was acknowledged as %s: %s", id, r.Ack.Status, harmless(r.Ack.Detail))
 }
 
 // waitForAck waits for the final ack of a message. Any but completed is an error.
-func (a *app) waitForAck(ctx context.Context, c *client, sent sentMessage, most time.Duration) error {
-	var last fate
-	err := c.until(ctx, sent, most, func(ctx context.Context) (done bool, err error) {
-		f, err := c.fate(ctx, sent.MessageID)
+func (a *app) waitForAck(ctx context.Context, c *client.Client, sent sentMessage, most time.Duration) error {
+	var last sentRecord
+	err := askUntil(ctx, c, sent, most, func(ctx context.Context) (done bool, err error) {
+		r, err := readRecord(ctx, c, sent.MessageID)
 		if err != nil {
 			return false, err
 		}
-		last, err = f, f.failed(sent.MessageID)
-		return err != nil || last.Ack != nil && last.Ack.Status == "completed", permanent(err)
+		last = r
+		if err := last.failed(sent.MessageID); err != nil {
+			return false, final{err}
+		}
+		return last.Ack != nil && last.Ack.Status == "completed", nil
 	})
-	if a.json && last.record != nil {
-		fmt.Fprintf(a.stdout, "%s\n", last.record)
+	if a.json && last.json != nil {
+		fmt.Fprintf(a.stdout, "%s\n", last.json)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no final ack within %v: %s is %s. It stays with the relay", most, sent.MessageID, dash(last.State))
+		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay", most, sent.MessageID, dash(last.State))
 	case err == nil:
 		fmt.Fprintln(a.stderr, "completed")
 	}
 	return err
 }
 
-// waitForReply waits for the answer to a message, prints and acknowledges it.
-func (a *app) waitForReply(ctx context.Context, c *client, m *outgoing, sent sentMessage, o sendOptions) error {
+// waitForReply waits for the answer to a message, prints it and acknowledges it.
+func (a *app) waitForReply(ctx context.Context, c *client.Client, m *outgoing, sent sentMessage, f sendFlags) error {
 	var reply *envelope
 	cursor := sent.MessageID
-	err := c.until(ctx, sent, o.waitReply, func(ctx context.Context) (done bool, err error) {
-		f, err := c.fate(ctx, sent.MessageID)
+	err := askUntil(ctx, c, sent, f.waitReply, func(ctx context.Context) (done bool, err error) {
+		r, err := readRecord(ctx, c, sent.MessageID)
 		if err != nil {
 			return false, err
 		}
-		// After the fate: an answer that was sent before a failure counts.
-		if reply, cursor, err = c.findReply(ctx, f.From, m, sent, cursor); err != nil || reply != nil {
+		// After the record: an answer that was sent before a failure counts.
+		if reply, cursor, err = findReply(ctx, c, r.From, m, sent, cursor); err != nil || reply != nil {
 			return reply != nil, err
 		}
-		err = f.failed(sent.MessageID)
-		return err != nil, permanent(err)
+		if err := r.failed(sent.MessageID); err != nil {
+			return false, final{err}
+		}
+		return false, nil
 	})
 	switch {
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer to %s within %v. It may still come: see relay inbox", sent.MessageID, o.waitReply)
+		return fmt.Errorf("no answer to %s within %v. It may still come: see relay inbox", sent.MessageID, f.waitReply)
 	case err != nil:
 		return err
 	}
@@ -104,11 +111,11 @@ func (a *app) waitForReply(ctx context.Context, c *client, m *outgoing, sent sen
 			return err
 		}
 	}
-	if _, err := a.stdout.Write(line); err != nil || o.noAck {
+	if _, err := a.stdout.Write(line); err != nil || f.noAck {
 		return err
 	}
-	if err := c.ack(ctx, reply.MessageID, "completed", "", nil); err != nil {
-		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.MessageID, err)
+	if err := ack(ctx, c, reply.MessageID, "completed", "", nil); err != nil {
+		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.MessageID, advice(err))
 	}
 	return nil
 }
@@ -117,74 +124,60 @@ func interrupted(sent sentMessage) error {
 	return fmt.Errorf("interrupted. %s was sent, and stays with the relay", sent.MessageID)
 }
 
-// findReply looks behind the cursor for the answer, and gives the next cursor.
-func (c *client) findReply(ctx context.Context, own relay.Address, m *outgoing, sent sentMessage, cursor string) (*envelope, string, error) {
+// findReply searches the messages after the cursor for the answer. It returns
+// the cursor after which to search the next time.
+func findReply(ctx context.Context, c *client.Client, own relay.Address, m *outgoing, sent sentMessage, cursor string) (*envelope, string, error) {
 	q := url.Values{"direction": {"in"}, "include": {"payload"}, "peer": {m.To}, "conversation_id": {sent.ConversationID}}
 	for {
 		q.Set("since_message_id", cursor)
-		p, err := c.history(ctx, own, q)
-		if err != nil {
+		var page struct {
+			Messages []envelope
+			More     bool   `json:"has_more"`
+			Next     string `json:"next_cursor"`
+		}
+		if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &page); err != nil {
 			return nil, cursor, err
 		}
-		for _, e := range p.Messages {
+		for _, e := range page.Messages {
 			if e.CorrelationID == m.CorrelationID || e.CorrelationID == "" && m.ConversationID == "" {
 				return &e, cursor, nil
 			}
 		}
-		if cursor = p.Next; !p.More {
+		if cursor = page.Next; !page.More {
 			return nil, cursor, nil
 		}
 	}
 }
 
-// historyPage is an answer of GET /api/v1/mecha/{mechaId}/messages.
-type historyPage struct {
-	Messages []envelope
-	More     bool   `json:"has_more"`
-	Next     string `json:"next_cursor"`
-}
-
-func (c *client) history(ctx context.Context, own relay.Address, q url.Values) (p historyPage, err error) {
-	err = c.call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &p)
-	return p, err
-}
-
-// final marks an error after which asking again is of no use.
+// final marks an error after which there is no use in asking again.
 type final struct{ error }
 
-func permanent(err error) error {
-	if err == nil {
-		return nil
-	}
-	return final{err}
-}
-
-// until looks until it is done: at once, whenever the bell rings, and now and
-// then. A relay that is away is waited for. After most it gives
-// context.DeadlineExceeded.
-func (c *client) until(ctx context.Context, sent sentMessage, most time.Duration, look func(context.Context) (bool, error)) error {
+// askUntil calls ask until it is done: at once, whenever the socket tells of
+// something, and every two seconds. While the relay is away, it goes on asking.
+// After most it returns context.DeadlineExceeded.
+func askUntil(ctx context.Context, c *client.Client, sent sentMessage, most time.Duration, ask func(context.Context) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	bell := make(chan struct{}, 1)
-	rung := make(chan struct{}) // closed when nobody rings any more
-	go func() { defer close(rung); c.ring(ctx, sent, bell) }()
-	defer func() { cancel(); <-rung }()
+	wake := make(chan struct{}, 1)
+	watched := make(chan struct{}) // closed when watch has returned
+	go func() { defer close(watched); watch(ctx, c, sent, wake) }()
+	defer func() { cancel(); <-watched }()
 	for {
-		done, err := look(ctx)
+		done, err := ask(ctx)
 		var end final
 		switch {
 		case errors.As(err, &end):
 			return end.error
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case err != nil && !transient(err):
-			return advice(err)
+		case err != nil && !client.Temporary(err):
+			return err
 		case err == nil && done:
 			return nil
 		}
-		again := time.NewTimer(lookAgain)
+		again := time.NewTimer(askAgain)
 		select {
-		case <-bell:
+		case <-wake:
 		case <-again.C:
 		case <-ctx.Done():
 		}
@@ -192,43 +185,41 @@ func (c *client) until(ctx context.Context, sent sentMessage, most time.Duration
 	}
 }
 
-// ring rings whenever something happens to a message or in its conversation,
-// and after every gap in which it did not listen.
-func (c *client) ring(ctx context.Context, sent sentMessage, bell chan<- struct{}) {
-	var who struct {
-		MechaID relay.Address `json:"mecha_id"`
-	}
-	for b := (backoff{most: waitPause}); ctx.Err() == nil; {
-		err := c.call(ctx, "GET", "/api/v1/whoami", nil, &who)
+// watch sends to wake whenever something happens to a message or in its
+// conversation, and when a socket has been opened: something may have happened
+// before.
+func watch(ctx context.Context, c *client.Client, sent sentMessage, wake chan<- struct{}) {
+	b := client.Backoff{Most: waitPause}
+	for ctx.Err() == nil {
+		own, err := c.Address(ctx)
 		if err == nil {
-			err = c.listenTo(ctx, who.MechaID, sent, func() {
-				b.reset()
+			err = watchSocket(ctx, c, own, sent, func() {
+				b.Reset()
 				select {
-				case bell <- struct{}{}:
-				default: // it is ringing
+				case wake <- struct{}{}:
+				default: // one is waiting
 				}
 			})
 		}
-		sleep(ctx, b.pause(err))
+		sleep(ctx, b.Pause(err))
 	}
 }
 
-// listenTo rings for one connection, until it is lost.
-func (c *client) listenTo(ctx context.Context, own relay.Address, sent sentMessage, ring func()) error {
-	s, err := c.dial(ctx, own, "?sync_limit=0&events=receipts")
+// watchSocket watches by one socket until that is lost.
+func watchSocket(ctx context.Context, c *client.Client, own relay.Address, sent sentMessage, wake func()) error {
+	s, err := c.Dial(ctx, own, "sync_limit=0&events=receipts")
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	defer context.AfterFunc(ctx, func() { s.Close() })()
-	ring()
+	wake()
 	for {
 		var e envelope
-		if err := s.receive(&e); err != nil {
+		if err := s.Receive(&e); err != nil {
 			return err
 		}
 		if e.MessageID == sent.MessageID || e.ConversationID == sent.ConversationID {
-			ring()
+			wake()
 		}
 	}
 }

@@ -9,27 +9,27 @@ import (
 )
 
 func (a *app) whoamiCommand() *cobra.Command {
-	var c credentials
+	var c clientFlags
 	cmd := &cobra.Command{
 		Use:   "whoami",
-		Short: "Show whose key RELAY_KEY is",
-		Long:  "Ask the relay whose key RELAY_KEY is: a first check that address, key and clock are right.",
+		Short: "Show to whom RELAY_KEY belongs",
+		Long:  "Ask the relay to whom RELAY_KEY belongs. If this works, address, key and clock are right.",
 		Example: `  relay whoami
   relay whoami --json | jq -r .mecha_id`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, err := c.client()
+			relay, err := c.client()
 			if err != nil {
 				return err
 			}
 			var answer json.RawMessage
-			if err := client.call(cmd.Context(), "GET", "/api/v1/whoami", nil, &answer); err != nil {
-				return advice(err)
+			if err := relay.Call(cmd.Context(), "GET", "/api/v1/whoami", nil, &answer); err != nil {
+				return err
 			}
 			return a.printWhoami(answer)
 		},
 	}
-	c.flags(cmd)
+	c.add(cmd)
 	return cmd
 }
 

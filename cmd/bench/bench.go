@@ -1,13 +1,13 @@
 // Package bench measures a relay from outside, as its clients meet it: over
 // HTTP and WebSockets, with signed requests of many Mechas.
 //
-// Every load is a closed loop: so many connections, each with one request
-// under way. A figure is the median of several rounds. Rounds of what is to be
-// compared alternate, for a machine drifts by more than what one looks for; and
-// each round notes what share of the CPU others took.
+// Every load is a closed loop: a number of connections, each with one request
+// under way. A figure is the median of several rounds. Rounds that are to be
+// compared alternate, because a machine drifts by more than the differences that
+// are measured. Each round notes what share of the CPU other programs took.
 //
-// The generator runs beside the relay, on the same cores, so its own requests
-// are written by hand (conn.go, socket.go) and its share is reported.
+// The generator runs beside the relay, on the same cores. So it writes its
+// requests by hand (conn.go), and its share of the CPU is reported.
 package bench
 
 import (
@@ -23,26 +23,26 @@ import (
 
 // Config says what to measure.
 type Config struct {
-	Program string // the relay to start, as a process of its own
-	Schema  string
-	Dir     string // its database is made in a folder in here
-	URL     string // of a relay that runs, whose file is DB; "": one of our own
-	DB      string // without URL: a file to make, or to use again, and to keep; "": one in Dir, removed at the end
+	Program string // the relay's executable; it is started as a process of its own
+	Schema  string // for a new database
+	Dir     string // a folder for the databases is made in here, and removed at the end
+	URL     string // measure the relay that runs at this URL, with the file DB; "": start one
+	DB      string // without URL: the file to make, or to use again, and to keep; "": one in Dir
 
 	Duration    time.Duration // of a round
-	Repeats     int
-	Connections []int
-	Payload     int // bytes
-	Mechas      int
-	Sockets     int
-	Messages    int           // in a mailbox that is read
-	Profiles    int           // that are searched
+	Repeats     int           // rounds
+	Connections []int         // for the stages that send
+	Payload     int           // bytes of a message
+	Mechas      int           // senders and recipients
+	Sockets     int           // the most, for the stages fanout and idle
+	Messages    int           // in the mailbox that the stages history and sync read
+	Profiles    int           // to search in
 	Stored      int           // messages in the file before anything is measured
-	StoredOver  time.Duration // the time over which they came
-	Only        []string      // stages; none: all
+	StoredOver  time.Duration // the time over which these were sent, up to now
+	Only        []string      // names of stages; none: all
 
-	Relay string // its version
-	// Progress is told what goes on, and how many operations a second (0: not known).
+	Relay string // the relay's version, for the report
+	// Progress is called with what happens, and how many operations a second (0: not known).
 	Progress func(what string, perSecond float64)
 }
 
@@ -57,7 +57,7 @@ var stages = []stage{
 	{"scale", (*bench).scale}, {"start", (*bench).start},
 }
 
-// Stages are the names of all stages, in their order.
+// Stages returns the names of all stages, in their order.
 func Stages() (names []string) {
 	for _, s := range stages {
 		names = append(names, s.name)
@@ -71,13 +71,15 @@ type bench struct {
 	report  Report
 	dir     string
 	servers []*server
-	main    *server // the durable one; nil until needed
+	main    *server // the one with a store; nil until it is needed
 }
 
-// Run measures. It leaves nothing behind, whether it succeeds, fails, or ctx
-// ends: its servers have ended and its folder has gone; a file that Config.DB
-// names stays. With Config.URL the Mechas that it made have been removed; their
-// messages stay. The report is that of the stages before the one that failed.
+// Run measures, and returns the figures. If a stage fails, or ctx ends, it
+// returns the error and the figures of the stages before.
+//
+// Run leaves nothing behind, however it ends: its servers have ended, and its
+// folder is removed. A file that Config.DB names stays. With Config.URL, the
+// Mechas that it made are removed, and their messages stay.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b := &bench{Config: c}
 	b.report = Report{Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
@@ -103,8 +105,8 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	return &b.report, nil
 }
 
-// checkFiles tells ahead that connections would not find room: each takes a
-// file here, and one in the server.
+// checkFiles refuses to begin if there may not be enough open files. Each
+// connection needs one here, and one in the server.
 func (b *bench) checkFiles() error {
 	const others = 100
 	need := max(slices.Max(b.Connections), 2*64+64) + others
@@ -112,13 +114,13 @@ func (b *bench) checkFiles() error {
 		need = max(need, b.Sockets+others)
 	}
 	if limit := openFiles(); limit > 0 && limit < need {
-		return fmt.Errorf("it takes %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)
+		return fmt.Errorf("relay bench needs %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)
 	}
 	return nil
 }
 
-// explain says why a stage failed: connections break when the run is
-// interrupted, or when a server has ended.
+// explain adds to a stage's error why connections broke: the run was
+// interrupted, or a server has ended.
 func (b *bench) explain(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -131,7 +133,7 @@ func (b *bench) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// clear ends what was started and removes what was made.
+// clear ends the servers and removes the files.
 func (b *bench) clear() error {
 	var errs []error
 	for _, s := range b.servers {
@@ -143,7 +145,7 @@ func (b *bench) clear() error {
 	return errors.Join(errs...)
 }
 
-// durable gives the server that keeps what it accepts, which most stages share.
+// durable returns the server with a store, which most stages share.
 func (b *bench) durable(ctx context.Context) (_ *server, err error) {
 	if b.main == nil && b.URL != "" {
 		b.main, err = b.useServer(ctx)

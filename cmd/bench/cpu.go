@@ -10,19 +10,20 @@ import (
 	"time"
 )
 
-// What the system tells of processes, read from Linux's /proc. Elsewhere nothing is known, and
-// the report says so.
+// This file reads what Linux tells of processes in /proc. On other systems
+// nothing is known, and the report says so.
 
 const tick = 10 * time.Millisecond // USER_HZ is 100 on every Linux
 
-// A cpuTime is CPU time spent until some moment.
+// A cpuTime is the CPU time that was spent until some moment.
 type cpuTime struct {
 	known          bool
-	machine        time.Duration // by all processes; the time that a hypervisor took away included
+	machine        time.Duration // by all processes, and by the hypervisor
 	server, client time.Duration
 }
 
-// readCPU reads it for this process and that of the server (0: not ours to see).
+// readCPU reads the CPU times of the machine, of this process, and of the server,
+// unless that is 0.
 func readCPU(server int) (t cpuTime) {
 	stat, err := os.ReadFile("/proc/stat")
 	line, _, _ := bytes.Cut(stat, []byte{'\n'})
@@ -45,10 +46,11 @@ func readCPU(server int) (t cpuTime) {
 	return t
 }
 
-// interruptsApart tells whether the kernel leaves the time of interrupts out of
-// that of processes. The loopback works in interrupts, on behalf of whoever
-// sends: where they are not in our own time, they must not be in that of
-// others. Where it is not known, others get the blame, and the figure a doubt.
+// interruptsApart tells whether the kernel counts the time of interrupts apart
+// from the time of processes. The loopback runs in interrupts, for the process
+// that sends. If that time is not part of our own, it must not count as the time
+// of others either. If it is not known how the kernel counts, the time goes to
+// the others, and the figure is doubted.
 var interruptsApart = sync.OnceValue(func() bool {
 	const setting = "CONFIG_IRQ_TIME_ACCOUNTING=y\n"
 	release, _ := os.ReadFile("/proc/sys/kernel/osrelease")
@@ -74,7 +76,7 @@ func ticks(column []byte) time.Duration {
 	return time.Duration(n) * tick
 }
 
-// processCPU is the user and system time of a process; 0 if it is not to be had.
+// processCPU returns the user and system time of a process; 0 if it is not known.
 func processCPU(pid string) time.Duration {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {
@@ -88,7 +90,8 @@ func processCPU(pid string) time.Duration {
 	return ticks(columns[11]) + ticks(columns[12])
 }
 
-// residentBytes is the memory of a process that is in RAM; 0 if it is not to be had.
+// residentBytes returns how much of a process's memory is in RAM; 0 if it is not
+// known.
 func residentBytes(pid int) int64 {
 	statm, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/statm")
 	columns := bytes.Fields(statm)
@@ -99,8 +102,8 @@ func residentBytes(pid int) int64 {
 	return pages * int64(os.Getpagesize())
 }
 
-// openFiles is how many files this process may have open, and so may those
-// that it starts; 0 if it is not to be had.
+// openFiles returns how many files this process, and each that it starts, may
+// have open; 0 if it is not known.
 func openFiles() int {
 	limits, err := os.ReadFile("/proc/self/limits")
 	_, line, found := bytes.Cut(limits, []byte("Max open files"))
@@ -108,6 +111,6 @@ func openFiles() int {
 	if err != nil || !found || len(columns) < 1 {
 		return 0
 	}
-	n, _ := strconv.Atoi(string(columns[0])) // "unlimited" is as good as not to be had
+	n, _ := strconv.Atoi(string(columns[0])) // "unlimited" gives 0 too
 	return n
 }

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// A Histogram counts durations in buckets that are at most 1/128 of their value
-// wide, so a quantile is right to 0.4 %, and costs no memory per duration.
-// The zero value is empty. It belongs to one goroutine.
+// A Histogram counts durations in buckets. A bucket is at most 1/128 of its value
+// wide, so a quantile is right to 0.4 %; recording takes no memory. The zero value
+// is empty. One goroutine at a time may use it.
 type Histogram struct {
 	count   uint64
 	buckets [(maxExponent + 1) << subBits]uint64
@@ -15,7 +15,7 @@ type Histogram struct {
 
 const (
 	subBits     = 7
-	maxExponent = 34 // about 36 minutes; what is longer counts as that
+	maxExponent = 34 // about 36 minutes; longer durations count as that
 )
 
 // Record counts one duration.
@@ -24,11 +24,11 @@ func (h *Histogram) Record(d time.Duration) {
 	h.count++
 }
 
-// Values below 1<<subBits have a bucket each; above, every power of two has
-// 1<<subBits of them.
+// bucketOf returns the bucket of a value. Values below 1<<subBits have a bucket
+// each. Above, every power of two has 1<<subBits buckets.
 func bucketOf(d time.Duration) int {
 	v := uint64(d)
-	exponent := bits.Len64(v>>subBits) - 1 // of the power of two, above the exact ones
+	exponent := bits.Len64(v>>subBits) - 1 // which power of two above the values with a bucket each
 	if exponent < 0 {
 		return int(v)
 	}
@@ -38,7 +38,7 @@ func bucketOf(d time.Duration) int {
 	return (exponent+1)<<subBits + int(v>>exponent) - 1<<subBits
 }
 
-// middle is the value that stands for a bucket.
+// middle returns the value that stands for a bucket.
 func middle(bucket int) time.Duration {
 	exponent := bucket>>subBits - 1
 	if exponent < 0 {
@@ -48,7 +48,7 @@ func middle(bucket int) time.Duration {
 	return time.Duration(low + 1<<exponent/2)
 }
 
-// Add counts what another histogram has counted.
+// Add adds the counts of another histogram.
 func (h *Histogram) Add(other *Histogram) {
 	h.count += other.count
 	for i, n := range other.buckets {
@@ -56,11 +56,11 @@ func (h *Histogram) Add(other *Histogram) {
 	}
 }
 
-// Count is how many durations were recorded.
+// Count returns how many durations were recorded.
 func (h *Histogram) Count() int { return int(h.count) }
 
-// Quantile gives the duration that a share q of all, from 0 to 1, does not
-// exceed; 0 if nothing was recorded.
+// Quantile returns the duration that a share q of all durations, from 0 to 1,
+// does not exceed; 0 if nothing was recorded.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	rank := max(uint64(q*float64(h.count)+0.999999), 1)
 	for i, n := range h.buckets {

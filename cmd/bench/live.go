@@ -11,25 +11,27 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/http/client"
 )
 
-// push measures how long one message takes to its recipient's socket while
-// nothing else goes on. The commit comes before the 201, and the relay answers
-// before it pushes: so what comes after the 201 is the way from commit to socket.
+// push measures how long one message takes to its recipient's socket while the
+// relay does nothing else. The relay commits, answers 201, and then pushes. So
+// the time after the 201 is the time from the commit to the socket.
 func (b *bench) push(ctx context.Context) error {
 	s, err := b.durable(ctx)
 	if err != nil {
 		return err
 	}
 	rounds, err := b.rounds(func() (*sample, error) {
-		l := b.to(ctx, s)
+		l := b.links(ctx, s)
 		defer l.close()
 		from, to := s.mechas[0], s.mechas[1%len(s.mechas)]
 		c, err := l.dial()
 		if err != nil {
 			return nil, err
 		}
-		in, err := l.listen(to, "?sync_limit=0")
+		in, err := l.listen(to, "sync_limit=0")
 		if err != nil {
 			return nil, err
 		}
@@ -37,27 +39,27 @@ func (b *bench) push(ctx context.Context) error {
 		var reader sync.WaitGroup
 		defer reader.Wait()
 		defer l.close() // which ends the reader
-		reader.Go(func() { in.report(arrivals) })
-		return b.run(ctx, l, "push", []step{b.pusher(c, from, to, arrivals)})
+		reader.Go(func() { report(in, arrivals) })
+		return b.run(ctx, l, "push", []operation{b.pusher(c, from, to, arrivals)})
 	})
 	if err != nil {
 		return err
 	}
-	b.add(figure("push", "send to socket", 1, "messages", rounds),
-		alongside("push", "send to 201", 1, 0, rounds), alongside("push", "201 to socket", 1, 1, rounds))
+	b.add(loadRow("push", "send to socket", 1, "messages", rounds),
+		latencyRow("push", "send to 201", 1, 0, rounds), latencyRow("push", "201 to socket", 1, 1, rounds))
 	return nil
 }
 
-// An arrival is a frame that came, or why none will.
+// An arrival is a frame that has come, or the error after which none will come.
 type arrival struct {
 	at  time.Time
 	err error
 }
 
-// report tells of every frame as it arrives, until the end.
-func (s *socket) report(to chan<- arrival) {
+// report sends an arrival for every frame, and one for the error that ends it.
+func report(s *client.Socket, to chan<- arrival) {
 	for {
-		_, err := s.next()
+		_, err := s.Next()
 		to <- arrival{time.Now(), err}
 		if err != nil {
 			return
@@ -65,22 +67,22 @@ func (s *socket) report(to chan<- arrival) {
 	}
 }
 
-func (b *bench) pusher(c *conn, from, to *mecha, arrivals <-chan arrival) step {
+func (b *bench) pusher(c *conn, from, to *mecha, arrivals <-chan arrival) operation {
 	body := appendSend(nil, to, b.payload())
-	return func() (did, error) {
+	return func() (done, error) {
 		began := time.Now()
 		if _, err := c.do(from, "POST", sendPath, body, http.StatusCreated); err != nil {
-			return did{}, err
+			return done{}, err
 		}
 		answered := time.Now()
 		a := <-arrivals
-		// A frame that overtakes the answer came without delay after the commit.
-		return did{units: 1, also: [2]time.Duration{answered.Sub(began), max(a.at.Sub(answered), 1)}}, a.err
+		// At least 1: the frame may overtake the answer.
+		return done{units: 1, also: [2]time.Duration{answered.Sub(began), max(a.at.Sub(answered), 1)}}, a.err
 	}
 }
 
-// ack measures the whole way: a message is sent and pushed, its recipient
-// acknowledges it over the socket, and the sender gets the receipt on its own.
+// ack measures the whole way of a message: it is sent and pushed, its recipient
+// acknowledges it over the socket, and the sender's socket gets the receipt.
 func (b *bench) ack(ctx context.Context) error {
 	s, err := b.durable(ctx)
 	if err != nil {
@@ -91,9 +93,9 @@ func (b *bench) ack(ctx context.Context) error {
 			continue
 		}
 		rounds, err := b.rounds(func() (*sample, error) {
-			l := b.to(ctx, s)
+			l := b.links(ctx, s)
 			defer l.close()
-			workers := make([]step, pairs)
+			workers := make([]operation, pairs)
 			for i := range workers {
 				var err error
 				if workers[i], err = b.roundTrip(l, s.mechas[2*i], s.mechas[2*i+1]); err != nil {
@@ -105,44 +107,45 @@ func (b *bench) ack(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		b.add(figure("ack", "send to receipt", pairs, "messages", rounds), alongside("ack", "send to socket", pairs, 1, rounds))
+		b.add(loadRow("ack", "send to receipt", pairs, "messages", rounds), latencyRow("ack", "send to socket", pairs, 1, rounds))
 	}
 	return nil
 }
 
-func (b *bench) roundTrip(l *lines, from, to *mecha) (step, error) {
+func (b *bench) roundTrip(l *links, from, to *mecha) (operation, error) {
 	c, err := l.dial()
 	if err != nil {
 		return nil, err
 	}
-	sender, err := l.listen(from, "?sync_limit=0&events=receipts")
+	sender, err := l.listen(from, "sync_limit=0&events=receipts")
 	if err != nil {
 		return nil, err
 	}
-	recipient, err := l.listen(to, "?sync_limit=0")
+	recipient, err := l.listen(to, "sync_limit=0")
 	if err != nil {
 		return nil, err
 	}
 	body := appendSend(nil, to, b.payload())
-	return func() (did, error) {
+	return func() (done, error) {
 		began := time.Now()
 		if _, err := c.do(from, "POST", sendPath, body, http.StatusCreated); err != nil {
-			return did{}, err
+			return done{}, err
 		}
 		answered := time.Since(began)
-		frame, err := recipient.next()
+		frame, err := recipient.Next()
 		arrived := time.Since(began)
 		if err == nil {
-			err = recipient.ack(frame)
+			err = acknowledge(recipient, frame)
 		}
 		if err == nil {
-			_, err = sender.next()
+			_, err = sender.Next()
 		}
-		return did{units: 1, also: [2]time.Duration{answered, arrived}}, err
+		return done{units: 1, also: [2]time.Duration{answered, arrived}}, err
 	}, nil
 }
 
-// fanout measures one message to one Mecha with so many sockets, until the last has it.
+// fanout measures one message to a Mecha with many sockets, until the last socket
+// has it.
 func (b *bench) fanout(ctx context.Context) error {
 	s, err := b.durable(ctx)
 	if err != nil {
@@ -150,17 +153,17 @@ func (b *bench) fanout(ctx context.Context) error {
 	}
 	sizes := slices.Compact(slices.Sorted(slices.Values([]int{1, min(100, b.Sockets), b.Sockets})))
 	for _, n := range sizes {
-		rounds, err := b.rounds(func() (*sample, error) { return b.fansOut(ctx, s, n) })
+		rounds, err := b.rounds(func() (*sample, error) { return b.fanoutRound(ctx, s, n) })
 		if err != nil {
 			return err
 		}
-		b.add(figure("fanout", "send to last socket", n, "arrivals", rounds))
+		b.add(loadRow("fanout", "send to last socket", n, "arrivals", rounds))
 	}
 	return nil
 }
 
-func (b *bench) fansOut(ctx context.Context, s *server, n int) (*sample, error) {
-	l := b.to(ctx, s)
+func (b *bench) fanoutRound(ctx context.Context, s *server, n int) (*sample, error) {
+	l := b.links(ctx, s)
 	var readers sync.WaitGroup
 	defer readers.Wait()
 	defer l.close()
@@ -169,16 +172,16 @@ func (b *bench) fansOut(ctx context.Context, s *server, n int) (*sample, error) 
 		return nil, err
 	}
 	to := s.mechas[1%len(s.mechas)]
-	last := make(chan error, n+1) // nobody waits, whatever goes wrong
+	last := make(chan error, n+1) // with room for all, so that no reader waits
 	var missing atomic.Int64
 	for range n {
-		in, err := l.listen(to, "?sync_limit=0")
+		in, err := l.listen(to, "sync_limit=0")
 		if err != nil {
 			return nil, err
 		}
 		readers.Go(func() {
 			for {
-				if _, err := in.next(); err != nil {
+				if _, err := in.Next(); err != nil {
 					last <- err
 					return
 				}
@@ -189,25 +192,25 @@ func (b *bench) fansOut(ctx context.Context, s *server, n int) (*sample, error) 
 		})
 	}
 	body := appendSend(nil, to, b.payload())
-	return b.run(ctx, l, fmt.Sprintf("one message to %d sockets", n), []step{func() (did, error) {
+	return b.run(ctx, l, fmt.Sprintf("one message to %d sockets", n), []operation{func() (done, error) {
 		missing.Store(int64(n))
 		if _, err := c.do(s.mechas[0], "POST", sendPath, body, http.StatusCreated); err != nil {
-			return did{}, err
+			return done{}, err
 		}
-		return did{units: n}, <-last
+		return done{units: n}, <-last
 	}})
 }
 
-// idle measures the memory that a socket takes on which nothing happens, on a
-// relay that has done nothing else. What the handshakes left behind would drown
-// it, so that relay collects its garbage much more often than others.
+// idle measures the memory of a socket on which nothing happens, in a relay that
+// has done nothing else. The garbage of the handshakes would be more than that,
+// so this relay collects its garbage much more often (GOGC).
 func (b *bench) idle(ctx context.Context) error {
 	if b.URL != "" || residentBytes(os.Getpid()) == 0 {
-		return nil // another process's memory is not to be seen
+		return nil // the memory of the server is not known
 	}
 	var each, all []float64
 	for round := range b.Repeats {
-		socket, server, err := b.idles(ctx, fmt.Sprintf("idle%d", round))
+		socket, server, err := b.idleRound(ctx, fmt.Sprintf("idle%d", round))
 		if err != nil {
 			return err
 		}
@@ -222,18 +225,20 @@ func (b *bench) idle(ctx context.Context) error {
 	return nil
 }
 
-// idles opens the sockets, and gives the bytes that each has taken, and those
-// of the whole server.
-func (b *bench) idles(ctx context.Context, name string) (socket, server float64, err error) {
+// idleRound opens the sockets. It returns how many bytes each socket takes, and
+// how many the whole server takes.
+func (b *bench) idleRound(ctx context.Context, name string) (socket, server float64, err error) {
 	s, err := b.startServer(ctx, filepath.Join(b.dir, name+".db"), []string{"GOGC=10"})
 	if err != nil {
 		return 0, 0, err
 	}
 	defer s.stop()
-	l := b.to(ctx, s)
+	l := b.links(ctx, s)
 	defer l.close()
 	before := int64(0)
-	const first = 50 // what they take is taken once; further ones are of the same Mechas, whose keys are at hand then
+	// The first sockets load the keys of their Mechas, which takes memory once.
+	// All others belong to the same Mechas.
+	const first = 50
 	for i := range first + b.Sockets {
 		if i%100 == 0 {
 			b.Progress(fmt.Sprintf("opening sockets, %d of %d", i, b.Sockets), 0)
@@ -241,13 +246,13 @@ func (b *bench) idles(ctx context.Context, name string) (socket, server float64,
 		if i == first {
 			before = residentBytes(s.pid)
 		}
-		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "?sync_limit=0"); err != nil {
-			return 0, 0, fmt.Errorf("socket %d: %w (if files run out: ulimit -n, or fewer --sockets)", i, err)
+		if _, err := l.listen(s.mechas[i%min(first, len(s.mechas))], "sync_limit=0"); err != nil {
+			return 0, 0, fmt.Errorf("socket %d: %w", i, err)
 		}
 	}
 	after := residentBytes(s.pid)
 	if before == 0 || after == 0 {
-		return 0, 0, errors.New("the server's memory is not to be seen")
+		return 0, 0, errors.New("the memory of the server is not known")
 	}
 	return float64(after-before) / float64(b.Sockets), float64(after), nil
 }

@@ -3,18 +3,22 @@ package bench
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/http/client"
 )
 
-// A sample is what one round of one stage has shown.
+// A sample is the result of one round of one stage.
 type sample struct {
 	took    time.Duration
 	latency Histogram
 	also    [2]Histogram // further latencies of the same operations
-	ops     int          // finished in time; each may stand for several units
+	ops     int          // operations that finished in time; each may have several units
 	units   int          // messages, records, arrivals
 	failed  int
 	problem error // the first failure
@@ -22,29 +26,30 @@ type sample struct {
 	memory  int64 // of the server, at the end
 }
 
-// spent is the CPU time that went by in a round.
+// spent is the CPU time that a round took.
 type spent struct {
 	known          bool
 	server, client time.Duration
-	others         float64 // share of the machine that others took
+	others         float64 // the share of the machine that other programs took
 }
 
-// did is what one operation of a closed loop has done.
-type did struct {
+// done is what one operation of a closed loop has done.
+type done struct {
 	units int
-	also  [2]time.Duration
+	also  [2]time.Duration // further latencies, see sample
 }
 
-// A step is one operation.
-type step func() (did, error)
+// An operation is what a worker repeats.
+type operation func() (done, error)
 
-// maxFailures in a row end a worker: the relay is not what we take it for.
+// maxFailures in a row end a round: nothing is measured if all is refused.
 const maxFailures = 100
 
-// run repeats each worker's step for a while, all at once, and measures it. A
-// tenth of the time goes ahead uncounted. Refused requests are counted; another
-// error ends the round, for then nothing could be trusted.
-func (b *bench) run(ctx context.Context, on *lines, what string, workers []step) (*sample, error) {
+// run measures a round. Every worker repeats its operation, all at the same time,
+// until Config.Duration is over. Before that they run for a tenth of the time
+// without being measured. A refused request is counted. Another error ends the
+// round: its figures could not be trusted.
+func (b *bench) run(ctx context.Context, on *links, what string, workers []operation) (*sample, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -54,14 +59,14 @@ func (b *bench) run(ctx context.Context, on *lines, what string, workers []step)
 	loops := make([]*loop, len(workers))
 	var all sync.WaitGroup
 	for i, w := range workers {
-		loops[i] = &loop{step: w, begin: begin, end: end}
+		loops[i] = &loop{operation: w, begin: begin, end: end}
 		all.Go(func() { loops[i].run(ctx) })
 	}
-	done := make(chan struct{})
-	go func() { all.Wait(); close(done) }()
+	ended := make(chan struct{})
+	go func() { all.Wait(); close(ended) }()
 	out := &sample{took: b.Duration}
-	b.watch(on.server, what, out, loops, done)
-	<-done
+	b.watch(on.server, what, out, loops, ended)
+	<-ended
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -89,11 +94,11 @@ func (s *sample) gather(l *loop) {
 
 const showEvery = 250 * time.Millisecond
 
-// watch reads the CPU times at both ends of a round, and shows how it goes. It
+// watch reads the CPU times at both ends of a round, and reports the progress. It
 // returns at the end of the round, or when all workers have ended.
-func (b *bench) watch(s *server, what string, out *sample, loops []*loop, done <-chan struct{}) {
+func (b *bench) watch(s *server, what string, out *sample, loops []*loop, ended <-chan struct{}) {
 	begin, end := loops[0].begin, loops[0].end
-	if !sleep(begin, done) {
+	if !sleep(begin, ended) {
 		return
 	}
 	before := readCPU(s.pid)
@@ -102,7 +107,7 @@ func (b *bench) watch(s *server, what string, out *sample, loops []*loop, done <
 		if next.After(end) {
 			next = end
 		}
-		if !sleep(next, done) {
+		if !sleep(next, ended) {
 			break
 		}
 		ops := int64(0)
@@ -115,14 +120,14 @@ func (b *bench) watch(s *server, what string, out *sample, loops []*loop, done <
 	out.memory = residentBytes(s.pid)
 }
 
-// sleep waits until a time, and tells whether done came later.
-func sleep(until time.Time, done <-chan struct{}) bool {
+// sleep waits, and returns false if ended was closed first.
+func sleep(until time.Time, ended <-chan struct{}) bool {
 	t := time.NewTimer(time.Until(until))
 	defer t.Stop()
 	select {
 	case <-t.C:
 		return true
-	case <-done:
+	case <-ended:
 		return false
 	}
 }
@@ -138,7 +143,7 @@ func between(a, b cpuTime, took time.Duration) spent {
 
 // A loop is one worker of a round.
 type loop struct {
-	step       step
+	operation  operation
 	begin, end time.Time
 	latency    Histogram
 	also       [2]Histogram
@@ -146,15 +151,15 @@ type loop struct {
 	failed     int
 	problem    error
 	fault      error
-	shown      atomic.Int64 // operations, for the progress line
+	shown      atomic.Int64 // operations so far, for the progress
 }
 
 func (l *loop) run(ctx context.Context) {
 	inARow := 0
 	for began := time.Now(); began.Before(l.end) && ctx.Err() == nil; {
-		out, err := l.step()
+		out, err := l.operation()
 		now := time.Now()
-		var refused *refusal
+		var refused *client.Refusal
 		switch {
 		case errors.As(err, &refused):
 			l.failed++
@@ -177,7 +182,7 @@ func (l *loop) run(ctx context.Context) {
 	}
 }
 
-func (l *loop) count(took time.Duration, out did) {
+func (l *loop) count(took time.Duration, out done) {
 	l.latency.Record(took)
 	for i, d := range out.also {
 		if d >= 0 && out.also != [2]time.Duration{} {
@@ -188,33 +193,42 @@ func (l *loop) count(took time.Duration, out did) {
 	l.shown.Add(1)
 }
 
-// lines are the connections of one round. The end of the context closes them,
-// so that nothing waits for an answer then.
-type lines struct {
-	server *server
-	ctx    context.Context
-	mu     sync.Mutex
-	all    []*conn
-	cancel func() bool
+// links are the connections and sockets of one round. When the context ends, they
+// are closed, so that no worker goes on waiting for an answer.
+type links struct {
+	server  *server
+	ctx     context.Context
+	end     context.CancelCauseFunc
+	mu      sync.Mutex
+	conns   []*conn
+	sockets []*client.Socket
+	late    *time.Timer // ends the context at the deadline
 }
 
-// to begins a round on a server. Close what it gives.
-func (b *bench) to(ctx context.Context, s *server) *lines {
-	l := &lines{server: s, ctx: ctx}
-	l.cancel = context.AfterFunc(ctx, l.hangUp)
+var errHung = fmt.Errorf("the relay has been silent for %v", patience)
+
+// links makes the links of a round to a server. The caller closes them.
+func (b *bench) links(ctx context.Context, s *server) *links {
+	l := &links{server: s}
+	l.ctx, l.end = context.WithCancelCause(ctx)
+	l.late = time.AfterFunc(math.MaxInt64, func() { l.end(errHung) })
+	context.AfterFunc(l.ctx, l.hangUp)
 	return l
 }
 
-func (l *lines) dial() (*conn, error) {
+func (l *links) dial() (*conn, error) {
 	c, err := dial(l.ctx, l.server.url)
-	if err == nil {
-		l.add(c)
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, c)
+	return c, nil
 }
 
 // dials opens n connections.
-func (l *lines) dials(n int) ([]*conn, error) {
+func (l *links) dials(n int) ([]*conn, error) {
 	all := make([]*conn, n)
 	for i := range all {
 		var err error
@@ -225,37 +239,29 @@ func (l *lines) dials(n int) ([]*conn, error) {
 	return all, nil
 }
 
-func (l *lines) listen(m *mecha, query string) (*socket, error) {
-	s, err := listen(l.ctx, l.server.url, m, query)
-	if err == nil {
-		l.add(s.conn)
-	}
-	return s, err
-}
-
-func (l *lines) add(c *conn) {
+// deadline sets the time at which a worker that still waits for the relay fails.
+func (l *links) deadline(t time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.all = append(l.all, c)
-}
-
-func (l *lines) deadline(t time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, c := range l.all {
+	for _, c := range l.conns {
 		c.net.SetDeadline(t)
 	}
+	l.late.Reset(time.Until(t))
 }
 
-func (l *lines) hangUp() {
+func (l *links) hangUp() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, c := range l.all {
+	for _, c := range l.conns {
 		c.close()
+	}
+	for _, s := range l.sockets {
+		s.Close()
 	}
 }
 
-func (l *lines) close() {
-	l.cancel()
+func (l *links) close() {
+	l.late.Stop()
 	l.hangUp()
+	l.end(nil)
 }

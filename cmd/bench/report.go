@@ -6,56 +6,56 @@ import (
 	"time"
 )
 
-// Report is what a run has shown. Units stand in the names.
+// Report has the figures of a run. The names have the units.
 type Report struct {
 	Relay    string    `json:"relay"`
 	Go       string    `json:"go"`
 	System   string    `json:"system"`
 	CPUs     int       `json:"cpus"`
 	Began    time.Time `json:"began_at"`
-	URL      string    `json:"url,omitempty"` // of a relay that was not ours
+	URL      string    `json:"url,omitempty"` // of a relay that ran already
 	Duration float64   `json:"duration_seconds"`
 	Repeats  int       `json:"repeats"`
 	Payload  int       `json:"payload_bytes"`
 	Mechas   int       `json:"mechas"`
-	Stored   int       `json:"stored_messages,omitempty"` // before anything was measured
+	Stored   int       `json:"stored_messages,omitempty"` // in the database before anything was measured
 	Rows     []Row     `json:"rows"`
 }
 
-// Row is one figure: the median of its rounds. What does not apply, or cannot
-// be known here, is left out.
+// Row is one figure: the median of its rounds. Fields that do not apply, or that
+// are not known on this system, are left out.
 type Row struct {
 	Stage      string   `json:"stage"`
 	Case       string   `json:"case"`
-	At         int      `json:"at,omitempty"` // connections, or sockets
+	At         int      `json:"at,omitempty"` // how many connections or sockets
 	Unit       string   `json:"unit,omitempty"`
-	PerSecond  float64  `json:"per_second,omitempty"` // units
+	PerSecond  float64  `json:"per_second,omitempty"` // of the unit
 	P50        float64  `json:"p50_us,omitempty"`
 	P90        float64  `json:"p90_us,omitempty"`
 	P99        float64  `json:"p99_us,omitempty"`
 	P999       float64  `json:"p99_9_us,omitempty"`
 	Ratio      float64  `json:"ratio,omitempty"`
 	Bytes      float64  `json:"bytes_per_socket,omitempty"`
-	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // an operation
+	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // for each operation
 	ClientCPU  float64  `json:"client_cpu_us,omitempty"`
 	Memory     int64    `json:"server_rss_bytes,omitempty"`
-	Others     *float64 `json:"others_cpu_share,omitempty"` // the worst round's
+	Others     *float64 `json:"others_cpu_share,omitempty"` // in the worst round
 	Operations int      `json:"operations,omitempty"`
 	Failed     int      `json:"failed,omitempty"`
 	Rounds     int      `json:"rounds"`
-	Spread     float64  `json:"spread"`           // of the rounds: (best - worst) / median
+	Spread     float64  `json:"spread"`           // (best round - worst round) / median
 	Doubts     []string `json:"doubts,omitempty"` // why the figure cannot be trusted
 }
 
-// What makes a figure doubtful.
+// Beyond these limits a figure is doubtful.
 const (
-	maxOthers = 0.05 // share of the CPU that others may take
-	maxSpread = 0.25
-	fewest    = 100 // operations, below which a p99 is one of them
+	maxOthers     = 0.05 // share of the CPU that other programs may take
+	maxSpread     = 0.25
+	minOperations = 100 // with fewer, the p99 is a single operation
 )
 
-// figure makes a row of a stage's rounds.
-func figure(stage, name string, at int, unit string, rounds []*sample) Row {
+// loadRow makes the row for the rounds of a stage.
+func loadRow(stage, name string, at int, unit string, rounds []*sample) Row {
 	of := func(f func(*sample) float64) float64 { return median(rounds, f) }
 	quantile := func(q float64) float64 {
 		return of(func(s *sample) float64 { return micros(s.latency.Quantile(q)) })
@@ -75,8 +75,8 @@ func figure(stage, name string, at int, unit string, rounds []*sample) Row {
 	return r
 }
 
-// alongside makes a row of a further latency of the same rounds.
-func alongside(stage, name string, at, which int, rounds []*sample) Row {
+// latencyRow makes a row for a further latency of the same rounds.
+func latencyRow(stage, name string, at, which int, rounds []*sample) Row {
 	quantile := func(q float64) float64 {
 		return median(rounds, func(s *sample) float64 { return micros(s.also[which].Quantile(q)) })
 	}
@@ -89,11 +89,12 @@ func alongside(stage, name string, at, which int, rounds []*sample) Row {
 	return r
 }
 
-// ratioOf compares rounds that alternated: the median of the ratios of neighbours.
-func ratioOf(stage string, at int, these, those []*sample, rows ...Row) Row {
+// ratioRow divides the rates of rounds that alternated, and takes the median. rows
+// are the rows of both, whose doubts the ratio has too.
+func ratioRow(stage string, at int, dividends, divisors []*sample, rows ...Row) Row {
 	var ratios []float64
-	for i := range these {
-		ratios = append(ratios, these[i].rate()/max(those[i].rate(), 1e-9))
+	for i := range dividends {
+		ratios = append(ratios, dividends[i].rate()/max(divisors[i].rate(), 1e-9))
 	}
 	self := func(f float64) float64 { return f }
 	r := Row{Stage: stage, Case: "ratio", At: at, Rounds: len(ratios), Ratio: median(ratios, self), Spread: spread(ratios, self)}
@@ -121,7 +122,7 @@ func (r *Row) doubt(rounds []*sample) {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("others took %.0f %% of the CPU", worst*100))
 	}
 	r.doubtSpread()
-	if r.Operations > 0 && r.Operations < fewest {
+	if r.Operations > 0 && r.Operations < minOperations {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("only %d operations", r.Operations))
 	}
 	if problem != nil {
@@ -135,8 +136,8 @@ func (r *Row) doubtSpread() {
 	}
 }
 
-// Busy tells whether others took so much of the CPU that the figure cannot be
-// trusted; this is then the first of its doubts.
+// Busy tells whether other programs took so much of the CPU that the figure
+// cannot be trusted. Then this is the first of the doubts.
 func (r *Row) Busy() bool { return r.Others != nil && *r.Others > maxOthers }
 
 func (s *sample) rate() float64 { return float64(s.units) / max(s.took.Seconds(), 1e-9) }

@@ -20,11 +20,11 @@ func round(ops int, each time.Duration, others float64) *sample {
 func near(a, b float64) bool { return math.Abs(a-b) <= 0.01*math.Abs(b) }
 
 func TestAFigureIsTheMedianOfItsRounds(t *testing.T) {
-	r := figure("send", "durable", 8, "messages", []*sample{round(1000, time.Millisecond, 0), round(1100, 3*time.Millisecond, .01), round(900, 2*time.Millisecond, .02)})
+	r := loadRow("send", "durable", 8, "messages", []*sample{round(1000, time.Millisecond, 0), round(1100, 3*time.Millisecond, .01), round(900, 2*time.Millisecond, .02)})
 	if r.PerSecond != 2000 || !near(r.P50, 2000) || !near(r.P999, 2000) || r.ServerCPU != 30 || r.Operations != 3000 || !near(r.Spread, 0.2) || *r.Others != .02 || len(r.Doubts) > 0 {
 		t.Errorf("%+v", r)
 	}
-	two := figure("send", "durable", 8, "messages", []*sample{round(1000, time.Millisecond, 0), round(1100, time.Millisecond, 0)})
+	two := loadRow("send", "durable", 8, "messages", []*sample{round(1000, time.Millisecond, 0), round(1100, time.Millisecond, 0)})
 	if two.PerSecond != 2100 {
 		t.Errorf("%+v", two)
 	}
@@ -44,14 +44,14 @@ func TestAFigureThatCannotBeTrustedSaysWhy(t *testing.T) {
 		{[]*sample{refused}, []string{"3 requests were refused, the first with 429 rate_limited"}},
 		{[]*sample{busy, slow}, []string{"others took 6 % of the CPU", "the rounds differ by 67 %"}},
 	} {
-		r := figure("send", "durable", 1, "messages", c.rounds)
+		r := loadRow("send", "durable", 1, "messages", c.rounds)
 		if !slices.Equal(r.Doubts, c.want) || r.Busy() != slices.Contains(c.rounds, busy) {
 			t.Errorf("%q, not %q", r.Doubts, c.want)
 		}
 	}
 	unknown := round(1000, 1, 0)
 	unknown.cpu = spent{}
-	if r := figure("send", "durable", 1, "messages", []*sample{unknown}); r.Others != nil || r.Busy() {
+	if r := loadRow("send", "durable", 1, "messages", []*sample{unknown}); r.Others != nil || r.Busy() {
 		t.Errorf("%+v", r)
 	}
 }
@@ -60,7 +60,7 @@ func TestARatioIsOfNeighbours(t *testing.T) {
 	// The machine drifts: each pair is worth the same, though the rates are not.
 	these := []*sample{round(100, 1, 0), round(200, 1, 0), round(400, 1, .5)}
 	those := []*sample{round(200, 1, 0), round(400, 1, 0), round(800, 1, 0)}
-	r := ratioOf("send", 8, these, those, figure("send", "durable", 8, "", these), figure("send", "http_only", 8, "", those))
+	r := ratioRow("send", 8, these, those, loadRow("send", "durable", 8, "", these), loadRow("send", "http_only", 8, "", those))
 	if r.Ratio != 0.5 || r.Spread != 0 || !slices.Contains(r.Doubts, "durable: others took 50 % of the CPU") {
 		t.Errorf("%+v", r)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// scale shows what the number of stored messages costs: everything is done in
-// turn on the file with as many as Config.Stored says, and on one with few.
+// scale measures what the number of stored messages costs. It does everything in
+// turn on the file with Config.Stored messages, and on a file with few.
 func (b *bench) scale(ctx context.Context) error {
 	if b.Stored == 0 {
 		return nil
@@ -41,7 +41,7 @@ func (b *bench) scale(ctx context.Context) error {
 	return nil
 }
 
-// scaled is a server, and how much is stored there.
+// scaled is a server, and what its rows are called.
 type scaled struct {
 	*server
 	name string
@@ -52,22 +52,22 @@ func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
 		rounds := make([][]*sample, len(both))
 		for round := range b.Repeats {
 			for i, s := range both {
-				one, err := b.sends(ctx, s.server, fmt.Sprintf("sends, %d connections, round %d/%d, %s", n, round+1, b.Repeats, s.name), n)
+				one, err := b.sendRound(ctx, s.server, fmt.Sprintf("sends, %d connections, round %d/%d, %s", n, round+1, b.Repeats, s.name), n)
 				if err != nil {
 					return err
 				}
 				rounds[i] = append(rounds[i], one)
 			}
 		}
-		few := figure("scale", "sends, "+both[0].name, n, "messages", rounds[0])
-		full := figure("scale", "sends, "+both[1].name, n, "messages", rounds[1])
-		b.add(few, full, ratioOf("scale", n, rounds[1], rounds[0], few, full))
+		few := loadRow("scale", "sends, "+both[0].name, n, "messages", rounds[0])
+		full := loadRow("scale", "sends, "+both[1].name, n, "messages", rounds[1])
+		b.add(few, full, ratioRow("scale", n, rounds[1], rounds[0], few, full))
 	}
 	return nil
 }
 
-// scalePages reads the first page of a long mailbox, or the last, over and over,
-// beside so many who send.
+// scalePages reads the first page of a long mailbox again and again, and the last
+// page, while senders send.
 func (b *bench) scalePages(ctx context.Context, both []scaled, senders int) error {
 	ends := []string{"first", "last"}
 	rounds := make([][]*sample, len(both)*len(ends))
@@ -84,16 +84,16 @@ func (b *bench) scalePages(ctx context.Context, both []scaled, senders int) erro
 	for i, r := range rounds {
 		name := fmt.Sprintf("%s page of %d, %s", ends[i%len(ends)], pageSize, both[i/len(ends)].name)
 		if senders == 0 {
-			b.add(figure("scale", name, 1, "records", r))
+			b.add(loadRow("scale", name, 1, "records", r))
 		} else {
-			b.add(alongside("scale", name+", beside a sender", 1, 0, r))
+			b.add(latencyRow("scale", name+", beside a sender", 1, 0, r))
 		}
 	}
 	return nil
 }
 
 func (b *bench) onePage(ctx context.Context, s *server, what string, last bool, senders int) (*sample, error) {
-	l := b.to(ctx, s)
+	l := b.links(ctx, s)
 	defer l.close()
 	conns, err := l.dials(1 + senders)
 	if err != nil {
@@ -105,10 +105,10 @@ func (b *bench) onePage(ctx context.Context, s *server, what string, last bool, 
 	if err != nil {
 		return nil, err
 	}
-	workers := []step{func() (did, error) {
+	workers := []operation{func() (done, error) {
 		began := time.Now()
 		page, err := conns[0].do(reader, "GET", path, nil, http.StatusOK)
-		return did{units: records(page), also: [2]time.Duration{time.Since(began)}}, err
+		return done{units: records(page), also: [2]time.Duration{time.Since(began)}}, err
 	}}
 	for i := range senders {
 		workers = append(workers, b.sender(conns[1+i], s.mechas[:len(s.mechas)-1], i, senders))
@@ -116,7 +116,8 @@ func (b *bench) onePage(ctx context.Context, s *server, what string, last bool, 
 	return b.run(ctx, l, what, workers)
 }
 
-// pageAt gives the path of the page behind a mailbox's first message, or of its last page.
+// pageAt returns the path of the page after a mailbox's first message, or of the
+// last page.
 func pageAt(c *conn, m *mecha, last bool) (string, error) {
 	base := "/api/v1/mecha/" + m.address + "/messages?limit="
 	query := base + "1"

@@ -15,8 +15,8 @@ import (
 	"relay/db/relay"
 )
 
-// search measures searches among generated profiles, whose words are as
-// frequent as those of natural text.
+// search measures searches in generated profiles, whose words are as frequent as
+// the words of natural text.
 func (b *bench) search(ctx context.Context) error {
 	s, err := b.durable(ctx)
 	if err != nil {
@@ -24,19 +24,19 @@ func (b *bench) search(ctx context.Context) error {
 	}
 	v := newVocabulary()
 	if b.URL == "" {
-		if err := b.describe(ctx, s, v); err != nil {
+		if err := b.registerProfiles(ctx, s, v); err != nil {
 			return err
 		}
 	}
 	for _, n := range []int{1, 8} {
 		rounds, err := b.rounds(func() (*sample, error) {
-			l := b.to(ctx, s)
+			l := b.links(ctx, s)
 			defer l.close()
 			conns, err := l.dials(n)
 			if err != nil {
 				return nil, err
 			}
-			workers := make([]step, n)
+			workers := make([]operation, n)
 			for i, c := range conns {
 				workers[i] = searcher(c, s.mechas[i%len(s.mechas)], v.queries(uint64(i)))
 			}
@@ -49,24 +49,24 @@ func (b *bench) search(ctx context.Context) error {
 		if b.URL != "" {
 			name = "its own profiles"
 		}
-		b.add(figure("search", name, n, "searches", rounds))
+		b.add(loadRow("search", name, n, "searches", rounds))
 	}
 	return nil
 }
 
-func searcher(c *conn, m *mecha, queries [][]byte) step {
+func searcher(c *conn, m *mecha, queries [][]byte) operation {
 	i := 0
-	return func() (did, error) {
+	return func() (done, error) {
 		i++
 		_, err := c.do(m, "POST", searchPath, queries[i%len(queries)], http.StatusOK)
-		return did{units: 1}, err
+		return done{units: 1}, err
 	}
 }
 
-// describe registers Mechas with profiles, unless they are there, and waits
-// until they are found.
-func (b *bench) describe(ctx context.Context, s *server, v *vocabulary) error {
-	l := b.to(ctx, s)
+// registerProfiles registers Mechas with profiles, unless they are there, and
+// waits until searches find them.
+func (b *bench) registerProfiles(ctx context.Context, s *server, v *vocabulary) error {
+	l := b.links(ctx, s)
 	defer l.close()
 	c, err := l.dial()
 	if err != nil {
@@ -96,10 +96,11 @@ func (b *bench) describe(ctx context.Context, s *server, v *vocabulary) error {
 			return ctx.Err()
 		}
 	}
-	return fmt.Errorf("the index does not come to have all %d profiles", b.Profiles)
+	return fmt.Errorf("the index still lacks some of the %d profiles", b.Profiles)
 }
 
-// profilesFound is how many profiles the index has: the word is in all of them.
+// profilesFound returns how many profiles the index has. It searches for a word
+// that all of them have.
 func (b *bench) profilesFound(c *conn, s *server) int {
 	answer, err := c.do(s.mechas[0], "POST", searchPath, []byte(`{"query":"`+commonWord+`","limit":1}`), http.StatusOK)
 	var found struct{ Total int }
@@ -111,10 +112,10 @@ func (b *bench) profilesFound(c *conn, s *server) int {
 
 func profiled(i int) relay.Address { return relay.Address(fmt.Sprintf("agent%06d^%s", i, profileCrew)) }
 
-// vocabulary is invented words, the most frequent first.
+// vocabulary has invented words, the most frequent first.
 type vocabulary struct {
 	words []string
-	sums  []float64 // of their frequencies
+	sums  []float64 // of the frequencies up to each word
 }
 
 const (
@@ -133,7 +134,7 @@ func newVocabulary() *vocabulary {
 			b.WriteByte("aeiou"[r.IntN(5)])
 		}
 		v.words = append(v.words, b.String())
-		sum += 1 / math.Pow(float64(i+3), 0.9) // Zipf's law, without a word that is in every text
+		sum += 1 / math.Pow(float64(i+3), 0.9) // Zipf's law; the offset avoids a word that is in every text
 		v.sums = append(v.sums, sum)
 	}
 	return v
@@ -157,7 +158,8 @@ func (v *vocabulary) profile(seed uint64) relay.Profile {
 	return p
 }
 
-// queries are bodies of searches: a rare word, three common ones, a sentence, in turn.
+// queries returns the bodies of searches, in turn for a rare word, three common
+// words, and a sentence.
 func (v *vocabulary) queries(seed uint64) (all [][]byte) {
 	r := rand.New(rand.NewPCG(3, seed))
 	common := func() string { return v.words[r.IntN(30)] }

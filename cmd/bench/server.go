@@ -19,31 +19,31 @@ import (
 	"relay/db/relay"
 )
 
-// A server is a relay under test: a process of ours, or one that was running.
+// A server is a relay that is measured: a process of ours, or one that ran already.
 type server struct {
 	url    string
-	pid    int // 0: not ours
+	pid    int // 0: it ran already
 	file   string
 	env    []string
 	args   []string
-	log    *logTail // nil: not ours, or no longer running
+	log    *serverLog // nil: it ran already, or has ended
 	mechas []*mecha
 	stop   func()
-	kill   func() // at once, as a crash would
-	remove bool   // the Mechas, at the end: the database is not ours
+	kill   func() // SIGKILL, as in a crash
+	borrow bool   // it ran already: its database must lose our Mechas at the end
 }
 
-// end ends the server, if it is ours, and takes back what was put into one that is not.
+// end ends a server of ours, and removes our Mechas from the database of another.
 func (b *bench) end(s *server) (err error) {
-	if s.remove {
-		s.remove = false
-		err = b.withDB(s, func(d *db.DB) error { return remove(d, s.mechas) })
+	if s.borrow {
+		s.borrow = false
+		err = b.withDB(s, func(d *db.DB) error { return removeMechas(d, s.mechas) })
 	}
 	s.stop()
 	return err
 }
 
-// withDB opens a server's file beside it, for as short as can be.
+// withDB opens the file of a server that may be running, and closes it again.
 func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 	d, err := db.Open(db.Options{Path: s.file, Schema: b.Schema})
 	if err != nil {
@@ -52,18 +52,18 @@ func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 	return errors.Join(f(d), d.Close())
 }
 
-// unlimited are the settings under which nothing but the machine is the bound.
+// unlimited are the settings with which only the machine limits a relay.
 var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0", "--max-sockets-per-mecha=0",
 	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature", "--log-format=json"}
 
 const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
-// startServer runs a relay as a process of its own on a file, with keys for as
-// many Mechas as are wanted. Run ends it.
+// startServer starts a relay on a file, as a process of its own, and makes the
+// Mechas and their keys. Run ends the process.
 func (b *bench) startServer(ctx context.Context, file string, env []string, args ...string) (*server, error) {
 	s := &server{file: file, env: env, stop: func() {}}
 	s.args = append(append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + file}, unlimited...), args...)
-	for _, e := range os.Environ() { // settings of whoever measures do not count
+	for _, e := range os.Environ() { // the environment must not change the settings
 		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
 			s.env = append(s.env, e)
 		}
@@ -75,7 +75,7 @@ func (b *bench) startServer(ctx context.Context, file string, env []string, args
 	return s, b.issue(ctx, s, ownCrew)
 }
 
-// launch runs a server that does not run, and returns as soon as it says that it is ready.
+// launch starts the process of a server, and returns when the relay is ready.
 func (b *bench) launch(ctx context.Context, s *server) error {
 	c := exec.Command(b.Program, s.args...)
 	c.Env = s.env
@@ -86,14 +86,14 @@ func (b *bench) launch(ctx context.Context, s *server) error {
 	if err := c.Start(); err != nil {
 		return err
 	}
-	log := &logTail{url: make(chan string, 1), ended: make(chan struct{})}
+	log := &serverLog{url: make(chan string, 1), ended: make(chan struct{})}
 	go log.read(stderr)
 	s.pid, s.log = c.Process.Pid, log
 	var once sync.Once
 	ending := func(signal os.Signal) func() {
 		return func() {
 			once.Do(func() {
-				s.log = nil // that it has ended is no news then
+				s.log = nil // from now on its end explains nothing
 				endProcess(c, signal, log)
 			})
 		}
@@ -110,7 +110,7 @@ func (b *bench) launch(ctx context.Context, s *server) error {
 	return ready(ctx, s.url)
 }
 
-// ready asks a relay whether it will answer requests.
+// ready returns nil if a relay says that it answers requests.
 func ready(ctx context.Context, base string) error {
 	c, err := dial(ctx, base)
 	if err != nil {
@@ -128,28 +128,29 @@ func ready(ctx context.Context, base string) error {
 	return err
 }
 
-// endProcess sends the process a signal, and after a while makes it end.
-func endProcess(c *exec.Cmd, signal os.Signal, log *logTail) {
-	if c.Process.Signal(signal) != nil { // Windows has but one
+// endProcess sends the process a signal, waits for its end, and kills it if that
+// takes too long.
+func endProcess(c *exec.Cmd, signal os.Signal, log *serverLog) {
+	if c.Process.Signal(signal) != nil { // Windows has only the signal to kill
 		c.Process.Kill()
 	}
 	kill := time.AfterFunc(stopTimeout, func() { c.Process.Kill() })
 	defer kill.Stop()
 	<-log.ended // before Wait, which closes the pipe
-	c.Wait()    // how it ended tells nothing that the log has not
+	c.Wait()    // the log has said already what went wrong
 }
 
-// useServer drives a relay that runs already, as Mechas that it makes in its
-// database, in a crew of their own, and removes again.
+// useServer measures a relay that runs already. It makes Mechas in that relay's
+// database, in a crew of their own. Run removes them.
 func (b *bench) useServer(ctx context.Context) (*server, error) {
-	s := &server{url: strings.TrimSuffix(b.URL, "/"), file: b.DB, stop: func() {}, remove: true}
+	s := &server{url: strings.TrimSuffix(b.URL, "/"), file: b.DB, stop: func() {}, borrow: true}
 	b.servers = append(b.servers, s)
 	return s, b.issue(ctx, s, "bench-"+strings.ToLower(time.Now().UTC().Format("20060102T150405")))
 }
 
-const keyLife = 24 * time.Hour // if we are killed before they are removed
+const keyLife = 24 * time.Hour // in case we are killed before the Mechas are removed
 
-// issue makes the Mechas and their keys, many at a time, so that they share commits.
+// issue makes the Mechas and their keys.
 func (b *bench) issue(ctx context.Context, s *server, crew string) error {
 	all := make([]*mecha, b.Mechas)
 	err := b.withDB(s, func(d *db.DB) error {
@@ -163,27 +164,28 @@ func (b *bench) issue(ctx context.Context, s *server, crew string) error {
 			return err
 		})
 	})
-	// If it failed, some were made all the same, and are to be removed.
+	// After an error, too: the Mechas that were made must be removed.
 	s.mechas = slices.DeleteFunc(all, func(m *mecha) bool { return m == nil })
 	return err
 }
 
-func remove(d *db.DB, mechas []*mecha) error {
+func removeMechas(d *db.DB, mechas []*mecha) error {
 	return inParallel(context.Background(), len(mechas), func(i int) error {
 		return d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: relay.Address(mechas[i].address)})
 	})
 }
 
-// together are the goroutines that write at once, and so share commits.
-const together = 256
+// parallelWrites is how many goroutines write at once, and so share commits.
+const parallelWrites = 256
 
-// inParallel calls f for 0 to n-1, roughly in this order, until one fails.
+// inParallel calls f for 0 to n-1, roughly in this order, many at a time, until a
+// call fails.
 func inParallel(ctx context.Context, n int, f func(i int) error) error {
 	var all sync.WaitGroup
-	errs := make([]error, together)
-	for w := range together {
+	errs := make([]error, parallelWrites)
+	for w := range parallelWrites {
 		all.Go(func() {
-			for i := w; i < n && errs[w] == nil; i += together {
+			for i := w; i < n && errs[w] == nil; i += parallelWrites {
 				if errs[w] = ctx.Err(); errs[w] == nil {
 					errs[w] = f(i)
 				}
@@ -194,15 +196,16 @@ func inParallel(ctx context.Context, n int, f func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// A logTail reads what a server says: first its address, then what may explain its end.
-type logTail struct {
+// A serverLog reads the log of a server: first the address, later the last line,
+// which may explain why the server has ended.
+type serverLog struct {
 	url   chan string
-	ended chan struct{}
+	ended chan struct{} // closed when the log has ended
 	mu    sync.Mutex
 	line  string
 }
 
-func (l *logTail) read(r io.Reader) {
+func (l *serverLog) read(r io.Reader) {
 	defer close(l.ended)
 	lines := bufio.NewReader(r)
 	for {
@@ -220,7 +223,7 @@ func (l *logTail) read(r io.Reader) {
 	}
 }
 
-func (l *logTail) hasEnded() bool {
+func (l *serverLog) hasEnded() bool {
 	select {
 	case <-l.ended:
 		return true
@@ -229,7 +232,7 @@ func (l *logTail) hasEnded() bool {
 	}
 }
 
-func (l *logTail) last() string {
+func (l *serverLog) last() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.line

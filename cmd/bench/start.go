@@ -7,19 +7,18 @@ import (
 	"time"
 )
 
-// start measures how soon a relay is back on its file: after it was stopped,
-// and after it was killed with a log that must be read again. Each start comes
-// after a round of sends.
+// start measures how soon a relay is ready again: after it was stopped, and after
+// it was killed, when it must read its log. Before each start messages are sent.
 func (b *bench) start(ctx context.Context) error {
 	if b.URL != "" {
-		return nil // it is not ours to stop
+		return nil // a relay that ran already is not stopped
 	}
 	s, err := b.durable(ctx)
 	if err != nil {
 		return err
 	}
 	v := newVocabulary()
-	if err := b.describe(ctx, s, v); err != nil {
+	if err := b.registerProfiles(ctx, s, v); err != nil {
 		return err
 	}
 	ways := []struct {
@@ -30,11 +29,11 @@ func (b *bench) start(ctx context.Context) error {
 	for round := range b.Repeats {
 		for i, way := range ways {
 			what := fmt.Sprintf("start, %s, round %d/%d", way.name, round+1, b.Repeats)
-			if _, err := b.sends(ctx, s, what, min(64, len(s.mechas))); err != nil {
+			if _, err := b.sendRound(ctx, s, what, min(64, len(s.mechas))); err != nil {
 				return err
 			}
 			way.end()
-			one, err := b.again(ctx, s, v)
+			one, err := b.restart(ctx, s, v)
 			if err != nil {
 				return err
 			}
@@ -49,7 +48,8 @@ func (b *bench) start(ctx context.Context) error {
 	return nil
 }
 
-// started is how long after exec a relay was of use.
+// started is how long after exec a relay was ready, answered 201 to a message, and
+// answered a search.
 type started struct {
 	ready, sent, found time.Duration
 	memory             int64
@@ -63,14 +63,14 @@ func startRow(name string, rounds []*started, f func(*started) time.Duration) Ro
 	return r
 }
 
-// again starts a server that has ended, and asks of it what it is there for.
-func (b *bench) again(ctx context.Context, s *server, v *vocabulary) (*started, error) {
+// restart starts a server that has ended, sends a message and searches.
+func (b *bench) restart(ctx context.Context, s *server, v *vocabulary) (*started, error) {
 	began := time.Now()
 	if err := b.launch(ctx, s); err != nil {
 		return nil, err
 	}
 	out := &started{ready: time.Since(began)}
-	l := b.to(ctx, s)
+	l := b.links(ctx, s)
 	defer l.close()
 	c, err := l.dial()
 	if err != nil {
@@ -81,7 +81,7 @@ func (b *bench) again(ctx context.Context, s *server, v *vocabulary) (*started, 
 		return nil, err
 	}
 	out.sent = time.Since(began)
-	for { // it is refused until the index can be had
+	for { // searches are refused until the index is open
 		_, err := c.do(s.mechas[0], "POST", searchPath, v.queries(0)[0], http.StatusOK)
 		if err == nil {
 			break

@@ -14,16 +14,16 @@ import (
 	"relay/db/relay"
 )
 
-// What Config.Stored asks for is put into the file through package db, before
-// its server starts: over HTTP it would take too long.
+// Config.Stored messages are written into the file by package db, before its
+// server starts. Over HTTP this would take too long.
 
-// The crews of all Mechas in a file that was made for measuring.
+// The crews of all Mechas in a file that relay bench has made.
 const (
 	ownCrew     = "bench"
 	profileCrew = "directory"
 )
 
-// store makes the file, or fills it up, until n messages stand in it.
+// store makes the file if there is none, and adds messages until it has n.
 func (b *bench) store(ctx context.Context, file string, n int) (err error) {
 	stored := 0
 	if _, err := os.Stat(file); err == nil {
@@ -34,7 +34,7 @@ func (b *bench) store(ctx context.Context, file string, n int) (err error) {
 	if stored >= n {
 		return nil
 	}
-	// As a server would: it also notes what a start is to read back.
+	// As a server opens it: then the nonces are written that a start reads back.
 	d, err := db.Open(db.Options{Path: file, Schema: b.Schema, Create: true, Serve: true})
 	if err != nil {
 		return err
@@ -43,14 +43,14 @@ func (b *bench) store(ctx context.Context, file string, n int) (err error) {
 	return b.storeIn(ctx, d, n-stored)
 }
 
-// storeIn stores n messages, evenly over the time that Config.StoredOver says: a
-// server that starts reads back the nonces of the last minutes, so it matters
-// when they came. One in ten is for the last Mecha, whose mailbox is then a
-// long one; every other one has been acknowledged.
+// storeIn stores n messages, spread evenly over Config.StoredOver. Their times
+// matter, because a server that starts reads back the nonces of the last minutes.
+// One message in ten is for the last Mecha, so that there is a long mailbox. Every
+// second message is acknowledged.
 func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 	now := time.Now()
 	began, apart := now.Add(-b.StoredOver), b.StoredOver/time.Duration(n)
-	// Before the messages: positions only grow, and a key takes one.
+	// Before the messages, because a key takes a position, and positions only grow.
 	keys := make([]*relay.Key, b.Mechas)
 	err := inParallel(ctx, len(keys), func(i int) error {
 		k, err := d.Issue(&relay.IssueKey{At: began, Address: numbered(i, ownCrew), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
@@ -63,8 +63,8 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 	payload := b.payload()
 	var done atomic.Int64
 	return inParallel(ctx, n, func(i int) error {
-		// What shares a commit shares its Mechas: it changes fewer pages.
-		run := i / together
+		// Messages of one commit have the same Mechas, so that fewer pages change.
+		run := i / parallelWrites
 		from, to := keys[run%len(keys)], keys[(7*run+1+i%8)%len(keys)]
 		if i%10 == 0 {
 			to = keys[len(keys)-1]
@@ -93,8 +93,8 @@ func numbered(i int, crew string) relay.Address {
 	return relay.Address(fmt.Sprintf("m%06d^%s", i, crew))
 }
 
-// examine counts what a file holds, and refuses one that was not made here:
-// nobody's messages are to be mixed with ours.
+// examine counts the messages of a file. It refuses a file that relay bench has not
+// made, so that no messages are mixed with ours.
 func (b *bench) examine(ctx context.Context, file string) (messages int, err error) {
 	b.Progress("counting what is stored", 0)
 	in, err := db.Inspect(file)

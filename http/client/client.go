@@ -1,0 +1,223 @@
+// Package client speaks to a relay from outside, as one Mecha. It sends signed
+// requests, opens WebSockets, turns refusals into errors, and says which
+// failures are worth another attempt.
+//
+// A request needs the relay's URL and a key (relay key create ADDRESS issues one):
+//
+//	c, err := client.New(client.Config{URL: "http://127.0.0.1:8080", Key: os.Getenv("RELAY_KEY")})
+//	if err != nil {
+//		return err
+//	}
+//	message := map[string]any{"to": "bob^demo", "payload": map[string]string{"text": "hello"}}
+//	var sent struct {
+//		MessageID string `json:"message_id"`
+//	}
+//	err = c.Call(ctx, "POST", "/api/v1/messages", message, &sent)
+//
+// A WebSocket receives what is sent to the Mecha, frame by frame:
+//
+//	own, err := c.Address(ctx)
+//	if err != nil {
+//		return err
+//	}
+//	s, err := c.Dial(ctx, own, "sync_limit=100")
+//	if err != nil {
+//		return err
+//	}
+//	defer s.Close()
+//	for {
+//		var frame struct{ Type, From string }
+//		if err := s.Receive(&frame); err != nil {
+//			return err
+//		}
+//	}
+//
+// # Errors
+//
+// A relay that answers with another status than 2xx gives a [*Refusal], which
+// has the code to branch on. A relay that closes a WebSocket gives a [*Closed].
+// A URL with the wrong scheme gives a [*WrongScheme]. Any other error comes
+// from the network, or from ctx.
+//
+// [Temporary] tells whether to try again, [Backoff] when, and [NothingDone]
+// whether the failed request may have had an effect. A message that is sent
+// again with the same Idempotency-Key header is sent once (PROTOCOL §3).
+package client
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"relay/db/relay"
+)
+
+// Config says which relay to speak to, and as whom.
+type Config struct {
+	// URL is where the relay is, as in http://127.0.0.1:8080 or
+	// https://relay.example.com. The paths of requests are appended to it.
+	URL string
+	// Key is the Mecha's key.
+	Key string
+	// SigningSecret signs the requests if the key was issued with a secret of
+	// its own. Else it is empty, and the key signs.
+	SigningSecret string
+	// TLS is for https. nil: the relay's certificate must be signed by an
+	// authority that this system trusts. New copies it.
+	TLS *tls.Config
+}
+
+// ConfigError is a field of a Config that cannot be used. It does not repeat
+// the value, which may be a secret.
+type ConfigError struct {
+	Field  string // URL or Key
+	Reason string // as in "must begin with http:// or https://"
+}
+
+func (e *ConfigError) Error() string { return e.Field + " " + e.Reason }
+
+// Client speaks to one relay as one Mecha. All its methods may be called
+// concurrently.
+type Client struct {
+	url         string // without a slash at the end
+	key, secret string
+	tls         *tls.Config
+	http        *http.Client
+}
+
+const (
+	requestTimeout  = 90 * time.Second // more than the longest long-poll, which is 60 s
+	idleConnections = 32               // a listener has that many acknowledgements under way
+)
+
+// New makes a client. It sends nothing. The error is a *ConfigError.
+func New(config Config) (*Client, error) {
+	u, err := url.Parse(config.URL)
+	switch {
+	case !strings.HasPrefix(config.URL, "http://") && !strings.HasPrefix(config.URL, "https://"):
+		return nil, &ConfigError{"URL", "must begin with http:// or https://"}
+	case err != nil || u.Host == "":
+		return nil, &ConfigError{"URL", "is not a valid address; valid are http://127.0.0.1:8080 and https://relay.example.com"}
+	}
+	if _, err := NewSigner(config.Key, config.SigningSecret); err != nil {
+		return nil, err
+	}
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = idleConnections
+	transport.TLSClientConfig = config.TLS.Clone() // the transport changes it
+	return &Client{
+		url: strings.TrimSuffix(config.URL, "/"), key: config.Key, secret: config.SigningSecret, tls: config.TLS.Clone(),
+		http: &http.Client{
+			Timeout: requestTimeout, Transport: transport,
+			// A redirect would carry the key to another host.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+	}, nil
+}
+
+// URL returns where the relay is, without a slash at the end.
+func (c *Client) URL() string { return c.url }
+
+// Response is a whole answer of the relay.
+type Response struct {
+	Proto  string // as in HTTP/1.1
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Err returns nil if the status is 2xx, else a *Refusal.
+func (r *Response) Err() error {
+	if r.Status/100 == 2 {
+		return nil
+	}
+	return newRefusal(r)
+}
+
+// ErrInvalidRequest is the error of a method or path that HTTP does not allow.
+// Nothing was sent.
+var ErrInvalidRequest = errors.New("not a valid method or path")
+
+// Do sends one request, signed anew, and reads the whole answer, whatever its
+// status is. path begins with a slash and may have a query. body is sent as it
+// is; nil is none. header may be nil; it is added to the headers that
+// authenticate the request, and wins over them.
+//
+// An error means that there is no whole answer: then NothingDone tells whether
+// the relay can have received the request. A request takes at most 90 seconds.
+// Redirects are not followed.
+func (c *Client) Do(ctx context.Context, method, path string, body []byte, header http.Header) (*Response, error) {
+	req, err := http.NewRequestWithContext(ctx, method, c.url+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalidRequest, err) // New has checked the URL
+	}
+	req.Header = c.authentication(body)
+	if len(body) > 0 {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, explain(req.URL, err)
+	}
+	return readResponse(req.URL, resp)
+}
+
+// readResponse reads the body, and closes it.
+func readResponse(asked *url.URL, resp *http.Response) (*Response, error) {
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	// First this: that server hangs up so soon that there may be an error too.
+	if asked.Scheme == "http" && resp.StatusCode == http.StatusBadRequest && bytes.HasPrefix(body, []byte(answerToHTTP)) {
+		return nil, wrongScheme(asked, errors.New(answerToHTTP))
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Response{Proto: resp.Proto, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
+}
+
+// authentication makes the headers for a body (PROTOCOL §2).
+func (c *Client) authentication(body []byte) http.Header {
+	return newSigner(c.key, c.secret).Header(body) // one for each request: a Signer is not for concurrent use
+}
+
+// Call is Do for an answer that is wanted as a value. in is sent as JSON, or as
+// it is if it is a []byte, or not at all if it is nil. The answer's JSON is
+// stored in out. An answer with another status than 2xx is a *Refusal.
+func (c *Client) Call(ctx context.Context, method, path string, in, out any) error {
+	body, raw := in.([]byte)
+	if in != nil && !raw {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return err
+		}
+	}
+	resp, err := c.Do(ctx, method, path, body, nil)
+	if err != nil {
+		return err
+	}
+	if err := resp.Err(); err != nil {
+		return err
+	}
+	return json.Unmarshal(resp.Body, out)
+}
+
+// Address asks the relay for the address of the Mecha whose key this is.
+func (c *Client) Address(ctx context.Context) (relay.Address, error) {
+	var who struct {
+		MechaID relay.Address `json:"mecha_id"`
+	}
+	err := c.Call(ctx, "GET", "/api/v1/whoami", nil, &who)
+	return who.MechaID, err
+}

@@ -1,0 +1,53 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"relay/db/relay"
+)
+
+// Refusal is an answer with another status than 2xx, read from its problem
+// document (RFC 9457, PROTOCOL §6).
+type Refusal struct {
+	Status     int
+	Code       relay.Code      // to branch on; "" if the body is not a problem document: a proxy may have answered
+	Detail     string          // a sentence for people
+	DidYouMean []relay.Address // with recipient_not_found: addresses that are close
+	RetryAfter time.Duration   // how long the relay asks to wait; 0 if it does not
+	RequestID  string          // names the request in the relay's log
+}
+
+func newRefusal(resp *Response) *Refusal {
+	r := &Refusal{Status: resp.Status, RequestID: resp.Header.Get("X-Request-Id")}
+	var problem struct {
+		Code       relay.Code
+		Detail     string
+		DidYouMean []relay.Address `json:"did_you_mean"`
+	}
+	if json.Unmarshal(resp.Body, &problem) == nil {
+		r.Code, r.Detail, r.DidYouMean = problem.Code, problem.Detail, problem.DidYouMean
+	}
+	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
+		r.RetryAfter = time.Duration(seconds) * time.Second
+	}
+	return r
+}
+
+func (r *Refusal) Error() string {
+	if r.Code == "" {
+		return fmt.Sprintf("the relay answered %d %s", r.Status, http.StatusText(r.Status))
+	}
+	return fmt.Sprintf("%s (%d %s)", r.Detail, r.Status, r.Code)
+}
+
+// Refused tells whether err is, or wraps, a *Refusal with one of these codes.
+func Refused(err error, codes ...relay.Code) bool {
+	var r *Refusal
+	return errors.As(err, &r) && slices.Contains(codes, r.Code)
+}

@@ -1,0 +1,72 @@
+package client
+
+import (
+	"crypto/tls"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+
+	"relay/db/relay"
+)
+
+// Temporary tells whether the same request, signed anew, may succeed later.
+// That holds for the faults of a network, for a relay that is overloaded,
+// stopping or away, and for a clock that may be set right meanwhile. It does
+// not hold for other refusals, nor for a request or URL that is wrong. The end
+// of a context counts as a fault of the network: ask the context first.
+func Temporary(err error) bool {
+	var r *Refusal
+	switch {
+	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)):
+		return false
+	case !errors.As(err, &r):
+		return true // there was no answer at all
+	case Refused(err, relay.NonceReused, relay.TimestampOutOfRange, relay.RequestTimeout):
+		return true // net/http sent the request twice; the clock was wrong; the network was slow
+	}
+	return r.Status == http.StatusTooManyRequests || r.Status >= 500
+}
+
+// NothingDone tells whether a failed request certainly had no effect, because
+// it never left or because the relay says so. If not, a write may have been
+// done all the same: repeat it with the same Idempotency-Key.
+func NothingDone(err error) bool {
+	var op *net.OpError
+	var r *Refusal
+	switch {
+	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
+		return true
+	case errors.As(err, &op):
+		return op.Op == "dial"
+	}
+	return errors.As(err, &r) && (r.Status < 500 || Refused(err, relay.Overloaded, relay.ShuttingDown, relay.DiskFull))
+}
+
+// Backoff is the pause between attempts. It begins at 250 ms and doubles up to
+// Most. Half of it is random, so that the many clients of a relay that was
+// restarted do not come back all at once. One goroutine at a time may use it.
+type Backoff struct {
+	Most time.Duration // at least 250 ms
+
+	next time.Duration
+}
+
+const firstPause = 250 * time.Millisecond
+
+// Pause returns how long to wait after an attempt that failed with err. That
+// is longer every time, and never less than a Refusal asks for.
+func (b *Backoff) Pause(err error) time.Duration {
+	b.next = min(max(b.next, firstPause), b.Most)
+	d := b.next/2 + rand.N(b.next/2+1)
+	b.next *= 2
+	var r *Refusal
+	if errors.As(err, &r) {
+		d = max(d, r.RetryAfter)
+	}
+	return d
+}
+
+// Reset makes the next pause a short one, after an attempt that succeeded.
+func (b *Backoff) Reset() { b.next = 0 }
