@@ -6,6 +6,8 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -27,6 +29,13 @@ func amount(usual, longer int) int {
 		return longer
 	}
 	return usual
+}
+
+// Indexes are made here by the dozen: a quarter of the time would go into
+// collecting what they have thrown away.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
 }
 
 // patience ends a test that would otherwise wait for ever. It is no measure of
