@@ -24,6 +24,7 @@ func completed(t testing.TB, dir string, words ...string) (values []string) {
 
 // Addresses, key ids, message and conversation ids come from the database.
 func TestCompletion(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, tempDB(t))
 	dir := filepath.Dir(s.db) // where the database has its default name
 	k := issue(t, s.db, "alice^x", "bob^x")
@@ -73,6 +74,7 @@ func TestCompletionScripts(t *testing.T) {
 
 // There is a manual page for every command, and each shows an example.
 func TestMan(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man", "man1")
 	if out := mustRelay(t, "man", dir); !strings.Contains(out, dir) {
 		t.Errorf("%q", out)
