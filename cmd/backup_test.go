@@ -88,6 +88,7 @@ func crowd(n int) (addresses []string) {
 // A backup has every message and acknowledgement that was answered before it
 // began. Restored elsewhere it is whole, and a server gives them all.
 func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	all := issue(t, db, crowd(9)...)
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
@@ -149,6 +150,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 }
 
 func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "other paths, other texts")
 	db := tempDB(t)
 	issue(t, db, "a^backup")
@@ -222,6 +224,7 @@ func large(t *testing.T, db string) {
 }
 
 func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGINT for others")
 	db := tempDB(t)
 	large(t, db)
@@ -244,6 +247,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 }
 
 func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	dir := filepath.Dir(db)
 	a := issue(t, db, "a^restore")[0]

@@ -21,30 +21,61 @@ type benchReport struct {
 	Duration float64 `json:"duration_seconds"`
 	URL      string
 	Stored   int `json:"stored_messages"`
-	Rows     []struct {
-		Stage, Case string
-		At          int
-		PerSecond   float64 `json:"per_second"`
-		P50         float64 `json:"p50_us"`
-		P99         float64 `json:"p99_us"`
-		P999        float64 `json:"p99_9_us"`
-		Ratio       float64
-		Bytes       float64 `json:"bytes_per_socket"`
-		ServerCPU   float64 `json:"server_cpu_us"`
-		Operations  int
-		Failed      int
-		Rounds      int
-		Others      *float64 `json:"others_cpu_share"`
-		Doubts      []string
-	}
+	Rows     []benchRow
+}
+
+type benchRow struct {
+	Stage, Case string
+	At          int
+	PerSecond   float64 `json:"per_second"`
+	P50         float64 `json:"p50_us"`
+	P99         float64 `json:"p99_us"`
+	P999        float64 `json:"p99_9_us"`
+	Ratio       float64
+	Bytes       float64 `json:"bytes_per_socket"`
+	ServerCPU   float64 `json:"server_cpu_us"`
+	Operations  int
+	Failed      int
+	Rounds      int
+	Others      *float64 `json:"others_cpu_share"`
+	Doubts      []string
 }
 
 var tinyBench = []string{"bench", "--json", "--duration", "120ms", "--repeats", "2", "--connections", "1,4",
 	"--mechas", "10", "--sockets", "3", "--messages", "250", "--profiles", "20", "--payload", "100"}
 
+// measured runs a bench in short rounds. On a busy machine nothing may end
+// within such a round: then it runs again, in longer ones. It gives how often it
+// ran, too.
+func measured(t *testing.T, args ...string) (r benchReport, times int) {
+	t.Helper()
+	for times, d := range []time.Duration{40 * time.Millisecond, 300 * time.Millisecond, time.Second} {
+		r = parse[benchReport](t, []byte(mustRelay(t, append(slices.Clone(args), "--duration", d.String())...)))
+		if r.Duration != d.Seconds() {
+			t.Errorf("rounds of %v s, want %v", r.Duration, d)
+		}
+		if !slices.ContainsFunc(r.Rows, benchRow.empty) {
+			return r, times + 1
+		}
+	}
+	return r, 3
+}
+
+// empty tells that too little time was measured.
+func (row benchRow) empty() bool {
+	switch {
+	case row.Case == "ratio":
+		return row.Ratio <= 0
+	case row.Stage == "idle" || row.Stage == "start" || row.Stage == "sync":
+		return false // they do not take a time
+	}
+	return row.Operations < 1
+}
+
 func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
-	r := parse[benchReport](t, []byte(mustRelay(t, append(tinyBench, "--dir", dir)...)))
+	r, _ := measured(t, append(slices.Clone(tinyBench), "--dir", dir)...)
 	wantFiles(t, dir)
 	var cases []string
 	for _, row := range r.Rows {
@@ -85,12 +116,13 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
 		want = slices.DeleteFunc(want, func(s string) bool { return strings.HasPrefix(s, "idle") })
 	}
-	if !slices.Equal(cases, want) || r.CPUs < 1 || r.Duration != 0.12 {
+	if !slices.Equal(cases, want) || r.CPUs < 1 {
 		t.Errorf("it shows %q", cases)
 	}
 }
 
 func TestBenchPrintsATable(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	out := mustRelay(t, "bench", "--dir", dir, "--only", "send", "--duration", "30ms", "--repeats", "1", "--connections", "2", "--mechas", "2")
 	for _, text := range []string{"RATE/S", "durable ", "http_only ", "durable ÷ http_only", "P99.9", "OTHERS"} {
@@ -102,15 +134,16 @@ func TestBenchPrintsATable(t *testing.T) {
 }
 
 func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
+	t.Parallel()
 	db, dir := tempDB(t), t.TempDir()
-	args := []string{"bench", "--json", "--duration", "200ms", "--repeats", "1", "--connections", "2", "--mechas", "10",
+	args := []string{"bench", "--json", "--repeats", "1", "--connections", "2", "--mechas", "10",
 		"--dir", dir, "--only", "scale", "--stored", "3000", "--db", db}
 	messages := func() int {
 		return parse[struct{ Messages struct{ Total int } }](t, []byte(mustRelay(t, "stats", "--json", "--db", db))).Messages.Total
 	}
 	before := 3000
 	for range 2 {
-		r := parse[benchReport](t, []byte(mustRelay(t, args...)))
+		r, times := measured(t, args...)
 		var cases []string
 		sent := 0
 		for _, row := range r.Rows {
@@ -128,7 +161,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 			t.Errorf("%d stored: %q", r.Stored, cases)
 		}
 		// Only what was measured has come on top.
-		if n := messages(); n < before || n > before+3000 {
+		if n := messages(); n < before || n > before+3000*times {
 			t.Errorf("%d messages, after %d", n, before)
 		} else {
 			before = n
@@ -147,9 +180,10 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 }
 
 func TestBenchOfARelayThatRuns(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db)
-	r := parse[benchReport](t, []byte(mustRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "send,push")...)))
+	r, _ := measured(t, append(slices.Clone(tinyBench), "--url", s.url, "--db", db, "--only", "send,push")...)
 	if len(r.Rows) != 5 || r.URL != s.url || r.Rows[0].Case != "durable" || r.Rows[0].Operations < 1 {
 		t.Errorf("%+v", r)
 	}
@@ -207,6 +241,7 @@ func children(t *testing.T, pid int) []string {
 }
 
 func TestAnInterruptedBenchLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
 	for _, sig := range []os.Signal{os.Interrupt, syscall.SIGTERM} {
 		dir := t.TempDir()

@@ -41,6 +41,7 @@ func findings(t *testing.T, out string) (all []finding, sum finding) {
 }
 
 func TestACheckTellsByItsExitCode(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^check")[0]
 	s := startServer(t, db)

@@ -50,6 +50,7 @@ func sizeOf(t *testing.T, name string) int64 {
 }
 
 func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
+	t.Parallel()
 	db, all, before := emptied(t)
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
 	f := busy(t, s, all)
@@ -77,6 +78,7 @@ func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
 }
 
 func TestCompactRebuildsAFileThatNobodyServes(t *testing.T) {
+	t.Parallel()
 	db, _, before := emptied(t)
 	r := parse[compacted](t, []byte(mustRelay(t, "compact", "--db", db, "--json")))
 	if !r.Rebuilt || r.Before != before || r.After != sizeOf(t, db) || r.After > before/10 {

@@ -85,7 +85,7 @@ func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
 	s := startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
-	n := rounds(2, 4, 40)
+	n := rounds(2, 40)
 	for round := range n {
 		stop := make(chan struct{})
 		wait := l.goOn(s, keys[:3], "d^full", 10+1000*(round%4), stop)

@@ -41,7 +41,7 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 			putBack: rename(".old", ""), says: "relay.db was re"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for range rounds(1, 1, 10) {
+			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^gone", "b^gone", "c^gone")
 				s := startServer(t, db, "--rate-limit", "0")

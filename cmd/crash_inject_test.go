@@ -54,7 +54,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 		{"pwrite64", "EROFS", "-wal", "disk I/O error"}, // the file system has become read-only
 	} {
 		t.Run(fmt.Sprintf("%s of relay.db%s: %s", c.call, c.file, c.errno), func(t *testing.T) {
-			for range rounds(1, 1, 10) {
+			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^inject", "b^inject", "c^inject", "d^inject")
 				s := startServer(t, db, "--rate-limit", "0")
@@ -79,7 +79,7 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 	t.Parallel()
 	for _, suffix := range []string{"-wal", ""} {
 		t.Run("relay.db"+suffix, func(t *testing.T) {
-			for range rounds(1, 1, 10) {
+			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
 				s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")

@@ -29,7 +29,7 @@ import (
 func TestCrashThePowerGoes(t *testing.T) {
 	tool(t, "strace")
 	t.Parallel()
-	n := rounds(30, 40, 1500)
+	n := rounds(30, 1500)
 	run := recordRun(t, binary)
 	states, lost := run.cut(t, n, false)
 	t.Logf("%d messages, %d file operations, %d states rebuilt: %d lost an acknowledged message", len(run.order), len(run.ops), states, lost)

@@ -94,6 +94,7 @@ func TestRelaySignPrintsTheHeaders(t *testing.T) {
 }
 
 func TestRelayCurl(t *testing.T) {
+	t.Parallel()
 	s, alice, bob, env := talk(t)
 	curl := func(stdin string, args ...string) result {
 		return run(t, append([]string{"curl"}, args...), env, stdin)

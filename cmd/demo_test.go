@@ -56,6 +56,7 @@ func TestAnInterruptedDemoLeavesNothingBehind(t *testing.T) {
 }
 
 func TestADemoThatNobodyReadsLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	tool(t, "bash", "head")
 	dir, env := scratch(t)
 	for range 5 {

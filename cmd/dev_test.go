@@ -100,6 +100,7 @@ func TestDevForMachines(t *testing.T) {
 }
 
 func TestSignaturesCanBeRequired(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^dev")[0]
 	unsigned := func() request {

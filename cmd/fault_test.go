@@ -13,18 +13,16 @@ import (
 )
 
 // The tests named TestCrash… hold the relay to what "relay docs promises" says,
-// while something fails. They are short by default:
+// while something fails. They, and others that meet chance, are short by
+// default: each check once at least. The long form repeats them:
 //
 //	go test ./cmd -run Crash -long
-var long = flag.Bool("long", false, "the long form of the fault tests: minutes instead of seconds")
+var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// rounds gives how often a fault is made: fewer with -short, as the race detector has it.
-func rounds(short, usual, longer int) int {
-	switch {
-	case *long:
+// rounds gives how often a fault is made, or how much there is of something.
+func rounds(usual, longer int) int {
+	if *long {
 		return longer
-	case testing.Short():
-		return short
 	}
 	return usual
 }

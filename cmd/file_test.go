@@ -60,6 +60,7 @@ func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
 }
 
 func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
+	t.Parallel()
 	newer, newerContent := patched(t, userVersionAt, 99)
 	foreign, foreignContent := patched(t, applicationIDAt, 0x0f055112)
 	text, textContent := tempDB(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
@@ -168,13 +169,11 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 // A file is created in steps, and a kill may come after any of them.
 func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
-	rounds := 40
-	if testing.Short() {
-		rounds = 10
-	}
+	t.Parallel()
+	n := rounds(15, 40)
 	db := tempDB(t)
 	made := 0
-	for range rounds {
+	for range n {
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
 		time.Sleep(rand.N(30 * time.Millisecond)) // any moment is good
 		s.kill()
@@ -191,11 +190,12 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 		db = tempDB(t)
 		made++
 	}
-	t.Logf("%d kills, %d files", rounds, made)
+	t.Logf("%d kills, %d files", n, made)
 }
 
 func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
-	for range 5 {
+	t.Parallel()
+	for range rounds(2, 5) {
 		db := tempDB(t)
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
 		var wg sync.WaitGroup

@@ -23,7 +23,7 @@ import (
 func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(4, 6, 20)
+	n := rounds(2, 20)
 	c := newIndexCrash(t)
 	for range n {
 		c.round()

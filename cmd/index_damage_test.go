@@ -1,12 +1,14 @@
 package cmd_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,12 +17,44 @@ import (
 
 const damagedMechas = 2500 // some batches of the index
 
-// indexed makes a database of many Mechas with an index that is complete, and
-// gives two Mechas with keys.
+// damageable is a database of many Mechas with an index that is complete: made
+// once, and copied.
+var damageable struct {
+	sync.Once
+	dir  string
+	keys []agent
+}
+
+// indexed gives such a database, and two of its Mechas with keys.
 func indexed(t *testing.T) (db, index string, keys []agent) {
 	t.Helper()
+	damageable.Do(func() { makeDamageable(t) })
+	if damageable.keys == nil {
+		t.Fatal("it could not be made: see the first of these tests")
+	}
 	db = tempDB(t)
-	keys = issue(t, db, "asker^damage", "friend^damage")
+	err := filepath.WalkDir(damageable.dir, func(path string, e os.DirEntry, err error) error {
+		to := filepath.Join(filepath.Dir(db), strings.TrimPrefix(path, damageable.dir))
+		if err == nil && e.IsDir() {
+			return os.MkdirAll(to, 0o700)
+		}
+		content, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(to, content, 0o600))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return db, db + ".index", slices.Clone(damageable.keys)
+}
+
+func makeDamageable(t *testing.T) {
+	t.Helper()
+	damageable.dir = filepath.Join(filepath.Dir(binary), "damageable") // for longer than this test
+	if err := os.Mkdir(damageable.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db := filepath.Join(damageable.dir, "relay.db")
+	keys := issue(t, db, "asker^damage", "friend^damage")
 	var lines strings.Builder
 	for i := range damagedMechas {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^damage","profile":{"description":"knows the number%d and the weather"}}`+"\n", i, i)
@@ -31,7 +65,7 @@ func indexed(t *testing.T) (db, index string, keys []agent) {
 	if code := s.terminate(); code != 0 {
 		t.Fatalf("exit %d:\n%s", code, s.stderr)
 	}
-	return db, db + ".index", keys
+	damageable.keys = keys
 }
 
 // wantAllFound waits until every Mecha is found, and expects each of some in its place.

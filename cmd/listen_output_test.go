@@ -70,6 +70,7 @@ func TestACommandThatPrintsToNobodyFailsNoMessage(t *testing.T) {
 
 // The listener ends even if the reader of its output has stopped reading.
 func TestListenEndsThoughNobodyTakesWhatItPrints(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGTERM")
 	p := newPair(t)
 	m := p.send(p.alice, "bob^talk", `{"text":"`+strings.Repeat("a", 200<<10)+`"}`)
@@ -90,7 +91,7 @@ func TestACommandThatEndedWellHasNotTakenTooLong(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
 	m := p.send(p.alice, "bob^talk", `{}`)
-	l := p.listen("--exec", "sleep 15 & exit 0", "--timeout", "2s")
+	l := p.listen("--exec", "sleep 7 & exit 0", "--timeout", "2s")
 	eventually(t, patience, "an ack", func() bool { return p.record(p.bob, m.MessageID).Ack != nil })
 	if got := p.record(p.bob, m.MessageID); got.status() != "completed" {
 		t.Errorf("%+v", got.Ack)

@@ -47,6 +47,7 @@ func (p *pair) awaitStatus(id, status string) fullRecord {
 }
 
 func TestListenPrintsAndResumes(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t)
 	body := `{"to":"bob^talk","message_type":"note","priority":"high","conversation_id":"trip-17","correlation_id":"c","payload":{ "b": 1.50,  "a": "<für Bob>" }}`
@@ -106,6 +107,7 @@ func TestListenPrintsAndResumes(t *testing.T) {
 }
 
 func TestListenAcks(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t)
 	var sent []record
@@ -145,6 +147,7 @@ func TestListenAcks(t *testing.T) {
 // A client that does not ack gets a bounded number of messages from the relay,
 // and then nothing for a minute. The listener must not wait for that.
 func TestListenPagesThroughABacklog(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t, "--rate-limit", "0", "--sync-ack-wait", "0")
 	const n = 2500
@@ -174,6 +177,7 @@ func TestListenPagesThroughABacklog(t *testing.T) {
 }
 
 func TestListenStopsWhenWaitingIsOfNoUse(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	stranger := issue(t, tempDB(t), "x^elsewhere")[0]
 	run(t, []string{"listen"}, []string{"RELAY_URL=" + p.url, "RELAY_KEY=" + stranger.Key}, "").wantCode(t, 1, "unknown_key")
@@ -186,6 +190,7 @@ func TestListenStopsWhenWaitingIsOfNoUse(t *testing.T) {
 }
 
 func TestListenWaitsForARelay(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t)
 	f := newFront(t, p.server)
@@ -218,6 +223,7 @@ func TestListenUsage(t *testing.T) {
 }
 
 func TestInboxAckDeliverWhoami(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	if r := does(t, p.asBob, "inbox").wantCode(t, 0, "0 pending\n"); r.out != "" {
 		t.Errorf("%q", r.out)
@@ -278,6 +284,7 @@ func TestInboxAckDeliverWhoami(t *testing.T) {
 // Messages that relay restore has brought back are pending once more. A listener
 // that ran all the while handles them again.
 func TestListenHandlesAgainWhatTheRelayHasLost(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGINT")
 	p := newPair(t)
 	f := newFront(t, p.server)

@@ -58,6 +58,7 @@ func wantSameJSON(t *testing.T, got, want string) {
 }
 
 func TestProfilesAreSetAndShown(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	issue(t, db, "b^x", "a^x")
 	profile := `{"display_name":"A <&> co","description":"plans","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
@@ -99,6 +100,7 @@ func TestProfilesAreSetAndShown(t *testing.T) {
 }
 
 func TestAProfileThatIsNotSet(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	issue(t, db, "a^x")
 	mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "p.json", `{"version":"1"}`), "--db", db)
@@ -171,6 +173,7 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportOfMany(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db) // beside a server
 	a := issue(t, db, "asker^x")[0]
@@ -217,6 +220,7 @@ func TestImportOfAnAgentCard(t *testing.T) {
 // set reads what get prints for a large card. Its skills are in there twice, so
 // that with spaces for people it would be too long.
 func TestALargeCardIsSetAgain(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	for name, words := range map[string]int{"twice": 55, "spaced": 6} {
 		var skills []string
@@ -236,6 +240,7 @@ func TestALargeCardIsSetAgain(t *testing.T) {
 }
 
 func TestARemovedMechaIsRefused(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "alice^x", "alice^x", "bob^x")
 	alice, spare, bob := keys[0], keys[1], keys[2]
@@ -313,6 +318,7 @@ func TestSearchFindsWhatWasImported(t *testing.T) {
 
 // A search may have only filters, and the flag of every filter has an effect.
 func TestSearchByFilterAlone(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)

@@ -61,6 +61,7 @@ func listIDs(t testing.TB, db string, filters ...string) (ids []string) {
 // While a server runs, message list finds the messages that pass its filters,
 // newest first, in pages.
 func TestMessageList(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	alice, bob, carol := k[0], k[1], k[2]
@@ -112,6 +113,7 @@ func TestMessageList(t *testing.T) {
 }
 
 func TestMessageListRefusals(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	issue(t, db, "alice^x")
 	for args, want := range map[string]string{
@@ -135,6 +137,7 @@ func TestMessageListRefusals(t *testing.T) {
 
 // A file that is not a database is named by its absolute path, and no file is created.
 func TestInspectionCreatesNothing(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "foreign.db")
 	if err := os.WriteFile(foreign, []byte(strings.Repeat("this is no database. ", 400)), 0o600); err != nil {
@@ -204,6 +207,7 @@ func TestTrace(t *testing.T) {
 
 // A push is noted without waiting for another write, and the note survives the server.
 func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(k[0], "bob^x", `{}`)
@@ -228,6 +232,7 @@ func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
 
 // tail prints every commit of another process once, in order.
 func TestTail(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	s.send(k[0], "carol^x", `{}`) // before tail begins, so it is not printed
@@ -281,6 +286,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestMessageShowAndConversation(t *testing.T) {
+	t.Parallel()
 	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	payload := `{ "text" : "hello", "n": 1.50e2 }`
@@ -348,6 +354,7 @@ func TestStats(t *testing.T) {
 
 // States have colours on a terminal, but not with NO_COLOR.
 func TestColours(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "script makes the terminal")
 	tool(t, "script")
 	s := startServer(t, tempDB(t))

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -15,34 +16,90 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"relay/cmd"
 )
 
-// binary is the program under test, built once.
+// binary is the program under test: this test binary under another name, so
+// that nothing need be linked. In the long form it is built as its users do.
 var binary string
 
-func TestMain(m *testing.M) { os.Exit(buildAndTest(m)) }
+func TestMain(m *testing.M) {
+	if name := filepath.Base(os.Args[0]); name == programName {
+		os.Exit(beRelay())
+	}
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", "6") // most of the time they wait for one another's processes, or for the disk
+	}
+	os.Exit(makeAndTest(m))
+}
 
-func buildAndTest(m *testing.M) int {
+var programName = map[bool]string{false: "relay", true: "relay.exe"}[runtime.GOOS == "windows"]
+
+// beRelay does what main does. The schema stands beside the program.
+func beRelay() int {
+	exe, err := os.Executable()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	schema, err := os.ReadFile(filepath.Join(filepath.Dir(exe), "schema.sql"))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return cmd.Main(string(schema), os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+}
+
+func makeAndTest(m *testing.M) int {
 	dir, err := os.MkdirTemp("", "relay-test-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	binary = filepath.Join(dir, "relay")
-	if runtime.GOOS == "windows" {
-		binary += ".exe"
-	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
+	binary = filepath.Join(dir, programName)
+	if err := makeProgram(dir); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
 }
 
-const patience = 20 * time.Second // for what must happen, on a busy machine
+// makeProgram makes the binary. A link and not a symbolic one: the program looks
+// for its own name to start itself.
+func makeProgram(dir string) error {
+	if *long {
+		build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		out, err := build.CombinedOutput()
+		if err != nil {
+			return fmt.Errorf("go build: %w\n%s", err, out)
+		}
+		return nil
+	}
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "schema.sql"), schema, 0o600); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil || os.Link(self, binary) == nil {
+		return err
+	}
+	program, err := os.ReadFile(self) // on another file system
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(binary, program, 0o700)
+}
+
+const patience = time.Minute // for what must happen, on the busiest machine
 
 // environ is this process's environment without what would steer a relay.
 func environ(more ...string) []string {

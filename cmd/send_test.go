@@ -47,6 +47,7 @@ func TestSend(t *testing.T) {
 }
 
 func TestWhatCannotBeSentIsSaidPlainly(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	for _, c := range []struct {
 		code  int
@@ -80,6 +81,7 @@ func TestWhatCannotBeSentIsSaidPlainly(t *testing.T) {
 }
 
 func TestSendIsSentOnceThoughAnswersGetLost(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	f := newFront(t, p.server)
 	f.loseAnswers(2)
@@ -108,6 +110,7 @@ func TestSendIsSentOnceThoughAnswersGetLost(t *testing.T) {
 }
 
 func TestSendWaitsForARelayThatIsAway(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t)
 	f := newFront(t, p.server)
@@ -128,7 +131,7 @@ func TestSendWaitsForARelayThatIsAway(t *testing.T) {
 		}
 	}()
 	f.leadTo(&server{url: "http://" + l.Addr().String()})
-	send := launch(t, exec.Command(binary, "send", "bob^talk", `{}`, "--retry", "20s"), p.aliceEnv(f.url))
+	send := launch(t, exec.Command(binary, "send", "bob^talk", `{}`, "--retry", "1m"), p.aliceEnv(f.url))
 	send.await(attempts, "attempt\nattempt\n") // it is trying
 	p.server = startServer(t, p.db)
 	f.leadTo(p.server)
@@ -149,13 +152,14 @@ func (s *server) ackAs(a agent, id, status, detail string) {
 }
 
 func TestSendWaitsForTheFinalAck(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t)
 	f := newFront(t, p.server)
 	lines := 1 // of stdout
 	wait := func(args ...string) (*server, string) {
 		t.Helper()
-		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{}`, "--wait-ack", "20s"}, args...)...), p.aliceEnv(f.url))
+		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{}`, "--wait-ack", "1m"}, args...)...), p.aliceEnv(f.url))
 		return s, s.await(s.stdout, `(msg_\w+)`)[1]
 	}
 	want := func(s *server, code int, says string) {
@@ -200,7 +204,7 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	does(t, p.asAliceAt(), "send", "bob^talk", `{"n":1}`, "--wait-ack", "1ms", "--idempotency-key", "k").wantCode(t, 1, "no final ack within 1ms")
 	last := p.history(p.bob, "")
 	p.ackAs(p.bob, last[len(last)-1].MessageID, "completed", "")
-	does(t, p.asAliceAt(), "send", "bob^talk", `{"n":1}`, "--wait-ack", "20s", "--idempotency-key", "k").wantCode(t, 0)
+	does(t, p.asAliceAt(), "send", "bob^talk", `{"n":1}`, "--wait-ack", "1m", "--idempotency-key", "k").wantCode(t, 0)
 
 	if s, id = wait(); s.signal(os.Interrupt) != 1 || !strings.Contains(s.stderr.String(), "interrupted. "+id) {
 		t.Errorf("%s", s.stderr)
@@ -211,12 +215,13 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 func (p *pair) asAliceAt() []string { return p.aliceEnv(p.url) }
 
 func TestSendWaitsForTheReply(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t)
 	f := newFront(t, p.server)
 	wait := func(args ...string) (*server, fullRecord) {
 		t.Helper()
-		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{"q":1}`, "--wait-reply", "20s"}, args...)...), p.aliceEnv(f.url))
+		s := launch(t, exec.Command(binary, append([]string{"send", "bob^talk", `{"q":1}`, "--wait-reply", "1m"}, args...)...), p.aliceEnv(f.url))
 		return s, p.record(p.alice, s.await(s.stderr, `sent (msg_\w+)\n`)[1])
 	}
 	reply := func(m fullRecord, correlation, payload string) string {

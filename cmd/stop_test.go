@@ -54,6 +54,7 @@ func slowSend(s *server, from agent, body string) (finish func() answer) {
 }
 
 func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
+	t.Parallel()
 	notOnWindows(t, "there is no SIGTERM")
 	db := tempDB(t)
 	keys := issue(t, db, "alice^stop", "bob^stop", "carol^stop")
@@ -111,7 +112,7 @@ func TestNobodyCanHoldUpTheStop(t *testing.T) {
 	if code := s.terminate(); code != 0 {
 		t.Errorf("exit %d:\n%s", code, s.stderr)
 	}
-	if took := time.Since(began); took > 8*time.Second {
+	if took := time.Since(began); took > 20*time.Second { // the body may take 30 s
 		t.Errorf("it took %v", took)
 	}
 }

@@ -79,7 +79,7 @@ func TestClientsOverTLS(t *testing.T) {
 		does(t, as(keys[0]), "curl", "GET", "/api/v1/whoami").wantCode(t, 0)
 		listener := launch(t, exec.Command(binary, "listen", "--ack", "completed"), as(keys[1]))
 		listener.await(listener.stderr, "listening as bob\\^tls")
-		does(t, as(keys[0]), "send", "bob^tls", `{"over":"TLS"}`, "--wait-ack", "20s").wantCode(t, 0)
+		does(t, as(keys[0]), "send", "bob^tls", `{"over":"TLS"}`, "--wait-ack", "1m").wantCode(t, 0)
 		listener.await(listener.stdout, `"over":"TLS"`)
 		does(t, as(keys[1]), "inbox").wantCode(t, 0)
 		does(t, as(keys[1]), "search", "--crew", "tls").wantCode(t, 0)

@@ -102,7 +102,7 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	c.set(2 * time.Hour)
 	select {
 	case <-expired:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("it does not expire")
 	}
 	c.set(-2 * time.Hour)

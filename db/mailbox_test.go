@@ -123,7 +123,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	}
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []known
-	for round := range 30 {
+	for round := range amount(12, 30) {
 		for range random.IntN(9) {
 			from, to := mechas[random.IntN(5)], mechas[random.IntN(3)] // also to oneself
 			sent := s.mustSend(from.Key, to.Mecha.Address, `{}`)
@@ -193,7 +193,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	for i := range 4 {
 		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
 	}
-	const each = 80
+	each := amount(30, 80)
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex
 	of := map[relay.MechaID]map[relay.MessageID]bool{} // what each has sent or received

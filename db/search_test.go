@@ -58,7 +58,7 @@ func (s *searched) kept() (rows, full, bytes int) {
 // wantKept waits until the file has so many rows, so many of them with their text.
 func (s *searched) wantKept(rows, full int) {
 	s.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		r, f, _ := s.kept()
 		if r == rows && f == full {
 			return

@@ -333,7 +333,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	}
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
-	payload := fmt.Sprintf(`{"text":"%030000d"}`, 1)
+	payload := fmt.Sprintf(`{"text":"%0240000d"}`, 1)
 	most := int64(0)
 	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
@@ -355,7 +355,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	}
 	for range 8 {
 		wg.Go(func() {
-			for range 250 {
+			for range 32 {
 				if _, err := d.Send(message(k, "a^b", payload)); err != nil {
 					t.Error(err)
 					return

@@ -42,7 +42,7 @@ func (r *testRelay) serveOn(l net.Listener, encrypted bool, options ...func(*net
 		transport.TLSClientConfig = &tls.Config{InsecureSkipVerify: true}
 		l = tls.NewListener(l, &tls.Config{Certificates: []tls.Certificate{cert}, NextProtos: []string{"http/1.1"}})
 	}
-	other.client = &nethttp.Client{Transport: transport, Timeout: 20 * time.Second}
+	other.client = &nethttp.Client{Transport: transport, Timeout: patience}
 	served := make(chan error, 1)
 	go func() { served <- other.server.Serve(l) }()
 	r.t.Cleanup(func() {
@@ -66,7 +66,7 @@ func (r *testRelay) stranger(text string) net.Conn {
 		r.t.Fatal(err)
 	}
 	r.t.Cleanup(func() { conn.Close() })
-	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.SetDeadline(time.Now().Add(patience))
 	io.WriteString(conn, text) // it may be closed already
 	return conn
 }
@@ -224,7 +224,7 @@ func TestNoRoomAtAll(t *testing.T) {
 		wantEnded(t, g.stranger("GET /readyz HTTP/1.1\r\nHost: x\r\n\r\n"))
 	}
 	sockets[1].Close()
-	for end := time.Now().Add(20 * time.Second); !answers(g.stranger("")); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); !answers(g.stranger("")); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a place that was given back cannot be had")
 		}

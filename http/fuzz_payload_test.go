@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 )
@@ -63,7 +62,7 @@ func FuzzPayload(f *testing.F) {
 		if p := bob.history("direction=in&include=payload&limit=1&order=desc"); p.ids()[0] != s.MessageID || string(p.Messages[0].Payload) != want {
 			t.Fatalf("%q: the history has %+v", text, p.Messages[0])
 		}
-		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		_, frame, err := socket.Read(ctx)
 		if err != nil {

@@ -50,7 +50,7 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 // eventually sends body until it is taken.
 func (m mecha) eventually(body string) {
 	m.r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); m.post(messages, body).status != 201; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(patience); m.post(messages, body).status != 201; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			m.r.t.Fatal("what was given back cannot be had")
 		}
@@ -64,7 +64,7 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 	alice.fill(6)
 	bob.fill(6)
 	page := historyPath(alice) + "?include=payload"
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(patience); ; {
 		conn := r.mustConnect(t, "") // which does not read its 4 MiB
 		conn.(*net.TCPConn).SetReadBuffer(4 << 10)
 		io.WriteString(conn, alice.ask(page))

@@ -81,13 +81,13 @@ func TestALongPollWakes(t *testing.T) {
 // It outlasts the time that a request may take to arrive.
 func TestALongPollTimesOut(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.timeouts.Body, s.timeouts.Header = 100*time.Millisecond, 100*time.Millisecond })
+	r := mustServe(t, func(s *settings) { s.timeouts.Body, s.timeouts.Header = time.Second, time.Second })
 	alice := r.mustIssue("alice^demo")
 	id := alice.mustSend(alice).MessageID
 	began := time.Now()
 	var p page
-	alice.get(historyPath(alice) + "?wait=1&since_message_id=" + id).want(200).into(&p)
-	if took := time.Since(began); len(p.Messages) != 0 || p.HasMore || *p.NextCursor != id || took < time.Second {
+	alice.get(historyPath(alice) + "?wait=3&since_message_id=" + id).want(200).into(&p)
+	if took := time.Since(began); len(p.Messages) != 0 || p.HasMore || *p.NextCursor != id || took < 3*time.Second {
 		t.Errorf("after %s: %+v", took, p)
 	}
 	if p := alice.history("wait=0&since_message_id=" + id); len(p.Messages) != 0 {

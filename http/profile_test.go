@@ -139,7 +139,7 @@ func TestOnline(t *testing.T) {
 	if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(10 * time.Second); bob.get(profilePath("alice^demo")).field("online") != "false"; {
+	for end := time.Now().Add(patience); bob.get(profilePath("alice^demo")).field("online") != "false"; {
 		if time.Now().After(end) {
 			t.Fatal("its socket is closed, and it is still online")
 		}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"relay/db/relay"
 )
@@ -205,11 +204,7 @@ func TestSearchAbuse(t *testing.T) {
 	_, alice, _ := directory(t)
 	for _, c := range slices.Concat(abusiveQueries(), abusiveRequests(), abusiveTypes()) {
 		t.Run(c.name, func(t *testing.T) {
-			began := time.Now()
-			alice.in(t).wantAbuse(c)
-			if took := time.Since(began); took > 15*time.Second { // hangs, not slowness
-				t.Errorf("took %v", took)
-			}
+			alice.in(t).wantAbuse(c) // the client gives up one that hangs
 		})
 	}
 	alice.get(searches+"/"+strings.Repeat("s", 8000)).wantProblem(404, relay.SearchNotFound)

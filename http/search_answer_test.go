@@ -233,7 +233,7 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	if refused == 0 {
 		t.Error("100 answers of a MiB and more wait, and none is refused")
 	}
-	for end := time.Now().Add(20 * time.Second); alice.post(searches, `{"query":"zzyzx","limit":100}`).status != 202; {
+	for end := time.Now().Add(patience); alice.post(searches, `{"query":"zzyzx","limit":100}`).status != 202; {
 		if time.Now().After(end) {
 			t.Fatal("searches are refused still")
 		}

@@ -59,7 +59,7 @@ func (f found) addresses() (all []string) {
 // mustIndex waits until the index has what the directory has.
 func (r *testRelay) mustIndex() {
 	r.t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
 		behind, err := r.db.EntriesAfter(context.Background(), r.index.Progress().Revision, 1)
 		if err != nil {
 			r.t.Fatal(err)

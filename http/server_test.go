@@ -122,7 +122,7 @@ func (r *testRelay) start() {
 	r.db, r.hub, r.watching = d, ws.NewHub(s.hub), make(chan struct{}, 64)
 	d.OnCommit(r.hub.Committed)
 	d.OnKeys(r.hub.CheckKeys)
-	index, err := search.Open(s.db.Path+".index", search.Options{})
+	index, err := search.Open(s.db.Path+".index", search.Options{Wait: patience, Budget: patience})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -142,7 +142,7 @@ func (r *testRelay) start() {
 	go func() { served <- r.server.Serve(listener) }()
 	r.url = "http://" + listener.Addr().String()
 	transport := &nethttp.Transport{MaxIdleConnsPerHost: 64}
-	r.client = &nethttp.Client{Transport: transport, Timeout: 20 * time.Second}
+	r.client = &nethttp.Client{Transport: transport, Timeout: patience}
 	r.stop = sync.OnceFunc(func() {
 		r.api.Drain()
 		r.hub.Close(context.Background())

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net"
 	nethttp "net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -25,15 +24,12 @@ func (m mecha) announce(n int) string {
 // Many connections at once that take their time: each is ended, whoever is in
 // a hurry is served meanwhile, and nothing is left of them.
 func TestSlowAttacks(t *testing.T) {
-	n := 250
-	if testing.Short() {
-		n = 60
-	}
+	n := amount(60, 250)
 	short := func(s *settings) {
-		s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 800*time.Millisecond, time.Second, 800*time.Millisecond
+		s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 2*time.Second, 2*time.Second, 2*time.Second
 		s.api.RateLimit, s.api.MaxBodyMemory = 0, 1<<30
 	}
-	slowWrites := func(s *nethttp.Server) { s.WriteTimeout = min(s.WriteTimeout, 2*time.Second) } // of more than a minute; 0 is none
+	slowWrites := func(s *nethttp.Server) { s.WriteTimeout = min(s.WriteTimeout, 3*time.Second) } // of more than a minute; 0 is none
 	for name, row := range map[string]struct {
 		encrypted bool
 		begin     func(m mecha) string
@@ -55,12 +51,14 @@ func TestSlowAttacks(t *testing.T) {
 		"a TLS handshake that drips": {true, func(mecha) string { return "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" }, "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			label(t)
 			r, n := mustServe(t, short), n
 			g := r.guarded(4*n, row.encrypted, slowWrites)
 			alice, mallory := r.mustIssue("alice^demo").at(g), r.mustIssue("mallory^demo").at(g)
 			alice.mustSend(alice)
 			g.client.CloseIdleConnections()
-			before := runtime.NumGoroutine()
+			before := goroutines(t)
 			var attack sync.WaitGroup
 			if name == "answers are not read" {
 				n = 20 // of 4 MiB each
@@ -72,7 +70,7 @@ func TestSlowAttacks(t *testing.T) {
 					defer conn.Close()
 					_, err := io.WriteString(conn, row.begin(mallory))
 					for err == nil && row.drip != "" {
-						time.Sleep(20 * time.Millisecond) // the attack itself
+						time.Sleep(100 * time.Millisecond) // the attack itself
 						_, err = io.WriteString(conn, row.drip)
 					}
 					if ended := (net.Error)(nil); errors.As(err, &ended) && ended.Timeout() {
@@ -98,9 +96,9 @@ func TestSlowAttacks(t *testing.T) {
 				break
 			}
 			g.client.CloseIdleConnections()
-			for end := time.Now().Add(20 * time.Second); runtime.NumGoroutine() > before+8; time.Sleep(20 * time.Millisecond) {
+			for end := time.Now().Add(patience); goroutines(t) > before+8; time.Sleep(20 * time.Millisecond) {
 				if time.Now().After(end) {
-					t.Fatalf("%d goroutines, %d before", runtime.NumGoroutine(), before)
+					t.Fatalf("%d goroutines, %d before", goroutines(t), before)
 				}
 			}
 		})
@@ -110,7 +108,8 @@ func TestSlowAttacks(t *testing.T) {
 // A refusal comes soon, though the body that was announced, and may take 30 s,
 // never does.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
-	r := mustServe(t)
+	t.Parallel()
+	r := mustServe(t, func(s *settings) { s.timeouts.Body = 2 * patience })
 	for path, status := range map[string]string{messages: "401", "/nothing": "404", "/livez": "405"} {
 		conn := r.mustConnect(t, "POST "+path+" HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n") // its deadline is 10 s
 		answer, err := io.ReadAll(conn)

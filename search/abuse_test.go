@@ -14,10 +14,11 @@ import (
 	"relay/search"
 )
 
-// No text is too odd to be searched, and none takes long.
+// No text is too odd to be searched, and none so that the search does not end
+// within its budget, which is generous here.
 func TestOddQueries(t *testing.T) {
 	g := newGenerator(t, 11)
-	entries := g.entries(3000)
+	entries := g.entries(amount(1000, 3000))
 	odd := mecha(90_001, "odd^acme", "🚀 quockers \x00 with zero bytes \xff\xfe and שלום עולם مرحبا بالعالم 天気予報 ไทย")
 	odd.DisplayName = "🚀🚀"
 	odd.Details = strings.Repeat("x", 16_000)
@@ -67,16 +68,15 @@ func TestOddQueries(t *testing.T) {
 		"Turkish":           "İıIi",
 	} {
 		t.Run(name, func(t *testing.T) {
-			began := time.Now()
 			r := mustSearch(t, x, search.Request{Query: query, Explain: true, Facets: []string{"crew", "tags", "languages"},
 				Highlight: true, Lookup: newShelf(odd).lookup})
-			if took := time.Since(began); took > 250*time.Millisecond*raceFactor {
-				t.Errorf("takes %v", took)
+			if r.Partial {
+				t.Errorf("takes more than %v", patience)
 			}
 			if r.Total < len(r.Hits) {
 				t.Errorf("total %d, hits %d", r.Total, len(r.Hits))
 			}
-			if _, err := x.Search(context.Background(), search.Request{Query: query, Sort: search.ByRecent, Offset: 2990}); err != nil {
+			if _, err := x.Search(context.Background(), search.Request{Query: query, Sort: search.ByRecent, Offset: len(entries) - 10}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -107,15 +107,26 @@ func TestBusy(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); x.Follow(context.Background(), s) }()
 	waitFor(t, x, s.last)
-	hold := func(relay.MechaID) bool { time.Sleep(100 * time.Millisecond); return true }
+	const searches = 6
 	var busy, fine atomic.Int64
+	refused := make(chan struct{}) // closed when all but one have been
+	hold := func(relay.MechaID) bool {
+		select {
+		case <-refused:
+		case <-time.After(patience):
+			t.Error("the others are not refused")
+		}
+		return true
+	}
 	var all sync.WaitGroup
-	for range 6 {
+	for range searches {
 		all.Go(func() {
 			_, err := x.Search(context.Background(), search.Request{Query: "flights", Online: hold})
 			switch {
 			case errors.Is(err, search.ErrBusy):
-				busy.Add(1)
+				if busy.Add(1) == searches-1 {
+					close(refused)
+				}
 			case err == nil:
 				fine.Add(1)
 			default:
@@ -124,7 +135,7 @@ func TestBusy(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if busy.Load() == 0 || fine.Load() == 0 {
+	if busy.Load() != searches-1 || fine.Load() != 1 {
 		t.Errorf("%d busy, %d fine", busy.Load(), fine.Load())
 	}
 	x.Close()

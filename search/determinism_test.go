@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"testing"
-	"time"
 
 	"relay/db/relay"
 	"relay/search"
@@ -25,9 +24,9 @@ func TestSameStoreSameOrder(t *testing.T) {
 			first.Description = "something else at first, which takes some more words than it will in the end"
 		}
 		steps.put(first)
-		if i%211 == 0 {
+		if i%(len(entries)/7) == 0 {
 			stepwise.Wake()
-			time.Sleep(5 * time.Millisecond)
+			until(t, stepwise, "the step is taken", func(p search.Progress) bool { return p.Revision >= steps.last })
 		}
 	}
 	for i, e := range entries {
@@ -47,7 +46,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 			crowded.put(others.entry(1_000_000 + i))
 		}
 	}
-	crowded.page = 300
+	crowded.page = len(entries) / 5
 	deleted := mustFollow(t, t.TempDir(), crowded)
 	waitFor(t, deleted, crowded.last)
 	for i := range entries {
@@ -93,8 +92,8 @@ func storeAndQueries(t *testing.T) ([]relay.Entry, []string) {
 		return entries, queries
 	}
 	g := newGenerator(t, 1)
-	entries := g.entries(1500)
-	for i := range 150 {
+	entries := g.entries(amount(500, 1500))
+	for i := range amount(50, 150) {
 		queries = append(queries, g.text(1+i%9))
 	}
 	for i := 0; i < len(entries); i += 50 {

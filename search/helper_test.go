@@ -3,7 +3,11 @@ package search_test
 import (
 	"cmp"
 	"context"
+	"flag"
+	"fmt"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -13,14 +17,39 @@ import (
 	"relay/search"
 )
 
+// The short form of the tests has each check at least once, with smaller
+// directories; the long form has all of them:
+//
+//	go test ./search -long
+var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
+
+// amount gives how large a directory is, or how often something is done.
+func amount(usual, longer int) int {
+	if *long {
+		return longer
+	}
+	return usual
+}
+
+// Indexes are made here by the dozen: a quarter of the time would go into
+// collecting what they have thrown away.
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400)
+	os.Exit(m.Run())
+}
+
+// patience ends a test that would otherwise wait for ever. It is no measure of
+// speed: a search that has so much time is not cut short on a busy machine.
+const patience = time.Minute
+
 // A shelf is a Source in memory: the table of profiles, one row per Mecha.
 type shelf struct {
 	mu   sync.Mutex
 	rows map[relay.MechaID]relay.Entry
 	last int64
 	page int // entries a page; 0: as asked
-	// slow, if set, is waited for before each page.
-	slow time.Duration
+	// gate, if set, is read from before each page: the test decides when.
+	gate chan struct{}
 }
 
 func newShelf(entries ...relay.Entry) *shelf {
@@ -47,9 +76,9 @@ func (s *shelf) remove(id relay.MechaID) int64 {
 }
 
 func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
-	if s.slow > 0 {
+	if s.gate != nil {
 		select {
-		case <-time.After(s.slow):
+		case <-s.gate:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -90,7 +119,7 @@ func mustFollow(t testing.TB, dir string, source search.Source) *search.Index {
 
 func mustFollowLogging(t testing.TB, dir string, source search.Source, log *slog.Logger) *search.Index {
 	t.Helper()
-	x, err := search.Open(dir, search.Options{Wait: 10 * time.Second, Budget: 10 * time.Second, Logger: log})
+	x, err := search.Open(dir, search.Options{Wait: patience, Budget: patience, Logger: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,12 +142,15 @@ func mustFollowLogging(t testing.TB, dir string, source search.Source, log *slog
 // waitFor waits until the index has applied a revision.
 func waitFor(t testing.TB, x *search.Index, revision int64) {
 	t.Helper()
-	for end := time.Now().Add(60 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		if p := x.Progress(); p.Ready && p.Revision >= revision {
-			return
-		}
+	until(t, x, fmt.Sprintf("it reaches revision %d", revision), func(p search.Progress) bool { return p.Ready && p.Revision >= revision })
+}
+
+// until waits until an index says so of itself.
+func until(t testing.TB, x *search.Index, what string, so func(search.Progress) bool) {
+	t.Helper()
+	for end := time.Now().Add(patience); !so(x.Progress()); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("index does not reach revision %d: %+v", revision, x.Progress())
+			t.Fatalf("not within %v: %s: %+v", patience, what, x.Progress())
 		}
 	}
 }

@@ -50,8 +50,8 @@ func TestKill(t *testing.T) {
 		t.Skip("kills processes for some seconds")
 	}
 	dir := t.TempDir()
-	for round := range 6 {
-		reached := followAndKill(t, dir, time.Duration(50+rand.IntN(250))*time.Millisecond)
+	for round := range amount(2, 6) {
+		reached := followAndKill(t, dir, rand.N(20*int64(rungs)))
 		x, err := search.Open(dir, search.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -61,8 +61,8 @@ func TestKill(t *testing.T) {
 		if p.Rebuilt != "" || p.Revision < reached-rungs || int64(p.Entries) != p.Revision {
 			t.Errorf("round %d: it had reached %d, and now %+v", round, reached, p)
 		}
-		for _, n := range []int64{1, p.Revision / 2, p.Revision} {
-			if n == 0 {
+		for _, n := range []int64{min(1, p.Revision), p.Revision / 2, p.Revision} {
+			if n == 0 { // killed before anything was on the disk
 				continue
 			}
 			r := mustSearch(t, x, search.Request{Query: fmt.Sprintf("rung%d", n)})
@@ -76,9 +76,10 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// followAndKill runs a child that follows the ladder in dir, kills it and
-// gives the last revision that it said to have reached.
-func followAndKill(t *testing.T, dir string, after time.Duration) int64 {
+// followAndKill runs a child that follows the ladder in dir, kills it when it
+// says to be further by so much, and gives the last revision that it said to
+// have reached. The child goes on meanwhile: it is killed at any moment.
+func followAndKill(t *testing.T, dir string, further int64) int64 {
 	t.Helper()
 	child := exec.Command(os.Args[0], "-test.run=^TestKill$")
 	child.Env = append(os.Environ(), "RELAY_SEARCH_TEST_CHILD="+dir)
@@ -89,16 +90,24 @@ func followAndKill(t *testing.T, dir string, after time.Duration) int64 {
 	if err := child.Start(); err != nil {
 		t.Fatal(err)
 	}
-	reached := int64(0)
-	var timer *time.Timer
+	late := time.AfterFunc(patience, func() { child.Process.Kill() })
+	defer late.Stop()
+	first, reached := int64(-1), int64(0)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
-		if timer == nil {
-			timer = time.AfterFunc(after, func() { child.Process.Kill() })
+		n, err := strconv.ParseInt(lines.Text(), 10, 64)
+		if err != nil {
+			continue
 		}
-		if n, err := strconv.ParseInt(lines.Text(), 10, 64); err == nil {
-			reached = n
+		if first < 0 {
+			first = n
 		}
+		if reached = n; n > first+further {
+			child.Process.Kill() // what it has said until then is read to the end
+		}
+	}
+	if reached <= first+further {
+		t.Errorf("it began at %d, reached %d and did not come further by %d within %v", first, reached, further, patience)
 	}
 	child.Wait()
 	return reached

@@ -72,7 +72,7 @@ func TestARestoredBackupIsNoticed(t *testing.T) {
 					removed++
 				}
 			}
-			for end := time.Now().Add(5 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+			for end := time.Now().Add(patience); ; time.Sleep(2 * time.Millisecond) {
 				p := x.Progress()
 				if p.Ready && p.Revision == s.last && p.Entries == entries-removed && (p.Rebuilt != "") == c.anew {
 					break

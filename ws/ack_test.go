@@ -116,8 +116,9 @@ func TestFramesThatAreRefusedLeaveTheConnection(t *testing.T) {
 	c.ack(fromBob, "completed") // the sender is not the recipient
 	c.expectError(relay.RecipientOnly, fromBob)
 
-	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(30 * time.Millisecond) })
+	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
 	c.expectMessage(gone)
+	r.advance(time.Minute)
 	r.expectState(bob, gone, relay.Expired)
 	c.ack(gone, "completed")
 	c.expectError(relay.MessageExpired, gone)

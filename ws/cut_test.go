@@ -100,8 +100,9 @@ func TestTheDefaultsFindADeadPeerWithinAMinute(t *testing.T) {
 // A connection whose link is cut gets no end from the network: silence alone
 // tells. Others, which answer the pings, live on, and nothing is lost.
 func TestACutLinkIsFound(t *testing.T) {
-	const dead = 400 * time.Millisecond
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 100*time.Millisecond, dead })
+	t.Parallel()
+	const dead = 2 * time.Second
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 200*time.Millisecond, dead })
 	alice := r.mustIssue("alice^test")
 	for name, before := range map[string]func(c *raw){
 		"idle":            func(*raw) {},
@@ -119,15 +120,15 @@ func TestACutLinkIsFound(t *testing.T) {
 			l := r.mustLink()
 			c := r.over(l).mustUpgrade(bob, "sync_limit=0")
 			c.expectFrame(opPing)
+			began := time.Now()
 			c.mustWrite(masked(fin|opPong, ""))
 			before(c)
 			if !r.hub.Online(bob.Mecha.ID) {
 				t.Fatal("it is gone before the link is cut")
 			}
 			l.Cut()
-			began := time.Now()
 			eventually(t, "the relay gives it up", func() bool { return !r.hub.Online(bob.Mecha.ID) })
-			if d := time.Since(began); d < dead/2 {
+			if d := time.Since(began); d < dead {
 				t.Errorf("after %v: it was not given the time to answer", d)
 			}
 			id := r.mustSend(alice, bob.Mecha.Address, `{}`)
@@ -139,8 +140,9 @@ func TestACutLinkIsFound(t *testing.T) {
 // The peer of a cut link is given up though messages are on their way to it,
 // and they come again over another link.
 func TestALinkThatIsCutInTheMiddleOfTheStream(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) {
-		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = 100*time.Millisecond, 400*time.Millisecond, 400*time.Millisecond, 1
+		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = 200*time.Millisecond, 2*time.Second, 2*time.Second, 1
 	})
 	alice, bob := r.mustPair()
 	l := r.mustLink()
@@ -169,18 +171,24 @@ func TestALinkThatIsCutInTheMiddleOfTheStream(t *testing.T) {
 // A peer that answers its pings stays, however long it has nothing to say; so
 // does one that says something and answers none.
 func TestALivingPeerIsNotGivenUp(t *testing.T) {
-	const dead = 200 * time.Millisecond
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 50*time.Millisecond, dead })
+	t.Parallel()
+	const dead = 2 * time.Second
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 200*time.Millisecond, dead })
 	alice, bob := r.mustPair()
 	l := r.mustLink()
 	quiet := r.over(l).mustDial(bob, "sync_limit=0") // the library answers while it is read
 	got := make(chan error, 1)
 	go func() { _, err := quiet.next(); got <- err }()
 	talking := r.over(l).mustUpgrade(alice, "sync_limit=0")
-	for began, pings := time.Now(), 0; pings < 10 || time.Since(began) < 4*dead; pings++ {
+	for began, pings := time.Now(), 0; pings < 10 || time.Since(began) < 2*dead; pings++ {
 		talking.expectFrame(opPing)
 		talking.mustWrite(masked(opText, ""), masked(fin|opContinuation, "{}")) // a frame that is no pong
-		talking.expectFrame(opText)
+		for op := opPing; op == opPing; {                                       // another may come before the answer
+			var err error
+			if op, _, err = talking.frame(); err != nil || op != opPing && op != opText {
+				t.Fatalf("frame %x, %v", op, err)
+			}
+		}
 	}
 	select {
 	case err := <-got:

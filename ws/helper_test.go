@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -16,7 +15,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -32,26 +30,12 @@ import (
 
 // patience is how long a test waits for what must happen. It is no measure of
 // speed: it only ends a test that would otherwise wait for ever.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 var ctx = context.Background()
 
 // noPoller is how the relays of the tests read their sockets.
 var noPoller = runtime.GOOS != "linux"
-
-// TestMain runs the tests both ways where there is a poller; with -short, and
-// benchmarks, with it alone.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	code := m.Run()
-	set := func(name string) bool { f := flag.Lookup(name); return f != nil && f.Value.String() != "" }
-	if code == 0 && !noPoller && !testing.Short() && !set("test.bench") && !set("test.fuzz") && !set("test.list") {
-		fmt.Println("again, with a goroutine to read each socket")
-		noPoller = true
-		code = m.Run()
-	}
-	os.Exit(code)
-}
 
 // testRelay is a running relay on a real file and a real port, and what the tests say of it.
 type testRelay struct {
@@ -60,6 +44,8 @@ type testRelay struct {
 	hub  *ws.Hub
 	addr string
 	stop func()
+	past *atomic.Int64 // how far its clock has been advanced
+	mine string        // the label of its goroutines
 }
 
 // mustServe starts a relay, wired as the serve command does it.
@@ -69,7 +55,9 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute})
+	r := &testRelay{t: t, past: new(atomic.Int64)}
+	mine := label(t)
+	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,6 +65,7 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 	for _, f := range options {
 		f(&config)
 	}
+	config.Now = r.now
 	hub := ws.NewHub(config)
 	d.OnCommit(hub.Committed)
 	d.OnKeys(hub.CheckKeys)
@@ -92,7 +81,7 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 		defer cancel()
 		api.Drain()
 		hub.Close(ctx)
-		if n := goroutinesLeft(); n > 0 {
+		if n := goroutinesLeft(mine); n > 0 {
 			t.Errorf("%d goroutines of the hub are left after Close", n)
 		}
 		server.Close()
@@ -101,42 +90,13 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 		}
 	})
 	t.Cleanup(stop)
-	return &testRelay{d, t, hub, listener.Addr().String(), stop}
-}
-
-// goroutinesLeft counts the goroutines of package ws, but for those that wait
-// for the others in Close. One that is just ending gets a moment to do so.
-func goroutinesLeft() (n int) {
-	for range 100 {
-		if n = goroutinesOfHub(); n == 0 {
-			return 0
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return n
-}
-
-func goroutinesOfHub() (n int) {
-	stacks := make([]byte, 16<<20)
-	for stack := range strings.SplitSeq(string(stacks[:runtime.Stack(stacks, true)]), "\n\n") {
-		if strings.Contains(stack, "relay/ws.(*") && !strings.Contains(stack, "relay/ws.(*Hub).Close") {
-			n++
-		}
-	}
-	return n
-}
-
-// goroutinesIdle is how many the hub has when it has no connections: the ticker, and the poller.
-func goroutinesIdle() int {
-	if noPoller {
-		return 1
-	}
-	return 2
+	r.DB, r.hub, r.addr, r.stop, r.mine = d, hub, listener.Addr().String(), stop, mine
+	return r
 }
 
 func (r *testRelay) mustIssue(a relay.Address) relay.IssuedKey {
 	r.t.Helper()
-	k, err := r.Issue(&relay.IssueKey{At: time.Now(), Address: a})
+	k, err := r.Issue(&relay.IssueKey{At: r.now(), Address: a})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -151,7 +111,7 @@ func (r *testRelay) mustPair() (alice, bob relay.IssuedKey) {
 
 func (r *testRelay) mustSend(from relay.IssuedKey, to relay.Address, payload string, more ...func(*relay.SendMessage)) relay.MessageID {
 	r.t.Helper()
-	m := &relay.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: []byte(payload), Nonce: 1}
+	m := &relay.SendMessage{At: r.now(), Key: from.Number, To: to, Payload: []byte(payload), Nonce: 1}
 	for _, f := range more {
 		f(m)
 	}
@@ -173,7 +133,7 @@ func (r *testRelay) mustSendMany(from relay.IssuedKey, to relay.Address, n int) 
 	for range min(n, 64) {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n) && !r.t.Failed(); i = next.Add(1) {
-				m := &relay.SendMessage{At: time.Now(), Key: from.Number, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
+				m := &relay.SendMessage{At: r.now(), Key: from.Number, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
 				if err := m.Validate(); err != nil {
 					r.t.Error(err)
 				} else if _, err := r.Send(m); err != nil {
@@ -197,7 +157,7 @@ func (r *testRelay) mustAck(k relay.IssuedKey, id relay.MessageID, status string
 }
 
 func (r *testRelay) ack(k relay.IssuedKey, id relay.MessageID, status string) error {
-	a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: id, Status: status, ClientTS: clientTS}
+	a := &relay.Acknowledge{At: r.now(), Key: k.Number, ID: id, Status: status, ClientTS: clientTS}
 	if err := a.Validate(); err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func TestAnIdleSocketHasAtMostOneGoroutine(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	idle := func() bool { return goroutinesOfHub() == want }
+	idle := func() bool { return goroutinesOfHub(r.mine) == want }
 	eventually(t, "the new sockets are idle", idle)
 	id := r.mustSend(alice, "bob^test", `{}`)
 	for i, c := range all {
@@ -88,7 +88,7 @@ func TestFramesInAnyRhythm(t *testing.T) {
 	for range 8 {
 		c := r.mustUpgrade(bob, "sync_limit=0")
 		wg.Go(func() {
-			for i := range 2000 {
+			for i := range amount(500, 2000) {
 				for range i % 97 * 20 { // some while, of no certain length
 					_ = time.Now()
 				}

@@ -165,10 +165,7 @@ const leftPerCycle = 128
 // Thousands of connections that end in every way leave nothing behind: no
 // goroutine, no file, no place in the hub, no memory.
 func TestNoConnectionLeavesAnythingBehind(t *testing.T) {
-	cycles := 5000
-	if testing.Short() {
-		cycles = 700
-	}
+	cycles := amount(700, 5000)
 	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 })
 	_, bob := r.mustPair()
 	r.mustCycle(bob, 8*len(endings)) // what is opened once, and kept, is open now

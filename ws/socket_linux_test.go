@@ -39,7 +39,7 @@ func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
 // waits returns once a read of the socket waits.
 func (s *socket) waits(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) { // nothing tells
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // nothing tells
 		s.mu.Lock()
 		waiting := s.waiting != nil
 		s.mu.Unlock()

@@ -128,7 +128,7 @@ func TestMessagesAcknowledgedBeforeTheirTurnAreLeftOut(t *testing.T) {
 func TestACursorResendsTheAcknowledgedButNotTheExpired(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	ends := time.Now().Add(300 * time.Millisecond)
+	ends := r.soon()
 	expiring := func(m *relay.SendMessage) { m.ExpiresAt = ends }
 	a := r.mustSend(alice, "bob^test", `{}`)
 	b := r.mustSend(alice, "bob^test", `{}`)
@@ -137,10 +137,8 @@ func TestACursorResendsTheAcknowledgedButNotTheExpired(t *testing.T) {
 	saved := r.mustSend(alice, "bob^test", `{}`, expiring)
 	r.mustAck(bob, b, "completed")
 	r.mustAck(bob, saved, "completed") // acknowledged in time: it cannot expire
-	eventually(t, "the message expires", func() bool {
-		m, err := r.Message(ctx, bob.Mecha.ID, gone)
-		return err == nil && m.State == relay.Expired
-	})
+	r.advance(time.Minute)
+	r.expectState(bob, gone, relay.Expired)
 
 	c := r.mustDial(bob, "since_message_id="+string(a))
 	c.expectMessage(b, d, saved)

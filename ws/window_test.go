@@ -48,7 +48,7 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 	alice, _ := r.mustPair()
 	for _, limit := range []int{1, 2, 7, 64, 65} {
 		bob := r.mustIssue(relay.Address("bob" + strconv.Itoa(limit) + "^test"))
-		r.mustSendMany(alice, bob.Mecha.Address, 300)
+		r.mustSendMany(alice, bob.Mecha.Address, amount(150, 300))
 		ids := r.received(bob)
 		c := r.mustDial(bob, "sync_limit="+strconv.Itoa(limit)+"&since_message_id="+string(ids[0]))
 		open, at := []relay.MessageID{}, 1
@@ -100,8 +100,9 @@ func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
 	alice, bob := r.mustPair()
 	first := r.mustSend(alice, "bob^test", `{}`)
-	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(50 * time.Millisecond) })
+	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
 	last := r.mustSend(alice, "bob^test", `{}`)
+	r.advance(time.Minute)
 	r.expectState(bob, gone, relay.Expired)
 	c := r.mustDial(bob, "sync_limit=1")
 	c.expectMessage(first)
@@ -123,17 +124,18 @@ func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want rela
 }
 
 func TestASlowAcknowledgerIsNotClosed(t *testing.T) {
-	const wait = 80 * time.Millisecond
+	t.Parallel()
+	const wait = time.Second
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = wait })
 	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 8)
+	r.mustSendMany(alice, "bob^test", 5)
 	ids := r.received(bob)
 	c := r.mustDial(bob, "sync_limit=2")
 	c.expectMessage(ids[0], ids[1])
 	c.ack(ids[0], "received")
 	for i := 2; i < len(ids); i++ {
 		c.expectMessage(ids[i])
-		<-time.After(3 * wait) // what this test is about
+		<-time.After(3 * wait / 2) // what this test is about
 		c.ack(ids[i-1], "completed")
 	}
 	c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
@@ -225,10 +227,12 @@ func TestWhatFreesNoPlace(t *testing.T) {
 func TestExpiryFreesPlaces(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(300 * time.Millisecond) })
+	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
 	b := r.mustSend(alice, "bob^test", `{}`)
 	c := r.mustDial(bob, "sync_limit=1")
 	c.expectMessage(a)
+	c.expectNothing()
+	r.advance(time.Minute)
 	c.expectMessage(b) // only once a has expired
 	if m, err := r.Message(ctx, bob.Mecha.ID, a); err != nil || m.State != relay.Expired {
 		t.Fatalf("the window was overrun: %+v, %v", m, err)
@@ -237,13 +241,16 @@ func TestExpiryFreesPlaces(t *testing.T) {
 
 // An expiry is no sign of life: it does not spare a client that never acknowledges.
 func TestExpiryIsNoAcknowledgement(t *testing.T) {
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 600 * time.Millisecond })
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 3 * time.Second })
 	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(100 * time.Millisecond) })
+	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
 	b := r.mustSend(alice, "bob^test", `{}`)
 	r.mustSend(alice, "bob^test", `{}`)
 	c := r.mustDial(bob, "sync_limit=1")
-	c.expectMessage(a, b)
+	c.expectMessage(a)
+	r.advance(time.Minute)
+	c.expectMessage(b)
 	if reason := c.expectClose(websocket.StatusTryAgainLater); reason != "resume after "+string(b) {
 		t.Fatal(reason)
 	}
@@ -254,7 +261,8 @@ func TestExpiryIsNoAcknowledgement(t *testing.T) {
 func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 1000)
+	n := amount(300, 1000)
+	r.mustSendMany(alice, "bob^test", n)
 	last := r.mustSend(alice, "bob^test", `{}`)
 	worker := r.mustDial(bob, "sync_limit=3")
 	var wg sync.WaitGroup
@@ -271,6 +279,6 @@ func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
 			}
 		})
 	}
-	expectSame(t, worker.takeAll(1000), r.received(bob)[:1000])
+	expectSame(t, worker.takeAll(n), r.received(bob)[:n])
 	wg.Wait()
 }

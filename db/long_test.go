@@ -1,0 +1,17 @@
+package db_test
+
+import "flag"
+
+// The short form of the tests has each check at least once; the long form
+// repeats what meets chance, with the numbers that it was found with:
+//
+//	go test ./db -long
+var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
+
+// amount gives how often something is done, or how much there is of it.
+func amount(usual, longer int) int {
+	if *long {
+		return longer
+	}
+	return usual
+}

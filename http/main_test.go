@@ -1,0 +1,67 @@
+package http_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"os"
+	"runtime/pprof"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The short form of the tests has each check at least once; the long form has
+// the numbers of an attack:
+//
+//	go test ./http -long
+var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
+
+// amount gives how often something is done, or how much there is of it.
+func amount(usual, longer int) int {
+	if *long {
+		return longer
+	}
+	return usual
+}
+
+// patience ends a test that would otherwise wait for ever. It is no measure of speed.
+const patience = time.Minute
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", "16") // those that are parallel wait for timers
+	}
+	os.Exit(m.Run())
+}
+
+// label marks this goroutine, and all that are started from it from now on:
+// other tests have theirs at the same time.
+func label(t testing.TB) {
+	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name())))
+}
+
+// goroutines counts those that were labelled for a test.
+func goroutines(t testing.TB) (n int) {
+	t.Helper()
+	var stacks bytes.Buffer
+	if err := pprof.Lookup("goroutine").WriteTo(&stacks, 1); err != nil {
+		t.Fatal(err)
+	}
+	_, all, _ := strings.Cut(stacks.String(), "\n")    // the first line is their number
+	for stack := range strings.SplitSeq(all, "\n\n") { // of so many goroutines that are alike
+		if strings.Contains(stack, strconv.Quote(t.Name())) {
+			alike, _, _ := strings.Cut(stack, " ")
+			k, err := strconv.Atoi(alike)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n += k
+		}
+	}
+	return n
+}
