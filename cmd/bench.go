@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/bench"
+	"relay/db"
 )
 
 func (a *app) benchCommand() *cobra.Command {
@@ -65,6 +66,25 @@ Stages: ` + strings.Join(bench.Stages(), ", ") + `.`,
 	f.IntVar(&c.Stored, "stored", 0, "how many messages are in the database before anything is measured")
 	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "over how much time, up to now, these were sent")
 	f.StringSliceVar(&c.Only, "only", nil, "only these `stages`")
+	cmd.AddCommand(a.forgetfulCommand())
+	return cmd
+}
+
+// forgetfulCommand is the server that bench compares with. It stands in no help and
+// has a command of its own, so that nobody loses messages by accident.
+func (a *app) forgetfulCommand() *cobra.Command {
+	s := &settings{open: db.OpenForgetful}
+	cmd := &cobra.Command{
+		Use:    bench.Forgetful,
+		Short:  "Run a server that keeps nothing, for relay bench",
+		Hidden: true,
+		Args:   exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			a.logger(s.LogFormat).Warn("NOTHING IS KEPT: every accepted message is lost at once. This server is for measuring only")
+			return a.serve(cmd, s)
+		},
+	}
+	s.flags(cmd.Flags())
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -301,20 +300,13 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 	wantFiles(t, dir)
 }
 
-func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
+func TestAForgetfulServerKeepsNothingAndSaysSo(t *testing.T) {
 	db := tempDB(t)
-	s := startServer(t, db, "--store=none")
+	s := launch(t, exec.Command(binary, "bench", "forgetful-server", "--addr", "127.0.0.1:0", "--db", db), nil)
+	s.db = db
+	s.url = s.await(s.stderr, `url"?[=:]"?(http://[^\s"]+)`)[1]
 	if log := s.stderr.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "NOTHING IS KEPT") {
 		t.Errorf("the log does not warn:\n%s", log)
-	}
-	resp, err := client.Get(s.url + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	var ready struct{ Store string }
-	if err := json.NewDecoder(resp.Body).Decode(&ready); err != nil || ready.Store != "none: nothing is kept" {
-		t.Errorf("/readyz says %+v, %v", ready, err)
 	}
 	a := issue(t, db, "a^none")[0]
 	first, second := s.send(a, "a^none", `{"n":1}`), s.send(a, "a^none", `{"n":2}`)
@@ -332,33 +324,20 @@ func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
 	}
 
 	// Now there is a database, though an empty one.
-	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store=none").wantCode(t, 1, db, "only a new file will do")
-	if h := startServer(t, db).history(a, ""); len(h) != 0 {
-		t.Errorf("%+v", h)
-	}
-}
-
-func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
-	db := tempDB(t)
-	issue(t, db, "a^none")
 	before, err := os.ReadFile(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store", "none").wantCode(t, 1, db, "only a new file will do")
+	runRelay(t, "bench", "forgetful-server", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "only a new file will do")
 	if after, err := os.ReadFile(db); err != nil || string(after) != string(before) {
 		t.Error("the file was changed", err)
 	}
-	wantFiles(t, filepath.Dir(db), "relay.db")
-
-	// A forgotten variable does not count, and --dev makes promises that would not hold.
-	s := startServerIn(t, []string{"RELAY_STORE=none"}, db)
-	if strings.Contains(s.stderr.String(), "NOTHING IS KEPT") {
-		t.Errorf("%s", s.stderr)
+	if h := startServer(t, db).history(a, ""); len(h) != 0 {
+		t.Errorf("%+v", h)
 	}
-	fresh := tempDB(t)
-	for _, args := range [][]string{{"--store", "none", "--dev"}, {"--store", "memory"}} {
-		runRelay(t, append([]string{"serve", "--db", fresh}, args...)...).wantCode(t, 2, "--store")
+	for _, help := range []string{mustRelay(t, "--help"), mustRelay(t, "bench", "--help")} {
+		if strings.Contains(help, "forgetful") {
+			t.Errorf("the help offers it:\n%s", help)
+		}
 	}
-	wantFiles(t, filepath.Dir(fresh))
 }

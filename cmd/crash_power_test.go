@@ -1,6 +1,8 @@
 package cmd_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -43,15 +45,43 @@ func TestCrashThePowerGoes(t *testing.T) {
 	}
 }
 
-// The negative control: a relay linked to use synchronous=NORMAL, which syncs
+// withNORMAL makes the overlay for go build that replaces the one constant.
+func withNORMAL(t *testing.T) string {
+	t.Helper()
+	file, err := filepath.Abs("../db/internal/sqlite/conn.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const full = `const synchronous = "FULL"`
+	if bytes.Count(source, []byte(full)) != 1 {
+		t.Fatalf("%s has not one line %s", file, full)
+	}
+	dir := t.TempDir()
+	other, overlay := filepath.Join(dir, "conn.go"), filepath.Join(dir, "overlay.json")
+	list, err := json.Marshal(map[string]map[string]string{"Replace": {file: other}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	source = bytes.Replace(source, []byte(full), []byte(`const synchronous = "NORMAL"`), 1)
+	if err := errors.Join(os.WriteFile(other, source, 0o600), os.WriteFile(overlay, list, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	return overlay
+}
+
+// The negative control: a relay built to use synchronous=NORMAL, which syncs
 // its log before a checkpoint only, loses what it has acknowledged.
 func TestCrashThePowerGoesWithNORMALItLoses(t *testing.T) {
 	tool(t, "strace")
 	if !*long {
-		t.Skip("a control of the test before, for -long: it links a relay")
+		t.Skip("a control of the test before, for -long: it builds a relay")
 	}
 	normal := filepath.Join(t.TempDir(), "relay-normal")
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-X relay/db.synchronous=NORMAL", "-o", normal, "..")
+	build := exec.Command("go", "build", "-buildvcs=false", "-overlay", withNORMAL(t), "-o", normal, "..")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

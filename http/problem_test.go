@@ -53,7 +53,7 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 // codeConstants reads the codes that db declares from its source.
 func codeConstants(t *testing.T) (all []relay.Code) {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), "../db/error.go", nil, 0)
+	file, err := parser.ParseFile(token.NewFileSet(), "../db/relay/error.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

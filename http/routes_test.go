@@ -32,7 +32,7 @@ func TestWhoMayCall(t *testing.T) {
 	var search found
 	bob.post(searches, `{"query":"alice"}`).want(202).into(&search)
 	parameters := strings.NewReplacer("{messageId}", sent.MessageID, "{mechaId}", "bob^demo",
-		"{conversationId}", sent.ConversationID, "{requestId}", search.RequestID)
+		"{conversationId}", sent.ConversationID, "{requestId}", search.RequestID, "{page}", "promises")
 	bodies := map[string]string{
 		"POST /api/v1/messages":                 letter(bob),
 		"POST /api/v1/messages/{messageId}/ack": ackBody("completed"),

@@ -18,7 +18,7 @@ func (b *bench) send(ctx context.Context) error {
 	}
 	var storeless *server
 	if b.URL == "" {
-		if storeless, err = b.startServer(ctx, filepath.Join(b.dir, "none.db"), nil, "--store=none"); err != nil {
+		if storeless, err = b.startForgetful(ctx, filepath.Join(b.dir, "none.db")); err != nil {
 			return err
 		}
 		defer storeless.stop()

@@ -58,11 +58,24 @@ var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0",
 
 const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
+// Forgetful is the command below bench that runs a server like serve does, but
+// keeps nothing of what is sent: what it costs is all but the store.
+const Forgetful = "forgetful-server"
+
 // startServer starts a relay on a file, as a process of its own, and makes the
 // Mechas and their keys. Run ends the process.
 func (b *bench) startServer(ctx context.Context, file string, env []string, args ...string) (*server, error) {
+	return b.startProgram(ctx, []string{"serve"}, file, env, args...)
+}
+
+// startForgetful is startServer for a relay that keeps nothing.
+func (b *bench) startForgetful(ctx context.Context, file string) (*server, error) {
+	return b.startProgram(ctx, []string{"bench", Forgetful}, file, nil)
+}
+
+func (b *bench) startProgram(ctx context.Context, command []string, file string, env []string, args ...string) (*server, error) {
 	s := &server{file: file, env: env, stop: func() {}}
-	s.args = append(append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + file}, unlimited...), args...)
+	s.args = slices.Concat(command, []string{"--addr=127.0.0.1:0", "--db=" + file}, unlimited, args)
 	for _, e := range os.Environ() { // the environment must not change the settings
 		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
 			s.env = append(s.env, e)
