@@ -227,7 +227,7 @@ func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
 	if len(rows) != routes {
 		t.Errorf("protocol.md has %d endpoints, the route table %d", len(rows), routes)
 	}
-	file, name := regexp.MustCompile("`((?:cmd|db|http|ws)/\\w+\\.go)`"), regexp.MustCompile("`(\\w+)`")
+	file, name := regexp.MustCompile("`((?:cmd|db|http|ws|search)(?:/\\w+)+\\.go)`"), regexp.MustCompile("`(\\w+)`")
 	for line := range strings.SplitSeq(read(t, "CONTRIBUTING.md"), "\n") {
 		source := ""
 		for _, f := range file.FindAllStringSubmatch(line, -1) {
