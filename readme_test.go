@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"relay/cmd"
-	"relay/db"
+	"relay/db/relay"
 )
 
 // TestMain lets this test binary be relay itself, so that nothing need be built.
@@ -112,7 +112,7 @@ func start(t *testing.T, name string, args ...string) io.Reader {
 
 func TestREADMESignatures(t *testing.T) {
 	nonce, want := cell(t, "nonce"), cell(t, "signature")
-	vector := db.Sign(cell(t, "key"), []byte(cell(t, "body")), nonce, cell(t, "timestamp"))
+	vector := relay.Sign(cell(t, "key"), []byte(cell(t, "body")), nonce, cell(t, "timestamp"))
 	if got := base64.StdEncoding.EncodeToString(vector); got != want {
 		t.Errorf("the vector's signature is %s; README.md says %s", got, want)
 	}

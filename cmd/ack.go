@@ -9,9 +9,9 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/spf13/cobra"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/spf13/cobra"
 )
 
 // ackStatus is a status as PROTOCOL §3 has it.
@@ -19,7 +19,7 @@ var ackStatus = regexp.MustCompile(`^(?i)[a-z][a-z0-9_]{0,31}$`)
 
 // ack acknowledges a message. To do it again does no harm.
 func (c *client) ack(ctx context.Context, id, status, detail string, out any) error {
-	in := map[string]string{"status": status, "client_ts": db.FormatTime(time.Now())}
+	in := map[string]string{"status": status, "client_ts": relay.FormatTime(time.Now())}
 	if detail != "" {
 		in["detail"] = detail
 	}

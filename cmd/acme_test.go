@@ -148,7 +148,7 @@ func (ca *acmeCA) challenge() error {
 // The whole way to a certificate, and what is refused on it.
 func TestACME(t *testing.T) {
 	t.Parallel()
-	ca, db := newACMECA(t), file(t)
+	ca, db := newACMECA(t), tempDB(t)
 	start := func() *server {
 		ca.mu.Lock() // until it is known where the domain leads
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db, "--acme", "Relay.Example.com",
@@ -221,7 +221,7 @@ func TestACME(t *testing.T) {
 func TestACMEWithoutACA(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
-	s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", file(t), "--acme", "relay.example.com", "--acme-directory", "http://127.0.0.1:1/"), nil)
+	s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", tempDB(t), "--acme", "relay.example.com", "--acme-directory", "http://127.0.0.1:1/"), nil)
 	s.await(s.stderr, "no TLS certificate can be had by ACME")
 	s.await(s.stderr, `url=(https://\S+)`)
 	if s.terminate() != 0 {

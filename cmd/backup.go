@@ -9,12 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"relay/db"
+	"relay/db/file"
 	"relay/search"
 )
 
 func (a *app) backupCommand() *cobra.Command {
-	var o db.BackupOptions
+	var o file.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "backup FILE",
 		Short: "Copy the database, also while a server runs on it",
@@ -41,16 +41,16 @@ The search index is not in it, and not needed: a server makes it anew.`,
 	return cmd
 }
 
-func (a *app) backup(ctx context.Context, o db.BackupOptions) error {
+func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	progress, end := a.reporting()
 	o.Schema, o.Progress = a.schema, progress
 	began := time.Now()
-	r, err := db.Backup(ctx, o)
+	r, err := file.Backup(ctx, o)
 	end()
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: no copy was made")
-	case db.IsFaulty(err):
+	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the copy has %s, and was not kept; relay check --db %s tells if the database has them, and --no-check copies it all the same", several(r.Faults, "fault"), from)
 	case err != nil:
@@ -75,7 +75,7 @@ type copied struct {
 	Kept     *string `json:"kept,omitempty"` // where the replaced database is
 }
 
-func contents(r db.BackupResult, o db.BackupOptions) string {
+func contents(r file.BackupResult, o file.BackupOptions) string {
 	checked := "checked"
 	if o.Unchecked {
 		checked = "not checked"
@@ -86,7 +86,7 @@ func contents(r db.BackupResult, o db.BackupOptions) string {
 func mebibytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }
 
 func (a *app) restoreCommand() *cobra.Command {
-	var o db.BackupOptions
+	var o file.BackupOptions
 	cmd := &cobra.Command{
 		Use:   "restore FILE",
 		Short: "Put a backup in the database's place",
@@ -117,16 +117,16 @@ What came after the backup is not in it, and clients should know:
 	return cmd
 }
 
-func (a *app) restore(ctx context.Context, o db.BackupOptions) error {
+func (a *app) restore(ctx context.Context, o file.BackupOptions) error {
 	progress, end := a.reporting()
 	o.Schema, o.Progress = a.schema, progress
 	began := time.Now()
-	r, err := db.Restore(ctx, o)
+	r, err := file.Restore(ctx, o)
 	end()
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: nothing was changed")
-	case db.IsFaulty(err):
+	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores it all the same", several(r.Faults, "fault"), from)
 	case err != nil:

@@ -88,7 +88,7 @@ func crowd(n int) (addresses []string) {
 // What was answered before a backup began is in it: restored elsewhere, it is
 // whole, and a server gives every message and acknowledgement.
 func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	all := issue(t, db, crowd(9)...)
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
 	f := busy(t, s, all)
@@ -118,7 +118,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 	mustRelay(t, "check", backup)
 	wantFiles(t, copies, "backup.db")
 
-	elsewhere := file(t)
+	elsewhere := tempDB(t)
 	mustRelay(t, "restore", backup, "--db", elsewhere)
 	wantFiles(t, filepath.Dir(elsewhere), "relay.db", "relay.db.lock")
 	mustRelay(t, "check", "--db", elsewhere)
@@ -150,7 +150,7 @@ func TestABackupUnderLoadHasAllThatWasAnswered(t *testing.T) {
 
 func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 	notOnWindows(t, "other paths, other texts")
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^backup")
 	dir := filepath.Dir(db)
 	before, err := os.ReadFile(db)
@@ -171,9 +171,9 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 		{filepath.Join(other, "x.db"), "there is no directory " + other},
 		{pipe, "is no file"},
 	} {
-		relay(t, "backup", c.to, "--db", db, "--force").wantCode(t, 1, c.says)
+		runRelay(t, "backup", c.to, "--db", db, "--force").wantCode(t, 1, c.says)
 	}
-	relay(t, "backup", other, "--db", db).wantCode(t, 1, other+" is there already", "--force")
+	runRelay(t, "backup", other, "--db", db).wantCode(t, 1, other+" is there already", "--force")
 	wantFiles(t, dir, "other.db", "relay.db")
 	if now, _ := os.ReadFile(db); string(now) != string(before) {
 		t.Error("the database was changed")
@@ -187,12 +187,12 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 
 	// A database that others have open is no place for a copy.
 	s := startServer(t, db)
-	relay(t, "backup", db, "--db", other, "--force").wantCode(t, 1, "belongs to a database at "+db)
+	runRelay(t, "backup", db, "--db", other, "--force").wantCode(t, 1, "belongs to a database at "+db)
 	s.kill()
 }
 
 func TestWithoutADatabaseNothingIsMade(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	dir := filepath.Dir(db)
 	for _, args := range [][]string{
 		{"backup", "copy.db"}, {"restore", "relay.db", "--db", "new.db"}, {"check"}, {"check", "relay.db"}, {"compact"},
@@ -223,7 +223,7 @@ func large(t *testing.T, db string) {
 
 func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 	notOnWindows(t, "there is no SIGINT for others")
-	db := file(t)
+	db := tempDB(t)
 	large(t, db)
 	dir := t.TempDir()
 	for _, args := range [][]string{
@@ -244,7 +244,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 }
 
 func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	dir := filepath.Dir(db)
 	a := issue(t, db, "a^restore")[0]
 	s := startServer(t, db)
@@ -254,9 +254,9 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	late := s.send(a, a.Address, `{"n": 2}`)
 	mustRelay(t, "key", "create", "late^restore", "--db", db)
 
-	relay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
+	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
 	s.kill() // the log stays
-	relay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
+	runRelay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
 	wantFiles(t, dir, "relay.db", filepath.Base(r.Kept), "relay.db.lock") // the index is gone
@@ -273,7 +273,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 	// What was replaced is whole, with what stood in its log.
 	mustRelay(t, "check", r.Kept)
-	kept := file(t)
+	kept := tempDB(t)
 	mustRelay(t, "restore", r.Kept, "--db", kept)
 	if h := startServer(t, kept).history(a, ""); len(h) != 2 || h[1].MessageID != late.MessageID {
 		t.Errorf("%+v", h)
@@ -282,13 +282,13 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 // A log without its database would become the restored one's.
 func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^restore")
-	to := file(t)
+	to := tempDB(t)
 	if err := os.WriteFile(to+"-wal", []byte("a log"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	relay(t, "restore", db, "--db", to).wantCode(t, 1, to+"-wal", "--force")
+	runRelay(t, "restore", db, "--db", to).wantCode(t, 1, to+"-wal", "--force")
 	wantFiles(t, filepath.Dir(to), "relay.db-wal")
 	r := parse[struct{ Kept string }](t, []byte(mustRelay(t, "restore", db, "--db", to, "--force", "--json")))
 	wantFiles(t, filepath.Dir(to), "relay.db", filepath.Base(r.Kept)+"-wal", "relay.db.lock")
@@ -297,27 +297,27 @@ func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 
 // A restore is for a database that is damaged, too.
 func TestADamagedDatabaseCanBeReplaced(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^restore")
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	mustRelay(t, "backup", backup, "--db", db)
 	if err := os.WriteFile(db, []byte(strings.Repeat("damage\n", 10_000)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	relay(t, "check", "--db", db).wantCode(t, 1, db, "is not a database")
-	relay(t, "backup", backup+"2", "--db", db).wantCode(t, 1, db, "is not a database")
+	runRelay(t, "check", "--db", db).wantCode(t, 1, db, "is not a database")
+	runRelay(t, "backup", backup+"2", "--db", db).wantCode(t, 1, db, "is not a database")
 	mustRelay(t, "restore", backup, "--db", db, "--force")
 	mustRelay(t, "check", "--db", db)
 }
 
 func TestAFaultyBackupIsNotRestored(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^restore")
 	flip(t, db, 3)
-	to := file(t)
-	relay(t, "restore", db, "--db", to).wantCode(t, 1, "faults", "relay check "+db)
-	relay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
+	to := tempDB(t)
+	runRelay(t, "restore", db, "--db", to).wantCode(t, 1, "faults", "relay check "+db)
+	runRelay(t, "backup", to, "--db", db).wantCode(t, 1, "faults", "relay check --db "+db, "--no-check")
 	wantFiles(t, filepath.Dir(to))
 	mustRelay(t, "backup", to, "--db", db, "--no-check") // better than none
-	relay(t, "check", to).wantCode(t, 1)
+	runRelay(t, "check", to).wantCode(t, 1)
 }

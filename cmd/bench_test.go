@@ -102,7 +102,7 @@ func TestBenchPrintsATable(t *testing.T) {
 }
 
 func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
-	db, dir := file(t), t.TempDir()
+	db, dir := tempDB(t), t.TempDir()
 	args := []string{"bench", "--json", "--duration", "200ms", "--repeats", "1", "--connections", "2", "--mechas", "10",
 		"--dir", dir, "--only", "scale", "--stored", "3000", "--db", db}
 	messages := func() int {
@@ -139,7 +139,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 	// A file with other Mechas is somebody's.
 	issue(t, db, "a^demo")
 	before = messages()
-	relay(t, args...).wantCode(t, 1, db, "not a file that relay bench has made", "a^demo")
+	runRelay(t, args...).wantCode(t, 1, db, "not a file that relay bench has made", "a^demo")
 	if n := messages(); n != before {
 		t.Errorf("%d messages were added", n-before)
 	}
@@ -147,7 +147,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 }
 
 func TestBenchOfARelayThatRuns(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	r := parse[benchReport](t, []byte(mustRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "send,push")...)))
 	if len(r.Rows) != 5 || r.URL != s.url || r.Rows[0].Case != "durable" || r.Rows[0].Operations < 1 {
@@ -164,7 +164,7 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 		}
 	}
 	// What it has measured before a limit of the relay stopped it is not lost.
-	limited := relay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
+	limited := runRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
 	limited.wantCode(t, 1, "fanout", "too_many_sockets")
 	if r := parse[benchReport](t, []byte(limited.out)); len(r.Rows) != 4 {
 		t.Errorf("%+v", r)
@@ -259,15 +259,15 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 		{"--url localhost", "--url"}, {"--only scale", "--stored"}, {"--stored 5", "at least 1000"},
 		{"--stored 1000 --stored-over 0s", "--stored-over"}, {"--stored 1000 --url http://127.0.0.1:1", "without --url"}, {"now", "no arguments"}, {"--repeats 0", "at least"},
 	} {
-		relay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
+		runRelay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
 	}
-	relay(t, "bench", "--dir", filepath.Join(dir, "nowhere")).wantCode(t, 1, "--dir", "nowhere")
-	relay(t, "bench", "--url", "http://127.0.0.1:1", "--db", filepath.Join(dir, "none.db")).wantCode(t, 1, "no database at")
+	runRelay(t, "bench", "--dir", filepath.Join(dir, "nowhere")).wantCode(t, 1, "--dir", "nowhere")
+	runRelay(t, "bench", "--url", "http://127.0.0.1:1", "--db", filepath.Join(dir, "none.db")).wantCode(t, 1, "no database at")
 	wantFiles(t, dir)
 }
 
 func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db, "--store=none")
 	if log := s.stderr.String(); !strings.Contains(log, "level=WARN") || !strings.Contains(log, "NOTHING IS KEPT") {
 		t.Errorf("the log does not warn:\n%s", log)
@@ -297,20 +297,20 @@ func TestWithoutAStoreNothingIsKeptAndEverybodyIsTold(t *testing.T) {
 	}
 
 	// Now there is a database, if an empty one.
-	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store=none").wantCode(t, 1, db, "only a new file will do")
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store=none").wantCode(t, 1, db, "only a new file will do")
 	if h := startServer(t, db).history(a, ""); len(h) != 0 {
 		t.Errorf("%+v", h)
 	}
 }
 
 func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^none")
 	before, err := os.ReadFile(db)
 	if err != nil {
 		t.Fatal(err)
 	}
-	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store", "none").wantCode(t, 1, db, "only a new file will do")
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--store", "none").wantCode(t, 1, db, "only a new file will do")
 	if after, err := os.ReadFile(db); err != nil || string(after) != string(before) {
 		t.Error("the file was changed", err)
 	}
@@ -321,9 +321,9 @@ func TestADatabaseIsNotServedWithoutItsStore(t *testing.T) {
 	if strings.Contains(s.stderr.String(), "NOTHING IS KEPT") {
 		t.Errorf("%s", s.stderr)
 	}
-	fresh := file(t)
+	fresh := tempDB(t)
 	for _, args := range [][]string{{"--store", "none", "--dev"}, {"--store", "memory"}} {
-		relay(t, append([]string{"serve", "--db", fresh}, args...)...).wantCode(t, 2, "--store")
+		runRelay(t, append([]string{"serve", "--db", fresh}, args...)...).wantCode(t, 2, "--store")
 	}
 	wantFiles(t, filepath.Dir(fresh))
 }

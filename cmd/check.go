@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
+	"relay/db/file"
 
-	"relay/db"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) checkCommand() *cobra.Command {
@@ -46,9 +46,9 @@ server, and relay restore a backup.`,
 func (a *app) check(ctx context.Context, path string, quick bool) error {
 	progress, end := a.reporting()
 	var printing error
-	r, err := db.Check(ctx, db.CheckOptions{
+	r, err := file.Check(ctx, file.CheckOptions{
 		Path: path, Schema: a.schema, Quick: quick, Progress: progress,
-		Report: func(f db.Finding) {
+		Report: func(f file.Finding) {
 			end()
 			if printing == nil {
 				printing = a.printFinding(f)
@@ -73,7 +73,7 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 	return nil
 }
 
-func (a *app) printFinding(f db.Finding) error {
+func (a *app) printFinding(f file.Finding) error {
 	if a.json {
 		if f.Examples == nil {
 			f.Examples = []string{}
@@ -111,7 +111,7 @@ func (a *app) printFinding(f db.Finding) error {
 	return nil
 }
 
-func (a *app) printChecked(r db.CheckResult) error {
+func (a *app) printChecked(r file.CheckResult) error {
 	if a.json {
 		return a.printJSON(struct {
 			File     string `json:"file"`

@@ -41,7 +41,7 @@ func findings(t *testing.T, out string) (all []finding, sum finding) {
 }
 
 func TestACheckTellsByItsExitCode(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^check")[0]
 	s := startServer(t, db)
 	s.send(a, a.Address, `{"n": 1}`)
@@ -52,11 +52,11 @@ func TestACheckTellsByItsExitCode(t *testing.T) {
 	mustRelay(t, "backup", backup, "--db", db)
 
 	for _, name := range []string{db, backup} {
-		r := relay(t, "check", name).wantCode(t, 0)
+		r := runRelay(t, "check", name).wantCode(t, 0)
 		if !strings.Contains(r.out, "\nchains         ok\n") || !strings.HasSuffix(r.out, "no faults\n") || !strings.Contains(r.out, name+": 1 messages, 1 Mechas") || r.err != "" {
 			t.Errorf("%s\n%s", r.out, r.err)
 		}
-		all, sum := findings(t, relay(t, "check", name, "--json").wantCode(t, 0).out)
+		all, sum := findings(t, runRelay(t, "check", name, "--json").wantCode(t, 0).out)
 		if len(all) < 20 || !sum.OK || sum.File != name {
 			t.Errorf("%+v, %+v", all, sum)
 		}
@@ -64,11 +64,11 @@ func TestACheckTellsByItsExitCode(t *testing.T) {
 	wantFiles(t, filepath.Dir(backup), "backup.db")
 
 	flip(t, backup, 3)
-	r := relay(t, "check", backup).wantCode(t, 1)
+	r := runRelay(t, "check", backup).wantCode(t, 1)
 	if !strings.HasPrefix(r.out, "file           ") || strings.Contains(r.out, "no faults") || r.err != "" {
 		t.Errorf("%s\n%s", r.out, r.err)
 	}
-	all, sum := findings(t, relay(t, "check", backup, "--json").wantCode(t, 1).out)
+	all, sum := findings(t, runRelay(t, "check", backup, "--json").wantCode(t, 1).out)
 	if all[0].Check != "file" || all[0].Faults == 0 || len(all[0].Examples) == 0 || sum.OK || sum.Faults == 0 {
 		t.Errorf("%+v, %+v", all, sum)
 	}
@@ -81,10 +81,10 @@ func TestACheckTellsByItsExitCode(t *testing.T) {
 	if err := os.Truncate(backup, int64(len(content)/2)); err != nil {
 		t.Fatal(err)
 	}
-	relay(t, "check", backup).wantCode(t, 1, backup, "is damaged", "relay restore")
+	runRelay(t, "check", backup).wantCode(t, 1, backup, "is damaged", "relay restore")
 	wantFiles(t, filepath.Dir(backup), "backup.db")
 	run(t, []string{"check", db}, []string{"RELAY_DB=" + backup}, "").wantCode(t, 0)
-	relay(t, "check", backup, db).wantCode(t, 2, "at most one file")
+	runRelay(t, "check", backup, db).wantCode(t, 2, "at most one file")
 }
 
 // A backup may lie where nothing can be written.
@@ -93,7 +93,7 @@ func TestACheckNeedsNoRightToWrite(t *testing.T) {
 	if os.Getuid() == 0 {
 		t.Skip("root may write everywhere")
 	}
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^check")
 	dir := filepath.Dir(db)
 	if err := os.Chmod(db, 0o400); err != nil {

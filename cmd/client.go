@@ -23,11 +23,11 @@ import (
 	"time"
 	"unicode"
 
+	"relay/db/relay"
+
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 	"github.com/spf13/cobra"
-
-	"relay/db"
 )
 
 // client speaks to a relay as one Mecha, signing every request.
@@ -130,7 +130,7 @@ func (c *client) shown() string {
 
 // headers makes the authentication headers for a body (PROTOCOL §2).
 func (c *client) headers(body []byte) nethttp.Header {
-	nonce, timestamp, secret := rand.Text(), db.FormatTime(time.Now()), c.secret
+	nonce, timestamp, secret := rand.Text(), relay.FormatTime(time.Now()), c.secret
 	if secret == "" {
 		secret = c.key
 	}
@@ -138,7 +138,7 @@ func (c *client) headers(body []byte) nethttp.Header {
 		"X-Mecha-Key":         {c.key},
 		"X-Request-Timestamp": {timestamp},
 		"X-Nonce":             {nonce},
-		"X-Signature":         {base64.StdEncoding.EncodeToString(db.Sign(secret, body, nonce, timestamp))},
+		"X-Signature":         {base64.StdEncoding.EncodeToString(relay.Sign(secret, body, nonce, timestamp))},
 	}
 }
 
@@ -187,7 +187,7 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 // A refusal is an answer that is no 2xx.
 type refusal struct {
 	status int
-	code   db.Code // "": no problem document; something else than a relay may have answered
+	code   relay.Code // "": no problem document; something else than a relay may have answered
 	detail string
 	after  time.Duration // Retry-After
 }
@@ -203,7 +203,7 @@ func (r *refusal) Error() string {
 func problemOf(resp *nethttp.Response, body []byte) error {
 	r := &refusal{status: resp.StatusCode}
 	var p struct {
-		Code   db.Code
+		Code   relay.Code
 		Detail string
 	}
 	if json.Unmarshal(body, &p) == nil {
@@ -216,7 +216,7 @@ func problemOf(resp *nethttp.Response, body []byte) error {
 }
 
 // refusedWith tells whether an error is the relay's refusal for one of these reasons.
-func refusedWith(err error, codes ...db.Code) bool {
+func refusedWith(err error, codes ...relay.Code) bool {
 	var r *refusal
 	return errors.As(err, &r) && slices.Contains(codes, r.code)
 }
@@ -235,7 +235,7 @@ const (
 
 // dial opens the Mecha's WebSocket; query begins with "?" or is "". A refused
 // handshake is a *refusal, as that of any request.
-func (c *client) dial(ctx context.Context, address db.Address, query string) (*socket, error) {
+func (c *client) dial(ctx context.Context, address relay.Address, query string) (*socket, error) {
 	var refused error
 	d := ws.Dialer{Header: ws.HandshakeHeaderHTTP(c.headers(nil)), Timeout: dialTimeout, TLSConfig: c.tls,
 		OnStatusError: func(_ int, _ []byte, answer io.Reader) {
@@ -325,4 +325,4 @@ func (s *socket) write(f ws.Frame) error {
 	return err
 }
 
-func asError(err error, target **db.Error) bool { return errors.As(err, target) }
+func asError(err error, target **relay.Error) bool { return errors.As(err, target) }

@@ -14,10 +14,10 @@ import (
 	"strings"
 	"syscall"
 
+	"relay/db/relay"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"relay/db"
 )
 
 // Exit codes. exitStore is EX_TEMPFAIL: a supervisor should start the process again.
@@ -88,10 +88,10 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 }
 
 // codeOf gives the API's code of an error, "" if it has none.
-func codeOf(err error) db.Code {
+func codeOf(err error) relay.Code {
 	var r *refusal
 	var s *sentence
-	var e *db.Error
+	var e *relay.Error
 	switch {
 	case errors.As(err, &r):
 		return r.code

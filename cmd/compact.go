@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/spf13/cobra"
+	"relay/db/file"
 
-	"relay/db"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) compactCommand() *cobra.Command {
@@ -31,7 +31,7 @@ is less only the unused pages are given back.`,
 
 func (a *app) compact(ctx context.Context) error {
 	progress, end := a.reporting()
-	r, err := db.Compact(ctx, db.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
+	r, err := file.Compact(ctx, file.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: the database is whole, but not all of its unused space was given back")

@@ -21,7 +21,7 @@ type compacted struct {
 // emptied gives a closed database most of whose pages are unused.
 func emptied(t *testing.T) (db string, all []agent, size int64) {
 	t.Helper()
-	db = file(t)
+	db = tempDB(t)
 	large(t, db)
 	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(db)}).String())
 	if err != nil {

@@ -24,7 +24,7 @@ func completed(t testing.TB, dir string, words ...string) (values []string) {
 
 // Addresses, key ids, message and conversation ids come from the database.
 func TestCompletion(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	dir := filepath.Dir(s.db) // where the database has its default name
 	k := issue(t, s.db, "alice^x", "bob^x")
 	m := s.send(k[0], "bob^x", `{}`)
@@ -90,5 +90,5 @@ func TestMan(t *testing.T) {
 			t.Errorf("%v: no example, or a generator's mark:\n%s", path, text)
 		}
 	})
-	relay(t, "man", filepath.Join(dir, "relay.1")).wantCode(t, 1)
+	runRelay(t, "man", filepath.Join(dir, "relay.1")).wantCode(t, 1)
 }

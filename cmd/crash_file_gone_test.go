@@ -42,7 +42,7 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			for range rounds(1, 1, 10) {
-				db, l := file(t), newLedger()
+				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^gone", "b^gone", "c^gone")
 				s := startServer(t, db, "--rate-limit", "0")
 				wait := l.goOn(s, keys[:2], "c^gone", 200, nil)

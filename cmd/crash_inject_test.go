@@ -55,7 +55,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s of relay.db%s: %s", c.call, c.file, c.errno), func(t *testing.T) {
 			for range rounds(1, 1, 10) {
-				db, l := file(t), newLedger()
+				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^inject", "b^inject", "c^inject", "d^inject")
 				s := startServer(t, db, "--rate-limit", "0")
 				wait := l.goOn(s, keys[:3], "d^inject", 40_000, nil) // so that checkpoints come soon
@@ -80,7 +80,7 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 	for _, suffix := range []string{"-wal", ""} {
 		t.Run("relay.db"+suffix, func(t *testing.T) {
 			for range rounds(1, 1, 10) {
-				db, l := file(t), newLedger()
+				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
 				s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
 				stop := make(chan struct{})

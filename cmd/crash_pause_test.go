@@ -15,7 +15,7 @@ import (
 func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 	notOnWindows(t, "there is no SIGSTOP")
 	t.Parallel()
-	db, l := file(t), newLedger()
+	db, l := tempDB(t), newLedger()
 	keys := issue(t, db, "a^pause", "b^pause", "c^pause", "d^pause", "listener^pause")
 	listener := keys[4]
 	s := startServer(t, db, "--rate-limit", "0")
@@ -46,8 +46,8 @@ func TestCrashPausedForLongerThanClientsWait(t *testing.T) {
 			<-half
 		}
 		pause(s)
-		relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "already being served") // it still has the file
-		time.Sleep(3 * hurry)                                                                         // what is tested is that time passes
+		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "already being served") // it still has the file
+		time.Sleep(3 * hurry)                                                                            // what is tested is that time passes
 		resume(s)
 		wg.Wait()
 		total += 4 * each

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/file"
+	"relay/db/relay"
 )
 
 // The power goes. What a real run did to its files is recorded, with what it
@@ -67,8 +69,8 @@ type powerRun struct {
 	db     string
 	before []byte // the database when it began, with no log
 	ops    []*fileOp
-	order  []db.MessageID // all messages, in commit order
-	place  map[db.MessageID]int
+	order  []relay.MessageID // all messages, in commit order
+	place  map[relay.MessageID]int
 	schema string
 }
 
@@ -77,7 +79,7 @@ type powerRun struct {
 // synced again, and the others end in order and take the log away.
 func recordRun(t *testing.T, program string) *powerRun {
 	t.Helper()
-	path := file(t)
+	path := tempDB(t)
 	keys := issue(t, path, "a^power", "b^power", "c^power", "d^power")
 	before, err := os.ReadFile(path)
 	if err != nil {
@@ -87,7 +89,7 @@ func recordRun(t *testing.T, program string) *powerRun {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := &powerRun{db: path, before: before, schema: string(schema), place: map[db.MessageID]int{}}
+	run := &powerRun{db: path, before: before, schema: string(schema), place: map[relay.MessageID]int{}}
 	for life := range 3 {
 		trace := filepath.Join(t.TempDir(), fmt.Sprint("trace", life))
 		args := append(slices.Clone(traceOptions), "-o", trace, program, "serve", "--addr", "127.0.0.1:0", "--db", path)
@@ -96,8 +98,8 @@ func recordRun(t *testing.T, program string) *powerRun {
 		powerLoad(s, keys[:3], keys[3])
 		if life == 2 {
 			for _, m := range s.history(keys[3], "direction=in") {
-				run.place[db.MessageID(m.MessageID)] = len(run.order)
-				run.order = append(run.order, db.MessageID(m.MessageID))
+				run.place[relay.MessageID(m.MessageID)] = len(run.order)
+				run.order = append(run.order, relay.MessageID(m.MessageID))
 			}
 		}
 		if life == 0 {
@@ -203,7 +205,7 @@ func (run *powerRun) open(t *testing.T, disk *powerDisk, name string, files map[
 		return err
 	}
 	var faults []error
-	_, err = db.Check(t.Context(), db.CheckOptions{Path: name, Schema: run.schema, Report: func(f db.Finding) {
+	_, err = file.Check(t.Context(), file.CheckOptions{Path: name, Schema: run.schema, Report: func(f file.Finding) {
 		if f.Faults > 0 && !f.Warning {
 			faults = append(faults, fmt.Errorf("%s: %v", f.Rule, f.Examples))
 		}
@@ -230,12 +232,12 @@ func (run *powerRun) missing(t *testing.T, disk *powerDisk, name string) error {
 		if run.place[m.ID] != i || run.order[i] != m.ID {
 			return fmt.Errorf("message %d is %s; in the whole run that was number %d", i, m.ID, run.place[m.ID])
 		}
-		if disk.finished[string(m.ID)] && m.State != db.Acknowledged {
+		if disk.finished[string(m.ID)] && m.State != relay.Acknowledged {
 			return fmt.Errorf("%s was acknowledged, and is %s", m.ID, m.State)
 		}
 	}
 	for id := range disk.told {
-		if run.place[db.MessageID(id)] >= len(list) {
+		if run.place[relay.MessageID(id)] >= len(list) {
 			return fmt.Errorf("%s was told of, and only %d messages are there", id, len(list))
 		}
 	}

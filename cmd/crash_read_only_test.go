@@ -24,8 +24,8 @@ func TestCrashAReadOnlyFileSystemIsRefusedAtTheStart(t *testing.T) {
 			s.kill()
 		}
 		mount(t, "-o", "remount,ro", dir)
-		relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "read-only file system")
-		if r := relay(t, "key", "create", "b^ro", "--db", db); r.code != 1 || r.out != "" || !strings.Contains(r.err, db) {
+		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "read-only file system")
+		if r := runRelay(t, "key", "create", "b^ro", "--db", db); r.code != 1 || r.out != "" || !strings.Contains(r.err, db) {
 			t.Errorf("key create: %+v", r)
 		}
 		mount(t, "-o", "remount,rw", dir)
@@ -48,11 +48,11 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	damage()
 	s.wantExit(75, "the store has failed")
 	wait()
-	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db)
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db)
 	// What the file system shows is what the relay has written. Whether it is
 	// still there after a repair is the file system's own affair: ext4 that shuts
 	// down within an fsync has been seen to confirm it and to lose it.
-	copied := file(t)
+	copied := tempDB(t)
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(db + suffix)
 		if err != nil {

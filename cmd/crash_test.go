@@ -57,7 +57,7 @@ type crash struct {
 }
 
 func newCrash(t *testing.T) *crash {
-	c := &crash{t: t, db: file(t)}
+	c := &crash{t: t, db: tempDB(t)}
 	addresses := make([]string, crashSenders+crashRecipients+2)
 	for i := range addresses {
 		addresses[i] = fmt.Sprintf("m%d^crash", i)

@@ -14,7 +14,7 @@ import (
 // The whole life of a message with nothing but curl: three headers, no signature.
 func TestTheLifeOfAMessageByPlainCurl(t *testing.T) {
 	tool(t, "curl")
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^curl", "bob^curl")
 	alice, bob := keys[0], keys[1]
 	s := startServer(t, db)
@@ -57,7 +57,7 @@ func TestTheLifeOfAMessageByPlainCurl(t *testing.T) {
 
 // talk is what the client commands need: a server, and an environment for alice.
 func talk(t *testing.T) (s *server, alice, bob agent, env []string) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^curl", "bob^curl")
 	s = startServer(t, db, "--require-message-signature")
 	return s, keys[0], keys[1], []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key}

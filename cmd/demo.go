@@ -13,10 +13,10 @@ import (
 	"syscall"
 	"time"
 
+	"relay/db/relay"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-
-	"relay/db"
 )
 
 func (a *app) demoCommand() *cobra.Command {
@@ -67,8 +67,8 @@ type demo struct {
 }
 
 const (
-	planner = db.Address("planner^acme")
-	flights = db.Address("flights^acme")
+	planner = relay.Address("planner^acme")
+	flights = relay.Address("flights^acme")
 )
 
 // The parts of the answers and frames that the story needs.
@@ -126,8 +126,8 @@ func (d *demo) stop() {
 
 func (d *demo) register(ctx context.Context) error {
 	d.say("2. Two agents are registered; each gets a key, which is shown once and never stored.")
-	for i, address := range []db.Address{planner, flights} {
-		k, err := d.in.db.Issue(&db.IssueKey{At: time.Now(), Address: address})
+	for i, address := range []relay.Address{planner, flights} {
+		k, err := d.in.db.Issue(&relay.IssueKey{At: time.Now(), Address: address})
 		if err != nil {
 			return err
 		}
@@ -207,7 +207,7 @@ func (d *demo) talk(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := listening.send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": db.FormatTime(time.Now())}); err != nil {
+	if err := listening.send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": relay.FormatTime(time.Now())}); err != nil {
 		return err
 	}
 	var receipt incoming
@@ -280,7 +280,7 @@ func (d *demo) lookBack(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) send(ctx context.Context, from *client, to db.Address, payload, conversation string) (sent sentMessage, err error) {
+func (d *demo) send(ctx context.Context, from *client, to relay.Address, payload, conversation string) (sent sentMessage, err error) {
 	// Not marshalled, which would compact the payload: what is sent is what will be received.
 	body := fmt.Sprintf(`{"to": %q, "payload": %s, "conversation_id": %q}`, to, payload, conversation)
 	err = from.call(ctx, "POST", "/api/v1/messages", []byte(body), &sent)
@@ -305,7 +305,7 @@ func (d *demo) receive(s *socket, who string) (m incoming, err error) {
 func (d *demo) ack(ctx context.Context, c *client, id string) error {
 	var out struct{ State string }
 	err := c.call(ctx, "POST", "/api/v1/messages/"+id+"/ack",
-		map[string]string{"status": "completed", "client_ts": db.FormatTime(time.Now())}, &out)
+		map[string]string{"status": "completed", "client_ts": relay.FormatTime(time.Now())}, &out)
 	if err == nil {
 		d.show("acknowledged over HTTP: %s", out.State)
 	}

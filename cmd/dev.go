@@ -7,15 +7,15 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // printDev makes the two demo Mechas and says how to try them.
 func (a *app) printDev(in *instance) error {
 	now := time.Now()
-	var keys [2]db.IssuedKey
-	for i, address := range [...]db.Address{"alice^demo", "bob^demo"} {
-		k, err := in.db.Issue(&db.IssueKey{At: now, Address: address, Label: "dev", ExpiresAt: now.Add(7 * 24 * time.Hour)})
+	var keys [2]relay.IssuedKey
+	for i, address := range [...]relay.Address{"alice^demo", "bob^demo"} {
+		k, err := in.db.Issue(&relay.IssueKey{At: now, Address: address, Label: "dev", ExpiresAt: now.Add(7 * 24 * time.Hour)})
 		if err != nil {
 			return err
 		}

@@ -29,7 +29,7 @@ func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
 	for _, env := range [][]string{nil, {"REQUIRE_MESSAGE_SIGNATURE=1"}} {
 		t.Run(strings.Join(append(env, "bash"), " "), func(t *testing.T) {
 			tool(t, "bash", "curl", "openssl")
-			s := startServerIn(t, env, file(t), "--dev")
+			s := startServerIn(t, env, tempDB(t), "--dev")
 			send, read := pasted(s)
 			r := finish(t, exec.Command("bash", "-c", send+"\n"+read), nil, "").wantCode(t, 0)
 			sent, seen, _ := strings.Cut(r.out, "}")
@@ -47,7 +47,7 @@ func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
 }
 
 func TestDevForMachines(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db, "--dev", "--json")
 	v := parse[map[string]string](t, []byte(s.await(s.stdout, `(?s).*\n`)[0]))
 	if v["url"] != s.url || v["db"] != db {
@@ -63,7 +63,7 @@ func TestDevForMachines(t *testing.T) {
 }
 
 func TestSignaturesCanBeRequired(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^dev")[0]
 	unsigned := func() request {
 		r := a.request("GET", "/api/v1/whoami", "")

@@ -55,8 +55,8 @@ func TestThePromisesCanBeReadInEveryWay(t *testing.T) {
 	if err := json.Unmarshal([]byte(mustRelay(t, "docs", "--json")), &v); err != nil || v.Page != "promises" || v.Text != page {
 		t.Errorf("--json: %v, %+v", err, v)
 	}
-	relay(t, "docs", "nonsense").wantCode(t, 2, "nonsense", "promises")
-	s := startServer(t, file(t))
+	runRelay(t, "docs", "nonsense").wantCode(t, 2, "nonsense", "promises")
+	s := startServer(t, tempDB(t))
 	ans, err := request{method: "GET", path: "/docs/promises"}.to(s.url)
 	if err != nil || ans.status != 200 || string(ans.body) != page || ans.header.Get("Content-Type") != "text/markdown; charset=utf-8" {
 		t.Errorf("/docs/promises: %v, %d %v", err, ans.status, ans.header)

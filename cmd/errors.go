@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -25,16 +25,16 @@ func (a *app) errorsCommand() *cobra.Command {
 func (a *app) printErrors(args []string) error {
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	found := len(args) == 0
-	for _, c := range db.Codes {
+	for _, c := range relay.Codes {
 		if len(args) > 0 && args[0] != string(c.Code) {
 			continue
 		}
 		found = true
 		if a.json {
 			v := struct {
-				Code    db.Code `json:"code"`
-				Status  int     `json:"status"`
-				Meaning string  `json:"meaning"`
+				Code    relay.Code `json:"code"`
+				Status  int        `json:"status"`
+				Meaning string     `json:"meaning"`
 			}{c.Code, http.Status(c.Code), c.Meaning}
 			if err := a.printJSON(v); err != nil {
 				return err

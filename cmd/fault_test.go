@@ -104,7 +104,7 @@ func (l *ledger) compare(s *server, to agent) {
 // wantWhole runs relay check on the file.
 func wantWhole(t testing.TB, db string) {
 	t.Helper()
-	if r := relay(t, "check", "--db", db); r.code != 0 {
+	if r := runRelay(t, "check", "--db", db); r.code != 0 {
 		t.Errorf("relay check: exit %d\n%s%s", r.code, r.out, r.err)
 	}
 }

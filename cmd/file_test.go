@@ -13,9 +13,9 @@ import (
 )
 
 func TestTwoServersCannotServeOneFile(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
-	relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
 
 	a := issue(t, db, "a^files")[0]
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200) // the first one goes on
@@ -25,9 +25,9 @@ func TestTwoServersCannotServeOneFile(t *testing.T) {
 
 func TestTwoServersCannotServeOneFileUnderTwoNames(t *testing.T) {
 	notOnWindows(t, "links need privileges")
-	db := file(t)
+	db := tempDB(t)
 	startServer(t, db)
-	link := file(t)
+	link := tempDB(t)
 	if err := os.Symlink(db, link); err != nil {
 		t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ const (
 // patched gives a database that was closed cleanly, with one number of its header changed.
 func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
 	t.Helper()
-	db = file(t)
+	db = tempDB(t)
 	issue(t, db, "a^files")
 	content, err := os.ReadFile(db)
 	if err != nil {
@@ -62,7 +62,7 @@ func patched(t *testing.T, at int, value uint32) (db string, content []byte) {
 func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 	newer, newerContent := patched(t, userVersionAt, 99)
 	foreign, foreignContent := patched(t, applicationIDAt, 0x0f055112)
-	text, textContent := file(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
+	text, textContent := tempDB(t), bytes.Repeat([]byte("These are my notes.\n"), 1000)
 	if err := os.WriteFile(text, textContent, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 		for _, args := range [][]string{
 			{"serve", "--addr", "127.0.0.1:0"}, {"key", "list"}, {"key", "create", "b^files"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"},
 		} {
-			r := relay(t, append(args, "--db", c.db)...).wantCode(t, 1, c.db, c.says)
+			r := runRelay(t, append(args, "--db", c.db)...).wantCode(t, 1, c.db, c.says)
 			if r.out != "" {
 				t.Errorf("%v printed %q", args, r.out)
 			}
@@ -90,7 +90,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 }
 
 func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for _, args := range [][]string{{"key", "list"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"}, {"key", "rotate", "key_7h2k9d0m4qx1w8zt"}} {
 		c := exec.Command(binary, append(args, "--db", "relay.db")...)
 		c.Dir = filepath.Dir(db)
@@ -100,12 +100,12 @@ func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
 }
 
 func TestUsageErrorsCreateNoDatabase(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for _, args := range [][]string{
 		{"serve", "--clock-skew", "1s"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
 		{"key", "create", "nobody"}, {"key", "create", "a^b", "--expires", "soon"},
 	} {
-		relay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")
+		runRelay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")
 	}
 	wantFiles(t, filepath.Dir(db))
 }
@@ -113,7 +113,7 @@ func TestUsageErrorsCreateNoDatabase(t *testing.T) {
 func TestNobodyElseCanReadTheFiles(t *testing.T) {
 	notOnWindows(t, "files have no modes")
 	tool(t, "sh")
-	db := file(t)
+	db := tempDB(t)
 	// With the most careless umask there is.
 	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --create --json --db "$1"`, binary, db)
 	a := agents(t, finish(t, c, nil, "").wantCode(t, 0).out)[0]
@@ -172,7 +172,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	if testing.Short() {
 		rounds = 10
 	}
-	db := file(t)
+	db := tempDB(t)
 	made := 0
 	for range rounds {
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
@@ -188,7 +188,7 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 			t.Fatalf("%+v", h)
 		}
 		s.kill()
-		db = file(t)
+		db = tempDB(t)
 		made++
 	}
 	t.Logf("%d kills, %d files", rounds, made)
@@ -196,12 +196,12 @@ func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 
 func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 	for range 5 {
-		db := file(t)
+		db := tempDB(t)
 		s := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", db), nil)
 		var wg sync.WaitGroup
 		results := make([]result, 8)
 		for i := range results {
-			wg.Go(func() { results[i] = relay(t, "key", "create", "a^files", "--create", "--json", "--db", db) })
+			wg.Go(func() { results[i] = runRelay(t, "key", "create", "a^files", "--create", "--json", "--db", db) })
 		}
 		wg.Wait()
 		s.url = s.await(s.stderr, `url=(http://\S+)`)[1]
@@ -219,7 +219,7 @@ func TestManyProcessesMayMakeTheFileAtOnce(t *testing.T) {
 // by the exit code that a supervisor starts it again for.
 func TestADamagedFileStopsTheProcess(t *testing.T) {
 	notOnWindows(t, "an open file cannot be overwritten")
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^damage")[0]
 	s := startServer(t, db)
 	s.send(a, "a^damage", `{}`)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -30,7 +31,7 @@ type finder struct {
 
 const openAgainAfter = 2 * time.Second
 
-var errNoSearch = &db.Error{Code: db.Overloaded, Detail: "the search index cannot be used at the moment", RetryAfter: openAgainAfter}
+var errNoSearch = &relay.Error{Code: relay.Overloaded, Detail: "the search index cannot be used at the moment", RetryAfter: openAgainAfter}
 
 // startFinder opens the index beside the database, and follows the directory
 // from then on.
@@ -71,7 +72,7 @@ func (f *finder) run(ctx context.Context, failed error) {
 }
 
 // Search is search.Index.Search; it fails with Overloaded while there is no index.
-func (f *finder) Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error) {
+func (f *finder) Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
 	x := f.index.Load()
 	if x == nil {
 		return nil, errNoSearch

@@ -99,7 +99,7 @@ type pair struct {
 
 func newPair(t testing.TB, args ...string) *pair {
 	t.Helper()
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^talk", "bob^talk")
 	p := &pair{server: startServer(t, db, append(args, "--require-message-signature")...), alice: keys[0], bob: keys[1]}
 	state := "XDG_STATE_HOME=" + t.TempDir()

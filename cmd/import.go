@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) mechaImport() *cobra.Command {
@@ -47,7 +48,7 @@ others are imported.`,
 }
 
 func (a *app) importCard(args []string, as string) error {
-	address, err := db.ParseAddress(as)
+	address, err := relay.ParseAddress(as)
 	if err != nil {
 		return plain(err)
 	}
@@ -55,12 +56,12 @@ func (a *app) importCard(args []string, as string) error {
 	if err != nil {
 		return err
 	}
-	p, err := db.ReadCard(body)
+	p, err := relay.ReadCard(body)
 	if err != nil {
 		return plain(err)
 	}
 	return a.withDB(a.create, func(d *db.DB) error {
-		if err := d.PutProfile(&db.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}); err != nil {
+		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}); err != nil {
 			return plain(err)
 		}
 		if a.json {
@@ -163,7 +164,7 @@ func (i *importer) report(n int, err error) {
 	fmt.Fprintf(i.app.stderr, "line %d: %v\n", n, plain(err))
 }
 
-func readImportLine(line []byte) (*db.PutProfile, error) {
+func readImportLine(line []byte) (*relay.PutProfile, error) {
 	var v struct {
 		MechaID string          `json:"mecha_id"`
 		Profile json.RawMessage `json:"profile"`
@@ -171,15 +172,15 @@ func readImportLine(line []byte) (*db.PutProfile, error) {
 	if err := json.Unmarshal(line, &v); err != nil {
 		return nil, errors.New(`not of the form {"mecha_id": "…", "profile": {…}}`)
 	}
-	address, err := db.ParseAddress(v.MechaID)
+	address, err := relay.ParseAddress(v.MechaID)
 	if err != nil {
 		return nil, err
 	}
 	if len(v.Profile) == 0 {
 		v.Profile = json.RawMessage("{}")
 	}
-	p, err := db.ReadProfile(v.Profile)
-	return &db.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}, err
+	p, err := relay.ReadProfile(v.Profile)
+	return &relay.PutProfile{At: time.Now(), Address: address, Register: true, Profile: p}, err
 }
 
 // open opens a file argument, or stdin for -; size is 0 if it is not known.

@@ -10,9 +10,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/spf13/cobra"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/spf13/cobra"
 )
 
 func (a *app) inboxCommand() *cobra.Command {
@@ -47,7 +47,7 @@ look changes nothing. With --json each is a line: its record, with the payload.`
 
 func (a *app) inbox(ctx context.Context, c *client, limit int, count bool) error {
 	var who struct {
-		MechaID db.Address `json:"mecha_id"`
+		MechaID relay.Address `json:"mecha_id"`
 	}
 	if err := c.call(ctx, "GET", "/api/v1/whoami", nil, &who); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (a *app) inbox(ctx context.Context, c *client, limit int, count bool) error
 const inboxPage = 200
 
 // printPending prints at most limit messages, a page at a time.
-func (a *app) printPending(ctx context.Context, c *client, own db.Address, limit int) (shown int, err error) {
+func (a *app) printPending(ctx context.Context, c *client, own relay.Address, limit int) (shown int, err error) {
 	var w *table
 	q := url.Values{"state": {"pending"}, "direction": {"in"}, "include": {"payload"}}
 	for {

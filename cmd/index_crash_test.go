@@ -63,7 +63,7 @@ type changer struct {
 }
 
 func newIndexCrash(t *testing.T) *indexCrash {
-	c := &indexCrash{t: t, db: file(t)}
+	c := &indexCrash{t: t, db: tempDB(t)}
 	c.asker = issue(t, c.db, "asker^change")[0]
 	names := make([]string, crashChangers+crashCommands)
 	for i := range names {
@@ -153,7 +153,7 @@ func (m *changer) set(profile string) {
 	if err := os.WriteFile(path, []byte(profile), 0o600); err != nil {
 		m.t.Error(err)
 	}
-	if r := relay(m.t, "mecha", "profile", "set", m.Address, path, "--db", m.db); r.code != 0 {
+	if r := runRelay(m.t, "mecha", "profile", "set", m.Address, path, "--db", m.db); r.code != 0 {
 		m.t.Errorf("%s: exit %d: %s", m.Address, r.code, r.err)
 		m.kill()
 	}

@@ -19,7 +19,7 @@ const damagedMechas = 2500 // some batches of the index
 // gives two Mechas with keys.
 func indexed(t *testing.T) (db, index string, keys []agent) {
 	t.Helper()
-	db = file(t)
+	db = tempDB(t)
 	keys = issue(t, db, "asker^damage", "friend^damage")
 	var lines strings.Builder
 	for i := range damagedMechas {

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) keyCommand() *cobra.Command {
@@ -57,15 +58,15 @@ the database, and so in backups.`,
 			if err != nil {
 				return err
 			}
-			addresses := make([]db.Address, len(args))
+			addresses := make([]relay.Address, len(args))
 			for i, text := range args {
-				if addresses[i], err = db.ParseAddress(text); err != nil {
+				if addresses[i], err = relay.ParseAddress(text); err != nil {
 					return plain(err)
 				}
 			}
 			return a.withDB(a.create, func(d *db.DB) error {
 				for _, address := range addresses {
-					i := &db.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
+					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, Secret: secret}
 					if life > 0 {
 						i.ExpiresAt = i.At.Add(life)
 					}
@@ -85,20 +86,20 @@ the database, and so in backups.`,
 }
 
 // issue makes a key and prints it, once.
-func (a *app) issue(d *db.DB, i *db.IssueKey) error {
+func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 	k, err := d.Issue(i)
 	if err != nil {
 		return plain(err)
 	}
 	if a.json {
 		return a.printJSON(struct {
-			KeyID     db.KeyID   `json:"key_id"`
-			MechaID   db.Address `json:"mecha_id"`
-			Key       string     `json:"key"`
-			Secret    *string    `json:"signing_secret"`
-			CreatedAt string     `json:"created_at"`
-			ExpiresAt *string    `json:"expires_at"`
-		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), db.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
+			KeyID     relay.KeyID   `json:"key_id"`
+			MechaID   relay.Address `json:"mecha_id"`
+			Key       string        `json:"key"`
+			Secret    *string       `json:"signing_secret"`
+			CreatedAt string        `json:"created_at"`
+			ExpiresAt *string       `json:"expires_at"`
+		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), relay.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
 	}
 	fmt.Fprintf(a.stdout, "%s  %s\n", k.Mecha.Address, k.Text)
 	if k.Secret != "" {
@@ -106,7 +107,7 @@ func (a *app) issue(d *db.DB, i *db.IssueKey) error {
 	}
 	note := "id " + string(k.ID)
 	if !k.ExpiresAt.IsZero() {
-		note += ", expires " + db.FormatTime(k.ExpiresAt)
+		note += ", expires " + relay.FormatTime(k.ExpiresAt)
 	}
 	_, err = fmt.Fprintf(a.stderr, "(%s; keep it now, it is not shown again)\n", note)
 	return err
@@ -122,10 +123,10 @@ about a minute.`,
   relay key list planner^acme --json`,
 		Args: between(0, 1, "at most one address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var of db.Address
+			var of relay.Address
 			if len(args) == 1 {
 				var err error
-				if of, err = db.ParseAddress(args[0]); err != nil {
+				if of, err = relay.ParseAddress(args[0]); err != nil {
 					return plain(err)
 				}
 			}
@@ -144,7 +145,7 @@ about a minute.`,
 
 var keyColour = map[string]string{"live": green, "revoked": red, "expired": grey}
 
-func (a *app) printKeys(keys []*db.Key) error {
+func (a *app) printKeys(keys []*relay.Key) error {
 	var w *table
 	if !a.json {
 		w = a.tableOf("KEY ID", "MECHA", "LABEL", heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
@@ -152,23 +153,23 @@ func (a *app) printKeys(keys []*db.Key) error {
 	for _, k := range keys {
 		state := "live"
 		if err := k.Check(time.Now()); err != nil {
-			state = strings.TrimPrefix(string(db.ErrorCode(err)), "key_")
+			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
 		if !a.json {
 			w.row(k.ID, k.Mecha.Address, dash(k.Label), paint{keyColour[state], state}, timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt()))
 			continue
 		}
 		err := a.printJSON(struct {
-			KeyID      db.KeyID   `json:"key_id"`
-			MechaID    db.Address `json:"mecha_id"`
-			Label      string     `json:"label"`
-			State      string     `json:"state"`
-			HasSecret  bool       `json:"has_signing_secret"`
-			CreatedAt  string     `json:"created_at"`
-			ExpiresAt  *string    `json:"expires_at"`
-			RevokedAt  *string    `json:"revoked_at"`
-			LastUsedAt *string    `json:"last_used_at"`
-		}{k.ID, k.Mecha.Address, k.Label, state, k.HasSecret(), db.FormatTime(k.CreatedAt),
+			KeyID      relay.KeyID   `json:"key_id"`
+			MechaID    relay.Address `json:"mecha_id"`
+			Label      string        `json:"label"`
+			State      string        `json:"state"`
+			HasSecret  bool          `json:"has_signing_secret"`
+			CreatedAt  string        `json:"created_at"`
+			ExpiresAt  *string       `json:"expires_at"`
+			RevokedAt  *string       `json:"revoked_at"`
+			LastUsedAt *string       `json:"last_used_at"`
+		}{k.ID, k.Mecha.Address, k.Label, state, k.HasSecret(), relay.FormatTime(k.CreatedAt),
 			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt())})
 		if err != nil {
 			return err
@@ -189,11 +190,11 @@ func (a *app) keyRevoke() *cobra.Command {
 				return err
 			}
 			return a.withDB(false, func(d *db.DB) error {
-				if err := d.Revoke(&db.RevokeKey{At: time.Now(), ID: id}); err != nil {
+				if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: id}); err != nil {
 					return plain(err)
 				}
 				if a.json {
-					return a.printJSON(map[string]db.KeyID{"revoked": id})
+					return a.printJSON(map[string]relay.KeyID{"revoked": id})
 				}
 				_, err := fmt.Fprintf(a.stdout, "%s is revoked\n", id)
 				return err
@@ -225,7 +226,7 @@ so rotate the newest key, not one that was rotated before.`,
 				return err
 			}
 			return a.withDB(false, func(d *db.DB) error {
-				return a.issue(d, &db.IssueKey{At: time.Now(), Replaces: id, Overlap: span})
+				return a.issue(d, &relay.IssueKey{At: time.Now(), Replaces: id, Overlap: span})
 			})
 		},
 	}
@@ -236,11 +237,11 @@ so rotate the newest key, not one that was rotated before.`,
 
 // keyID reads the name of a key. A key itself, pasted in its place, is a
 // secret, and must not be repeated in the refusal.
-func keyID(text string) (db.KeyID, error) {
+func keyID(text string) (relay.KeyID, error) {
 	if !strings.HasPrefix(text, "key_") {
 		return "", usagef("that is no key id: one begins with key_ (relay key list)")
 	}
-	return db.KeyID(text), nil
+	return relay.KeyID(text), nil
 }
 
 // parseSpan reads a duration that may be in days: 90d, 12h, 0, "" (none).
@@ -263,11 +264,11 @@ func parseSpan(s string) (time.Duration, error) {
 
 // plain gives the sentence of a refusal without its code; a wrong address is a wrong usage.
 func plain(err error) error {
-	var e *db.Error
+	var e *relay.Error
 	if !asError(err, &e) || e.Cause != nil {
 		return err
 	}
-	if e.Code == db.InvalidAddress || e.Code == db.InvalidRequest {
+	if e.Code == relay.InvalidAddress || e.Code == relay.InvalidRequest {
 		return usagef("%s", e.Detail)
 	}
 	return &sentence{e.Code, e.Detail}
@@ -275,7 +276,7 @@ func plain(err error) error {
 
 // sentence is a refusal in plain words.
 type sentence struct {
-	code db.Code
+	code relay.Code
 	text string
 }
 
@@ -292,7 +293,7 @@ func optionalTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	return optional(db.FormatTime(t))
+	return optional(relay.FormatTime(t))
 }
 
 func dash(s string) string {

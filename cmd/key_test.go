@@ -26,7 +26,7 @@ func refusedSoon(s *server, a agent, code string) {
 }
 
 func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^keys", "alice^keys", "bob^keys")
 	alice, spare, bob := keys[0], keys[1], keys[2]
 	s := startServer(t, db)
@@ -56,11 +56,11 @@ func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
 		}
 	}
 	mustRelay(t, "key", "revoke", alice.KeyID, "--db", db) // again changes nothing
-	relay(t, "key", "revoke", "key_0000000000000000", "--db", db).wantCode(t, 1, "there is no key")
+	runRelay(t, "key", "revoke", "key_0000000000000000", "--db", db).wantCode(t, 1, "there is no key")
 }
 
 func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	first := issue(t, db, "first^keys")[0]
 	for _, address := range []string{"a^keys", "b^keys", "c^keys"} {
@@ -76,7 +76,7 @@ func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
 }
 
 func TestRotationOverlaps(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	old := agents(t, mustRelay(t, "key", "create", "alice^keys", "--create", "--label", "laptop", "--json", "--db", db))[0]
 	s := startServer(t, db)
 	s.ask(old, "GET", "/api/v1/whoami", "").want(t, 200)
@@ -94,7 +94,7 @@ func TestRotationOverlaps(t *testing.T) {
 	if next.Address != "alice^keys" || last.Address != "alice^keys" {
 		t.Errorf("rotated to %s and %s", next.Address, last.Address)
 	}
-	relay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired")
+	runRelay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired")
 
 	// A short overlap ends by itself.
 	conn = s.dial(last, "")
@@ -108,7 +108,7 @@ func TestRotationOverlaps(t *testing.T) {
 }
 
 func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := agents(t, mustRelay(t, "key", "create", "a^keys", "--create", "--label", "laptop", "--expires", "90d", "--json", "--db", db))[0]
 	b := issue(t, db, "b^keys", "--signing-secret")[0]
 	mustRelay(t, "key", "rotate", a.KeyID, "--overlap", "0", "--db", db)
@@ -151,9 +151,9 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 }
 
 func TestALabelCannotForgeTheList(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "b^keys")
-	r := relay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
+	r := runRelay(t, "key", "create", "a^keys", "--label", "x\nkey_forged  \x1b[31mb^keys\tz", "--db", db)
 	if r.code != 2 || r.out != "" || !strings.Contains(r.err, "control characters") {
 		t.Errorf("exit %d\n%s\n%s", r.code, r.out, r.err)
 	}
@@ -163,7 +163,7 @@ func TestALabelCannotForgeTheList(t *testing.T) {
 }
 
 func TestWhenAKeyWasLastUsed(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^keys")[0]
 	s := startServer(t, db)
 	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
@@ -183,7 +183,7 @@ func TestWhenAKeyWasLastUsed(t *testing.T) {
 }
 
 func TestOnlyTheSigningSecretVerifies(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^keys", "--signing-secret")[0]
 	if a.Secret == nil || !strings.HasPrefix(*a.Secret, "ms_") {
 		t.Fatalf("secret %v", a.Secret)
@@ -211,19 +211,19 @@ func TestOnlyTheSigningSecretVerifies(t *testing.T) {
 }
 
 func TestLookAlikesOfAnAddressAreRefused(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "Alice^keys")
-	r := relay(t, "key", "create", "alice^keys", "--db", db).wantCode(t, 2, "letter case")
+	r := runRelay(t, "key", "create", "alice^keys", "--db", db).wantCode(t, 2, "letter case")
 	if r.out != "" {
 		t.Errorf("it printed %q", r.out)
 	}
 }
 
 func TestAKeyCommandWantsAKeyID(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^keys")[0]
 	for _, command := range []string{"revoke", "rotate"} {
-		r := relay(t, "key", command, a.Key, "--db", db) // pasted the wrong thing
+		r := runRelay(t, "key", command, a.Key, "--db", db) // pasted the wrong thing
 		r.wantCode(t, 2, "key id")
 		if strings.Contains(r.out+r.err, a.Key) {
 			t.Errorf("key %s repeats the secret: %s", command, r.err)
@@ -233,7 +233,7 @@ func TestAKeyCommandWantsAKeyID(t *testing.T) {
 
 // Keys are made and ended while the server writes all it can.
 func TestKeysChangeUnderLoad(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	all := issue(t, db, "m0^load", "m1^load", "m2^load", "m3^load", "m4^load", "m5^load", "m6^load", "m7^load")
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")
 	stop := make(chan struct{})
@@ -280,7 +280,7 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 // A command that opens the file for a moment must leave to the server what is
 // the server's: messages that expire have listeners there.
 func TestACommandDoesNotExpireMessages(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^keys", "bob^keys")
 	s := startServer(t, db)
 	conn := s.dial(keys[0], "?events=receipts")

@@ -12,11 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"relay/db/relay"
+
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
 	"github.com/spf13/cobra"
-
-	"relay/db"
 )
 
 // listenOptions are the flags of relay listen.
@@ -121,7 +121,7 @@ type listener struct {
 	*app
 	c    *client
 	o    listenOptions
-	own  db.Address
+	own  relay.Address
 	mark *bookmark // nil: none is kept
 
 	taken string // the last message that is printed or in a job's hands
@@ -185,7 +185,7 @@ func (l *listener) onSecondSignal() {
 // begin learns who listens, and where it was.
 func (l *listener) begin(ctx context.Context) error {
 	var who struct {
-		MechaID db.Address `json:"mecha_id"`
+		MechaID relay.Address `json:"mecha_id"`
 	}
 	b := backoff{most: longestWait}
 	for {
@@ -223,7 +223,7 @@ func (l *listener) receiveAll(ctx context.Context) error {
 		}
 		var closed wsutil.ClosedError
 		switch {
-		case refusedWith(err, db.CursorNotFound) && l.mark != nil:
+		case refusedWith(err, relay.CursorNotFound) && l.mark != nil:
 			return fmt.Errorf("this relay does not know the message %s, where %s says that it stopped. If that is of another relay, name another --state", l.taken, l.mark.path)
 		case errors.As(err, new(*refusal)) && !transient(err), errors.As(err, new(permanentError)):
 			return err

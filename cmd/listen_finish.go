@@ -6,7 +6,7 @@ import (
 	"maps"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // What a listener does with a message after it was taken from the connection.
@@ -53,7 +53,7 @@ func (l *listener) acknowledge(ctx context.Context, id, status, detail string) b
 	switch {
 	case err == nil:
 		return true
-	case refusedWith(err, db.AlreadyAcknowledged, db.MessageExpired, db.MessageNotFound):
+	case refusedWith(err, relay.AlreadyAcknowledged, relay.MessageExpired, relay.MessageNotFound):
 		fmt.Fprintf(l.stderr, "relay: %s is not acknowledged as %s: %v\n", id, status, err)
 		return true // there is nothing left to be done about it
 	}
@@ -86,10 +86,10 @@ func (l *listener) persist(ctx context.Context, what string, request func(contex
 	began, said := time.Now(), false
 	for b := (backoff{most: longestWait}); ; {
 		err := request(trying)
-		if err == nil || !transient(err) || refusedWith(err, db.MailboxFull) {
+		if err == nil || !transient(err) || refusedWith(err, relay.MailboxFull) {
 			return err
 		}
-		if !said && time.Since(began) >= quietly && !refusedWith(err, db.RateLimited) { // that is no fault
+		if !said && time.Since(began) >= quietly && !refusedWith(err, relay.RateLimited) { // that is no fault
 			said = true
 			fmt.Fprintf(l.stderr, "relay: %s: %v; trying on\n", what, advice(err))
 		}

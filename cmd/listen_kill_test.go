@@ -69,7 +69,7 @@ type worker struct {
 }
 
 func newKilling(t *testing.T, n int) *killing {
-	k := &killing{t: t, db: file(t)}
+	k := &killing{t: t, db: tempDB(t)}
 	keys := issue(t, k.db, "alice^kill", "exec^kill", "ack^kill", "place^kill")
 	k.alice = keys[0]
 	k.relay = startServer(t, k.db, "--rate-limit", "0")

@@ -13,7 +13,7 @@ import (
 	"runtime"
 	"sync"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // bookmark is the file that says where a listener stopped; <file>.lock keeps
@@ -24,7 +24,7 @@ import (
 type bookmark struct {
 	path  string
 	lock  *os.File
-	own   db.Address
+	own   relay.Address
 	after string // when it was opened
 
 	mu    sync.Mutex
@@ -36,13 +36,13 @@ type bookmark struct {
 
 // place is the content of the file.
 type place struct {
-	MechaID db.Address `json:"mecha_id"`
-	After   string     `json:"after"` // a message id; "": from the oldest pending one
+	MechaID relay.Address `json:"mecha_id"`
+	After   string        `json:"after"` // a message id; "": from the oldest pending one
 }
 
 // openBookmark reads the file, or makes it; path "" is the usual one. If it
 // cannot be written later, abort is told.
-func openBookmark(path, url string, own db.Address, abort context.CancelCauseFunc) (*bookmark, error) {
+func openBookmark(path, url string, own relay.Address, abort context.CancelCauseFunc) (*bookmark, error) {
 	if path == "" {
 		dir, err := stateDir()
 		if err != nil {

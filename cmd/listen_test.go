@@ -175,7 +175,7 @@ func TestListenPagesThroughABacklog(t *testing.T) {
 
 func TestListenStopsWhenWaitingIsOfNoUse(t *testing.T) {
 	p := newPair(t)
-	stranger := issue(t, file(t), "x^elsewhere")[0]
+	stranger := issue(t, tempDB(t), "x^elsewhere")[0]
 	run(t, []string{"listen"}, []string{"RELAY_URL=" + p.url, "RELAY_KEY=" + stranger.Key}, "").wantCode(t, 1, "unknown_key")
 	run(t, []string{"listen"}, []string{"RELAY_URL=http://[::1", "RELAY_KEY=" + stranger.Key}, "").wantCode(t, 2, "--url")
 	l := p.listen("--state", "none")

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) mechaCommand() *cobra.Command {
@@ -29,9 +30,9 @@ server that is running finds what has changed within a second.`,
 }
 
 // onMecha makes a command that works on one address.
-func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, db.Address) error) *cobra.Command {
+func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, relay.Address) error) *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		address, err := db.ParseAddress(args[0])
+		address, err := relay.ParseAddress(args[0])
 		if err != nil {
 			return plain(err)
 		}
@@ -62,7 +63,7 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 	if !a.json {
 		w = a.tableOf("MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
-	for after := db.Address(""); ; {
+	for after := relay.Address(""); ; {
 		page, err := d.Directory(ctx, after, directoryPage)
 		if err != nil {
 			return err
@@ -95,14 +96,14 @@ func harmless(s string) string {
 
 // directoryEntry is an entry as the commands print it.
 type directoryEntry struct {
-	MechaID   db.Address `json:"mecha_id"`
-	CreatedAt string     `json:"created_at"`
-	UpdatedAt string     `json:"updated_at"`
-	Profile   db.Profile `json:"profile"`
+	MechaID   relay.Address `json:"mecha_id"`
+	CreatedAt string        `json:"created_at"`
+	UpdatedAt string        `json:"updated_at"`
+	Profile   relay.Profile `json:"profile"`
 }
 
-func entryJSON(e db.Entry) directoryEntry {
-	return directoryEntry{e.Address, db.FormatTime(e.CreatedAt), db.FormatTime(e.UpdatedAt), e.Profile}
+func entryJSON(e relay.Entry) directoryEntry {
+	return directoryEntry{e.Address, relay.FormatTime(e.CreatedAt), relay.FormatTime(e.UpdatedAt), e.Profile}
 }
 
 func (a *app) mechaShow() *cobra.Command {
@@ -111,7 +112,7 @@ func (a *app) mechaShow() *cobra.Command {
 		Short:   "Show a Mecha: profile, keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address) error {
+	}, func(ctx context.Context, d *db.DB, address relay.Address) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -167,12 +168,12 @@ refused. Messages that it sent or received stay. If the address is registered
 again, it is the same Mecha, with its history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(_ context.Context, d *db.DB, address db.Address) error {
-		if err := d.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: address}); err != nil {
+	}, func(_ context.Context, d *db.DB, address relay.Address) error {
+		if err := d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
 		if a.json {
-			return a.printJSON(map[string]db.Address{"removed": address})
+			return a.printJSON(map[string]relay.Address{"removed": address})
 		}
 		_, err := fmt.Fprintf(a.stdout, "%s is removed\n", address)
 		return err
@@ -192,7 +193,7 @@ func (a *app) mechaProfile() *cobra.Command {
 		Short:   "Print a Mecha's profile, as set takes it",
 		Example: "  relay mecha profile get planner^acme > profile.json",
 		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address db.Address) error {
+	}, func(ctx context.Context, d *db.DB, address relay.Address) error {
 		e, err := d.Entry(ctx, address, "")
 		if err != nil {
 			return err
@@ -204,7 +205,7 @@ func (a *app) mechaProfile() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if _, err := db.ReadProfile(text); err != nil { // its spaces make it too long to be set
+		if _, err := relay.ReadProfile(text); err != nil { // its spaces make it too long to be set
 			return a.printJSON(e.Profile)
 		}
 		_, err = a.stdout.Write(text)
@@ -218,20 +219,20 @@ func (a *app) mechaProfile() *cobra.Command {
   echo '{"description":"plans trips","tags":["travel"]}' | relay mecha profile set planner^acme`,
 		Args:   between(1, 2, "an address, and a file or -"),
 		PreRun: func(_ *cobra.Command, args []string) { input = args[1:] },
-	}, func(_ context.Context, d *db.DB, address db.Address) error {
+	}, func(_ context.Context, d *db.DB, address relay.Address) error {
 		body, err := a.input(input)
 		if err != nil {
 			return err
 		}
-		p, err := db.ReadProfile(body)
+		p, err := relay.ReadProfile(body)
 		if err != nil {
 			return err
 		}
-		if err := d.PutProfile(&db.PutProfile{At: time.Now(), Address: address, Profile: p}); err != nil {
+		if err := d.PutProfile(&relay.PutProfile{At: time.Now(), Address: address, Profile: p}); err != nil {
 			return err
 		}
 		if a.json {
-			return a.printJSON(map[string]db.Address{"updated": address})
+			return a.printJSON(map[string]relay.Address{"updated": address})
 		}
 		_, err = fmt.Fprintf(a.stdout, "the profile of %s is set\n", address)
 		return err

@@ -58,7 +58,7 @@ func wantSameJSON(t *testing.T, got, want string) {
 }
 
 func TestProfilesAreSetAndShown(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "b^x", "a^x")
 	profile := `{"display_name":"A <&> co","description":"plans","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
 	shown := `{"display_name":"A <&> co","description":"plans","version":"3","tags":["travel","food"],"visibility":"crew","card":{"version":"3","url":"https://a.example"}}`
@@ -99,7 +99,7 @@ func TestProfilesAreSetAndShown(t *testing.T) {
 }
 
 func TestAProfileThatIsNotSet(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^x")
 	mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "p.json", `{"version":"1"}`), "--db", db)
 	for _, c := range []struct {
@@ -127,7 +127,7 @@ func TestAProfileThatIsNotSet(t *testing.T) {
 }
 
 func TestANameCannotForgeTheDirectory(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "a^x")
 	mustRelay(t, "mecha", "profile", "set", "a^x", text(t, "p.json", `{"display_name":"x\nb^x\u001b[31m\u009b2J\u202e\ty"}`), "--db", db)
 	if out := mustRelay(t, "mecha", "list", "--db", db); strings.Count(out, "\n") != 2 || strings.ContainsAny(out, "\x1b\u009b\u202e\t") {
@@ -136,7 +136,7 @@ func TestANameCannotForgeTheDirectory(t *testing.T) {
 }
 
 func TestImport(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	long := `{"mecha_id":"long^x","profile":{"details":"` + strings.Repeat("x", 1<<20) + `"}}`
 	lines := strings.Join([]string{
 		`{"mecha_id":"a^x","profile":{"display_name":"A"}}`,
@@ -171,7 +171,7 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportOfMany(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db) // beside a server
 	a := issue(t, db, "asker^x")[0]
 	var lines strings.Builder
@@ -190,7 +190,7 @@ func TestImportOfMany(t *testing.T) {
 }
 
 func TestImportOfAnAgentCard(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	card := "../db/testdata/card-geo.json"
 	out := mustRelay(t, "mecha", "import", card, "--as", "geo^maps", "--create", "--db", db)
 	if out != "geo^maps is imported, with 2 skills\n" {
@@ -217,7 +217,7 @@ func TestImportOfAnAgentCard(t *testing.T) {
 // What get prints of a large card, set takes again: the card's skills stand
 // there twice, and the spaces of JSON for people do not fit.
 func TestALargeCardIsSetAgain(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for name, words := range map[string]int{"twice": 55, "spaced": 6} {
 		var skills []string
 		for i := range 100 {
@@ -236,7 +236,7 @@ func TestALargeCardIsSetAgain(t *testing.T) {
 }
 
 func TestARemovedMechaIsRefused(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^x", "alice^x", "bob^x")
 	alice, spare, bob := keys[0], keys[1], keys[2]
 	s := startServer(t, db)
@@ -253,8 +253,8 @@ func TestARemovedMechaIsRefused(t *testing.T) {
 	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != sent.MessageID || h[0].From != "alice^x" {
 		t.Errorf("bob has %+v", h)
 	}
-	relay(t, "mecha", "show", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
-	relay(t, "mecha", "remove", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
+	runRelay(t, "mecha", "show", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
+	runRelay(t, "mecha", "remove", "alice^x", "--db", db).wantCode(t, 1, "alice^x")
 	if all := listMechas(t, db); addresses(all) != "bob^x" {
 		t.Errorf("list: %+v", all)
 	}
@@ -269,17 +269,17 @@ func TestARemovedMechaIsRefused(t *testing.T) {
 }
 
 func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
-	db, card := file(t), text(t, "card.json", `{"name":"x"}`)
+	db, card := tempDB(t), text(t, "card.json", `{"name":"x"}`)
 	for _, args := range [][]string{{"list"}, {"show", "a^x"}, {"remove", "a^x"}, {"profile", "get", "a^x"}, {"profile", "set", "a^x", card}} {
 		c := exec.Command(binary, append(append([]string{"mecha"}, args...), "--db", "relay.db")...)
 		c.Dir = filepath.Dir(db)
 		finish(t, c, nil, "").wantCode(t, 1, "no database at "+db)
 	}
-	relay(t, "mecha", "import", "/no/such/file", "--db", db).wantCode(t, 1, "/no/such/file")
-	relay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
-	relay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
+	runRelay(t, "mecha", "import", "/no/such/file", "--db", db).wantCode(t, 1, "/no/such/file")
+	runRelay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
+	runRelay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
 	wantFiles(t, filepath.Dir(db))
-	relay(t, "mecha", "import", card, "--as", "a^x", "--db", db).wantCode(t, 1, "no database at "+db)
+	runRelay(t, "mecha", "import", card, "--as", "a^x", "--db", db).wantCode(t, 1, "no database at "+db)
 	wantFiles(t, filepath.Dir(db))
 	mustRelay(t, "mecha", "import", card, "--as", "a^x", "--create", "--db", db)
 	wantFiles(t, filepath.Dir(db), "relay.db")
@@ -287,7 +287,7 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 
 // What the directory gets is found by the client, in a running server, within a second.
 func TestSearchFindsWhatWasImported(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)
 	lines := `{"mecha_id":"flights^acme","profile":{"description":"books flights","skills":[{"id":"book","name":"Book a flight"}]}}` + "\n" +
@@ -313,7 +313,7 @@ func TestSearchFindsWhatWasImported(t *testing.T) {
 
 // A filter is enough of a search, and every filter of a flag has its effect.
 func TestSearchByFilterAlone(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)
 	lines := `{"mecha_id":"flights^acme","profile":{"tags":["travel/flights"],"languages":["en"],"skills":[{"id":"book"}]}}` + "\n" +
@@ -360,7 +360,7 @@ func TestSearchByFilterAlone(t *testing.T) {
 
 // What agents write of themselves can neither forge lines nor steer the terminal.
 func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)
 	line := `{"mecha_id":"evil^acme","profile":{"display_name":"zzyzx\u001b[2J\n1.000\tbob^demo","description":"\u202ex\u009by","skills":[{"id":"\u001b]0;x\u0007\n1.000  bob^demo","name":"zzyzx"}]}}`

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -50,7 +51,7 @@ is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
 		Args: exactly(1, "one message id (relay message list)"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.withInspector(func(in *db.Inspector) error {
-				m, err := in.Message(db.MessageID(args[0]))
+				m, err := in.Message(relay.MessageID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -75,7 +76,7 @@ is in it; --raw prints nothing but the payload, byte for byte as it was sent.`,
 
 // printMessage prints a message as the API gives it: indented for people, on a
 // line of its own with --json. A payload's numbers keep their spelling.
-func (a *app) printMessage(m *db.Message) error {
+func (a *app) printMessage(m *relay.Message) error {
 	record := http.AppendRecord(nil, m)
 	var b bytes.Buffer
 	var err error
@@ -106,7 +107,7 @@ of it. With --json: the records, payloads included, one a line.`,
 				return usagef("--limit must be at least 1")
 			}
 			return a.withInspector(func(in *db.Inspector) error {
-				return a.printConversation(cmd.Context(), in, db.ListQuery{Conversation: db.ConversationID(args[0]), Oldest: true, Limit: limit})
+				return a.printConversation(cmd.Context(), in, db.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
@@ -143,7 +144,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 }
 
 // printTurn prints one message of a dialogue.
-func (a *app) printTurn(m *db.Message, gap bool) error {
+func (a *app) printTurn(m *relay.Message, gap bool) error {
 	if gap {
 		fmt.Fprintln(a.stdout)
 	}
@@ -153,7 +154,7 @@ func (a *app) printTurn(m *db.Message, gap bool) error {
 		status = m.Ack.Status
 		state += " " + status
 	}
-	if m.Type != db.DefaultType {
+	if m.Type != relay.DefaultType {
 		state = m.Type + ", " + state
 	}
 	fmt.Fprintf(a.stdout, "%s  %s → %s  %s  %s\n", atTime(m.CreatedAt), m.From, m.To,

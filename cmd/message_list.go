@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // listing is the flags of message list.
@@ -64,28 +65,28 @@ var stateWords = []string{"pending", "queued", "delivered", "acknowledged", "exp
 func (l *listing) read(now time.Time) (err error) {
 	for _, address := range []struct {
 		text string
-		to   *db.Address
+		to   *relay.Address
 	}{{l.mecha, &l.Mecha}, {l.peer, &l.Peer}} {
 		if address.text == "" {
 			continue
 		}
-		if *address.to, err = db.ParseAddress(address.text); err != nil {
+		if *address.to, err = relay.ParseAddress(address.text); err != nil {
 			return plain(err)
 		}
 	}
-	if l.State = db.StateFilter(slices.Index(stateWords, l.state) + 1); l.state != "" && l.State == db.AnyState {
+	if l.State = relay.StateFilter(slices.Index(stateWords, l.state) + 1); l.state != "" && l.State == relay.AnyState {
 		return usagef("--state is one of %s, not %q", strings.Join(stateWords, ", "), l.state)
 	}
 	switch l.direction {
 	case "in":
-		l.Direction = db.In
+		l.Direction = relay.In
 	case "out":
-		l.Direction = db.Out
+		l.Direction = relay.Out
 	case "all":
 	default:
 		return usagef("--direction is in, out or all, not %q", l.direction)
 	}
-	if l.Direction != db.Both && l.Mecha == "" {
+	if l.Direction != relay.Both && l.Mecha == "" {
 		return usagef("--direction needs --mecha: seen from whom?")
 	}
 	if l.Since, err = parseWhen("since", l.since, now); err != nil {
@@ -97,7 +98,7 @@ func (l *listing) read(now time.Time) (err error) {
 	if l.Limit < 1 {
 		return usagef("--limit must be at least 1")
 	}
-	l.Conversation, l.Before, l.After = db.ConversationID(l.conversation), db.MessageID(l.before), db.MessageID(l.after)
+	l.Conversation, l.Before, l.After = relay.ConversationID(l.conversation), relay.MessageID(l.before), relay.MessageID(l.after)
 	return nil
 }
 
@@ -106,7 +107,7 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if t, err := db.ParseTime(text); err == nil {
+	if t, err := relay.ParseTime(text); err == nil {
 		return t, nil
 	}
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
@@ -143,7 +144,7 @@ func (a *app) printMessages(ctx context.Context, in *db.Inspector, q db.ListQuer
 	return nil
 }
 
-func (a *app) messageTable(list []*db.Message) error {
+func (a *app) messageTable(list []*relay.Message) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (a *app) messageTable(list []*db.Message) error {
 		state, status := m.State.String(), ""
 		if m.Ack != nil {
 			status = m.Ack.Status
-			if state += " " + status; m.State == db.Delivered {
+			if state += " " + status; m.State == relay.Delivered {
 				state = status // what it reported says more
 			}
 		}

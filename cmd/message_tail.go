@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) messageTail() *cobra.Command {
@@ -23,10 +24,10 @@ until it is interrupted. Lines: time, what happened, message, from, to.`,
   relay message tail --mecha planner^acme --last 10 --json`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var only db.Address
+			var only relay.Address
 			if mecha != "" {
 				var err error
-				if only, err = db.ParseAddress(mecha); err != nil {
+				if only, err = relay.ParseAddress(mecha); err != nil {
 					return plain(err)
 				}
 			}
@@ -48,7 +49,7 @@ const (
 )
 
 // tail prints events until ctx ends.
-func (a *app) tail(ctx context.Context, in *db.Inspector, only db.Address, last int) error {
+func (a *app) tail(ctx context.Context, in *db.Inspector, only relay.Address, last int) error {
 	at, err := in.Latest()
 	if err != nil {
 		return err
@@ -88,7 +89,7 @@ func (a *app) tail(ctx context.Context, in *db.Inspector, only db.Address, last 
 }
 
 // printLast prints the acceptance of the latest messages.
-func (a *app) printLast(ctx context.Context, in *db.Inspector, only db.Address, n int) error {
+func (a *app) printLast(ctx context.Context, in *db.Inspector, only relay.Address, n int) error {
 	if n == 0 {
 		return nil
 	}
@@ -107,24 +108,24 @@ func (a *app) printLast(ctx context.Context, in *db.Inspector, only db.Address, 
 
 // eventJSON is an event as tail prints it with --json.
 type eventJSON struct {
-	At             string            `json:"at"`
-	Event          db.StepKind       `json:"event"`
-	MessageID      db.MessageID      `json:"message_id"`
-	ConversationID db.ConversationID `json:"conversation_id"`
-	From           db.Address        `json:"from"`
-	To             db.Address        `json:"to"`
-	Type           string            `json:"message_type"`
-	Priority       string            `json:"priority"`
-	Status         *string           `json:"status"`
-	Detail         *string           `json:"detail"`
-	KeyID          *string           `json:"key_id"`
-	Bytes          int               `json:"payload_bytes"`
+	At             string               `json:"at"`
+	Event          db.StepKind          `json:"event"`
+	MessageID      relay.MessageID      `json:"message_id"`
+	ConversationID relay.ConversationID `json:"conversation_id"`
+	From           relay.Address        `json:"from"`
+	To             relay.Address        `json:"to"`
+	Type           string               `json:"message_type"`
+	Priority       string               `json:"priority"`
+	Status         *string              `json:"status"`
+	Detail         *string              `json:"detail"`
+	KeyID          *string              `json:"key_id"`
+	Bytes          int                  `json:"payload_bytes"`
 }
 
 func (a *app) printEvent(e db.Event) error {
 	m, s := e.Message, e.Step
 	if a.json {
-		return a.printJSON(eventJSON{db.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
+		return a.printJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
 			optional(s.Status), optional(s.Detail), optional(string(s.Key)), m.PayloadBytes})
 	}
 	what := s.Status

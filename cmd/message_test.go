@@ -61,7 +61,7 @@ func listIDs(t testing.TB, db string, filters ...string) (ids []string) {
 // While a server runs, message list finds what its filters say, newest first,
 // in pages.
 func TestMessageList(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	alice, bob, carol := k[0], k[1], k[2]
 	first := s.send(alice, "bob^x", `{"text":"the First of all"}`).MessageID
@@ -105,14 +105,14 @@ func TestMessageList(t *testing.T) {
 	eventually(t, patience, "the third expires", func() bool {
 		return slices.Equal(listIDs(t, s.db, "--state", "expired"), []string{third})
 	})
-	r := relay(t, "message", "list", "--db", s.db, "--limit", "1")
+	r := runRelay(t, "message", "list", "--db", s.db, "--limit", "1")
 	if r.wantCode(t, 0, "--before "+third); strings.Contains(r.out, "\x1b") || !strings.Contains(r.out, "CREATED") || !strings.Contains(r.out, "carol^x") {
 		t.Errorf("no plain table: %q", r.out)
 	}
 }
 
 func TestMessageListRefusals(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	issue(t, db, "alice^x")
 	for args, want := range map[string]string{
 		"--state done":           "pending, queued",
@@ -129,7 +129,7 @@ func TestMessageListRefusals(t *testing.T) {
 		if strings.Contains(args, "nowhere") || strings.Contains(args, "nonsense") {
 			code = 1
 		}
-		relay(t, append([]string{"message", "list", "--db", db}, strings.Fields(args)...)...).wantCode(t, code, want)
+		runRelay(t, append([]string{"message", "list", "--db", db}, strings.Fields(args)...)...).wantCode(t, code, want)
 	}
 }
 
@@ -157,7 +157,7 @@ func TestInspectionCreatesNothing(t *testing.T) {
 
 // A trace tells what a message went through, in order, by which keys.
 func TestTrace(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	alice, bob := issue(t, s.db, "alice^x")[0], issue(t, s.db, "bob^x", "--label", "laptop")[0]
 	conn := s.dial(bob, "?sync_limit=0")
 	sent := parse[record](t, s.ask(alice, "POST", "/api/v1/messages", `{"to":"bob^x","payload":{}}`, "Idempotency-Key", "once").want(t, 201))
@@ -199,12 +199,12 @@ func TestTrace(t *testing.T) {
 			t.Errorf("the trace lacks %q:\n%s", w, text)
 		}
 	}
-	relay(t, "message", "trace", "msg_00000000000000000000000000", "--db", s.db).wantCode(t, 1, "no message")
+	runRelay(t, "message", "trace", "msg_00000000000000000000000000", "--db", s.db).wantCode(t, 1, "no message")
 }
 
 // What was pushed is noted without waiting for other writes, and survives the server.
 func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(k[0], "bob^x", `{}`)
 	conn := s.dial(k[1], "")
@@ -228,7 +228,7 @@ func TestAPushIsNotedWhenNothingElseIsWritten(t *testing.T) {
 
 // tail prints every commit of another process once, in order.
 func TestTail(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x", "carol^x")
 	s.send(k[0], "carol^x", `{}`) // before tail: not its business
 	tail := launch(t, exec.Command(binary, "message", "tail", "--json", "--db", s.db), nil)
@@ -281,7 +281,7 @@ func TestTail(t *testing.T) {
 }
 
 func TestMessageShowAndConversation(t *testing.T) {
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	payload := `{ "text" : "hello", "n": 1.50e2 }`
 	m := s.send(k[0], "bob^x", payload)
@@ -305,11 +305,11 @@ func TestMessageShowAndConversation(t *testing.T) {
 	if all := lines[record](t, mustRelay(t, "message", "conversation", m.ConversationID, "--json", "--db", s.db)); len(all) != 2 || all[0].MessageID != m.MessageID {
 		t.Errorf("--json: %+v", all)
 	}
-	relay(t, "message", "conversation", "conv_unknown", "--db", s.db).wantCode(t, 1, "no message")
+	runRelay(t, "message", "conversation", "conv_unknown", "--db", s.db).wantCode(t, 1, "no message")
 }
 
 func TestStats(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServer(t, db)
 	k := issue(t, db, "alice^x", "bob^x")
 	a, b := s.send(k[0], "bob^x", `{}`), s.send(k[0], "bob^x", `{"n":1}`)
@@ -350,7 +350,7 @@ func TestStats(t *testing.T) {
 func TestColours(t *testing.T) {
 	notOnWindows(t, "script makes the terminal")
 	tool(t, "script")
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	k := issue(t, s.db, "alice^x", "bob^x")
 	s.send(k[0], "bob^x", `{}`)
 	for _, c := range []struct {
@@ -369,7 +369,7 @@ func TestColours(t *testing.T) {
 // can be looked into; with a log beside it, the error says what to do.
 func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	notOnWindows(t, "permissions are others")
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	keys := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(keys[0], "bob^x", `{}`)
 	s.terminate()

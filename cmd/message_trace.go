@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
@@ -24,7 +25,7 @@ within half a second, and a server that is killed may lose its last notes.`,
 		Args:    exactly(1, "one message id (relay message list)"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withInspector(func(in *db.Inspector) error {
-				t, err := in.Trace(cmd.Context(), db.MessageID(args[0]))
+				t, err := in.Trace(cmd.Context(), relay.MessageID(args[0]))
 				if err != nil {
 					return err
 				}
@@ -54,7 +55,7 @@ type stepJSON struct {
 func (a *app) printTraceJSON(t *db.Trace) error {
 	steps := make([]stepJSON, len(t.Steps))
 	for i, s := range t.Steps {
-		steps[i] = stepJSON{db.FormatTime(s.At), 0, s.What, optional(string(s.Key)), optional(s.KeyLabel),
+		steps[i] = stepJSON{relay.FormatTime(s.At), 0, s.What, optional(string(s.Key)), optional(s.KeyLabel),
 			optional(s.Status), optional(s.ClientTS), optional(s.Detail)}
 		if i > 0 {
 			steps[i].AfterMS = s.At.Sub(t.Steps[i-1].At).Milliseconds()
@@ -87,7 +88,7 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 	if err := w.end(); err != nil {
 		return err
 	}
-	if m.State == db.Queued || m.State == db.Delivered {
+	if m.State == relay.Queued || m.State == relay.Delivered {
 		fmt.Fprintf(a.stdout, "\nstill %s, %s after it was accepted\n", m.State, gap(now.Sub(m.CreatedAt)))
 	}
 	return nil

@@ -82,15 +82,15 @@ func finish(t testing.TB, c *exec.Cmd, env []string, stdin string) result {
 	return result{out.String(), stderr.String(), c.ProcessState.ExitCode()}
 }
 
-// relay runs the program; mustRelay expects it to succeed and gives its stdout.
-func relay(t testing.TB, args ...string) result {
+// runRelay runs the program; mustRelay expects it to succeed and gives its stdout.
+func runRelay(t testing.TB, args ...string) result {
 	t.Helper()
 	return run(t, args, nil, "")
 }
 
 func mustRelay(t testing.TB, args ...string) string {
 	t.Helper()
-	r := relay(t, args...)
+	r := runRelay(t, args...)
 	if r.code != 0 {
 		t.Fatalf("relay %s: exit %d\n%s", strings.Join(args, " "), r.code, r.err)
 	}
@@ -129,8 +129,8 @@ func eventually(t testing.TB, within time.Duration, what string, so func() bool)
 	}
 }
 
-// file names a database in a directory of its own.
-func file(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
+// tempDB names a database in a directory of its own.
+func tempDB(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
 
 func notOnWindows(t testing.TB, why string) {
 	t.Helper()

@@ -9,7 +9,7 @@ import (
 	nethttp "net/http"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // backoff is the pause between attempts: from 250 ms it doubles up to most, by
@@ -58,7 +58,7 @@ func transient(err error) bool {
 		return false
 	case !errors.As(err, &r):
 		return true // no answer at all
-	case refusedWith(err, db.NonceReused, db.TimestampOutOfRange, db.RequestTimeout):
+	case refusedWith(err, relay.NonceReused, relay.TimestampOutOfRange, relay.RequestTimeout):
 		return true // a library sent it twice; the clock; the network
 	}
 	return r.status == nethttp.StatusTooManyRequests || r.status >= 500
@@ -72,12 +72,12 @@ func nothingDone(err error) bool {
 		return op.Op == "dial"
 	}
 	var r *refusal
-	return errors.As(err, &r) && (r.status < 500 || refusedWith(err, db.Overloaded, db.ShuttingDown, db.DiskFull))
+	return errors.As(err, &r) && (r.status < 500 || refusedWith(err, relay.Overloaded, relay.ShuttingDown, relay.DiskFull))
 }
 
 // advice adds to an error what the relay cannot know.
 func advice(err error) error {
-	if refusedWith(err, db.TimestampOutOfRange) {
+	if refusedWith(err, relay.TimestampOutOfRange) {
 		return fmt.Errorf("%w; set this machine's clock", err)
 	}
 	return err

@@ -24,7 +24,7 @@ var clientCommands = [][]string{
 }
 
 func runForSecrets(t *testing.T, format string) {
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "a^secrets", "b^secrets", "--signing-secret")
 	plain := issue(t, db, "c^secrets")[0]
 	a, b := keys[0], keys[1]
@@ -33,7 +33,7 @@ func runForSecrets(t *testing.T, format string) {
 	if typo.Key == a.Key {
 		typo.Key = a.Key[:len(a.Key)-1] + "y"
 	}
-	elsewhere := issue(t, file(t), "a^secrets")[0] // well-formed, of another relay
+	elsewhere := issue(t, tempDB(t), "a^secrets")[0] // well-formed, of another relay
 	s := startServer(t, db, "--log-format", format, "--rate-limit", "5", "--rate-burst", "40", "--max-body", "2000", "--auth-failure-limit", "1")
 	secrets := []string{a.Key, *a.Secret, b.Key, *b.Secret, plain.Key, typo.Key, elsewhere.Key}
 
@@ -99,7 +99,7 @@ func runForSecrets(t *testing.T, format string) {
 			}
 		}
 	}
-	keyFile := file(t)
+	keyFile := tempDB(t)
 	if err := os.WriteFile(keyFile, []byte(*a.Secret+"\n"+a.Key), 0o600); err != nil {
 		t.Fatal(err)
 	}

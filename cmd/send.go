@@ -11,9 +11,9 @@ import (
 	"os"
 	"time"
 
-	"github.com/spf13/cobra"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/spf13/cobra"
 )
 
 // outgoing is a message to be sent, as the API takes it but for the payload.
@@ -90,7 +90,7 @@ The same command with the same --idempotency-key waits again.`,
 
 // prepare checks what was typed and completes the message.
 func (a *app) prepare(m *outgoing, o *sendOptions, args []string) error {
-	to, err := db.ParseAddress(args[0])
+	to, err := relay.ParseAddress(args[0])
 	switch {
 	case err != nil:
 		return plain(err)

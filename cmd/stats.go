@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (a *app) statsCommand() *cobra.Command {
@@ -69,17 +70,17 @@ func measureFiles(path string) files {
 }
 
 type busyJSON struct {
-	Mecha    db.Address `json:"mecha_id"`
-	Sent     int        `json:"sent"`
-	Received int        `json:"received"`
-	Pending  int        `json:"pending"`
+	Mecha    relay.Address `json:"mecha_id"`
+	Sent     int           `json:"sent"`
+	Received int           `json:"received"`
+	Pending  int           `json:"pending"`
 }
 
 func (a *app) printStatsJSON(s db.Stats, f files) error {
 	f.Free = s.FreeBytes
 	var oldest any
 	if s.Oldest != "" {
-		oldest = map[string]any{"message_id": s.Oldest, "to": s.OldestFor, "created_at": db.FormatTime(s.OldestAt)}
+		oldest = map[string]any{"message_id": s.Oldest, "to": s.OldestFor, "created_at": relay.FormatTime(s.OldestAt)}
 	}
 	busy := make([]busyJSON, len(s.Busiest))
 	for i, b := range s.Busiest {

@@ -55,7 +55,7 @@ func slowSend(s *server, from agent, body string) (finish func() answer) {
 
 func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
-	db := file(t)
+	db := tempDB(t)
 	keys := issue(t, db, "alice^stop", "bob^stop", "carol^stop")
 	alice, bob, carol := keys[0], keys[1], keys[2]
 	s := startServer(t, db)
@@ -97,7 +97,7 @@ func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
 func TestNobodyCanHoldUpTheStop(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^stop")[0]
 	s := startServer(t, db)
 	idle, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -118,7 +118,7 @@ func TestNobodyCanHoldUpTheStop(t *testing.T) {
 
 func TestNothingIsAcceptedWhileItStops(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^stop")[0]
 	s := startServer(t, db)
 	conn := s.dial(a, "")
@@ -140,7 +140,7 @@ func TestNothingIsAcceptedWhileItStops(t *testing.T) {
 
 func TestALogThatNobodyReadsStopsNothing(t *testing.T) {
 	notOnWindows(t, "there is no SIGTERM")
-	db := file(t)
+	db := tempDB(t)
 	a := issue(t, db, "a^stop")[0]
 	r, w, err := os.Pipe()
 	if err != nil {

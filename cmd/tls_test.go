@@ -20,7 +20,7 @@ import (
 
 func TestTLS(t *testing.T) {
 	t.Parallel()
-	ca, db := newAuthority(t), file(t)
+	ca, db := newAuthority(t), tempDB(t)
 	s := ca.startTLS(t, t.TempDir(), db)
 	if strings.Contains(s.stderr.String(), "WARN") {
 		t.Errorf("a warning:\n%s", s.stderr)
@@ -63,7 +63,7 @@ func TestTLS(t *testing.T) {
 // The client commands speak HTTPS, and WebSockets over it, to whom they trust.
 func TestClientsOverTLS(t *testing.T) {
 	t.Parallel()
-	ca, db := newAuthority(t), file(t)
+	ca, db := newAuthority(t), tempDB(t)
 	keys := issue(t, db, "alice^tls", "bob^tls")
 	s := ca.startTLS(t, t.TempDir(), db, "--require-message-signature")
 	ways := map[string]string{"RELAY_CA_FILE": ca.file}
@@ -86,7 +86,7 @@ func TestClientsOverTLS(t *testing.T) {
 	}
 	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key, "RELAY_RETRY=0s"}
 	does(t, env, "whoami").wantCode(t, 1, "certificate")
-	does(t, append(env, "RELAY_CA_FILE="+file(t)), "whoami").wantCode(t, 1, "--ca-file", "no such file")
+	does(t, append(env, "RELAY_CA_FILE="+tempDB(t)), "whoami").wantCode(t, 1, "--ca-file", "no such file")
 	does(t, append(env, "RELAY_CA_FILE="+os.Args[0]), "whoami").wantCode(t, 1, "no certificate in PEM")
 }
 
@@ -94,7 +94,7 @@ func TestClientsOverTLS(t *testing.T) {
 func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
 	t.Parallel()
-	ca, db, dir := newAuthority(t), file(t), t.TempDir()
+	ca, db, dir := newAuthority(t), tempDB(t), t.TempDir()
 	a := issue(t, db, "a^tls")[0]
 	s := ca.startTLS(t, dir, db)
 	serves := func() string {
@@ -155,7 +155,7 @@ func TestSIGHUPReadsTheCertificateAgain(t *testing.T) {
 func TestSIGHUPWithoutTLS(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
 	t.Parallel()
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	s.cmd.Process.Signal(syscall.SIGHUP)
 	s.await(s.stderr, "no TLS certificate to read again")
 	resp, err := client.Get(s.url + "/readyz")
@@ -196,8 +196,8 @@ func TestBadCertificates(t *testing.T) {
 		"a key that is cut":   {cert, cutOff, []string{cutOff}},
 		"a folder":            {t.TempDir(), key, []string{"--tls-cert"}},
 	} {
-		db := file(t)
-		r := relay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key).wantCode(t, 1, row.says...)
+		db := tempDB(t)
+		r := runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key).wantCode(t, 1, row.says...)
 		if block, _ := pem.Decode(text); strings.Contains(r.err, string(text[60:100])) || strings.Contains(r.err, string(block.Bytes)) {
 			t.Errorf("%s: the key is in:\n%s", name, r.err)
 		}
@@ -209,7 +209,7 @@ func TestCertificatesThatAreWorthAWarning(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	for says, until := range map[string]time.Duration{"has expired": -time.Minute, "expires soon": 24 * time.Hour, "not valid yet": 100 * 24 * time.Hour} {
-		dir, db := t.TempDir(), file(t)
+		dir, db := t.TempDir(), tempDB(t)
 		cert, key := ca.pair(dir, time.Now().Add(until))
 		if err := os.Chmod(key, 0o644); err != nil {
 			t.Fatal(err)
@@ -254,7 +254,7 @@ func TestAnOpenAddressIsAWarning(t *testing.T) {
 		if runtime.GOOS != "linux" && strings.Contains(row.args, "127.9") {
 			continue // one loopback address is all there is
 		}
-		s := launch(t, exec.Command(binary, append([]string{"serve", "--db", file(t)}, strings.Fields(row.args)...)...), nil)
+		s := launch(t, exec.Command(binary, append([]string{"serve", "--db", tempDB(t)}, strings.Fields(row.args)...)...), nil)
 		s.await(s.stderr, "msg=serving")
 		if got := strings.Contains(s.stderr.String(), warning); got != row.warns {
 			t.Errorf("%s: warned: %v\n%s", row.args, got, s.stderr)
@@ -274,7 +274,7 @@ func TestOpenFoldersAndFilesAreAWarning(t *testing.T) {
 	}{
 		{0o777, 0o600, "may replace files"}, {0o777 | os.ModeSticky, 0o600, ""}, {0o755, 0o600, ""}, {0o700, 0o644, "may read the database"}, {0o700, 0o660, "may read the database"},
 	} {
-		db := file(t)
+		db := tempDB(t)
 		issue(t, db, "a^b")
 		if err := os.Chmod(db, row.file); err != nil {
 			t.Fatal(err)
@@ -304,8 +304,8 @@ func TestSettingsThatDoNotGoTogether(t *testing.T) {
 		"--trusted-proxy 0.0.0.0/0": "everybody", "--trusted-proxy 10.0.0.1,::/0": "everybody", "--trusted-proxy fe80::1%eth0": "--trusted-proxy",
 		"--max-connections=-1": "negative", "--max-body-memory 1000": "room for one body",
 	} {
-		db := file(t)
-		relay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, says)
+		db := tempDB(t)
+		runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, says)
 		wantFiles(t, filepath.Dir(db))
 	}
 }

@@ -41,7 +41,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 		if path == nil {
 			return
 		}
-		r := relay(t, append(path, "--no-such-flag")...).wantCode(t, 2, "--no-such-flag", "Try: "+name+" --help")
+		r := runRelay(t, append(path, "--no-such-flag")...).wantCode(t, 2, "--no-such-flag", "Try: "+name+" --help")
 		if r.out != "" {
 			t.Errorf("%s --no-such-flag printed %q", name, r.out)
 		}
@@ -65,7 +65,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		{"demo now", "relay demo"}, {"version now", "relay version"}, {"errors a b", "relay errors"}, {"sign", "relay sign"},
 		{"completion nonsense", "relay completion"}, {"completion bash now", "relay completion bash"}, {"help nonsense", "relay help"}, {"help key nonsense", "relay help"},
 	} {
-		r := relay(t, strings.Fields(c.args)...)
+		r := runRelay(t, strings.Fields(c.args)...)
 		if r.code != 2 || r.out != "" || !strings.HasPrefix(r.err, "relay: ") || !strings.HasSuffix(r.err, "\nTry: "+c.try+" --help\n") {
 			t.Errorf("relay %s: exit %d\nstdout: %s\nstderr: %s", c.args, r.code, r.out, r.err)
 		}
@@ -84,7 +84,7 @@ func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
 }
 
 func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	s := startServerIn(t, []string{"RELAY_ADDR=127.0.0.1:1", "RELAY_DB=/nowhere/relay.db", "RELAY_LOG_FORMAT=json", "RELAY_MAX_BODY=100"}, db)
 	if !strings.HasPrefix(s.stderr.String(), "{") {
 		t.Errorf("RELAY_LOG_FORMAT=json: %s", s.stderr)
@@ -104,7 +104,7 @@ func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
 }
 
 func TestABadValueInTheEnvironmentIsNamed(t *testing.T) {
-	db := file(t)
+	db := tempDB(t)
 	for _, c := range []struct{ command, name, value string }{
 		{"serve", "RELAY_MAX_BODY", "lots"}, {"serve", "RELAY_CLOCK_SKEW", "5"}, {"serve", "RELAY_DEV", "perhaps"},
 		{"serve", "RELAY_REQUIRE_MESSAGE_SIGNATURE", "perhaps"}, {"serve", "RELAY_RATE_LIMIT", "fast"},
@@ -142,7 +142,7 @@ func TestErrorsAreListed(t *testing.T) {
 	if strings.Count(one, "\n") != 1 || !strings.HasPrefix(one, "nonce_reused") || !strings.Contains(one, "401") {
 		t.Errorf("%s", one)
 	}
-	if r := relay(t, "errors", "no_such_code").wantCode(t, 1, "no_such_code"); r.out != "" {
+	if r := runRelay(t, "errors", "no_such_code").wantCode(t, 1, "no_such_code"); r.out != "" {
 		t.Errorf("%s", r.out)
 	}
 }
@@ -155,7 +155,7 @@ func TestVersion(t *testing.T) {
 	if out := mustRelay(t, "version"); !strings.Contains(out, v["version"]) || !strings.Contains(out, v["go"]) {
 		t.Errorf("%s", out)
 	}
-	s := startServer(t, file(t))
+	s := startServer(t, tempDB(t))
 	resp, err := client.Get(s.url + "/version")
 	if err != nil {
 		t.Fatal(err)

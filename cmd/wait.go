@@ -8,7 +8,7 @@ import (
 	"net/url"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // What relay send waits for is asked of the relay by plain requests. A socket
@@ -22,7 +22,7 @@ const (
 
 // fate is what a sender sees of its message.
 type fate struct {
-	From  db.Address
+	From  relay.Address
 	State string
 	Ack   *struct{ Status, Detail string }
 
@@ -32,7 +32,7 @@ type fate struct {
 // failed says why nothing more is to be expected of a message; nil: it is still open, or well.
 func (f *fate) failed(id string) error {
 	switch {
-	case f.State == db.Expired.String():
+	case f.State == relay.Expired.String():
 		return fmt.Errorf("%s expired before it was acknowledged", id)
 	case f.Ack == nil || f.Ack.Status != "failed" && f.Ack.Status != "rejected":
 		return nil
@@ -118,7 +118,7 @@ func interrupted(sent sentMessage) error {
 }
 
 // findReply looks behind the cursor for the answer, and gives the next cursor.
-func (c *client) findReply(ctx context.Context, own db.Address, m *outgoing, sent sentMessage, cursor string) (*envelope, string, error) {
+func (c *client) findReply(ctx context.Context, own relay.Address, m *outgoing, sent sentMessage, cursor string) (*envelope, string, error) {
 	q := url.Values{"direction": {"in"}, "include": {"payload"}, "peer": {m.To}, "conversation_id": {sent.ConversationID}}
 	for {
 		q.Set("since_message_id", cursor)
@@ -144,7 +144,7 @@ type historyPage struct {
 	Next     string `json:"next_cursor"`
 }
 
-func (c *client) history(ctx context.Context, own db.Address, q url.Values) (p historyPage, err error) {
+func (c *client) history(ctx context.Context, own relay.Address, q url.Values) (p historyPage, err error) {
 	err = c.call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &p)
 	return p, err
 }
@@ -196,7 +196,7 @@ func (c *client) until(ctx context.Context, sent sentMessage, most time.Duration
 // and after every gap in which it did not listen.
 func (c *client) ring(ctx context.Context, sent sentMessage, bell chan<- struct{}) {
 	var who struct {
-		MechaID db.Address `json:"mecha_id"`
+		MechaID relay.Address `json:"mecha_id"`
 	}
 	for b := (backoff{most: waitPause}); ctx.Err() == nil; {
 		err := c.call(ctx, "GET", "/api/v1/whoami", nil, &who)
@@ -214,7 +214,7 @@ func (c *client) ring(ctx context.Context, sent sentMessage, bell chan<- struct{
 }
 
 // listenTo rings for one connection, until it is lost.
-func (c *client) listenTo(ctx context.Context, own db.Address, sent sentMessage, ring func()) error {
+func (c *client) listenTo(ctx context.Context, own relay.Address, sent sentMessage, ring func()) error {
 	s, err := c.dial(ctx, own, "?sync_limit=0&events=receipts")
 	if err != nil {
 		return err

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // Each line is one request and what it makes of the message: the words of the
@@ -45,7 +45,7 @@ func TestTheLifeOfAMessage(t *testing.T) {
 				case s.word == "deliver":
 					a = bob.mustDeliver(id).wantField("message_id", `"`+id+`"`).wantField("state", `"`+s.state+`"`)
 				case s.status == 409:
-					bob.post(messagePath(id)+"/ack", ackBody(s.word)).wantProblem(409, db.AlreadyAcknowledged)
+					bob.post(messagePath(id)+"/ack", ackBody(s.word)).wantProblem(409, relay.AlreadyAcknowledged)
 				default:
 					word = strings.ToLower(s.word)
 					a = bob.mustAck(id, s.word).wantField("message_id", `"`+id+`"`).wantField("state", `"`+s.state+`"`).
@@ -98,28 +98,28 @@ func TestAckRules(t *testing.T) {
 	x := strings.Repeat
 	for body, row := range map[string]struct {
 		field string
-		code  db.Code
+		code  relay.Code
 	}{
-		`{` + ts + `}`:                                                 {"status", db.InvalidRequest},
-		`{"status":"",` + ts + `}`:                                     {"status", db.InvalidRequest},
-		`{"status":null,` + ts + `}`:                                   {"status", db.InvalidRequest},
-		`{"status":1,` + ts + `}`:                                      {"status", db.InvalidRequest},
-		`{"status":"1st",` + ts + `}`:                                  {"status", db.InvalidRequest},
-		`{"status":"_x",` + ts + `}`:                                   {"status", db.InvalidRequest},
-		`{"status":"all done",` + ts + `}`:                             {"status", db.InvalidRequest},
-		`{"status":"done-ish",` + ts + `}`:                             {"status", db.InvalidRequest},
-		`{"status":"` + x("s", 33) + `",` + ts + `}`:                   {"status", db.InvalidRequest},
-		`{"status":"fertig_ü",` + ts + `}`:                             {"status", db.InvalidRequest},
-		`{"status":"wor\u212a",` + ts + `}`:                            {"status", db.InvalidRequest}, // the Kelvin sign is no K
-		`{"status":"fa\u0130led",` + ts + `}`:                          {"status", db.InvalidRequest}, // nor İ an I
-		`{"status":"done"}`:                                            {"client_ts", db.InvalidTime},
-		`{"status":"done","client_ts":""}`:                             {"client_ts", db.InvalidTime},
-		`{"status":"done","client_ts":"now"}`:                          {"client_ts", db.InvalidTime},
-		`{"status":"done","client_ts":"2026-11-20T08:00:00,5Z"}`:       {"client_ts", db.InvalidTime},
-		`{"status":"done","client_ts":"2026-11-20T8:00:00Z"}`:          {"client_ts", db.InvalidTime},
-		`{"status":"done","client_ts":1795161660}`:                     {"client_ts", db.InvalidRequest},
-		`{"status":"done",` + ts + `,"detail":{}}`:                     {"detail", db.InvalidRequest},
-		`{"status":"done",` + ts + `,"detail":"` + x("d", 1025) + `"}`: {"detail", db.InvalidRequest},
+		`{` + ts + `}`:                                                 {"status", relay.InvalidRequest},
+		`{"status":"",` + ts + `}`:                                     {"status", relay.InvalidRequest},
+		`{"status":null,` + ts + `}`:                                   {"status", relay.InvalidRequest},
+		`{"status":1,` + ts + `}`:                                      {"status", relay.InvalidRequest},
+		`{"status":"1st",` + ts + `}`:                                  {"status", relay.InvalidRequest},
+		`{"status":"_x",` + ts + `}`:                                   {"status", relay.InvalidRequest},
+		`{"status":"all done",` + ts + `}`:                             {"status", relay.InvalidRequest},
+		`{"status":"done-ish",` + ts + `}`:                             {"status", relay.InvalidRequest},
+		`{"status":"` + x("s", 33) + `",` + ts + `}`:                   {"status", relay.InvalidRequest},
+		`{"status":"fertig_ü",` + ts + `}`:                             {"status", relay.InvalidRequest},
+		`{"status":"wor\u212a",` + ts + `}`:                            {"status", relay.InvalidRequest}, // the Kelvin sign is no K
+		`{"status":"fa\u0130led",` + ts + `}`:                          {"status", relay.InvalidRequest}, // nor İ an I
+		`{"status":"done"}`:                                            {"client_ts", relay.InvalidTime},
+		`{"status":"done","client_ts":""}`:                             {"client_ts", relay.InvalidTime},
+		`{"status":"done","client_ts":"now"}`:                          {"client_ts", relay.InvalidTime},
+		`{"status":"done","client_ts":"2026-11-20T08:00:00,5Z"}`:       {"client_ts", relay.InvalidTime},
+		`{"status":"done","client_ts":"2026-11-20T8:00:00Z"}`:          {"client_ts", relay.InvalidTime},
+		`{"status":"done","client_ts":1795161660}`:                     {"client_ts", relay.InvalidRequest},
+		`{"status":"done",` + ts + `,"detail":{}}`:                     {"detail", relay.InvalidRequest},
+		`{"status":"done",` + ts + `,"detail":"` + x("d", 1025) + `"}`: {"detail", relay.InvalidRequest},
 	} {
 		bob.post(messagePath(id)+"/ack", body).wantFault(400, row.code, row.field)
 	}
@@ -178,12 +178,12 @@ func TestExpiry(t *testing.T) {
 		t.Errorf("%d are pending", len(p.Messages))
 	}
 	for _, id := range []string{queued, delivered} {
-		bob.post(messagePath(id)+"/ack", ackBody("completed")).wantProblem(409, db.MessageExpired)
-		bob.post(messagePath(id)+"/deliver", "").wantProblem(409, db.MessageExpired)
+		bob.post(messagePath(id)+"/ack", ackBody("completed")).wantProblem(409, relay.MessageExpired)
+		bob.post(messagePath(id)+"/deliver", "").wantProblem(409, relay.MessageExpired)
 		bob.get(messagePath(id) + "/payload").want(200)
 	}
 	bob.post(messagePath(done)+"/ack", ackBody("completed")).want(200).wantField("duplicate", "true")
-	bob.post(messagePath(done)+"/ack", ackBody("failed")).wantProblem(409, db.AlreadyAcknowledged)
+	bob.post(messagePath(done)+"/ack", ackBody("failed")).wantProblem(409, relay.AlreadyAcknowledged)
 
 	alice.mustSend(bob) // a commit: the expiry now stands in the file
 	r.mustRestart()

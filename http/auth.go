@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/julienschmidt/httprouter"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/julienschmidt/httprouter"
 )
 
 // call is one authenticated request. It belongs to the request's goroutine.
@@ -19,15 +19,15 @@ type call struct {
 	w         http.ResponseWriter // for deadlines and upgrades; answers are returned
 	params    httprouter.Params
 	at        time.Time
-	key       *db.Key
+	key       *relay.Key
 	body      []byte // as sent
 	nonce     string
 	timestamp time.Time
 	signed    bool // the signature has been verified
-	claimed   db.NonceHash
+	claimed   relay.NonceHash
 
-	idempotency db.IdempotencyKey // of a send; zero: none
-	replay      bool              // the nonce came before: only the stored 201 will do
+	idempotency relay.IdempotencyKey // of a send; zero: none
+	replay      bool                 // the nonce came before: only the stored 201 will do
 	release     func()
 	held        int64 // bytes of Server.memory, for the body
 	answered    int64 // … and for the answer
@@ -47,7 +47,7 @@ func (c *call) done(s *Server) {
 // A failure of the credentials is counted against the client's address.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprouter.Params) (*call, error) {
 	if s.draining.Load() {
-		e := db.Errorf(db.ShuttingDown, "the relay is shutting down")
+		e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 		e.RetryAfter = time.Second
 		return nil, e
 	}
@@ -74,7 +74,7 @@ func (s *Server) verify(c *call) error {
 	}
 	vouch(c.Context())
 	if !s.keys.allow(c.key.Number, c.at) {
-		e := db.Errorf(db.RateLimited, "more than %g requests a second with this key", s.RateLimit)
+		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key", s.RateLimit)
 		e.RetryAfter = time.Second
 		return e
 	}
@@ -88,17 +88,17 @@ func (s *Server) verify(c *call) error {
 		return err
 	}
 	if !isNonce(c.nonce) {
-		return db.Errorf(db.MalformedHeader, "X-Nonce must be 1–128 of A–Z a–z 0–9 . _ ~ : + / = -")
+		return relay.Errorf(relay.MalformedHeader, "X-Nonce must be 1–128 of A–Z a–z 0–9 . _ ~ : + / = -")
 	}
 	timestamp, err := header(c.Request, "X-Request-Timestamp")
 	if err != nil {
 		return err
 	}
-	if c.timestamp, err = db.ParseTime(timestamp); err != nil {
-		return db.Errorf(db.MalformedHeader, "X-Request-Timestamp is no RFC 3339 time, as in %s", db.FormatTime(c.at))
+	if c.timestamp, err = relay.ParseTime(timestamp); err != nil {
+		return relay.Errorf(relay.MalformedHeader, "X-Request-Timestamp is no RFC 3339 time, as in %s", relay.FormatTime(c.at))
 	}
 	if d := c.at.Sub(c.timestamp); d > s.ClockSkew || -d > s.ClockSkew {
-		e := db.Errorf(db.TimestampOutOfRange, "X-Request-Timestamp is more than %s off; the relay's clock says %s", s.ClockSkew, db.FormatTime(c.at))
+		e := relay.Errorf(relay.TimestampOutOfRange, "X-Request-Timestamp is more than %s off; the relay's clock says %s", s.ClockSkew, relay.FormatTime(c.at))
 		e.ServerTime = c.at
 		return e
 	}
@@ -109,7 +109,7 @@ func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 	values := c.Header["X-Signature"]
 	if len(values) == 0 {
 		if s.RequireSignature {
-			return db.Errorf(db.SignatureRequired, "this relay takes signed requests only: send X-Signature")
+			return relay.Errorf(relay.SignatureRequired, "this relay takes signed requests only: send X-Signature")
 		}
 		return nil
 	}
@@ -117,12 +117,12 @@ func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
 	if err != nil {
 		return err
 	}
-	signature, ok := db.DecodeSignature(text)
+	signature, ok := relay.DecodeSignature(text)
 	if !ok {
-		return db.Errorf(db.MalformedHeader, "X-Signature must be the Base64 of 32 bytes")
+		return relay.Errorf(relay.MalformedHeader, "X-Signature must be the Base64 of 32 bytes")
 	}
 	if !c.key.Verify(keyText, signature, c.body, c.nonce, timestamp) {
-		return db.Errorf(db.InvalidSignature, "X-Signature does not sign body|nonce|timestamp under this key's signing secret")
+		return relay.Errorf(relay.InvalidSignature, "X-Signature does not sign body|nonce|timestamp under this key's signing secret")
 	}
 	c.signed = true
 	return nil
@@ -137,9 +137,9 @@ func (s *Server) claim(c *call) error {
 		return err
 	}
 	c.claimed, err = s.DB.Claim(c.key, c.nonce, c.timestamp)
-	if mayReplay && db.ErrorCode(err) == db.NonceReused {
+	if mayReplay && relay.ErrorCode(err) == relay.NonceReused {
 		_, known, fault := s.stored(c)
-		if known || fault != nil && db.ErrorCode(fault) != db.IdempotencyKeyReused {
+		if known || fault != nil && relay.ErrorCode(fault) != relay.IdempotencyKeyReused {
 			c.replay, err = known, fault
 		}
 	}
@@ -150,9 +150,9 @@ func (s *Server) claim(c *call) error {
 func header(r *http.Request, name string) (string, error) {
 	switch v := r.Header[name]; {
 	case len(v) == 0 || len(v) == 1 && v[0] == "":
-		return "", db.Errorf(db.MissingHeader, "%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
+		return "", relay.Errorf(relay.MissingHeader, "%s is missing; every request carries X-Mecha-Key, X-Request-Timestamp and X-Nonce", name)
 	case len(v) > 1:
-		return "", db.Errorf(db.MalformedHeader, "%s must come once", name)
+		return "", relay.Errorf(relay.MalformedHeader, "%s must come once", name)
 	default:
 		return v[0], nil
 	}
@@ -175,13 +175,13 @@ func isNonce(s string) bool {
 func (s *Server) readBody(c *call) error {
 	for _, e := range c.Header["Content-Encoding"] {
 		if e != "" && !strings.EqualFold(e, "identity") {
-			return db.Errorf(db.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
+			return relay.Errorf(relay.UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent")
 		}
 	}
 	if c.Body == nil || c.ContentLength == 0 {
 		return nil
 	}
-	tooLarge := db.Errorf(db.PayloadTooLarge, "the request body is over the limit of %d bytes", s.MaxBody)
+	tooLarge := relay.Errorf(relay.PayloadTooLarge, "the request body is over the limit of %d bytes", s.MaxBody)
 	if s.MaxBody > 0 && c.ContentLength > s.MaxBody {
 		return tooLarge
 	}
@@ -208,10 +208,10 @@ func (s *Server) readBody(c *call) error {
 		}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return db.Errorf(db.RequestTimeout, "the request body did not arrive in time")
+		return relay.Errorf(relay.RequestTimeout, "the request body did not arrive in time")
 	}
 	if err != nil {
-		return db.Errorf(db.InvalidRequest, "the request body ended early")
+		return relay.Errorf(relay.InvalidRequest, "the request body ended early")
 	}
 	return nil
 }
@@ -224,9 +224,9 @@ func (s *Server) countFailure(r *http.Request, err error) error {
 		return err
 	}
 	s.tooMany.Do(func() {
-		s.Logger.Warn("too many failed authentications", "client", s.client(r), "last", db.ErrorCode(err))
+		s.Logger.Warn("too many failed authentications", "client", s.client(r), "last", relay.ErrorCode(err))
 	})
-	e := db.Errorf(db.TooManyFailures, "too many failed authentications from this address; the last was %s", db.ErrorCode(err))
+	e := relay.Errorf(relay.TooManyFailures, "too many failed authentications from this address; the last was %s", relay.ErrorCode(err))
 	e.RetryAfter = time.Second
 	return e
 }

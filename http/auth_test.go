@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // typo gives key with its last character changed: the checksum tells.
@@ -20,47 +21,47 @@ func typo(key string) string {
 func TestFaultyCredentials(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
-	revoked, expired := r.mustIssue("alice^demo"), r.mustIssue("alice^demo", func(i *db.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
+	revoked, expired := r.mustIssue("alice^demo"), r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
 	r.mustRevoke(revoked)
 	r.clock.advance(time.Minute)
 	stranger := mustServe(t).mustIssue("alice^demo")
 
 	for name, row := range map[string]struct {
 		change
-		code db.Code
+		code relay.Code
 	}{
-		"no key":               {with("X-Mecha-Key"), db.MissingHeader},
-		"empty key":            {with("X-Mecha-Key", ""), db.MissingHeader},
-		"two keys":             {with("X-Mecha-Key", alice.Text, alice.Text), db.MalformedHeader},
-		"short key":            {with("X-Mecha-Key", alice.Text[:51]), db.MalformedKey},
-		"long key":             {with("X-Mecha-Key", alice.Text+"0"), db.MalformedKey},
-		"foreign prefix":       {with("X-Mecha-Key", "sk_"+alice.Text[3:]), db.MalformedKey},
-		"key with a dash":      {with("X-Mecha-Key", alice.Text[:20]+"-"+alice.Text[21:]), db.MalformedKey},
-		"typo in the key":      {with("X-Mecha-Key", typo(alice.Text)), db.MalformedKey},
-		"another relay's key":  {with("X-Mecha-Key", stranger.Text), db.UnknownKey},
-		"revoked key":          {with("X-Mecha-Key", revoked.Text), db.KeyRevoked},
-		"expired key":          {with("X-Mecha-Key", expired.Text), db.KeyExpired},
-		"no nonce":             {with("X-Nonce"), db.MissingHeader},
-		"empty nonce":          {with("X-Nonce", ""), db.MissingHeader},
-		"two nonces":           {with("X-Nonce", "a", "b"), db.MalformedHeader},
-		"nonce of 129":         {nonce(strings.Repeat("n", 129)), db.MalformedHeader},
-		"nonce with |":         {nonce("a|b"), db.MalformedHeader},
-		"nonce with a space":   {nonce("a b"), db.MalformedHeader},
-		"nonce with a comma":   {nonce("a,b"), db.MalformedHeader},
-		"nonce with ü":         {nonce("nü"), db.MalformedHeader},
-		"no timestamp":         {with("X-Request-Timestamp"), db.MissingHeader},
-		"empty timestamp":      {with("X-Request-Timestamp", ""), db.MissingHeader},
-		"two timestamps":       {with("X-Request-Timestamp", "2026-11-20T08:01:00Z", "2026-11-20T08:01:00Z"), db.MalformedHeader},
-		"Unix seconds":         {stamped("1795161660"), db.MalformedHeader},
-		"no zone":              {stamped("2026-11-20T08:01:00"), db.MalformedHeader},
-		"a space for the T":    {stamped("2026-11-20 08:01:00Z"), db.MalformedHeader},
-		"a comma for the dot":  {stamped("2026-11-20T08:01:00,5Z"), db.MalformedHeader},
-		"an hour of one digit": {stamped("2026-11-20T8:01:00Z"), db.MalformedHeader},
-		"an offset of +24:00":  {stamped("2026-11-21T08:01:00+24:00"), db.MalformedHeader},
-		"an offset of +0100":   {stamped("2026-11-20T09:01:00+0100"), db.MalformedHeader},
-		"31 November":          {stamped("2026-11-31T08:01:00Z"), db.MalformedHeader},
-		"empty signature":      {with("X-Signature", ""), db.MissingHeader},
-		"two signatures":       {with("X-Signature", "a", "b"), db.MalformedHeader},
+		"no key":               {with("X-Mecha-Key"), relay.MissingHeader},
+		"empty key":            {with("X-Mecha-Key", ""), relay.MissingHeader},
+		"two keys":             {with("X-Mecha-Key", alice.Text, alice.Text), relay.MalformedHeader},
+		"short key":            {with("X-Mecha-Key", alice.Text[:51]), relay.MalformedKey},
+		"long key":             {with("X-Mecha-Key", alice.Text+"0"), relay.MalformedKey},
+		"foreign prefix":       {with("X-Mecha-Key", "sk_"+alice.Text[3:]), relay.MalformedKey},
+		"key with a dash":      {with("X-Mecha-Key", alice.Text[:20]+"-"+alice.Text[21:]), relay.MalformedKey},
+		"typo in the key":      {with("X-Mecha-Key", typo(alice.Text)), relay.MalformedKey},
+		"another relay's key":  {with("X-Mecha-Key", stranger.Text), relay.UnknownKey},
+		"revoked key":          {with("X-Mecha-Key", revoked.Text), relay.KeyRevoked},
+		"expired key":          {with("X-Mecha-Key", expired.Text), relay.KeyExpired},
+		"no nonce":             {with("X-Nonce"), relay.MissingHeader},
+		"empty nonce":          {with("X-Nonce", ""), relay.MissingHeader},
+		"two nonces":           {with("X-Nonce", "a", "b"), relay.MalformedHeader},
+		"nonce of 129":         {nonce(strings.Repeat("n", 129)), relay.MalformedHeader},
+		"nonce with |":         {nonce("a|b"), relay.MalformedHeader},
+		"nonce with a space":   {nonce("a b"), relay.MalformedHeader},
+		"nonce with a comma":   {nonce("a,b"), relay.MalformedHeader},
+		"nonce with ü":         {nonce("nü"), relay.MalformedHeader},
+		"no timestamp":         {with("X-Request-Timestamp"), relay.MissingHeader},
+		"empty timestamp":      {with("X-Request-Timestamp", ""), relay.MissingHeader},
+		"two timestamps":       {with("X-Request-Timestamp", "2026-11-20T08:01:00Z", "2026-11-20T08:01:00Z"), relay.MalformedHeader},
+		"Unix seconds":         {stamped("1795161660"), relay.MalformedHeader},
+		"no zone":              {stamped("2026-11-20T08:01:00"), relay.MalformedHeader},
+		"a space for the T":    {stamped("2026-11-20 08:01:00Z"), relay.MalformedHeader},
+		"a comma for the dot":  {stamped("2026-11-20T08:01:00,5Z"), relay.MalformedHeader},
+		"an hour of one digit": {stamped("2026-11-20T8:01:00Z"), relay.MalformedHeader},
+		"an offset of +24:00":  {stamped("2026-11-21T08:01:00+24:00"), relay.MalformedHeader},
+		"an offset of +0100":   {stamped("2026-11-20T09:01:00+0100"), relay.MalformedHeader},
+		"31 November":          {stamped("2026-11-31T08:01:00Z"), relay.MalformedHeader},
+		"empty signature":      {with("X-Signature", ""), relay.MissingHeader},
+		"two signatures":       {with("X-Signature", "a", "b"), relay.MalformedHeader},
 	} {
 		t.Run(name, func(t *testing.T) {
 			alice.in(t).get(whoami, row.change).wantProblem(401, row.code)
@@ -103,20 +104,20 @@ func TestTheTimestampMayBeOffByTheSkew(t *testing.T) {
 	}
 	for _, off := range []time.Duration{skew + time.Nanosecond, skew + time.Millisecond, time.Hour, 100 * 365 * 24 * time.Hour} {
 		for _, ts := range []time.Time{now.Add(off), now.Add(-off)} {
-			p := alice.get(whoami, at(ts)).wantProblem(401, db.TimestampOutOfRange)
-			if p.ServerTime != db.FormatTime(now) {
-				t.Errorf("server_time is %q, want %s", p.ServerTime, db.FormatTime(now))
+			p := alice.get(whoami, at(ts)).wantProblem(401, relay.TimestampOutOfRange)
+			if p.ServerTime != relay.FormatTime(now) {
+				t.Errorf("server_time is %q, want %s", p.ServerTime, relay.FormatTime(now))
 			}
 		}
 	}
 	r.clock.advance(time.Hour) // it is the relay's clock that counts
-	alice.get(whoami, at(now)).wantProblem(401, db.TimestampOutOfRange)
+	alice.get(whoami, at(now)).wantProblem(401, relay.TimestampOutOfRange)
 	alice.get(whoami).want(200)
 }
 
 func TestWhoami(t *testing.T) {
 	r := mustServe(t)
-	alice := r.mustIssue("alice^demo", func(i *db.IssueKey) { i.Label, i.ExpiresAt = `my "laptop"`, i.At.Add(time.Hour) })
+	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Label, i.ExpiresAt = `my "laptop"`, i.At.Add(time.Hour) })
 	alice.get(whoami).want(200).
 		wantField("mecha_id", `"alice^demo"`).wantField("key_id", `"`+string(alice.ID)+`"`).
 		wantField("label", `"my \"laptop\""`).wantField("expires_at", `"2026-11-20T09:00:00.000Z"`).
@@ -129,20 +130,20 @@ func TestWhoami(t *testing.T) {
 
 func TestAKeyLivesFromIssueToItsEnd(t *testing.T) {
 	r := mustServe(t)
-	brief := r.mustIssue("alice^demo", func(i *db.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
+	brief := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
 	lasting := r.mustIssue("alice^demo")
 	brief.get(whoami).want(200)
 	r.clock.advance(time.Minute - time.Millisecond)
 	brief.get(whoami).want(200)
 	r.clock.advance(time.Millisecond)
-	brief.get(whoami).wantProblem(401, db.KeyExpired)
+	brief.get(whoami).wantProblem(401, relay.KeyExpired)
 	lasting.get(whoami).want(200) // a Mecha may have several
 
 	r.mustRevoke(lasting)
-	lasting.get(whoami).wantProblem(401, db.KeyRevoked)
+	lasting.get(whoami).wantProblem(401, relay.KeyRevoked)
 	r.mustRestart()
 	lasting.r, brief.r = r, r
-	lasting.get(whoami).wantProblem(401, db.KeyRevoked)
+	lasting.get(whoami).wantProblem(401, relay.KeyRevoked)
 }
 
 // The command line issues and revokes in a process of its own.
@@ -156,7 +157,7 @@ func TestKeysOfAnotherProcess(t *testing.T) {
 	}
 	defer other.Close()
 	for range 3 {
-		k, err := other.Issue(&db.IssueKey{At: r.clock.Now(), Address: "carol^demo"})
+		k, err := other.Issue(&relay.IssueKey{At: r.clock.Now(), Address: "carol^demo"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -164,7 +165,7 @@ func TestKeysOfAnotherProcess(t *testing.T) {
 		carol.get(whoami).want(200) // at once
 		carol.mustSend(carol)
 
-		if err := other.Revoke(&db.RevokeKey{At: r.clock.Now(), ID: k.ID}); err != nil {
+		if err := other.Revoke(&relay.RevokeKey{At: r.clock.Now(), ID: k.ID}); err != nil {
 			t.Fatal(err)
 		}
 		revoked := time.Now()
@@ -173,22 +174,22 @@ func TestKeysOfAnotherProcess(t *testing.T) {
 				t.Fatal("a revoked key still works")
 			}
 		}
-		carol.get(whoami).wantProblem(401, db.KeyRevoked)
+		carol.get(whoami).wantProblem(401, relay.KeyRevoked)
 	}
 }
 
 func TestRotation(t *testing.T) {
 	r := mustServe(t)
-	old := r.mustIssue("alice^demo", func(i *db.IssueKey) { i.Secret, i.Label = true, "laptop" })
-	fresh := r.mustIssue("", func(i *db.IssueKey) { i.Replaces, i.Overlap = old.ID, time.Hour })
+	old := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Secret, i.Label = true, "laptop" })
+	fresh := r.mustIssue("", func(i *relay.IssueKey) { i.Replaces, i.Overlap = old.ID, time.Hour })
 	if fresh.Secret == "" || fresh.Secret == old.Secret || fresh.Text == old.Text {
 		t.Fatal("rotating gave no new secret")
 	}
 	fresh.get(whoami).want(200).wantField("mecha_id", `"alice^demo"`).wantField("label", `"laptop"`)
-	fresh.get(whoami, signedBy(old.Secret)).wantProblem(401, db.InvalidSignature)
+	fresh.get(whoami, signedBy(old.Secret)).wantProblem(401, relay.InvalidSignature)
 	old.get(whoami).want(200)
-	old.get(whoami, signedBy(fresh.Secret)).wantProblem(401, db.InvalidSignature)
+	old.get(whoami, signedBy(fresh.Secret)).wantProblem(401, relay.InvalidSignature)
 	r.clock.advance(time.Hour)
-	old.get(whoami).wantProblem(401, db.KeyExpired)
+	old.get(whoami).wantProblem(401, relay.KeyExpired)
 	fresh.get(whoami).want(200)
 }

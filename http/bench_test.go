@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // sink takes an answer without a network.
@@ -70,7 +71,7 @@ func BenchmarkRequest(b *testing.B) {
 }
 
 // issueBeside makes a key as another process would: a store that keeps nothing cannot.
-func issueBeside(b *testing.B, r *relay) db.IssuedKey {
+func issueBeside(b *testing.B, r *testRelay) relay.IssuedKey {
 	b.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -81,7 +82,7 @@ func issueBeside(b *testing.B, r *relay) db.IssuedKey {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	k, err := d.Issue(&db.IssueKey{At: time.Now(), Address: "alice^demo", Label: fmt.Sprint("of ", b.Name())})
+	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "alice^demo", Label: fmt.Sprint("of ", b.Name())})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,13 +13,13 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // mecha is a client that holds a key.
 type mecha struct {
-	r *relay
-	db.IssuedKey
+	r *testRelay
+	relay.IssuedKey
 }
 
 // in gives the client to a subtest.
@@ -29,9 +29,9 @@ func (m mecha) in(t testing.TB) mecha {
 	return mecha{&r, m.IssuedKey}
 }
 
-func (r *relay) mustIssue(a db.Address, options ...func(*db.IssueKey)) mecha {
+func (r *testRelay) mustIssue(a relay.Address, options ...func(*relay.IssueKey)) mecha {
 	r.t.Helper()
-	i := &db.IssueKey{At: r.clock.Now(), Address: a}
+	i := &relay.IssueKey{At: r.clock.Now(), Address: a}
 	for _, f := range options {
 		f(i)
 	}
@@ -42,9 +42,9 @@ func (r *relay) mustIssue(a db.Address, options ...func(*db.IssueKey)) mecha {
 	return mecha{r, k}
 }
 
-func (r *relay) mustRevoke(m mecha) {
+func (r *testRelay) mustRevoke(m mecha) {
 	r.t.Helper()
-	if err := r.db.Revoke(&db.RevokeKey{At: r.clock.Now(), ID: m.ID}); err != nil {
+	if err := r.db.Revoke(&relay.RevokeKey{At: r.clock.Now(), ID: m.ID}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -65,7 +65,7 @@ var nonces atomic.Int64
 
 func (m mecha) prepare(method, path, body string, changes ...change) *call {
 	c := &call{method: method, path: path, body: body, key: m.Text, secret: m.Text, header: nethttp.Header{},
-		nonce: fmt.Sprint("nonce-", nonces.Add(1)), timestamp: db.FormatTime(m.r.clock.Now())}
+		nonce: fmt.Sprint("nonce-", nonces.Add(1)), timestamp: relay.FormatTime(m.r.clock.Now())}
 	if m.Secret != "" {
 		c.secret = m.Secret
 	}
@@ -97,7 +97,7 @@ func all(changes ...change) change {
 	}
 }
 
-func (c *call) signature() []byte { return db.Sign(c.secret, []byte(c.body), c.nonce, c.timestamp) }
+func (c *call) signature() []byte { return relay.Sign(c.secret, []byte(c.body), c.nonce, c.timestamp) }
 
 func (c *call) request(url string) (*nethttp.Request, error) {
 	var body io.Reader
@@ -122,7 +122,7 @@ func (c *call) request(url string) (*nethttp.Request, error) {
 }
 
 // try sends c; an error means that there was no response.
-func (r *relay) try(c *call) (reply, error) {
+func (r *testRelay) try(c *call) (reply, error) {
 	q, err := c.request(r.url)
 	if err != nil {
 		return reply{}, err
@@ -139,7 +139,7 @@ func (r *relay) try(c *call) (reply, error) {
 	return to, err
 }
 
-func (r *relay) mustDo(c *call) reply {
+func (r *testRelay) mustDo(c *call) reply {
 	r.t.Helper()
 	a, err := r.try(c)
 	if err != nil {
@@ -317,7 +317,7 @@ type problem struct {
 
 // wantProblem expects a refusal: RFC 9457, with every field of PROTOCOL §6 and
 // the headers that go with the status.
-func (a reply) wantProblem(status int, code db.Code) (p problem) {
+func (a reply) wantProblem(status int, code relay.Code) (p problem) {
 	a.t.Helper()
 	if a.status != status || a.header.Get("Content-Type") != "application/problem+json" {
 		a.t.Fatalf("%s: status %d %s, want %d %s: %s", a.of, a.status, a.header.Get("Content-Type"), status, code, a.body)
@@ -340,7 +340,7 @@ func (a reply) wantProblem(status int, code db.Code) (p problem) {
 }
 
 // wantFault is wantProblem that names a field.
-func (a reply) wantFault(status int, code db.Code, field string) {
+func (a reply) wantFault(status int, code relay.Code, field string) {
 	a.t.Helper()
 	p := a.wantProblem(status, code)
 	if len(p.Errors) != 1 || p.Errors[0].Field != field || p.Errors[0].Reason == "" {
@@ -349,7 +349,7 @@ func (a reply) wantFault(status int, code db.Code, field string) {
 }
 
 // anyone asks without credentials.
-func (r *relay) anyone(method, path string) reply {
+func (r *testRelay) anyone(method, path string) reply {
 	r.t.Helper()
 	return mecha{r: r}.do(method, path, "", with("X-Mecha-Key"), with("X-Nonce"), with("X-Request-Timestamp"), unsigned)
 }

@@ -16,13 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // guarded serves the same relay on another listener, of at most so many
 // connections, and ends it with the test. TLS has the certificate of net/http's
 // own test server.
-func (r *relay) guarded(most int, encrypted bool, options ...func(*nethttp.Server)) *relay {
+func (r *testRelay) guarded(most int, encrypted bool, options ...func(*nethttp.Server)) *testRelay {
 	r.t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -31,7 +31,7 @@ func (r *relay) guarded(most int, encrypted bool, options ...func(*nethttp.Serve
 	return r.serveOn(r.api.Guard(l, most), encrypted, options...)
 }
 
-func (r *relay) serveOn(l net.Listener, encrypted bool, options ...func(*nethttp.Server)) *relay {
+func (r *testRelay) serveOn(l net.Listener, encrypted bool, options ...func(*nethttp.Server)) *testRelay {
 	other := *r
 	other.url = "http://" + l.Addr().String()
 	other.server = r.api.Listening(r.settings.timeouts)
@@ -58,13 +58,13 @@ func (r *relay) serveOn(l net.Listener, encrypted bool, options ...func(*nethttp
 	return &other
 }
 
-func (m mecha) at(r *relay) mecha { m.r = r; return m }
+func (m mecha) at(r *testRelay) mecha { m.r = r; return m }
 
 // address is where r listens.
-func (r *relay) address() string { return r.url[strings.Index(r.url, "//")+2:] }
+func (r *testRelay) address() string { return r.url[strings.Index(r.url, "//")+2:] }
 
 // stranger opens a connection and sends text, which may be nothing.
-func (r *relay) stranger(text string) net.Conn {
+func (r *testRelay) stranger(text string) net.Conn {
 	r.t.Helper()
 	conn, err := net.Dial("tcp", r.address())
 	if err != nil {
@@ -427,8 +427,8 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		alice.post(messages, large(alice)).wantProblem(429, db.RateLimited)
-		alice.post(messages, large(alice), chunked).wantProblem(429, db.RateLimited)
+		alice.post(messages, large(alice)).wantProblem(429, relay.RateLimited)
+		alice.post(messages, large(alice), chunked).wantProblem(429, relay.RateLimited)
 	}
 	alice.mustSend(alice)
 	bob.post(messages, large(bob)).want(201)
@@ -437,10 +437,10 @@ func TestBodiesUnderWayAreBounded(t *testing.T) {
 	alice.eventually(large(alice))
 	// Whatever becomes of a request, it gives its memory back.
 	for range 20 {
-		alice.do("GET", socketPath(alice), large(alice), handshake).wantProblem(400, db.InvalidRequest)
-		alice.post(messages, large(alice), signedBy("mk_wrong")).wantProblem(401, db.InvalidSignature)
-		alice.post(messages, "x"+large(alice)).wantProblem(400, db.InvalidJSON)
-		alice.post(messages, large(alice), idempotent(strings.Repeat("k", 129))).wantProblem(400, db.InvalidIdempotencyKey)
+		alice.do("GET", socketPath(alice), large(alice), handshake).wantProblem(400, relay.InvalidRequest)
+		alice.post(messages, large(alice), signedBy("mk_wrong")).wantProblem(401, relay.InvalidSignature)
+		alice.post(messages, "x"+large(alice)).wantProblem(400, relay.InvalidJSON)
+		alice.post(messages, large(alice), idempotent(strings.Repeat("k", 129))).wantProblem(400, relay.InvalidIdempotencyKey)
 	}
 	alice.post(messages, large(alice)).want(201)
 }
@@ -469,7 +469,7 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 	}
 	for end := time.Now().Add(20 * time.Second); ; {
 		if a := alice.get(page); a.status == 429 {
-			a.wantProblem(429, db.RateLimited)
+			a.wantProblem(429, relay.RateLimited)
 			break
 		}
 		if time.Now().After(end) {
@@ -495,19 +495,19 @@ func TestFailuresBehindAProxy(t *testing.T) {
 		for i := range 6 {
 			alice.get(whoami, from(fmt.Sprintf("203.0.113.%d, 198.51.100.1", i))) // another name each time
 		}
-		alice.get(whoami, from("198.51.100.1")).wantProblem(429, db.TooManyFailures)
+		alice.get(whoami, from("198.51.100.1")).wantProblem(429, relay.TooManyFailures)
 		alice.get(whoami, with("X-Forwarded-For", "198.51.100.1")).want(200) // it locks out nobody
 		alice.get(whoami).want(200)
 		if trusts {
-			alice.get(whoami, from("203.0.113.1")).wantProblem(401, db.MissingHeader)
-			alice.get(whoami, from("2001:db8::1")).wantProblem(401, db.MissingHeader)
+			alice.get(whoami, from("203.0.113.1")).wantProblem(401, relay.MissingHeader)
+			alice.get(whoami, from("2001:db8::1")).wantProblem(401, relay.MissingHeader)
 			for i := range 6 { // one customer's network
 				alice.get(whoami, from(fmt.Sprintf("2001:db8::%d", i)))
 			}
-			alice.get(whoami, from("2001:db8::ffff:1")).wantProblem(429, db.TooManyFailures)
-			alice.get(whoami, from("2001:db8:0:1::1")).wantProblem(401, db.MissingHeader)
+			alice.get(whoami, from("2001:db8::ffff:1")).wantProblem(429, relay.TooManyFailures)
+			alice.get(whoami, from("2001:db8:0:1::1")).wantProblem(401, relay.MissingHeader)
 		} else {
-			alice.get(whoami, from("203.0.113.1")).wantProblem(429, db.TooManyFailures)
+			alice.get(whoami, from("203.0.113.1")).wantProblem(429, relay.TooManyFailures)
 		}
 	}
 }

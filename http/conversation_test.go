@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 func in(conversation string) string { return `"conversation_id":"` + conversation + `"` }
@@ -27,16 +27,16 @@ func TestConversationsOfTheRelay(t *testing.T) {
 	conv := first.ConversationID
 
 	// An outsider cannot write into it; whoever has received in it can.
-	carol.post(messages, letter(bob, in(conv))).wantProblem(403, db.NotAParticipant)
+	carol.post(messages, letter(bob, in(conv))).wantProblem(403, relay.NotAParticipant)
 	second := bob.mustSend(alice, in(conv))
 	third := alice.mustSend(carol, in(conv))
 	fourth := carol.mustSend(bob, in(conv))
 	if third.ConversationID != conv || fourth.ConversationID != conv {
 		t.Errorf("%+v, %+v are not in %s", third, fourth, conv)
 	}
-	dave.post(messages, letter(bob, in(conv))).wantProblem(403, db.NotAParticipant)
-	dave.post(messages, letter(dave, in(conv))).wantProblem(403, db.NotAParticipant) // nor write oneself in
-	dave.get("/api/v1/conversations/"+conv+"/messages").wantProblem(403, db.NotAParticipant)
+	dave.post(messages, letter(bob, in(conv))).wantProblem(403, relay.NotAParticipant)
+	dave.post(messages, letter(dave, in(conv))).wantProblem(403, relay.NotAParticipant) // nor write oneself in
+	dave.get("/api/v1/conversations/"+conv+"/messages").wantProblem(403, relay.NotAParticipant)
 
 	// Each sees what it sent or received.
 	for _, row := range []struct {
@@ -84,7 +84,7 @@ func TestConversationIDsThatWereNeverIssued(t *testing.T) {
 	foreign := mustServe(t)
 	bob := foreign.mustIssue("bob^demo")
 	for _, id := range []string{"conv_", "conv_x", conv + "0", strings.Replace(conv, "conv_", "conv_0", 1), bob.mustSend(bob).ConversationID} {
-		alice.post(messages, letter(alice, in(id))).wantProblem(404, db.ConversationNotFound)
+		alice.post(messages, letter(alice, in(id))).wantProblem(404, relay.ConversationNotFound)
 		if p := alice.history("conversation_id=" + id); len(p.Messages) != 0 {
 			t.Errorf("%s has %v", id, p.ids())
 		}
@@ -93,9 +93,9 @@ func TestConversationIDsThatWereNeverIssued(t *testing.T) {
 		if a := alice.get("/api/v1/conversations/" + id + "/messages"); a.status != 400 && a.status != 404 {
 			t.Errorf("%s: %d", id, a.status)
 		}
-		alice.get(historyPath(alice)+"?conversation_id="+id).wantFault(400, db.InvalidRequest, "conversation_id")
+		alice.get(historyPath(alice)+"?conversation_id="+id).wantFault(400, relay.InvalidRequest, "conversation_id")
 	}
-	alice.get("/api/v1/conversations/"+conv+"/messages?limit=0").wantFault(400, db.InvalidLimit, "limit")
+	alice.get("/api/v1/conversations/"+conv+"/messages?limit=0").wantFault(400, relay.InvalidLimit, "limit")
 	r.wantMessages(1)
 }
 
@@ -104,7 +104,7 @@ func TestLabels(t *testing.T) {
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	for _, label := range []string{"trip", "message", "normal", "1.0", "Conv_x", "conv", "a:b~c", strings.Repeat("l", 128)} {
-		carol.get("/api/v1/conversations/"+label+"/messages").wantProblem(403, db.NotAParticipant)
+		carol.get("/api/v1/conversations/"+label+"/messages").wantProblem(403, relay.NotAParticipant)
 		if p := carol.history("conversation_id=" + label); len(p.Messages) != 0 || p.HasMore {
 			t.Errorf("%s, unused: %+v", label, p)
 		}

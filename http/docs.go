@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"sync"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // docs is the page that every error links to.
@@ -18,12 +18,12 @@ func (s *Server) docs(w http.ResponseWriter, _ *http.Request) {
 // docsText is made once: anybody may ask for it, as often as they like.
 var docsText = sync.OnceValue(func() []byte {
 	type row struct {
-		Code    db.Code
+		Code    relay.Code
 		Status  int
 		Meaning string
 	}
-	rows := make([]row, len(db.Codes))
-	for i, c := range db.Codes {
+	rows := make([]row, len(relay.Codes))
+	for i, c := range relay.Codes {
 		rows[i] = row{c.Code, Status(c.Code), c.Meaning}
 	}
 	var text bytes.Buffer

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // livez tells that the process runs.
@@ -16,9 +16,9 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case s.draining.Load():
-		s.refuse(w, r, db.Errorf(db.ShuttingDown, "not ready: the relay is shutting down"))
+		s.refuse(w, r, relay.Errorf(relay.ShuttingDown, "not ready: the relay is shutting down"))
 	case s.DB.Failed() != nil:
-		s.refuse(w, r, db.Errorf(db.Overloaded, "not ready: the store has failed"))
+		s.refuse(w, r, relay.Errorf(relay.Overloaded, "not ready: the store has failed"))
 	case s.DB.Discards():
 		writeJSON(w, http.StatusOK, map[string]any{"status": "ready", "accepting_messages": true, "store": "none: nothing is kept"})
 	default:

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 const (
@@ -40,7 +40,7 @@ func (s *Server) conversation(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	q.Conversation, q.MustTakePart = db.ConversationID(c.params.ByName("conversationId")), true
+	q.Conversation, q.MustTakePart = relay.ConversationID(c.params.ByName("conversationId")), true
 	if err := q.Conversation.Check("conversationId"); err != nil {
 		return answer{}, err
 	}
@@ -48,7 +48,7 @@ func (s *Server) conversation(c *call) (answer, error) {
 }
 
 // page answers a history query, waiting for a match if it was asked to.
-func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, error) {
+func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer, error) {
 	p, err := s.DB.History(c.Context(), q)
 	if err == nil && wait > 0 && len(p.Messages) == 0 && !p.More {
 		p, err = s.waitForPage(c, q, wait)
@@ -73,10 +73,10 @@ func (s *Server) page(c *call, q db.HistoryQuery, wait time.Duration) (answer, e
 
 // waitForPage is a long-poll: it counts as a socket, looks again whenever
 // something happens to the caller's messages, and ends when the key does.
-func (s *Server) waitForPage(c *call, q db.HistoryQuery, wait time.Duration) (db.Page, error) {
+func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) (relay.Page, error) {
 	wake, ended, stop, err := s.Live.Watch(c.key)
 	if err != nil {
-		return db.Page{}, err
+		return relay.Page{}, err
 	}
 	defer stop()
 	// The deadline for reading the request must not end the wait.
@@ -160,12 +160,12 @@ func matchesETag(values []string, etag string) bool {
 
 // ownMecha refuses a path that names another Mecha than the key's.
 func (c *call) ownMecha() error {
-	a, err := db.ParseAddress(c.params.ByName("mechaId"))
+	a, err := relay.ParseAddress(c.params.ByName("mechaId"))
 	if err != nil {
 		return named("mechaId", err)
 	}
 	if a != c.key.Mecha.Address {
-		return db.Errorf(db.NotYourMecha, "the path names %s, but the key is that of %s", a, c.key.Mecha.Address)
+		return relay.Errorf(relay.NotYourMecha, "the path names %s, but the key is that of %s", a, c.key.Mecha.Address)
 	}
 	return nil
 }
@@ -179,31 +179,31 @@ type query struct {
 func (c *call) query() query {
 	values, err := url.ParseQuery(c.URL.RawQuery)
 	if err != nil {
-		return query{err: db.Errorf(db.InvalidRequest, "the query string is malformed: %v", err)}
+		return query{err: relay.Errorf(relay.InvalidRequest, "the query string is malformed: %v", err)}
 	}
 	return query{values: values}
 }
 
 // historyQuery reads the parameters of PROTOCOL §3, History. Unknown ones are ignored.
-func (c *call) historyQuery() (db.HistoryQuery, time.Duration, error) {
+func (c *call) historyQuery() (relay.HistoryQuery, time.Duration, error) {
 	v := c.query()
-	q := db.HistoryQuery{
+	q := relay.HistoryQuery{
 		Mecha:        c.key.Mecha.ID,
 		Limit:        v.limit(),
 		Since:        v.time("since"),
 		Until:        v.time("until"),
-		After:        db.MessageID(v.values.Get("since_message_id")),
-		Before:       db.MessageID(v.values.Get("before_message_id")),
+		After:        relay.MessageID(v.values.Get("since_message_id")),
+		Before:       relay.MessageID(v.values.Get("before_message_id")),
 		Direction:    choice(&v, "direction", directions),
 		State:        choice(&v, "state", states),
-		Conversation: db.ConversationID(v.values.Get("conversation_id")),
+		Conversation: relay.ConversationID(v.values.Get("conversation_id")),
 		Type:         v.values.Get("message_type"),
 		Priority:     v.values.Get("priority"),
 		Descending:   choice(&v, "order", orders),
 		Payload:      choice(&v, "include", includes),
 	}
 	if peer := v.values.Get("peer"); peer != "" && v.err == nil {
-		q.Peer, v.err = db.ParseAddress(peer)
+		q.Peer, v.err = relay.ParseAddress(peer)
 		v.err = named("peer", v.err)
 	}
 	if v.err == nil && q.Conversation != "" {
@@ -214,9 +214,9 @@ func (c *call) historyQuery() (db.HistoryQuery, time.Duration, error) {
 
 // The words that parameters take; the empty one is the default.
 var (
-	directions = map[string]db.Direction{"": db.Both, "all": db.Both, "in": db.In, "out": db.Out}
-	states     = map[string]db.StateFilter{"": db.AnyState, "pending": db.OnlyPending, "queued": db.OnlyQueued,
-		"delivered": db.OnlyDelivered, "acknowledged": db.OnlyAcknowledged, "expired": db.OnlyExpired}
+	directions = map[string]relay.Direction{"": relay.Both, "all": relay.Both, "in": relay.In, "out": relay.Out}
+	states     = map[string]relay.StateFilter{"": relay.AnyState, "pending": relay.OnlyPending, "queued": relay.OnlyQueued,
+		"delivered": relay.OnlyDelivered, "acknowledged": relay.OnlyAcknowledged, "expired": relay.OnlyExpired}
 	orders   = map[string]bool{"": false, "asc": false, "desc": true}
 	includes = map[string]bool{"": false, "payload": true}
 )
@@ -225,7 +225,7 @@ func choice[T any](v *query, name string, words map[string]T) T {
 	value, known := words[v.values.Get(name)]
 	if !known && v.err == nil {
 		all := slices.Sorted(maps.Keys(words))[1:] // the first is ""
-		v.err = db.FieldErrorf(db.InvalidRequest, name, "must be one of: %s", strings.Join(all, ", "))
+		v.err = relay.FieldErrorf(relay.InvalidRequest, name, "must be one of: %s", strings.Join(all, ", "))
 	}
 	return value
 }
@@ -237,7 +237,7 @@ func (v *query) limit() int {
 	}
 	n, ok := wholeNumber(text, maxLimit)
 	if (!ok || n == 0) && v.err == nil {
-		v.err = db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxLimit, maxLimit)
+		v.err = relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxLimit, maxLimit)
 	}
 	return n
 }
@@ -249,7 +249,7 @@ func (v *query) wait() time.Duration {
 	}
 	n, ok := wholeNumber(text, int(maxWait/time.Second))
 	if !ok && v.err == nil {
-		v.err = db.FieldErrorf(db.InvalidRequest, "wait", "must be a whole number of seconds from 0; above 60 counts as 60")
+		v.err = relay.FieldErrorf(relay.InvalidRequest, "wait", "must be a whole number of seconds from 0; above 60 counts as 60")
 	}
 	return time.Duration(n) * time.Second
 }
@@ -274,9 +274,9 @@ func (v *query) time(name string) time.Time {
 	if text == "" || v.err != nil {
 		return time.Time{}
 	}
-	t, err := db.ParseTime(strings.ReplaceAll(text, " ", "+"))
+	t, err := relay.ParseTime(strings.ReplaceAll(text, " ", "+"))
 	if err != nil {
-		v.err = db.FieldErrorf(db.InvalidTime, name, "is no RFC 3339 time, as in 2026-11-20T08:00:00Z")
+		v.err = relay.FieldErrorf(relay.InvalidTime, name, "is no RFC 3339 time, as in 2026-11-20T08:00:00Z")
 	} else if t.IsZero() {
 		t = time.Unix(0, 0) // the zero time means none from here on; no message is as old as either
 	}

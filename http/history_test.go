@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 func TestHistoryParameters(t *testing.T) {
@@ -26,27 +26,27 @@ func TestHistoryParameters(t *testing.T) {
 	}
 	for query, row := range map[string]struct {
 		field string
-		code  db.Code
+		code  relay.Code
 	}{
-		"limit=0": {"limit", db.InvalidLimit}, "limit=00": {"limit", db.InvalidLimit}, "limit=-1": {"limit", db.InvalidLimit},
-		"limit=": {"limit", db.InvalidLimit}, "limit=ten": {"limit", db.InvalidLimit}, "limit=1.5": {"limit", db.InvalidLimit},
-		"limit=1e2": {"limit", db.InvalidLimit}, "limit=%2B5": {"limit", db.InvalidLimit}, "limit=-" + huge: {"limit", db.InvalidLimit},
-		"limit=0x10": {"limit", db.InvalidLimit}, "limit=%D9%A3": {"limit", db.InvalidLimit},
-		"since=yesterday": {"since", db.InvalidTime}, "since=2026-11-20": {"since", db.InvalidTime},
-		"until=2026-11-20T08:00:00": {"until", db.InvalidTime}, "until=1795161660": {"until", db.InvalidTime},
-		"direction=both": {"direction", db.InvalidRequest}, "direction=IN": {"direction", db.InvalidRequest},
-		"state=done": {"state", db.InvalidRequest}, "order=down": {"order", db.InvalidRequest}, "include=all": {"include", db.InvalidRequest},
-		"wait=-1": {"wait", db.InvalidRequest}, "wait=soon": {"wait", db.InvalidRequest}, "wait=0.5": {"wait", db.InvalidRequest},
-		"peer=bob": {"peer", db.InvalidAddress}, "conversation_id=a+b": {"conversation_id", db.InvalidRequest},
+		"limit=0": {"limit", relay.InvalidLimit}, "limit=00": {"limit", relay.InvalidLimit}, "limit=-1": {"limit", relay.InvalidLimit},
+		"limit=": {"limit", relay.InvalidLimit}, "limit=ten": {"limit", relay.InvalidLimit}, "limit=1.5": {"limit", relay.InvalidLimit},
+		"limit=1e2": {"limit", relay.InvalidLimit}, "limit=%2B5": {"limit", relay.InvalidLimit}, "limit=-" + huge: {"limit", relay.InvalidLimit},
+		"limit=0x10": {"limit", relay.InvalidLimit}, "limit=%D9%A3": {"limit", relay.InvalidLimit},
+		"since=yesterday": {"since", relay.InvalidTime}, "since=2026-11-20": {"since", relay.InvalidTime},
+		"until=2026-11-20T08:00:00": {"until", relay.InvalidTime}, "until=1795161660": {"until", relay.InvalidTime},
+		"direction=both": {"direction", relay.InvalidRequest}, "direction=IN": {"direction", relay.InvalidRequest},
+		"state=done": {"state", relay.InvalidRequest}, "order=down": {"order", relay.InvalidRequest}, "include=all": {"include", relay.InvalidRequest},
+		"wait=-1": {"wait", relay.InvalidRequest}, "wait=soon": {"wait", relay.InvalidRequest}, "wait=0.5": {"wait", relay.InvalidRequest},
+		"peer=bob": {"peer", relay.InvalidAddress}, "conversation_id=a+b": {"conversation_id", relay.InvalidRequest},
 	} {
 		alice.get(historyPath(alice)+"?"+query).wantFault(400, row.code, row.field)
 	}
-	alice.get(historyPath(alice)+"?limit=%zz").wantProblem(400, db.InvalidRequest)
-	bob.get(historyPath(alice)).wantProblem(403, db.NotYourMecha)
-	bob.get(inboxPath(alice)).wantProblem(403, db.NotYourMecha)
+	alice.get(historyPath(alice)+"?limit=%zz").wantProblem(400, relay.InvalidRequest)
+	bob.get(historyPath(alice)).wantProblem(403, relay.NotYourMecha)
+	bob.get(inboxPath(alice)).wantProblem(403, relay.NotYourMecha)
 	for _, cursor := range []string{"x", "msg_", id + "0", strings.ToUpper(id), "msg_" + strings.Repeat("0", 26), "%00"} {
-		alice.get(historyPath(alice)+"?since_message_id="+cursor).wantProblem(404, db.CursorNotFound)
-		alice.get(historyPath(alice)+"?before_message_id="+cursor).wantProblem(404, db.CursorNotFound)
+		alice.get(historyPath(alice)+"?since_message_id="+cursor).wantProblem(404, relay.CursorNotFound)
+		alice.get(historyPath(alice)+"?before_message_id="+cursor).wantProblem(404, relay.CursorNotFound)
 	}
 	if p := bob.history("since_message_id=" + id); len(p.Messages) != 0 || *p.NextCursor != id { // a position, whosever it was
 		t.Errorf("%+v", p)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 func (m mecha) sendOnce(key, body string, changes ...change) reply {
@@ -36,7 +36,7 @@ func TestARetryGetsTheFirstAnswer(t *testing.T) {
 	alice.sendOnce("order 17", letter(bob)).wantReplay(first)
 	alice.sendOnce("order 17", letter(bob), unsigned).wantReplay(first)
 	r.mustIssue("alice^demo").sendOnce("order 17", letter(bob)).wantReplay(first) // per sender, not per key
-	alice.sendOnce("order 17", letter(bob)+" ").wantProblem(422, db.IdempotencyKeyReused)
+	alice.sendOnce("order 17", letter(bob)+" ").wantProblem(422, relay.IdempotencyKeyReused)
 	alice.sendOnce("order 17", letter(bob)).wantReplay(first)
 
 	for _, other := range []reply{bob.sendOnce("order 17", letter(bob)), alice.sendOnce("ORDER 17", letter(bob)), alice.post(messages, letter(bob))} {
@@ -53,21 +53,21 @@ func TestAReusedKeyIsSaidFirst(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	alice.sendOnce("k", letter(alice)).want(201)
 	for _, body := range []string{"", "{", "[]", `{"to":5}`, `{"from":"bob^demo","to":"nobody^demo","payload":{}}`} {
-		alice.sendOnce("k", body).wantProblem(422, db.IdempotencyKeyReused)
+		alice.sendOnce("k", body).wantProblem(422, relay.IdempotencyKeyReused)
 	}
-	alice.sendOnce("k", strings.Repeat("x", 1001)).wantProblem(413, db.PayloadTooLarge)
-	alice.sendOnce("k", letter(alice), signedBy("mk_wrong")).wantProblem(401, db.InvalidSignature)
+	alice.sendOnce("k", strings.Repeat("x", 1001)).wantProblem(413, relay.PayloadTooLarge)
+	alice.sendOnce("k", letter(alice), signedBy("mk_wrong")).wantProblem(401, relay.InvalidSignature)
 }
 
 func TestOnly201IsKept(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	to := `{"to":"bob^demo","payload":{}}`
-	alice.sendOnce("k", to).wantProblem(404, db.RecipientNotFound)
-	alice.sendOnce("k", "{").wantProblem(400, db.InvalidJSON)
+	alice.sendOnce("k", to).wantProblem(404, relay.RecipientNotFound)
+	alice.sendOnce("k", "{").wantProblem(400, relay.InvalidJSON)
 	r.mustIssue("bob^demo")
 	alice.sendOnce("k", to).want(201)
-	alice.sendOnce("k", "{").wantProblem(422, db.IdempotencyKeyReused)
+	alice.sendOnce("k", "{").wantProblem(422, relay.IdempotencyKeyReused)
 	r.wantMessages(1)
 }
 
@@ -83,7 +83,7 @@ func TestIdempotencyKeyForms(t *testing.T) {
 		with("Idempotency-Key", ""), with("Idempotency-Key", strings.Repeat("k", 129)), with("Idempotency-Key", "clé"),
 		with("Idempotency-Key", "a\tb"), with("Idempotency-Key", "a", "a"),
 	} {
-		alice.post(messages, letter(alice), c).wantProblem(400, db.InvalidIdempotencyKey)
+		alice.post(messages, letter(alice), c).wantProblem(400, relay.InvalidIdempotencyKey)
 	}
 	r.wantMessages(4)
 	alice.get(whoami, with("Idempotency-Key", "")).want(200) // it means nothing elsewhere
@@ -94,12 +94,12 @@ func TestKeptForADayOverRestarts(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	c := alice.prepare("POST", messages, letter(alice), idempotent("k"))
 	first := r.mustDo(c).want(201)
-	for _, again := range []func(*relay){(*relay).mustRestart, (*relay).mustCrash} {
+	for _, again := range []func(*testRelay){(*testRelay).mustRestart, (*testRelay).mustCrash} {
 		again(r)
 		alice.r = r
 		r.mustDo(c).wantReplay(first) // with its old nonce, which the store remembers
 		alice.sendOnce("k", letter(alice)).wantReplay(first)
-		alice.sendOnce("k", letter(alice)+" ").wantProblem(422, db.IdempotencyKeyReused)
+		alice.sendOnce("k", letter(alice)+" ").wantProblem(422, relay.IdempotencyKeyReused)
 	}
 	r.clock.advance(24*time.Hour - time.Second)
 	alice.sendOnce("k", letter(alice)).wantReplay(first)
@@ -120,24 +120,24 @@ func TestTheSameRequestAgain(t *testing.T) {
 	r.clock.advance(5 * time.Minute)
 	r.mustDo(c).wantReplay(first)
 	r.clock.advance(time.Second)
-	r.mustDo(c).wantProblem(401, db.TimestampOutOfRange)
+	r.mustDo(c).wantProblem(401, relay.TimestampOutOfRange)
 
 	// Nothing else passes with a used nonce.
 	c = alice.prepare("POST", messages, letter(bob), idempotent("k2"))
 	r.mustDo(c).want(201)
-	alice.sendOnce("k2", letter(bob)+" ", nonce(c.nonce)).wantProblem(401, db.NonceReused)
-	alice.sendOnce("k3", letter(bob), nonce(c.nonce)).wantProblem(401, db.NonceReused)
-	alice.post(messages, letter(bob), nonce(c.nonce)).wantProblem(401, db.NonceReused)
-	alice.post(messagePath("msg_x")+"/ack", letter(bob), nonce(c.nonce), idempotent("k2")).wantProblem(401, db.NonceReused)
+	alice.sendOnce("k2", letter(bob)+" ", nonce(c.nonce)).wantProblem(401, relay.NonceReused)
+	alice.sendOnce("k3", letter(bob), nonce(c.nonce)).wantProblem(401, relay.NonceReused)
+	alice.post(messages, letter(bob), nonce(c.nonce)).wantProblem(401, relay.NonceReused)
+	alice.post(messagePath("msg_x")+"/ack", letter(bob), nonce(c.nonce), idempotent("k2")).wantProblem(401, relay.NonceReused)
 
 	// A refused request left no 201.
 	c = alice.prepare("POST", messages, `{`, idempotent("k4"))
-	r.mustDo(c).wantProblem(400, db.InvalidJSON)
-	r.mustDo(c).wantProblem(401, db.NonceReused)
+	r.mustDo(c).wantProblem(400, relay.InvalidJSON)
+	r.mustDo(c).wantProblem(401, relay.NonceReused)
 	c = alice.prepare("POST", messages, `{"to":"carol^demo","payload":{}}`, idempotent("k5"))
-	r.mustDo(c).wantProblem(404, db.RecipientNotFound)
+	r.mustDo(c).wantProblem(404, relay.RecipientNotFound)
 	r.mustIssue("carol^demo")
-	r.mustDo(c).wantProblem(401, db.NonceReused)
+	r.mustDo(c).wantProblem(401, relay.NonceReused)
 	r.wantMessages(2)
 }
 

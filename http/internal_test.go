@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // Whose failures a request would count against, seen from inside: a test on
@@ -93,25 +93,25 @@ func TestLimitersHaveABound(t *testing.T) {
 func TestMemoryIsShared(t *testing.T) {
 	const mib = 1 << 20
 	m := &memory{most: 8 * mib, share: mib}
-	code := func(key, n int64) db.Code { return db.ErrorCode(m.take(key, n)) }
-	want := func(what string, got, want db.Code) {
+	code := func(key, n int64) relay.Code { return relay.ErrorCode(m.take(key, n)) }
+	want := func(what string, got, want relay.Code) {
 		t.Helper()
 		if got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
 	want("a key's first is never over its share", code(1, 2*mib), "")
-	want("its second is", code(1, mib), db.RateLimited)
+	want("its second is", code(1, mib), relay.RateLimited)
 	want("small ones do not count", code(1, smallEnough), "")
 	for key := range int64(6) {
 		want(fmt.Sprint("another key ", key), code(10+key, mib), "")
 	}
-	want("all is used", code(20, mib), db.Overloaded)
+	want("all is used", code(20, mib), relay.Overloaded)
 	want("small ones still pass", code(20, smallEnough), "")
 	m.force(20, 3*mib) // an answer that has to be given
 	m.give(1, 2*mib)
 	m.give(1, smallEnough)
-	want("still all", code(1, mib), db.Overloaded)
+	want("still all", code(1, mib), relay.Overloaded)
 	m.give(20, 3*mib)
 	want("there is room again", code(1, mib), "")
 	m.give(1, mib)

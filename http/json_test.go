@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // A payload is bytes: it comes back as it was sent, whatever a JSON library would make of it.
@@ -126,7 +126,7 @@ func TestTextsThatAreNoEnvelope(t *testing.T) {
 		"True":                          inPayload(`{"a":True}`),
 	} {
 		t.Run(name, func(t *testing.T) {
-			alice.in(t).post(messages, body).wantProblem(400, db.InvalidJSON)
+			alice.in(t).post(messages, body).wantProblem(400, relay.InvalidJSON)
 		})
 	}
 	for _, m := range []mecha{alice, bob} {
@@ -146,7 +146,7 @@ func TestTextsThatAreNoAck(t *testing.T) {
 		``, `[]`, ackBody("completed") + `x`, `{"status":"completed","status":"failed","client_ts":"2026-11-20T08:00:00Z"}`,
 		`{"status":"completed","STATUS":"failed","client_ts":"2026-11-20T08:00:00Z"}`, `{"status":"\ud800"}`, "{\"status\":\"\xff\"}",
 	} {
-		bob.post(messagePath(id)+"/ack", body).wantProblem(400, db.InvalidJSON)
+		bob.post(messagePath(id)+"/ack", body).wantProblem(400, relay.InvalidJSON)
 	}
 	if got := bob.record(id); got.State != "queued" || got.Ack != nil {
 		t.Errorf("a refused ack left %+v", got)
@@ -156,7 +156,7 @@ func TestTextsThatAreNoAck(t *testing.T) {
 // Whatever stands in a record, the answer is JSON.
 func TestAnswersAreJSON(t *testing.T) {
 	r := mustServe(t)
-	alice := r.mustIssue("alice^demo", func(i *db.IssueKey) { i.Label = "\"\\é</script>" })
+	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Label = "\"\\é</script>" })
 	odd := `\u0000\u001f\"\\\u2028\ud83d\ude00\u007f`
 	s := alice.mustSend(alice, `"correlation_id":"`+odd+`"`, `"version":"`+odd+`"`)
 	alice.post(messagePath(s.MessageID)+"/ack", `{"status":"seen","client_ts":"2026-11-20T08:00:00Z","detail":"`+odd+`"}`).want(200)
@@ -169,5 +169,5 @@ func TestAnswersAreJSON(t *testing.T) {
 		t.Errorf("%q became %q, %q, %q", want, got.CorrelationID, got.Version, *got.Ack.Detail)
 	}
 	alice.get(whoami).want(200)
-	alice.get(historyPath(alice)+"?peer=%22%0a").wantProblem(400, db.InvalidAddress)
+	alice.get(historyPath(alice)+"?peer=%22%0a").wantProblem(400, relay.InvalidAddress)
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/time/rate"
+	"relay/db/relay"
 
-	"relay/db"
+	"golang.org/x/time/rate"
 )
 
 // limiters is a token bucket per key of K. A rate of zero allows everything.
@@ -69,13 +69,13 @@ func (m *memory) take(key, n int64) error {
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var e *db.Error
+	var e *relay.Error
 	switch own := m.of[key]; {
 	case m.most == 0:
 	case own > 0 && own+n > m.share:
-		e = db.Errorf(db.RateLimited, "this key has %d bytes of requests and answers under way; that is its share", own)
+		e = relay.Errorf(relay.RateLimited, "this key has %d bytes of requests and answers under way; that is its share", own)
 	case m.used > 0 && m.used+n > m.most:
-		e = db.Errorf(db.Overloaded, "the relay has %d bytes of requests and answers under way; that is the limit", m.used)
+		e = relay.Errorf(relay.Overloaded, "the relay has %d bytes of requests and answers under way; that is the limit", m.used)
 	}
 	if e != nil {
 		e.RetryAfter = time.Second

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 func TestRateOfAKey(t *testing.T) {
@@ -20,14 +20,14 @@ func TestRateOfAKey(t *testing.T) {
 	for range 3 {
 		alice.get(whoami).want(200)
 	}
-	alice.get(whoami).wantProblem(429, db.RateLimited)
-	alice.post(messages, letter(alice)).wantProblem(429, db.RateLimited)
-	alice.get(socketPath(alice), handshake).wantProblem(429, db.RateLimited)
+	alice.get(whoami).wantProblem(429, relay.RateLimited)
+	alice.post(messages, letter(alice)).wantProblem(429, relay.RateLimited)
+	alice.get(socketPath(alice), handshake).wantProblem(429, relay.RateLimited)
 	spare.get(whoami).want(200) // each key has its own
 	r.clock.advance(time.Second)
 	alice.get(whoami, nonce("n")).want(200)
 	alice.get(whoami).want(200)
-	alice.get(whoami, nonce("n")).wantProblem(429, db.RateLimited)
+	alice.get(whoami, nonce("n")).wantProblem(429, relay.RateLimited)
 	r.wantMessages(0)
 }
 
@@ -41,15 +41,15 @@ func TestFailuresOfAnAddress(t *testing.T) {
 		}
 	}
 	for _, c := range []change{with("X-Mecha-Key"), nonce("a b"), signedBy("mk_wrong"), stamped("2026-01-01T00:00:00Z")} {
-		alice.get(whoami, c).wantProblem(429, db.TooManyFailures)
+		alice.get(whoami, c).wantProblem(429, relay.TooManyFailures)
 		alice.get(whoami).want(200)
 		alice.mustSend(alice)
 	}
-	alice.get("/api/v1/nothing").wantProblem(404, db.NotFound)
-	alice.get(historyPath(alice)+"?limit=0").wantProblem(400, db.InvalidLimit) // other faults are none of its business
+	alice.get("/api/v1/nothing").wantProblem(404, relay.NotFound)
+	alice.get(historyPath(alice)+"?limit=0").wantProblem(400, relay.InvalidLimit) // other faults are none of its business
 	r.clock.advance(time.Second)
-	alice.get(whoami, with("X-Mecha-Key")).wantProblem(401, db.MissingHeader)
-	alice.get(whoami, with("X-Mecha-Key")).wantProblem(429, db.TooManyFailures)
+	alice.get(whoami, with("X-Mecha-Key")).wantProblem(401, relay.MissingHeader)
+	alice.get(whoami, with("X-Mecha-Key")).wantProblem(429, relay.TooManyFailures)
 }
 
 func TestAFullMailbox(t *testing.T) {
@@ -57,14 +57,14 @@ func TestAFullMailbox(t *testing.T) {
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	id := alice.mustSend(bob).MessageID
 	first := alice.sendOnce("k", letter(bob)).want(201)
-	alice.post(messages, letter(bob)).wantProblem(429, db.MailboxFull)
+	alice.post(messages, letter(bob)).wantProblem(429, relay.MailboxFull)
 	alice.sendOnce("k", letter(bob)).wantReplay(first) // nothing new
 	alice.mustSend(alice)
 	bob.mustAck(id, "processing")
-	alice.post(messages, letter(bob)).wantProblem(429, db.MailboxFull)
+	alice.post(messages, letter(bob)).wantProblem(429, relay.MailboxFull)
 	bob.mustAck(id, "completed")
 	alice.mustSend(bob)
-	alice.post(messages, letter(bob)).wantProblem(429, db.MailboxFull)
+	alice.post(messages, letter(bob)).wantProblem(429, relay.MailboxFull)
 	r.wantMessages(4)
 }
 
@@ -75,21 +75,21 @@ func TestBodyLimit(t *testing.T) {
 	for _, c := range []change{all(), chunked} {
 		fits := empty + strings.Repeat(" ", 4000-len(empty))
 		alice.post(messages, fits, c).want(201)
-		alice.post(messages, fits+" ", c).wantProblem(413, db.PayloadTooLarge)
-		alice.post(messages, fits+strings.Repeat(" ", 1<<20), c).wantProblem(413, db.PayloadTooLarge)
+		alice.post(messages, fits+" ", c).wantProblem(413, relay.PayloadTooLarge)
+		alice.post(messages, fits+strings.Repeat(" ", 1<<20), c).wantProblem(413, relay.PayloadTooLarge)
 	}
 	r.wantMessages(2)
 	// It is refused when it is announced: nothing of these bodies is ever sent.
 	for _, announced := range []string{"Content-Length: 1000000\r\n", "Content-Length: 4001\r\nExpect: 100-continue\r\n"} {
-		r.dial(t, alice, "POST", messages, announced).wantProblem(413, db.PayloadTooLarge)
+		r.dial(t, alice, "POST", messages, announced).wantProblem(413, relay.PayloadTooLarge)
 	}
 	for _, encoding := range [][]string{{"gzip"}, {"identity", "gzip"}, {"", "br"}, {"identity, gzip"}, {"x"}} {
-		alice.post(messages, empty, with("Content-Encoding", encoding...)).wantProblem(415, db.UnsupportedEncoding)
+		alice.post(messages, empty, with("Content-Encoding", encoding...)).wantProblem(415, relay.UnsupportedEncoding)
 	}
 }
 
 // dial sends a request by hand, up to what follows its headers, and reads the answer.
-func (r *relay) dial(t *testing.T, m mecha, method, path, more string) reply {
+func (r *testRelay) dial(t *testing.T, m mecha, method, path, more string) reply {
 	t.Helper()
 	c := m.prepare(method, path, "", unsigned)
 	conn := r.mustConnect(t, fmt.Sprintf("%s %s HTTP/1.1\r\nHost: x\r\nX-Mecha-Key: %s\r\nX-Nonce: %s\r\nX-Request-Timestamp: %s\r\n%s\r\n",
@@ -105,7 +105,7 @@ func (r *relay) dial(t *testing.T, m mecha, method, path, more string) reply {
 	return reply{t: t, of: method + " " + path, status: a.StatusCode, header: a.Header, body: body}
 }
 
-func (r *relay) mustConnect(t *testing.T, text string) net.Conn {
+func (r *testRelay) mustConnect(t *testing.T, text string) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
 	if err != nil {
@@ -132,10 +132,10 @@ func TestSlowRequests(t *testing.T) {
 				t.Errorf("after %q: %q, %v", beginning, rest, err)
 			}
 		}
-		r.dial(t, alice, "POST", messages, "Content-Length: 1000\r\n").wantProblem(408, db.RequestTimeout)
-		r.dial(t, alice, "POST", messages, "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"to\"").wantProblem(408, db.RequestTimeout)
+		r.dial(t, alice, "POST", messages, "Content-Length: 1000\r\n").wantProblem(408, relay.RequestTimeout)
+		r.dial(t, alice, "POST", messages, "Transfer-Encoding: chunked\r\n\r\n5\r\n{\"to\"").wantProblem(408, relay.RequestTimeout)
 		if limit == 0 { // nothing is set aside for what has only been announced
-			r.dial(t, alice, "POST", messages, "Content-Length: 9223372036854775807\r\n").wantProblem(408, db.RequestTimeout)
+			r.dial(t, alice, "POST", messages, "Content-Length: 9223372036854775807\r\n").wantProblem(408, relay.RequestTimeout)
 		}
 		alice.get(whoami).want(200)
 		r.wantMessages(0)
@@ -169,7 +169,7 @@ func TestAFullDisk(t *testing.T) {
 	r.settings.db.MinFreeDisk = 1 << 62
 	r.mustRestart()
 	alice.r, bob.r = r, r
-	alice.post(messages, letter(bob)).wantProblem(507, db.DiskFull)
+	alice.post(messages, letter(bob)).wantProblem(507, relay.DiskFull)
 	alice.sendOnce("k", letter(bob)).wantReplay(first)
 	r.anyone("GET", "/readyz").want(200).wantField("accepting_messages", "false")
 	bob.get(messagePath(id) + "/payload").want(200)
@@ -188,12 +188,12 @@ func TestShuttingDown(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	r.anyone("GET", "/readyz").want(200)
 	r.api.Drain()
-	alice.get(whoami).wantProblem(503, db.ShuttingDown)
-	alice.post(messages, letter(alice)).wantProblem(503, db.ShuttingDown)
-	alice.get(socketPath(alice), handshake).wantProblem(503, db.ShuttingDown)
-	r.anyone("GET", "/readyz").wantProblem(503, db.ShuttingDown)
+	alice.get(whoami).wantProblem(503, relay.ShuttingDown)
+	alice.post(messages, letter(alice)).wantProblem(503, relay.ShuttingDown)
+	alice.get(socketPath(alice), handshake).wantProblem(503, relay.ShuttingDown)
+	r.anyone("GET", "/readyz").wantProblem(503, relay.ShuttingDown)
 	r.anyone("GET", "/livez").want(200)
-	alice.get("/api/v1/nothing").wantProblem(404, db.NotFound)
+	alice.get("/api/v1/nothing").wantProblem(404, relay.NotFound)
 	r.wantMessages(0)
 }
 
@@ -204,9 +204,9 @@ func TestTheStoreHasClosed(t *testing.T) {
 	if err := r.db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	alice.post(messages, letter(alice)).wantProblem(503, db.ShuttingDown)
-	alice.get(messagePath(id)).wantProblem(503, db.ShuttingDown)
-	alice.post(messagePath(id)+"/deliver", "").wantProblem(503, db.ShuttingDown)
+	alice.post(messages, letter(alice)).wantProblem(503, relay.ShuttingDown)
+	alice.get(messagePath(id)).wantProblem(503, relay.ShuttingDown)
+	alice.post(messagePath(id)+"/deliver", "").wantProblem(503, relay.ShuttingDown)
 	r.wantMessages(1)
 }
 

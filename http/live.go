@@ -3,9 +3,9 @@ package http
 import (
 	"net/http"
 
-	"github.com/julienschmidt/httprouter"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/julienschmidt/httprouter"
 )
 
 // Live is what the routes need of the live connections (package ws).
@@ -13,13 +13,13 @@ type Live interface {
 	// Connect upgrades the request to a WebSocket for the key's Mecha, and
 	// returns when the connection has been handed over. An error is returned
 	// before anything was written.
-	Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
+	Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error
 	// Online tells whether the Mecha has a socket or a long-poll open.
-	Online(db.MechaID) bool
+	Online(relay.MechaID) bool
 	// Watch tells, until stop is called, when something has happened to the
 	// messages of the key's Mecha. It counts as a socket. ended yields once when
 	// the watch must end: with the reason, or nil at shutdown.
-	Watch(key *db.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error)
+	Watch(key *relay.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error)
 }
 
 // connect answers GET /api/v1/ws/mecha/{mechaId}: refusals are ordinary HTTP

@@ -6,12 +6,13 @@ import (
 	"net/http"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
+	"relay/db/strict"
 )
 
 // sendMessage accepts a message: POST /api/v1/messages.
 func (s *Server) sendMessage(c *call) (answer, error) {
-	if c.idempotency != (db.IdempotencyKey{}) {
+	if c.idempotency != (relay.IdempotencyKey{}) {
 		// Before any other check of the body (PROTOCOL §3): a retry gets the answer it missed.
 		sent, known, err := s.stored(c)
 		if err != nil || known {
@@ -32,7 +33,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 	return created(sent), nil
 }
 
-func created(sent db.Sent) answer {
+func created(sent relay.Sent) answer {
 	b := make([]byte, 0, 160)
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
@@ -47,7 +48,7 @@ func created(sent db.Sent) answer {
 // stored finds the 201 that the Idempotency-Key of a send got before. A client
 // that has gone does not stop it: the nonce is used up, so if nothing were sent
 // now, the same request coming again would be refused.
-func (s *Server) stored(c *call) (sent db.Sent, known bool, err error) {
+func (s *Server) stored(c *call) (sent relay.Sent, known bool, err error) {
 	return s.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
 }
 
@@ -60,7 +61,7 @@ func (s *Server) beginSend(c *call) (bool, error) {
 		return false, nil
 	}
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
-		return false, db.Errorf(db.InvalidIdempotencyKey, "Idempotency-Key must come once, as 1–128 printable ASCII characters")
+		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must come once, as 1–128 printable ASCII characters")
 	}
 	c.idempotency = s.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
 	done := make(chan struct{})
@@ -98,11 +99,11 @@ const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 
 // decodeSend reads the envelope. Unknown fields are ignored; null and "" in an
 // optional field are the same as leaving it out.
-func decodeSend(c *call) (*db.SendMessage, error) {
-	m := &db.SendMessage{At: c.at, Key: c.key, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
+func decodeSend(c *call) (*relay.SendMessage, error) {
+	m := &relay.SendMessage{At: c.at, Key: c.key, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
 	var from, to, conversation, expires string
 	var ttl int64
-	err := db.ReadObject(c.body, sendFields, func(name string, value []byte) (err error) {
+	err := strict.ReadObject(c.body, sendFields, func(name string, value []byte) (err error) {
 		switch name {
 		case "from":
 			err = readString(name, value, &from)
@@ -130,52 +131,52 @@ func decodeSend(c *call) (*db.SendMessage, error) {
 	if err != nil {
 		return nil, badJSON(err)
 	}
-	m.Conversation = db.ConversationID(conversation)
+	m.Conversation = relay.ConversationID(conversation)
 	if err := setExpiry(m, expires, ttl); err != nil {
 		return nil, err
 	}
 	if from != "" && from != string(c.key.Mecha.Address) {
-		if _, err := db.ParseAddress(from); err != nil {
+		if _, err := relay.ParseAddress(from); err != nil {
 			return nil, named("from", err)
 		}
-		return nil, db.Errorf(db.SenderMismatch, "from is %s, but the key is that of %s; leave from out, or use its own", from, c.key.Mecha.Address)
+		return nil, relay.Errorf(relay.SenderMismatch, "from is %s, but the key is that of %s; leave from out, or use its own", from, c.key.Mecha.Address)
 	}
 	if to == "" {
-		return nil, db.FieldErrorf(db.InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
+		return nil, relay.FieldErrorf(relay.InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
 	}
-	if m.To, err = db.ParseAddress(to); err != nil {
+	if m.To, err = relay.ParseAddress(to); err != nil {
 		return nil, named("to", err)
 	}
-	if !db.IsObject(m.Payload) {
-		return nil, db.FieldErrorf(db.InvalidRequest, "payload", "is required, and must be a JSON object")
+	if !strict.IsObject(m.Payload) {
+		return nil, relay.FieldErrorf(relay.InvalidRequest, "payload", "is required, and must be a JSON object")
 	}
 	return m, nil
 }
 
-func setExpiry(m *db.SendMessage, expires string, ttl int64) (err error) {
+func setExpiry(m *relay.SendMessage, expires string, ttl int64) (err error) {
 	switch {
 	case expires != "" && ttl != 0:
-		return db.FieldErrorf(db.InvalidRequest, "ttl_seconds", "stands beside expires_at; send one of them")
+		return relay.FieldErrorf(relay.InvalidRequest, "ttl_seconds", "stands beside expires_at; send one of them")
 	case ttl != 0:
 		m.ExpiresAt = m.At.Add(time.Duration(ttl) * time.Second)
 	case expires != "":
-		if m.ExpiresAt, err = db.ParseTime(expires); err != nil {
-			return db.FieldErrorf(db.InvalidTime, "expires_at", "is no RFC 3339 time")
+		if m.ExpiresAt, err = relay.ParseTime(expires); err != nil {
+			return relay.FieldErrorf(relay.InvalidTime, "expires_at", "is no RFC 3339 time")
 		}
 		if m.ExpiresAt.IsZero() || !m.ExpiresAt.After(m.At) {
-			return db.FieldErrorf(db.InvalidTime, "expires_at", "lies in the past: the relay's clock says %s", db.FormatTime(m.At))
+			return relay.FieldErrorf(relay.InvalidTime, "expires_at", "lies in the past: the relay's clock says %s", relay.FormatTime(m.At))
 		}
 	}
 	return nil
 }
 
 func readTTL(value []byte, ttl *int64) error {
-	if db.IsNull(value) || string(value) == `""` {
+	if strict.IsNull(value) || string(value) == `""` {
 		return nil
 	}
-	n, ok := db.ReadInt(value)
+	n, ok := strict.Int(value)
 	if !ok || n < 1 || n > maxTTL {
-		return db.FieldErrorf(db.InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
+		return relay.FieldErrorf(relay.InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
 	}
 	*ttl = n
 	return nil
@@ -183,12 +184,12 @@ func readTTL(value []byte, ttl *int64) error {
 
 // readString reads an optional string field; null leaves it as it is.
 func readString(name string, value []byte, to *string) error {
-	if db.IsNull(value) {
+	if strict.IsNull(value) {
 		return nil
 	}
-	text, ok := db.ReadString(value)
+	text, ok := strict.String(value)
 	if !ok {
-		return db.FieldErrorf(db.InvalidRequest, name, "must be a string")
+		return relay.FieldErrorf(relay.InvalidRequest, name, "must be a string")
 	}
 	*to = text
 	return nil
@@ -196,18 +197,18 @@ func readString(name string, value []byte, to *string) error {
 
 // badJSON gives a fault of the JSON text its code; other errors pass.
 func badJSON(err error) error {
-	var syntax *db.SyntaxError
+	var syntax *strict.SyntaxError
 	if errors.As(err, &syntax) {
-		return db.Errorf(db.InvalidJSON, "%s", syntax.Error())
+		return relay.Errorf(relay.InvalidJSON, "%s", syntax.Error())
 	}
 	return err
 }
 
 // named says which field an address error is about.
 func named(field string, err error) error {
-	var e *db.Error
+	var e *relay.Error
 	if errors.As(err, &e) {
-		e.Fields = []db.FieldError{{Field: field, Reason: e.Detail}}
+		e.Fields = []relay.FieldError{{Field: field, Reason: e.Detail}}
 	}
 	return err
 }
@@ -229,7 +230,7 @@ func (s *Server) getPayload(c *call) (answer, error) {
 
 // acknowledge answers POST /api/v1/messages/{messageId}/ack.
 func (s *Server) acknowledge(c *call) (answer, error) {
-	a := &db.Acknowledge{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed}
+	a := &relay.Acknowledge{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed}
 	if err := s.mayAnswer(c); err != nil {
 		return answer{}, err
 	}
@@ -252,15 +253,15 @@ func (s *Server) acknowledge(c *call) (answer, error) {
 // mayAnswer refuses whoever is not the recipient before the body is looked at.
 func (s *Server) mayAnswer(c *call) error {
 	m, err := s.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
-	if db.ErrorCode(err) == db.NotAParty || err == nil && m.Recipient != c.key.Mecha.ID {
-		return db.Errorf(db.RecipientOnly, "only the recipient of a message may answer for it")
+	if relay.ErrorCode(err) == relay.NotAParty || err == nil && m.Recipient != c.key.Mecha.ID {
+		return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may answer for it")
 	}
 	return err
 }
 
 // markDelivered answers POST /api/v1/messages/{messageId}/deliver. Its body, if any, means nothing.
 func (s *Server) markDelivered(c *call) (answer, error) {
-	out, err := s.DB.MarkDelivered(&db.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
+	out, err := s.DB.MarkDelivered(&relay.MarkDelivered{At: c.at, Key: c.key, ID: c.messageID(), Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -270,7 +271,7 @@ func (s *Server) markDelivered(c *call) (answer, error) {
 	return ok(append(b, '}'))
 }
 
-func (c *call) messageID() db.MessageID { return db.MessageID(c.params.ByName("messageId")) }
+func (c *call) messageID() relay.MessageID { return relay.MessageID(c.params.ByName("messageId")) }
 
 // whoami answers GET /api/v1/whoami: how a client that holds only a key learns its address.
 func (s *Server) whoami(c *call) (answer, error) {

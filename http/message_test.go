@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 var (
@@ -28,7 +28,7 @@ func TestAMessageOfTheInterfaceDocument(t *testing.T) {
 	payload := `{"text": "hello",  "n": 1.0}`
 	a := alice.post(messages, `{"version":"2.5 beta","from":"alice^demo","to":"bob^demo","payload":`+payload+`,
 		"message_type":"task.request/v1","priority":"Urgent!"}`)
-	a.wantFault(400, db.InvalidRequest, "priority")
+	a.wantFault(400, relay.InvalidRequest, "priority")
 	a = alice.post(messages, `{"version":"2.5 bêta","from":"alice^demo","to":"bob^demo","payload":`+payload+`,
 		"message_type":"task.request/v1","priority":"Urgent","correlation_id":"order \"17\"","later_field":[1]}`).want(201)
 	var s sent
@@ -110,64 +110,64 @@ func TestFieldRules(t *testing.T) {
 	n := r.countMessages()
 	for _, row := range []struct {
 		fields, field string
-		code          db.Code
+		code          relay.Code
 	}{
-		{str("version", x("v", 33)), "version", db.InvalidRequest},
-		{str("version", x("é", 33)), "version", db.InvalidRequest},
-		{`"version":1.0`, "version", db.InvalidRequest},
-		{str("message_type", x("t", 65)), "message_type", db.InvalidRequest},
-		{str("message_type", "a b"), "message_type", db.InvalidRequest},
-		{str("message_type", "é"), "message_type", db.InvalidRequest},
-		{`"message_type":{}`, "message_type", db.InvalidRequest},
-		{str("priority", x("p", 33)), "priority", db.InvalidRequest},
-		{str("priority", "very high"), "priority", db.InvalidRequest},
-		{str("priority", "a/b"), "priority", db.InvalidRequest},
-		{`"priority":1`, "priority", db.InvalidRequest},
-		{str("conversation_id", x("c", 129)), "conversation_id", db.InvalidRequest},
-		{str("conversation_id", "a b"), "conversation_id", db.InvalidRequest},
-		{str("conversation_id", "a/b"), "conversation_id", db.InvalidRequest},
-		{`"conversation_id":true`, "conversation_id", db.InvalidRequest},
-		{str("correlation_id", x("c", 257)), "correlation_id", db.InvalidRequest},
-		{str("correlation_id", x("é", 128)+"x"), "correlation_id", db.InvalidRequest},
-		{`"correlation_id":17`, "correlation_id", db.InvalidRequest},
-		{`"from":["alice^demo"]`, "from", db.InvalidRequest},
-		{str("from", "alice"), "from", db.InvalidAddress},
-		{str("expires_at", "tomorrow"), "expires_at", db.InvalidTime},
-		{str("expires_at", "2026-11-20T08:00:00Z"), "expires_at", db.InvalidTime},
-		{str("expires_at", "2026-11-20T07:59:59.999Z"), "expires_at", db.InvalidTime},
-		{str("expires_at", "0001-01-01T00:00:00Z"), "expires_at", db.InvalidTime},
-		{`"expires_at":1795161660`, "expires_at", db.InvalidRequest},
-		{`"ttl_seconds":0`, "ttl_seconds", db.InvalidRequest},
-		{`"ttl_seconds":-1`, "ttl_seconds", db.InvalidRequest},
-		{`"ttl_seconds":1.5`, "ttl_seconds", db.InvalidRequest},
-		{`"ttl_seconds":"60"`, "ttl_seconds", db.InvalidRequest},
-		{`"ttl_seconds":99999999999999999999999`, "ttl_seconds", db.InvalidRequest},
-		{`"ttl_seconds":60,"expires_at":"2026-11-20T09:00:00Z"`, "ttl_seconds", db.InvalidRequest},
+		{str("version", x("v", 33)), "version", relay.InvalidRequest},
+		{str("version", x("é", 33)), "version", relay.InvalidRequest},
+		{`"version":1.0`, "version", relay.InvalidRequest},
+		{str("message_type", x("t", 65)), "message_type", relay.InvalidRequest},
+		{str("message_type", "a b"), "message_type", relay.InvalidRequest},
+		{str("message_type", "é"), "message_type", relay.InvalidRequest},
+		{`"message_type":{}`, "message_type", relay.InvalidRequest},
+		{str("priority", x("p", 33)), "priority", relay.InvalidRequest},
+		{str("priority", "very high"), "priority", relay.InvalidRequest},
+		{str("priority", "a/b"), "priority", relay.InvalidRequest},
+		{`"priority":1`, "priority", relay.InvalidRequest},
+		{str("conversation_id", x("c", 129)), "conversation_id", relay.InvalidRequest},
+		{str("conversation_id", "a b"), "conversation_id", relay.InvalidRequest},
+		{str("conversation_id", "a/b"), "conversation_id", relay.InvalidRequest},
+		{`"conversation_id":true`, "conversation_id", relay.InvalidRequest},
+		{str("correlation_id", x("c", 257)), "correlation_id", relay.InvalidRequest},
+		{str("correlation_id", x("é", 128)+"x"), "correlation_id", relay.InvalidRequest},
+		{`"correlation_id":17`, "correlation_id", relay.InvalidRequest},
+		{`"from":["alice^demo"]`, "from", relay.InvalidRequest},
+		{str("from", "alice"), "from", relay.InvalidAddress},
+		{str("expires_at", "tomorrow"), "expires_at", relay.InvalidTime},
+		{str("expires_at", "2026-11-20T08:00:00Z"), "expires_at", relay.InvalidTime},
+		{str("expires_at", "2026-11-20T07:59:59.999Z"), "expires_at", relay.InvalidTime},
+		{str("expires_at", "0001-01-01T00:00:00Z"), "expires_at", relay.InvalidTime},
+		{`"expires_at":1795161660`, "expires_at", relay.InvalidRequest},
+		{`"ttl_seconds":0`, "ttl_seconds", relay.InvalidRequest},
+		{`"ttl_seconds":-1`, "ttl_seconds", relay.InvalidRequest},
+		{`"ttl_seconds":1.5`, "ttl_seconds", relay.InvalidRequest},
+		{`"ttl_seconds":"60"`, "ttl_seconds", relay.InvalidRequest},
+		{`"ttl_seconds":99999999999999999999999`, "ttl_seconds", relay.InvalidRequest},
+		{`"ttl_seconds":60,"expires_at":"2026-11-20T09:00:00Z"`, "ttl_seconds", relay.InvalidRequest},
 	} {
 		alice.post(messages, letter(alice, row.fields)).wantFault(400, row.code, row.field)
 	}
 	for body, row := range map[string]struct {
 		field string
-		code  db.Code
+		code  relay.Code
 	}{
-		`{"payload":{}}`:                                     {"to", db.InvalidRequest},
-		`{"to":"","payload":{}}`:                             {"to", db.InvalidRequest},
-		`{"to":null,"payload":{}}`:                           {"to", db.InvalidRequest},
-		`{"to":7,"payload":{}}`:                              {"to", db.InvalidRequest},
-		`{"to":"alice","payload":{}}`:                        {"to", db.InvalidAddress},
-		`{"to":"^demo","payload":{}}`:                        {"to", db.InvalidAddress},
-		`{"to":"alice^","payload":{}}`:                       {"to", db.InvalidAddress},
-		`{"to":"alice^demo^x","payload":{}}`:                 {"to", db.InvalidAddress},
-		`{"to":" alice^demo","payload":{}}`:                  {"to", db.InvalidAddress},
-		`{"to":".alice^demo","payload":{}}`:                  {"to", db.InvalidAddress},
-		`{"to":"älice^demo","payload":{}}`:                   {"to", db.InvalidAddress},
-		`{"to":"` + x("a", 65) + `^demo","payload":{}}`:      {"to", db.InvalidAddress},
-		`{"to":"alice^demo"}`:                                {"payload", db.InvalidRequest},
-		`{"to":"alice^demo","payload":null}`:                 {"payload", db.InvalidRequest},
-		`{"to":"alice^demo","payload":[]}`:                   {"payload", db.InvalidRequest},
-		`{"to":"alice^demo","payload":"{}"}`:                 {"payload", db.InvalidRequest},
-		`{"to":"alice^demo","payload":1}`:                    {"payload", db.InvalidRequest},
-		`{"to":"alice^demo","payload":false,"priority":" "}`: {"payload", db.InvalidRequest},
+		`{"payload":{}}`:                                     {"to", relay.InvalidRequest},
+		`{"to":"","payload":{}}`:                             {"to", relay.InvalidRequest},
+		`{"to":null,"payload":{}}`:                           {"to", relay.InvalidRequest},
+		`{"to":7,"payload":{}}`:                              {"to", relay.InvalidRequest},
+		`{"to":"alice","payload":{}}`:                        {"to", relay.InvalidAddress},
+		`{"to":"^demo","payload":{}}`:                        {"to", relay.InvalidAddress},
+		`{"to":"alice^","payload":{}}`:                       {"to", relay.InvalidAddress},
+		`{"to":"alice^demo^x","payload":{}}`:                 {"to", relay.InvalidAddress},
+		`{"to":" alice^demo","payload":{}}`:                  {"to", relay.InvalidAddress},
+		`{"to":".alice^demo","payload":{}}`:                  {"to", relay.InvalidAddress},
+		`{"to":"älice^demo","payload":{}}`:                   {"to", relay.InvalidAddress},
+		`{"to":"` + x("a", 65) + `^demo","payload":{}}`:      {"to", relay.InvalidAddress},
+		`{"to":"alice^demo"}`:                                {"payload", relay.InvalidRequest},
+		`{"to":"alice^demo","payload":null}`:                 {"payload", relay.InvalidRequest},
+		`{"to":"alice^demo","payload":[]}`:                   {"payload", relay.InvalidRequest},
+		`{"to":"alice^demo","payload":"{}"}`:                 {"payload", relay.InvalidRequest},
+		`{"to":"alice^demo","payload":1}`:                    {"payload", relay.InvalidRequest},
+		`{"to":"alice^demo","payload":false,"priority":" "}`: {"payload", relay.InvalidRequest},
 	} {
 		alice.post(messages, body).wantFault(400, row.code, row.field)
 	}
@@ -177,12 +177,12 @@ func TestFieldRules(t *testing.T) {
 func TestSenderAndRecipient(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	for _, name := range []db.Address{"planner^acme", "planer^acme", "planner2^acme", "planners^acme", "zebra^acme"} {
+	for _, name := range []relay.Address{"planner^acme", "planer^acme", "planner2^acme", "planners^acme", "zebra^acme"} {
 		r.mustIssue(name)
 	}
-	alice.post(messages, letter(bob, `"from":"bob^demo"`)).wantProblem(403, db.SenderMismatch)
-	alice.post(messages, letter(bob, `"from":"nobody^demo"`)).wantProblem(403, db.SenderMismatch)
-	alice.post(messages, letter(bob, `"from":"Alice^demo"`)).wantProblem(403, db.SenderMismatch)
+	alice.post(messages, letter(bob, `"from":"bob^demo"`)).wantProblem(403, relay.SenderMismatch)
+	alice.post(messages, letter(bob, `"from":"nobody^demo"`)).wantProblem(403, relay.SenderMismatch)
+	alice.post(messages, letter(bob, `"from":"Alice^demo"`)).wantProblem(403, relay.SenderMismatch)
 	for to, want := range map[string][]string{
 		"bbo^demo":      {"bob^demo"},
 		"Bob^demo":      {"bob^demo"}, // compared exactly
@@ -190,7 +190,7 @@ func TestSenderAndRecipient(t *testing.T) {
 		"xylophone^far": {},
 	} {
 		a := alice.post(messages, `{"to":"`+to+`","payload":{}}`)
-		p := a.wantProblem(404, db.RecipientNotFound)
+		p := a.wantProblem(404, relay.RecipientNotFound)
 		if p.DidYouMean == nil || len(p.DidYouMean) > 3 || to != "plannr^acme" && !slices.Equal(p.DidYouMean, want) {
 			t.Errorf("%s: did you mean %v? want %v", to, p.DidYouMean, want)
 		}
@@ -208,21 +208,21 @@ func TestWhoMayReadAMessage(t *testing.T) {
 	id := alice.mustSend(bob).MessageID
 	alice.get(messagePath(id)).want(200)
 	bob.get(messagePath(id)).want(200)
-	carol.get(messagePath(id)).wantProblem(403, db.NotAParty)
+	carol.get(messagePath(id)).wantProblem(403, relay.NotAParty)
 	bob.get(messagePath(id) + "/payload").want(200)
-	alice.get(messagePath(id)+"/payload").wantProblem(403, db.RecipientOnly)
-	carol.get(messagePath(id)+"/payload").wantProblem(403, db.RecipientOnly)
+	alice.get(messagePath(id)+"/payload").wantProblem(403, relay.RecipientOnly)
+	carol.get(messagePath(id)+"/payload").wantProblem(403, relay.RecipientOnly)
 	for _, m := range []mecha{alice, carol} {
-		m.post(messagePath(id)+"/ack", ackBody("completed")).wantProblem(403, db.RecipientOnly)
-		m.post(messagePath(id)+"/deliver", "").wantProblem(403, db.RecipientOnly)
+		m.post(messagePath(id)+"/ack", ackBody("completed")).wantProblem(403, relay.RecipientOnly)
+		m.post(messagePath(id)+"/deliver", "").wantProblem(403, relay.RecipientOnly)
 	}
 	foreign := mustServe(t)
 	dave := foreign.mustIssue("dave^demo")
 	for _, none := range []string{"msg_x", "x", id + "0", strings.ToUpper(id), "%00", dave.mustSend(dave).MessageID, id[:len(id)-1] + "%20"} {
-		bob.get(messagePath(none)).wantProblem(404, db.MessageNotFound)
-		bob.get(messagePath(none)+"/payload").wantProblem(404, db.MessageNotFound)
-		bob.post(messagePath(none)+"/ack", ackBody("completed")).wantProblem(404, db.MessageNotFound)
-		bob.post(messagePath(none)+"/deliver", "").wantProblem(404, db.MessageNotFound)
+		bob.get(messagePath(none)).wantProblem(404, relay.MessageNotFound)
+		bob.get(messagePath(none)+"/payload").wantProblem(404, relay.MessageNotFound)
+		bob.post(messagePath(none)+"/ack", ackBody("completed")).wantProblem(404, relay.MessageNotFound)
+		bob.post(messagePath(none)+"/deliver", "").wantProblem(404, relay.MessageNotFound)
 	}
 	if got := alice.record(id); got.State != "queued" {
 		t.Errorf("a refused request changed the state to %s", got.State)
@@ -234,7 +234,7 @@ func TestWhoMayReadAMessage(t *testing.T) {
 }
 
 func TestMessagesSurviveARestart(t *testing.T) {
-	for name, again := range map[string]func(*relay){"restart": (*relay).mustRestart, "kill": (*relay).mustCrash} {
+	for name, again := range map[string]func(*testRelay){"restart": (*testRelay).mustRestart, "kill": (*testRelay).mustCrash} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")

@@ -8,14 +8,14 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // A nonce is good for one request of its key, whatever the request is.
 func TestANonceWorksOnce(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	later := func(c *call) { c.timestamp = db.FormatTime(r.clock.Now().Add(time.Minute)) }
+	later := func(c *call) { c.timestamp = relay.FormatTime(r.clock.Now().Add(time.Minute)) }
 	for name, ask := range map[string]func(mecha, ...change) reply{
 		"whoami":       func(m mecha, c ...change) reply { return m.get(whoami, c...) },
 		"history":      func(m mecha, c ...change) reply { return m.get(historyPath(m), c...) },
@@ -32,12 +32,12 @@ func TestANonceWorksOnce(t *testing.T) {
 			if a := ask(alice.in(t), n); a.status == 401 {
 				t.Fatalf("a fresh nonce got %s", a.body)
 			}
-			ask(alice.in(t), n).wantProblem(401, db.NonceReused)
-			ask(alice.in(t), n, later).wantProblem(401, db.NonceReused)
-			ask(alice.in(t), n, unsigned).wantProblem(401, db.NonceReused)
-			alice.in(t).get(inboxPath(alice), n).wantProblem(401, db.NonceReused)
-			alice.in(t).post(messages, letter(bob), n).wantProblem(401, db.NonceReused)
-			alice.in(t).get(socketPath(alice), n, handshake).wantProblem(401, db.NonceReused)
+			ask(alice.in(t), n).wantProblem(401, relay.NonceReused)
+			ask(alice.in(t), n, later).wantProblem(401, relay.NonceReused)
+			ask(alice.in(t), n, unsigned).wantProblem(401, relay.NonceReused)
+			alice.in(t).get(inboxPath(alice), n).wantProblem(401, relay.NonceReused)
+			alice.in(t).post(messages, letter(bob), n).wantProblem(401, relay.NonceReused)
+			alice.in(t).get(socketPath(alice), n, handshake).wantProblem(401, relay.NonceReused)
 			bob.in(t).get(whoami, n).want(200) // each key has its own
 		})
 	}
@@ -58,15 +58,15 @@ func TestANonceIsFreeAfterItsWindow(t *testing.T) {
 	r.mustDo(ahead).want(200)
 
 	r.clock.advance(skew)
-	r.mustDo(now).wantProblem(401, db.NonceReused)
-	alice.get(whoami, nonce(now.nonce)).wantProblem(401, db.NonceReused)
+	r.mustDo(now).wantProblem(401, relay.NonceReused)
+	alice.get(whoami, nonce(now.nonce)).wantProblem(401, relay.NonceReused)
 	r.clock.advance(10 * time.Second) // seconds longer do no harm
-	r.mustDo(now).wantProblem(401, db.TimestampOutOfRange)
+	r.mustDo(now).wantProblem(401, relay.TimestampOutOfRange)
 	alice.get(whoami, nonce(now.nonce)).want(200)
-	r.mustDo(ahead).wantProblem(401, db.NonceReused)
+	r.mustDo(ahead).wantProblem(401, relay.NonceReused)
 
 	r.clock.advance(skew)
-	r.mustDo(ahead).wantProblem(401, db.TimestampOutOfRange)
+	r.mustDo(ahead).wantProblem(401, relay.TimestampOutOfRange)
 	alice.get(whoami, nonce(ahead.nonce)).want(200)
 }
 
@@ -112,33 +112,33 @@ func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
 		change
 		body   string
 		status int
-		code   db.Code
+		code   relay.Code
 	}{
-		"wrong signature":       {signedBy("mk_wrong"), letter(alice), 401, db.InvalidSignature},
-		"no signature":          {unsigned, letter(alice), 401, db.SignatureRequired},
-		"half signature":        {with("X-Signature", "AAAA"), letter(alice), 401, db.MalformedHeader},
-		"too large":             {stamped("2026-11-20T08:00:00Z"), large, 413, db.PayloadTooLarge},
-		"too large and chunked": {chunked, large, 413, db.PayloadTooLarge},
-		"encoded":               {with("Content-Encoding", "gzip"), letter(alice), 415, db.UnsupportedEncoding},
-		"out of time":           {stamped("2026-11-20T07:00:00Z"), letter(alice), 401, db.TimestampOutOfRange},
-		"typo in the key":       {with("X-Mecha-Key", typo(alice.Text)), letter(alice), 401, db.MalformedKey},
+		"wrong signature":       {signedBy("mk_wrong"), letter(alice), 401, relay.InvalidSignature},
+		"no signature":          {unsigned, letter(alice), 401, relay.SignatureRequired},
+		"half signature":        {with("X-Signature", "AAAA"), letter(alice), 401, relay.MalformedHeader},
+		"too large":             {stamped("2026-11-20T08:00:00Z"), large, 413, relay.PayloadTooLarge},
+		"too large and chunked": {chunked, large, 413, relay.PayloadTooLarge},
+		"encoded":               {with("Content-Encoding", "gzip"), letter(alice), 415, relay.UnsupportedEncoding},
+		"out of time":           {stamped("2026-11-20T07:00:00Z"), letter(alice), 401, relay.TimestampOutOfRange},
+		"typo in the key":       {with("X-Mecha-Key", typo(alice.Text)), letter(alice), 401, relay.MalformedKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := nonce(strings.ReplaceAll(name, " ", "-"))
 			alice.in(t).post(messages, row.body, row.change, n).wantProblem(row.status, row.code)
 			alice.in(t).post(messages, letter(alice), n).want(201)
-			alice.in(t).post(messages, letter(alice), n).wantProblem(401, db.NonceReused)
+			alice.in(t).post(messages, letter(alice), n).wantProblem(401, relay.NonceReused)
 		})
 	}
 	// What is refused later has been authenticated, and does.
-	alice.post(messages, `{`, nonce("late")).wantProblem(400, db.InvalidJSON)
-	alice.post(messages, letter(alice), nonce("late")).wantProblem(401, db.NonceReused)
+	alice.post(messages, `{`, nonce("late")).wantProblem(400, relay.InvalidJSON)
+	alice.post(messages, letter(alice), nonce("late")).wantProblem(401, relay.NonceReused)
 }
 
 // A request that changed something is refused when it comes again, also when
 // the process was killed in between and remembers nothing.
 func TestReplaysAfterARestart(t *testing.T) {
-	for name, again := range map[string]func(*relay){"restart": (*relay).mustRestart, "kill": (*relay).mustCrash} {
+	for name, again := range map[string]func(*testRelay){"restart": (*testRelay).mustRestart, "kill": (*testRelay).mustCrash} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
@@ -157,7 +157,7 @@ func TestReplaysAfterARestart(t *testing.T) {
 			}
 			again(r)
 			for _, c := range calls {
-				r.mustDo(c).wantProblem(401, db.NonceReused)
+				r.mustDo(c).wantProblem(401, relay.NonceReused)
 			}
 			r.wantMessages(4)
 			alice.mustSend(bob)
@@ -182,7 +182,7 @@ func TestNoncesHaveABound(t *testing.T) {
 	for range 3 {
 		alice.get(whoami).want(200)
 	}
-	alice.post(messages, letter(alice)).wantProblem(503, db.Overloaded)
+	alice.post(messages, letter(alice)).wantProblem(503, relay.Overloaded)
 	r.wantMessages(0)
 	r.clock.advance(time.Hour)
 	for tries := 1; alice.get(whoami).status != 200; tries++ { // what has expired is forgotten bit by bit

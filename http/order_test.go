@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // Of several faults the one that PROTOCOL §2, Order of checks, puts first is answered.
@@ -24,35 +24,35 @@ func TestTheOrderOfChecks(t *testing.T) {
 		method, path, body string
 		change
 		status int
-		code   db.Code
+		code   relay.Code
 	}{
-		"404 before the key":               {"POST", "/api/v1/nothing", large, noKey, 404, db.NotFound},
-		"405 before the key":               {"PUT", messages, large, noKey, 405, db.MethodNotAllowed},
-		"no key before 415, 413":           {"POST", messages, large, all(noKey, gzip), 401, db.MissingHeader},
-		"bad key before 415, 413":          {"POST", messages, large, all(badKey, gzip), 401, db.MalformedKey},
-		"bad key before syntax":            {"POST", messages, "{}", all(badKey, nonce("a b")), 401, db.MalformedKey},
-		"415 before 413":                   {"POST", messages, large, gzip, 415, db.UnsupportedEncoding},
-		"415 before syntax":                {"POST", messages, "{}", all(gzip, nonce("a b")), 415, db.UnsupportedEncoding},
-		"413 before a missing header":      {"POST", messages, large, with("X-Nonce"), 413, db.PayloadTooLarge},
-		"413 before the timestamp":         {"POST", messages, large, stamped(old), 413, db.PayloadTooLarge},
-		"413 before the signature":         {"POST", messages, large, wrong, 413, db.PayloadTooLarge},
-		"syntax before the timestamp":      {"POST", messages, "{}", all(nonce("a b"), stamped(old)), 401, db.MalformedHeader},
-		"timestamp before the signature":   {"POST", messages, "{}", all(stamped(old), wrong), 401, db.TimestampOutOfRange},
-		"signature before the nonce":       {"POST", messages, "{}", all(wrong, nonce("used")), 401, db.InvalidSignature},
-		"nonce before the path":            {"GET", "/api/v1/mecha/nobody/messages", "", nonce("used"), 401, db.NonceReused},
-		"nonce before 403":                 {"GET", historyPath(bob), "", nonce("used"), 401, db.NonceReused},
-		"nonce before the body":            {"POST", messages, "{", nonce("used"), 401, db.NonceReused},
-		"path before the parameters":       {"GET", "/api/v1/mecha/nobody/messages?limit=0", "", all(), 400, db.InvalidAddress},
-		"403 before the parameters":        {"GET", historyPath(bob) + "?limit=0", "", all(), 403, db.NotYourMecha},
-		"403 before a cursor that is none": {"GET", historyPath(bob) + "?since_message_id=x", "", all(), 403, db.NotYourMecha},
-		"403 before whether it is there":   {"GET", "/api/v1/mecha/nobody%5Edemo/inbox", "", all(), 403, db.NotYourMecha},
-		"403 before the body, ack":         {"POST", messagePath(theirs) + "/ack", "{", all(), 403, db.RecipientOnly},
-		"404 before the body, ack":         {"POST", messagePath("msg_none") + "/ack", "{", all(), 404, db.MessageNotFound},
-		"sender before recipient":          {"POST", messages, `{"from":"bob^demo","to":"nobody^demo","payload":{}}`, all(), 403, db.SenderMismatch},
-		"rules before the recipient":       {"POST", messages, `{"to":"nobody^demo","payload":[]}`, all(), 400, db.InvalidRequest},
-		"socket: 403 before the handshake": {"GET", socketPath(bob), "", all(), 403, db.NotYourMecha},
-		"socket: nonce before 426":         {"GET", socketPath(alice), "", nonce("used"), 401, db.NonceReused},
-		"socket: 426":                      {"GET", socketPath(alice), "", all(), 426, db.UpgradeRequired},
+		"404 before the key":               {"POST", "/api/v1/nothing", large, noKey, 404, relay.NotFound},
+		"405 before the key":               {"PUT", messages, large, noKey, 405, relay.MethodNotAllowed},
+		"no key before 415, 413":           {"POST", messages, large, all(noKey, gzip), 401, relay.MissingHeader},
+		"bad key before 415, 413":          {"POST", messages, large, all(badKey, gzip), 401, relay.MalformedKey},
+		"bad key before syntax":            {"POST", messages, "{}", all(badKey, nonce("a b")), 401, relay.MalformedKey},
+		"415 before 413":                   {"POST", messages, large, gzip, 415, relay.UnsupportedEncoding},
+		"415 before syntax":                {"POST", messages, "{}", all(gzip, nonce("a b")), 415, relay.UnsupportedEncoding},
+		"413 before a missing header":      {"POST", messages, large, with("X-Nonce"), 413, relay.PayloadTooLarge},
+		"413 before the timestamp":         {"POST", messages, large, stamped(old), 413, relay.PayloadTooLarge},
+		"413 before the signature":         {"POST", messages, large, wrong, 413, relay.PayloadTooLarge},
+		"syntax before the timestamp":      {"POST", messages, "{}", all(nonce("a b"), stamped(old)), 401, relay.MalformedHeader},
+		"timestamp before the signature":   {"POST", messages, "{}", all(stamped(old), wrong), 401, relay.TimestampOutOfRange},
+		"signature before the nonce":       {"POST", messages, "{}", all(wrong, nonce("used")), 401, relay.InvalidSignature},
+		"nonce before the path":            {"GET", "/api/v1/mecha/nobody/messages", "", nonce("used"), 401, relay.NonceReused},
+		"nonce before 403":                 {"GET", historyPath(bob), "", nonce("used"), 401, relay.NonceReused},
+		"nonce before the body":            {"POST", messages, "{", nonce("used"), 401, relay.NonceReused},
+		"path before the parameters":       {"GET", "/api/v1/mecha/nobody/messages?limit=0", "", all(), 400, relay.InvalidAddress},
+		"403 before the parameters":        {"GET", historyPath(bob) + "?limit=0", "", all(), 403, relay.NotYourMecha},
+		"403 before a cursor that is none": {"GET", historyPath(bob) + "?since_message_id=x", "", all(), 403, relay.NotYourMecha},
+		"403 before whether it is there":   {"GET", "/api/v1/mecha/nobody%5Edemo/inbox", "", all(), 403, relay.NotYourMecha},
+		"403 before the body, ack":         {"POST", messagePath(theirs) + "/ack", "{", all(), 403, relay.RecipientOnly},
+		"404 before the body, ack":         {"POST", messagePath("msg_none") + "/ack", "{", all(), 404, relay.MessageNotFound},
+		"sender before recipient":          {"POST", messages, `{"from":"bob^demo","to":"nobody^demo","payload":{}}`, all(), 403, relay.SenderMismatch},
+		"rules before the recipient":       {"POST", messages, `{"to":"nobody^demo","payload":[]}`, all(), 400, relay.InvalidRequest},
+		"socket: 403 before the handshake": {"GET", socketPath(bob), "", all(), 403, relay.NotYourMecha},
+		"socket: nonce before 426":         {"GET", socketPath(alice), "", nonce("used"), 401, relay.NonceReused},
+		"socket: 426":                      {"GET", socketPath(alice), "", all(), 426, relay.UpgradeRequired},
 	} {
 		t.Run(name, func(t *testing.T) {
 			alice.in(t).do(row.method, row.path, row.body, row.change).wantProblem(row.status, row.code)
@@ -66,8 +66,8 @@ func TestTheRateComesBetweenKeyAndBody(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	large := strings.Repeat("x", 1001)
 	alice.get(whoami).want(200)
-	alice.post(messages, large, with("Content-Encoding", "gzip"), nonce("a b")).wantProblem(429, db.RateLimited)
-	alice.post(messages, large, with("X-Mecha-Key", typo(alice.Text))).wantProblem(401, db.MalformedKey)
+	alice.post(messages, large, with("Content-Encoding", "gzip"), nonce("a b")).wantProblem(429, relay.RateLimited)
+	alice.post(messages, large, with("X-Mecha-Key", typo(alice.Text))).wantProblem(401, relay.MalformedKey)
 }
 
 // Paths and methods are public: what does not exist is said without credentials.
@@ -107,9 +107,9 @@ func TestRoutes(t *testing.T) {
 			switch {
 			case row.method == "HEAD":
 			case row.status == 404:
-				a.wantProblem(404, db.NotFound)
+				a.wantProblem(404, relay.NotFound)
 			default:
-				a.wantProblem(405, db.MethodNotAllowed)
+				a.wantProblem(405, relay.MethodNotAllowed)
 			}
 		})
 	}

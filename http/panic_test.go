@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // journal is a log that a test can read while it is written.
@@ -40,7 +40,7 @@ func TestAPanicTellsNoSecrets(t *testing.T) {
 	c := alice.prepare("POST", "/api/v1/search?q=the-query", `{"query":"the words of the search"}`,
 		with("Authorization", "Bearer the-token"), with("Prefer", "wait=5"), with("X-Forwarded-For", "the-forwarded"))
 	a := r.mustDo(c)
-	a.wantProblem(500, db.Internal)
+	a.wantProblem(500, relay.Internal)
 	alice.get(whoami).want(200)
 	text := log.String()
 	if !strings.Contains(text, "a fault of ours") || !strings.Contains(text, "search.go") {

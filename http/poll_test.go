@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // poll asks in the background; the answer comes on the channel.
@@ -99,12 +99,12 @@ func TestALongPollEndsWithItsKey(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	spare := r.mustIssue("alice^demo")
-	brief := r.mustIssue("alice^demo", func(i *db.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
+	brief := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
 	revoked, kept, expired := alice.mustWait(""), spare.mustWait(""), brief.mustWait("")
 	r.mustRevoke(alice)
-	(<-revoked).wantProblem(401, db.KeyRevoked)
+	(<-revoked).wantProblem(401, relay.KeyRevoked)
 	r.clock.advance(time.Minute)
-	(<-expired).wantProblem(401, db.KeyExpired)
+	(<-expired).wantProblem(401, relay.KeyExpired)
 	id := spare.mustSend(spare).MessageID
 	wantPage(t, kept, id)
 }
@@ -113,11 +113,11 @@ func TestALongPollCountsAsASocket(t *testing.T) {
 	r := mustServe(t, func(s *settings) { s.hub.MaxSocketsPerMecha, s.hub.MaxSockets = 2, 3 })
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	one, two := alice.mustWait(""), alice.mustWait("")
-	alice.get(historyPath(alice)+"?wait=1").wantProblem(429, db.TooManySockets)
-	alice.get(socketPath(alice), handshake).wantProblem(429, db.TooManySockets)
+	alice.get(historyPath(alice)+"?wait=1").wantProblem(429, relay.TooManySockets)
+	alice.get(socketPath(alice), handshake).wantProblem(429, relay.TooManySockets)
 	three := bob.mustWait("")
-	carol.get(historyPath(carol)+"?wait=1").wantProblem(503, db.TooManySockets) // the limit of all
-	carol.get(historyPath(carol)).want(200)                                     // who does not wait is not counted
+	carol.get(historyPath(carol)+"?wait=1").wantProblem(503, relay.TooManySockets) // the limit of all
+	carol.get(historyPath(carol)).want(200)                                        // who does not wait is not counted
 
 	id := alice.mustSend(alice).MessageID
 	wantPage(t, one, id)

@@ -9,33 +9,33 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // statuses gives each code its status (PROTOCOL §6). A test sees to it that none is missing.
-var statuses = map[db.Code]int{
-	db.InvalidRequest: 400, db.InvalidJSON: 400, db.InvalidAddress: 400, db.InvalidLimit: 400,
-	db.InvalidTime: 400, db.InvalidIdempotencyKey: 400, db.InvalidFrame: 400,
+var statuses = map[relay.Code]int{
+	relay.InvalidRequest: 400, relay.InvalidJSON: 400, relay.InvalidAddress: 400, relay.InvalidLimit: 400,
+	relay.InvalidTime: 400, relay.InvalidIdempotencyKey: 400, relay.InvalidFrame: 400,
 
-	db.MissingHeader: 401, db.MalformedHeader: 401, db.MalformedKey: 401, db.UnknownKey: 401,
-	db.KeyRevoked: 401, db.KeyExpired: 401, db.TimestampOutOfRange: 401,
-	db.SignatureRequired: 401, db.InvalidSignature: 401, db.NonceReused: 401,
+	relay.MissingHeader: 401, relay.MalformedHeader: 401, relay.MalformedKey: 401, relay.UnknownKey: 401,
+	relay.KeyRevoked: 401, relay.KeyExpired: 401, relay.TimestampOutOfRange: 401,
+	relay.SignatureRequired: 401, relay.InvalidSignature: 401, relay.NonceReused: 401,
 
-	db.SenderMismatch: 403, db.NotYourMecha: 403, db.NotAParty: 403, db.RecipientOnly: 403,
-	db.NotAParticipant: 403, db.OriginNotAllowed: 403, db.NotYourSearch: 403,
+	relay.SenderMismatch: 403, relay.NotYourMecha: 403, relay.NotAParty: 403, relay.RecipientOnly: 403,
+	relay.NotAParticipant: 403, relay.OriginNotAllowed: 403, relay.NotYourSearch: 403,
 
-	db.NotFound: 404, db.MessageNotFound: 404, db.RecipientNotFound: 404,
-	db.ConversationNotFound: 404, db.CursorNotFound: 404, db.MechaNotFound: 404, db.SearchNotFound: 404,
+	relay.NotFound: 404, relay.MessageNotFound: 404, relay.RecipientNotFound: 404,
+	relay.ConversationNotFound: 404, relay.CursorNotFound: 404, relay.MechaNotFound: 404, relay.SearchNotFound: 404,
 
-	db.MethodNotAllowed: 405, db.RequestTimeout: 408, db.AlreadyAcknowledged: 409, db.MessageExpired: 409, db.SearchExpired: 410,
-	db.PayloadTooLarge: 413, db.UnsupportedEncoding: 415, db.IdempotencyKeyReused: 422, db.UpgradeRequired: 426,
-	db.RateLimited: 429, db.TooManyFailures: 429, db.MailboxFull: 429, db.TooManySockets: 429,
+	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
+	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.UpgradeRequired: 426,
+	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.TooManySockets: 429,
 
-	db.Internal: 500, db.StoreFailed: 500, db.Overloaded: 503, db.ShuttingDown: 503, db.DiskFull: 507,
+	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DiskFull: 507,
 }
 
 // Status gives the HTTP status of a code, 500 for one that is not in the list.
-func Status(c db.Code) int {
+func Status(c relay.Code) int {
 	if s, ok := statuses[c]; ok {
 		return s
 	}
@@ -43,41 +43,41 @@ func Status(c db.Code) int {
 }
 
 func statusOf(err error) int {
-	var e *db.Error
-	if errors.As(err, &e) && e.Code == db.TooManySockets && e.Global {
+	var e *relay.Error
+	if errors.As(err, &e) && e.Code == relay.TooManySockets && e.Global {
 		return http.StatusServiceUnavailable
 	}
-	return Status(db.ErrorCode(err))
+	return Status(relay.ErrorCode(err))
 }
 
 // problem is an error as a client sees it: RFC 9457, flat, with the names that
 // other habits look for.
 type problem struct {
-	Type       string          `json:"type"`
-	Title      string          `json:"title"`
-	Status     int             `json:"status"`
-	Detail     string          `json:"detail"`
-	Code       db.Code         `json:"code"`
-	Error      db.Code         `json:"error"`
-	Message    string          `json:"message"`
-	RequestID  string          `json:"request_id"`
-	Errors     []db.FieldError `json:"errors,omitempty"`
-	DidYouMean []db.Address    `json:"did_you_mean,omitzero"`
-	ServerTime string          `json:"server_time,omitempty"`
-	Docs       string          `json:"docs"`
+	Type       string             `json:"type"`
+	Title      string             `json:"title"`
+	Status     int                `json:"status"`
+	Detail     string             `json:"detail"`
+	Code       relay.Code         `json:"code"`
+	Error      relay.Code         `json:"error"`
+	Message    string             `json:"message"`
+	RequestID  string             `json:"request_id"`
+	Errors     []relay.FieldError `json:"errors,omitempty"`
+	DidYouMean []relay.Address    `json:"did_you_mean,omitzero"`
+	ServerTime string             `json:"server_time,omitempty"`
+	Docs       string             `json:"docs"`
 }
 
 // refuse writes err as the response: the one place where that is done. An
-// error that is no *db.Error is logged, and the client learns nothing of it.
+// error that is no *relay.Error is logged, and the client learns nothing of it.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	id := w.Header()["X-Request-Id"][0]
-	var e *db.Error
+	var e *relay.Error
 	if !errors.As(err, &e) {
 		if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
 			panic(http.ErrAbortHandler) // the client has gone, or closed its side; to return would be to answer 200
 		}
 		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "error", err)
-		e = db.Errorf(db.Internal, "the relay failed; its log says why, under this request_id")
+		e = relay.Errorf(relay.Internal, "the relay failed; its log says why, under this request_id")
 	} else if e.Cause != nil {
 		s.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
@@ -86,11 +86,11 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		Code: e.Code, Error: e.Code, Message: e.Detail, RequestID: id,
 		Errors: e.Fields, DidYouMean: e.DidYouMean, Docs: "/docs#" + string(e.Code),
 	}
-	if e.Code == db.RecipientNotFound && p.DidYouMean == nil {
-		p.DidYouMean = []db.Address{}
+	if e.Code == relay.RecipientNotFound && p.DidYouMean == nil {
+		p.DidYouMean = []relay.Address{}
 	}
 	if !e.ServerTime.IsZero() {
-		p.ServerTime = db.FormatTime(e.ServerTime)
+		p.ServerTime = relay.FormatTime(e.ServerTime)
 	}
 	if r.ContentLength != 0 { // net/http waits for the rest of the body before it answers
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(unreadBody))
@@ -118,7 +118,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 const unreadBody = time.Second
 
 // title makes a code readable: "nonce_reused" is "Nonce reused".
-func title(c db.Code) string {
+func title(c relay.Code) string {
 	s := strings.ReplaceAll(string(c), "_", " ")
 	return strings.ToUpper(s[:1]) + s[1:]
 }

@@ -13,12 +13,12 @@ import (
 
 	"database/sql"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 )
 
 // PROTOCOL §6, and §§2–8 for what stands there.
-var statuses = map[db.Code]int{
+var statuses = map[relay.Code]int{
 	"invalid_request": 400, "invalid_json": 400, "invalid_address": 400, "invalid_limit": 400, "invalid_time": 400,
 	"invalid_idempotency_key": 400, "invalid_frame": 400,
 	"missing_header": 401, "malformed_header": 401, "malformed_key": 401, "unknown_key": 401, "key_revoked": 401, "key_expired": 401,
@@ -32,8 +32,8 @@ var statuses = map[db.Code]int{
 }
 
 func TestEveryCodeHasItsStatus(t *testing.T) {
-	listed := map[db.Code]bool{}
-	for _, c := range db.Codes {
+	listed := map[relay.Code]bool{}
+	for _, c := range relay.Codes {
 		want, ok := statuses[c.Code]
 		if !ok || http.Status(c.Code) != want {
 			t.Errorf("%s has the status %d, want %d", c.Code, http.Status(c.Code), want)
@@ -45,13 +45,13 @@ func TestEveryCodeHasItsStatus(t *testing.T) {
 	}
 	for _, c := range codeConstants(t) {
 		if !listed[c] {
-			t.Errorf("%s is not in db.Codes", c)
+			t.Errorf("%s is not in relay.Codes", c)
 		}
 	}
 }
 
 // codeConstants reads the codes that db declares from its source.
-func codeConstants(t *testing.T) (all []db.Code) {
+func codeConstants(t *testing.T) (all []relay.Code) {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "../db/error.go", nil, 0)
 	if err != nil {
@@ -67,7 +67,7 @@ func codeConstants(t *testing.T) (all []db.Code) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, db.Code(text))
+			all = append(all, relay.Code(text))
 		}
 		return true
 	})
@@ -110,11 +110,11 @@ func TestAroundTheAPI(t *testing.T) {
 	if docs.status != 200 || docs.header.Get("Content-Type") != "text/html; charset=utf-8" {
 		t.Fatalf("docs: %d %v", docs.status, docs.header)
 	}
-	p := r.anyone("GET", whoami).wantProblem(401, db.MissingHeader)
+	p := r.anyone("GET", whoami).wantProblem(401, relay.MissingHeader)
 	if p.Type != "/docs#missing_header" || p.Docs != p.Type {
 		t.Errorf("%+v", p)
 	}
-	for _, c := range db.Codes { // where the errors link to
+	for _, c := range relay.Codes { // where the errors link to
 		if !strings.Contains(string(docs.body), `<tr id="`+string(c.Code)+`">`) {
 			t.Errorf("/docs does not explain %s", c.Code)
 		}
@@ -151,7 +151,7 @@ func TestAnUnknownFailure(t *testing.T) {
 		}
 	}
 	for _, a := range []reply{alice.get(messagePath(id) + "/payload"), alice.post(messages, letter(alice)), alice.get(historyPath(alice))} {
-		p := a.wantProblem(500, db.Internal)
+		p := a.wantProblem(500, relay.Internal)
 		if text := string(a.body); strings.Contains(text, "table") || strings.Contains(text, "SQL") {
 			t.Errorf("%s tells %s", a.of, text)
 		}

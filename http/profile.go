@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // profileAnswer is a profile as others see it.
@@ -13,7 +13,7 @@ type profileAnswer struct {
 	MechaID string `json:"mecha_id"`
 	Name    string `json:"name"`
 	Crew    string `json:"crew"`
-	db.Profile
+	relay.Profile
 	CreatedAt string  `json:"created_at"`
 	UpdatedAt string  `json:"updated_at"`
 	Online    bool    `json:"online"`
@@ -25,11 +25,11 @@ func (s *Server) putProfile(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
 	}
-	p, err := db.ReadProfile(c.body)
+	p, err := relay.ReadProfile(c.body)
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.DB.PutProfile(&db.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
+	err = s.DB.PutProfile(&relay.PutProfile{At: c.at, Address: c.key.Mecha.Address, Profile: p, Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -38,14 +38,14 @@ func (s *Server) putProfile(c *call) (answer, error) {
 
 // getProfile answers GET /api/v1/mecha/{mechaId}/profile, for any key that may know of the Mecha.
 func (s *Server) getProfile(c *call) (answer, error) {
-	a, err := db.ParseAddress(c.params.ByName("mechaId"))
+	a, err := relay.ParseAddress(c.params.ByName("mechaId"))
 	if err != nil {
 		return answer{}, named("mechaId", err)
 	}
 	return s.profile(c, a)
 }
 
-func (s *Server) profile(c *call, a db.Address) (answer, error) {
+func (s *Server) profile(c *call, a relay.Address) (answer, error) {
 	e, err := s.DB.Entry(c.Context(), a, c.key.Mecha.Address)
 	if err != nil {
 		return answer{}, err
@@ -59,7 +59,7 @@ func (s *Server) profile(c *call, a db.Address) (answer, error) {
 	enc.SetEscapeHTML(false) // else a <, > or & takes six bytes: what is read would be too long to be put again
 	err = enc.Encode(profileAnswer{
 		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
-		CreatedAt: db.FormatTime(e.CreatedAt), UpdatedAt: db.FormatTime(e.UpdatedAt),
+		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
 		Online: s.Live.Online(e.ID), LastSeen: timeOrNull(seen),
 	})
 	if err != nil {
@@ -72,6 +72,6 @@ func timeOrNull(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	s := db.FormatTime(t)
+	s := relay.FormatTime(t)
 	return &s
 }

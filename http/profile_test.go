@@ -8,12 +8,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/coder/websocket"
 )
 
-func profilePath(a db.Address) string { return "/api/v1/mecha/" + string(a) + "/profile" }
+func profilePath(a relay.Address) string { return "/api/v1/mecha/" + string(a) + "/profile" }
 
 func (m mecha) put(body string, changes ...change) reply {
 	m.r.t.Helper()
@@ -23,9 +23,9 @@ func (m mecha) put(body string, changes ...change) reply {
 func TestAProfileIsPutAndRead(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^other")
-	created := db.FormatTime(r.clock.Now())
+	created := relay.FormatTime(r.clock.Now())
 	r.clock.advance(time.Minute)
-	updated := db.FormatTime(r.clock.Now())
+	updated := relay.FormatTime(r.clock.Now())
 	card := `{"name":"Alice","skills":[{"id":"x","inputModes":["text/plain"]}]}`
 	put := alice.put(`{"description":"plans","tags":["travel/flights"],"card":` + card + `,"links":{"a":"https://a.example"},"metadata":{"k":"v"},"unknown":1}`).want(200)
 	var got, want map[string]any
@@ -48,46 +48,46 @@ func TestAProfileIsPutAndRead(t *testing.T) {
 
 	// A PUT replaces all of it.
 	alice.put(`{"version":"2"}`).want(200).wantField("description", "").wantField("skills", "").wantField("card", "").wantField("version", `"2"`).
-		wantField("created_at", `"`+created+`"`).wantField("updated_at", `"`+db.FormatTime(r.clock.Now())+`"`)
+		wantField("created_at", `"`+created+`"`).wantField("updated_at", `"`+relay.FormatTime(r.clock.Now())+`"`)
 	r.mustIssue("silent^demo")
 	bob.get(profilePath("silent^demo")).want(200).wantField("visibility", `"public"`).wantField("last_seen", "null").wantField("online", "false").
-		wantField("created_at", `"`+db.FormatTime(r.clock.Now())+`"`).wantField("display_name", "")
+		wantField("created_at", `"`+relay.FormatTime(r.clock.Now())+`"`).wantField("display_name", "")
 }
 
 func TestAProfileThatIsNotPut(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	alice.put(`{"version":"1"}`).want(200)
-	bob.do("PUT", profilePath("alice^demo"), `{}`).wantProblem(403, db.NotYourMecha)
-	bob.do("PUT", profilePath("nobody^demo"), `{}`).wantProblem(403, db.NotYourMecha)
-	bob.do("PUT", profilePath("Bob^demo"), `{}`).wantProblem(403, db.NotYourMecha)
+	bob.do("PUT", profilePath("alice^demo"), `{}`).wantProblem(403, relay.NotYourMecha)
+	bob.do("PUT", profilePath("nobody^demo"), `{}`).wantProblem(403, relay.NotYourMecha)
+	bob.do("PUT", profilePath("Bob^demo"), `{}`).wantProblem(403, relay.NotYourMecha)
 	for _, method := range []string{"POST", "DELETE", "PATCH"} {
 		a := alice.do(method, profilePath("alice^demo"), `{}`)
-		a.wantProblem(405, db.MethodNotAllowed)
+		a.wantProblem(405, relay.MethodNotAllowed)
 		if allow := a.header.Get("Allow"); !strings.Contains(allow, "PUT") || !strings.Contains(allow, "GET") {
 			t.Errorf("Allow: %s", allow)
 		}
 	}
-	alice.put(``).wantProblem(400, db.InvalidJSON)
-	alice.put(`[]`).wantProblem(400, db.InvalidJSON)
-	alice.put(`{"tags":[],"tags":[]}`).wantProblem(400, db.InvalidJSON)
-	alice.put(`{"Tags":[]}`).wantProblem(400, db.InvalidJSON)
-	alice.put("{\"x\":\"\xff\"}").wantProblem(400, db.InvalidJSON)
-	alice.put(`{"tags":"x"}`).wantFault(400, db.InvalidRequest, "tags")
-	alice.put(`{"card":{"name":1}}`).wantFault(400, db.InvalidRequest, "card.name")
-	alice.put(`{"visibility":"secret"}`).wantFault(400, db.InvalidRequest, "visibility")
-	alice.put(`{"description":"`+strings.Repeat("x", 2001)+`"}`).wantFault(400, db.InvalidRequest, "description")
-	if p := alice.put(`{"version":"`+strings.Repeat("x", 201)+`","links":{"a":"b"}}`).wantProblem(400, db.InvalidRequest); len(p.Errors) != 2 {
+	alice.put(``).wantProblem(400, relay.InvalidJSON)
+	alice.put(`[]`).wantProblem(400, relay.InvalidJSON)
+	alice.put(`{"tags":[],"tags":[]}`).wantProblem(400, relay.InvalidJSON)
+	alice.put(`{"Tags":[]}`).wantProblem(400, relay.InvalidJSON)
+	alice.put("{\"x\":\"\xff\"}").wantProblem(400, relay.InvalidJSON)
+	alice.put(`{"tags":"x"}`).wantFault(400, relay.InvalidRequest, "tags")
+	alice.put(`{"card":{"name":1}}`).wantFault(400, relay.InvalidRequest, "card.name")
+	alice.put(`{"visibility":"secret"}`).wantFault(400, relay.InvalidRequest, "visibility")
+	alice.put(`{"description":"`+strings.Repeat("x", 2001)+`"}`).wantFault(400, relay.InvalidRequest, "description")
+	if p := alice.put(`{"version":"`+strings.Repeat("x", 201)+`","links":{"a":"b"}}`).wantProblem(400, relay.InvalidRequest); len(p.Errors) != 2 {
 		t.Errorf("two faults, named are %v", p.Errors)
 	}
-	alice.put(`{"x":"`+strings.Repeat("x", 64<<10)+`"}`).wantProblem(413, db.PayloadTooLarge)
-	alice.put(`{"x":"`+strings.Repeat("x", 1<<20)+`"}`).wantProblem(413, db.PayloadTooLarge)
+	alice.put(`{"x":"`+strings.Repeat("x", 64<<10)+`"}`).wantProblem(413, relay.PayloadTooLarge)
+	alice.put(`{"x":"`+strings.Repeat("x", 1<<20)+`"}`).wantProblem(413, relay.PayloadTooLarge)
 	alice.get(profilePath("alice^demo")).want(200).wantField("version", `"1"`)
 
-	alice.get(profilePath("nobody^demo")).wantProblem(404, db.MechaNotFound)
-	alice.get(profilePath("Bob^demo")).wantProblem(404, db.MechaNotFound)
-	alice.get(profilePath("bob")).wantFault(400, db.InvalidAddress, "mechaId")
-	r.anyone("GET", profilePath("alice^demo")).wantProblem(401, db.MissingHeader)
+	alice.get(profilePath("nobody^demo")).wantProblem(404, relay.MechaNotFound)
+	alice.get(profilePath("Bob^demo")).wantProblem(404, relay.MechaNotFound)
+	alice.get(profilePath("bob")).wantFault(400, relay.InvalidAddress, "mechaId")
+	r.anyone("GET", profilePath("alice^demo")).wantProblem(401, relay.MissingHeader)
 }
 
 func TestWhoMaySeeAProfile(t *testing.T) {
@@ -104,18 +104,18 @@ func TestWhoMaySeeAProfile(t *testing.T) {
 			stranger.get(profilePath("alice^demo")).want(200)
 			continue
 		}
-		hidden := stranger.get(profilePath("alice^demo")).wantProblem(404, db.MechaNotFound)
-		unknown := stranger.get(profilePath("nobody^demo")).wantProblem(404, db.MechaNotFound)
+		hidden := stranger.get(profilePath("alice^demo")).wantProblem(404, relay.MechaNotFound)
+		unknown := stranger.get(profilePath("nobody^demo")).wantProblem(404, relay.MechaNotFound)
 		if strings.ReplaceAll(hidden.Detail, "alice", "nobody") != unknown.Detail {
 			t.Errorf("%q differs from %q: it tells that there is one", hidden.Detail, unknown.Detail)
 		}
 	}
-	if err := r.db.RemoveMecha(&db.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"}); err != nil {
+	if err := r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"}); err != nil {
 		t.Fatal(err)
 	}
-	alice.put(`{}`).wantProblem(401, db.KeyRevoked)
-	friend.get(profilePath("alice^demo")).wantProblem(404, db.MechaNotFound)
-	friend.post(messages, letter(alice)).wantProblem(404, db.RecipientNotFound)
+	alice.put(`{}`).wantProblem(401, relay.KeyRevoked)
+	friend.get(profilePath("alice^demo")).wantProblem(404, relay.MechaNotFound)
+	friend.post(messages, letter(alice)).wantProblem(404, relay.RecipientNotFound)
 }
 
 func TestOnline(t *testing.T) {
@@ -158,9 +158,9 @@ func TestAPutCannotBeReplayed(t *testing.T) {
 	captured := alice.prepare("PUT", profilePath("alice^demo"), `{"version":"1"}`)
 	r.mustDo(captured).want(200)
 	alice.put(`{"version":"2"}`).want(200)
-	r.mustDo(captured).wantProblem(401, db.NonceReused)
+	r.mustDo(captured).wantProblem(401, relay.NonceReused)
 	r.mustCrash()
-	r.mustDo(captured).wantProblem(401, db.NonceReused)
+	r.mustDo(captured).wantProblem(401, relay.NonceReused)
 	alice.get(profilePath("alice^demo")).want(200).wantField("version", `"2"`)
 }
 
@@ -168,7 +168,7 @@ func TestAPutCannotBeReplayed(t *testing.T) {
 // the reply adds: clients read, change a word, and put it all.
 func TestTheLargestProfileIsPutAgain(t *testing.T) {
 	r := mustServe(t)
-	alice := r.mustIssue(db.Address(strings.Repeat("a", 60) + "^" + strings.Repeat("c", 60)))
+	alice := r.mustIssue(relay.Address(strings.Repeat("a", 60) + "^" + strings.Repeat("c", 60)))
 	// full gives a body of exactly 64 KiB: skills, and the last text to fill it up.
 	full := func(before, text, after string) string {
 		var skills []string
@@ -192,7 +192,7 @@ func TestTheLargestProfileIsPutAgain(t *testing.T) {
 		if len(body) != 64<<10 {
 			t.Fatal(len(body))
 		}
-		alice.put(body+" ").wantProblem(413, db.PayloadTooLarge)
+		alice.put(body+" ").wantProblem(413, relay.PayloadTooLarge)
 		put := alice.put(body).want(200)
 		r.clock.advance(time.Minute)
 		got := alice.get(profilePath(alice.Mecha.Address)).want(200)
@@ -208,6 +208,6 @@ func TestTheLargestProfileIsPutAgain(t *testing.T) {
 		}
 	}
 	// What a reply adds is no room for more.
-	alice.put(`{"mecha_id":"`+strings.Repeat("x", 2000)+`","x":"`+strings.Repeat("x", 64<<10-900)+`"}`).wantProblem(413, db.PayloadTooLarge)
-	alice.put(`{"visibility":"crew","x":"`+strings.Repeat("x", 64<<10-27)+`"}`).wantProblem(413, db.PayloadTooLarge)
+	alice.put(`{"mecha_id":"`+strings.Repeat("x", 2000)+`","x":"`+strings.Repeat("x", 64<<10-900)+`"}`).wantProblem(413, relay.PayloadTooLarge)
+	alice.put(`{"visibility":"crew","x":"`+strings.Repeat("x", 64<<10-27)+`"}`).wantProblem(413, relay.PayloadTooLarge)
 }

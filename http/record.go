@@ -5,7 +5,8 @@ import (
 	"strconv"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
+	"relay/db/strict"
 )
 
 // Answers are appended by hand: records are what most of the bytes are, and
@@ -18,7 +19,7 @@ func appendName(b []byte, before byte, name string) []byte {
 }
 
 func appendField(b []byte, before byte, name, value string) []byte {
-	return db.AppendString(appendName(b, before, name), value)
+	return strict.AppendString(appendName(b, before, name), value)
 }
 
 // appendTime appends a time, or null for the zero time.
@@ -27,7 +28,7 @@ func appendTime(b []byte, before byte, name string, t time.Time) []byte {
 	if t.IsZero() {
 		return append(b, "null"...)
 	}
-	return append(db.AppendTime(append(b, '"'), t), '"')
+	return append(relay.AppendTime(append(b, '"'), t), '"')
 }
 
 // appendOptional appends a string, or null for "".
@@ -48,7 +49,7 @@ func appendInt(b []byte, before byte, name string, v int) []byte {
 
 // AppendRecord appends the record of a message (PROTOCOL §3, Get Message); with
 // the payload if it has been read.
-func AppendRecord(b []byte, m *db.Message) []byte {
+func AppendRecord(b []byte, m *relay.Message) []byte {
 	b = appendField(b, '{', "message_id", string(m.ID))
 	b = appendField(b, ',', "conversation_id", string(m.Conversation))
 	b = appendField(b, ',', "version", m.Version)

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // cutter stands between client and server and, once told to, cuts the
@@ -28,7 +28,7 @@ const (
 	cutAfter         // when the answer comes
 )
 
-func mustCut(t *testing.T, r *relay) *cutter {
+func mustCut(t *testing.T, r *testRelay) *cutter {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -136,7 +136,7 @@ func TestATransportThatDoesNot(t *testing.T) {
 		t.Fatalf("an answer came: %s", a.body)
 	}
 	r.wantMessages(1)
-	r.mustDo(c).wantProblem(401, db.NonceReused)
+	r.mustDo(c).wantProblem(401, relay.NonceReused)
 }
 
 // Once its nonce is used up, a send goes through whether or not its client is

@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
+	"relay/db/strict"
 )
 
 // Finder is what the routes need of the search index (package search). Errors:
-// *db.Error (Overloaded, InvalidRequest).
+// *relay.Error (Overloaded, InvalidRequest).
 type Finder interface {
-	Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error)
+	Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error)
 }
 
 const (
@@ -36,13 +38,13 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	id := db.NewSearchID()
+	id := relay.NewSearchID()
 	body, err := s.find(c, id, q)
 	if err != nil {
 		return answer{}, err
 	}
 	if !s.searches.put(id, c.key.Mecha.ID, body, c.at) {
-		e := db.Errorf(db.Overloaded, "too many answers to searches wait for the disk")
+		e := relay.Errorf(relay.Overloaded, "too many answers to searches wait for the disk")
 		e.RetryAfter = time.Second
 		return answer{}, e
 	}
@@ -51,7 +53,7 @@ func (s *Server) search(c *call) (answer, error) {
 			s.Logger.Error("answers to searches are not written; this process keeps them", "search", id, "error", err)
 		}
 		if err != nil {
-			s.searches.keep(id, c.at.Add(db.SearchLife))
+			s.searches.keep(id, c.at.Add(relay.SearchLife))
 			return
 		}
 		s.searches.drop(id)
@@ -66,7 +68,7 @@ func (s *Server) search(c *call) (answer, error) {
 	b := appendField(nil, '{', "request_id", string(id))
 	b = appendField(b, ',', "status", "completed")
 	b = appendTime(b, ',', "created_at", c.at)
-	b = appendTime(b, ',', "expires_at", c.at.Add(db.SearchLife))
+	b = appendTime(b, ',', "expires_at", c.at.Add(relay.SearchLife))
 	b = appendField(b, ',', "result_url", url)
 	a.body = append(b, '}')
 	return a, nil
@@ -74,13 +76,13 @@ func (s *Server) search(c *call) (answer, error) {
 
 // getSearch answers GET /api/v1/search/{requestId}, for the Mecha that asked.
 func (s *Server) getSearch(c *call) (answer, error) {
-	id := db.SearchID(c.params.ByName("requestId"))
+	id := relay.SearchID(c.params.ByName("requestId"))
 	if owner, body, expired, known := s.searches.get(id, c.at); known { // not committed yet, or never
 		switch {
 		case owner != c.key.Mecha.ID:
-			return answer{}, db.Errorf(db.NotYourSearch, "another Mecha asked for this search")
+			return answer{}, relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
 		case !expired.IsZero():
-			return answer{}, db.Errorf(db.SearchExpired, "the answer was kept until %s; search again", db.FormatTime(expired))
+			return answer{}, relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(expired))
 		}
 		return ok(body)
 	}
@@ -144,7 +146,7 @@ type oneOrMore []string
 func (o *oneOrMore) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
-		if !db.IsNull(b) {
+		if !strict.IsNull(b) {
 			*o = oneOrMore{one}
 		}
 		return nil
@@ -156,18 +158,18 @@ var (
 	searchFields = []string{"query", "filter", "sort", "limit", "cursor", "facets", "highlight", "explain"}
 	filterKeys   = map[string]bool{"crew": true, "tags": true, "skills": true, "languages": true, "message_types": true,
 		"online": true, "updated_since": true, "exclude": true}
-	sorts  = map[string]db.SearchSort{"": db.ByRelevance, "relevance": db.ByRelevance, "recent": db.ByRecent, "name": db.ByName}
+	sorts  = map[string]relay.SearchSort{"": relay.ByRelevance, "relevance": relay.ByRelevance, "recent": relay.ByRecent, "name": relay.ByName}
 	facets = map[string]bool{"crew": true, "tags": true, "languages": true}
 )
 
-func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
+func (s *Server) readSearch(c *call) (relay.SearchRequest, error) {
 	var v searchBody
-	q := db.SearchRequest{Caller: c.key.Mecha.Address, Online: s.Live.Online}
-	err := db.ReadObject(c.body, searchFields, func(name string, value []byte) error {
-		if name == "filter" && db.IsObject(value) {
-			return db.ReadObject(value, nil, func(key string, _ []byte) error {
+	q := relay.SearchRequest{Caller: c.key.Mecha.Address, Online: s.Live.Online}
+	err := strict.ReadObject(c.body, searchFields, func(name string, value []byte) error {
+		if name == "filter" && strict.IsObject(value) {
+			return strict.ReadObject(value, nil, func(key string, _ []byte) error {
 				if !filterKeys[key] {
-					return db.FieldErrorf(db.InvalidRequest, "filter."+clip(key), "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
+					return relay.FieldErrorf(relay.InvalidRequest, "filter."+clip(key), "is no filter; there are crew, tags, skills, languages, message_types, online, updated_since, exclude")
 				}
 				return nil
 			})
@@ -181,47 +183,47 @@ func (s *Server) readSearch(c *call) (db.SearchRequest, error) {
 		var wrong *json.UnmarshalTypeError
 		if errors.As(err, &wrong) {
 			if wrong.Field == "limit" {
-				return q, db.FieldErrorf(db.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
+				return q, relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
 			}
 			kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
-			return q, db.FieldErrorf(db.InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
+			return q, relay.FieldErrorf(relay.InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
 		}
-		return q, db.Errorf(db.InvalidRequest, "the search cannot be read")
+		return q, relay.Errorf(relay.InvalidRequest, "the search cannot be read")
 	}
 	q.Query, q.Highlight, q.Explain, q.Facets = strings.TrimSpace(v.Query), v.Highlight, v.Explain, v.Facets
-	q.Filter = db.SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills, Languages: v.Filter.Languages,
+	q.Filter = relay.SearchFilter{Crew: v.Filter.Crew, Tags: v.Filter.Tags, Skills: v.Filter.Skills, Languages: v.Filter.Languages,
 		MessageTypes: v.Filter.MessageTypes, Exclude: v.Filter.Exclude, Online: v.Filter.Online}
 	return q, v.check(&q)
 }
 
 // check reads what needs more than its type, and refuses what is out of range.
-func (v *searchBody) check(q *db.SearchRequest) (err error) {
+func (v *searchBody) check(q *relay.SearchRequest) (err error) {
 	if v.Filter.UpdatedSince != "" {
-		if q.Filter.UpdatedSince, err = db.ParseTime(v.Filter.UpdatedSince); err != nil {
-			return db.FieldErrorf(db.InvalidTime, "filter.updated_since", "is no RFC 3339 time")
+		if q.Filter.UpdatedSince, err = relay.ParseTime(v.Filter.UpdatedSince); err != nil {
+			return relay.FieldErrorf(relay.InvalidTime, "filter.updated_since", "is no RFC 3339 time")
 		}
 	}
 	if len([]rune(q.Query)) > maxQuery {
-		return db.FieldErrorf(db.InvalidRequest, "query", "is longer than %d characters", maxQuery)
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "is longer than %d characters", maxQuery)
 	}
 	if q.Query == "" && q.Filter.Empty() {
-		return db.FieldErrorf(db.InvalidRequest, "query", "or a filter is required")
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "or a filter is required")
 	}
 	known := false
 	if q.Sort, known = sorts[v.Sort]; !known {
-		return db.FieldErrorf(db.InvalidRequest, "sort", "must be relevance, recent or name")
+		return relay.FieldErrorf(relay.InvalidRequest, "sort", "must be relevance, recent or name")
 	}
 	slices.Sort(q.Facets)
 	q.Facets = slices.Compact(q.Facets) // counting takes time, so each once
 	for _, f := range q.Facets {
 		if !facets[f] {
-			return db.FieldErrorf(db.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", clip(f))
+			return relay.FieldErrorf(relay.InvalidRequest, "facets", "%q is no facet; there are crew, tags and languages", clip(f))
 		}
 	}
 	q.Limit = defaultHits
 	if v.Limit != nil {
 		if *v.Limit < 1 {
-			return db.FieldErrorf(db.InvalidLimit, "limit", "must be at least 1; above %d counts as %d", maxHits, maxHits)
+			return relay.FieldErrorf(relay.InvalidLimit, "limit", "must be at least 1; above %d counts as %d", maxHits, maxHits)
 		}
 		q.Limit = min(*v.Limit, maxHits)
 	}
@@ -242,21 +244,21 @@ func clip(s string) string {
 }
 
 // A search cursor is an offset, bound to the search that it continues.
-func searchCursor(offset int, q *db.SearchRequest) string {
+func searchCursor(offset int, q *relay.SearchRequest) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(offset) + "." + fingerprint(q)))
 }
 
-func readSearchCursor(text string, q *db.SearchRequest) (int, error) {
+func readSearchCursor(text string, q *relay.SearchRequest) (int, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	offset, print, _ := strings.Cut(string(raw), ".")
 	n, bad := strconv.Atoi(offset)
 	if err != nil || bad != nil || n < 0 || n > maxOffset || print != fingerprint(q) {
-		return 0, db.FieldErrorf(db.InvalidRequest, "cursor", "is none that this search gave")
+		return 0, relay.FieldErrorf(relay.InvalidRequest, "cursor", "is none that this search gave")
 	}
 	return n, nil
 }
 
-func fingerprint(q *db.SearchRequest) string {
+func fingerprint(q *relay.SearchRequest) string {
 	b, _ := json.Marshal([]any{q.Query, q.Filter, q.Sort}) // strings, times and a bool cannot fail
 	return strconv.FormatUint(uint64(crc32.ChecksumIEEE(b)), 36)
 }

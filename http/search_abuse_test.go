@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // abuse is one search that means no good, and the answer that PROTOCOL §5 and
@@ -16,7 +16,7 @@ import (
 type abuse struct {
 	name  string
 	body  string
-	code  db.Code
+	code  relay.Code
 	field string // that is named
 }
 
@@ -86,21 +86,21 @@ func abusiveRequests() []abuse {
 	}
 	filter := func(f string) string { return `{"query":"hotel","filter":` + f + `}` }
 	all := []abuse{
-		{"2,001 characters", query(strings.Repeat("é", 2001)), db.InvalidRequest, "query"},
-		{"64 KiB of query", query(strings.Repeat("x ", 32<<10)), db.InvalidRequest, "query"},
+		{"2,001 characters", query(strings.Repeat("é", 2001)), relay.InvalidRequest, "query"},
+		{"64 KiB of query", query(strings.Repeat("x ", 32<<10)), relay.InvalidRequest, "query"},
 		{"64 KiB around a query", `{"query":"hotel","x":"` + strings.Repeat("x", 64<<10) + `"}`, "", ""},
-		{"more than a body may have", query(strings.Repeat("x", 1<<20)), db.PayloadTooLarge, ""},
+		{"more than a body may have", query(strings.Repeat("x", 1<<20)), relay.PayloadTooLarge, ""},
 		{"64 KiB of unknown fields", `{"query":"hotel",` + many(4000, `"unknown%d":[{}]`) + `}`, "", ""},
-		{"only space", query(" \t\r\n\u00a0\u3000"), db.InvalidRequest, "query"},
+		{"only space", query(" \t\r\n\u00a0\u3000"), relay.InvalidRequest, "query"},
 
-		{"10,000 nested filters", `{"query":"hotel",` + strings.Repeat(`"filter":{`, 10_000) + strings.Repeat("}", 10_001), db.InvalidJSON, ""},
-		{"10,000 nested lists", filter(`{"tags":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`), db.InvalidJSON, ""},
-		{"a nested filter", filter(`{"filter":{"tags":["a"]}}`), db.InvalidRequest, "filter.filter"},
-		{"boolean filters", filter(`{"or":[{"tags":["a"]}]}`), db.InvalidRequest, "filter.or"},
-		{"a filter's key in capitals", filter(`{"Tags":["a"]}`), db.InvalidRequest, "filter.Tags"},
-		{"a filter twice", `{"filter":{"tags":["a"]},"filter":{"tags":["b"]}}`, db.InvalidJSON, ""},
-		{"a filter's key twice", filter(`{"tags":["a"],"tags":["b"]}`), db.InvalidJSON, ""},
-		{"a filter's key of 64 KiB", filter(`{"` + strings.Repeat("k", 64<<10) + `":1}`), db.InvalidRequest, "filter." + strings.Repeat("k", 80) + "…"},
+		{"10,000 nested filters", `{"query":"hotel",` + strings.Repeat(`"filter":{`, 10_000) + strings.Repeat("}", 10_001), relay.InvalidJSON, ""},
+		{"10,000 nested lists", filter(`{"tags":` + strings.Repeat("[", 10_000) + strings.Repeat("]", 10_000) + `}`), relay.InvalidJSON, ""},
+		{"a nested filter", filter(`{"filter":{"tags":["a"]}}`), relay.InvalidRequest, "filter.filter"},
+		{"boolean filters", filter(`{"or":[{"tags":["a"]}]}`), relay.InvalidRequest, "filter.or"},
+		{"a filter's key in capitals", filter(`{"Tags":["a"]}`), relay.InvalidRequest, "filter.Tags"},
+		{"a filter twice", `{"filter":{"tags":["a"]},"filter":{"tags":["b"]}}`, relay.InvalidJSON, ""},
+		{"a filter's key twice", filter(`{"tags":["a"],"tags":["b"]}`), relay.InvalidJSON, ""},
+		{"a filter's key of 64 KiB", filter(`{"` + strings.Repeat("k", 64<<10) + `":1}`), relay.InvalidRequest, "filter." + strings.Repeat("k", 80) + "…"},
 		{"a filter's value of 64 KiB", filter(`{"tags":["` + strings.Repeat("/", 64<<10) + `"]}`), "", ""},
 		{"odd values", filter(`{"tags":["","/","//","*","\u0000","\ud83d\ude80"],"crew":["*","^",""],"exclude":["","^","*","%"]}`), "", ""},
 		{"nulls in a list", filter(`{"tags":[null,null]}`), "", ""},
@@ -108,37 +108,37 @@ func abusiveRequests() []abuse {
 		{"nulls everywhere", `{"query":"hotel","filter":null,"sort":null,"limit":null,"cursor":null,"facets":null,"highlight":null,"explain":null}`, "", ""},
 		{"nulls in the filter", filter(`{"crew":null,"tags":null,"skills":null,"languages":null,"message_types":null,"online":null,"updated_since":null,"exclude":null}`), "", ""},
 		{"everything excluded", `{"filter":{"exclude":["hotels^acme"]}}`, "", ""},
-		{"nothing but nulls", `{"query":null,"filter":null}`, db.InvalidRequest, "query"},
+		{"nothing but nulls", `{"query":null,"filter":null}`, relay.InvalidRequest, "query"},
 		{"a time far away", filter(`{"updated_since":"9999-12-31T23:59:59Z"}`), "", ""},
 		{"a time long ago", filter(`{"updated_since":"0001-01-01T00:00:00Z"}`), "", ""},
-		{"a time with a comma", filter(`{"updated_since":"2026-01-02T03:04:05,5Z"}`), db.InvalidTime, "filter.updated_since"},
+		{"a time with a comma", filter(`{"updated_since":"2026-01-02T03:04:05,5Z"}`), relay.InvalidTime, "filter.updated_since"},
 
 		{"100,000 facets", `{"query":"hotel","facets":[` + strings.TrimSuffix(strings.Repeat(`"tags",`, 100_000), ",") + `]}`, "", ""},
-		{"a facet of 64 KiB", `{"query":"hotel","facets":["` + strings.Repeat("f", 64<<10) + `"]}`, db.InvalidRequest, "facets"},
-		{"a sort of 64 KiB", `{"query":"hotel","sort":"` + strings.Repeat("s", 64<<10) + `"}`, db.InvalidRequest, "sort"},
-		{"a sort by SQL", `{"query":"hotel","sort":"name; DROP TABLE mecha"}`, db.InvalidRequest, "sort"},
+		{"a facet of 64 KiB", `{"query":"hotel","facets":["` + strings.Repeat("f", 64<<10) + `"]}`, relay.InvalidRequest, "facets"},
+		{"a sort of 64 KiB", `{"query":"hotel","sort":"` + strings.Repeat("s", 64<<10) + `"}`, relay.InvalidRequest, "sort"},
+		{"a sort by SQL", `{"query":"hotel","sort":"name; DROP TABLE mecha"}`, relay.InvalidRequest, "sort"},
 		{"a huge limit", `{"query":"hotel","limit":2147483648}`, "", ""},
-		{"a limit beyond 64 bits", `{"query":"hotel","limit":99999999999999999999}`, db.InvalidLimit, "limit"},
-		{"a limit beyond floats", `{"query":"hotel","limit":1e999}`, db.InvalidLimit, "limit"},
-		{"a limit of 64 KiB", `{"query":"hotel","limit":` + strings.Repeat("9", 64<<10) + `}`, db.InvalidLimit, "limit"},
-		{"a query of digits", `{"query":` + strings.Repeat("9", 64<<10) + `}`, db.InvalidRequest, "query"},
-		{"half a limit", `{"query":"hotel","limit":0.5}`, db.InvalidLimit, "limit"},
-		{"a very negative limit", `{"query":"hotel","limit":-9223372036854775808}`, db.InvalidLimit, "limit"},
-		{"a cursor of 64 KiB", `{"query":"hotel","cursor":"` + strings.Repeat("A", 64<<10) + `"}`, db.InvalidRequest, "cursor"},
-		{"no JSON", `query=hotel`, db.InvalidJSON, ""},
-		{"invalid UTF-8", "{\"query\":\"\xff\xfe\"}", db.InvalidJSON, ""},
-		{"a lone surrogate", `{"query":"\ud800"}`, db.InvalidJSON, ""},
-		{"a raw control character", "{\"query\":\"a\x01\"}", db.InvalidJSON, ""},
-		{"two objects", `{"query":"a"}{"query":"b"}`, db.InvalidJSON, ""},
-		{"a look-alike key", "{\"query\":\"a\",\"\u017fort\":\"name\"}", db.InvalidJSON, ""},
+		{"a limit beyond 64 bits", `{"query":"hotel","limit":99999999999999999999}`, relay.InvalidLimit, "limit"},
+		{"a limit beyond floats", `{"query":"hotel","limit":1e999}`, relay.InvalidLimit, "limit"},
+		{"a limit of 64 KiB", `{"query":"hotel","limit":` + strings.Repeat("9", 64<<10) + `}`, relay.InvalidLimit, "limit"},
+		{"a query of digits", `{"query":` + strings.Repeat("9", 64<<10) + `}`, relay.InvalidRequest, "query"},
+		{"half a limit", `{"query":"hotel","limit":0.5}`, relay.InvalidLimit, "limit"},
+		{"a very negative limit", `{"query":"hotel","limit":-9223372036854775808}`, relay.InvalidLimit, "limit"},
+		{"a cursor of 64 KiB", `{"query":"hotel","cursor":"` + strings.Repeat("A", 64<<10) + `"}`, relay.InvalidRequest, "cursor"},
+		{"no JSON", `query=hotel`, relay.InvalidJSON, ""},
+		{"invalid UTF-8", "{\"query\":\"\xff\xfe\"}", relay.InvalidJSON, ""},
+		{"a lone surrogate", `{"query":"\ud800"}`, relay.InvalidJSON, ""},
+		{"a raw control character", "{\"query\":\"a\x01\"}", relay.InvalidJSON, ""},
+		{"two objects", `{"query":"a"}{"query":"b"}`, relay.InvalidJSON, ""},
+		{"a look-alike key", "{\"query\":\"a\",\"\u017fort\":\"name\"}", relay.InvalidJSON, ""},
 	}
 	for _, key := range []string{"crew", "tags", "skills", "languages", "message_types", "exclude"} {
 		all = append(all, abuse{"256 of " + key, wide(key, 256), "", ""},
-			abuse{"257 of " + key, wide(key, 257), db.InvalidRequest, "filter." + key},
-			abuse{"10,000 of " + key, wide(key, 10_000), db.InvalidRequest, "filter." + key})
+			abuse{"257 of " + key, wide(key, 257), relay.InvalidRequest, "filter." + key},
+			abuse{"10,000 of " + key, wide(key, 10_000), relay.InvalidRequest, "filter." + key})
 	}
 	for _, c := range []string{"0", "-1", "MTAwMDE", "OTk5OTk5OTk5OTk5OTk5OTk5OTk", "MjAuMA", "LTEuMA", "' OR 1=1", "\u0000", "%00", "../x", "eyJvZmZzZXQiOjF9", "=", "AA=="} {
-		all = append(all, abuse{"the cursor " + c, `{"query":"hotel",` + member("cursor", c)[1:], db.InvalidRequest, "cursor"})
+		all = append(all, abuse{"the cursor " + c, `{"query":"hotel",` + member("cursor", c)[1:], relay.InvalidRequest, "cursor"})
 	}
 	return all
 }
@@ -160,9 +160,9 @@ func abusiveTypes() (all []abuse) {
 			} else if field == "query" {
 				body = `{"query":` + value + `}`
 			}
-			code := db.InvalidRequest
+			code := relay.InvalidRequest
 			if field == "limit" {
-				code = db.InvalidLimit
+				code = relay.InvalidLimit
 			}
 			all = append(all, abuse{"a " + kind + " for " + field, body, code, field})
 		}
@@ -175,7 +175,7 @@ func (m mecha) wantAbuse(c abuse) reply {
 	m.r.t.Helper()
 	a := m.post(searches, c.body, now)
 	switch {
-	case c.code == db.PayloadTooLarge:
+	case c.code == relay.PayloadTooLarge:
 		a.wantProblem(413, c.code)
 	case c.field != "":
 		a.wantFault(400, c.code, c.field)
@@ -212,9 +212,9 @@ func TestSearchAbuse(t *testing.T) {
 			}
 		})
 	}
-	alice.get(searches+"/"+strings.Repeat("s", 8000)).wantProblem(404, db.SearchNotFound)
-	alice.get(searches+"/srch_%00%27%3B--").wantProblem(404, db.SearchNotFound)
-	alice.get(searches+"/*").wantProblem(404, db.SearchNotFound)
+	alice.get(searches+"/"+strings.Repeat("s", 8000)).wantProblem(404, relay.SearchNotFound)
+	alice.get(searches+"/srch_%00%27%3B--").wantProblem(404, relay.SearchNotFound)
+	alice.get(searches+"/*").wantProblem(404, relay.SearchNotFound)
 	if f := alice.mustFind(`{"query":"hotel"}`); len(f.Results) == 0 {
 		t.Errorf("after all that: %+v", f)
 	}
@@ -228,7 +228,7 @@ func TestForgedCursors(t *testing.T) {
 		t.Fatalf("%+v", f)
 	}
 	for _, body := range []string{`"query":"hotel"`, `"filter":{"crew":["beta"]}`, `"filter":{"crew":["acme"]},"sort":"name"`, `"filter":{"crew":["acme"],"online":true}`} {
-		alice.post(searches, `{`+body+`,"cursor":"`+*f.NextCursor+`"}`).wantFault(400, db.InvalidRequest, "cursor")
+		alice.post(searches, `{`+body+`,"cursor":"`+*f.NextCursor+`"}`).wantFault(400, relay.InvalidRequest, "cursor")
 	}
 	f = alice.mustFind(`{"filter":{"crew":["acme"]},"limit":100,"cursor":"` + *f.NextCursor + `"}`)
 	for _, hit := range f.Results {

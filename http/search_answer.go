@@ -5,16 +5,16 @@ import (
 	"encoding/json"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // find runs the search and makes the answer that is kept.
-func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, error) {
+func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte, error) {
 	began := time.Now()
-	var entries map[db.MechaID]*db.Entry
-	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
+	var entries map[relay.MechaID]*relay.Entry
+	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
 		all, err := s.DB.Entries(ctx, ids)
-		entries = make(map[db.MechaID]*db.Entry, len(all))
+		entries = make(map[relay.MechaID]*relay.Entry, len(all))
 		for i := range all {
 			entries[all[i].ID] = &all[i]
 		}
@@ -25,7 +25,7 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 		return nil, err
 	}
 	if entries == nil { // else the index has looked them up, for highlights
-		ids := make([]db.MechaID, len(r.Hits))
+		ids := make([]relay.MechaID, len(r.Hits))
 		for i, h := range r.Hits {
 			ids[i] = h.ID
 		}
@@ -45,9 +45,9 @@ func (s *Server) find(c *call, id db.SearchID, q db.SearchRequest) ([]byte, erro
 	}
 	return json.Marshal(searchAnswer{
 		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
-		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: db.FormatTime(db.Position(r.AsOf).Time()),
+		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: relay.FormatTime(relay.Position(r.AsOf).Time()),
 		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
-		CreatedAt: db.FormatTime(c.at), ExpiresAt: db.FormatTime(c.at.Add(db.SearchLife)),
+		CreatedAt: relay.FormatTime(c.at), ExpiresAt: relay.FormatTime(c.at.Add(relay.SearchLife)),
 	})
 }
 
@@ -60,7 +60,7 @@ func orNil(s string) *string {
 
 // searchAnswer is the result of PROTOCOL §5.
 type searchAnswer struct {
-	RequestID db.SearchID              `json:"request_id"`
+	RequestID relay.SearchID           `json:"request_id"`
 	Status    string                   `json:"status"`
 	Query     string                   `json:"query"`
 	Corrected *string                  `json:"corrected_query"`
@@ -77,19 +77,19 @@ type searchAnswer struct {
 }
 
 type searchHit struct {
-	Rank        int             `json:"rank"`
-	MechaID     db.Address      `json:"mecha_id"`
-	Name        string          `json:"name"`
-	Crew        string          `json:"crew"`
-	DisplayName string          `json:"display_name"`
-	Description string          `json:"description"`
-	Tags        []string        `json:"tags"`
-	Score       float64         `json:"score"`
-	Matched     matched         `json:"matched"`
-	Highlights  []highlight     `json:"highlights"`
-	Online      bool            `json:"online"`
-	LastSeen    *string         `json:"last_seen"`
-	Explain     *db.Explanation `json:"explain,omitempty"`
+	Rank        int                `json:"rank"`
+	MechaID     relay.Address      `json:"mecha_id"`
+	Name        string             `json:"name"`
+	Crew        string             `json:"crew"`
+	DisplayName string             `json:"display_name"`
+	Description string             `json:"description"`
+	Tags        []string           `json:"tags"`
+	Score       float64            `json:"score"`
+	Matched     matched            `json:"matched"`
+	Highlights  []highlight        `json:"highlights"`
+	Online      bool               `json:"online"`
+	LastSeen    *string            `json:"last_seen"`
+	Explain     *relay.Explanation `json:"explain,omitempty"`
 }
 
 type matched struct {
@@ -112,7 +112,7 @@ type facetResult struct {
 // results shows the hits with what the directory says now. The index follows
 // it a moment later: who has been removed meanwhile, or withdrawn from the
 // caller's eyes, is left out.
-func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchResult, entries map[db.MechaID]*db.Entry) ([]searchHit, error) {
+func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaID]*relay.Entry) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
 		h := &r.Hits[i]
@@ -121,7 +121,7 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 			continue
 		}
 		if h.Explanation != nil && h.Explanation.Words == nil {
-			h.Explanation.Words = []db.WordExplanation{}
+			h.Explanation.Words = []relay.WordExplanation{}
 		}
 		seen, err := s.DB.LastSeen(ctx, h.ID)
 		if err != nil {
@@ -143,8 +143,8 @@ func (s *Server) results(ctx context.Context, q *db.SearchRequest, r *db.SearchR
 
 // mayFind tells whether a search may show an entry: an unlisted one by its
 // exact address alone.
-func mayFind(q *db.SearchRequest, e *db.Entry) bool {
-	return e.VisibleTo(q.Caller) && (e.Visibility != db.Unlisted || q.Query == string(e.Address))
+func mayFind(q *relay.SearchRequest, e *relay.Entry) bool {
+	return e.VisibleTo(q.Caller) && (e.Visibility != relay.Unlisted || q.Query == string(e.Address))
 }
 
 // list makes nil an empty list, for the JSON.
@@ -155,7 +155,7 @@ func list(s []string) []string {
 	return s
 }
 
-func facetAnswer(all map[string][]db.FacetCount) map[string][]facetResult {
+func facetAnswer(all map[string][]relay.FacetCount) map[string][]facetResult {
 	out := map[string][]facetResult{}
 	for name, counts := range all {
 		out[name] = []facetResult{}

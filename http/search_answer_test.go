@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // member is the JSON object with one member.
@@ -45,14 +45,14 @@ func TestHitsWithoutAnythingToMark(t *testing.T) {
 func TestWhatIsWithdrawnMeanwhileIsNotShown(t *testing.T) {
 	for _, change := range []string{`{"description":"a secret plan","visibility":"crew"}`, `{"description":"a secret plan","visibility":"unlisted"}`} {
 		for _, options := range []string{`"limit":5`, `"highlight":true`} {
-			var r *relay
+			var r *testRelay
 			var once *sync.Once
 			r = mustServe(t, func(s *settings) {
 				s.found = func() {
 					once.Do(func() {
-						p, err := db.ReadProfile([]byte(change))
+						p, err := relay.ReadProfile([]byte(change))
 						if err == nil {
-							err = r.db.PutProfile(&db.PutProfile{At: r.clock.Now(), Address: "hotels^acme", Profile: p})
+							err = r.db.PutProfile(&relay.PutProfile{At: r.clock.Now(), Address: "hotels^acme", Profile: p})
 						}
 						if err != nil {
 							t.Error(err)
@@ -134,7 +134,7 @@ func TestHighlightsOfOddTexts(t *testing.T) {
 		"\x00a\x00zero bytes\x00", "camelCaseWords HTTPServer2Go", "ＦＵＬＬ width", "👩‍👩‍👧‍👦 family office",
 	}
 	for i, text := range texts {
-		r.mustIssue(db.Address("odd" + string(rune('a'+i)) + "^acme")).put(member("description", text+" "+text+" "+text+" "+text+" "+text+" "+text+" "+text+" "+text)).want(200)
+		r.mustIssue(relay.Address("odd" + string(rune('a'+i)) + "^acme")).put(member("description", text+" "+text+" "+text+" "+text+" "+text+" "+text+" "+text+" "+text)).want(200)
 	}
 	r.mustIndex()
 	for i, query := range []string{"ZURICH", "天気", "שלום", "étude", "zero", "http server", "full", "family"} {
@@ -184,7 +184,7 @@ func TestOnlineInASearch(t *testing.T) {
 	hotels := r.mustIssue("hotels^acme")
 	answer := hotels.mustWait("direction=in")
 	f := alice.mustFind(`{"query":"hotel","filter":{"online":true}}`)
-	if len(f.Results) != 1 || !f.Results[0].Online || f.Results[0].LastSeen == nil || *f.Results[0].LastSeen != db.FormatTime(r.clock.Now()) {
+	if len(f.Results) != 1 || !f.Results[0].Online || f.Results[0].LastSeen == nil || *f.Results[0].LastSeen != relay.FormatTime(r.clock.Now()) {
 		t.Errorf("%+v", f)
 	}
 	if f = alice.mustFind(`{"query":"flights","filter":{"online":true}}`); f.Total != 0 {
@@ -218,12 +218,12 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	r.longAnswers()
 	// The writer stands still: what it was given to say stops it.
 	stands, goOn := make(chan struct{}), make(chan struct{})
-	r.db.PutProfileThen(&db.PutProfile{At: r.clock.Now(), Address: "nobody^here"}, func(error) { close(stands); <-goOn })
+	r.db.PutProfileThen(&relay.PutProfile{At: r.clock.Now(), Address: "nobody^here"}, func(error) { close(stands); <-goOn })
 	<-stands
 	refused := 0
 	for n := 0; n < 100 && refused == 0; n++ {
 		if a := alice.post(searches, `{"query":"zzyzx","limit":100}`, now); a.status != 200 {
-			a.wantProblem(503, db.Overloaded)
+			a.wantProblem(503, relay.Overloaded)
 			refused = n
 		} else if len(a.body) < 1<<20 {
 			t.Fatalf("an answer of %d bytes is too short for this", len(a.body))

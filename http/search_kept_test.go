@@ -6,21 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // noRoom makes the disk count as full from the start.
 func noRoom(s *settings) { s.db.MinFreeDisk = 1 << 60 }
 
 // longAnswers fills the directory so that an answer to zzyzx has a MiB and more.
-func (r *relay) longAnswers() {
+func (r *testRelay) longAnswers() {
 	r.t.Helper()
-	long := db.Profile{Description: "zzyzx " + strings.Repeat("\U0001F680", 1990), Visibility: db.Public}
+	long := relay.Profile{Description: "zzyzx " + strings.Repeat("\U0001F680", 1990), Visibility: relay.Public}
 	for i := range 64 {
 		long.Tags = append(long.Tags, strings.Repeat("\U0001F680", 60)+string(rune('A'+i)))
 	}
 	for i := range 100 {
-		if err := r.db.PutProfile(&db.PutProfile{At: r.clock.Now(), Address: db.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long}); err != nil {
+		if err := r.db.PutProfile(&relay.PutProfile{At: r.clock.Now(), Address: relay.Address(fmt.Sprintf("long%d^acme", i)), Register: true, Profile: long}); err != nil {
 			r.t.Fatal(err)
 		}
 	}
@@ -41,7 +41,7 @@ func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	r.mustIssue("hotels^acme").put(`{"description":"finds hotel rooms"}`).want(200)
 	r.mustIndex()
-	alice.post(messages, letter(bob)).wantProblem(507, db.DiskFull)
+	alice.post(messages, letter(bob)).wantProblem(507, relay.DiskFull)
 	var f found
 	alice.post(searches, `{"query":"hotel"}`).want(202).into(&f)
 	r.mustIssue("carol^demo") // the writer has had its turn
@@ -51,21 +51,21 @@ func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
 	if got := first.addresses(); len(got) != 1 || got[0] != "hotels^acme" {
 		t.Errorf("found %v", got)
 	}
-	bob.get(f.ResultURL).wantProblem(403, db.NotYourSearch)
+	bob.get(f.ResultURL).wantProblem(403, relay.NotYourSearch)
 	r.clock.advance(59 * time.Minute)
 	if again := string(alice.get(f.ResultURL).want(200).body); again != text {
 		t.Errorf("the answer changed from\n%s to\n%s", text, again)
 	}
 	r.clock.advance(time.Minute)
-	alice.get(f.ResultURL).wantProblem(410, db.SearchExpired)
-	bob.get(f.ResultURL).wantProblem(403, db.NotYourSearch)
+	alice.get(f.ResultURL).wantProblem(410, relay.SearchExpired)
+	bob.get(f.ResultURL).wantProblem(403, relay.NotYourSearch)
 
 	// Nothing was written, so nothing outlives the process.
 	alice.post(searches, `{"query":"hotel"}`).want(202).into(&f)
 	r.settings.db.MinFreeDisk = 0
 	r.mustRestart()
 	alice.r = r
-	alice.get(f.ResultURL).wantProblem(404, db.SearchNotFound)
+	alice.get(f.ResultURL).wantProblem(404, relay.SearchNotFound)
 	alice.post(searches, `{"query":"hotel"}`).want(202).into(&f)
 	r.mustRestart()
 	alice.r = r
@@ -80,9 +80,9 @@ func TestAnswersWithoutADiskAreBounded(t *testing.T) {
 	var urls []string
 	for i := range 80 {
 		urls = append(urls, alice.mustAskLong())
-		r.mustIssue(db.Address(fmt.Sprintf("turn%d^demo", i))) // the writer has had its turn
+		r.mustIssue(relay.Address(fmt.Sprintf("turn%d^demo", i))) // the writer has had its turn
 	}
-	alice.get(urls[0]).wantProblem(404, db.SearchNotFound)
+	alice.get(urls[0]).wantProblem(404, relay.SearchNotFound)
 	alice.get(urls[len(urls)-1]).want(200)
 	held := 0
 	for _, u := range urls {

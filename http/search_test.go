@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 const searches = "/api/v1/search"
@@ -25,13 +25,13 @@ type found struct {
 	ResultURL  string  `json:"result_url"`
 	ExpiresAt  string  `json:"expires_at"`
 	Results    []struct {
-		Rank     int             `json:"rank"`
-		MechaID  string          `json:"mecha_id"`
-		Name     string          `json:"name"`
-		LastSeen *string         `json:"last_seen"`
-		Explain  *db.Explanation `json:"explain"`
-		Score    float64         `json:"score"`
-		Online   bool            `json:"online"`
+		Rank     int                `json:"rank"`
+		MechaID  string             `json:"mecha_id"`
+		Name     string             `json:"name"`
+		LastSeen *string            `json:"last_seen"`
+		Explain  *relay.Explanation `json:"explain"`
+		Score    float64            `json:"score"`
+		Online   bool               `json:"online"`
 		Matched  struct {
 			SkillID *string  `json:"skill_id"`
 			Fields  []string `json:"fields"`
@@ -57,7 +57,7 @@ func (f found) addresses() (all []string) {
 }
 
 // mustIndex waits until the index has what the directory has.
-func (r *relay) mustIndex() {
+func (r *testRelay) mustIndex() {
 	r.t.Helper()
 	for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
 		behind, err := r.db.EntriesAfter(context.Background(), r.index.Progress().Revision, 1)
@@ -84,10 +84,10 @@ func (m mecha) mustFind(body string) (f found) {
 }
 
 // directory is a relay with some Mechas to find.
-func directory(t testing.TB) (r *relay, alice, bob mecha) {
+func directory(t testing.TB) (r *testRelay, alice, bob mecha) {
 	r = mustServe(t)
 	alice, bob = r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	for address, profile := range map[db.Address]string{
+	for address, profile := range map[relay.Address]string{
 		"flights^acme":  `{"display_name":"Flight booker","description":"books flights and seats","tags":["travel/flights"],"languages":["en"],"skills":[{"id":"book","name":"Book a flight","examples":["get me to Lisbon on Friday"]}]}`,
 		"hotels^acme":   `{"description":"finds hotel rooms","tags":["travel/hotels"],"languages":["de"]}`,
 		"invoices^beta": `{"description":"reads invoices and receipts","tags":["finance"]}`,
@@ -163,8 +163,8 @@ func TestASearchIsKept(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	first := string(alice.get(f.ResultURL).want(200).body)
-	bob.get(f.ResultURL).wantProblem(403, db.NotYourSearch)
-	alice.get(searches+"/srch_none").wantProblem(404, db.SearchNotFound)
+	bob.get(f.ResultURL).wantProblem(403, relay.NotYourSearch)
+	alice.get(searches+"/srch_none").wantProblem(404, relay.SearchNotFound)
 
 	r.mustIssue("hostel^acme").put(`{"description":"hotel, cheap"}`).want(200)
 	r.mustIndex()
@@ -176,9 +176,9 @@ func TestASearchIsKept(t *testing.T) {
 	if again := string(alice.get(f.ResultURL).want(200).body); again != first {
 		t.Errorf("after a restart the answer is\n%s, not\n%s", again, first)
 	}
-	bob.get(f.ResultURL).wantProblem(403, db.NotYourSearch)
+	bob.get(f.ResultURL).wantProblem(403, relay.NotYourSearch)
 	r.clock.advance(time.Hour)
-	alice.get(f.ResultURL).wantProblem(410, db.SearchExpired)
+	alice.get(f.ResultURL).wantProblem(410, relay.SearchExpired)
 }
 
 func TestOnlyTheNewestSearchesAreKept(t *testing.T) {
@@ -189,14 +189,14 @@ func TestOnlyTheNewestSearchesAreKept(t *testing.T) {
 	}
 	r.mustRestart()
 	alice.r = r
-	alice.get(searches+"/"+ids[4]).wantProblem(404, db.SearchNotFound)
+	alice.get(searches+"/"+ids[4]).wantProblem(404, relay.SearchNotFound)
 	alice.get(searches + "/" + ids[5]).want(200)
 }
 
 func TestPagesOfASearch(t *testing.T) {
 	r, alice, _ := directory(t)
 	for i := range 25 {
-		r.mustIssue(db.Address(fmt.Sprintf("worker%02d^many", i))).put(`{"description":"sorts parcels"}`).want(200)
+		r.mustIssue(relay.Address(fmt.Sprintf("worker%02d^many", i))).put(`{"description":"sorts parcels"}`).want(200)
 	}
 	r.mustIndex()
 	var all []string
@@ -215,8 +215,8 @@ func TestPagesOfASearch(t *testing.T) {
 	if len(all) != 25 || !slices.IsSorted(all) { // equal scores are ordered by address
 		t.Errorf("%v", all)
 	}
-	alice.post(searches, `{"query":"another","cursor":"`+cursor+`"}`).wantFault(400, db.InvalidRequest, "cursor")
-	alice.post(searches, `{"query":"sorts parcels","cursor":"???"}`).wantFault(400, db.InvalidRequest, "cursor")
+	alice.post(searches, `{"query":"another","cursor":"`+cursor+`"}`).wantFault(400, relay.InvalidRequest, "cursor")
+	alice.post(searches, `{"query":"sorts parcels","cursor":"???"}`).wantFault(400, relay.InvalidRequest, "cursor")
 }
 
 func TestSearchesThatAreRefused(t *testing.T) {
@@ -224,26 +224,26 @@ func TestSearchesThatAreRefused(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	for name, row := range map[string]struct {
 		body  string
-		code  db.Code
+		code  relay.Code
 		field string
 	}{
-		"nothing asked":        {`{}`, db.InvalidRequest, "query"},
-		"empty":                {`{"query":"  ","filter":{}}`, db.InvalidRequest, "query"},
-		"too long":             {`{"query":"` + strings.Repeat("ä", 2001) + `"}`, db.InvalidRequest, "query"},
-		"an unknown filter":    {`{"query":"a","filter":{"color":"red"}}`, db.InvalidRequest, "filter.color"},
-		"an unknown sort":      {`{"query":"a","sort":"luck"}`, db.InvalidRequest, "sort"},
-		"a limit of none":      {`{"query":"a","limit":0}`, db.InvalidLimit, "limit"},
-		"a negative limit":     {`{"query":"a","limit":-1}`, db.InvalidLimit, "limit"},
-		"an unknown facet":     {`{"query":"a","facets":["size"]}`, db.InvalidRequest, "facets"},
-		"a time that is none":  {`{"filter":{"updated_since":"yesterday"}}`, db.InvalidTime, "filter.updated_since"},
-		"a number for a query": {`{"query":5}`, db.InvalidRequest, "query"},
+		"nothing asked":        {`{}`, relay.InvalidRequest, "query"},
+		"empty":                {`{"query":"  ","filter":{}}`, relay.InvalidRequest, "query"},
+		"too long":             {`{"query":"` + strings.Repeat("ä", 2001) + `"}`, relay.InvalidRequest, "query"},
+		"an unknown filter":    {`{"query":"a","filter":{"color":"red"}}`, relay.InvalidRequest, "filter.color"},
+		"an unknown sort":      {`{"query":"a","sort":"luck"}`, relay.InvalidRequest, "sort"},
+		"a limit of none":      {`{"query":"a","limit":0}`, relay.InvalidLimit, "limit"},
+		"a negative limit":     {`{"query":"a","limit":-1}`, relay.InvalidLimit, "limit"},
+		"an unknown facet":     {`{"query":"a","facets":["size"]}`, relay.InvalidRequest, "facets"},
+		"a time that is none":  {`{"filter":{"updated_since":"yesterday"}}`, relay.InvalidTime, "filter.updated_since"},
+		"a number for a query": {`{"query":5}`, relay.InvalidRequest, "query"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			alice.in(t).post(searches, row.body, now).wantFault(400, row.code, row.field)
 		})
 	}
-	alice.post(searches, `{"query":"a","QUERY":"b"}`).wantProblem(400, db.InvalidJSON)
-	alice.post(searches, `[]`).wantProblem(400, db.InvalidJSON)
+	alice.post(searches, `{"query":"a","QUERY":"b"}`).wantProblem(400, relay.InvalidJSON)
+	alice.post(searches, `[]`).wantProblem(400, relay.InvalidJSON)
 	alice.mustFind(`{"query":"a","limit":1000,"unknown":true}`)
 }
 
@@ -252,5 +252,5 @@ func TestASearchIsNotReplayed(t *testing.T) {
 	c := alice.prepare("POST", searches, `{"query":"hotel"}`)
 	r.mustDo(c).want(202)
 	r.mustRestart()
-	r.mustDo(c).wantProblem(401, db.NonceReused)
+	r.mustDo(c).wantProblem(401, relay.NonceReused)
 }

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // searches holds the answers that wait for their commit, so that they can be
@@ -12,11 +12,11 @@ import (
 // were promised. The zero value is ready; it is safe for concurrent use.
 type searches struct {
 	mu    sync.Mutex
-	all   map[db.SearchID]*heldSearch
+	all   map[relay.SearchID]*heldSearch
 	bytes int
 	// kept are those that could not be written, oldest first; the first `over`
 	// of them have lost their text, for their hour is over.
-	kept []db.SearchID
+	kept []relay.SearchID
 	over int
 }
 
@@ -25,7 +25,7 @@ type searches struct {
 const maxHeldSearches = 64 << 20
 
 type heldSearch struct {
-	owner  db.MechaID
+	owner  relay.MechaID
 	answer []byte
 	until  time.Time // when its hour is over; zero while it waits
 }
@@ -34,7 +34,7 @@ type heldSearch struct {
 func (h *heldSearch) size() int { return 256 + len(h.answer) }
 
 // put is false if too much is waiting. Those that are only kept make room.
-func (s *searches) put(id db.SearchID, owner db.MechaID, answer []byte, now time.Time) bool {
+func (s *searches) put(id relay.SearchID, owner relay.MechaID, answer []byte, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetTexts(now)
@@ -48,20 +48,20 @@ func (s *searches) put(id db.SearchID, owner db.MechaID, answer []byte, now time
 	}
 	s.bytes += h.size()
 	if s.all == nil {
-		s.all = map[db.SearchID]*heldSearch{}
+		s.all = map[relay.SearchID]*heldSearch{}
 	}
 	s.all[id] = h
 	return true
 }
 
 // drop ends the waiting: the answer is in the file.
-func (s *searches) drop(id db.SearchID) {
+func (s *searches) drop(id relay.SearchID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.remove(id)
 }
 
-func (s *searches) remove(id db.SearchID) {
+func (s *searches) remove(id relay.SearchID) {
 	if h := s.all[id]; h != nil {
 		s.bytes -= h.size()
 		delete(s.all, id)
@@ -69,7 +69,7 @@ func (s *searches) remove(id db.SearchID) {
 }
 
 // keep ends the waiting in the other way: the answer will not be in the file.
-func (s *searches) keep(id db.SearchID, until time.Time) {
+func (s *searches) keep(id relay.SearchID, until time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if h := s.all[id]; h != nil {
@@ -79,7 +79,7 @@ func (s *searches) keep(id db.SearchID, until time.Time) {
 }
 
 // get gives what is held. expired is when its hour ended, if it has; then there is no answer.
-func (s *searches) get(id db.SearchID, now time.Time) (owner db.MechaID, answer []byte, expired time.Time, known bool) {
+func (s *searches) get(id relay.SearchID, now time.Time) (owner relay.MechaID, answer []byte, expired time.Time, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetTexts(now)

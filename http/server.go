@@ -25,6 +25,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // Config is what a Server needs. DB and Live are required; the zero value of a
@@ -63,7 +64,7 @@ type Server struct {
 	failures  limiters[netip.Prefix]
 	tooMany   rate.Sometimes // says so
 	memory    memory
-	sending   sync.Map // db.IdempotencyKey → chan struct{}: sends under way
+	sending   sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
 	idPrefix  string
 	idCount   atomic.Uint64
 	draining  atomic.Bool
@@ -196,14 +197,14 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, db.Errorf(db.NotFound, "there is nothing at this path; /docs lists what there is"))
+	s.refuse(w, r, relay.Errorf(relay.NotFound, "there is nothing at this path; /docs lists what there is"))
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	methods := strings.Split(w.Header().Get("Allow"), ", ")
 	allow := strings.Join(slices.DeleteFunc(methods, isOptions), ", ")
 	w.Header().Set("Allow", allow)
-	s.refuse(w, r, db.Errorf(db.MethodNotAllowed, "this path takes %s", allow))
+	s.refuse(w, r, relay.Errorf(relay.MethodNotAllowed, "this path takes %s", allow))
 }
 
 // isOptions: httprouter puts OPTIONS into every Allow, but no path here takes it.
@@ -214,7 +215,7 @@ func (s *Server) panicked(w http.ResponseWriter, r *http.Request, v any) {
 		panic(v)
 	}
 	s.Logger.Error("panic", "client", s.client(r), "value", v, "stack", string(debug.Stack()))
-	s.refuse(w, r, db.Errorf(db.Internal, "the relay failed"))
+	s.refuse(w, r, relay.Errorf(relay.Internal, "the relay failed"))
 }
 
 // Timeouts bound what one client can hold on to (PROTOCOL §7).

@@ -13,14 +13,15 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/http"
 	"relay/search"
 	"relay/ws"
 )
 
-// relay is a running server on a real file and a real listener, wired as
+// testRelay is a running server on a real file and a real listener, wired as
 // package cmd does. Its clock stands still until a test moves it.
-type relay struct {
+type testRelay struct {
 	t        testing.TB
 	settings settings
 	clock    *clock
@@ -48,13 +49,13 @@ type clock struct{ ns atomic.Int64 }
 func (c *clock) Now() time.Time           { return time.Unix(0, c.ns.Load()).UTC() }
 func (c *clock) advance(by time.Duration) { c.ns.Add(int64(by)) }
 
-func mustServe(t testing.TB, options ...func(*settings)) *relay {
+func mustServe(t testing.TB, options ...func(*settings)) *testRelay {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &relay{t: t, clock: &clock{}}
+	r := &testRelay{t: t, clock: &clock{}}
 	r.clock.ns.Store(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixNano())
 	r.settings = settings{
 		db: db.Options{
@@ -79,7 +80,7 @@ type live struct {
 	watching chan struct{}
 }
 
-func (l live) Watch(key *db.Key) (<-chan struct{}, <-chan error, func(), error) {
+func (l live) Watch(key *relay.Key) (<-chan struct{}, <-chan error, func(), error) {
 	wake, ended, stop, err := l.Hub.Watch(key)
 	if err == nil {
 		l.watching <- struct{}{}
@@ -94,9 +95,9 @@ type finder struct {
 	found func()
 }
 
-func (f finder) Search(ctx context.Context, q db.SearchRequest) (*db.SearchResult, error) {
+func (f finder) Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
 	look := q.Lookup
-	q.Lookup = func(ctx context.Context, ids []db.MechaID) ([]db.Entry, error) {
+	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
 		f.found()
 		return look(ctx, ids)
 	}
@@ -105,7 +106,7 @@ func (f finder) Search(ctx context.Context, q db.SearchRequest) (*db.SearchResul
 	return result, err
 }
 
-func (r *relay) start() {
+func (r *testRelay) start() {
 	r.t.Helper()
 	s := r.settings
 	d, err := db.Open(s.db)
@@ -150,14 +151,14 @@ func (r *relay) start() {
 }
 
 // mustRestart stops the server and starts another on the same file.
-func (r *relay) mustRestart() {
+func (r *testRelay) mustRestart() {
 	r.t.Helper()
 	r.stop()
 	r.start()
 }
 
 // mustCrash goes on from the files as they stand, as after kill -9: nothing was closed or flushed.
-func (r *relay) mustCrash() {
+func (r *testRelay) mustCrash() {
 	r.t.Helper()
 	path := filepath.Join(r.t.TempDir(), "relay.db")
 	for _, suffix := range []string{"", "-wal"} {
@@ -175,7 +176,7 @@ func (r *relay) mustCrash() {
 }
 
 // countMessages counts what stands in the file, as another process sees it.
-func (r *relay) countMessages() (n int) {
+func (r *testRelay) countMessages() (n int) {
 	r.t.Helper()
 	o := r.settings.db
 	o.Create, o.Serve = false, false
@@ -188,13 +189,13 @@ func (r *relay) countMessages() (n int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	counted := map[db.MechaID]bool{}
+	counted := map[relay.MechaID]bool{}
 	for _, k := range keys {
 		if counted[k.Mecha.ID] {
 			continue
 		}
 		counted[k.Mecha.ID] = true
-		p, err := d.History(context.Background(), db.HistoryQuery{Mecha: k.Mecha.ID, Direction: db.Out, Limit: 100_000})
+		p, err := d.History(context.Background(), relay.HistoryQuery{Mecha: k.Mecha.ID, Direction: relay.Out, Limit: 100_000})
 		if err != nil || p.More {
 			r.t.Fatal(p.More, err)
 		}
@@ -203,7 +204,7 @@ func (r *relay) countMessages() (n int) {
 	return n
 }
 
-func (r *relay) wantMessages(n int) {
+func (r *testRelay) wantMessages(n int) {
 	r.t.Helper()
 	if got := r.countMessages(); got != n {
 		r.t.Fatalf("the file has %d messages, want %d", got, n)
@@ -211,14 +212,14 @@ func (r *relay) wantMessages(n int) {
 }
 
 // mustFill sends n messages past HTTP, many at a time.
-func (r *relay) mustFill(from, to mecha, n int) {
+func (r *testRelay) mustFill(from, to mecha, n int) {
 	r.t.Helper()
 	var wg sync.WaitGroup
 	const senders = 250
 	for s := range senders {
 		wg.Go(func() {
 			for range n/senders + max(0, min(1, n%senders-s)) {
-				m := &db.SendMessage{At: r.clock.Now(), Key: from.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
+				m := &relay.SendMessage{At: r.clock.Now(), Key: from.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
 				if err := m.Validate(); err != nil {
 					r.t.Error(err)
 				}
@@ -234,7 +235,7 @@ func (r *relay) mustFill(from, to mecha, n int) {
 
 // keepReadersBusy reads on all of the store's connections until stop is called:
 // who wants to read has to wait.
-func (r *relay) keepReadersBusy(m mecha) (stop func()) {
+func (r *testRelay) keepReadersBusy(m mecha) (stop func()) {
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	for range 6 {
@@ -244,7 +245,7 @@ func (r *relay) keepReadersBusy(m mecha) (stop func()) {
 				case <-done:
 					return
 				default:
-					r.db.History(context.Background(), db.HistoryQuery{Mecha: m.Mecha.ID, Limit: 1, Priority: "none"})
+					r.db.History(context.Background(), relay.HistoryQuery{Mecha: m.Mecha.ID, Limit: 1, Priority: "none"})
 				}
 			}
 		})

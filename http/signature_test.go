@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 func TestSignatureEncodings(t *testing.T) {
@@ -16,20 +16,20 @@ func TestSignatureEncodings(t *testing.T) {
 	std, raw := base64.StdEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString
 	for name, row := range map[string]struct {
 		encode func([]byte) string
-		code   db.Code // "": accepted
+		code   relay.Code // "": accepted
 	}{
 		"standard":            {std, ""},
 		"standard, unpadded":  {raw, ""},
 		"URL-safe":            {base64.URLEncoding.EncodeToString, ""},
 		"URL-safe, unpadded":  {base64.RawURLEncoding.EncodeToString, ""},
-		"both alphabets":      {func(b []byte) string { return strings.Replace(std(b), "+", "-", 1) }, db.MalformedHeader},
-		"two paddings":        {func(b []byte) string { return std(b) + "=" }, db.MalformedHeader},
-		"a bit after the end": {func(b []byte) string { return laterBit(raw(b)) }, db.MalformedHeader},
-		"31 bytes":            {func(b []byte) string { return std(b[:31]) }, db.MalformedHeader},
-		"33 bytes":            {func(b []byte) string { return std(append(b, 0)) }, db.MalformedHeader},
-		"hexadecimal":         {hex.EncodeToString, db.MalformedHeader},
-		"a prefix":            {func(b []byte) string { return "sha256=" + std(b) }, db.MalformedHeader},
-		"upside down":         {func(b []byte) string { b[0] ^= 1; return std(b) }, db.InvalidSignature},
+		"both alphabets":      {func(b []byte) string { return strings.Replace(std(b), "+", "-", 1) }, relay.MalformedHeader},
+		"two paddings":        {func(b []byte) string { return std(b) + "=" }, relay.MalformedHeader},
+		"a bit after the end": {func(b []byte) string { return laterBit(raw(b)) }, relay.MalformedHeader},
+		"31 bytes":            {func(b []byte) string { return std(b[:31]) }, relay.MalformedHeader},
+		"33 bytes":            {func(b []byte) string { return std(append(b, 0)) }, relay.MalformedHeader},
+		"hexadecimal":         {hex.EncodeToString, relay.MalformedHeader},
+		"a prefix":            {func(b []byte) string { return "sha256=" + std(b) }, relay.MalformedHeader},
+		"upside down":         {func(b []byte) string { b[0] ^= 1; return std(b) }, relay.InvalidSignature},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := alice.in(t).prepare("GET", whoami, "")
@@ -60,7 +60,7 @@ func TestWhatASignatureCovers(t *testing.T) {
 	alice := r.mustIssue("alice^demo")
 	body := " {\"to\" :\t\"alice^demo\",\r\n\"payload\":{\"é\":1.50, \"\\u00e9\": 1e400}}\n "
 	signed := func(body, nonce, ts string) change {
-		return with("X-Signature", base64.StdEncoding.EncodeToString(db.Sign(alice.Text, []byte(body), nonce, ts)))
+		return with("X-Signature", base64.StdEncoding.EncodeToString(relay.Sign(alice.Text, []byte(body), nonce, ts)))
 	}
 	const ts = "2026-11-20T08:00:00.000Z"
 	for name, row := range map[string]struct {
@@ -81,7 +81,7 @@ func TestWhatASignatureCovers(t *testing.T) {
 			if row.good {
 				a.want(201)
 			} else {
-				a.wantProblem(401, db.InvalidSignature)
+				a.wantProblem(401, relay.InvalidSignature)
 			}
 		})
 	}
@@ -101,7 +101,7 @@ func TestSignaturesMayBeRequired(t *testing.T) {
 		} {
 			switch {
 			case required:
-				a.wantProblem(401, db.SignatureRequired)
+				a.wantProblem(401, relay.SignatureRequired)
 			case a.status >= 300:
 				t.Errorf("%s, unsigned: %s", a.of, a.body)
 			case a.status == 201:
@@ -111,21 +111,21 @@ func TestSignaturesMayBeRequired(t *testing.T) {
 				}
 			}
 		}
-		alice.get(whoami, signedBy(bob.Text)).wantProblem(401, db.InvalidSignature) // verified though not required
+		alice.get(whoami, signedBy(bob.Text)).wantProblem(401, relay.InvalidSignature) // verified though not required
 	}
 }
 
 func TestASigningSecretOfItsOwn(t *testing.T) {
 	r := mustServe(t)
-	alice := r.mustIssue("alice^demo", func(i *db.IssueKey) { i.Secret = true })
+	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Secret = true })
 	if !strings.HasPrefix(alice.Secret, "ms_") {
 		t.Fatalf("the signing secret is %q", alice.Secret)
 	}
 	alice.get(whoami, signedBy(alice.Secret)).want(200)
-	alice.get(whoami, signedBy(alice.Text)).wantProblem(401, db.InvalidSignature)
-	alice.get(whoami, with("X-Mecha-Key", alice.Secret)).wantProblem(401, db.MalformedKey) // it is no key
+	alice.get(whoami, signedBy(alice.Text)).wantProblem(401, relay.InvalidSignature)
+	alice.get(whoami, with("X-Mecha-Key", alice.Secret)).wantProblem(401, relay.MalformedKey) // it is no key
 	r.mustRestart()
 	alice.r = r
 	alice.get(whoami, signedBy(alice.Secret)).want(200)
-	alice.get(whoami, signedBy(alice.Text)).wantProblem(401, db.InvalidSignature)
+	alice.get(whoami, signedBy(alice.Text)).wantProblem(401, relay.InvalidSignature)
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -23,7 +23,7 @@ func TestOddQueries(t *testing.T) {
 	odd.Details = strings.Repeat("x", 16_000)
 	odd.Examples = []string{strings.Repeat("ab ", 100)}
 	for i := range 100 {
-		odd.Skills = append(odd.Skills, db.Skill{ID: fmt.Sprint(i), Name: strings.Repeat("W", 60), Description: strings.Repeat("aB", 200)})
+		odd.Skills = append(odd.Skills, relay.Skill{ID: fmt.Sprint(i), Name: strings.Repeat("W", 60), Description: strings.Repeat("aB", 200)})
 	}
 	x := mustIndex(t, append(entries, odd), 1000)
 	many := make([]string, 300)
@@ -107,7 +107,7 @@ func TestBusy(t *testing.T) {
 	done := make(chan struct{})
 	go func() { defer close(done); x.Follow(context.Background(), s) }()
 	waitFor(t, x, s.last)
-	hold := func(db.MechaID) bool { time.Sleep(100 * time.Millisecond); return true }
+	hold := func(relay.MechaID) bool { time.Sleep(100 * time.Millisecond); return true }
 	var busy, fine atomic.Int64
 	var all sync.WaitGroup
 	for range 6 {

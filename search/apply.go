@@ -3,15 +3,15 @@ package search
 import (
 	"errors"
 
-	"github.com/blevesearch/bleve/v2"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/blevesearch/bleve/v2"
 )
 
 // apply brings a page of entries into the index in one batch, with the
 // watermark and the totals: after a crash either all of it is there or nothing.
 // One goroutine may call it at a time.
-func (s *store) apply(entries []db.Entry) (err error) {
+func (s *store) apply(entries []relay.Entry) (err error) {
 	defer guard(&err)
 	defer faultsPanic()()
 	if len(entries) == 0 {
@@ -24,7 +24,7 @@ func (s *store) apply(entries []db.Entry) (err error) {
 	defer v.Close()
 	// Pages come from a table with one row per Mecha; should a page name one
 	// twice all the same, the later is how it stands.
-	latest := make(map[db.MechaID]int, len(entries))
+	latest := make(map[relay.MechaID]int, len(entries))
 	for i := range entries {
 		latest[entries[i].ID] = i
 	}
@@ -53,7 +53,7 @@ func (s *store) apply(entries []db.Entry) (err error) {
 }
 
 // change puts one entry into the batch, and what that means into the totals.
-func change(v *view, batch *bleve.Batch, sum *totals, e *db.Entry) error {
+func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	var old record
 	switch found, err := v.recordOf(e.ID, &old); {
 	case err != nil:
@@ -73,7 +73,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *db.Entry) error {
 }
 
 // recordOf reads the record of a Mecha, if the index has it.
-func (v *view) recordOf(id db.MechaID, r *record) (found bool, err error) {
+func (v *view) recordOf(id relay.MechaID, r *record) (found bool, err error) {
 	number, err := v.InternalID(documentID(id))
 	if err != nil || number == nil {
 		return false, err

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -92,10 +92,10 @@ type stream struct {
 	took time.Duration
 }
 
-func (s *stream) EntriesAfter(_ context.Context, revision int64, limit int) ([]db.Entry, error) {
+func (s *stream) EntriesAfter(_ context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	began := time.Now()
 	defer func() { s.took += time.Since(began) }()
-	var list []db.Entry
+	var list []relay.Entry
 	for i := int(revision); i < s.n && len(list) < limit; i++ {
 		e := s.entry(i + 1)
 		e.Revision = int64(i + 1)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -17,9 +17,9 @@ func TestFacetsFollowChanges(t *testing.T) {
 	s := newShelf()
 	s.page = 40
 	x := mustFollow(t, t.TempDir(), s)
-	tags := map[db.MechaID]string{}
+	tags := map[relay.MechaID]string{}
 	put := func(id, round int) {
-		e := mecha(db.MechaID(id), fmt.Sprintf("m%d^crew%d", id, id%3), "lamps and ladders")
+		e := mecha(relay.MechaID(id), fmt.Sprintf("m%d^crew%d", id, id%3), "lamps and ladders")
 		e.Tags = []string{fmt.Sprintf("tag%d", (id+round)%7)}
 		s.put(e)
 		tags[e.ID] = e.Tags[0]
@@ -30,8 +30,8 @@ func TestFacetsFollowChanges(t *testing.T) {
 			case round == 0 || id%(round+2) == 0:
 				put(id, round)
 			case id%(round+9) == 0:
-				s.remove(db.MechaID(id))
-				delete(tags, db.MechaID(id))
+				s.remove(relay.MechaID(id))
+				delete(tags, relay.MechaID(id))
 			}
 		}
 		stop := searchUntil(x)

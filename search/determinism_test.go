@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -52,7 +52,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 	waitFor(t, deleted, crowded.last)
 	for i := range entries {
 		if i%2 == 0 {
-			crowded.remove(db.MechaID(1_000_000 + i))
+			crowded.remove(relay.MechaID(1_000_000 + i))
 		}
 	}
 	deleted.Wake()
@@ -80,7 +80,7 @@ func topTen(t *testing.T, x *search.Index, q string) string {
 }
 
 // storeAndQueries gives profiles and queries of the sets, or generated ones.
-func storeAndQueries(t *testing.T) ([]db.Entry, []string) {
+func storeAndQueries(t *testing.T) ([]relay.Entry, []string) {
 	var queries []string
 	if dir := os.Getenv("RELAY_DISCOVERY_DATA"); dir != "" {
 		entries := loadProfiles(t, dir, "nav")

@@ -9,10 +9,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"relay/db/relay"
+
 	"github.com/blevesearch/bleve/v2/document"
 	index "github.com/blevesearch/bleve_index_api"
-
-	"relay/db"
 )
 
 // The fields of a document in the index.
@@ -42,7 +42,7 @@ const (
 const addressMark = "^"
 
 // documentOf makes the index's document of an entry, and its record.
-func documentOf(e *db.Entry) (*document.Document, *record) {
+func documentOf(e *relay.Entry) (*document.Document, *record) {
 	c := collect(e)
 	d := document.NewDocument(documentID(e.ID))
 	d.AddField(setField(inText, textOf(c.text), 0))
@@ -57,7 +57,7 @@ func documentOf(e *db.Entry) (*document.Document, *record) {
 }
 
 // documentID is the id in the index.
-func documentID(id db.MechaID) string { return strconv.FormatInt(int64(id), 36) }
+func documentID(id relay.MechaID) string { return strconv.FormatInt(int64(id), 36) }
 
 // A collector gathers the words of one profile.
 type collector struct {
@@ -74,7 +74,7 @@ type counted struct {
 	term  string
 }
 
-func collect(e *db.Entry) *collector {
+func collect(e *relay.Entry) *collector {
 	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[counted]int{}}
 	c.record.id, c.record.address = e.ID, e.Address
 	name, crew, _ := strings.Cut(string(e.Address), "^")
@@ -117,7 +117,7 @@ func parts(name string) []token {
 	return slices.DeleteFunc(tokenize(name), func(t token) bool { return t.joined })
 }
 
-func (c *collector) skill(i int, s *db.Skill) {
+func (c *collector) skill(i int, s *relay.Skill) {
 	id := s.ID
 	if id == "" {
 		id = s.Name
@@ -236,7 +236,7 @@ func appendTrigrams(list []trigram, s string) []trigram {
 
 type trigram [3]rune
 
-func filtersOf(e *db.Entry) map[string]bool {
+func filtersOf(e *relay.Entry) map[string]bool {
 	set := map[string]bool{filterCrew + crewOf(e.Address): true}
 	for _, t := range e.Tags {
 		addTag(set, t)
@@ -258,9 +258,9 @@ func filtersOf(e *db.Entry) map[string]bool {
 		addFilter(set, filterType, m)
 	}
 	switch e.Visibility {
-	case db.CrewOnly:
+	case relay.CrewOnly:
 		set[filterHidden], set[filterInside+crewOf(e.Address)] = true, true
-	case db.Unlisted:
+	case relay.Unlisted:
 		set[filterHidden] = true
 	}
 	return set
@@ -289,20 +289,20 @@ func filterValue(s string) string {
 	return clip(strings.ToLower(strings.Trim(strings.ToValidUTF8(s, "\uFFFD"), " \t\r\n/")))
 }
 
-func crewOf(a db.Address) string {
+func crewOf(a relay.Address) string {
 	_, crew, _ := strings.Cut(string(a), "^")
 	return crew
 }
 
 // meta is what orders and identifies a document.
 type meta struct {
-	id      db.MechaID
+	id      relay.MechaID
 	updated int64 // Unix nanoseconds
 	length  int
-	address db.Address
+	address relay.Address
 }
 
-func metaOf(e *db.Entry, length int) string {
+func metaOf(e *relay.Entry, length int) string {
 	updated := e.UpdatedAt
 	if updated.IsZero() {
 		updated = e.CreatedAt
@@ -330,7 +330,7 @@ func parseMeta(b []byte) (meta, bool) {
 	id, okID := hex16(b[:16])
 	updated, okTime := hex16(b[16:32])
 	length, okLength := hex16(b[32:48])
-	return meta{db.MechaID(id), int64(updated), int(length), db.Address(b[48:])}, okID && okTime && okLength
+	return meta{relay.MechaID(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
 }
 
 func hex16(b []byte) (v uint64, ok bool) {

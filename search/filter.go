@@ -7,9 +7,9 @@ import (
 	"strings"
 	"time"
 
-	segment "github.com/blevesearch/scorch_segment_api/v2"
+	"relay/db/relay"
 
-	"relay/db"
+	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
 // restrict fills hidden and wanted: visibility first, for nothing of a hidden
@@ -53,8 +53,8 @@ func (s *searcher) findHidden() error {
 }
 
 func (s *searcher) revealByAddress() error {
-	address := db.Address(s.req.Query)
-	if _, err := db.ParseAddress(s.req.Query); err != nil {
+	address := relay.Address(s.req.Query)
+	if _, err := relay.ParseAddress(s.req.Query); err != nil {
 		return nil
 	}
 	var inside []uint64

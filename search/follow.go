@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 const (
@@ -81,7 +81,7 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 				*checked = true
 			}
 		}
-		var page []db.Entry
+		var page []relay.Entry
 		if err == nil {
 			page, err = source.EntriesAfter(ctx, at.revision, pageSize)
 		}
@@ -135,7 +135,7 @@ func (x *Index) position() (p position, r recent, err error) {
 	return v.position, r, err
 }
 
-func (x *Index) apply(page []db.Entry) error {
+func (x *Index) apply(page []relay.Entry) error {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	if x.store == nil {

@@ -15,7 +15,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -65,7 +65,7 @@ type countingSource struct {
 	entries atomic.Int64
 }
 
-func (c *countingSource) EntriesAfter(ctx context.Context, revision int64, limit int) ([]db.Entry, error) {
+func (c *countingSource) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	list, err := c.Source.EntriesAfter(ctx, revision, limit)
 	c.entries.Add(int64(len(list)))
 	return list, err
@@ -162,7 +162,7 @@ func TestDamageWhileRunning(t *testing.T) {
 		if err == nil && len(r.Hits) > 0 && x.Progress().Rebuilt != "" && x.Ready() {
 			break
 		}
-		if err != nil && db.ErrorCode(err) != db.Overloaded {
+		if err != nil && relay.ErrorCode(err) != relay.Overloaded {
 			t.Fatal(err)
 		}
 		if time.Now().After(end) {
@@ -246,7 +246,7 @@ type failingSource struct {
 	failures int
 }
 
-func (f *failingSource) EntriesAfter(ctx context.Context, revision int64, limit int) ([]db.Entry, error) {
+func (f *failingSource) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	if f.failures--; f.failures >= 0 {
 		return nil, errors.New("disk on fire")
 	}
@@ -287,7 +287,7 @@ func TestCloseEndsEverything(t *testing.T) {
 		all.Go(func() {
 			for {
 				if _, err := x.Search(context.Background(), search.Request{Query: "a word"}); err != nil {
-					if db.ErrorCode(err) != db.ShuttingDown && !errors.Is(err, search.ErrBusy) {
+					if relay.ErrorCode(err) != relay.ShuttingDown && !errors.Is(err, search.ErrBusy) {
 						t.Error(err)
 					}
 					return
@@ -371,7 +371,7 @@ func ExampleIndex() {
 		return
 	}
 	defer x.Close()
-	e := db.Entry{Revision: 1}
+	e := relay.Entry{Revision: 1}
 	e.ID, e.Address, e.Description = 1, "skyfinder^acme", "Books flights."
 	go x.Follow(context.Background(), newShelf(e))
 	for !x.Ready() {

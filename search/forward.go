@@ -5,15 +5,15 @@ import (
 	"errors"
 	"hash/fnv"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // A record is what judging a profile needs of it: its words in order, as
 // hashes, by field and skill. It is stored with the profile's document in the
 // index, so that it costs no memory and is always of the same state.
 type record struct {
-	id       db.MechaID
-	address  db.Address
+	id       relay.MechaID
+	address  relay.Address
 	names    []string // squeezed: the name of the address, the display name
 	skills   []string // ids; the name where a skill has none
 	lengths  [fields]int
@@ -84,8 +84,8 @@ func appendHashes(b []byte, list []uint32) []byte {
 // give errRecord, never a panic.
 func (r *record) decode(b []byte) error {
 	d := decoder{b: b}
-	r.id = db.MechaID(d.long())
-	r.address = db.Address(d.string())
+	r.id = relay.MechaID(d.long())
+	r.address = relay.Address(d.string())
 	r.names = d.strings(r.names[:0])
 	r.skills = d.strings(r.skills[:0])
 	for i := range r.lengths {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // A generator makes profiles and queries of words with the frequencies of
@@ -86,18 +86,18 @@ func (g *generator) text(words int) string {
 
 // entry is a profile as they come: a name of two words, a description, tags,
 // two skills with examples.
-func (g *generator) entry(id int) db.Entry {
-	e := mecha(db.MechaID(id), fmt.Sprintf("%s-%s-%d^crew%d", g.word(), g.word(), id, id%50), g.text(12))
+func (g *generator) entry(id int) relay.Entry {
+	e := mecha(relay.MechaID(id), fmt.Sprintf("%s-%s-%d^crew%d", g.word(), g.word(), id, id%50), g.text(12))
 	e.Tags = []string{g.word() + "/" + g.word(), g.word()}
 	e.Languages = []string{[]string{"en", "de", "fr"}[id%3]}
 	for range 2 {
-		e.Skills = append(e.Skills, db.Skill{ID: g.word(), Name: g.text(2), Description: g.text(8), Examples: []string{g.text(7)}})
+		e.Skills = append(e.Skills, relay.Skill{ID: g.word(), Name: g.text(2), Description: g.text(8), Examples: []string{g.text(7)}})
 	}
 	return e
 }
 
-func (g *generator) entries(n int) []db.Entry {
-	list := make([]db.Entry, n)
+func (g *generator) entries(n int) []relay.Entry {
+	list := make([]relay.Entry, n)
 	for i := range list {
 		list[i] = g.entry(i + 1)
 	}

@@ -9,29 +9,29 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
 // A shelf is a Source in memory: the table of profiles, one row per Mecha.
 type shelf struct {
 	mu   sync.Mutex
-	rows map[db.MechaID]db.Entry
+	rows map[relay.MechaID]relay.Entry
 	last int64
 	page int // entries a page; 0: as asked
 	// slow, if set, is waited for before each page.
 	slow time.Duration
 }
 
-func newShelf(entries ...db.Entry) *shelf {
-	s := &shelf{rows: map[db.MechaID]db.Entry{}}
+func newShelf(entries ...relay.Entry) *shelf {
+	s := &shelf{rows: map[relay.MechaID]relay.Entry{}}
 	for _, e := range entries {
 		s.put(e)
 	}
 	return s
 }
 
-func (s *shelf) put(e db.Entry) int64 {
+func (s *shelf) put(e relay.Entry) int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.last++
@@ -40,13 +40,13 @@ func (s *shelf) put(e db.Entry) int64 {
 	return s.last
 }
 
-func (s *shelf) remove(id db.MechaID) int64 {
-	e := db.Entry{Removed: true}
+func (s *shelf) remove(id relay.MechaID) int64 {
+	e := relay.Entry{Removed: true}
 	e.ID = id
 	return s.put(e)
 }
 
-func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]db.Entry, error) {
+func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	if s.slow > 0 {
 		select {
 		case <-time.After(s.slow):
@@ -59,21 +59,21 @@ func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]
 	if s.page > 0 {
 		limit = min(limit, s.page)
 	}
-	var list []db.Entry
+	var list []relay.Entry
 	for _, e := range s.rows {
 		if e.Revision > revision {
 			list = append(list, e)
 		}
 	}
-	slices.SortFunc(list, func(a, b db.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
+	slices.SortFunc(list, func(a, b relay.Entry) int { return cmp.Compare(a.Revision, b.Revision) })
 	return list[:min(len(list), limit)], nil
 }
 
 // lookup is the callback for highlights.
-func (s *shelf) lookup(_ context.Context, ids []db.MechaID) ([]db.Entry, error) {
+func (s *shelf) lookup(_ context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var list []db.Entry
+	var list []relay.Entry
 	for _, id := range ids {
 		if e, ok := s.rows[id]; ok {
 			list = append(list, e)
@@ -124,7 +124,7 @@ func waitFor(t testing.TB, x *search.Index, revision int64) {
 }
 
 // mustIndex gives an index of the entries, applied in batches of so many.
-func mustIndex(t testing.TB, entries []db.Entry, batch int) *search.Index {
+func mustIndex(t testing.TB, entries []relay.Entry, batch int) *search.Index {
 	t.Helper()
 	s := newShelf(entries...)
 	s.page = batch
@@ -134,9 +134,9 @@ func mustIndex(t testing.TB, entries []db.Entry, batch int) *search.Index {
 }
 
 // mecha is an entry with an address and a description.
-func mecha(id db.MechaID, address, description string) db.Entry {
-	var e db.Entry
-	e.ID, e.Address, e.Description = id, db.Address(address), description
+func mecha(id relay.MechaID, address, description string) relay.Entry {
+	var e relay.Entry
+	e.ID, e.Address, e.Description = id, relay.Address(address), description
 	e.UpdatedAt = time.Unix(1_700_000_000+int64(id), 0)
 	return e
 }

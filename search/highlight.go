@@ -7,7 +7,7 @@ import (
 	"slices"
 	"unicode/utf8"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 const (
@@ -21,7 +21,7 @@ func highlight(ctx context.Context, req *Request, result *Result, marks map[stri
 	if len(result.Hits) == 0 || len(marks) == 0 {
 		return nil
 	}
-	ids := make([]db.MechaID, len(result.Hits))
+	ids := make([]relay.MechaID, len(result.Hits))
 	for i := range result.Hits {
 		ids[i] = result.Hits[i].ID
 	}
@@ -29,7 +29,7 @@ func highlight(ctx context.Context, req *Request, result *Result, marks map[stri
 	if err != nil {
 		return fmt.Errorf("search: profiles for highlights: %w", err)
 	}
-	byID := make(map[db.MechaID]*db.Entry, len(entries))
+	byID := make(map[relay.MechaID]*relay.Entry, len(entries))
 	for i := range entries {
 		byID[entries[i].ID] = &entries[i]
 	}
@@ -51,7 +51,7 @@ type marked struct {
 }
 
 // highlightsOf gives the pieces of a profile that say most of what was asked.
-func highlightsOf(e *db.Entry, marks map[string]float64) []Highlight {
+func highlightsOf(e *relay.Entry, marks map[string]float64) []Highlight {
 	var all []marked
 	add := func(f field, text string) {
 		if m, ok := mark(text, marks); ok {

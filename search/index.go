@@ -26,7 +26,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // Source is the store of profiles.
@@ -34,7 +34,7 @@ type Source interface {
 	// EntriesAfter gives at most limit entries whose revision is greater than
 	// revision, in the order of revisions: each Mecha once, as it stands now. A
 	// Mecha that is gone comes with Removed set. No more entries is no error.
-	EntriesAfter(ctx context.Context, revision int64, limit int) ([]db.Entry, error)
+	EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error)
 }
 
 // Options says how to open an index. The zero value works.
@@ -83,7 +83,7 @@ type Index struct {
 	damaged   atomic.Bool // a search met damage; the follower will see to it
 }
 
-var errClosed = &db.Error{Code: db.ShuttingDown, Detail: "the search index is closed"}
+var errClosed = &relay.Error{Code: relay.ShuttingDown, Detail: "the search index is closed"}
 
 // Open opens the index in dir, and makes an empty one there if there is none
 // or if what is there is damaged or of another version: Progress().Rebuilt and

@@ -13,7 +13,7 @@ import (
 
 	"github.com/blevesearch/bleve/v2"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -22,10 +22,10 @@ const rungs = 40 // entries of a page
 // A ladder is a source without end: Mecha after Mecha, each as its number says.
 type ladder struct{ top int64 }
 
-func (l ladder) EntriesAfter(_ context.Context, revision int64, limit int) ([]db.Entry, error) {
-	var list []db.Entry
+func (l ladder) EntriesAfter(_ context.Context, revision int64, limit int) ([]relay.Entry, error) {
+	var list []relay.Entry
 	for n := revision + 1; n <= l.top && len(list) < min(limit, rungs); n++ {
-		e := mecha(db.MechaID(n), fmt.Sprintf("m%d^ladder", n), fmt.Sprintf("stands on rung%d", n))
+		e := mecha(relay.MechaID(n), fmt.Sprintf("m%d^ladder", n), fmt.Sprintf("stands on rung%d", n))
 		e.Revision = n
 		list = append(list, e)
 	}
@@ -66,7 +66,7 @@ func TestKill(t *testing.T) {
 				continue
 			}
 			r := mustSearch(t, x, search.Request{Query: fmt.Sprintf("rung%d", n)})
-			if len(r.Hits) == 0 || r.Hits[0].ID != db.MechaID(n) {
+			if len(r.Hits) == 0 || r.Hits[0].ID != relay.MechaID(n) {
 				t.Errorf("round %d: rung%d finds %v", round, n, addresses(r))
 			}
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -16,11 +16,11 @@ import (
 // one's own would tell how many of them use it.
 func TestHiddenWordsDoNotShowInScores(t *testing.T) {
 	index := func(secret string) *search.Index {
-		var all []db.Entry
+		var all []relay.Entry
 		for i := range 40 {
-			open := mecha(db.MechaID(1+i), fmt.Sprintf("m%02d^acme", i), fmt.Sprintf("quokka counting, number n%d of many", i%7))
-			hidden := mecha(db.MechaID(100+i), fmt.Sprintf("h%02d^secret", i), secret)
-			hidden.Visibility = []db.Visibility{db.CrewOnly, db.Unlisted}[i%2]
+			open := mecha(relay.MechaID(1+i), fmt.Sprintf("m%02d^acme", i), fmt.Sprintf("quokka counting, number n%d of many", i%7))
+			hidden := mecha(relay.MechaID(100+i), fmt.Sprintf("h%02d^secret", i), secret)
+			hidden.Visibility = []relay.Visibility{relay.CrewOnly, relay.Unlisted}[i%2]
 			all = append(all, open, hidden)
 		}
 		return mustIndex(t, all, 10)
@@ -53,8 +53,8 @@ func TestNoTimeAndNoSecrets(t *testing.T) {
 	defer x.Close()
 	s := newShelf(mecha(1, "open^acme", "quokka"), mecha(2, "me^other", "quokka"))
 	for i := range 3000 {
-		e := mecha(db.MechaID(100+i), fmt.Sprintf("h%04d^secret", i), "quokka")
-		e.Visibility = []db.Visibility{db.CrewOnly, db.Unlisted}[i%2]
+		e := mecha(relay.MechaID(100+i), fmt.Sprintf("h%04d^secret", i), "quokka")
+		e.Visibility = []relay.Visibility{relay.CrewOnly, relay.Unlisted}[i%2]
 		s.put(e)
 	}
 	done := make(chan error, 1)

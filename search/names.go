@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // findNames looks whether the query is an address or a name, nearly one, or
@@ -34,7 +34,7 @@ func (s *searcher) findExact() error {
 			}
 		}
 	}
-	if _, err := db.ParseAddress(text); err == nil {
+	if _, err := relay.ParseAddress(text); err == nil {
 		if err := s.each(inNames, addressMark+strings.ToLower(text), mark(exactAddress)); err != nil {
 			return err
 		}

@@ -4,14 +4,14 @@ import (
 	"math"
 	"slices"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // A candidate is a profile judged by its record.
 type candidate struct {
 	doc      uint64
-	id       db.MechaID
-	address  db.Address
+	id       relay.MechaID
+	address  relay.Address
 	exact    exactness
 	bonus    float64   // for the name as a whole, × searcher.top
 	near     bool      // a name is the query but for one letter

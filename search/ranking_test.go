@@ -5,16 +5,16 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
 // crowd is a generated directory with some Mechas of known names in it.
-func crowd(t testing.TB, known ...db.Entry) []db.Entry {
+func crowd(t testing.TB, known ...relay.Entry) []relay.Entry {
 	g := newGenerator(t, 7)
 	entries := g.entries(800)
 	for i, e := range known {
-		e.ID = db.MechaID(100_000 + i)
+		e.ID = relay.MechaID(100_000 + i)
 		entries = append(entries, e)
 	}
 	return entries
@@ -50,7 +50,7 @@ func TestExactNameIsFirst(t *testing.T) {
 // Every way to get one letter wrong in a name keeps its Mecha in the first three.
 func TestOneTypoInAName(t *testing.T) {
 	names := []string{"oracle", "plumber", "skyfinder", "getHotelRooms", "tax-adviser", "quill"}
-	var known []db.Entry
+	var known []relay.Entry
 	for _, n := range names {
 		known = append(known, mecha(0, n+"^acme", "does its work"))
 	}
@@ -93,9 +93,9 @@ func TestPrefixFindsAName(t *testing.T) {
 // A profile with a word 500 times does not beat one whose skill it is.
 func TestRepetitionDoesNotPay(t *testing.T) {
 	skilled := mecha(0, "sam^acme", "A helper in the kitchen.")
-	skilled.Skills = []db.Skill{{ID: "sour", Name: "Sourdough baking", Description: "Bakes bread with sourdough"}}
-	spam := func(i int, e db.Entry) db.Entry {
-		e.Address = db.Address(fmt.Sprintf("spam%d^acme", i))
+	skilled.Skills = []relay.Skill{{ID: "sour", Name: "Sourdough baking", Description: "Bakes bread with sourdough"}}
+	spam := func(i int, e relay.Entry) relay.Entry {
+		e.Address = relay.Address(fmt.Sprintf("spam%d^acme", i))
 		return e
 	}
 	word := strings.TrimSpace(strings.Repeat("sourdough ", 500))
@@ -129,8 +129,8 @@ func TestPresenceOnlyNudges(t *testing.T) {
 	entries := crowd(t, strong, weak, twinA, twinB)
 	x := mustIndex(t, entries, 1000)
 	n := len(entries)
-	is := func(i int) func(db.MechaID) bool {
-		return func(id db.MechaID) bool { return id == entries[i].ID }
+	is := func(i int) func(relay.MechaID) bool {
+		return func(id relay.MechaID) bool { return id == entries[i].ID }
 	}
 	r := mustSearch(t, x, search.Request{Query: "repair violins", Online: is(n - 3)})
 	if string(r.Hits[0].Address) != "strong^acme" {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // recent is what the index has applied last: how it tells the store that it
@@ -26,7 +26,7 @@ const maxRecent = 256
 
 // with gives what is recent after a page of entries. latest says which entry
 // of a Mecha counts.
-func (r recent) with(page []db.Entry, latest map[db.MechaID]int) recent {
+func (r recent) with(page []relay.Entry, latest map[relay.MechaID]int) recent {
 	next := recent{all: r.all}
 	for _, p := range r.list {
 		if _, again := latest[p.id]; !again {
@@ -70,7 +70,7 @@ func (v *view) recent() (r recent, err error) {
 	}
 	r.all = b[0] == 1
 	for d := (decoder{b: b[1:]}); len(d.b) > 0; {
-		r.list = append(r.list, position{int64(d.long()), db.MechaID(d.long())})
+		r.list = append(r.list, position{int64(d.long()), relay.MechaID(d.long())})
 		if d.failed {
 			return r, &DamageError{errRecord}
 		}
@@ -109,7 +109,7 @@ func (x *Index) checkSource(ctx context.Context, source Source, at position, r r
 // compareRecent goes through all that is recent, for the watermark's own entry
 // has changed since.
 func (x *Index) compareRecent(ctx context.Context, source Source, at position, r recent) error {
-	unseen := make(map[db.MechaID]int64, len(r.list))
+	unseen := make(map[relay.MechaID]int64, len(r.list))
 	for _, p := range r.list {
 		unseen[p.id] = p.revision
 	}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -125,15 +125,15 @@ func clipQuery(s string) string {
 
 type judged struct {
 	ID, Text string
-	right    map[db.MechaID]bool
+	right    map[relay.MechaID]bool
 }
 
 // profileIDs are the numbers that loadProfiles gave to the sets' own ids.
-var profileIDs = map[string]db.MechaID{}
+var profileIDs = map[string]relay.MechaID{}
 
-func loadProfiles(t testing.TB, dir, set string) []db.Entry {
+func loadProfiles(t testing.TB, dir, set string) []relay.Entry {
 	t.Helper()
-	var entries []db.Entry
+	var entries []relay.Entry
 	seen := map[string]int{}
 	eachLine(t, filepath.Join(dir, "profiles", set+".jsonl"), func(line []byte) {
 		var p struct {
@@ -144,15 +144,15 @@ func loadProfiles(t testing.TB, dir, set string) []db.Entry {
 		if err := json.Unmarshal(line, &p); err != nil {
 			t.Fatal(err)
 		}
-		e := db.Entry{Revision: int64(len(entries) + 1)}
-		e.ID = db.MechaID(len(entries) + 1)
+		e := relay.Entry{Revision: int64(len(entries) + 1)}
+		e.ID = relay.MechaID(len(entries) + 1)
 		profileIDs[set+"/"+p.ID] = e.ID
 		name := addressName(p.Handle)
 		seen[name]++
-		e.Address = db.Address(fmt.Sprintf("%s^c%d", name, seen[name]))
+		e.Address = relay.Address(fmt.Sprintf("%s^c%d", name, seen[name]))
 		e.DisplayName, e.Description, e.Details, e.Tags, e.Examples = p.Name, p.Description, p.Details, p.Tags, p.Examples
 		for _, s := range p.Skills {
-			e.Skills = append(e.Skills, db.Skill{Name: s.Name, Description: s.Description})
+			e.Skills = append(e.Skills, relay.Skill{Name: s.Name, Description: s.Description})
 		}
 		entries = append(entries, e)
 	})
@@ -182,11 +182,11 @@ func loadQueries(t testing.TB, dir, set string) []judged {
 			profiles = s.profiles
 		}
 	}
-	right := map[string]map[db.MechaID]bool{}
+	right := map[string]map[relay.MechaID]bool{}
 	eachLine(t, filepath.Join(dir, set, "qrels.tsv"), func(line []byte) {
 		f := strings.Fields(string(line))
 		if right[f[0]] == nil {
-			right[f[0]] = map[db.MechaID]bool{}
+			right[f[0]] = map[relay.MechaID]bool{}
 		}
 		right[f[0]][profileIDs[profiles+"/"+f[1]]] = true
 	})

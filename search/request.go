@@ -5,29 +5,29 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // The words of a search are the directory's own: they stand in package db, so
 // that the routes can search without knowing this package.
 type (
-	Request         = db.SearchRequest
-	Filter          = db.SearchFilter
-	Sort            = db.SearchSort
-	Result          = db.SearchResult
-	Hit             = db.SearchHit
-	Matched         = db.Matched
-	Highlight       = db.Highlight
-	FacetCount      = db.FacetCount
-	Explanation     = db.Explanation
-	WordExplanation = db.WordExplanation
+	Request         = relay.SearchRequest
+	Filter          = relay.SearchFilter
+	Sort            = relay.SearchSort
+	Result          = relay.SearchResult
+	Hit             = relay.SearchHit
+	Matched         = relay.Matched
+	Highlight       = relay.Highlight
+	FacetCount      = relay.FacetCount
+	Explanation     = relay.Explanation
+	WordExplanation = relay.WordExplanation
 )
 
 // The orders of hits.
 const (
-	ByRelevance = db.ByRelevance
-	ByRecent    = db.ByRecent
-	ByName      = db.ByName
+	ByRelevance = relay.ByRelevance
+	ByRecent    = relay.ByRecent
+	ByName      = relay.ByName
 )
 
 const (
@@ -44,36 +44,36 @@ const (
 )
 
 // ErrBusy says that too many searches were running: nothing was searched.
-var ErrBusy = &db.Error{Code: db.Overloaded, Detail: "too many searches at once", RetryAfter: time.Second}
+var ErrBusy = &relay.Error{Code: relay.Overloaded, Detail: "too many searches at once", RetryAfter: time.Second}
 
-// checkRequest validates the request and fills in defaults. Its errors are *db.Error.
+// checkRequest validates the request and fills in defaults. Its errors are *relay.Error.
 func checkRequest(r *Request) error {
 	if utf8.RuneCountInString(r.Query) > maxQueryChars {
-		return db.FieldErrorf(db.InvalidRequest, "query", "it has more than %d characters", maxQueryChars)
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "it has more than %d characters", maxQueryChars)
 	}
 	r.Query = strings.TrimSpace(strings.ToValidUTF8(r.Query, "\uFFFD"))
 	if r.Query == "" && r.Filter.Empty() {
-		return db.FieldErrorf(db.InvalidRequest, "query", "query or filter must be given")
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "query or filter must be given")
 	}
 	switch r.Sort {
 	case "":
 		r.Sort = ByRelevance
 	case ByRelevance, ByRecent, ByName:
 	default:
-		return db.FieldErrorf(db.InvalidRequest, "sort", "it is one of relevance, recent, name")
+		return relay.FieldErrorf(relay.InvalidRequest, "sort", "it is one of relevance, recent, name")
 	}
 	switch {
 	case r.Limit == 0:
 		r.Limit = defaultLimit
 	case r.Limit < 1 || r.Limit > maxLimit:
-		return db.FieldErrorf(db.InvalidLimit, "limit", "it is a whole number from 1 to %d", maxLimit)
+		return relay.FieldErrorf(relay.InvalidLimit, "limit", "it is a whole number from 1 to %d", maxLimit)
 	}
 	if r.Offset < 0 {
-		return db.FieldErrorf(db.InvalidRequest, "cursor", "it points before the beginning")
+		return relay.FieldErrorf(relay.InvalidRequest, "cursor", "it points before the beginning")
 	}
 	for _, f := range r.Facets {
 		if facetOf(f) < 0 {
-			return db.FieldErrorf(db.InvalidRequest, "facets", "they are crew, tags, languages")
+			return relay.FieldErrorf(relay.InvalidRequest, "facets", "they are crew, tags, languages")
 		}
 	}
 	return checkFilter(&r.Filter)
@@ -83,7 +83,7 @@ func checkFilter(f *Filter) error {
 	for name, list := range map[string][]string{"crew": f.Crew, "tags": f.Tags, "skills": f.Skills,
 		"languages": f.Languages, "message_types": f.MessageTypes, "exclude": f.Exclude} {
 		if len(list) > maxFilterValues {
-			return db.FieldErrorf(db.InvalidRequest, "filter."+name, "it has more than %d values", maxFilterValues)
+			return relay.FieldErrorf(relay.InvalidRequest, "filter."+name, "it has more than %d values", maxFilterValues)
 		}
 	}
 	return nil

@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
-// Search answers a request (PROTOCOL §5). Its errors are *db.Error for what the
+// Search answers a request (PROTOCOL §5). Its errors are *relay.Error for what the
 // caller did (InvalidRequest and InvalidLimit name the field), ErrBusy, the
 // context's own, or a fault of the index, which is then made anew. Any number
 // of goroutines may search; some of them wait for a moment.
@@ -30,7 +30,7 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 		x.log.Error("search met a damaged index", "cause", err)
 		x.damaged.Store(true)
 		x.Wake()
-		return nil, &db.Error{Code: db.Overloaded, Detail: "the search index is being made anew", RetryAfter: time.Second, Cause: err}
+		return nil, &relay.Error{Code: relay.Overloaded, Detail: "the search index is being made anew", RetryAfter: time.Second, Cause: err}
 	}
 	if err != nil {
 		return nil, err

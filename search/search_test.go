@@ -9,17 +9,17 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
 // travel is a small directory that most tests search.
-func travel() []db.Entry {
+func travel() []relay.Entry {
 	flights := mecha(1, "skyfinder^acme", "Books and compares flights between any two airports.")
 	flights.DisplayName = "Sky Finder"
 	flights.Tags = []string{"travel/flights"}
 	flights.Languages = []string{"en", "de"}
-	flights.Skills = []db.Skill{
+	flights.Skills = []relay.Skill{
 		{ID: "flight-booking", Name: "Flight booking", Description: "Finds and books flights", Examples: []string{"Book me a flight from Berlin to Madrid"}},
 		{ID: "seat-map", Name: "Seat map", Description: "Shows free seats", MessageTypes: []string{"seat.query"}},
 	}
@@ -29,11 +29,11 @@ func travel() []db.Entry {
 	hotels.MessageTypes = []string{"room.query"}
 	translate := mecha(3, "translator^lingua", "Translates documents between languages.")
 	translate.Tags = []string{"language"}
-	translate.Skills = []db.Skill{{ID: "doc", Name: "Translate document", Tags: []string{"office/documents"}}}
+	translate.Skills = []relay.Skill{{ID: "doc", Name: "Translate document", Tags: []string{"office/documents"}}}
 	weather := mecha(4, "weather-oracle^meteo", "Tells the weather of tomorrow for any city. 天气预报 for Chinese cities.")
-	bare := db.Entry{}
+	bare := relay.Entry{}
 	bare.ID, bare.Address = 5, "planner^acme"
-	return []db.Entry{flights, hotels, translate, weather, bare}
+	return []relay.Entry{flights, hotels, translate, weather, bare}
 }
 
 func TestSearchFinds(t *testing.T) {
@@ -118,7 +118,7 @@ func TestCorrectedQuery(t *testing.T) {
 func TestFilters(t *testing.T) {
 	x := mustIndex(t, travel(), 10)
 	yes, no := true, false
-	online := func(id db.MechaID) bool { return id == 2 || id == 5 }
+	online := func(id relay.MechaID) bool { return id == 2 || id == 5 }
 	for name, c := range map[string]struct {
 		filter search.Filter
 		want   []string
@@ -155,9 +155,9 @@ func TestFilters(t *testing.T) {
 }
 
 func TestSortsAndPages(t *testing.T) {
-	var entries []db.Entry
+	var entries []relay.Entry
 	for i := range 500 {
-		entries = append(entries, mecha(db.MechaID(i+1), fmt.Sprintf("m%03d^c", (i*37)%500), "sorts parcels"))
+		entries = append(entries, mecha(relay.MechaID(i+1), fmt.Sprintf("m%03d^c", (i*37)%500), "sorts parcels"))
 	}
 	x := mustIndex(t, entries, 100)
 	recent := addresses(mustSearch(t, x, search.Request{Query: "parcels", Sort: search.ByRecent, Limit: 3}))
@@ -242,20 +242,20 @@ func TestRefusals(t *testing.T) {
 	x := mustIndex(t, travel(), 10)
 	for name, c := range map[string]struct {
 		req   search.Request
-		code  db.Code
+		code  relay.Code
 		field string
 	}{
-		"nothing asked": {search.Request{}, db.InvalidRequest, "query"},
-		"only spaces":   {search.Request{Query: " \n\t"}, db.InvalidRequest, "query"},
-		"too long":      {search.Request{Query: strings.Repeat("ä", 2001)}, db.InvalidRequest, "query"},
-		"limit":         {search.Request{Query: "a", Limit: 101}, db.InvalidLimit, "limit"},
-		"limit below":   {search.Request{Query: "a", Limit: -1}, db.InvalidLimit, "limit"},
-		"sort":          {search.Request{Query: "a", Sort: "best"}, db.InvalidRequest, "sort"},
-		"facet":         {search.Request{Query: "a", Facets: []string{"id"}}, db.InvalidRequest, "facets"},
-		"cursor":        {search.Request{Query: "a", Offset: -1}, db.InvalidRequest, "cursor"},
+		"nothing asked": {search.Request{}, relay.InvalidRequest, "query"},
+		"only spaces":   {search.Request{Query: " \n\t"}, relay.InvalidRequest, "query"},
+		"too long":      {search.Request{Query: strings.Repeat("ä", 2001)}, relay.InvalidRequest, "query"},
+		"limit":         {search.Request{Query: "a", Limit: 101}, relay.InvalidLimit, "limit"},
+		"limit below":   {search.Request{Query: "a", Limit: -1}, relay.InvalidLimit, "limit"},
+		"sort":          {search.Request{Query: "a", Sort: "best"}, relay.InvalidRequest, "sort"},
+		"facet":         {search.Request{Query: "a", Facets: []string{"id"}}, relay.InvalidRequest, "facets"},
+		"cursor":        {search.Request{Query: "a", Offset: -1}, relay.InvalidRequest, "cursor"},
 	} {
 		_, err := x.Search(context.Background(), c.req)
-		var e *db.Error
+		var e *relay.Error
 		if !errors.As(err, &e) || e.Code != c.code || len(e.Fields) != 1 || e.Fields[0].Field != c.field {
 			t.Errorf("%s: %v", name, err)
 		}

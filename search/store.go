@@ -12,6 +12,8 @@ import (
 	"runtime/debug"
 	"time"
 
+	"relay/db/relay"
+
 	"github.com/blevesearch/bleve/v2"
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/blevesearch/bleve/v2/util"
@@ -19,8 +21,6 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 	"go.etcd.io/bbolt"
 	bolt "go.etcd.io/bbolt/errors"
-
-	"relay/db"
 )
 
 // Keys of what the index keeps beside its documents, written in the same batch.
@@ -66,7 +66,7 @@ func faultsPanic() func() {
 // last entry applied, and whose it was.
 type position struct {
 	revision int64
-	id       db.MechaID
+	id       relay.MechaID
 }
 
 // A store is one bleve index in a folder. Its methods may be called from any
@@ -384,7 +384,7 @@ func decodePosition(b []byte) (position, error) {
 		return position{}, nil
 	}
 	d := decoder{b: b}
-	p := position{int64(d.long()), db.MechaID(d.long())}
+	p := position{int64(d.long()), relay.MechaID(d.long())}
 	if d.failed {
 		return p, errRecord
 	}

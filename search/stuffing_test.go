@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
@@ -20,62 +20,62 @@ import (
 var directorySizes = []int{5, 20, 56, 200}
 
 // stuffings are the ways to say a query as often as a profile allows.
-var stuffings = map[string]func(e *db.Entry, query string){
-	"description": func(e *db.Entry, q string) { e.Description = repeated(q, 2000) },
-	"description, 125 times": func(e *db.Entry, q string) {
+var stuffings = map[string]func(e *relay.Entry, query string){
+	"description": func(e *relay.Entry, q string) { e.Description = repeated(q, 2000) },
+	"description, 125 times": func(e *relay.Entry, q string) {
 		e.Description = repeated(q, 125*(len(q)+1))
 	},
-	"description, 3 times": func(e *db.Entry, q string) { e.Description = q + ", " + q + ", " + q },
-	"one word of it": func(e *db.Entry, q string) {
+	"description, 3 times": func(e *relay.Entry, q string) { e.Description = q + ", " + q + ", " + q },
+	"one word of it": func(e *relay.Entry, q string) {
 		e.Description = repeated(strings.Fields(q)[0], 2000)
 		e.Tags = []string{strings.Fields(q)[0]}
 	},
-	"details": func(e *db.Entry, q string) { e.Details = repeated(q, 16_000) },
-	"examples": func(e *db.Entry, q string) {
+	"details": func(e *relay.Entry, q string) { e.Details = repeated(q, 16_000) },
+	"examples": func(e *relay.Entry, q string) {
 		for range 10 {
 			e.Examples = append(e.Examples, repeated(q, 300))
 		}
 	},
-	"tags": func(e *db.Entry, q string) {
+	"tags": func(e *relay.Entry, q string) {
 		for i := range 64 {
 			e.Tags = append(e.Tags, fmt.Sprintf("%s/%d", q, i))
 		}
 	},
-	"the same tag": func(e *db.Entry, q string) {
+	"the same tag": func(e *relay.Entry, q string) {
 		for range 64 {
 			e.Tags = append(e.Tags, q)
 		}
 	},
-	"words as tags": func(e *db.Entry, q string) { e.Tags = strings.Fields(repeated(q, 200)) },
-	"display name":  func(e *db.Entry, q string) { e.DisplayName = repeated(q, 200) },
-	"display name, twice": func(e *db.Entry, q string) {
+	"words as tags": func(e *relay.Entry, q string) { e.Tags = strings.Fields(repeated(q, 200)) },
+	"display name":  func(e *relay.Entry, q string) { e.DisplayName = repeated(q, 200) },
+	"display name, twice": func(e *relay.Entry, q string) {
 		e.DisplayName = q + " " + q
 	},
-	"name": func(e *db.Entry, q string) {
-		e.Address = db.Address(strings.ReplaceAll(q, " ", "-") + "-" + strings.ReplaceAll(q, " ", "-") + "^spam")
+	"name": func(e *relay.Entry, q string) {
+		e.Address = relay.Address(strings.ReplaceAll(q, " ", "-") + "-" + strings.ReplaceAll(q, " ", "-") + "^spam")
 	},
-	"skill names": func(e *db.Entry, q string) {
+	"skill names": func(e *relay.Entry, q string) {
 		for i := range 100 {
-			e.Skills = append(e.Skills, db.Skill{ID: fmt.Sprint(i), Name: repeated(q, 200)})
+			e.Skills = append(e.Skills, relay.Skill{ID: fmt.Sprint(i), Name: repeated(q, 200)})
 		}
 	},
-	"100 skills of this name": func(e *db.Entry, q string) {
+	"100 skills of this name": func(e *relay.Entry, q string) {
 		for i := range 100 {
-			e.Skills = append(e.Skills, db.Skill{ID: fmt.Sprint(i), Name: q})
+			e.Skills = append(e.Skills, relay.Skill{ID: fmt.Sprint(i), Name: q})
 		}
 	},
-	"skill descriptions": func(e *db.Entry, q string) {
+	"skill descriptions": func(e *relay.Entry, q string) {
 		for i := range 20 {
-			e.Skills = append(e.Skills, db.Skill{ID: fmt.Sprint(i), Name: fmt.Sprint("skill ", i), Description: repeated(q, 2000)})
+			e.Skills = append(e.Skills, relay.Skill{ID: fmt.Sprint(i), Name: fmt.Sprint("skill ", i), Description: repeated(q, 2000)})
 		}
 	},
-	"skill tags and examples": func(e *db.Entry, q string) {
+	"skill tags and examples": func(e *relay.Entry, q string) {
 		for i := range 20 {
-			e.Skills = append(e.Skills, db.Skill{ID: fmt.Sprint(i), Name: fmt.Sprint("skill ", i), Tags: []string{q, q, q}, Examples: []string{repeated(q, 300)}})
+			e.Skills = append(e.Skills, relay.Skill{ID: fmt.Sprint(i), Name: fmt.Sprint("skill ", i), Tags: []string{q, q, q}, Examples: []string{repeated(q, 300)}})
 		}
 	},
-	"everything": func(e *db.Entry, q string) {
-		e.Address = db.Address(strings.ReplaceAll(q, " ", "-") + "-1^spam")
+	"everything": func(e *relay.Entry, q string) {
+		e.Address = relay.Address(strings.ReplaceAll(q, " ", "-") + "-1^spam")
 		e.DisplayName, e.Description, e.Details = q+" "+q, repeated(q, 2000), repeated(q, 16_000)
 		for i := range 64 {
 			e.Tags = append(e.Tags, fmt.Sprintf("%s/%d", q, i))
@@ -84,14 +84,14 @@ var stuffings = map[string]func(e *db.Entry, query string){
 			e.Examples = append(e.Examples, repeated(q, 300))
 		}
 		for i := range 20 {
-			e.Skills = append(e.Skills, db.Skill{ID: fmt.Sprint(i), Name: q + " " + q, Description: repeated(q, 500), Tags: []string{q}, Examples: []string{q}})
+			e.Skills = append(e.Skills, relay.Skill{ID: fmt.Sprint(i), Name: q + " " + q, Description: repeated(q, 500), Tags: []string{q}, Examples: []string{q}})
 		}
 	},
-	"a little of everything": func(e *db.Entry, q string) {
-		e.Address = db.Address(strings.ReplaceAll(q, " ", "-") + "-1^spam")
+	"a little of everything": func(e *relay.Entry, q string) {
+		e.Address = relay.Address(strings.ReplaceAll(q, " ", "-") + "-1^spam")
 		e.DisplayName, e.Description, e.Details = q+" pro", q, q
 		e.Tags, e.Examples = []string{q}, []string{q}
-		e.Skills = []db.Skill{{ID: "1", Name: q + " pro", Description: q, Tags: []string{q}, Examples: []string{q}}}
+		e.Skills = []relay.Skill{{ID: "1", Name: q + " pro", Description: q, Tags: []string{q}, Examples: []string{q}}}
 	},
 }
 
@@ -104,7 +104,7 @@ var exactSkills = []string{"Invoice reading", "Sourdough", "Quarterly tax filing
 
 // directory is so many Mechas: the known ones, and others, some of whom use
 // the words too if they are common.
-func directory(t testing.TB, size int, common string, known ...db.Entry) []db.Entry {
+func directory(t testing.TB, size int, common string, known ...relay.Entry) []relay.Entry {
 	g := newGenerator(t, uint64(size))
 	list := g.entries(max(size-len(known), 0))
 	words := strings.Fields(strings.ToLower(common))
@@ -117,7 +117,7 @@ func directory(t testing.TB, size int, common string, known ...db.Entry) []db.En
 		}
 	}
 	for i, e := range known {
-		e.ID = db.MechaID(100_000 + i)
+		e.ID = relay.MechaID(100_000 + i)
 		list = append(list, e)
 	}
 	return list
@@ -136,22 +136,22 @@ func wantFirst(t *testing.T, x *search.Index, req search.Request, want string) {
 	}
 }
 
-func skilled(name string) db.Entry {
+func skilled(name string) relay.Entry {
 	e := mecha(0, "sam^acme", "A helper for the office and the kitchen.")
-	e.Skills = []db.Skill{{ID: "other", Name: "Looking after plants", Description: "Waters them"},
+	e.Skills = []relay.Skill{{ID: "other", Name: "Looking after plants", Description: "Waters them"},
 		{ID: "it", Name: name, Description: "Does this well and fast"}}
 	return e
 }
 
 // oneOfThem makes each of the ways to stuff a Mecha of its own, so many times.
-func oneOfThem(query string, times int) []db.Entry {
-	var list []db.Entry
+func oneOfThem(query string, times int) []relay.Entry {
+	var list []relay.Entry
 	for _, name := range slices.Sorted(maps.Keys(stuffings)) {
 		for i := range times {
 			e := mecha(0, fmt.Sprintf("aa-%d-%d^spam", len(list), i), "Buys and sells.")
 			stuffings[name](&e, query)
 			if strings.HasSuffix(string(e.Address), "^spam") {
-				e.Address += db.Address(fmt.Sprint(len(list)))
+				e.Address += relay.Address(fmt.Sprint(len(list)))
 			}
 			list = append(list, e)
 		}
@@ -181,7 +181,7 @@ func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 							return // it has the skill: presence decides between the two
 						}
 						spammer := entries[len(entries)-1].ID
-						wantFirst(t, x, search.Request{Query: skill, Online: func(id db.MechaID) bool { return id == spammer }}, "sam^acme")
+						wantFirst(t, x, search.Request{Query: skill, Online: func(id relay.MechaID) bool { return id == spammer }}, "sam^acme")
 					})
 				}
 			}
@@ -209,13 +209,13 @@ func TestNamesInDirectoriesOfEverySize(t *testing.T) {
 				known := append(oneOfThem(query, 1), skilled(query), mecha(0, name+"^acme", "Does its work."))
 				entries := directory(t, size, query, known...)
 				x := mustIndex(t, entries, 5000)
-				online := func(id db.MechaID) bool { return id != entries[len(entries)-1].ID }
+				online := func(id relay.MechaID) bool { return id != entries[len(entries)-1].ID }
 				for _, q := range []string{name, query, strings.ToUpper(name), name + "^acme"} {
 					wantFirst(t, x, search.Request{Query: q, Online: online}, name+"^acme")
 				}
 				alone := directory(t, size, "", skilled("Something else"), mecha(0, name+"^acme", "Does its work."))
 				x = mustIndex(t, alone, 5000)
-				online = func(id db.MechaID) bool { return id != alone[len(alone)-1].ID }
+				online = func(id relay.MechaID) bool { return id != alone[len(alone)-1].ID }
 				for i := 1; i < len(name); i++ {
 					q := name[:i] + name[i+1:]
 					if name[i] == '-' {

@@ -3,25 +3,25 @@ package search_test
 import (
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/search"
 )
 
 // secrets has one Mecha of each visibility, with words of their own.
-func secrets() []db.Entry {
+func secrets() []relay.Entry {
 	open := mecha(1, "open^acme", "quokka counting")
 	inside := mecha(2, "inside^acme", "quokka counting, xylophone tuning")
-	inside.Visibility, inside.Tags = db.CrewOnly, []string{"secret"}
+	inside.Visibility, inside.Tags = relay.CrewOnly, []string{"secret"}
 	unlisted := mecha(3, "Hidden.One^acme", "quokka counting, zeppelin repair")
-	unlisted.Visibility, unlisted.Tags = db.Unlisted, []string{"secret"}
-	return []db.Entry{open, inside, unlisted}
+	unlisted.Visibility, unlisted.Tags = relay.Unlisted, []string{"secret"}
+	return []relay.Entry{open, inside, unlisted}
 }
 
 func TestVisibility(t *testing.T) {
 	x := mustIndex(t, secrets(), 10)
 	for name, c := range map[string]struct {
 		query  string
-		caller db.Address
+		caller relay.Address
 		want   []string
 	}{
 		"a stranger":                          {"quokka", "me^other", []string{"open^acme"}},

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // The same words over the socket and over HTTP get the same answer.
@@ -16,7 +16,7 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "sync_limit=0&events=acks")
-	overHTTP := func(id db.MessageID, fields string) (code string) {
+	overHTTP := func(id relay.MessageID, fields string) (code string) {
 		t.Helper()
 		req, _ := http.NewRequest("POST", "http://"+r.addr+"/api/v1/messages/"+string(id)+"/ack", strings.NewReader("{"+fields+"}"))
 		req.Header = headers(bob)
@@ -33,7 +33,7 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 		code, _, _ = strings.Cut(rest, `"`)
 		return code
 	}
-	overSocket := func(id db.MessageID, fields string) string {
+	overSocket := func(id relay.MessageID, fields string) string {
 		t.Helper()
 		c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,%s}`, id, fields))
 		f, err := c.next()
@@ -93,38 +93,38 @@ func TestFramesThatAreRefusedLeaveTheConnection(t *testing.T) {
 		`{"type":"ack","x":"\ud800"}`, `{"type":"ack","message_id":"a","MESSAGE_ID":"b"}`,
 		`{"x":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`} {
 		c.send(text)
-		c.expectError(db.InvalidJSON, "")
+		c.expectError(relay.InvalidJSON, "")
 	}
 	for _, text := range []string{"{}", `{"type":"message"}`, `{"type":"ACK"}`, `{"type":null}`, `{"type":"ack"}`, `{"type":"ack","message_id":""}`, `{"type":"ack","message_id":null}`} {
 		c.send(text)
-		c.expectError(db.InvalidFrame, "")
+		c.expectError(relay.InvalidFrame, "")
 	}
 
 	id := r.mustSend(alice, "bob^test", `{}`)
 	c.expectMessage(id)
-	forged := db.MessageID("msg_" + strings.Repeat("0", 26))
-	for _, unknown := range []db.MessageID{"nonsense", forged, db.MessageID(strings.ToUpper(string(id)))} {
+	forged := relay.MessageID("msg_" + strings.Repeat("0", 26))
+	for _, unknown := range []relay.MessageID{"nonsense", forged, relay.MessageID(strings.ToUpper(string(id)))} {
 		c.ack(unknown, "completed")
-		c.expectError(db.MessageNotFound, unknown)
+		c.expectError(relay.MessageNotFound, unknown)
 	}
 	c.send(`{"type":"ack","message_id":"` + string(id) + `"}`)
-	c.expectError(db.InvalidRequest, id)
+	c.expectError(relay.InvalidRequest, id)
 	c.send(`{"type":"ack","message_id":"` + string(id) + `","status":"completed"}`)
-	c.expectError(db.InvalidTime, id)
+	c.expectError(relay.InvalidTime, id)
 
 	fromBob := r.mustSend(bob, "alice^test", `{}`)
 	c.ack(fromBob, "completed") // the sender is not the recipient
-	c.expectError(db.RecipientOnly, fromBob)
+	c.expectError(relay.RecipientOnly, fromBob)
 
-	gone := r.mustSend(alice, "bob^test", `{}`, func(m *db.SendMessage) { m.ExpiresAt = time.Now().Add(30 * time.Millisecond) })
+	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(30 * time.Millisecond) })
 	c.expectMessage(gone)
-	r.expectState(bob, gone, db.Expired)
+	r.expectState(bob, gone, relay.Expired)
 	c.ack(gone, "completed")
-	c.expectError(db.MessageExpired, gone)
+	c.expectError(relay.MessageExpired, gone)
 
 	c.ack(id, "completed")
 	c.ack(id, "rejected")
-	c.expectError(db.AlreadyAcknowledged, id)
+	c.expectError(relay.AlreadyAcknowledged, id)
 	m, err := r.Message(ctx, bob.Mecha.ID, id)
 	if err != nil || m.Ack == nil || m.Ack.Status != "completed" {
 		t.Fatalf("%+v, %v", m, err)
@@ -138,7 +138,7 @@ func TestErrorsNameTheMessageAsItWasNamed(t *testing.T) {
 	c := r.mustDial(bob, "")
 	for _, id := range []string{"\"quoted\"", "\u2028é\x7f", strings.Repeat("long", 10_000)} {
 		c.send(ackOf(strings.ReplaceAll(id, `"`, `\"`)))
-		c.expectError(db.MessageNotFound, db.MessageID(id))
+		c.expectError(relay.MessageNotFound, relay.MessageID(id))
 	}
 }
 

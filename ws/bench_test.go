@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // What a message costs to be made a frame.
 func BenchmarkMessageFrame(b *testing.B) {
 	for _, size := range []int{32, 512, 64 << 10} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
-			m := &db.Message{ID: "msg_0t3z1hj9e001xzqx8pz68qj0y4", Conversation: "conv_0t3z1hj9e001xzqx8pz68qj0y4", From: "planner^acme", To: "flights^acme",
+			m := &relay.Message{ID: "msg_0t3z1hj9e001xzqx8pz68qj0y4", Conversation: "conv_0t3z1hj9e001xzqx8pz68qj0y4", From: "planner^acme", To: "flights^acme",
 				Type: "message", Priority: "normal", CreatedAt: time.Now(), Payload: bytes.Repeat([]byte("x"), size)}
 			var frame []byte
 			b.SetBytes(int64(size))
@@ -26,7 +26,7 @@ func BenchmarkMessageFrame(b *testing.B) {
 }
 
 func BenchmarkReceiptFrame(b *testing.B) {
-	c := db.Change{ID: "msg_0t3z1hj9e001xzqx8pz68qj0y4", State: db.Acknowledged, Status: "completed", At: time.Now()}
+	c := relay.Change{ID: "msg_0t3z1hj9e001xzqx8pz68qj0y4", State: relay.Acknowledged, Status: "completed", At: time.Now()}
 	b.ReportAllocs()
 	for range b.N {
 		receiptFrame(&c)

@@ -10,10 +10,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/relay"
+
 	"github.com/gobwas/ws"
 	"golang.org/x/time/rate"
-
-	"relay/db"
 )
 
 // Conn is one WebSocket of a Mecha. At most two goroutines work on it: the
@@ -22,8 +22,8 @@ import (
 // pointers: there may be many that are idle.
 type Conn struct {
 	hub       *Hub
-	key       *db.Key                // as it was authenticated: whose connection this is
-	latest    atomic.Pointer[db.Key] // … and as it was last read: until when
+	key       *relay.Key                // as it was authenticated: whose connection this is
+	latest    atomic.Pointer[relay.Key] // … and as it was last read: until when
 	session   session
 	net       netConn
 	lastFrame atomic.Int64 // Unix nanoseconds, of the client's latest frame
@@ -48,8 +48,8 @@ type Conn struct {
 	pinged    time.Time // last ping
 
 	// push's own:
-	cursor db.Position // everything up to here has been sent, or left out
-	sent   int         // messages, for the sync frames
+	cursor relay.Position // everything up to here has been sent, or left out
+	sent   int            // messages, for the sync frames
 }
 
 // netConn is what a connection needs of the network.
@@ -71,7 +71,7 @@ const (
 // connection runs. Errors come before anything was written: UpgradeRequired,
 // InvalidRequest, InvalidLimit, OriginNotAllowed, CursorNotFound,
 // TooManySockets, ShuttingDown, KeyRevoked, KeyExpired.
-func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error {
+func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error {
 	if err := h.checkHandshake(r); err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *db.Key) error
 	return nil
 }
 
-func (h *Hub) newConn(key *db.Key, s session) *Conn {
+func (h *Hub) newConn(key *relay.Key, s session) *Conn {
 	c := &Conn{hub: h, key: key, session: s, pinged: time.Now()}
 	c.changed.L = &c.mu
 	c.latest.Store(key)
@@ -161,7 +161,7 @@ func (c *Conn) prepare() (err error) {
 // offer hands over a message that has just been committed. The hub calls it in
 // commit order. frame is that of the message if other connections are offered
 // it too, else nil.
-func (c *Conn) offer(m *db.Message, frame *sharedFrame) {
+func (c *Conn) offer(m *relay.Message, frame *sharedFrame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.lagging || c.closing {
@@ -182,13 +182,13 @@ func (c *Conn) fallBehind() {
 }
 
 // freed frees the place of a message that the recipient has answered for.
-func (c *Conn) freed(change *db.Change) {
+func (c *Conn) freed(change *relay.Change) {
 	if !change.Freed {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.window != nil && c.window.free(change.Position, change.State != db.Expired) && c.stalled {
+	if c.window != nil && c.window.free(change.Position, change.State != relay.Expired) && c.stalled {
 		c.stalled = false
 		c.wake()
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -23,7 +23,7 @@ type link struct {
 	wg   sync.WaitGroup
 }
 
-func (r *relay) mustLink() *link {
+func (r *testRelay) mustLink() *link {
 	r.t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -77,14 +77,14 @@ func (l *link) carry(from, to net.Conn) {
 }
 
 // over is the relay as it is reached over the link.
-func (r *relay) over(l *link) *relay {
+func (r *testRelay) over(l *link) *testRelay {
 	far := r.in(r.t)
 	far.addr = l.Addr().String()
 	return far
 }
 
 // in gives the relay to a subtest.
-func (r *relay) in(t testing.TB) *relay {
+func (r *testRelay) in(t testing.TB) *testRelay {
 	c := *r
 	c.t = t
 	return &c
@@ -115,7 +115,7 @@ func TestACutLinkIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := r.in(t)
-			bob := r.mustIssue(db.Address(name + "^test"))
+			bob := r.mustIssue(relay.Address(name + "^test"))
 			l := r.mustLink()
 			c := r.over(l).mustUpgrade(bob, "sync_limit=0")
 			c.expectFrame(opPing)

@@ -9,19 +9,19 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // mustEcho is a relay whose connections echo: what its reader and its writer do
 // with a message shows byte by byte.
-func mustEcho(t testing.TB) (r *relay, bob db.IssuedKey) {
+func mustEcho(t testing.TB) (r *testRelay, bob relay.IssuedKey) {
 	t.Helper()
 	r = mustServe(t)
 	r.hub.Echo()
 	return r, r.mustIssue("bob^test")
 }
 
-func (r *relay) mustEchoOn(k db.IssuedKey) *raw {
+func (r *testRelay) mustEchoOn(k relay.IssuedKey) *raw {
 	r.t.Helper()
 	return r.mustUpgrade(k, "sync_limit=0")
 }

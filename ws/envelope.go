@@ -4,21 +4,22 @@ import (
 	"encoding/base64"
 	"sync"
 
-	"github.com/gobwas/ws"
+	"relay/db/relay"
+	"relay/db/strict"
 
-	"relay/db"
+	"github.com/gobwas/ws"
 )
 
 // The JSON of the frames that the relay sends (PROTOCOL §4).
 
 func field(b []byte, name, value string) []byte {
 	b = append(append(append(b, ',', '"'), name...), '"', ':')
-	return db.AppendString(b, value)
+	return strict.AppendString(b, value)
 }
 
 // appendMessage appends the envelope of a message as a text frame. The payload
 // is its exact bytes in Base64.
-func appendMessage(b []byte, m *db.Message) []byte {
+func appendMessage(b []byte, m *relay.Message) []byte {
 	head := make([]byte, 0, envelope)
 	head = append(head, `{"type":"message"`...)
 	head = field(head, "from", string(m.From))
@@ -31,7 +32,7 @@ func appendMessage(b []byte, m *db.Message) []byte {
 		head = field(head, "correlation_id", m.CorrelationID)
 	}
 	head = append(head, `,"created_at":"`...)
-	head = append(db.AppendTime(head, m.CreatedAt), `","payload_base64":"`...)
+	head = append(relay.AppendTime(head, m.CreatedAt), `","payload_base64":"`...)
 	b = appendHeader(b, ws.OpText, len(head)+base64.StdEncoding.EncodedLen(len(m.Payload))+2)
 	b = append(b, head...)
 	b = base64.StdEncoding.AppendEncode(b, m.Payload)
@@ -45,7 +46,7 @@ type sharedFrame struct {
 	frame []byte
 }
 
-func (s *sharedFrame) of(m *db.Message) []byte {
+func (s *sharedFrame) of(m *relay.Message) []byte {
 	s.once.Do(func() {
 		s.frame = appendMessage(make([]byte, 0, envelope+base64.StdEncoding.EncodedLen(len(m.Payload))), m)
 	})
@@ -75,7 +76,7 @@ func endText(b []byte) []byte {
 
 const usualFields = 160 // bytes: an id, a state, a time, and their names
 
-func receiptFrame(c *db.Change) []byte {
+func receiptFrame(c *relay.Change) []byte {
 	b := newText("receipt", usualFields+len(c.Status)+len(c.Detail))
 	b = field(b, "message_id", string(c.ID))
 	b = field(b, "state", c.State.String())
@@ -86,10 +87,10 @@ func receiptFrame(c *db.Change) []byte {
 		b = field(b, "detail", c.Detail)
 	}
 	b = append(b, `,"at":"`...)
-	return endText(append(db.AppendTime(b, c.At), '"'))
+	return endText(append(relay.AppendTime(b, c.At), '"'))
 }
 
-func ackFrame(out *db.AckOutcome) []byte {
+func ackFrame(out *relay.AckOutcome) []byte {
 	b := newText("ack_ok", usualFields+len(out.Status))
 	b = field(b, "message_id", string(out.ID))
 	b = field(b, "state", out.State.String())
@@ -97,7 +98,7 @@ func ackFrame(out *db.AckOutcome) []byte {
 	return endText(b)
 }
 
-func errorFrame(code db.Code, message string, id db.MessageID) []byte {
+func errorFrame(code relay.Code, message string, id relay.MessageID) []byte {
 	b := newText("error", usualFields+len(message)+len(id))
 	b = field(b, "code", string(code))
 	b = field(b, "message", message)

@@ -5,22 +5,22 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // expectReceipt reads a receipt, and sees that it says what the record says.
-func (c *client) expectReceipt(id db.MessageID, state db.State, status, detail string) {
+func (c *client) expectReceipt(id relay.MessageID, state relay.State, status, detail string) {
 	c.t.Helper()
 	f := c.expect("receipt")
-	at, err := db.ParseTime(f.At)
+	at, err := relay.ParseTime(f.At)
 	if f.MessageID != id || f.State != state.String() || f.Status != status || f.Detail != detail || err != nil || time.Since(at) > time.Minute {
 		c.t.Fatalf("got receipt %+v, want %s %s %s", f, id, state, status)
 	}
 }
 
-func (r *relay) mustDeliver(k db.IssuedKey, id db.MessageID) {
+func (r *testRelay) mustDeliver(k relay.IssuedKey, id relay.MessageID) {
 	r.t.Helper()
-	if _, err := r.MarkDelivered(&db.MarkDelivered{At: time.Now(), Key: k.Key, ID: id}); err != nil {
+	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: k.Key, ID: id}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -33,19 +33,19 @@ func TestReceiptsTellTheSenderOfEachChangeOnce(t *testing.T) {
 	id := r.mustSend(alice, "bob^test", `{}`)
 
 	r.mustDeliver(bob, id)
-	c.expectReceipt(id, db.Delivered, "", "")
+	c.expectReceipt(id, relay.Delivered, "", "")
 	r.mustDeliver(bob, id) // changes nothing
 	r.mustAck(bob, id, "processing")
-	c.expectReceipt(id, db.Delivered, "processing", "")
+	c.expectReceipt(id, relay.Delivered, "processing", "")
 	r.mustAck(bob, id, "read") // acknowledges, and others may follow
-	c.expectReceipt(id, db.Acknowledged, "read", "")
-	a := &db.Acknowledge{At: time.Now(), Key: bob.Key, ID: id, Status: "failed", ClientTS: clientTS, Detail: "no \"seats\"\u2028"}
+	c.expectReceipt(id, relay.Acknowledged, "read", "")
+	a := &relay.Acknowledge{At: time.Now(), Key: bob.Key, ID: id, Status: "failed", ClientTS: clientTS, Detail: "no \"seats\"\u2028"}
 	if _, err := r.Acknowledge(a); err != nil {
 		t.Fatal(err)
 	}
-	c.expectReceipt(id, db.Acknowledged, "failed", "no \"seats\"\u2028")
+	c.expectReceipt(id, relay.Acknowledged, "failed", "no \"seats\"\u2028")
 	r.mustAck(bob, id, "failed") // a duplicate
-	if err := r.ack(bob, id, "completed"); db.ErrorCode(err) != db.AlreadyAcknowledged {
+	if err := r.ack(bob, id, "completed"); relay.ErrorCode(err) != relay.AlreadyAcknowledged {
 		t.Fatal(err)
 	}
 	r.mustDeliver(bob, id)
@@ -53,14 +53,14 @@ func TestReceiptsTellTheSenderOfEachChangeOnce(t *testing.T) {
 	// An acknowledgement that implies delivery is one change.
 	second := r.mustSend(alice, "bob^test", `{}`)
 	r.mustAck(bob, second, "completed")
-	c.expectReceipt(second, db.Acknowledged, "completed", "")
+	c.expectReceipt(second, relay.Acknowledged, "completed", "")
 	c.expectNothing()
 
-	also.expectReceipt(id, db.Delivered, "", "")
-	also.expectReceipt(id, db.Delivered, "processing", "")
-	also.expectReceipt(id, db.Acknowledged, "read", "")
-	also.expectReceipt(id, db.Acknowledged, "failed", "no \"seats\"\u2028")
-	also.expectReceipt(second, db.Acknowledged, "completed", "")
+	also.expectReceipt(id, relay.Delivered, "", "")
+	also.expectReceipt(id, relay.Delivered, "processing", "")
+	also.expectReceipt(id, relay.Acknowledged, "read", "")
+	also.expectReceipt(id, relay.Acknowledged, "failed", "no \"seats\"\u2028")
+	also.expectReceipt(second, relay.Acknowledged, "completed", "")
 	also.expectNothing()
 }
 
@@ -68,15 +68,15 @@ func TestExpiryIsReceipted(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(alice, "events=receipts")
-	soon := func(m *db.SendMessage) { m.ExpiresAt = time.Now().Add(50 * time.Millisecond) }
+	soon := func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(50 * time.Millisecond) }
 	queued, delivered, done := r.mustSend(alice, "bob^test", `{}`, soon), r.mustSend(alice, "bob^test", `{}`, soon), r.mustSend(alice, "bob^test", `{}`, soon)
 	r.mustDeliver(bob, delivered)
 	r.mustAck(bob, done, "completed")
-	c.expectReceipt(delivered, db.Delivered, "", "")
-	c.expectReceipt(done, db.Acknowledged, "completed", "")
-	c.expectReceipt(queued, db.Expired, "", "")
-	c.expectReceipt(delivered, db.Expired, "", "")
-	if err := r.ack(bob, queued, "completed"); db.ErrorCode(err) != db.MessageExpired {
+	c.expectReceipt(delivered, relay.Delivered, "", "")
+	c.expectReceipt(done, relay.Acknowledged, "completed", "")
+	c.expectReceipt(queued, relay.Expired, "", "")
+	c.expectReceipt(delivered, relay.Expired, "", "")
+	if err := r.ack(bob, queued, "completed"); relay.ErrorCode(err) != relay.MessageExpired {
 		t.Fatal(err)
 	}
 	c.expectNothing()
@@ -97,7 +97,7 @@ func TestReceiptsGoToTheSenderAlone(t *testing.T) {
 	toSelf := r.mustSend(carol, "carol^test", `{}`)
 	ofCarol.expectMessage(toSelf)
 	r.mustAck(carol, toSelf, "completed")
-	ofCarol.expectReceipt(toSelf, db.Acknowledged, "completed", "")
+	ofCarol.expectReceipt(toSelf, relay.Acknowledged, "completed", "")
 	ofCarol.expectNothing()
 }
 
@@ -109,7 +109,7 @@ func TestReceiptsOfManyAtOnce(t *testing.T) {
 	w := r.mustDial(bob, "")
 	ids := w.takeAll(500)
 	for _, id := range ids { // one reader's acknowledgements are committed in their order
-		c.expectReceipt(id, db.Acknowledged, "completed", "")
+		c.expectReceipt(id, relay.Acknowledged, "completed", "")
 	}
 	c.expectNothing()
 }
@@ -121,9 +121,9 @@ func TestAckOKComesOnceTheAcknowledgementIsStored(t *testing.T) {
 	for i := range 50 {
 		id := r.mustSend(alice, "bob^test", `{}`)
 		c.expectMessage(id)
-		status, state := "Completed", db.Acknowledged
+		status, state := "Completed", relay.Acknowledged
 		if i%2 == 1 {
-			status, state = "received", db.Delivered
+			status, state = "received", relay.Delivered
 		}
 		c.ack(id, status)
 		f := c.expect("ack_ok")
@@ -143,7 +143,7 @@ func TestAckOKComesOnceTheAcknowledgementIsStored(t *testing.T) {
 		t.Fatalf("got %+v", f)
 	}
 	c.ack(id, "failed")
-	c.expectError(db.AlreadyAcknowledged, id)
+	c.expectError(relay.AlreadyAcknowledged, id)
 	c.expectNothing()
 }
 
@@ -157,7 +157,7 @@ func TestSyncFramesEncloseTheBacklog(t *testing.T) {
 		}
 	}
 	for _, n := range []int{0, 1, 5, 64, 200, 300} {
-		carol := r.mustIssue(db.Address(fmt.Sprintf("carol%d^test", n)))
+		carol := r.mustIssue(relay.Address(fmt.Sprintf("carol%d^test", n)))
 		r.mustSendMany(alice, carol.Mecha.Address, n)
 		c := r.mustDial(carol, "events=sync")
 		expectSync(c, "start", 0)
@@ -184,7 +184,7 @@ func TestWithoutOptInThereAreOnlyMessages(t *testing.T) {
 		b.expectMessage(id)
 		r.mustDeliver(bob, id)
 		b.ack(id, "completed")
-		r.expectState(bob, id, db.Acknowledged)
+		r.expectState(bob, id, relay.Acknowledged)
 		a.expectNothing()
 		b.expectNothing()
 		a.CloseNow()

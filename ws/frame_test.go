@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -110,7 +110,7 @@ func TestTheDrainEnds(t *testing.T) {
 	c.expectClose(1003)
 	for range 10 { // it is still there, and drains
 		c.mustWrite("more")
-		r.expectRefused(bob, "", 429, db.TooManySockets)
+		r.expectRefused(bob, "", 429, relay.TooManySockets)
 	}
 	eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, ""); return err == nil })
 	if d := time.Since(began); d < 500*time.Millisecond || d > 5*time.Second {
@@ -255,7 +255,7 @@ func TestAnswersWaitForASlowReader(t *testing.T) {
 		sent <- nil
 	}()
 	for range n {
-		if text := c.expectFrame(opText); !strings.Contains(text, string(db.MessageNotFound)) {
+		if text := c.expectFrame(opText); !strings.Contains(text, string(relay.MessageNotFound)) {
 			t.Fatalf("got %s", text)
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // checkHandshake refuses a request that may not become a WebSocket, before the
@@ -17,23 +17,23 @@ import (
 // writes the 101 is more lenient, and takes over first.
 func (h *Hub) checkHandshake(r *http.Request) error {
 	if !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket") {
-		return db.Errorf(db.UpgradeRequired, "this path speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
+		return relay.Errorf(relay.UpgradeRequired, "this path speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
 	}
 	if v := r.Header["Sec-Websocket-Version"]; len(v) != 1 || v[0] != "13" {
-		return db.Errorf(db.UpgradeRequired, "the relay speaks version 13 of the WebSocket protocol")
+		return relay.Errorf(relay.UpgradeRequired, "the relay speaks version 13 of the WebSocket protocol")
 	}
 	if r.ProtoMajor != 1 || r.ProtoMinor < 1 || r.Method != http.MethodGet {
-		return db.Errorf(db.InvalidRequest, "a WebSocket is opened by GET over HTTP/1.1")
+		return relay.Errorf(relay.InvalidRequest, "a WebSocket is opened by GET over HTTP/1.1")
 	}
 	if r.Host == "" {
-		return db.Errorf(db.InvalidRequest, "a WebSocket handshake names its Host")
+		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake names its Host")
 	}
 	if r.ContentLength != 0 || len(r.TransferEncoding) > 0 {
-		return db.Errorf(db.InvalidRequest, "a WebSocket handshake has no body")
+		return relay.Errorf(relay.InvalidRequest, "a WebSocket handshake has no body")
 	}
 	keys := r.Header["Sec-Websocket-Key"]
 	if len(keys) != 1 || !isSecKey(keys[0]) {
-		return db.Errorf(db.InvalidRequest, "Sec-WebSocket-Key must come once, as the Base64 of 16 bytes")
+		return relay.Errorf(relay.InvalidRequest, "Sec-WebSocket-Key must come once, as the Base64 of 16 bytes")
 	}
 	return h.checkOrigin(r)
 }
@@ -68,7 +68,7 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 	if err == nil && len(origins) == 1 && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme)) {
 		return nil
 	}
-	return db.Errorf(db.OriginNotAllowed, "the origin %q may not connect; relay serve --allow-origin allows one", origins[0])
+	return relay.Errorf(relay.OriginNotAllowed, "the origin %q may not connect; relay serve --allow-origin allows one", origins[0])
 }
 
 func withPort(host, scheme string) string {
@@ -84,8 +84,8 @@ func withPort(host, scheme string) string {
 
 // session is what a client asked for in the query (PROTOCOL §4).
 type session struct {
-	since     db.MessageID // "": from the oldest pending message
-	syncLimit int          // 0: live only
+	since     relay.MessageID // "": from the oldest pending message
+	syncLimit int             // 0: live only
 	receipts  bool
 	acks      bool
 	sync      bool
@@ -99,16 +99,16 @@ const (
 func readSession(r *http.Request) (session, error) {
 	v, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return session{}, db.Errorf(db.InvalidRequest, "the query string is malformed: %v", err)
+		return session{}, relay.Errorf(relay.InvalidRequest, "the query string is malformed: %v", err)
 	}
-	s := session{since: db.MessageID(strings.Clone(v.Get("since_message_id"))), syncLimit: defaultSyncLimit}
+	s := session{since: relay.MessageID(strings.Clone(v.Get("since_message_id"))), syncLimit: defaultSyncLimit}
 	if v.Has("sync_limit") {
 		if s.syncLimit, err = syncLimit(v.Get("sync_limit")); err != nil {
 			return s, err
 		}
 	}
 	if s.syncLimit == 0 && s.since != "" {
-		return s, db.FieldErrorf(db.InvalidLimit, "sync_limit", "0 means live only, and cannot stand beside since_message_id")
+		return s, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "0 means live only, and cannot stand beside since_message_id")
 	}
 	events := strings.Split(v.Get("events"), ",")
 	s.receipts = slices.Contains(events, "receipts")
@@ -119,7 +119,7 @@ func readSession(r *http.Request) (session, error) {
 
 func syncLimit(text string) (int, error) {
 	if text == "" || strings.Trim(text, "0123456789") != "" {
-		return 0, db.FieldErrorf(db.InvalidLimit, "sync_limit", "must be a whole number from 0; above %d counts as %d", maxSyncLimit, maxSyncLimit)
+		return 0, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "must be a whole number from 0; above %d counts as %d", maxSyncLimit, maxSyncLimit)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil { // digits only: too many of them

@@ -6,11 +6,11 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
-func (r *relay) expectHandshakeRefused(text string, status int, code db.Code) *http.Response {
+func (r *testRelay) expectHandshakeRefused(text string, status int, code relay.Code) *http.Response {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.mustWrite(text)
@@ -51,7 +51,7 @@ func TestOtherVersionsGet426(t *testing.T) {
 		{"Sec-WebSocket-Version: 013"}, {"Sec-WebSocket-Version: 13, 8"}, {"+Sec-WebSocket-Version: 8"}, {"Sec-WebSocket-Version: 13\u00a0"},
 		{"-Connection"}, {"Connection: close"}, {"Connection: notupgrade"}, {"-Upgrade"}, {"Upgrade: websockets"}, {"-Upgrade", "-Connection"},
 	} {
-		resp := r.expectHandshakeRefused(handshake(bob, "", edits...), 426, db.UpgradeRequired)
+		resp := r.expectHandshakeRefused(handshake(bob, "", edits...), 426, relay.UpgradeRequired)
 		if resp.Header.Get("Sec-WebSocket-Version") != "13" || resp.Header.Get("Upgrade") != "websocket" {
 			t.Errorf("%q: %v", edits, resp.Header)
 		}
@@ -85,7 +85,7 @@ func TestHandshakesThatAreMalformed(t *testing.T) {
 		} else if strings.Contains(text, "chunked") {
 			text += "0\r\n\r\n"
 		}
-		r.expectHandshakeRefused(text, 400, db.InvalidRequest)
+		r.expectHandshakeRefused(text, 400, relay.InvalidRequest)
 	}
 }
 
@@ -93,7 +93,7 @@ func TestOtherMethodsAreNotAllowed(t *testing.T) {
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for _, method := range []string{"POST", "PUT"} {
-		resp := r.expectHandshakeRefused(handshake(bob, "", "= "+method+" /api/v1/ws/mecha/bob^test HTTP/1.1"), 405, db.MethodNotAllowed)
+		resp := r.expectHandshakeRefused(handshake(bob, "", "= "+method+" /api/v1/ws/mecha/bob^test HTTP/1.1"), 405, relay.MethodNotAllowed)
 		if !strings.Contains(resp.Header.Get("Allow"), "GET") {
 			t.Errorf("Allow is %q", resp.Header.Get("Allow"))
 		}
@@ -139,7 +139,7 @@ func TestOrigins(t *testing.T) {
 	for _, test := range tests {
 		text := handshake(bob, "", "Host: "+test.host, "Origin: "+test.origin)
 		if !test.ok {
-			r.expectHandshakeRefused(text, 403, db.OriginNotAllowed)
+			r.expectHandshakeRefused(text, 403, relay.OriginNotAllowed)
 			continue
 		}
 		c := r.mustConnect()
@@ -150,8 +150,8 @@ func TestOrigins(t *testing.T) {
 		}
 		c.Close()
 	}
-	r.expectHandshakeRefused(handshake(bob, "", "Origin: https://relay.test", "+Origin: https://evil.test"), 403, db.OriginNotAllowed)
-	r.expectHandshakeRefused(handshake(bob, "", "Origin: https://app.example", "+Origin: https://evil.test"), 403, db.OriginNotAllowed)
+	r.expectHandshakeRefused(handshake(bob, "", "Origin: https://relay.test", "+Origin: https://evil.test"), 403, relay.OriginNotAllowed)
+	r.expectHandshakeRefused(handshake(bob, "", "Origin: https://app.example", "+Origin: https://evil.test"), 403, relay.OriginNotAllowed)
 }
 
 func TestAnyOriginMayBeAllowed(t *testing.T) {
@@ -166,32 +166,32 @@ func TestOnlyTheOwnMecha(t *testing.T) {
 	r := mustServe(t)
 	alice, _ := r.mustPair()
 	path := func(to string) string { return handshake(alice, "", "= GET /api/v1/ws/mecha/"+to+" HTTP/1.1") }
-	r.expectHandshakeRefused(path("bob%5Etest"), 403, db.NotYourMecha)
-	r.expectHandshakeRefused(path("nobody%5Etest"), 403, db.NotYourMecha)
-	r.expectHandshakeRefused(path("Alice%5Etest"), 403, db.NotYourMecha)
-	r.expectHandshakeRefused(path("nonsense"), 400, db.InvalidAddress)
+	r.expectHandshakeRefused(path("bob%5Etest"), 403, relay.NotYourMecha)
+	r.expectHandshakeRefused(path("nobody%5Etest"), 403, relay.NotYourMecha)
+	r.expectHandshakeRefused(path("Alice%5Etest"), 403, relay.NotYourMecha)
+	r.expectHandshakeRefused(path("nonsense"), 400, relay.InvalidAddress)
 }
 
 func TestCredentialsOfTheHandshake(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	revoked := r.mustIssue("bob^test")
-	if err := r.Revoke(&db.RevokeKey{At: time.Now(), ID: revoked.ID}); err != nil {
+	if err := r.Revoke(&relay.RevokeKey{At: time.Now(), ID: revoked.ID}); err != nil {
 		t.Fatal(err)
 	}
 	for _, test := range []struct {
 		edit string
-		code db.Code
+		code relay.Code
 	}{
-		{"-X-Mecha-Key", db.MissingHeader},
-		{"-X-Nonce", db.MissingHeader},
-		{"-X-Request-Timestamp", db.MissingHeader},
-		{"X-Mecha-Key: mk_short", db.MalformedKey},
-		{"X-Mecha-Key: " + revoked.Text, db.KeyRevoked},
-		{"X-Nonce: a|b", db.MalformedHeader},
-		{"X-Request-Timestamp: yesterday", db.MalformedHeader},
-		{"X-Request-Timestamp: 2020-01-01T00:00:00Z", db.TimestampOutOfRange},
-		{"X-Signature: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", db.InvalidSignature},
+		{"-X-Mecha-Key", relay.MissingHeader},
+		{"-X-Nonce", relay.MissingHeader},
+		{"-X-Request-Timestamp", relay.MissingHeader},
+		{"X-Mecha-Key: mk_short", relay.MalformedKey},
+		{"X-Mecha-Key: " + revoked.Text, relay.KeyRevoked},
+		{"X-Nonce: a|b", relay.MalformedHeader},
+		{"X-Request-Timestamp: yesterday", relay.MalformedHeader},
+		{"X-Request-Timestamp: 2020-01-01T00:00:00Z", relay.TimestampOutOfRange},
+		{"X-Signature: AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA=", relay.InvalidSignature},
 	} {
 		resp := r.expectHandshakeRefused(handshake(bob, "", test.edit), 401, test.code)
 		if resp.Header.Get("WWW-Authenticate") != "Mecha-Key" {
@@ -199,8 +199,8 @@ func TestCredentialsOfTheHandshake(t *testing.T) {
 		}
 	}
 	// Credentials come first, then whose path it is, then the handshake.
-	r.expectHandshakeRefused(handshake(bob, "", "-X-Nonce", "-Sec-WebSocket-Version"), 401, db.MissingHeader)
-	r.expectHandshakeRefused(handshake(alice, "", "= GET /api/v1/ws/mecha/bob^test HTTP/1.1", "-Sec-WebSocket-Version"), 403, db.NotYourMecha)
+	r.expectHandshakeRefused(handshake(bob, "", "-X-Nonce", "-Sec-WebSocket-Version"), 401, relay.MissingHeader)
+	r.expectHandshakeRefused(handshake(alice, "", "= GET /api/v1/ws/mecha/bob^test HTTP/1.1", "-Sec-WebSocket-Version"), 403, relay.NotYourMecha)
 }
 
 func TestANonceIsUsedOnceOverHTTPAndWebSocket(t *testing.T) {
@@ -210,8 +210,8 @@ func TestANonceIsUsedOnceOverHTTPAndWebSocket(t *testing.T) {
 	c := r.mustConnect()
 	c.mustWrite(first)
 	c.expectSwitch()
-	r.expectHandshakeRefused(first, 401, db.NonceReused)
-	r.expectHandshakeRefused(strings.Replace(first, socketPath("bob^test", ""), "/api/v1/whoami", 1), 401, db.NonceReused)
+	r.expectHandshakeRefused(first, 401, relay.NonceReused)
+	r.expectHandshakeRefused(strings.Replace(first, socketPath("bob^test", ""), "/api/v1/whoami", 1), 401, relay.NonceReused)
 
 	other := handshake(bob, "")
 	c = r.mustConnect()
@@ -219,5 +219,5 @@ func TestANonceIsUsedOnceOverHTTPAndWebSocket(t *testing.T) {
 	if resp := c.response(); resp.StatusCode != 200 {
 		t.Fatalf("whoami: %d", resp.StatusCode)
 	}
-	r.expectHandshakeRefused(other, 401, db.NonceReused)
+	r.expectHandshakeRefused(other, 401, relay.NonceReused)
 }

@@ -25,6 +25,7 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db"
+	"relay/db/relay"
 	relayhttp "relay/http"
 	"relay/ws"
 )
@@ -52,8 +53,8 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// relay is a running relay on a real file and a real port, and what the tests say of it.
-type relay struct {
+// testRelay is a running relay on a real file and a real port, and what the tests say of it.
+type testRelay struct {
 	*db.DB
 	t    testing.TB
 	hub  *ws.Hub
@@ -62,7 +63,7 @@ type relay struct {
 }
 
 // mustServe starts a relay, wired as the serve command does it.
-func mustServe(t testing.TB, options ...func(*ws.Config)) *relay {
+func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -100,7 +101,7 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *relay {
 		}
 	})
 	t.Cleanup(stop)
-	return &relay{d, t, hub, listener.Addr().String(), stop}
+	return &testRelay{d, t, hub, listener.Addr().String(), stop}
 }
 
 // goroutinesLeft counts the goroutines of package ws, but for those that wait
@@ -133,9 +134,9 @@ func goroutinesIdle() int {
 	return 2
 }
 
-func (r *relay) mustIssue(a db.Address) db.IssuedKey {
+func (r *testRelay) mustIssue(a relay.Address) relay.IssuedKey {
 	r.t.Helper()
-	k, err := r.Issue(&db.IssueKey{At: time.Now(), Address: a})
+	k, err := r.Issue(&relay.IssueKey{At: time.Now(), Address: a})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -143,14 +144,14 @@ func (r *relay) mustIssue(a db.Address) db.IssuedKey {
 }
 
 // mustPair registers a sender and a recipient.
-func (r *relay) mustPair() (alice, bob db.IssuedKey) {
+func (r *testRelay) mustPair() (alice, bob relay.IssuedKey) {
 	r.t.Helper()
 	return r.mustIssue("alice^test"), r.mustIssue("bob^test")
 }
 
-func (r *relay) mustSend(from db.IssuedKey, to db.Address, payload string, more ...func(*db.SendMessage)) db.MessageID {
+func (r *testRelay) mustSend(from relay.IssuedKey, to relay.Address, payload string, more ...func(*relay.SendMessage)) relay.MessageID {
 	r.t.Helper()
-	m := &db.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: []byte(payload), Nonce: 1}
+	m := &relay.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: []byte(payload), Nonce: 1}
 	for _, f := range more {
 		f(m)
 	}
@@ -165,14 +166,14 @@ func (r *relay) mustSend(from db.IssuedKey, to db.Address, payload string, more 
 }
 
 // mustSendMany sends n messages from many goroutines at once.
-func (r *relay) mustSendMany(from db.IssuedKey, to db.Address, n int) {
+func (r *testRelay) mustSendMany(from relay.IssuedKey, to relay.Address, n int) {
 	r.t.Helper()
 	var wg sync.WaitGroup
 	var next atomic.Int64
 	for range min(n, 64) {
 		wg.Go(func() {
 			for i := next.Add(1); i <= int64(n) && !r.t.Failed(); i = next.Add(1) {
-				m := &db.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
+				m := &relay.SendMessage{At: time.Now(), Key: from.Key, To: to, Payload: fmt.Appendf(nil, `{"n":%d}`, i), Nonce: 1}
 				if err := m.Validate(); err != nil {
 					r.t.Error(err)
 				} else if _, err := r.Send(m); err != nil {
@@ -188,15 +189,15 @@ func (r *relay) mustSendMany(from db.IssuedKey, to db.Address, n int) {
 }
 
 // mustAck acknowledges as the HTTP endpoint does.
-func (r *relay) mustAck(k db.IssuedKey, id db.MessageID, status string) {
+func (r *testRelay) mustAck(k relay.IssuedKey, id relay.MessageID, status string) {
 	r.t.Helper()
 	if err := r.ack(k, id, status); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
-func (r *relay) ack(k db.IssuedKey, id db.MessageID, status string) error {
-	a := &db.Acknowledge{At: time.Now(), Key: k.Key, ID: id, Status: status, ClientTS: clientTS}
+func (r *testRelay) ack(k relay.IssuedKey, id relay.MessageID, status string) error {
+	a := &relay.Acknowledge{At: time.Now(), Key: k.Key, ID: id, Status: status, ClientTS: clientTS}
 	if err := a.Validate(); err != nil {
 		return err
 	}
@@ -207,9 +208,9 @@ func (r *relay) ack(k db.IssuedKey, id db.MessageID, status string) error {
 const clientTS = "2026-01-01T00:00:00Z"
 
 // received lists what came in for a Mecha, in history order.
-func (r *relay) received(k db.IssuedKey) (ids []db.MessageID) {
+func (r *testRelay) received(k relay.IssuedKey) (ids []relay.MessageID) {
 	r.t.Helper()
-	q := db.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Direction: db.In}
+	q := relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Direction: relay.In}
 	for {
 		p, err := r.History(ctx, q)
 		if err != nil {
@@ -228,15 +229,15 @@ func (r *relay) received(k db.IssuedKey) (ids []db.MessageID) {
 var nonces atomic.Int64
 
 // headers are those of an authenticated request.
-func headers(k db.IssuedKey) http.Header {
+func headers(k relay.IssuedKey) http.Header {
 	return http.Header{
 		"X-Mecha-Key":         {k.Text},
-		"X-Request-Timestamp": {db.FormatTime(time.Now())},
+		"X-Request-Timestamp": {relay.FormatTime(time.Now())},
 		"X-Nonce":             {fmt.Sprintf("nonce-%d", nonces.Add(1))},
 	}
 }
 
-func socketPath(a db.Address, query string) string {
+func socketPath(a relay.Address, query string) string {
 	return "/api/v1/ws/mecha/" + url.PathEscape(string(a)) + "?" + query
 }
 
@@ -246,7 +247,7 @@ type client struct {
 	t testing.TB
 }
 
-func (r *relay) dial(k db.IssuedKey, query string) (*client, *http.Response, error) {
+func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	c, resp, err := websocket.Dial(ctx, "ws://"+r.addr+socketPath(k.Mecha.Address, query), &websocket.DialOptions{HTTPHeader: headers(k)})
@@ -258,7 +259,7 @@ func (r *relay) dial(k db.IssuedKey, query string) (*client, *http.Response, err
 	return &client{c, r.t}, resp, nil
 }
 
-func (r *relay) mustDial(k db.IssuedKey, query string) *client {
+func (r *testRelay) mustDial(k relay.IssuedKey, query string) *client {
 	r.t.Helper()
 	c, _, err := r.dial(k, query)
 	if err != nil {
@@ -268,7 +269,7 @@ func (r *relay) mustDial(k db.IssuedKey, query string) *client {
 }
 
 // expectRefused dials and wants the refusal, an ordinary problem document.
-func (r *relay) expectRefused(k db.IssuedKey, query string, status int, code db.Code) {
+func (r *testRelay) expectRefused(k relay.IssuedKey, query string, status int, code relay.Code) {
 	r.t.Helper()
 	c, resp, err := r.dial(k, query)
 	if err == nil {
@@ -278,14 +279,14 @@ func (r *relay) expectRefused(k db.IssuedKey, query string, status int, code db.
 	expectProblem(r.t, resp, status, code)
 }
 
-func expectProblem(t testing.TB, resp *http.Response, status int, code db.Code) {
+func expectProblem(t testing.TB, resp *http.Response, status int, code relay.Code) {
 	t.Helper()
 	if resp == nil {
 		t.Fatalf("no response, want %d %s", status, code)
 	}
 	body, _ := io.ReadAll(resp.Body)
 	var p struct {
-		Code   db.Code
+		Code   relay.Code
 		Status int
 	}
 	if err := json.Unmarshal(body, &p); err != nil || resp.StatusCode != status || p.Status != status || p.Code != code ||
@@ -297,15 +298,15 @@ func expectProblem(t testing.TB, resp *http.Response, status int, code db.Code) 
 // frame is any frame of the relay.
 type frame struct {
 	Type           string
-	From, To       db.Address
-	MessageID      db.MessageID      `json:"message_id"`
-	ConversationID db.ConversationID `json:"conversation_id"`
-	MessageType    string            `json:"message_type"`
-	Payload        string            `json:"payload_base64"`
-	CreatedAt      string            `json:"created_at"`
+	From, To       relay.Address
+	MessageID      relay.MessageID      `json:"message_id"`
+	ConversationID relay.ConversationID `json:"conversation_id"`
+	MessageType    string               `json:"message_type"`
+	Payload        string               `json:"payload_base64"`
+	CreatedAt      string               `json:"created_at"`
 	State, Status  string
 	Detail, At     string
-	Code           db.Code
+	Code           relay.Code
 	Message        string
 	Phase          string
 	Sent           int
@@ -335,7 +336,7 @@ func (c *client) expect(kind string) frame {
 	return f
 }
 
-func (c *client) expectMessage(ids ...db.MessageID) {
+func (c *client) expectMessage(ids ...relay.MessageID) {
 	c.t.Helper()
 	for i, id := range ids {
 		if f := c.expect("message"); f.MessageID != id {
@@ -344,7 +345,7 @@ func (c *client) expectMessage(ids ...db.MessageID) {
 	}
 }
 
-func (c *client) expectError(code db.Code, id db.MessageID) {
+func (c *client) expectError(code relay.Code, id relay.MessageID) {
 	c.t.Helper()
 	if f := c.expect("error"); f.Code != code || f.MessageID != id || f.Message == "" {
 		c.t.Fatalf("got error %+v, want %s of %q", f, code, id)
@@ -367,7 +368,7 @@ func (c *client) expectClose(code websocket.StatusCode) (reason string) {
 func (c *client) expectNothing() {
 	c.t.Helper()
 	c.send(`{"type":"nothing"}`)
-	c.expectError(db.InvalidFrame, "")
+	c.expectError(relay.InvalidFrame, "")
 }
 
 func (c *client) send(text string) {
@@ -379,7 +380,7 @@ func (c *client) send(text string) {
 	}
 }
 
-func (c *client) ack(id db.MessageID, status string) {
+func (c *client) ack(id relay.MessageID, status string) {
 	c.t.Helper()
 	c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,"status":%q,"client_ts":%q}`, id, status, clientTS))
 }

@@ -22,19 +22,19 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/gobwas/ws"
+	"relay/db/relay"
 
-	"relay/db"
+	"github.com/gobwas/ws"
 )
 
 // Inbox is what the connections need of the store. *db.DB is one.
 type Inbox interface {
-	Stream(context.Context, db.StreamQuery) (db.StreamPage, error)
-	Cursor(db.MessageID) (db.Position, error)
-	Latest(context.Context) (db.Position, error)
-	KeyByID(context.Context, db.KeyID) (*db.Key, error)
-	AcknowledgeThen(*db.Acknowledge, func(db.AckOutcome, error))
-	Pushed(*db.Key, time.Time, []db.Position)
+	Stream(context.Context, relay.StreamQuery) (relay.StreamPage, error)
+	Cursor(relay.MessageID) (relay.Position, error)
+	Latest(context.Context) (relay.Position, error)
+	KeyByID(context.Context, relay.KeyID) (*relay.Key, error)
+	AcknowledgeThen(*relay.Acknowledge, func(relay.AckOutcome, error))
+	Pushed(*relay.Key, time.Time, []relay.Position)
 }
 
 // Config is what a Hub needs; Inbox is required. A limit of 0 means none.
@@ -58,7 +58,7 @@ type Config struct {
 type Hub struct {
 	Config
 	mu      sync.RWMutex
-	boxes   map[db.MechaID]*box
+	boxes   map[relay.MechaID]*box
 	count   int // sockets and long-polls
 	closed  bool
 	stop    chan struct{}
@@ -79,8 +79,8 @@ type box struct {
 
 // watch is a long-poll.
 type watch struct {
-	key    *db.Key
-	latest atomic.Pointer[db.Key] // as in Conn
+	key    *relay.Key
+	latest atomic.Pointer[relay.Key] // as in Conn
 	wake   chan struct{}
 	ended  chan error
 }
@@ -102,7 +102,7 @@ func NewHub(c Config) *Hub {
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 10 * time.Second
 	}
-	h := &Hub{Config: c, boxes: map[db.MechaID]*box{}, stop: make(chan struct{})}
+	h := &Hub{Config: c, boxes: map[relay.MechaID]*box{}, stop: make(chan struct{})}
 	if !c.NoPoller {
 		h.poller = h.newPoller()
 	}
@@ -112,7 +112,7 @@ func NewHub(c Config) *Hub {
 
 // Ring tells the connections of a commit. The store calls it in commit order;
 // it does not block.
-func (h *Hub) Ring(commit *db.Commit) {
+func (h *Hub) Ring(commit *relay.Commit) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	for _, m := range commit.Messages {
@@ -135,7 +135,7 @@ func (h *Hub) Ring(commit *db.Commit) {
 	}
 }
 
-func (h *Hub) ringChange(change *db.Change) {
+func (h *Hub) ringChange(change *relay.Change) {
 	if b := h.boxes[change.Recipient]; b != nil {
 		for _, c := range b.conns {
 			c.freed(change)
@@ -173,18 +173,18 @@ func (b *box) wake() {
 }
 
 // Online tells whether a Mecha has a socket or a long-poll open.
-func (h *Hub) Online(id db.MechaID) bool {
+func (h *Hub) Online(id relay.MechaID) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.boxes[id] != nil
 }
 
 // register counts a connection or long-poll in, within the limits.
-func (h *Hub) register(id db.MechaID, c *Conn, w *watch) error {
+func (h *Hub) register(id relay.MechaID, c *Conn, w *watch) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
-		e := db.Errorf(db.ShuttingDown, "the relay is shutting down")
+		e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 		e.RetryAfter = time.Second
 		return e
 	}
@@ -193,12 +193,12 @@ func (h *Hub) register(id db.MechaID, c *Conn, w *watch) error {
 		b = &box{}
 	}
 	if n := len(b.conns) + len(b.watches); h.MaxSocketsPerMecha > 0 && n >= h.MaxSocketsPerMecha {
-		e := db.Errorf(db.TooManySockets, "this Mecha has %d sockets and long-polls open; that is the limit", n)
+		e := relay.Errorf(relay.TooManySockets, "this Mecha has %d sockets and long-polls open; that is the limit", n)
 		e.RetryAfter = 5 * time.Second
 		return e
 	}
 	if h.MaxSockets > 0 && h.count >= h.MaxSockets {
-		e := db.Errorf(db.TooManySockets, "the relay has %d sockets and long-polls open; that is the limit", h.count)
+		e := relay.Errorf(relay.TooManySockets, "the relay has %d sockets and long-polls open; that is the limit", h.count)
 		e.Global, e.RetryAfter = true, 5*time.Second
 		return e
 	}
@@ -213,7 +213,7 @@ func (h *Hub) register(id db.MechaID, c *Conn, w *watch) error {
 	return nil
 }
 
-func (h *Hub) unregister(id db.MechaID, c *Conn, w *watch) {
+func (h *Hub) unregister(id relay.MechaID, c *Conn, w *watch) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	b := h.boxes[id]
@@ -232,7 +232,7 @@ func (h *Hub) unregister(id db.MechaID, c *Conn, w *watch) {
 // has happened to its messages; ended yields once if the watch must end: with
 // the reason, or nil at shutdown. stop must be called. Errors: TooManySockets,
 // ShuttingDown, KeyRevoked, KeyExpired.
-func (h *Hub) Watch(key *db.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error) {
+func (h *Hub) Watch(key *relay.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error) {
 	w := &watch{key: key, wake: make(chan struct{}, 1), ended: make(chan error, 1)}
 	w.latest.Store(key)
 	if err := h.register(key.Mecha.ID, nil, w); err != nil {
@@ -255,13 +255,13 @@ func (w *watch) end(err error) {
 }
 
 // checkKey reads a key afresh and refuses one that no longer holds.
-func (h *Hub) checkKey(id db.KeyID) (*db.Key, error) {
+func (h *Hub) checkKey(id relay.KeyID) (*relay.Key, error) {
 	k, err := h.Inbox.KeyByID(context.Background(), id)
 	if err != nil {
 		return nil, err
 	}
 	if k == nil {
-		return nil, db.Errorf(db.KeyRevoked, "the key %s has been removed", id)
+		return nil, relay.Errorf(relay.KeyRevoked, "the key %s has been removed", id)
 	}
 	return k, k.Check(h.Now())
 }
@@ -278,13 +278,13 @@ func (h *Hub) CheckKeys() {
 		h.check.Lock() // one after the other, or an older answer might come last
 		defer h.check.Unlock()
 		h.checked.Store(false)
-		good, bad := map[db.KeyID]*db.Key{}, map[db.KeyID]error{}
+		good, bad := map[relay.KeyID]*relay.Key{}, map[relay.KeyID]error{}
 		for id := range h.keysInUse() {
 			k, err := h.checkKey(id)
-			switch code := db.ErrorCode(err); code {
+			switch code := relay.ErrorCode(err); code {
 			case "":
 				good[id] = k
-			case db.KeyRevoked, db.KeyExpired:
+			case relay.KeyRevoked, relay.KeyExpired:
 				bad[id] = err
 			default:
 				h.Logger.Error("cannot check the key of a connection", "key", id, "error", err)
@@ -295,13 +295,13 @@ func (h *Hub) CheckKeys() {
 	})
 }
 
-func (h *Hub) keysInUse() map[db.KeyID]bool {
-	ids := map[db.KeyID]bool{}
+func (h *Hub) keysInUse() map[relay.KeyID]bool {
+	ids := map[relay.KeyID]bool{}
 	h.each(func(c *Conn) { ids[c.key.ID] = true }, func(w *watch) { ids[w.key.ID] = true })
 	return ids
 }
 
-func (h *Hub) renewKeys(good map[db.KeyID]*db.Key) {
+func (h *Hub) renewKeys(good map[relay.KeyID]*relay.Key) {
 	h.each(func(c *Conn) {
 		if k := good[c.key.ID]; k != nil {
 			c.latest.Store(k)
@@ -313,13 +313,13 @@ func (h *Hub) renewKeys(good map[db.KeyID]*db.Key) {
 	})
 }
 
-func (h *Hub) endKeys(bad map[db.KeyID]error) {
+func (h *Hub) endKeys(bad map[relay.KeyID]error) {
 	if len(bad) == 0 {
 		return
 	}
 	h.each(func(c *Conn) {
 		if err := bad[c.key.ID]; err != nil {
-			c.close(ws.StatusPolicyViolation, string(db.ErrorCode(err)))
+			c.close(ws.StatusPolicyViolation, string(relay.ErrorCode(err)))
 		}
 	}, func(w *watch) {
 		if err := bad[w.key.ID]; err != nil {
@@ -357,7 +357,7 @@ func (h *Hub) tick() {
 		case <-t.C:
 		}
 		now, real := h.Now(), time.Now()
-		bad := map[db.KeyID]error{}
+		bad := map[relay.KeyID]error{}
 		var due []*Conn
 		h.each(func(c *Conn) {
 			if c.tick(real) {

@@ -9,15 +9,16 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
 // A connection of a key that no longer holds is told within a second (PROTOCOL §10).
 const keysSettle = time.Second
 
-func (r *relay) mustRevoke(k db.IssuedKey) {
+func (r *testRelay) mustRevoke(k relay.IssuedKey) {
 	r.t.Helper()
-	if err := r.Revoke(&db.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
+	if err := r.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -52,7 +53,7 @@ func TestAKeyRevokedByAnotherProcessEndsItsConnections(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if err := other.Revoke(&db.RevokeKey{At: time.Now(), ID: bob.ID}); err != nil {
+	if err := other.Revoke(&relay.RevokeKey{At: time.Now(), ID: bob.ID}); err != nil {
 		t.Fatal(err)
 	}
 	began := time.Now()
@@ -67,7 +68,7 @@ func TestAKeyThatExpiresEndsItsConnections(t *testing.T) {
 	r := mustServe(t)
 	r.mustPair()
 	ends := time.Now().Add(500 * time.Millisecond)
-	k, err := r.Issue(&db.IssueKey{At: time.Now(), Address: "bob^test", ExpiresAt: ends})
+	k, err := r.Issue(&relay.IssueKey{At: time.Now(), Address: "bob^test", ExpiresAt: ends})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stop()
-	next, err := r.Issue(&db.IssueKey{At: time.Now(), Replaces: bob.ID, Overlap: 700 * time.Millisecond})
+	next, err := r.Issue(&relay.IssueKey{At: time.Now(), Replaces: bob.ID, Overlap: 700 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +105,7 @@ func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
 			t.Errorf("reason %q", reason)
 		}
 	}
-	if err := <-ended; db.ErrorCode(err) != db.KeyExpired {
+	if err := <-ended; relay.ErrorCode(err) != relay.KeyExpired {
 		t.Errorf("the long-poll ended with %v", err)
 	}
 	fresh.expectMessage(r.mustSend(alice, "bob^test", `{}`))
@@ -133,7 +134,7 @@ func TestRevokingDuringTheHandshake(t *testing.T) {
 		}
 		wg.Go(func() {
 			<-time.After(time.Duration(round) * 50 * time.Microsecond)
-			if err := r.Revoke(&db.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
+			if err := r.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -145,8 +146,8 @@ func TestAClosedHubTakesNobody(t *testing.T) {
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	r.hub.Close(ctx)
-	r.expectRefused(bob, "", 503, db.ShuttingDown)
-	if _, _, _, err := r.hub.Watch(bob.Key); db.ErrorCode(err) != db.ShuttingDown {
+	r.expectRefused(bob, "", 503, relay.ShuttingDown)
+	if _, _, _, err := r.hub.Watch(bob.Key); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Fatal(err)
 	}
 	r.hub.CheckKeys()
@@ -233,7 +234,7 @@ func TestLongPollsAreWoken(t *testing.T) {
 	expectWake(t, ofBob)
 
 	r.mustRevoke(alice)
-	if err := <-aliceEnded; db.ErrorCode(err) != db.KeyRevoked {
+	if err := <-aliceEnded; relay.ErrorCode(err) != relay.KeyRevoked {
 		t.Fatal(err)
 	}
 	r.hub.Close(ctx)

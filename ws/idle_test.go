@@ -10,7 +10,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"relay/db"
+	"relay/db/relay"
 	relayhttp "relay/http"
 )
 
@@ -26,7 +26,7 @@ func TestAnIdleSocketHasAtMostOneGoroutine(t *testing.T) {
 	}
 	var all []*raw
 	for i := range sockets {
-		k := []db.IssuedKey{alice, bob}[i%2]
+		k := []relay.IssuedKey{alice, bob}[i%2]
 		c := r.mustConnect()
 		early := ""
 		if i%3 == 0 {

@@ -11,14 +11,14 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
 // An ending is a way in which a connection comes and goes.
 type ending struct {
 	name string
-	run  func(r *relay, k db.IssuedKey)
+	run  func(r *testRelay, k relay.IssuedKey)
 }
 
 // reset closes with a TCP reset: nothing that is under way arrives.
@@ -28,59 +28,59 @@ func (c *raw) reset() {
 }
 
 var endings = []ending{
-	{"closing handshake", func(r *relay, k db.IssuedKey) {
+	{"closing handshake", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "sync_limit=0")
 		c.mustWrite(masked(fin|opClose, closeBody(1000, "")))
 		c.expectClose(1000)
 		c.Close()
 	}},
-	{"reset", func(r *relay, k db.IssuedKey) { r.mustUpgrade(k, "").reset() }},
-	{"reset with answers under way", func(r *relay, k db.IssuedKey) {
+	{"reset", func(r *testRelay, k relay.IssuedKey) { r.mustUpgrade(k, "").reset() }},
+	{"reset with answers under way", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "events=acks,sync,receipts")
 		c.mustWrite(strings.Repeat(masked(fin|opText, ackOf("x")), 20))
 		c.expectFrame(opText)
 		c.reset()
 	}},
-	{"half close", func(r *relay, k db.IssuedKey) {
+	{"half close", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "sync_limit=0")
 		c.CloseWrite()
 		c.expectEnd()
 		c.Close()
 	}},
-	{"gone within a frame", func(r *relay, k db.IssuedKey) {
+	{"gone within a frame", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "")
 		c.mustWrite(masked(opText, "{"), masked(fin|opContinuation, strings.Repeat("x", 3000))[:1000])
 		c.Close()
 	}},
-	{"gone within a header", func(r *relay, k db.IssuedKey) {
+	{"gone within a header", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "")
 		c.mustWrite("\x81\xff\x00\x00")
 		c.reset()
 	}},
-	{"gone within the handshake", func(r *relay, k db.IssuedKey) {
+	{"gone within the handshake", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustConnect()
 		c.mustWrite(handshake(k, "")[:100])
 		c.Close()
 	}},
-	{"gone before the handshake is answered", func(r *relay, k db.IssuedKey) {
+	{"gone before the handshake is answered", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustConnect()
 		c.mustWrite(handshake(k, ""))
 		c.reset()
 	}},
-	{"handshake refused: no such cursor", func(r *relay, k db.IssuedKey) {
+	{"handshake refused: no such cursor", func(r *testRelay, k relay.IssuedKey) {
 		r.mustBeRefused(handshake(k, "since_message_id=unknown"), 404)
 	}},
-	{"handshake refused: malformed", func(r *relay, k db.IssuedKey) {
+	{"handshake refused: malformed", func(r *testRelay, k relay.IssuedKey) {
 		r.mustBeRefused(handshake(k, "", "-Sec-WebSocket-Key"), 400)
 	}},
-	{"handshake refused: no key", func(r *relay, k db.IssuedKey) { r.mustBeRefused(handshake(k, "", "-X-Mecha-Key"), 401) }},
-	{"a fault of the peer", func(r *relay, k db.IssuedKey) {
+	{"handshake refused: no key", func(r *testRelay, k relay.IssuedKey) { r.mustBeRefused(handshake(k, "", "-X-Mecha-Key"), 401) }},
+	{"a fault of the peer", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "")
 		c.mustWrite(masked(fin|opBinary, ""), strings.Repeat("\xff", 5000))
 		c.expectClose(1003)
 		c.Close()
 	}},
-	{"key revoked", func(r *relay, k db.IssuedKey) {
+	{"key revoked", func(r *testRelay, k relay.IssuedKey) {
 		k = r.mustIssue(k.Mecha.Address)
 		c := r.mustUpgrade(k, "sync_limit=0")
 		r.mustRevoke(k)
@@ -91,7 +91,7 @@ var endings = []ending{
 		c.expectEnd()
 		c.Close()
 	}},
-	{"key revoked, and no answer", func(r *relay, k db.IssuedKey) {
+	{"key revoked, and no answer", func(r *testRelay, k relay.IssuedKey) {
 		k = r.mustIssue(k.Mecha.Address)
 		c := r.mustUpgrade(k, "sync_limit=0")
 		r.mustRevoke(k)
@@ -100,7 +100,7 @@ var endings = []ending{
 	}},
 }
 
-func (r *relay) mustBeRefused(text string, status int) {
+func (r *testRelay) mustBeRefused(text string, status int) {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.mustWrite(text)
@@ -139,7 +139,7 @@ type forgetful struct{ testing.TB }
 func (forgetful) Cleanup(func()) {}
 
 // mustCycle opens n connections, a few at a time, and has them end in every way.
-func (r *relay) mustCycle(k db.IssuedKey, n int) {
+func (r *testRelay) mustCycle(k relay.IssuedKey, n int) {
 	r.t.Helper()
 	f := r.in(forgetful{r.t})
 	var next atomic.Int64

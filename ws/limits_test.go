@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -20,13 +20,13 @@ func TestSocketsPerMecha(t *testing.T) {
 	for range 3 {
 		open = append(open, r.mustDial(bob, ""))
 	}
-	r.expectRefused(bob, "", 429, db.TooManySockets)
+	r.expectRefused(bob, "", 429, relay.TooManySockets)
 	_, resp, _ := r.dial(bob, "")
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err != nil || n < 1 {
 		t.Errorf("Retry-After is %q", resp.Header.Get("Retry-After"))
 	}
 	other := r.mustIssue("bob^test") // another key of the same Mecha
-	r.expectRefused(other, "", 429, db.TooManySockets)
+	r.expectRefused(other, "", 429, relay.TooManySockets)
 	r.mustDial(alice, "").expectNothing()
 	open[1].CloseNow()
 	eventually(t, "there is room again", func() bool {
@@ -36,7 +36,7 @@ func TestSocketsPerMecha(t *testing.T) {
 		}
 		return err == nil
 	})
-	r.expectRefused(bob, "", 429, db.TooManySockets)
+	r.expectRefused(bob, "", 429, relay.TooManySockets)
 	open[0].expectNothing()
 }
 
@@ -48,13 +48,13 @@ func TestSocketsInAll(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.expectRefused(bob, "", 503, db.TooManySockets)
-	if _, _, _, err := r.hub.Watch(bob.Key); db.ErrorCode(err) != db.TooManySockets {
+	r.expectRefused(bob, "", 503, relay.TooManySockets)
+	if _, _, _, err := r.hub.Watch(bob.Key); relay.ErrorCode(err) != relay.TooManySockets {
 		t.Fatal(err)
 	}
 	stop()
 	r.mustDial(bob, "").expectNothing()
-	r.expectRefused(alice, "", 503, db.TooManySockets)
+	r.expectRefused(alice, "", 503, relay.TooManySockets)
 	if err := first.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Fatal(err)
 	}
@@ -65,8 +65,8 @@ func TestARefusedHandshakeHoldsNoPlace(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.MaxSockets, c.MaxSocketsPerMecha = 1, 1 })
 	_, bob := r.mustPair()
 	for range 20 {
-		r.expectRefused(bob, "since_message_id=unknown", 404, db.CursorNotFound)
-		r.expectHandshakeRefused(handshake(bob, "", "-Sec-WebSocket-Key"), 400, db.InvalidRequest)
+		r.expectRefused(bob, "since_message_id=unknown", 404, relay.CursorNotFound)
+		r.expectHandshakeRefused(handshake(bob, "", "-Sec-WebSocket-Key"), 400, relay.InvalidRequest)
 	}
 	r.mustDial(bob, "").expectNothing()
 }
@@ -117,7 +117,7 @@ func TestFramesBeyondTheRateWait(t *testing.T) {
 			if answers > 40 {
 				t.Error("the message waited for the frames")
 			}
-		case f.Code == db.InvalidFrame:
+		case f.Code == relay.InvalidFrame:
 			answers++
 		}
 	}
@@ -213,5 +213,5 @@ func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {
 	for range 3 {
 		r.mustDial(bob, "").expect("message")
 	}
-	r.expectRefused(bob, "", 429, db.TooManySockets)
+	r.expectRefused(bob, "", 429, relay.TooManySockets)
 }

@@ -3,7 +3,7 @@ package ws
 import (
 	"sync"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // outbox is what waits to be sent on a connection. An idle one has none.
@@ -20,7 +20,7 @@ type outbox struct {
 
 // offered is a message that the hub has handed over.
 type offered struct {
-	*db.Message
+	*relay.Message
 	shared *sharedFrame // nil: it was offered to no other connection
 }
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 const (
@@ -18,7 +18,7 @@ const (
 // A batch is frames that are written together, and the messages among them.
 type batch struct {
 	frames   []byte
-	messages []db.Position
+	messages []relay.Position
 }
 
 var batches = sync.Pool{New: func() any { return &batch{frames: make([]byte, 0, 8<<10)} }}
@@ -104,7 +104,7 @@ func (c *Conn) empty(t *outbox, b *batch) error {
 
 // appendMessage appends a message's frame, writes what has come together if
 // that is much, and moves the cursor.
-func (c *Conn) appendMessage(b *batch, m *db.Message, shared *sharedFrame) error {
+func (c *Conn) appendMessage(b *batch, m *relay.Message, shared *sharedFrame) error {
 	if shared != nil {
 		b.frames = append(b.frames, shared.of(m)...)
 	} else {
@@ -125,7 +125,7 @@ func (c *Conn) readOn(b *batch) error {
 	c.mu.Lock()
 	c.dropQueue()
 	c.lagging = false
-	q := db.StreamQuery{Mecha: c.key.Mecha.ID, After: c.cursor, Limit: pageMessages, MaxBytes: pageBytes}
+	q := relay.StreamQuery{Mecha: c.key.Mecha.ID, After: c.cursor, Limit: pageMessages, MaxBytes: pageBytes}
 	if c.window != nil {
 		q.PendingOnly = c.session.since == ""
 		q.Limit = min(q.Limit, c.window.room())
@@ -170,7 +170,7 @@ func (c *Conn) stall() {
 // account notes a page before it is written, for its acknowledgements may be
 // faster than the write returns. It tells whether the stream has just caught up
 // for the first time.
-func (c *Conn) account(page db.StreamPage) bool {
+func (c *Conn) account(page relay.StreamPage) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !page.End {

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"testing"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // mustOpen opens n connections that nobody but the benchmark reads.
-func (r *relay) mustOpen(k db.IssuedKey, n int) (all []net.Conn) {
+func (r *testRelay) mustOpen(k relay.IssuedKey, n int) (all []net.Conn) {
 	r.t.Helper()
 	for range n {
 		c, err := net.Dial("tcp", r.addr)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -19,7 +20,7 @@ type store struct {
 	before, after func()
 }
 
-func (s *store) Stream(ctx context.Context, q db.StreamQuery) (db.StreamPage, error) {
+func (s *store) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
 	if s.before != nil {
 		s.before()
 	}
@@ -35,8 +36,8 @@ func (s *store) Stream(ctx context.Context, q db.StreamQuery) (db.StreamPage, er
 func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 	for _, query := range []string{"", "sync_limit=1000", "sync_limit=2"} {
 		for _, before := range []bool{true, false} {
-			var r *relay
-			var alice, bob db.IssuedKey
+			var r *testRelay
+			var alice, bob relay.IssuedKey
 			var mu sync.Mutex
 			left := 10
 			send := func() {
@@ -60,7 +61,7 @@ func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 			r.mustSendMany(alice, "bob^test", 3)
 			c := r.mustDial(bob, query+"&events=sync")
 			c.expect("sync")
-			var got []db.MessageID
+			var got []relay.MessageID
 			for len(got) < 4 || len(got) < len(r.received(bob)) {
 				f, err := c.next()
 				if err != nil {
@@ -97,10 +98,10 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 	alice, _ := r.mustPair()
 	const senders, backlog, live = 8, 90, 160
 	for round := range 8 {
-		to := r.mustIssue(db.Address(fmt.Sprintf("to%d^test", round)))
+		to := r.mustIssue(relay.Address(fmt.Sprintf("to%d^test", round)))
 		r.mustSendMany(alice, to.Mecha.Address, backlog)
 		anchor := r.received(to)[0]
-		got := make([][]db.MessageID, 6)
+		got := make([][]relay.MessageID, 6)
 		var wg sync.WaitGroup
 		begin := make(chan struct{})
 		for i := range got {
@@ -131,7 +132,7 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 					if n%40 == 0 {
 						time.Sleep(time.Millisecond) // let some catch up in between
 					}
-					m := &db.SendMessage{At: time.Now(), Key: alice.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
+					m := &relay.SendMessage{At: time.Now(), Key: alice.Key, To: to.Mecha.Address, Payload: []byte(`{}`), Nonce: 1}
 					if err := m.Validate(); err != nil {
 						t.Error(err)
 					}
@@ -163,14 +164,14 @@ func TestConnectingWhileMessagesAreSent(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() { r.mustSendMany(alice, "bob^test", n) })
 	var mu sync.Mutex
-	var got [][]db.MessageID
+	var got [][]relay.MessageID
 	var whole []bool
 	for i := range 15 {
 		query := []string{"sync_limit=0", "sync_limit=1000", "sync_limit=1000&since_message_id=" + string(first)}[i%3]
 		c := r.mustDial(bob, query)
 		marker := r.mustSend(alice, "bob^test", `{}`) // sent after the handshake: it must come, and all behind it
 		wg.Go(func() {
-			var ids []db.MessageID
+			var ids []relay.MessageID
 			for {
 				f, err := c.next()
 				if err != nil {
@@ -219,7 +220,7 @@ func TestEverySocketOfAMechaGetsEverything(t *testing.T) {
 		c.expectNothing() // it stands
 	}
 	var wg sync.WaitGroup
-	got := make([][]db.MessageID, len(sockets))
+	got := make([][]relay.MessageID, len(sockets))
 	for i, c := range sockets {
 		wg.Go(func() {
 			for range 500 {

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 )
 
 // raw is a connection on which a test says what it likes, byte by byte.
@@ -24,7 +24,7 @@ type raw struct {
 
 const secKey = "dGhlIHNhbXBsZSBub25jZQ==" // of RFC 6455 §1.3
 
-func (r *relay) mustConnect() *raw {
+func (r *testRelay) mustConnect() *raw {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.addr)
 	if err != nil {
@@ -37,7 +37,7 @@ func (r *relay) mustConnect() *raw {
 
 // handshake is the text of a request that is right; each edit is "Name: value"
 // to set a header, "+Name: value" to add one, "-Name" to leave it out, or "= text" for the request line.
-func handshake(k db.IssuedKey, query string, edits ...string) string {
+func handshake(k relay.IssuedKey, query string, edits ...string) string {
 	line := "GET " + socketPath(k.Mecha.Address, query) + " HTTP/1.1"
 	lines := []string{"Host: relay.test", "Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: " + secKey}
 	for name, v := range headers(k) {
@@ -96,7 +96,7 @@ func (c *raw) expectSwitch() {
 }
 
 // mustUpgrade is a connection after its handshake, byte by byte.
-func (r *relay) mustUpgrade(k db.IssuedKey, query string) *raw {
+func (r *testRelay) mustUpgrade(k relay.IssuedKey, query string) *raw {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.mustWrite(handshake(k, query))

@@ -7,10 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/relay"
+
 	"github.com/gobwas/ws"
 	"golang.org/x/time/rate"
-
-	"relay/db"
 )
 
 // Whose turn it is to read a connection (Conn.turn).
@@ -238,12 +238,12 @@ func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
 		c.answer(c.hub.reply(op, frame))
 		return true
 	}
-	a := &db.Acknowledge{At: c.hub.Now(), Key: c.key}
+	a := &relay.Acknowledge{At: c.hub.Now(), Key: c.key}
 	if err := a.ReadFrame(frame); err != nil {
 		c.refuse(a.ID, err)
 		return true
 	}
-	c.hub.Inbox.AcknowledgeThen(a, func(out db.AckOutcome, err error) {
+	c.hub.Inbox.AcknowledgeThen(a, func(out relay.AckOutcome, err error) {
 		switch {
 		case err != nil:
 			c.refuse(a.ID, err)
@@ -256,9 +256,9 @@ func (c *Conn) handle(op ws.OpCode, frame []byte) bool {
 	return true
 }
 
-func (c *Conn) refuse(id db.MessageID, err error) {
-	code, message := db.ErrorCode(err), "the relay failed"
-	var e *db.Error
+func (c *Conn) refuse(id relay.MessageID, err error) {
+	code, message := relay.ErrorCode(err), "the relay failed"
+	var e *relay.Error
 	if errors.As(err, &e) {
 		message = e.Detail
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -35,7 +35,7 @@ func heap() int64 {
 }
 
 // mustBeDeaf is a connection whose client reads nothing until it is told to.
-func (r *relay) mustBeDeaf(k db.IssuedKey, query string) *raw {
+func (r *testRelay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
 	r.t.Helper()
 	c := r.mustConnect()
 	c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // or the network would hold a good part of it
@@ -44,7 +44,7 @@ func (r *relay) mustBeDeaf(k db.IssuedKey, query string) *raw {
 	return c
 }
 
-func (r *relay) mustSendBig(from db.IssuedKey, to db.Address) {
+func (r *testRelay) mustSendBig(from relay.IssuedKey, to relay.Address) {
 	r.t.Helper()
 	payload := `{"t":"` + strings.Repeat("x", bigPayload-8) + `"}`
 	for range bigMessages {
@@ -53,7 +53,7 @@ func (r *relay) mustSendBig(from db.IssuedKey, to db.Address) {
 }
 
 // readMessage reads a message from a raw connection: its id alone is kept.
-func (c *raw) readMessage() (db.MessageID, error) {
+func (c *raw) readMessage() (relay.MessageID, error) {
 	op, text, err := c.frame()
 	if err != nil {
 		return "", err
@@ -65,7 +65,7 @@ func (c *raw) readMessage() (db.MessageID, error) {
 	return f.MessageID, nil
 }
 
-func (c *raw) mustReadMessages(n int) (ids []db.MessageID) {
+func (c *raw) mustReadMessages(n int) (ids []relay.MessageID) {
 	c.t.Helper()
 	for range n {
 		id, err := c.readMessage()
@@ -86,7 +86,7 @@ func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
 	quick.expectAlive()
 	before := heap()
 
-	var got []db.MessageID
+	var got []relay.MessageID
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for range bigMessages {
@@ -126,7 +126,7 @@ func TestAReaderThatStopsIsCutOffAndResumes(t *testing.T) {
 	})
 	next.CloseNow()
 
-	var got []db.MessageID
+	var got []relay.MessageID
 	for {
 		id, err := deaf.readMessage()
 		if err != nil {
@@ -180,7 +180,7 @@ func TestReceiptsThatAreNotReadEndTheConnection(t *testing.T) {
 	alice, bob := r.mustPair()
 	deaf := r.mustBeDeaf(alice, "sync_limit=0&events=receipts")
 	detail := strings.Repeat("d", 1024)
-	ids := make([]db.MessageID, 0, 1000)
+	ids := make([]relay.MessageID, 0, 1000)
 	r.mustSendMany(alice, "bob^test", cap(ids))
 	ids = r.received(bob)
 	before := heap()
@@ -189,7 +189,7 @@ func TestReceiptsThatAreNotReadEndTheConnection(t *testing.T) {
 		wg.Go(func() {
 			for i := part; i < len(ids); i += 50 {
 				for range 7 {
-					a := &db.Acknowledge{At: time.Now(), Key: bob.Key, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail}
+					a := &relay.Acknowledge{At: time.Now(), Key: bob.Key, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail}
 					if _, err := r.Acknowledge(a); err != nil {
 						t.Error(err)
 						return

@@ -9,7 +9,7 @@ import (
 
 	"github.com/coder/websocket"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -18,7 +18,7 @@ func TestTheEnvelopeIsTheInterfaces(t *testing.T) {
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "")
 	payload := "{ \"n\" : 1.00,\t\"é\": \"\\u00e9\\\"<\" , \"e\":1E2 }"
-	id := r.mustSend(alice, "bob^test", payload, func(m *db.SendMessage) {
+	id := r.mustSend(alice, "bob^test", payload, func(m *relay.SendMessage) {
 		m.Type, m.Priority, m.Conversation, m.CorrelationID = "task/new", "urgent", "trip:1", "a \"b\" \u2028 é"
 	})
 
@@ -40,7 +40,7 @@ func TestTheEnvelopeIsTheInterfaces(t *testing.T) {
 	delete(fields, "payload_base64")
 	want := map[string]string{
 		"type": "message", "from": "alice^test", "to": "bob^test", "message_id": string(id), "conversation_id": "trip:1",
-		"message_type": "task/new", "priority": "urgent", "correlation_id": "a \"b\" \u2028 é", "created_at": db.FormatTime(m.CreatedAt),
+		"message_type": "task/new", "priority": "urgent", "correlation_id": "a \"b\" \u2028 é", "created_at": relay.FormatTime(m.CreatedAt),
 	}
 	if !maps.Equal(fields, want) {
 		t.Errorf("envelope %v\nwant     %v", fields, want)
@@ -93,7 +93,7 @@ func TestPayloadsOfEveryLengthArriveExactly(t *testing.T) {
 func TestWithoutACursorTheStreamStartsAtTheOldestPending(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	var ids []db.MessageID
+	var ids []relay.MessageID
 	for range 8 {
 		ids = append(ids, r.mustSend(alice, "bob^test", `{}`))
 	}
@@ -110,7 +110,7 @@ func TestWithoutACursorTheStreamStartsAtTheOldestPending(t *testing.T) {
 func TestMessagesAcknowledgedBeforeTheirTurnAreLeftOut(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	var ids []db.MessageID
+	var ids []relay.MessageID
 	for range 6 {
 		ids = append(ids, r.mustSend(alice, "bob^test", `{}`))
 	}
@@ -129,7 +129,7 @@ func TestACursorResendsTheAcknowledgedButNotTheExpired(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	ends := time.Now().Add(300 * time.Millisecond)
-	expiring := func(m *db.SendMessage) { m.ExpiresAt = ends }
+	expiring := func(m *relay.SendMessage) { m.ExpiresAt = ends }
 	a := r.mustSend(alice, "bob^test", `{}`)
 	b := r.mustSend(alice, "bob^test", `{}`)
 	gone := r.mustSend(alice, "bob^test", `{}`, expiring)
@@ -139,7 +139,7 @@ func TestACursorResendsTheAcknowledgedButNotTheExpired(t *testing.T) {
 	r.mustAck(bob, saved, "completed") // acknowledged in time: it cannot expire
 	eventually(t, "the message expires", func() bool {
 		m, err := r.Message(ctx, bob.Mecha.ID, gone)
-		return err == nil && m.State == db.Expired
+		return err == nil && m.State == relay.Expired
 	})
 
 	c := r.mustDial(bob, "since_message_id="+string(a))
@@ -167,15 +167,15 @@ func TestRefusedQueries(t *testing.T) {
 	id := string(r.mustSend(alice, "bob^test", `{}`))
 	forged := id[:len(id)-1] + map[bool]string{true: "0", false: "1"}[id[len(id)-1] != '0']
 	for _, query := range []string{"nonsense", forged, "msg_", "MSG" + id[3:], id + "0"} {
-		r.expectRefused(bob, "since_message_id="+query, 404, db.CursorNotFound)
+		r.expectRefused(bob, "since_message_id="+query, 404, relay.CursorNotFound)
 	}
 	for _, query := range []string{
 		"sync_limit=-1", "sync_limit=", "sync_limit=ten", "sync_limit=1.5", "sync_limit=%2B5", "sync_limit=1e3", "sync_limit=0x10", "sync_limit=%20",
 		"sync_limit=0&since_message_id=" + id,
 	} {
-		r.expectRefused(bob, query, 400, db.InvalidLimit)
+		r.expectRefused(bob, query, 400, relay.InvalidLimit)
 	}
-	r.expectRefused(bob, "sync_limit=%zz", 400, db.InvalidRequest)
+	r.expectRefused(bob, "sync_limit=%zz", 400, relay.InvalidRequest)
 	// None of them has left anything open.
 	r.stop()
 }

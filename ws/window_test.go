@@ -9,12 +9,12 @@ import (
 
 	"github.com/coder/websocket"
 
-	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
 // takeAll reads n messages and acknowledges each.
-func (c *client) takeAll(n int) (ids []db.MessageID) {
+func (c *client) takeAll(n int) (ids []relay.MessageID) {
 	c.t.Helper()
 	for range n {
 		f := c.expect("message")
@@ -47,11 +47,11 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 	r := mustServe(t)
 	alice, _ := r.mustPair()
 	for _, limit := range []int{1, 2, 7, 64, 65} {
-		bob := r.mustIssue(db.Address("bob" + strconv.Itoa(limit) + "^test"))
+		bob := r.mustIssue(relay.Address("bob" + strconv.Itoa(limit) + "^test"))
 		r.mustSendMany(alice, bob.Mecha.Address, 300)
 		ids := r.received(bob)
 		c := r.mustDial(bob, "sync_limit="+strconv.Itoa(limit)+"&since_message_id="+string(ids[0]))
-		open, at := []db.MessageID{}, 1
+		open, at := []relay.MessageID{}, 1
 		for at < len(ids)-limit { // then it may be live
 			for len(open) < limit {
 				c.expectMessage(ids[at])
@@ -74,7 +74,7 @@ func TestAClientThatDoesNotAcknowledgePagesThrough(t *testing.T) {
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 600)
 	ids := r.received(bob)
-	var got []db.MessageID
+	var got []relay.MessageID
 	cursor := ""
 	for pages := 1; ; pages++ {
 		c := r.mustDial(bob, "sync_limit=100"+cursor)
@@ -100,9 +100,9 @@ func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
 	alice, bob := r.mustPair()
 	first := r.mustSend(alice, "bob^test", `{}`)
-	gone := r.mustSend(alice, "bob^test", `{}`, func(m *db.SendMessage) { m.ExpiresAt = time.Now().Add(50 * time.Millisecond) })
+	gone := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(50 * time.Millisecond) })
 	last := r.mustSend(alice, "bob^test", `{}`)
-	r.expectState(bob, gone, db.Expired)
+	r.expectState(bob, gone, relay.Expired)
 	c := r.mustDial(bob, "sync_limit=1")
 	c.expectMessage(first)
 	if reason := c.expectClose(websocket.StatusTryAgainLater); reason != "resume after "+string(first) {
@@ -114,7 +114,7 @@ func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
 	c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
 }
 
-func (r *relay) expectState(k db.IssuedKey, id db.MessageID, want db.State) {
+func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want relay.State) {
 	r.t.Helper()
 	eventually(r.t, string(id)+" is "+want.String(), func() bool {
 		m, err := r.Message(ctx, k.Mecha.ID, id)
@@ -144,12 +144,12 @@ func TestWhatFreesAPlace(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	other := r.mustDial(bob, "sync_limit=0&events=acks")
-	ways := map[string]func(c *client, id db.MessageID){
-		"own frame":           func(c *client, id db.MessageID) { c.ack(id, "completed") },
-		"progress":            func(c *client, id db.MessageID) { c.ack(id, "processing") },
-		"a word of one's own": func(c *client, id db.MessageID) { c.ack(id, "Seen") },
-		"HTTP":                func(c *client, id db.MessageID) { r.mustAck(bob, id, "failed") },
-		"another socket":      func(c *client, id db.MessageID) { other.ack(id, "completed"); other.expect("ack_ok") },
+	ways := map[string]func(c *client, id relay.MessageID){
+		"own frame":           func(c *client, id relay.MessageID) { c.ack(id, "completed") },
+		"progress":            func(c *client, id relay.MessageID) { c.ack(id, "processing") },
+		"a word of one's own": func(c *client, id relay.MessageID) { c.ack(id, "Seen") },
+		"HTTP":                func(c *client, id relay.MessageID) { r.mustAck(bob, id, "failed") },
+		"another socket":      func(c *client, id relay.MessageID) { other.ack(id, "completed"); other.expect("ack_ok") },
 	}
 	for name, way := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -162,8 +162,8 @@ func TestWhatFreesAPlace(t *testing.T) {
 			c.expectNothing()
 			way(c, a)
 			c.expectMessage(b)
-			for _, id := range []db.MessageID{a, b} { // out of the next one's way
-				if err := r.ack(bob, id, "completed"); err != nil && db.ErrorCode(err) != db.AlreadyAcknowledged {
+			for _, id := range []relay.MessageID{a, b} { // out of the next one's way
+				if err := r.ack(bob, id, "completed"); err != nil && relay.ErrorCode(err) != relay.AlreadyAcknowledged {
 					t.Fatal(err)
 				}
 			}
@@ -190,11 +190,11 @@ func TestRepeatedAcknowledgementsFreePlaces(t *testing.T) {
 	r.mustAck(bob, ids[2], "completed")
 	c.expectMessage(ids[3])
 	c.ack(ids[3], "failed")
-	if f := c.expect("error"); f.Code != db.AlreadyAcknowledged {
+	if f := c.expect("error"); f.Code != relay.AlreadyAcknowledged {
 		t.Fatalf("got %+v", f)
 	}
 	c.expectMessage(ids[4])
-	if err := r.ack(bob, ids[4], "rejected"); db.ErrorCode(err) != db.AlreadyAcknowledged {
+	if err := r.ack(bob, ids[4], "rejected"); relay.ErrorCode(err) != relay.AlreadyAcknowledged {
 		t.Fatal(err)
 	}
 	c.expectMessage(ids[5])
@@ -208,10 +208,10 @@ func TestWhatFreesNoPlace(t *testing.T) {
 	b := r.mustSend(alice, "bob^test", `{}`)
 	c := r.mustDial(bob, "sync_limit=1")
 	c.expectMessage(a)
-	if err := r.ack(alice, a, "completed"); db.ErrorCode(err) != db.RecipientOnly {
+	if err := r.ack(alice, a, "completed"); relay.ErrorCode(err) != relay.RecipientOnly {
 		t.Fatal(err)
 	}
-	if _, err := r.MarkDelivered(&db.MarkDelivered{At: time.Now(), Key: bob.Key, ID: a}); err != nil {
+	if _, err := r.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Key, ID: a}); err != nil {
 		t.Fatal(err)
 	}
 	c.ack(b, "completed") // not in flight
@@ -225,12 +225,12 @@ func TestWhatFreesNoPlace(t *testing.T) {
 func TestExpiryFreesPlaces(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`, func(m *db.SendMessage) { m.ExpiresAt = time.Now().Add(300 * time.Millisecond) })
+	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(300 * time.Millisecond) })
 	b := r.mustSend(alice, "bob^test", `{}`)
 	c := r.mustDial(bob, "sync_limit=1")
 	c.expectMessage(a)
 	c.expectMessage(b) // only once a has expired
-	if m, err := r.Message(ctx, bob.Mecha.ID, a); err != nil || m.State != db.Expired {
+	if m, err := r.Message(ctx, bob.Mecha.ID, a); err != nil || m.State != relay.Expired {
 		t.Fatalf("the window was overrun: %+v, %v", m, err)
 	}
 }
@@ -239,7 +239,7 @@ func TestExpiryFreesPlaces(t *testing.T) {
 func TestExpiryIsNoAcknowledgement(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 600 * time.Millisecond })
 	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`, func(m *db.SendMessage) { m.ExpiresAt = time.Now().Add(100 * time.Millisecond) })
+	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(100 * time.Millisecond) })
 	b := r.mustSend(alice, "bob^test", `{}`)
 	r.mustSend(alice, "bob^test", `{}`)
 	c := r.mustDial(bob, "sync_limit=1")
@@ -261,7 +261,7 @@ func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
 	for i := range 6 {
 		watcher := r.mustDial(bob, "sync_limit="+strconv.Itoa(i+1))
 		wg.Go(func() {
-			for seen := db.MessageID(""); seen != last; {
+			for seen := relay.MessageID(""); seen != last; {
 				f, err := watcher.next()
 				if err != nil || f.MessageID <= seen { // text order is commit order
 					t.Errorf("after %s: got %+v, %v", seen, f, err)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // search measures searches among generated profiles, whose words are as
@@ -78,7 +79,7 @@ func (b *bench) describe(ctx context.Context, s *server, v *vocabulary) error {
 	err = b.withDB(s, func(d *db.DB) error {
 		return inParallel(ctx, b.Profiles, func(i int) error {
 			p := v.profile(uint64(i))
-			return d.PutProfile(&db.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p})
+			return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p})
 		})
 	})
 	if err != nil {
@@ -108,7 +109,7 @@ func (b *bench) profilesFound(c *conn, s *server) int {
 	return found.Total
 }
 
-func profiled(i int) db.Address { return db.Address(fmt.Sprintf("agent%06d^%s", i, profileCrew)) }
+func profiled(i int) relay.Address { return relay.Address(fmt.Sprintf("agent%06d^%s", i, profileCrew)) }
 
 // vocabulary is invented words, the most frequent first.
 type vocabulary struct {
@@ -147,11 +148,11 @@ func (v *vocabulary) text(r *rand.Rand, n int) string {
 	return strings.Join(list, " ")
 }
 
-func (v *vocabulary) profile(seed uint64) db.Profile {
+func (v *vocabulary) profile(seed uint64) relay.Profile {
 	r := rand.New(rand.NewPCG(2, seed))
-	p := db.Profile{DisplayName: v.text(r, 2), Description: v.text(r, 12) + " " + commonWord, Details: v.text(r, 40), Tags: []string{v.text(r, 1)}}
+	p := relay.Profile{DisplayName: v.text(r, 2), Description: v.text(r, 12) + " " + commonWord, Details: v.text(r, 40), Tags: []string{v.text(r, 1)}}
 	for i := range 1 + r.IntN(4) {
-		p.Skills = append(p.Skills, db.Skill{ID: fmt.Sprint("skill", i), Name: v.text(r, 2), Description: v.text(r, 12), Examples: []string{v.text(r, 6)}})
+		p.Skills = append(p.Skills, relay.Skill{ID: fmt.Sprint("skill", i), Name: v.text(r, 2), Description: v.text(r, 12), Examples: []string{v.text(r, 6)}})
 	}
 	return p
 }

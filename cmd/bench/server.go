@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // A server is a relay under test: a process of ours, or one that was running.
@@ -155,7 +156,7 @@ func (b *bench) issue(ctx context.Context, s *server, crew string) error {
 		return inParallel(ctx, len(all), func(i int) error {
 			address := numbered(i, crew)
 			now := time.Now()
-			k, err := d.Issue(&db.IssueKey{At: now, Address: address, Label: "relay bench", ExpiresAt: now.Add(keyLife)})
+			k, err := d.Issue(&relay.IssueKey{At: now, Address: address, Label: "relay bench", ExpiresAt: now.Add(keyLife)})
 			if err == nil {
 				all[i] = &mecha{address: string(address), key: k.Text}
 			}
@@ -169,7 +170,7 @@ func (b *bench) issue(ctx context.Context, s *server, crew string) error {
 
 func remove(d *db.DB, mechas []*mecha) error {
 	return inParallel(context.Background(), len(mechas), func(i int) error {
-		return d.RemoveMecha(&db.RemoveMecha{At: time.Now(), Address: db.Address(mechas[i].address)})
+		return d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: relay.Address(mechas[i].address)})
 	})
 }
 

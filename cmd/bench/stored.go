@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // What Config.Stored asks for is put into the file through package db, before
@@ -50,9 +51,9 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 	now := time.Now()
 	began, apart := now.Add(-b.StoredOver), b.StoredOver/time.Duration(n)
 	// Before the messages: positions only grow, and a key takes one.
-	keys := make([]*db.Key, b.Mechas)
+	keys := make([]*relay.Key, b.Mechas)
 	err := inParallel(ctx, len(keys), func(i int) error {
-		k, err := d.Issue(&db.IssueKey{At: began, Address: numbered(i, ownCrew), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
+		k, err := d.Issue(&relay.IssueKey{At: began, Address: numbered(i, ownCrew), Label: "relay bench", ExpiresAt: now.Add(keyLife)})
 		keys[i] = k.Key
 		return err
 	})
@@ -69,14 +70,14 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 			to = keys[len(keys)-1]
 		}
 		at := began.Add(time.Duration(i) * apart)
-		m := &db.SendMessage{At: at, Key: from, To: to.Mecha.Address, Payload: payload, Signed: true, Nonce: anyNonce()}
+		m := &relay.SendMessage{At: at, Key: from, To: to.Mecha.Address, Payload: payload, Signed: true, Nonce: anyNonce()}
 		err := m.Validate()
-		var sent db.Sent
+		var sent relay.Sent
 		if err == nil {
 			sent, err = d.Send(m)
 		}
 		if err == nil && i/10%2 == 0 {
-			a := &db.Acknowledge{At: at, Key: to, ID: sent.ID, Status: "completed", ClientTS: db.FormatTime(at), Nonce: anyNonce()}
+			a := &relay.Acknowledge{At: at, Key: to, ID: sent.ID, Status: "completed", ClientTS: relay.FormatTime(at), Nonce: anyNonce()}
 			_, err = d.Acknowledge(a)
 		}
 		if k := done.Add(1); k%10_000 == 0 {
@@ -86,9 +87,11 @@ func (b *bench) storeIn(ctx context.Context, d *db.DB, n int) error {
 	})
 }
 
-func anyNonce() db.NonceHash { return db.NonceHash(rand.Int64() | 1) }
+func anyNonce() relay.NonceHash { return relay.NonceHash(rand.Int64() | 1) }
 
-func numbered(i int, crew string) db.Address { return db.Address(fmt.Sprintf("m%06d^%s", i, crew)) }
+func numbered(i int, crew string) relay.Address {
+	return relay.Address(fmt.Sprintf("m%06d^%s", i, crew))
+}
 
 // examine counts what a file holds, and refuses one that was not made here:
 // nobody's messages are to be mixed with ours.
@@ -104,7 +107,7 @@ func (b *bench) examine(ctx context.Context, file string) (messages int, err err
 	}
 	err = b.withDB(&server{file: file}, func(d *db.DB) error {
 		const page = 1000
-		for after := db.Address(""); ; {
+		for after := relay.Address(""); ; {
 			list, err := d.Directory(ctx, after, page)
 			if err != nil {
 				return err
