@@ -12,6 +12,7 @@ import (
 
 	"relay/db"
 	"relay/http"
+	"relay/search"
 	"relay/ws"
 )
 
@@ -22,7 +23,7 @@ type instance struct {
 	certs  certificates // nil: plain HTTP
 	db     *db.DB
 	hub    *ws.Hub
-	index  *finder
+	index  *search.Service
 	api    *http.Server
 	server *nethttp.Server
 	failed chan error // the store, or the listener, has failed
@@ -32,8 +33,7 @@ const shutdownTimeout = 5 * time.Second
 
 // start opens the store and serves it on s.Addr.
 func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
-	// Bleve speaks to Go's standard logger. What it has to say is worth a
-	// warning, in the form of this log.
+	// Bleve logs to the standard logger; we forward that as warnings.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log)
 	in := &instance{failed: make(chan error, 2)}
@@ -64,7 +64,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		}
 	}
 	in.db, in.addr = d, listener.Addr()
-	in.index = startFinder(d, log)
+	in.index = search.Serve(d.Path()+".index", d, log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
 		Inbox: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
@@ -114,5 +114,5 @@ func (in *instance) stop() error {
 	if in.certs != nil {
 		in.certs.close(ctx)
 	}
-	return errors.Join(in.index.close(), in.db.Close())
+	return errors.Join(in.index.Close(), in.db.Close())
 }
