@@ -8,12 +8,12 @@ import (
 	"github.com/blevesearch/bleve/v2"
 )
 
-// apply brings a page of entries into the index in one batch, with the
-// watermark and the totals: after a crash either all of it is there or nothing.
-// One goroutine may call it at a time.
+// apply applies a page of entries in one batch, with the watermark, the totals
+// and the recent entries: after a crash the index has either all of them or none.
+// Only one goroutine may call it at a time.
 func (s *store) apply(entries []relay.Entry) (err error) {
-	defer guard(&err)
-	defer faultsPanic()()
+	defer recoverDamage(&err)
+	defer panicOnFault()()
 	if len(entries) == 0 {
 		return nil
 	}
@@ -22,8 +22,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 		return err
 	}
 	defer v.Close()
-	// Pages come from a table with one row per Mecha; should a page name one
-	// twice all the same, the later is how it stands.
+	// The source has one entry for each Mecha. Should a page have two, the last counts.
 	latest := make(map[relay.MechaID]int, len(entries))
 	for i := range entries {
 		latest[entries[i].ID] = i
@@ -44,7 +43,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	last := &entries[len(entries)-1]
 	batch.SetInternal(keyTotals, sum.encode())
 	batch.SetInternal(keyWatermark, position{last.Revision, last.ID}.encode())
-	batch.SetInternal(keyRecent, before.with(entries, latest).encode())
+	batch.SetInternal(keyRecent, before.after(entries, latest).encode())
 	batch.SetInternal(keyVersion, []byte(indexVersion))
 	if err := s.bleve.Batch(batch); err != nil {
 		return &DamageError{err}
@@ -52,7 +51,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	return nil
 }
 
-// change puts one entry into the batch, and what that means into the totals.
+// change adds one entry to the batch, and its difference to the totals.
 func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	var old record
 	switch found, err := v.recordOf(e.ID, &old); {
