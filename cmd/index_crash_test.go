@@ -218,11 +218,11 @@ func (s *server) found(a agent, query string) (addresses []string) {
 	s.t.Helper()
 	result := parse[struct {
 		Results []struct {
-			MechaID string `json:"mecha_id"`
+			MechaNumber string `json:"mecha_id"`
 		}
 	}](s.t, s.search(a, query))
 	for _, r := range result.Results {
-		addresses = append(addresses, r.MechaID)
+		addresses = append(addresses, r.MechaNumber)
 	}
 	return addresses
 }

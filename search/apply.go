@@ -23,9 +23,9 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	defer v.Close()
 	// The source has one entry for each Mecha. Should a page have two, the last counts.
-	latest := make(map[relay.MechaID]int, len(entries))
+	latest := make(map[relay.MechaNumber]int, len(entries))
 	for i := range entries {
-		latest[entries[i].ID] = i
+		latest[entries[i].Number] = i
 	}
 	before, err := v.recent()
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	batch, sum := s.bleve.NewBatch(), v.totals
 	for i := range entries {
-		if latest[entries[i].ID] != i {
+		if latest[entries[i].Number] != i {
 			continue
 		}
 		if err := change(v, batch, &sum, &entries[i]); err != nil {
@@ -42,7 +42,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	last := &entries[len(entries)-1]
 	batch.SetInternal(keyTotals, sum.encode())
-	batch.SetInternal(keyWatermark, position{last.Revision, last.ID}.encode())
+	batch.SetInternal(keyWatermark, position{last.Revision, last.Number}.encode())
 	batch.SetInternal(keyRecent, before.after(entries, latest).encode())
 	batch.SetInternal(keyVersion, []byte(indexVersion))
 	if err := s.bleve.Batch(batch); err != nil {
@@ -54,7 +54,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 // change adds one entry to the batch, and its difference to the totals.
 func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	var old record
-	switch found, err := v.recordOf(e.ID, &old); {
+	switch found, err := v.recordOf(e.Number, &old); {
 	case err != nil:
 		return &DamageError{err}
 	case found:
@@ -63,7 +63,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 		return nil
 	}
 	if e.Removed {
-		batch.Delete(documentID(e.ID))
+		batch.Delete(documentID(e.Number))
 		return nil
 	}
 	doc, r := documentOf(e)
@@ -72,7 +72,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 }
 
 // recordOf reads the record of a Mecha, if the index has it.
-func (v *view) recordOf(id relay.MechaID, r *record) (found bool, err error) {
+func (v *view) recordOf(id relay.MechaNumber, r *record) (found bool, err error) {
 	number, err := v.InternalID(documentID(id))
 	if err != nil || number == nil {
 		return false, err

@@ -43,7 +43,7 @@ const addressMark = "^"
 // documentOf makes the index's document of an entry, and its record.
 func documentOf(e *relay.Entry) (*document.Document, *record) {
 	c := collect(e)
-	d := document.NewDocument(documentID(e.ID))
+	d := document.NewDocument(documentID(e.Number))
 	d.AddField(newTermField(inText, textOf(c.text), 0))
 	d.AddField(newTermField(inWords, c.words, 0))
 	d.AddField(newTermField(inNames, namesOf(&c.record), 0))
@@ -56,7 +56,7 @@ func documentOf(e *relay.Entry) (*document.Document, *record) {
 }
 
 // documentID is the id of a Mecha's document.
-func documentID(id relay.MechaID) string { return strconv.FormatInt(int64(id), 36) }
+func documentID(id relay.MechaNumber) string { return strconv.FormatInt(int64(id), 36) }
 
 // A collector gathers the words of one profile.
 type collector struct {
@@ -74,7 +74,7 @@ type fieldTerm struct {
 
 func collect(e *relay.Entry) *collector {
 	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[fieldTerm]int{}}
-	c.record.id, c.record.address = e.ID, e.Address
+	c.record.id, c.record.address = e.Number, e.Address
 	name, crew, _ := strings.Cut(string(e.Address), "^")
 	c.add(fieldName, -1, name)
 	c.record.names = append(c.record.names, normaliseName(name))
@@ -292,7 +292,7 @@ func crewOf(a relay.Address) string {
 
 // meta is the metadata of a document, by which documents are identified and sorted.
 type meta struct {
-	id      relay.MechaID
+	id      relay.MechaNumber
 	updated int64 // Unix nanoseconds
 	length  int   // of the combined text
 	address relay.Address
@@ -303,7 +303,7 @@ func metaOf(e *relay.Entry, length int) string {
 	if updated.IsZero() {
 		updated = e.CreatedAt
 	}
-	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), length, e.Address)
+	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.Number), uint64(nanoseconds(updated)), length, e.Address)
 }
 
 // nanoseconds returns the time in nanoseconds since 1970, or the nearest that
@@ -327,7 +327,7 @@ func parseMeta(b []byte) (meta, bool) {
 	id, okID := hex16(b[:16])
 	updated, okTime := hex16(b[16:32])
 	length, okLength := hex16(b[32:48])
-	return meta{relay.MechaID(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
+	return meta{relay.MechaNumber(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
 }
 
 func hex16(b []byte) (v uint64, ok bool) {

@@ -22,7 +22,7 @@ func highlight(ctx context.Context, req *Request, result *Result, weights map[st
 	if len(result.Hits) == 0 || len(weights) == 0 {
 		return nil
 	}
-	ids := make([]relay.MechaID, len(result.Hits))
+	ids := make([]relay.MechaNumber, len(result.Hits))
 	for i := range result.Hits {
 		ids[i] = result.Hits[i].ID
 	}
@@ -30,9 +30,9 @@ func highlight(ctx context.Context, req *Request, result *Result, weights map[st
 	if err != nil {
 		return fmt.Errorf("search: read profiles for highlights: %w", err)
 	}
-	byID := make(map[relay.MechaID]*relay.Entry, len(entries))
+	byID := make(map[relay.MechaNumber]*relay.Entry, len(entries))
 	for i := range entries {
-		byID[entries[i].ID] = &entries[i]
+		byID[entries[i].Number] = &entries[i]
 	}
 	for i := range result.Hits {
 		// Since the search a profile may have been removed, or been hidden from

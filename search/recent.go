@@ -27,7 +27,7 @@ const maxRecent = 256
 
 // after returns the list after a page of entries. latest is the index in page of
 // each Mecha's last entry.
-func (r recent) after(page []relay.Entry, latest map[relay.MechaID]int) recent {
+func (r recent) after(page []relay.Entry, latest map[relay.MechaNumber]int) recent {
 	next := recent{complete: r.complete}
 	for _, p := range r.list {
 		if _, again := latest[p.id]; !again {
@@ -35,8 +35,8 @@ func (r recent) after(page []relay.Entry, latest map[relay.MechaID]int) recent {
 		}
 	}
 	for i := range page {
-		if latest[page[i].ID] == i {
-			next.list = append(next.list, position{page[i].Revision, page[i].ID})
+		if latest[page[i].Number] == i {
+			next.list = append(next.list, position{page[i].Revision, page[i].Number})
 		}
 	}
 	if more := len(next.list) - maxRecent; more > 0 {
@@ -71,7 +71,7 @@ func (v *view) recent() (r recent, err error) {
 	}
 	r.complete = b[0] == 1
 	for d := (decoder{b: b[1:]}); len(d.b) > 0; {
-		r.list = append(r.list, position{int64(d.long()), relay.MechaID(d.long())})
+		r.list = append(r.list, position{int64(d.long()), relay.MechaNumber(d.long())})
 		if d.failed {
 			return r, &DamageError{errRecord}
 		}
@@ -97,7 +97,7 @@ func checkSource(ctx context.Context, source Source, at position, r recent) erro
 		return err
 	case len(page) == 0:
 		return &DamageError{errors.New("the index is ahead of the store")}
-	case page[0].Revision == at.revision && page[0].ID != at.id:
+	case page[0].Revision == at.revision && page[0].Number != at.id:
 		return &DamageError{errors.New("the index belongs to another store")}
 	case page[0].Revision == at.revision:
 		return nil
@@ -110,7 +110,7 @@ func checkSource(ctx context.Context, source Source, at position, r recent) erro
 // compareRecent is checkSource when the watermark's own entry has changed since:
 // it compares the other recent entries.
 func compareRecent(ctx context.Context, source Source, at position, r recent) error {
-	unseen := make(map[relay.MechaID]int64, len(r.list))
+	unseen := make(map[relay.MechaNumber]int64, len(r.list))
 	for _, p := range r.list {
 		unseen[p.id] = p.revision
 	}
@@ -129,12 +129,12 @@ func compareRecent(ctx context.Context, source Source, at position, r recent) er
 			case after > at.revision && !agrees:
 				return &DamageError{errors.New("cannot tell whether the index belongs to this store: all entries that it applied last have changed")}
 			case after > at.revision: // changed since; the index will read it
-			case unseen[page[i].ID] != after:
+			case unseen[page[i].Number] != after:
 				return &DamageError{errors.New("the store and the index have different histories")}
 			default:
 				agrees = true
 			}
-			delete(unseen, page[i].ID)
+			delete(unseen, page[i].Number)
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 // profile's document in the index, so that it takes no memory and is always of
 // the same state.
 type record struct {
-	id       relay.MechaID
+	id       relay.MechaNumber
 	address  relay.Address
 	names    []string // normalised: the name of the address, the display name
 	skills   []string // ids, or names of skills without an id
@@ -86,7 +86,7 @@ func appendHashes(b []byte, list []uint32) []byte {
 // damaged bytes it returns errRecord; it does not panic.
 func (r *record) decode(b []byte) error {
 	d := decoder{b: b}
-	r.id = relay.MechaID(d.long())
+	r.id = relay.MechaNumber(d.long())
 	r.address = relay.Address(d.string())
 	r.names = d.strings(r.names[:0])
 	r.skills = d.strings(r.skills[:0])

@@ -10,7 +10,7 @@ import (
 // A candidate is a profile that is scored by its record.
 type candidate struct {
 	doc      uint64
-	id       relay.MechaID
+	id       relay.MechaNumber
 	address  relay.Address
 	exact    exactness
 	bonus    float64     // of the best of its names, as a share of searcher.bestCoarse

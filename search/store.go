@@ -64,7 +64,7 @@ func panicOnFault() func() {
 // A position is the revision of an entry that was applied, and its Mecha.
 type position struct {
 	revision int64
-	id       relay.MechaID
+	id       relay.MechaNumber
 }
 
 func decodePosition(b []byte) (position, error) {
@@ -72,7 +72,7 @@ func decodePosition(b []byte) (position, error) {
 		return position{}, nil
 	}
 	d := decoder{b: b}
-	p := position{int64(d.long()), relay.MechaID(d.long())}
+	p := position{int64(d.long()), relay.MechaNumber(d.long())}
 	if d.failed {
 		return p, errRecord
 	}
