@@ -149,8 +149,8 @@ func (d *demo) find(ctx context.Context) error {
 		var found struct {
 			ResultURL string `json:"result_url"`
 			Results   []struct {
-				MechaNumber string `json:"mecha_id"`
-				Matched     struct {
+				MechaID string `json:"mecha_id"`
+				Matched struct {
 					SkillID string `json:"skill_id"`
 					Terms   []string
 				}
@@ -164,7 +164,7 @@ func (d *demo) find(ctx context.Context) error {
 		}
 		if len(found.Results) > 0 {
 			hit := found.Results[0]
-			d.show("found %s, for its skill %q: %s", hit.MechaNumber, hit.Matched.SkillID, strings.Join(hit.Matched.Terms, ", "))
+			d.show("found %s, for its skill %q: %s", hit.MechaID, hit.Matched.SkillID, strings.Join(hit.Matched.Terms, ", "))
 			return nil
 		}
 		select {

@@ -168,13 +168,13 @@ func (i *importer) report(n int, err error) {
 
 func readImportLine(line []byte) (*relay.PutProfile, error) {
 	var v struct {
-		MechaNumber string          `json:"mecha_id"`
-		Profile     json.RawMessage `json:"profile"`
+		MechaID string          `json:"mecha_id"`
+		Profile json.RawMessage `json:"profile"`
 	}
 	if err := json.Unmarshal(line, &v); err != nil {
 		return nil, errors.New(`not of the form {"mecha_id": "…", "profile": {…}}`)
 	}
-	address, err := relay.ParseAddress(v.MechaNumber)
+	address, err := relay.ParseAddress(v.MechaID)
 	if err != nil {
 		return nil, err
 	}

@@ -218,11 +218,11 @@ func (s *server) found(a agent, query string) (addresses []string) {
 	s.t.Helper()
 	result := parse[struct {
 		Results []struct {
-			MechaNumber string `json:"mecha_id"`
+			MechaID string `json:"mecha_id"`
 		}
 	}](s.t, s.search(a, query))
 	for _, r := range result.Results {
-		addresses = append(addresses, r.MechaNumber)
+		addresses = append(addresses, r.MechaID)
 	}
 	return addresses
 }

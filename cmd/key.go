@@ -81,12 +81,12 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 	}
 	if a.json {
 		return a.printJSON(struct {
-			KeyID       relay.KeyID   `json:"key_id"`
-			MechaNumber relay.Address `json:"mecha_id"`
-			Key         string        `json:"key"`
-			Secret      *string       `json:"signing_secret"`
-			CreatedAt   string        `json:"created_at"`
-			ExpiresAt   *string       `json:"expires_at"`
+			KeyID     relay.KeyID   `json:"key_id"`
+			MechaID   relay.Address `json:"mecha_id"`
+			Key       string        `json:"key"`
+			Secret    *string       `json:"signing_secret"`
+			CreatedAt string        `json:"created_at"`
+			ExpiresAt *string       `json:"expires_at"`
 		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), relay.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
 	}
 	fmt.Fprintf(a.stdout, "%s  %s\n", k.Mecha.Address, k.Text)
@@ -147,15 +147,15 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			continue
 		}
 		err := a.printJSON(struct {
-			KeyID       relay.KeyID   `json:"key_id"`
-			MechaNumber relay.Address `json:"mecha_id"`
-			Label       string        `json:"label"`
-			State       string        `json:"state"`
-			HasSecret   bool          `json:"has_signing_secret"`
-			CreatedAt   string        `json:"created_at"`
-			ExpiresAt   *string       `json:"expires_at"`
-			RevokedAt   *string       `json:"revoked_at"`
-			LastUsedAt  *string       `json:"last_used_at"`
+			KeyID      relay.KeyID   `json:"key_id"`
+			MechaID    relay.Address `json:"mecha_id"`
+			Label      string        `json:"label"`
+			State      string        `json:"state"`
+			HasSecret  bool          `json:"has_signing_secret"`
+			CreatedAt  string        `json:"created_at"`
+			ExpiresAt  *string       `json:"expires_at"`
+			RevokedAt  *string       `json:"revoked_at"`
+			LastUsedAt *string       `json:"last_used_at"`
 		}{k.ID, k.Mecha.Address, k.Label, state, k.Secret != "", relay.FormatTime(k.CreatedAt),
 			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt)})
 		if err != nil {

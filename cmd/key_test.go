@@ -117,13 +117,13 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 	mustRelay(t, "key", "revoke", b.KeyID, "--db", db)
 
 	type row struct {
-		KeyID       string `json:"key_id"`
-		MechaNumber string `json:"mecha_id"`
-		Label       string
-		State       string
-		HasSecret   bool    `json:"has_signing_secret"`
-		ExpiresAt   *string `json:"expires_at"`
-		RevokedAt   *string `json:"revoked_at"`
+		KeyID     string `json:"key_id"`
+		MechaID   string `json:"mecha_id"`
+		Label     string
+		State     string
+		HasSecret bool    `json:"has_signing_secret"`
+		ExpiresAt *string `json:"expires_at"`
+		RevokedAt *string `json:"revoked_at"`
 	}
 	var rows []row
 	for line := range strings.Lines(mustRelay(t, "key", "list", "--json", "--db", db)) {
@@ -138,7 +138,7 @@ func TestKeyListShowsWhatBecameOfTheKeys(t *testing.T) {
 	if r := rows[1]; r.State != "revoked" || r.RevokedAt == nil || !r.HasSecret {
 		t.Errorf("revoked: %+v", r)
 	}
-	if r := rows[2]; r.State != "live" || r.MechaNumber != "a^keys" || r.Label != "laptop" {
+	if r := rows[2]; r.State != "live" || r.MechaID != "a^keys" || r.Label != "laptop" {
 		t.Errorf("successor: %+v", r)
 	}
 	text := mustRelay(t, "key", "list", "b^keys", "--db", db)

@@ -37,8 +37,8 @@ type bookmark struct {
 
 // place is the content of the file.
 type place struct {
-	MechaNumber relay.Address `json:"mecha_id"`
-	After       string        `json:"after"` // the last message that is done; "" begins with the oldest pending one
+	MechaID relay.Address `json:"mecha_id"`
+	After   string        `json:"after"` // the last message that is done; "" begins with the oldest pending one
 }
 
 // openBookmark reads the file, or makes it. If path is "", the file is in the
@@ -89,13 +89,13 @@ func (b *bookmark) open() error {
 	var p place
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		p.MechaNumber = b.own
+		p.MechaID = b.own
 	case err != nil:
 		return err
-	case json.Unmarshal(text, &p) != nil || p.MechaNumber == "":
+	case json.Unmarshal(text, &p) != nil || p.MechaID == "":
 		return fmt.Errorf("%s is not a file of relay listen; name another file by --state", b.path)
-	case p.MechaNumber != b.own:
-		return fmt.Errorf("%s says where %s stopped, but the key belongs to %s; name another file by --state", b.path, p.MechaNumber, b.own)
+	case p.MechaID != b.own:
+		return fmt.Errorf("%s says where %s stopped, but the key belongs to %s; name another file by --state", b.path, p.MechaID, b.own)
 	}
 	b.after, b.place = p.After, p.After
 	return b.write() // so that a fault shows now, not after the first message

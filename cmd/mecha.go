@@ -84,10 +84,10 @@ func (a *app) printMechas(ctx context.Context, d *db.DB) error {
 
 // directoryEntry is an entry of the directory as the commands print it.
 type directoryEntry struct {
-	MechaNumber relay.Address `json:"mecha_id"`
-	CreatedAt   string        `json:"created_at"`
-	UpdatedAt   string        `json:"updated_at"`
-	Profile     relay.Profile `json:"profile"`
+	MechaID   relay.Address `json:"mecha_id"`
+	CreatedAt string        `json:"created_at"`
+	UpdatedAt string        `json:"updated_at"`
+	Profile   relay.Profile `json:"profile"`
 }
 
 func entryJSON(e relay.Entry) directoryEntry {

@@ -16,12 +16,12 @@ import (
 
 // mechaLine is a line of mecha list --json, or mecha show.
 type mechaLine struct {
-	MechaNumber string          `json:"mecha_id"`
-	CreatedAt   time.Time       `json:"created_at"`
-	UpdatedAt   time.Time       `json:"updated_at"`
-	Profile     json.RawMessage `json:"profile"`
-	LiveKeys    *int            `json:"live_keys"`
-	LastSeen    *time.Time      `json:"last_seen"`
+	MechaID   string          `json:"mecha_id"`
+	CreatedAt time.Time       `json:"created_at"`
+	UpdatedAt time.Time       `json:"updated_at"`
+	Profile   json.RawMessage `json:"profile"`
+	LiveKeys  *int            `json:"live_keys"`
+	LastSeen  *time.Time      `json:"last_seen"`
 }
 
 func listMechas(t *testing.T, db string) (all []mechaLine) {
@@ -35,7 +35,7 @@ func listMechas(t *testing.T, db string) (all []mechaLine) {
 func addresses(all []mechaLine) string {
 	var names []string
 	for _, m := range all {
-		names = append(names, m.MechaNumber)
+		names = append(names, m.MechaID)
 	}
 	return strings.Join(names, " ")
 }
@@ -87,7 +87,7 @@ func TestProfilesAreSetAndShown(t *testing.T) {
 	}
 	show := parse[mechaLine](t, []byte(mustRelay(t, "mecha", "show", "a^x", "--json", "--db", db)))
 	wantSameJSON(t, string(show.Profile), shown)
-	if show.MechaNumber != "a^x" || show.CreatedAt.IsZero() || show.UpdatedAt.Before(show.CreatedAt) || show.LiveKeys == nil || *show.LiveKeys != 1 || show.LastSeen != nil {
+	if show.MechaID != "a^x" || show.CreatedAt.IsZero() || show.UpdatedAt.Before(show.CreatedAt) || show.LiveKeys == nil || *show.LiveKeys != 1 || show.LastSeen != nil {
 		t.Errorf("show: %+v", show)
 	}
 	if all := listMechas(t, db); addresses(all) != "a^x b^x" || !strings.Contains(string(all[0].Profile), `"plans"`) || strings.Contains(string(all[0].Profile), "card") {
@@ -305,10 +305,10 @@ func TestSearchFindsWhatWasImported(t *testing.T) {
 	r := run(t, []string{"search", "flights^acme", "--json"}, env, "").wantCode(t, 0)
 	found := parse[struct {
 		Results []struct {
-			MechaNumber string `json:"mecha_id"`
+			MechaID string `json:"mecha_id"`
 		}
 	}](t, []byte(r.out))
-	if len(found.Results) == 0 || found.Results[0].MechaNumber != "flights^acme" {
+	if len(found.Results) == 0 || found.Results[0].MechaID != "flights^acme" {
 		t.Errorf("%s", r.out)
 	}
 	if r := run(t, []string{"search", "xylophone"}, env, "").wantCode(t, 0, "nothing found"); r.out != "" {
@@ -333,10 +333,10 @@ func TestSearchByFilterAlone(t *testing.T) {
 		var names []string
 		for _, h := range parse[struct {
 			Results []struct {
-				MechaNumber string `json:"mecha_id"`
+				MechaID string `json:"mecha_id"`
 			}
 		}](t, []byte(r.out)).Results {
-			names = append(names, h.MechaNumber)
+			names = append(names, h.MechaID)
 		}
 		return strings.Join(names, " ")
 	}

@@ -95,7 +95,7 @@ type found struct {
 	Total     int
 	Corrected string `json:"corrected_query"`
 	Results   []struct {
-		MechaNumber string `json:"mecha_id"`
+		MechaID     string `json:"mecha_id"`
 		DisplayName string `json:"display_name"`
 		Description string
 		Score       float64
@@ -140,7 +140,7 @@ func (a *app) printFound(answer []byte) error {
 		if r.Description != "" {
 			what = strings.TrimLeft(what+": "+r.Description, ": ")
 		}
-		fmt.Fprintf(w, "%.3f\t%s\t%s\t%s\t%s\n", r.Score, r.MechaNumber, online, harmless(oneLine(what, 60)), dash(harmless(oneLine(why, 120))))
+		fmt.Fprintf(w, "%.3f\t%s\t%s\t%s\t%s\n", r.Score, r.MechaID, online, harmless(oneLine(what, 60)), dash(harmless(oneLine(why, 120))))
 	}
 	if more := f.Total - len(f.Results); more > 0 {
 		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)

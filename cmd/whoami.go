@@ -39,7 +39,7 @@ func (a *app) printWhoami(answer []byte) error {
 		return err
 	}
 	var who struct {
-		MechaNumber       string `json:"mecha_id"`
+		MechaID           string `json:"mecha_id"`
 		KeyID             string `json:"key_id"`
 		Label             string
 		ExpiresAt         string `json:"expires_at"`
@@ -54,6 +54,6 @@ func (a *app) printWhoami(answer []byte) error {
 	}
 	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "Mecha\t%s\nkey\t%s\nlabel\t%s\nexpires\t%s\nsignatures\t%s\n",
-		who.MechaNumber, who.KeyID, dash(harmless(who.Label)), dash(who.ExpiresAt), signatures)
+		who.MechaID, who.KeyID, dash(harmless(who.Label)), dash(who.ExpiresAt), signatures)
 	return w.Flush()
 }

@@ -55,8 +55,8 @@ func FuzzSearch(f *testing.F) {
 			if hit.Score < 0 || hit.Score > 1 || i > 0 && (hit.Rank != r.Results[i-1].Rank+1 || q.Sort != "recent" && q.Sort != "name" && hit.Score > r.Results[i-1].Score) {
 				t.Fatalf("%q: place %d of %s", body, i, a.body)
 			}
-			if hidden := hit.MechaNumber == "secret^acme" || hit.MechaNumber == "hidden^acme" && !strings.Contains(strings.ToLower(r.Query), "hidden^acme"); hidden {
-				t.Fatalf("%q shows %s", body, hit.MechaNumber)
+			if hidden := hit.MechaID == "secret^acme" || hit.MechaID == "hidden^acme" && !strings.Contains(strings.ToLower(r.Query), "hidden^acme"); hidden {
+				t.Fatalf("%q shows %s", body, hit.MechaID)
 			}
 			for _, h := range hit.Highlights {
 				wantSpans(t, h.Text, h.Spans)

@@ -10,9 +10,9 @@ import (
 
 // profileAnswer is a profile as it is read (PROTOCOL §5).
 type profileAnswer struct {
-	MechaNumber string `json:"mecha_id"`
-	Name        string `json:"name"`
-	Crew        string `json:"crew"`
+	MechaID string `json:"mecha_id"`
+	Name    string `json:"name"`
+	Crew    string `json:"crew"`
 	relay.Profile
 	CreatedAt string  `json:"created_at"`
 	UpdatedAt string  `json:"updated_at"`
@@ -57,7 +57,7 @@ func (s *Server) profile(c *call, a relay.Address) (answer, error) {
 		return answer{}, err
 	}
 	body, err := encode(profileAnswer{
-		MechaNumber: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
+		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
 		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
 		Online: s.config.Live.Online(e.Number), LastSeen: timeOrNull(seen),
 	})

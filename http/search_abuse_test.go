@@ -188,7 +188,7 @@ func (m mecha) wantAbuse(c abuse) reply {
 		}
 		for _, hit := range f.Results {
 			if hit.Name == "secret" || hit.Name == "hidden" {
-				m.r.t.Errorf("%s finds %s", c.name, hit.MechaNumber)
+				m.r.t.Errorf("%s finds %s", c.name, hit.MechaID)
 			}
 		}
 	}
@@ -228,7 +228,7 @@ func TestForgedCursors(t *testing.T) {
 	f = alice.mustFind(`{"filter":{"crew":["acme"]},"limit":100,"cursor":"` + *f.NextCursor + `"}`)
 	for _, hit := range f.Results {
 		if hit.Name == "secret" || hit.Name == "hidden" {
-			t.Errorf("finds %s", hit.MechaNumber)
+			t.Errorf("finds %s", hit.MechaID)
 		}
 	}
 }
@@ -248,10 +248,10 @@ func TestOddProfilesAreFound(t *testing.T) {
 	r.mustIssue("odd^acme").put(string(text)).want(200)
 	r.mustIndex()
 	f := alice.mustFind(`{"query":"zzyzx","highlight":true,"explain":true,"facets":["crew","tags","languages"]}`)
-	if len(f.Results) != 1 || f.Results[0].MechaNumber != "odd^acme" {
+	if len(f.Results) != 1 || f.Results[0].MechaID != "odd^acme" {
 		t.Errorf("%+v", f)
 	}
-	if f = alice.mustFind(`{"query":"hotel rooms"}`); len(f.Results) == 0 || f.Results[0].MechaNumber != "hotels^acme" {
+	if f = alice.mustFind(`{"query":"hotel rooms"}`); len(f.Results) == 0 || f.Results[0].MechaID != "hotels^acme" {
 		t.Errorf("%+v", f)
 	}
 	if f = alice.mustFind(`{"filter":{"tags":["h"]}}`); !slices.Equal(f.addresses(), []string{"odd^acme"}) { // not the mark of who is hidden

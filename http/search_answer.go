@@ -82,7 +82,7 @@ type searchAnswer struct {
 
 type searchHit struct {
 	Rank        int                `json:"rank"`
-	MechaNumber relay.Address      `json:"mecha_id"`
+	MechaID     relay.Address      `json:"mecha_id"`
 	Name        string             `json:"name"`
 	Crew        string             `json:"crew"`
 	DisplayName string             `json:"display_name"`
@@ -132,7 +132,7 @@ func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.S
 			return nil, err
 		}
 		hit := searchHit{
-			Rank: q.Offset + i + 1, MechaNumber: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
+			Rank: q.Offset + i + 1, MechaID: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
 			DisplayName: e.DisplayName, Description: e.Description, Tags: list(e.Tags), Score: h.Score,
 			Matched:    matched{orNil(h.Matched.SkillID), list(h.Matched.Fields), list(h.Matched.Terms)},
 			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,

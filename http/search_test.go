@@ -25,14 +25,14 @@ type found struct {
 	ResultURL  string  `json:"result_url"`
 	ExpiresAt  string  `json:"expires_at"`
 	Results    []struct {
-		Rank        int                `json:"rank"`
-		MechaNumber string             `json:"mecha_id"`
-		Name        string             `json:"name"`
-		LastSeen    *string            `json:"last_seen"`
-		Explain     *relay.Explanation `json:"explain"`
-		Score       float64            `json:"score"`
-		Online      bool               `json:"online"`
-		Matched     struct {
+		Rank     int                `json:"rank"`
+		MechaID  string             `json:"mecha_id"`
+		Name     string             `json:"name"`
+		LastSeen *string            `json:"last_seen"`
+		Explain  *relay.Explanation `json:"explain"`
+		Score    float64            `json:"score"`
+		Online   bool               `json:"online"`
+		Matched  struct {
 			SkillID *string  `json:"skill_id"`
 			Fields  []string `json:"fields"`
 			Terms   []string `json:"terms"`
@@ -51,7 +51,7 @@ type found struct {
 
 func (f found) addresses() (all []string) {
 	for _, r := range f.Results {
-		all = append(all, r.MechaNumber)
+		all = append(all, r.MechaID)
 	}
 	return all
 }

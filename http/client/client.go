@@ -216,8 +216,8 @@ func (c *Client) Call(ctx context.Context, method, path string, in, out any) err
 // Address asks the relay for the address of the Mecha whose key this is.
 func (c *Client) Address(ctx context.Context) (relay.Address, error) {
 	var who struct {
-		MechaNumber relay.Address `json:"mecha_id"`
+		MechaID relay.Address `json:"mecha_id"`
 	}
 	err := c.Call(ctx, "GET", "/api/v1/whoami", nil, &who)
-	return who.MechaNumber, err
+	return who.MechaID, err
 }
