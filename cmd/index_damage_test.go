@@ -140,7 +140,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 				t.Errorf("exit %d:\n%s", code, s.stderr)
 			}
 
-			// What it made holds. Where bleve went on from the state before, it says so
+			// The new index holds. If bleve went on from an older state, the server says so
 			// again until a change has been written.
 			s = startServer(t, db)
 			s.wantAllFound(keys[0])

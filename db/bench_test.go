@@ -187,8 +187,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// What a WebSocket costs the store when it resumes: the place of its cursor and
-// the first messages behind it.
+// The cost to the store of a WebSocket that resumes: the place of its cursor and the
+// first messages after it.
 func BenchmarkResume(b *testing.B) {
 	rows := benchmarkRows(b)
 	m := mustHaveMailbox(b, rows[len(rows)-1])

@@ -282,7 +282,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 	}
 }
 
-// What is written beside a check is not its business: it sees one state.
+// A check sees one state, whatever is written meanwhile.
 func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")

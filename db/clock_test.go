@@ -83,7 +83,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	}
 }
 
-// What has expired stays so.
+// An expired message stays expired.
 func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	expired := make(chan relay.MessageID, 1)
 	d, c := openSetClock(t)
@@ -115,7 +115,7 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	}
 }
 
-// The same holds for what a start has read back from the file.
+// The same holds for nonces that a start has read back from the file.
 func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
 		d, c := openSetClock(t)

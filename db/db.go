@@ -30,6 +30,7 @@ import (
 	"relay/db/file"
 
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 
 	"relay/db/relay"
 
@@ -174,11 +175,11 @@ func (d *DB) takeLock() error {
 	if err != nil {
 		return err
 	}
-	lock, err := sqlite.LockFile(real + ".lock")
-	if errors.Is(err, sqlite.ErrLocked) {
+	held, err := lock.File(real + ".lock")
+	if errors.Is(err, lock.ErrHeld) {
 		return fmt.Errorf("%s is already being served by another process", d.path)
 	}
-	d.lock = lock
+	d.lock = held
 	return err
 }
 

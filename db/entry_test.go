@@ -67,29 +67,29 @@ func (s store) changes(after int64) (all []string, upto int64) {
 	}
 }
 
-// wantRing expects the bell; it may ring more than once.
-func wantRing(t *testing.T, bell chan struct{}) {
+// wantChange expects that OnEntries has called; it may call more than once.
+func wantChange(t *testing.T, changed chan struct{}) {
 	t.Helper()
 	select {
-	case <-bell:
+	case <-changed:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody rang")
+		t.Fatal("OnEntries has not called")
 	}
 }
 
 func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	s := mustOpen(t)
-	bell := make(chan struct{}, 1)
+	changed := make(chan struct{}, 1)
 	s.OnEntries(func() {
 		select {
-		case bell <- struct{}{}:
+		case changed <- struct{}{}:
 		default:
 		}
 	})
 	at := int64(0)
 	want := func(entries ...string) {
 		t.Helper()
-		wantRing(t, bell)
+		wantChange(t, changed)
 		var got []string
 		if got, at = s.changes(at); !slices.Equal(got, entries) {
 			t.Errorf("changed: %v, want %v", got, entries)
@@ -138,37 +138,37 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 func TestAnotherProcessChangesAnEntry(t *testing.T) {
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^x")
-	bell := make(chan struct{}, 1)
+	changed := make(chan struct{}, 1)
 	s.OnEntries(func() {
 		select {
-		case bell <- struct{}{}:
+		case changed <- struct{}{}:
 		default:
 		}
 	})
 	_, at := s.changes(0)
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	s.mustProfile("alice^x", `{"display_name":"mine"}`)
-	wantRing(t, bell)
+	wantChange(t, changed)
 	if err := other.PutProfile(&relay.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"alice^x:mine", "bob^x:"}) { // though its clock is behind
 		t.Errorf("changed: %v", got)
 	}
-	wantRing(t, bell)
+	wantChange(t, changed)
 	s.mustSend(alice.Key, "bob^x", `{}`)
 	_, at = s.changes(0)
 	other.mustRemove("bob^x")
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"bob^x:removed"}) {
 		t.Errorf("changed: %v", got)
 	}
-	for { // until that rings, it may be remembered
+	for { // until OnEntries calls, the writer may remember bob^x
 		_, err := s.send(alice.Key, "bob^x", `{}`)
 		if err != nil {
 			wantCode(t, err, relay.RecipientNotFound)
 			return
 		}
-		wantRing(t, bell)
+		wantChange(t, changed)
 	}
 }
 

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// The tests have segments of a few messages, so that all of them meet what a
-// server indexes late. Benchmarks have segments as they are.
+// The tests have segments of a few messages, so that all of them meet messages that
+// are indexed late. Benchmarks have segments as they are.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
@@ -57,7 +57,7 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// What a fresh file is cannot be changed later without rewriting all of it.
+// These properties of a fresh file cannot be changed later without rewriting all of it.
 func TestAFreshFile(t *testing.T) {
 	d := openHere(t)
 	for pragma, want := range map[string]string{"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {

@@ -87,7 +87,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	return d
 }
 
-// player is one of those who use the store at the same time.
+// player is one of several users of the store at the same time.
 type player struct {
 	*testing.T
 	d      *DB

@@ -12,7 +12,7 @@ import (
 	"relay/db"
 )
 
-// What another command wrote into a file that has lost its name would be gone.
+// Another command's writes to a file that has lost its name would be gone.
 func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	backup := mustFill(t)
 	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as key create has it

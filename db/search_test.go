@@ -99,7 +99,7 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.wantKept(121, 0)
 	s.wantSearch(young, s.alice, relay.SearchExpired)
 
-	// What expires while no server runs goes when the next one starts.
+	// An answer that expires while no server runs goes when the next one starts.
 	s.mustSave(s.bob, 5000)
 	last := s.mustSave(s.bob, 5000)
 	if err := s.Close(); err != nil {

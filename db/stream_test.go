@@ -127,7 +127,7 @@ func TestExpiry(t *testing.T) {
 	}
 	<-expired // the writer has noticed by itself
 	if len(changes) != 1 || changes[0].ID != short.ID || changes[0].Sender != alice.Mecha.Number || !changes[0].Freed {
-		t.Errorf("the bell rang %+v", changes)
+		t.Errorf("OnCommit told of %+v", changes)
 	}
 	_, err := s.ack(bob.Key, short.ID, "completed")
 	wantCode(t, err, relay.MessageExpired)

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// block is a chore that holds the writer until it is released, so that what is
-// queued meanwhile comes into one transaction.
+// block is a chore that holds the writer until it is released, so that writes queued
+// meanwhile come into one transaction.
 type block struct{ entered, release chan struct{} }
 
 func (b block) apply(*tx) error {
@@ -44,7 +44,7 @@ func (d *DB) wait(c chore) error {
 	return <-done
 }
 
-// nothing is a chore that does nothing: when it returns, those before it have been committed.
+// nothing is a chore that does nothing: when it returns, the writes before it have been committed.
 type nothing struct{}
 
 func (nothing) apply(*tx) error { return nil }
@@ -232,14 +232,14 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	}
 }
 
-// Order has one source: what the senders are told, what the bell rings and what
-// history lists must agree, and times must not decrease, whatever the clock does.
+// Order has one source: the answers to senders, the calls of OnCommit and the
+// history must agree, and times must not decrease, whatever the clock does.
 func TestOneOrder(t *testing.T) {
-	var rung []relay.MessageID
+	var announced []relay.MessageID
 	d := openHere(t)
 	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
-			rung = append(rung, m.ID)
+			announced = append(announced, m.ID)
 		}
 	})
 	k := mustIssue(t, d, "a^b")
@@ -264,16 +264,16 @@ func TestOneOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := d.wait(nothing{}); err != nil { // the bell of the last commit has rung
+	if err := d.wait(nothing{}); err != nil { // by then OnCommit has been called for the last commit
 		t.Fatal(err)
 	}
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: senders*each + 1})
-	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(rung) != senders*each {
-		t.Fatalf("history %d, told %d, rung %d, want %d each (%v)", len(p.Messages), len(told), len(rung), senders*each, err)
+	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(announced) != senders*each {
+		t.Fatalf("history %d, told %d, announced %d, want %d each (%v)", len(p.Messages), len(told), len(announced), senders*each, err)
 	}
 	for i, m := range p.Messages {
-		if !told[m.ID] || rung[i] != m.ID {
-			t.Fatalf("message %d: history has %s, the bell rang %s, told: %v", i, m.ID, rung[i], told[m.ID])
+		if !told[m.ID] || announced[i] != m.ID {
+			t.Fatalf("message %d: history has %s, OnCommit told of %s, told: %v", i, m.ID, announced[i], told[m.ID])
 		}
 		if i > 0 && (m.ID <= p.Messages[i-1].ID || m.CreatedAt.Before(p.Messages[i-1].CreatedAt)) {
 			t.Fatalf("message %d goes back: %s %s after %s %s", i, m.ID, m.CreatedAt, p.Messages[i-1].ID, p.Messages[i-1].CreatedAt)

@@ -72,7 +72,8 @@ func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
 	alice.get(f.ResultURL).want(200)
 }
 
-// What this process keeps is bounded: the oldest go, and no search is refused for them.
+// The answers that this process keeps are bounded: the oldest go, and no search is
+// refused for them.
 func TestAnswersWithoutADiskAreBounded(t *testing.T) {
 	r := mustServe(t, noRoom)
 	alice := r.mustIssue("alice^demo")

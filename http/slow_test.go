@@ -22,8 +22,8 @@ func (m mecha) announce(n int) string {
 	return m.prepare("POST", messages, "").text(length)
 }
 
-// Many connections at once that take their time: each is ended, whoever is in
-// a hurry is served meanwhile, and nothing is left of them.
+// Many connections at once take their time: each is ended, a quick client is served
+// meanwhile, and nothing is left of them.
 func TestSlowAttacks(t *testing.T) {
 	n := amount(60, 250)
 	short := func(s *settings) {

@@ -10,9 +10,9 @@ import (
 	"relay/search"
 )
 
-// What is kept of each segment in memory follows the index: facets and totals
-// stay those of the profiles as they are now, whatever comes, changes and goes
-// between searches and during them.
+// The columns of each segment in memory follow the index: facets and totals count
+// the profiles as they are now, whatever comes, changes and goes between searches and
+// during them.
 func TestFacetsFollowChanges(t *testing.T) {
 	s := newShelf()
 	s.page = 40

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience ends a test that would otherwise wait for ever. It is no measure of
+// patience ends a test that would otherwise never end. It is no measure of
 // speed: a search that has so much time is not cut short on a busy machine.
 const patience = time.Minute
 

@@ -206,7 +206,7 @@ func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
 }
 
 // A name beats an exact skill and all stuffing; misspelled it is in the first
-// three. Both hold for those who are away, with all others present.
+// three. Both hold for a Mecha that is away, with all others present.
 func TestNamesInDirectoriesOfEverySize(t *testing.T) {
 	for _, size := range append(directorySizes, amount(1000, 3000)) {
 		for _, name := range []string{"plumber", "tax-adviser"} {

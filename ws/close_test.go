@@ -57,7 +57,7 @@ func TestTheForeignClientClosesInOrder(t *testing.T) {
 	}
 }
 
-// What was sent before the close frame counts.
+// Acknowledgements before the close frame count.
 func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
@@ -83,7 +83,7 @@ func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
 	go func() { r.stop(); close(closed) }()
 	body := c.expectFrame(opClose)
 	silent.expectFrame(opClose)
-	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // what is under way may still come
+	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // frames that are under way may still come
 	last := make(chan time.Time)
 	go func() { _, _ = io.Copy(io.Discard, silent.r); last <- time.Now() }()
 	c.expectEnd()

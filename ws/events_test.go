@@ -173,7 +173,7 @@ func TestSyncFramesEncloseTheBacklog(t *testing.T) {
 	live.expectMessage(r.mustSend(alice, "bob^test", `{}`))
 }
 
-// A client that knows the interface alone gets what stands there alone.
+// A client that knows the interface document alone gets nothing that is not in it.
 func TestWithoutOptInThereAreOnlyMessages(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()

@@ -29,7 +29,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen. It is no measure of
-// speed: it only ends a test that would otherwise wait for ever.
+// speed: it only ends a test that would otherwise never end.
 const patience = time.Minute
 
 var ctx = context.Background()

@@ -174,7 +174,7 @@ func TestWhatFreesAPlace(t *testing.T) {
 	}
 }
 
-// With a cursor, what was acknowledged long ago is sent again, holds a place
+// With a cursor, a message that was acknowledged long ago is sent again, holds a place
 // like any other, and a repeated or refused acknowledgement frees it.
 func TestRepeatedAcknowledgementsFreePlaces(t *testing.T) {
 	r := mustServe(t)

@@ -2,6 +2,7 @@ package file
 
 import (
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 
 	"context"
 	"errors"
@@ -27,11 +28,11 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 		return result, err
 	}
 	if exists(to + ".lock") { // before the work: nobody waits a minute to be refused
-		lock, err := lockForRestore(to)
+		held, err := lockForRestore(to)
 		if err != nil {
 			return result, err
 		}
-		lock.Close()
+		held.Close()
 	}
 	temp, copied, err := copyChecked(ctx, from, to, o)
 	result.BackupResult = copied
@@ -39,11 +40,11 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 		return result, err
 	}
 	defer os.Remove(temp)
-	lock, err := lockForRestore(to)
+	held, err := lockForRestore(to)
 	if err != nil {
 		return result, err
 	}
-	defer lock.Close()
+	defer held.Close()
 	if result.Kept, err = setAside(to, o.Replace); err != nil {
 		return result, err
 	}
@@ -90,11 +91,11 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 }
 
 func lockForRestore(to string) (*os.File, error) {
-	lock, err := sqlite.LockFile(to + ".lock")
-	if errors.Is(err, sqlite.ErrLocked) {
+	held, err := lock.File(to + ".lock")
+	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("a server runs on %s: end it first", to)
 	}
-	return lock, err
+	return held, err
 }
 
 // setAside gives the file at path, and its log, a second name, and takes the

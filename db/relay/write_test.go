@@ -74,7 +74,7 @@ func TestTheFormOfWritesIsFixed(t *testing.T) {
 	}
 }
 
-// What can be read is what is written for it, byte for byte.
+// A write that can be read is written again as the same bytes.
 func FuzzReadWrite(f *testing.F) {
 	for _, w := range writes {
 		f.Add(relay.AppendWrite(nil, w))

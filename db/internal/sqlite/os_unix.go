@@ -9,23 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockFile takes an exclusive lock that ends with the process, or says errLocked. The file stays:
-// removing it would let two processes hold locks on different files of one name.
-func LockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
-		return nil, err
-	}
-	return f, nil
-}
-
 // SyncDir makes a new name in a directory survive a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
