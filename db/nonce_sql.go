@@ -74,9 +74,15 @@ func (p *noncePacker) write(t *tx, now time.Time) error {
 	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
-// nonceOf is the nonce that a write used; 0 if none.
-func nonceOf(w relay.Write) relay.NonceHash {
-	switch w := w.(type) {
+// nonceOf is the nonce that a job used; 0 if none.
+func nonceOf(j job) relay.NonceHash {
+	if c, ok := j.(*choreJob); ok {
+		if s, ok := c.chore.(*SaveSearch); ok {
+			return s.Nonce
+		}
+		return 0
+	}
+	switch w := j.shared().(type) {
 	case *relay.SendMessage:
 		return w.Nonce
 	case *relay.Acknowledge:
@@ -108,7 +114,8 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 			return err
 		}
 	}
-	// Searches stand in an order of their own, which no page covers.
+	// Searches stand in an order of their own: their rows are read whatever the pages
+	// cover. Pages have their nonces too, for newer searches push out older ones.
 	if err := w.readNonceRows(found, noncesOf{from - 1, math.MaxInt64}, most, "search"); err != nil {
 		return err
 	}

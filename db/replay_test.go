@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -93,6 +94,7 @@ type player struct {
 	d      *DB
 	random *rand.Rand
 	keys   []*relay.Key
+	issued *relay.IssueKey // one that was applied; nil: none yet
 	sent   []relay.Sent
 }
 
@@ -126,6 +128,13 @@ func (p *player) send() {
 	if m.Validate() != nil {
 		p.Error("invalid message")
 	}
+	if p.random.IntN(30) == 0 { // another machine had accepted it, whose disk was full
+		m.DiskFull = true
+		if _, err := p.d.Apply(m); relay.ErrorCode(err) == "" && m.Idempotency.Key == 0 {
+			p.Error("a message for which there was no room was stored")
+		}
+		return
+	}
 	sent, err := p.d.Send(m)
 	if err == nil {
 		p.sent = append(p.sent, sent)
@@ -156,9 +165,10 @@ func (p *player) play(rounds int) {
 			err = p.d.PutProfile(&relay.PutProfile{At: now, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 8:
 			var made relay.IssuedKey
-			made, err = p.d.Issue(&relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)})
+			i := &relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)}
+			made, err = p.d.Issue(i)
 			if err == nil {
-				p.keys = append(p.keys, made.Key)
+				p.keys, p.issued = append(p.keys, made.Key), i
 			}
 		case 9:
 			_, err = p.d.Issue(&relay.IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
@@ -171,6 +181,12 @@ func (p *player) play(rounds int) {
 			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
 			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {
 				p.Error(err)
+			}
+		case 12: // cannot be applied: there is such a key. Its neighbours are, everywhere
+			if p.issued != nil {
+				if _, again := p.d.Apply(p.issued); relay.ErrorCode(again) != relay.Internal {
+					p.Errorf("a key that was issued twice: %v", again)
+				}
 			}
 		default:
 			p.send()
@@ -202,6 +218,10 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 			})
 		}
 		all.Wait()
+		// The clock was ahead: the next life goes on behind this Mecha, which has no other row.
+		if _, err := d.Issue(&relay.IssueKey{At: time.Now().Add(time.Second), Address: relay.Address(fmt.Sprintf("late%d^crew", life))}); err != nil {
+			t.Error(err)
+		}
 		err := d.read(t.Context(), func(x *rx) error {
 			_, err := x.c.Row(func(r *sqlite.Rows) { secret = append([]byte(nil), r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
 			return err
@@ -226,8 +246,8 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	defer log.Close()
 	secret := mixedRun(t, path, log)
 	want := contents(t, path)
-	for _, other := range []string{"+1h serve", "-1h alone"} {
-		copied := filepath.Join(dir, other[:3]+".db")
+	for _, other := range []string{"+25h serve", "-25h alone"} { // more than an Idempotency-Key lives
+		copied := filepath.Join(dir, other[:4]+".db")
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", replayEnv, logPath, copied, secret, other))
 		if said, err := cmd.CombinedOutput(); err != nil {
@@ -275,7 +295,7 @@ func contents(t *testing.T, path string) (all []string) {
 			if err := rows.Scan(to...); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, fmt.Sprintf("%s %q", table, row))
+			all = append(all, fmt.Sprintf("%s %#v", table, row)) // not %q: a large number is not a character
 		}
 		if err := rows.Err(); err != nil {
 			t.Fatal(err)
@@ -319,8 +339,11 @@ func replay(what string) error {
 		return err
 	}
 	defer f.Close()
+	// The limits that count are those of the machine that accepted the message.
 	if o.Serve = how == "serve"; o.Serve {
-		o.MaxPending = 1 // the limit that counts is that of the machine that accepted the message
+		o.MaxPending = 1
+	} else {
+		o.MinFreeDisk = math.MaxInt64 // nothing is ever free enough
 	}
 	if d, err = openSilent(o); err != nil {
 		return err

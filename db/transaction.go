@@ -21,7 +21,7 @@ type tx struct {
 	mechas         map[relay.Address]int64
 	pending        map[relay.MechaNumber]int // new counts
 	settled        []mailboxRow              // messages that are pending no longer
-	nonces         []relay.NonceHash         // of the writes that were applied
+	nonces         []relay.NonceHash         // of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
@@ -142,7 +142,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err
 		}
-		if n := nonceOf(o.job.shared()); n != 0 && o.err == nil {
+		if n := nonceOf(o.job); n != 0 && o.err == nil {
 			t.nonces = append(t.nonces, n)
 		}
 	}

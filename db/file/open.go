@@ -91,9 +91,10 @@ func unreadable(path string, err error) error {
 
 // openSilently opens a file so that nothing stays behind. How depends on the file.
 // One without a log, such as a backup, is read as it is. One with a log is only
-// watched. One that had a log, but was closed, gets one for the time, which the
-// last one out removes; or none where the folder cannot be written, for then
-// nobody else can make one either.
+// watched, unless that is empty, has no index, and the folder cannot be written:
+// then the log says nothing. One that had a log, but was closed, gets one for the
+// time, which the last one out removes; or none where the folder cannot be
+// written, for then nobody else can make one either.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {
@@ -108,7 +109,11 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	}
 	if exists(real + "-wal") {
 		c, err := openAndRead(path, sqlite.Watching)
-		if sqlite.WantsLog(err) {
+		switch {
+		case !sqlite.WantsLog(err):
+		case isEmpty(real+"-wal") && !exists(real+"-shm"): // a server would have an index of its log
+			return openAndRead(path, sqlite.Frozen)
+		default:
 			err = fmt.Errorf("it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, err)
 		}
 		return c, err
@@ -216,6 +221,12 @@ func (s *snapshot) close() {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// isEmpty tells whether a path has a file without a byte in it.
+func isEmpty(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() == 0
 }
 
 // ReadIDs reads what keys the ids and hashes of a file.
