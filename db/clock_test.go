@@ -63,7 +63,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	var listed []relay.MessageID
 	page := relay.Page{Next: ""}
 	for before := (time.Time{}); ; {
-		next, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7, After: page.Next})
+		next, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7, After: page.Next})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -110,7 +110,7 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	if relay.ErrorCode(err) != relay.MessageExpired {
 		t.Errorf("an ack got %v", err)
 	}
-	if got, err := d.Message(t.Context(), k.Mecha.ID, sent.ID); err != nil || got.State != relay.Expired {
+	if got, err := d.Message(t.Context(), k.Mecha.Number, sent.ID); err != nil || got.State != relay.Expired {
 		t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -76,7 +76,7 @@ type DB struct {
 	w       *writer
 	disk    disk
 	told    listeners
-	seen    sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
+	seen    sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
 	lock    *os.File
 
 	shutdown sync.Once

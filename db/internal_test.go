@@ -108,10 +108,10 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 			if !all || err != nil {
 				t.Fatal(all, err)
 			}
-			want := map[relay.MechaID]int{}
+			want := map[relay.MechaNumber]int{}
 			r := x.c.Query("SELECT recipient, count(*) FROM message GROUP BY recipient")
 			for r.Next() {
-				want[relay.MechaID(r.Int(0))] = int(r.Int(1))
+				want[relay.MechaNumber(r.Int(0))] = int(r.Int(1))
 			}
 			if err := r.Close(); err != nil {
 				return err

@@ -17,7 +17,7 @@ func (x *rx) indexedUpto() (relay.Position, error) {
 // unindexed tells where to look for a Mecha's messages that the index may lack: in
 // a list, which may have others too, or by a scan from a position on.
 type unindexed struct {
-	mecha relay.MechaID
+	mecha relay.MechaNumber
 	after relay.Position
 	list  string // JSON; "": scan
 	none  bool   // there are none
@@ -25,7 +25,7 @@ type unindexed struct {
 
 // findUnindexed looks up the messages of a Mecha in [from, to) that the index may
 // lack; with pending, only those received and pending matter.
-func (x *rx) findUnindexed(id relay.MechaID, from, to relay.Position, pending bool) (unindexed, error) {
+func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
 	after, err := x.indexedUpto()
 	if err != nil || id == 0 {
 		return unindexed{none: true}, err
@@ -69,7 +69,7 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 
 // indexNow indexes a message at once, unless this process serves: others must not
 // leave it to later, for the server would not know of it.
-func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaID) error {
+func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaNumber) error {
 	if t.w.opts.Serve {
 		return nil
 	}
@@ -114,8 +114,8 @@ func (s *segmentWriter) start() error {
 	s.index.collecting = all
 	r := w.c.Query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
 	for r.Next() {
-		p, to := relay.Position(r.Int(0)), relay.MechaID(r.Int(1))
-		if all.add(p, to, relay.MechaID(r.Int(2))); r.Int(3) == 0 {
+		p, to := relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1))
+		if all.add(p, to, relay.MechaNumber(r.Int(2))); r.Int(3) == 0 {
 			all.settle(mailboxRow{to, p})
 		}
 	}

@@ -19,7 +19,7 @@ const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 // readMessage makes the record of the row in hand. conversation is the raw column.
 func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
-		Position: relay.Position(r.Int(0)), Recipient: relay.MechaID(r.Int(1)), Sender: relay.MechaID(r.Int(2)), State: relay.State(r.Int(3)),
+		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), State: relay.State(r.Int(3)),
 		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
 		DeliveredAt: relay.UnixMilli(r.Int(13)), AcknowledgedAt: relay.UnixMilli(r.Int(14)),
 	}
@@ -106,7 +106,7 @@ func (x *rx) payload(p relay.Position) (body []byte, err error) {
 }
 
 // Message reads a record for its sender or recipient: else NotAParty, MessageNotFound.
-func (d *DB) Message(ctx context.Context, caller relay.MechaID, id relay.MessageID) (m *relay.Message, err error) {
+func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
 			return err
@@ -120,7 +120,7 @@ func (d *DB) Message(ctx context.Context, caller relay.MechaID, id relay.Message
 }
 
 // Payload reads a message's exact bytes for its recipient: else RecipientOnly, MessageNotFound.
-func (d *DB) Payload(ctx context.Context, caller relay.MechaID, id relay.MessageID) (body []byte, err error) {
+func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err != nil {
@@ -142,7 +142,7 @@ func errRecipientOnly(what string) error {
 // Idempotent finds the stored answer to an Idempotency-Key, before anything else
 // of the request is looked at: known is false if there is none. Errors:
 // IdempotencyKeyReused.
-func (d *DB) Idempotent(ctx context.Context, sender relay.MechaID, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
+func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)
 		return err

@@ -197,7 +197,7 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 1)
-	p, err := s.History(t.Context(), relay.HistoryQuery{Mecha: u.key.Mecha.ID, Limit: 1})
+	p, err := s.History(t.Context(), relay.HistoryQuery{Mecha: u.key.Mecha.Number, Limit: 1})
 	if err != nil || len(p.Messages) != 1 {
 		t.Fatal(p, err)
 	}

@@ -116,7 +116,7 @@ func (p *player) send() {
 			m.Conversation = p.sent[p.random.IntN(len(p.sent))].Conversation // perhaps not the sender's
 		}
 	case 3, 4:
-		m.Idempotency = p.d.IdempotencyKey(from.Mecha.ID, fmt.Sprint("again-", p.random.IntN(5)), m.Payload)
+		m.Idempotency = p.d.IdempotencyKey(from.Mecha.Number, fmt.Sprint("again-", p.random.IntN(5)), m.Payload)
 		m.OnlyReplay = p.random.IntN(4) == 0
 	case 5:
 		m.To = "nobody^here"
@@ -168,7 +168,7 @@ func (p *player) play(rounds int) {
 			}
 		case 11: // what is this process's own business
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
-			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.ID, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
+			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
 			_, err = p.d.Key(context.Background(), "mk_nothing")
 			err = nil
 		default:

@@ -20,7 +20,7 @@ const (
 type SaveSearch struct {
 	At     time.Time
 	ID     relay.SearchID
-	Mecha  relay.MechaID
+	Mecha  relay.MechaNumber
 	Answer []byte // JSON
 	Nonce  relay.NonceHash
 }
@@ -50,7 +50,7 @@ func (s *SaveSearch) apply(t *tx) error {
 
 // trimSearches keeps a Mecha's answers within their bounds; the oldest go. Those
 // that are too many in bytes keep their row, for its nonce.
-func (t *tx) trimSearches(id relay.MechaID) error {
+func (t *tx) trimSearches(id relay.MechaNumber) error {
 	var count, bytes int64
 	var beyond relay.Position    // and before it: too many
 	var emptied []relay.Position // too long
@@ -172,7 +172,7 @@ func (e *emptyExpired) apply(t *tx) error {
 
 // Search reads the answer to a search: SearchNotFound (also if newer ones have
 // taken its room), NotYourSearch, and after its hour SearchExpired.
-func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaID) (answer []byte, err error) {
+func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		var owner, expires int64
 		found, err := x.c.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
@@ -182,7 +182,7 @@ func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaID
 			return err
 		case !found:
 			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))
-		case relay.MechaID(owner) != caller:
+		case relay.MechaNumber(owner) != caller:
 			return relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
 		case x.now.UnixMilli() >= expires:
 			return relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(relay.UnixMilli(expires)))

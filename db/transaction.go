@@ -19,9 +19,9 @@ type tx struct {
 	brought        *relay.Commit
 	words          map[string]int64 // found or made in this transaction
 	mechas         map[relay.Address]int64
-	pending        map[relay.MechaID]int // new counts
-	settled        []mailboxRow          // messages that are pending no longer
-	nonces         []relay.NonceHash     // of the writes that were applied
+	pending        map[relay.MechaNumber]int // new counts
+	settled        []mailboxRow              // messages that are pending no longer
+	nonces         []relay.NonceHash         // of the writes that were applied
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
@@ -30,7 +30,7 @@ type tx struct {
 func (t *tx) begin(w *writer) {
 	words, mechas, pending := t.words, t.mechas, t.pending
 	if words == nil {
-		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaID]int{}
+		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaNumber]int{}
 	}
 	clear(words)
 	clear(mechas)
@@ -194,7 +194,7 @@ func (w *writer) explain(err error) error {
 }
 
 // countPending gives how many messages wait for a Mecha, this transaction included.
-func (t *tx) countPending(id relay.MechaID) (int, error) {
+func (t *tx) countPending(id relay.MechaNumber) (int, error) {
 	if n, ok := t.pending[id]; ok {
 		return n, nil
 	}
@@ -210,7 +210,7 @@ func (t *tx) countPending(id relay.MechaID) (int, error) {
 
 // addPending moves the count of a mailbox, if it has been counted: else the first
 // who asks counts it.
-func (t *tx) addPending(id relay.MechaID, delta int) {
+func (t *tx) addPending(id relay.MechaNumber, delta int) {
 	n, ok := t.pending[id]
 	if !ok {
 		n, ok = t.w.pending[id]

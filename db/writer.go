@@ -41,7 +41,7 @@ type writer struct {
 	batch     tx             // the transaction in hand
 	last      relay.Position // the newest in the shared order
 	lastLocal relay.Position // the newest of the rows that are this process's own
-	pending   map[relay.MechaID]int
+	pending   map[relay.MechaNumber]int
 	callers   map[relay.KeyNumber]*relay.Key // the keys of writes, as the file has them
 	cachedAt  int64                          // PRAGMA data_version at which callers and mechas were read
 
@@ -77,7 +77,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, told: &d.told,
-		pending: map[relay.MechaID]int{}, callers: map[relay.KeyNumber]*relay.Key{},
+		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
 	w.transact = w.attempt
 	w.expiry = expiry{w: w}

@@ -96,7 +96,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	}
 	wg.Wait()
 
-	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 100})
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 100})
 	if err != nil || len(p.Messages) != n {
 		t.Fatalf("%d messages in the store, want %d (%v)", len(p.Messages), n, err)
 	}
@@ -267,7 +267,7 @@ func TestOneOrder(t *testing.T) {
 	if err := d.wait(nothing{}); err != nil { // the bell of the last commit has rung
 		t.Fatal(err)
 	}
-	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: senders*each + 1})
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: senders*each + 1})
 	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(rung) != senders*each {
 		t.Fatalf("history %d, told %d, rung %d, want %d each (%v)", len(p.Messages), len(told), len(rung), senders*each, err)
 	}
@@ -321,7 +321,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Errorf("a write after Close got %v", err)
 	}
-	if _, err := d.Inbox(t.Context(), k.Mecha.ID); relay.ErrorCode(err) != relay.ShuttingDown {
+	if _, err := d.Inbox(t.Context(), k.Mecha.Number); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Errorf("a read after Close got %v", err)
 	}
 }
@@ -346,7 +346,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Type: "none"}); err != nil {
+				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "none"}); err != nil {
 					t.Error(err)
 					return
 				}

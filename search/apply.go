@@ -24,9 +24,9 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	defer v.Close()
 	// Pages come from a table with one row per Mecha; should a page name one
 	// twice all the same, the later is how it stands.
-	latest := make(map[relay.MechaID]int, len(entries))
+	latest := make(map[relay.MechaNumber]int, len(entries))
 	for i := range entries {
-		latest[entries[i].ID] = i
+		latest[entries[i].Number] = i
 	}
 	before, err := v.recent()
 	if err != nil {
@@ -34,7 +34,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	batch, sum := s.bleve.NewBatch(), v.totals
 	for i := range entries {
-		if latest[entries[i].ID] != i {
+		if latest[entries[i].Number] != i {
 			continue
 		}
 		if err := change(v, batch, &sum, &entries[i]); err != nil {
@@ -43,7 +43,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	last := &entries[len(entries)-1]
 	batch.SetInternal(keyTotals, sum.encode())
-	batch.SetInternal(keyWatermark, position{last.Revision, last.ID}.encode())
+	batch.SetInternal(keyWatermark, position{last.Revision, last.Number}.encode())
 	batch.SetInternal(keyRecent, before.with(entries, latest).encode())
 	batch.SetInternal(keyVersion, []byte(indexVersion))
 	if err := s.bleve.Batch(batch); err != nil {
@@ -55,7 +55,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 // change puts one entry into the batch, and what that means into the totals.
 func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	var old record
-	switch found, err := v.recordOf(e.ID, &old); {
+	switch found, err := v.recordOf(e.Number, &old); {
 	case err != nil:
 		return &DamageError{err}
 	case found:
@@ -64,7 +64,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 		return nil
 	}
 	if e.Removed {
-		batch.Delete(documentID(e.ID))
+		batch.Delete(documentID(e.Number))
 		return nil
 	}
 	doc, r := documentOf(e)
@@ -73,7 +73,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 }
 
 // recordOf reads the record of a Mecha, if the index has it.
-func (v *view) recordOf(id relay.MechaID, r *record) (found bool, err error) {
+func (v *view) recordOf(id relay.MechaNumber, r *record) (found bool, err error) {
 	number, err := v.InternalID(documentID(id))
 	if err != nil || number == nil {
 		return false, err

@@ -44,7 +44,7 @@ const addressMark = "^"
 // documentOf makes the index's document of an entry, and its record.
 func documentOf(e *relay.Entry) (*document.Document, *record) {
 	c := collect(e)
-	d := document.NewDocument(documentID(e.ID))
+	d := document.NewDocument(documentID(e.Number))
 	d.AddField(setField(inText, textOf(c.text), 0))
 	d.AddField(setField(inWords, c.words, 0))
 	d.AddField(setField(inNames, namesOf(&c.record), 0))
@@ -57,7 +57,7 @@ func documentOf(e *relay.Entry) (*document.Document, *record) {
 }
 
 // documentID is the id in the index.
-func documentID(id relay.MechaID) string { return strconv.FormatInt(int64(id), 36) }
+func documentID(id relay.MechaNumber) string { return strconv.FormatInt(int64(id), 36) }
 
 // A collector gathers the words of one profile.
 type collector struct {
@@ -76,7 +76,7 @@ type counted struct {
 
 func collect(e *relay.Entry) *collector {
 	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[counted]int{}}
-	c.record.id, c.record.address = e.ID, e.Address
+	c.record.id, c.record.address = e.Number, e.Address
 	name, crew, _ := strings.Cut(string(e.Address), "^")
 	c.add(fieldName, -1, name)
 	c.record.names = append(c.record.names, squeezeName(name))
@@ -296,7 +296,7 @@ func crewOf(a relay.Address) string {
 
 // meta is what orders and identifies a document.
 type meta struct {
-	id      relay.MechaID
+	id      relay.MechaNumber
 	updated int64 // Unix nanoseconds
 	length  int
 	address relay.Address
@@ -307,7 +307,7 @@ func metaOf(e *relay.Entry, length int) string {
 	if updated.IsZero() {
 		updated = e.CreatedAt
 	}
-	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), length, e.Address)
+	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.Number), uint64(nanoseconds(updated)), length, e.Address)
 }
 
 // nanoseconds since 1970; what does not fit is the earliest or the latest there is.
@@ -330,7 +330,7 @@ func parseMeta(b []byte) (meta, bool) {
 	id, okID := hex16(b[:16])
 	updated, okTime := hex16(b[16:32])
 	length, okLength := hex16(b[32:48])
-	return meta{relay.MechaID(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
+	return meta{relay.MechaNumber(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
 }
 
 func hex16(b []byte) (v uint64, ok bool) {

@@ -363,7 +363,7 @@ func ExampleIndex() {
 	}
 	defer x.Close()
 	e := relay.Entry{Revision: 1}
-	e.ID, e.Address, e.Description = 1, "skyfinder^acme", "Books flights."
+	e.Number, e.Address, e.Description = 1, "skyfinder^acme", "Books flights."
 	go x.Follow(context.Background(), newShelf(e))
 	for !x.Ready() {
 		time.Sleep(time.Millisecond)

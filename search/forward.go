@@ -12,7 +12,7 @@ import (
 // hashes, by field and skill. It is stored with the profile's document in the
 // index, so that it costs no memory and is always of the same state.
 type record struct {
-	id       relay.MechaID
+	id       relay.MechaNumber
 	address  relay.Address
 	names    []string // squeezed: the name of the address, the display name
 	skills   []string // ids; the name where a skill has none
@@ -84,7 +84,7 @@ func appendHashes(b []byte, list []uint32) []byte {
 // give errRecord, never a panic.
 func (r *record) decode(b []byte) error {
 	d := decoder{b: b}
-	r.id = relay.MechaID(d.long())
+	r.id = relay.MechaNumber(d.long())
 	r.address = relay.Address(d.string())
 	r.names = d.strings(r.names[:0])
 	r.skills = d.strings(r.skills[:0])

@@ -21,7 +21,7 @@ func highlight(ctx context.Context, req *Request, result *Result, marks map[stri
 	if len(result.Hits) == 0 || len(marks) == 0 {
 		return nil
 	}
-	ids := make([]relay.MechaID, len(result.Hits))
+	ids := make([]relay.MechaNumber, len(result.Hits))
 	for i := range result.Hits {
 		ids[i] = result.Hits[i].ID
 	}
@@ -29,9 +29,9 @@ func highlight(ctx context.Context, req *Request, result *Result, marks map[stri
 	if err != nil {
 		return fmt.Errorf("search: profiles for highlights: %w", err)
 	}
-	byID := make(map[relay.MechaID]*relay.Entry, len(entries))
+	byID := make(map[relay.MechaNumber]*relay.Entry, len(entries))
 	for i := range entries {
-		byID[entries[i].ID] = &entries[i]
+		byID[entries[i].Number] = &entries[i]
 	}
 	for i := range result.Hits {
 		// Between the search and now a profile may have gone, or become one

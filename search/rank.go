@@ -10,7 +10,7 @@ import (
 // A candidate is a profile judged by its record.
 type candidate struct {
 	doc      uint64
-	id       relay.MechaID
+	id       relay.MechaNumber
 	address  relay.Address
 	exact    exactness
 	bonus    float64   // for the name as a whole, × searcher.top

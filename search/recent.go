@@ -26,7 +26,7 @@ const maxRecent = 256
 
 // with gives what is recent after a page of entries. latest says which entry
 // of a Mecha counts.
-func (r recent) with(page []relay.Entry, latest map[relay.MechaID]int) recent {
+func (r recent) with(page []relay.Entry, latest map[relay.MechaNumber]int) recent {
 	next := recent{all: r.all}
 	for _, p := range r.list {
 		if _, again := latest[p.id]; !again {
@@ -34,8 +34,8 @@ func (r recent) with(page []relay.Entry, latest map[relay.MechaID]int) recent {
 		}
 	}
 	for i := range page {
-		if latest[page[i].ID] == i {
-			next.list = append(next.list, position{page[i].Revision, page[i].ID})
+		if latest[page[i].Number] == i {
+			next.list = append(next.list, position{page[i].Revision, page[i].Number})
 		}
 	}
 	if more := len(next.list) - maxRecent; more > 0 {
@@ -70,7 +70,7 @@ func (v *view) recent() (r recent, err error) {
 	}
 	r.all = b[0] == 1
 	for d := (decoder{b: b[1:]}); len(d.b) > 0; {
-		r.list = append(r.list, position{int64(d.long()), relay.MechaID(d.long())})
+		r.list = append(r.list, position{int64(d.long()), relay.MechaNumber(d.long())})
 		if d.failed {
 			return r, &DamageError{errRecord}
 		}
@@ -96,7 +96,7 @@ func (x *Index) checkSource(ctx context.Context, source Source, at position, r r
 		return err
 	case len(page) == 0:
 		return &DamageError{errors.New("the index is ahead of the store")}
-	case page[0].Revision == at.revision && page[0].ID != at.id:
+	case page[0].Revision == at.revision && page[0].Number != at.id:
 		return &DamageError{errors.New("the index is of another store")}
 	case page[0].Revision == at.revision:
 		return nil
@@ -109,7 +109,7 @@ func (x *Index) checkSource(ctx context.Context, source Source, at position, r r
 // compareRecent goes through all that is recent, for the watermark's own entry
 // has changed since.
 func (x *Index) compareRecent(ctx context.Context, source Source, at position, r recent) error {
-	unseen := make(map[relay.MechaID]int64, len(r.list))
+	unseen := make(map[relay.MechaNumber]int64, len(r.list))
 	for _, p := range r.list {
 		unseen[p.id] = p.revision
 	}
@@ -128,12 +128,12 @@ func (x *Index) compareRecent(ctx context.Context, source Source, at position, r
 			case after > at.revision && !agrees:
 				return &DamageError{errors.New("it cannot be told whether the index is of this store: all that it applied last has changed")}
 			case after > at.revision: // will be read
-			case unseen[page[i].ID] != after:
+			case unseen[page[i].Number] != after:
 				return &DamageError{errors.New("the store has gone another way than the index")}
 			default:
 				agrees = true
 			}
-			delete(unseen, page[i].ID)
+			delete(unseen, page[i].Number)
 		}
 	}
 	return nil

@@ -101,6 +101,6 @@ func TestARestoredBackupIsNoticed(t *testing.T) {
 // puts changes a range of Mechas.
 func (s *shelf) puts(from, to int) {
 	for i := from; i <= to; i++ {
-		s.put(mecha(relay.MechaID(i), fmt.Sprintf("mecha%d^x", i), "an ordinary one"))
+		s.put(mecha(relay.MechaNumber(i), fmt.Sprintf("mecha%d^x", i), "an ordinary one"))
 	}
 }

@@ -66,7 +66,7 @@ func faultsPanic() func() {
 // last entry applied, and whose it was.
 type position struct {
 	revision int64
-	id       relay.MechaID
+	id       relay.MechaNumber
 }
 
 // A store is one bleve index in a folder. Its methods may be called from any
@@ -384,7 +384,7 @@ func decodePosition(b []byte) (position, error) {
 		return position{}, nil
 	}
 	d := decoder{b: b}
-	p := position{int64(d.long()), relay.MechaID(d.long())}
+	p := position{int64(d.long()), relay.MechaNumber(d.long())}
 	if d.failed {
 		return p, errRecord
 	}

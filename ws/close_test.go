@@ -67,7 +67,7 @@ func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 		c.mustWrite(masked(fin|opText, ackOf(string(id)))+masked(fin|opClose, closeBody(1000, "")), masked(fin|opText, "not read"))
 		c.expectFrame(opClose)
 		eventually(t, "the acknowledgement is stored", func() bool {
-			m, err := r.Message(ctx, bob.Mecha.ID, id)
+			m, err := r.Message(ctx, bob.Mecha.Number, id)
 			return err == nil && m.Ack != nil && m.Ack.Status == "completed"
 		})
 	}

@@ -128,7 +128,7 @@ func TestAckOKComesOnceTheAcknowledgementIsStored(t *testing.T) {
 		}
 		c.ack(id, status)
 		f := c.expect("ack_ok")
-		m, err := r.Message(ctx, bob.Mecha.ID, id)
+		m, err := r.Message(ctx, bob.Mecha.Number, id)
 		if err != nil || m.Ack == nil || m.State != state {
 			t.Fatalf("ack_ok came before the acknowledgement was stored: %+v, %v", m, err)
 		}

@@ -155,7 +155,7 @@ func (r *testRelay) mustCycle(k relay.IssuedKey, n int) {
 	if r.t.Failed() {
 		r.t.FailNow()
 	}
-	eventually(r.t, "the hub is empty", func() bool { return !r.hub.Online(k.Mecha.ID) })
+	eventually(r.t, "the hub is empty", func() bool { return !r.hub.Online(k.Mecha.Number) })
 }
 
 // What a connection may leave, in bytes: its nonce, for as long as it could come

@@ -40,7 +40,7 @@ func (f StateFilter) Matches(s State) bool {
 // Only Mecha and Limit are required; an inspection may leave Mecha out, for all
 // messages.
 type HistoryQuery struct {
-	Mecha        MechaID
+	Mecha        MechaNumber
 	Limit        int
 	Since        time.Time // inclusive
 	Until        time.Time // exclusive
@@ -66,7 +66,7 @@ type Page struct {
 
 // StreamQuery asks for what follows a position in a Mecha's incoming stream.
 type StreamQuery struct {
-	Mecha       MechaID
+	Mecha       MechaNumber
 	After       Position // exclusive
 	PendingOnly bool     // leave out what has been acknowledged; expired messages always are
 	Limit       int      // messages

@@ -38,8 +38,8 @@ type Message struct {
 	ID             MessageID
 	Conversation   ConversationID
 	Version        string
-	Sender         MechaID
-	Recipient      MechaID
+	Sender         MechaNumber
+	Recipient      MechaNumber
 	From           Address
 	To             Address
 	Type           string
@@ -61,8 +61,8 @@ type Message struct {
 type Change struct {
 	Position  Position
 	ID        MessageID
-	Sender    MechaID
-	Recipient MechaID
+	Sender    MechaNumber
+	Recipient MechaNumber
 	State     State
 	Status    string // of an acknowledgement
 	Detail    string

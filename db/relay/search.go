@@ -57,12 +57,12 @@ type SearchRequest struct {
 
 	// Online tells who is present. It may be nil, and must be quick: it is
 	// asked for hundreds of Mechas a search, and for all with Filter.Online.
-	Online func(MechaID) bool
+	Online func(MechaNumber) bool
 	// Lookup gives the profiles of the hits of a page, in any order; a Mecha
 	// that is gone may be missing. It is called at most once a search, after
 	// ranking and outside its bounds; a caller that shows profiles can keep
 	// what it reads there.
-	Lookup func(context.Context, []MechaID) ([]Entry, error)
+	Lookup func(context.Context, []MechaNumber) ([]Entry, error)
 }
 
 // SearchResult is the answer to a SearchRequest.
@@ -81,7 +81,7 @@ type SearchResult struct {
 
 // SearchHit is one Mecha found.
 type SearchHit struct {
-	ID          MechaID
+	ID          MechaNumber
 	Address     Address
 	Score       float64 // 0–1, to six decimals
 	Matched     Matched
