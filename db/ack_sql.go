@@ -1,10 +1,9 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"time"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // benchmarkRows is how many messages the mailboxes of the benchmarks have, the

@@ -1,10 +1,6 @@
 package db_test
 
 import (
-	"relay/db/file"
-
-	"relay/db/relay"
-
 	"context"
 	"encoding/binary"
 	"os"
@@ -16,6 +12,8 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/file"
+	"relay/db/relay"
 )
 
 // mustFill makes a file in which everything has happened once, and closes it.

@@ -1,13 +1,13 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
 // setClock is a clock that somebody sets, while real time goes on beside it.

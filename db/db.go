@@ -27,12 +27,6 @@
 package db
 
 import (
-	"relay/db/file"
-
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +35,10 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // Options says how to open a store. Path and Schema are required.

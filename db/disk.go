@@ -1,11 +1,11 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
 // disk is the room on the file's disk. As a servant it looks once a second.

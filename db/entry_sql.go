@@ -1,14 +1,13 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"encoding/json"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // touchEntry marks a Mecha as changed, so that the search index follows.

@@ -1,14 +1,13 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (s store) profile(a relay.Address, text string) error {

@@ -1,12 +1,11 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"fmt"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // expiry is the servant that has messages expire when their time is over.

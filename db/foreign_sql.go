@@ -1,13 +1,13 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
 // foreign notices, a few times a second, what other processes do to the file:

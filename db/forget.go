@@ -1,12 +1,12 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+
+	"relay/db/relay"
 )
 
 // OpenForgetful opens a store that keeps nothing, to measure everything that a

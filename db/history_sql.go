@@ -1,11 +1,11 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"context"
 	"math"
 	"strings"
+
+	"relay/db/relay"
 )
 
 const (

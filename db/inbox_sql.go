@@ -1,12 +1,11 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"math"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // Inbox counts what waits for a Mecha. It walks the pending messages only.

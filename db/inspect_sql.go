@@ -1,12 +1,6 @@
 package db
 
 import (
-	"relay/db/file"
-
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"bytes"
 	"context"
 	"path/filepath"
@@ -14,6 +8,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // An Inspector looks into a store's file, beside the server that runs on it or

@@ -1,16 +1,15 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // The tests have segments of a few messages, so that all of them meet what a

@@ -1,16 +1,15 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"crypto/sha256"
 	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // keyCache holds the keys that have been used, by the hash of their text. It is

@@ -1,12 +1,12 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
+
+	"relay/db/relay"
 )
 
 // The tables `received` and `sent` are an index: they tell where a Mecha's

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,6 +12,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // known is a message as the test knows it.

@@ -1,15 +1,14 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"errors"
 	"sort"
 	"strings"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // recipient finds the Mecha of an address, or says RecipientNotFound.

@@ -1,13 +1,13 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"encoding/binary"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/relay"
 )
 
 const (

@@ -1,11 +1,11 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"encoding/binary"
 	"math"
 	"time"
+
+	"relay/db/relay"
 )
 
 // A start must know the nonces of all writes that could still be replayed: after

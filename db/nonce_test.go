@@ -1,15 +1,14 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // used is a key with nonces that it has used, all for messages with the same timestamp.

@@ -1,10 +1,10 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"strings"
 	"testing"
+
+	"relay/db/relay"
 )
 
 // The cost of a page must not grow with the number of messages: every range is

@@ -1,12 +1,12 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
+
+	"relay/db/relay"
 )
 
 // What was written to sockets is kept for whoever traces a message, in the

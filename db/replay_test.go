@@ -1,14 +1,9 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"database/sql"
-
-	"relay/db/relay"
-
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -21,6 +16,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // Whatever writes brought about once, they bring about again: in another process,

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/file"
-
 	"context"
 	"path/filepath"
 	"strconv"
@@ -10,6 +8,7 @@ import (
 	"testing"
 
 	"relay/db"
+	"relay/db/file"
 )
 
 // What another command wrote into a file that has lost its name would be gone.

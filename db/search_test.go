@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // searched is a store whose clock stands still until it is moved, and two

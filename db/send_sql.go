@@ -1,12 +1,11 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"crypto/sha256"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // idempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).

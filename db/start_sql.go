@@ -1,9 +1,9 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"time"
+
+	"relay/db/relay"
 )
 
 // start reads what the writer and the nonces must know of the past.

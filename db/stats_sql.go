@@ -1,16 +1,14 @@
 package db
 
 import (
-	"relay/db/file"
-
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"cmp"
 	"slices"
 	"strings"
 	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // Stats is what a store holds, in numbers.

@@ -1,12 +1,11 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"math"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // Stream reads a piece of a Mecha's incoming stream, in commit order.

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // clock is a clock that stands still until it is set.

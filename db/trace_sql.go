@@ -1,14 +1,13 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"cmp"
 	"context"
 	"slices"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // A Step is something that happened to a message.

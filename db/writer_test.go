@@ -1,14 +1,14 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
 // block is a chore that holds the writer until it is released, so that what is

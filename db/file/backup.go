@@ -1,8 +1,6 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
 // Progress is told how far a long command has come: done of total, in a unit

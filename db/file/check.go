@@ -1,10 +1,6 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"fmt"
 	"path/filepath"
@@ -12,6 +8,9 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // check is one of the things that must be so in a file.

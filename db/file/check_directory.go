@@ -1,12 +1,11 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"encoding/json"
 	"fmt"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 func (i *inspector) checkWords() error {

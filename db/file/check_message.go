@@ -1,13 +1,12 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // reasons makes a query of the rows of a table for which one of the cases

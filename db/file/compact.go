@@ -1,13 +1,13 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
 // CompactOptions says which file to make smaller. Path and Schema are required.

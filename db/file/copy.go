@@ -1,11 +1,11 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"relay/db/internal/sqlite"
 )
 
 // copySlice is how many pages are copied between two looks at ctx: about 2 MiB.

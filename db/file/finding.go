@@ -1,11 +1,10 @@
 package file
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"time"
 
+	"relay/db/relay"
 	"relay/db/strict"
 )
 

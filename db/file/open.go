@@ -1,8 +1,6 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 

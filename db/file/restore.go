@@ -1,14 +1,14 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
 // RestoreResult says what was restored.

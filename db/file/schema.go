@@ -1,14 +1,14 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
 const applicationID = 0x524c4159 // "RLAY", in the file's header
