@@ -26,7 +26,7 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	if m.State == relay.Expired {
-		t.tell(m, m.ExpiresAt, true, false)
+		t.noteChange(m, m.ExpiresAt, true, false)
 		return relay.AckOutcome{}, errExpired(m)
 	}
 	if m.Ack != nil && relay.IsFinal(m.Ack.Status) {
@@ -55,14 +55,14 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
-	t.tell(m, p.Time(), true, true)
+	t.noteChange(m, p.Time(), true, true)
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one. Either way
 // the recipient has answered for the message, so it is in flight no longer.
 func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
-	t.tell(m, m.Ack.At, true, false)
+	t.noteChange(m, m.Ack.At, true, false)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
@@ -94,7 +94,7 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 		if err := t.setState(m, relay.Delivered, p, false); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
-		t.tell(m, p.Time(), false, true)
+		t.noteChange(m, p.Time(), false, true)
 	}
 	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
@@ -154,7 +154,7 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 }
 
 // tell notes a step of a message for the listeners.
-func (t *tx) tell(m *relay.Message, at time.Time, freed, isNew bool) {
+func (t *tx) noteChange(m *relay.Message, at time.Time, freed, isNew bool) {
 	c := relay.Change{Position: m.Position, ID: m.ID, Sender: m.Sender, Recipient: m.Recipient, State: m.State, At: at, Freed: freed, New: isNew}
 	if m.Ack != nil && m.State != relay.Expired {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail

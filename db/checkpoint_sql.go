@@ -10,11 +10,11 @@ import (
 // own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
 // What is left then is little, and the writer copies it itself between two
 // transactions, after which SQLite starts the log from its beginning. So the
-// log stays near walFrames and no commit waits for a whole checkpoint.
+// log stays near copyAfterPages and no commit waits for a whole checkpoint.
 // A writer that outruns the disk waits, before the log gets out of hand.
 const (
-	walFrames = 1000 // pages of 8 KiB that may wait to be copied
-	walMost   = 4000 // … before the writer waits
+	copyAfterPages = 1000 // pages of 8 KiB that may wait to be copied
+	maxLogPages    = 4000 // … before the writer waits
 )
 
 const (
@@ -38,7 +38,7 @@ type checkpoints struct {
 	done       chan struct{} // from it
 	running    bool
 	copySoon   bool      // another process has written to the log
-	looked     time.Time // by the real clock
+	checked    time.Time // by the real clock
 	heldInVain time.Time // when holding the readers back did not help
 }
 
@@ -74,9 +74,9 @@ func (k *checkpoints) begin() {
 	}
 	left := k.w.c.NotCopied()
 	switch {
-	case !k.running && left >= walFrames:
+	case !k.running && left >= copyAfterPages:
 		k.start()
-	case k.running && left >= walMost:
+	case k.running && left >= maxLogPages:
 		<-k.done
 		k.finish()
 	case k.running:
@@ -108,11 +108,11 @@ func (k *checkpoints) wait() {
 }
 
 func (k *checkpoints) due(time.Time) bool {
-	return k.copySoon && time.Since(k.looked) >= copyForeign && k.w.failed() == nil
+	return k.copySoon && time.Since(k.checked) >= copyForeign && k.w.failed() == nil
 }
 
 func (k *checkpoints) do(time.Time) {
-	k.looked = time.Now()
+	k.checked = time.Now()
 	if !k.running {
 		k.start()
 		return
@@ -130,7 +130,7 @@ func (k *checkpoints) finish() {
 		return
 	}
 	frames, err := w.c.Checkpoint()
-	if err == nil && frames > walMost && time.Since(k.heldInVain) > holdAgain {
+	if err == nil && frames > maxLogPages && time.Since(k.heldInVain) > holdAgain {
 		held := k.readers.hold(holdTimeout)
 		_, err = w.c.Checkpoint()
 		if w.c.NotCopied() > 0 {

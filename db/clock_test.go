@@ -28,7 +28,7 @@ func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
 	c := &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
 	d := openHere(t, append(options, func(o *Options) { o.Now, o.Serve = c.now, true })...)
-	d.nonces.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	return d, c
 }
 
@@ -126,7 +126,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		}
 		path := d.path
 		d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
-		d.nonces.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+		d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 		c.set(jump)
 		c.pass(2 * nonceSweep)
 		if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
@@ -186,7 +186,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
 	n, c := newNonces(2), &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
-	n.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	n.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	claim := func(h relay.NonceHash) {
 		t.Helper()
 		if err := n.Claim(h*nonceShards, c.now(), c.now().Add(time.Minute)); err != nil { // all in one shard

@@ -68,14 +68,14 @@ type DB struct {
 	opts Options
 	path string
 	*lookups
-	keys    keyCache
-	nonces  *Nonces
-	readers *readerPool
-	w       *writer
-	disk    disk
-	told    listeners
-	seen    sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
-	lock    *os.File
+	keys      keyCache
+	nonces    *Nonces
+	readers   *readerPool
+	w         *writer
+	disk      disk
+	listeners listeners
+	seen      sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
+	lock      *os.File
 
 	shutdown sync.Once
 	done     chan struct{} // closed when the store closes
@@ -100,7 +100,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	}
 	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces), readers: newReaderPool(), done: make(chan struct{})}
 	d.keys = newKeyCache()
-	d.told.onKeys = []func(){d.keys.forget}
+	d.listeners.onKeys = []func(){d.keys.forget}
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
 	if err := d.open(prepare); err != nil {
 		d.release()
@@ -218,17 +218,17 @@ func (d *DB) Path() string { return d.path }
 // changes, in commit order, from the writer: f must not block. Register before
 // the store is used.
 func (d *DB) OnCommit(f func(*relay.Commit)) {
-	d.told.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
+	d.listeners.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
 }
 
 // OnKeys registers f to be told that some key may have been revoked, or
 // changed, here or by another process. Same rules as OnCommit.
-func (d *DB) OnKeys(f func()) { d.told.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
+func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
 // OnEntries registers f to be told that some Mecha or profile changed, here or
 // in another process. Same rules as OnCommit.
 func (d *DB) OnEntries(f func()) {
-	d.told.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
+	d.listeners.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
 }
 
 // Failed gives the fault after which the store takes no writes; nil while all is well.

@@ -10,19 +10,19 @@ import (
 
 // disk is the room on the file's disk. As a servant it looks once a second.
 type disk struct {
-	low    atomic.Bool // below the floor, or SQLite found it full: no messages are accepted
-	folder string
-	floor  int64 // bytes; 0: none
-	log    *slog.Logger
-	looked time.Time // by the real clock
+	low     atomic.Bool // below the floor, or SQLite found it full: no messages are accepted
+	folder  string
+	floor   int64 // bytes; 0: none
+	log     *slog.Logger
+	checked time.Time // by the real clock
 }
 
-const lookAtDisk = time.Second
+const checkDiskEvery = time.Second
 
-func (d *disk) due(time.Time) bool { return time.Since(d.looked) >= lookAtDisk }
+func (d *disk) due(time.Time) bool { return time.Since(d.checked) >= checkDiskEvery }
 
 func (d *disk) do(time.Time) {
-	d.looked = time.Now()
+	d.checked = time.Now()
 	d.check()
 }
 

@@ -10,9 +10,9 @@ import (
 	"relay/db/relay"
 )
 
-// touchEntry marks a Mecha as changed, so that the search index follows.
+// raiseRevision marks a Mecha as changed, so that the search index follows.
 // removed is a time in Unix ms, or nil.
-func (t *tx) touchEntry(id relay.MechaID, at time.Time, removed any) error {
+func (t *tx) raiseRevision(id relay.MechaID, at time.Time, removed any) error {
 	t.entriesChanged = true
 	// max: another process may have given out later ones, and the index must not miss this one.
 	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
@@ -57,7 +57,7 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if err := t.keepNonce(p.Nonce, p.At); err != nil {
 		return none{}, err
 	}
-	return none{}, t.touchEntry(id, p.At, nil)
+	return none{}, t.raiseRevision(id, p.At, nil)
 }
 
 // nonceKept is longer than a nonce of any write can be replayed.
@@ -96,10 +96,10 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}
-	if err := t.touchKeys(); err != nil {
+	if err := t.raiseKeysVersion(); err != nil {
 		return none{}, err
 	}
-	return none{}, t.touchEntry(id, r.At, r.At.UnixMilli())
+	return none{}, t.raiseRevision(id, r.At, r.At.UnixMilli())
 }
 
 func errMechaNotFound(a relay.Address) error {

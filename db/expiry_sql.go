@@ -68,7 +68,7 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextExpiry, error) {
 		if err := t.setState(m, relay.Expired, p, false); err != nil {
 			return 0, err
 		}
-		t.tell(m, m.ExpiresAt, true, true)
+		t.noteChange(m, m.ExpiresAt, true, true)
 	}
 	return next, nil
 }

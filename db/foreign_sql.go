@@ -17,15 +17,15 @@ type foreign struct {
 	w       *writer
 	readers *readerPool
 	files   []servedFile // of a server
-	looked  time.Time    // by the real clock
+	checked time.Time    // by the real clock
 	data    int64        // PRAGMA data_version
 	keys    int64        // setting keys_version
 }
 
-func (f *foreign) due(time.Time) bool { return time.Since(f.looked) >= lookEvery }
+func (f *foreign) due(time.Time) bool { return time.Since(f.checked) >= servantsEvery }
 
 func (f *foreign) do(time.Time) {
-	f.looked = time.Now()
+	f.checked = time.Now()
 	w := f.w
 	if lost := f.lostFile(); lost != nil && w.failed() == nil {
 		w.fail(f.leave(lost))
@@ -44,10 +44,10 @@ func (f *foreign) do(time.Time) {
 	_, keys := w.versions()
 	f.data, w.checkpoints.copySoon = data, true
 	w.mechas.forget()
-	w.told.entriesChanged()
+	w.listeners.entriesChanged()
 	if keys != f.keys {
 		f.keys = keys
-		w.told.keysChanged()
+		w.listeners.keysChanged()
 	}
 }
 
@@ -97,7 +97,7 @@ func (f *foreign) rememberFiles(database string) error {
 // lostFile tells which of the files has lost its name, or that its name means
 // another file now. What is written from then on is found by nobody: a deleted
 // log takes commits, and every fsync of it succeeds. Only a name that is
-// certainly gone counts, not one that cannot be looked at for the moment.
+// certainly gone counts, not one that cannot be checked at for the moment.
 func (f *foreign) lostFile() error {
 	for _, file := range f.files {
 		now, err := os.Stat(file.path)

@@ -45,27 +45,27 @@ func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (p relay.Page, e
 }
 
 func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
-	s, err := x.span(q)
+	pr, err := x.positionRange(q)
 	if err != nil {
 		return relay.Page{}, err
 	}
-	s.conversation, err = x.conversationFilter(q)
+	pr.conversation, err = x.conversationFilter(q)
 	if err != nil {
 		return relay.Page{}, err
 	}
-	if s.conversation == newLabel {
+	if pr.conversation == newLabel {
 		return relay.Page{Next: cursorOf(q)}, nil // a label that nobody used
 	}
-	s.limit = q.Limit + 1
+	pr.limit = q.Limit + 1
 	if filtered(q) {
-		s.limit = pageScan + 1
+		pr.limit = pageScan + 1
 	}
-	if s.conversation == 0 {
-		if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
+	if pr.conversation == 0 {
+		if pr.unindexed, err = x.findUnindexed(q.Mecha, pr.from, pr.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
 			return relay.Page{}, err
 		}
 	}
-	p, err := x.scan(q, s)
+	p, err := x.scan(q, pr)
 	if err == nil && q.Payload {
 		err = x.addPayloads(q, &p)
 	}
@@ -101,15 +101,15 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	return number, nil
 }
 
-// scan walks the span in order and keeps what matches, up to the limits.
-func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
+// scan walks the positionRange in order and keeps what matches, up to the limits.
+func (x *rx) scan(q relay.HistoryQuery, pr positionRange) (relay.Page, error) {
 	p := relay.Page{Next: cursorOf(q)}
-	text, args := s.query(q)
+	text, args := pr.query(q)
 	r := x.c.Query(text, args...)
-	looked := 0
+	scanned := 0
 	var last relay.Position
 	for r.Next() {
-		if len(p.Messages) == q.Limit || looked == pageScan {
+		if len(p.Messages) == q.Limit || scanned == pageScan {
 			p.More = true
 			break
 		}
@@ -118,7 +118,7 @@ func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
 			r.Close()
 			return relay.Page{}, err
 		}
-		looked++
+		scanned++
 		last = m.Position
 		if matches(q, m) {
 			p.Messages = append(p.Messages, m)
@@ -128,8 +128,8 @@ func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
 		return relay.Page{}, err
 	}
 	switch n := len(p.Messages); {
-	case p.More && looked == pageScan && n < q.Limit:
-		p.Next = x.ids.Message(last) // go on behind what was looked at, or a client would stand still
+	case p.More && scanned == pageScan && n < q.Limit:
+		p.Next = x.ids.Message(last) // go on behind what was scanned at, or a client would stand still
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
@@ -155,37 +155,37 @@ func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 	return nil
 }
 
-// span is a range of positions and the rows in it that an index gives.
-type span struct {
+// positionRange is a range of positions and the rows in it that an index gives.
+type positionRange struct {
 	from, to     relay.Position // from inclusive, to exclusive
 	conversation int64          // 0: none
 	limit        int            // rows
 	unindexed    unindexed      // of the Mecha's own messages, those that the index may lack
 }
 
-func (x *rx) span(q relay.HistoryQuery) (span, error) {
-	s := span{from: 0, to: math.MaxInt64}
+func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
+	pr := positionRange{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
-		s.from = relay.PositionFrom(q.Since)
+		pr.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		s.to = relay.PositionFrom(q.Until)
+		pr.to = relay.PositionFrom(q.Until)
 	}
 	if q.After != "" {
 		p, err := x.ids.Cursor(q.After)
 		if err != nil {
-			return s, err
+			return pr, err
 		}
-		s.from = max(s.from, p+1)
+		pr.from = max(pr.from, p+1)
 	}
 	if q.Before != "" {
 		p, err := x.ids.Cursor(q.Before)
 		if err != nil {
-			return s, err
+			return pr, err
 		}
-		s.to = min(s.to, p)
+		pr.to = min(pr.to, p)
 	}
-	return s, nil
+	return pr, nil
 }
 
 // Cursor gives the position of a message id, or CursorNotFound if the relay
@@ -208,24 +208,24 @@ const (
 
 // query composes the ranges into one ordered, bounded walk. SQLite merges them
 // as it goes, so the cost is that of the rows it yields.
-func (s span) query(q relay.HistoryQuery) (string, []any) {
+func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
-		args = append(append(args, first...), int64(s.from), int64(s.to))
+		args = append(append(args, first...), int64(pr.from), int64(pr.to))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
 	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired
 	switch {
-	case s.conversation > 0:
-		add(joinedRange, s.conversation)
-		add(foundingRange, s.conversation)
-	case s.conversation < 0:
-		add(joinedRange, s.conversation)
+	case pr.conversation > 0:
+		add(joinedRange, pr.conversation)
+		add(foundingRange, pr.conversation)
+	case pr.conversation < 0:
+		add(joinedRange, pr.conversation)
 	default:
-		s.addOwn(q, mayBeOpen, mayBeDone, add)
-		if late, more := s.unindexed.query(q.Direction, mayBeOpen, mayBeDone, s.from, s.to); late != "" {
+		pr.addOwn(q, mayBeOpen, mayBeDone, add)
+		if late, more := pr.unindexed.query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
 			ranges, args = append(ranges, late), append(args, more...)
 		}
 	}
@@ -233,11 +233,11 @@ func (s span) query(q relay.HistoryQuery) (string, []any) {
 	if q.Descending {
 		order = "DESC"
 	}
-	return composed(ranges, order), append(args, int64(s.limit))
+	return composed(ranges, order), append(args, int64(pr.limit))
 }
 
 // addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
-func (s span) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
+func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
 	if q.Mecha == 0 {
 		add(wholeRange)
 		return

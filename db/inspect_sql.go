@@ -75,7 +75,7 @@ func (i *Inspector) view(f func(*rx) error) error {
 // look is view for what may be one of many in a row: it begins when the file has
 // been left alone for as long as the one before took. A server starts its log
 // anew when nobody looks; views without a pause would let it grow.
-func (i *Inspector) look(ctx context.Context, f func(*rx) error) error {
+func (i *Inspector) viewGently(ctx context.Context, f func(*rx) error) error {
 	if rest := time.Duration(i.rest.Load()); rest > 0 {
 		pause := time.NewTimer(rest)
 		defer pause.Stop()
@@ -154,7 +154,7 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Me
 	}
 	for {
 		var page relay.Page
-		err := i.look(ctx, func(x *rx) error {
+		err := i.viewGently(ctx, func(x *rx) error {
 			page, err = x.history(h)
 			keepStatus(&page, q.Status)
 			return err
@@ -220,7 +220,7 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 			size += list[n].PayloadBytes
 			n++
 		}
-		err := i.look(ctx, func(x *rx) error {
+		err := i.viewGently(ctx, func(x *rx) error {
 			for _, m := range list[:n] {
 				body, err := x.payload(m.Position)
 				if err != nil {

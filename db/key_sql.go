@@ -190,7 +190,7 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, t.touchKeys()
+	return k, t.raiseKeysVersion()
 }
 
 func (x *rx) keyByID(id relay.KeyID) (k *relay.Key, err error) {
@@ -217,8 +217,8 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 	return old, t.c.Exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
 }
 
-// touchKeys lets this process and others know that keys changed.
-func (t *tx) touchKeys() error {
+// raiseKeysVersion lets this process and others know that keys changed.
+func (t *tx) raiseKeysVersion() error {
 	t.keysChanged = true
 	clear(t.w.callers)
 	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
@@ -242,7 +242,7 @@ func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, t.touchKeys()
+	return none{}, t.raiseKeysVersion()
 }
 
 // keyUse is the servant that writes down, about once a minute, which keys have

@@ -44,9 +44,9 @@ func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 }
 
 const (
-	suggestScan  = 2000 // addresses looked at for a suggestion
-	suggestEdits = 3    // letters that may differ
-	suggestMost  = 3
+	suggestScan    = 2000 // addresses looked at for a suggestion
+	suggestEdits   = 3    // letters that may differ
+	maxSuggestions = 3
 )
 
 // closeAddresses gives up to three registered addresses that a may have been
@@ -82,7 +82,7 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 		return found[i].address < found[j].address
 	})
 	var out []relay.Address
-	for _, c := range found[:min(len(found), suggestMost)] {
+	for _, c := range found[:min(len(found), maxSuggestions)] {
 		out = append(out, c.address)
 	}
 	return out, nil
@@ -132,7 +132,7 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 		return relay.MechaID(id), nil
 	case found: // it comes back, with its history
 		t.mechas[a] = id
-		return relay.MechaID(id), t.touchEntry(relay.MechaID(id), at, nil)
+		return relay.MechaID(id), t.raiseRevision(relay.MechaID(id), at, nil)
 	}
 	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
@@ -140,5 +140,5 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 		return 0, err
 	}
 	t.mechas[a] = id
-	return relay.MechaID(id), t.touchEntry(relay.MechaID(id), at, nil)
+	return relay.MechaID(id), t.raiseRevision(relay.MechaID(id), at, nil)
 }

@@ -109,24 +109,24 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 		}
 	}
 	// Searches stand in an order of their own, which no page covers.
-	if err := w.readNonceRows(found, noncesOf{from - 1, math.MaxInt64}, most, "search"); err != nil {
+	if err := w.readNonceRows(found, nonceRange{from - 1, math.MaxInt64}, most, "search"); err != nil {
 		return err
 	}
 	nonces.restore(found)
 	return nil
 }
 
-// A noncesOf is a range of positions: after, exclusive, to upto, inclusive.
-type noncesOf struct{ after, upto relay.Position }
+// A nonceRange is a range of positions: after, exclusive, to upto, inclusive.
+type nonceRange struct{ after, upto relay.Position }
 
 // readNoncePages reads the pages from a position on, and tells what they leave out.
-func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []noncesOf, err error) {
+func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []nonceRange, err error) {
 	upto := w.last
 	r := w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
 	for found.count < maxRestored && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
-			gaps = append(gaps, noncesOf{position, upto})
+			gaps = append(gaps, nonceRange{position, upto})
 		}
 		found.add(position, r.Blob(2))
 		upto = min(upto, after)
@@ -135,12 +135,12 @@ func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps [
 		return nil, err
 	}
 	if from-1 < upto {
-		gaps = append(gaps, noncesOf{from - 1, upto})
+		gaps = append(gaps, nonceRange{from - 1, upto})
 	}
 	return gaps, nil
 }
 
-func (w *writer) readNonceRows(found *foundNonces, gap noncesOf, most int, tables ...string) error {
+func (w *writer) readNonceRows(found *foundNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
 		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",

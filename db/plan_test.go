@@ -17,7 +17,7 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
 			for _, u := range []unindexed{{none: true}, {mecha: 1}} { // nothing, or much, waits to be indexed
-				text, args := span{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
+				text, args := positionRange{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
 				plan := explain(t, d, text, args)
 				if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN message") || strings.Contains(plan, "SCAN m\n") {
 					t.Errorf("%+v, conversation %d, %+v:\n%s", q, conversation, u, plan)

@@ -22,18 +22,18 @@ func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
 	if q.PendingOnly {
 		h.State = relay.OnlyPending
 	}
-	s := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
+	pr := positionRange{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
-	if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.PendingOnly); err != nil {
+	if pr.unindexed, err = x.findUnindexed(q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
 		return relay.StreamPage{}, err
 	}
-	text, args := s.query(h)
+	text, args := pr.query(h)
 	return x.streamRows(q, x.c.Query(text, args...))
 }
 
 func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
-	looked, bytes := 0, 0
+	scanned, bytes := 0, 0
 	for r.Next() {
 		m, err := x.readMessage(r)
 		if err != nil {
@@ -44,7 +44,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 			p.End = false
 			break
 		}
-		looked++
+		scanned++
 		p.Upto = m.Position
 		if m.State != relay.Expired {
 			p.Messages = append(p.Messages, m)
@@ -53,7 +53,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 	if err := r.Close(); err != nil {
 		return p, err
 	}
-	if looked == q.Limit {
+	if scanned == q.Limit {
 		p.End = false
 	}
 	if p.End {

@@ -60,7 +60,7 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 		return nil, err
 	}
 	for from := t.Message.Position; from != 0; {
-		err := i.look(ctx, func(x *rx) error {
+		err := i.viewGently(ctx, func(x *rx) error {
 			from, err = x.tracePushes(t, from)
 			return err
 		})

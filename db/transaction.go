@@ -58,7 +58,7 @@ func (w *writer) commit(ops []op) {
 		err = w.explain(err)
 	}
 	if err == nil && w.batch.keysChanged {
-		w.told.keysChanged() // first: who revoked a key is told that it no longer works
+		w.listeners.keysChanged() // first: who revoked a key is told that it no longer works
 	}
 	for i := range ops {
 		o := &ops[i]
@@ -68,11 +68,11 @@ func (w *writer) commit(ops []op) {
 		o.job.finish(o.err)
 	}
 	if b := w.batch.brought; err == nil && (len(b.Messages) > 0 || len(b.Changes) > 0) {
-		w.told.committed(b)
+		w.listeners.committed(b)
 	}
 	if err == nil && w.batch.entriesChanged {
 		w.mechas.forget()
-		w.told.entriesChanged()
+		w.listeners.entriesChanged()
 	}
 	w.checkpoints.begin()
 }

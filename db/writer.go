@@ -14,7 +14,7 @@ const (
 	maxQueue      = 16 << 10 // waiting jobs; beyond it: Overloaded
 	maxBatch      = 512      // jobs in a transaction
 	maxBatchBytes = 8 << 20
-	lookEvery     = 250 * time.Millisecond // between two looks at what is due, when there is nothing to write
+	servantsEvery = 250 * time.Millisecond // between two looks at what is due, when there is nothing to write
 	gatherRounds  = 4                      // times that the writer yields before it takes what is queued
 )
 
@@ -29,12 +29,12 @@ type writer struct {
 	ended chan struct{} // closed when run has returned
 
 	*lookups
-	opts     Options
-	path     string
-	c        *sqlite.Conn
-	disk     *disk
-	told     *listeners
-	transact func([]op) error // makes one transaction of some jobs
+	opts      Options
+	path      string
+	c         *sqlite.Conn
+	disk      *disk
+	listeners *listeners
+	transact  func([]op) error // makes one transaction of some jobs
 
 	spare     []op           // the queue's other backing array
 	batch     tx             // the transaction in hand
@@ -75,7 +75,7 @@ type rider interface {
 func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, told: &d.told,
+		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
 		pending: map[relay.MechaID]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
 	w.transact = w.attempt
@@ -150,7 +150,7 @@ func (w *writer) fail(err error) {
 
 func (w *writer) run() {
 	defer close(w.ended)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(servantsEvery)
 	defer tick.Stop()
 	for {
 		w.gather()
@@ -168,13 +168,13 @@ func (w *writer) run() {
 					w.pushes.flush()
 				}
 			case <-tick.C:
-				w.serve()
+				w.runServants()
 				w.pushes.flush()
 			}
 			continue
 		}
 		for len(ops) > 0 {
-			w.serve() // before every transaction, so that the servants get their turn under load too
+			w.runServants() // before every transaction, so that the servants get their turn under load too
 			n := batchSize(ops)
 			w.commit(ops[:n])
 			ops = ops[n:]
@@ -183,7 +183,7 @@ func (w *writer) run() {
 }
 
 // serve lets the servants do what is due.
-func (w *writer) serve() {
+func (w *writer) runServants() {
 	now := w.opts.Now()
 	for _, s := range w.servants {
 		if s.due(now) {

@@ -370,7 +370,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	readers.Wait()
-	if most > 48<<20 { // walMost and a transaction
+	if most > 48<<20 { // maxLogPages and a transaction
 		t.Errorf("the log grew to %d MiB while 60 MB were written", most>>20)
 	}
 	t.Logf("the log's largest size: %.1f MiB", float64(most)/(1<<20))

@@ -48,7 +48,7 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if err != nil {
 		return result, err
 	}
-	if info, err := lookAt(path); err != nil {
+	if info, err := infoAt(path); err != nil {
 		return result, unreadable(path, err)
 	} else if err := info.mustBeRelays(path); err != nil {
 		return result, err
@@ -103,7 +103,7 @@ func (k *compactor) compact(served bool) (r CompactResult, err error) {
 			return r, err
 		}
 	}
-	if err := k.settle(); err != nil {
+	if err := k.checkpoint(); err != nil {
 		return r, err
 	}
 	after, err := k.conn.Number("PRAGMA page_count")
@@ -163,7 +163,7 @@ func (k *compactor) giveBack(free int64) error {
 			slice = min(slice*2, mostSlice)
 		}
 		if n%slicesPerLog == 0 {
-			if err := k.settle(); err != nil {
+			if err := k.checkpoint(); err != nil {
 				return err
 			}
 		}
@@ -203,9 +203,9 @@ func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err
 	return before - after, left, took, err
 }
 
-// settle copies the log into the file, as far as readers allow: only then the
+// checkpoint copies the log into the file, as far as readers allow: only then the
 // file gets shorter.
-func (k *compactor) settle() error {
+func (k *compactor) checkpoint() error {
 	_, err := k.conn.Checkpoint()
 	return err
 }

@@ -55,7 +55,7 @@ func (f *Finding) fault(example string) {
 // Settings of checks.
 const (
 	secretBytes  = 32
-	mostWordSize = relay.MaxLabel // bytes: versions have at most 32 characters, the rest is ASCII
+	maxWordBytes = relay.MaxLabel // bytes: versions have at most 32 characters, the rest is ASCII
 	clockAhead   = relay.MaxClockSkew
 )
 

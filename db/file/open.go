@@ -147,8 +147,8 @@ func keepsLog(path string) (bool, error) {
 	return header[18] == 2 || header[19] == 2, nil
 }
 
-// lookAt reads what a file is, without changing a byte of it. An empty one will do.
-func lookAt(path string) (info Info, err error) {
+// infoAt reads what a file is, without changing a byte of it. An empty one will do.
+func infoAt(path string) (info Info, err error) {
 	c, err := openSilently(path)
 	if err != nil {
 		return info, err

@@ -106,7 +106,7 @@ func setAside(path string, replace bool) (kept string, err error) {
 		return "", fmt.Errorf("somebody has just made a database at %s: look at it first", path)
 	}
 	if there {
-		if err := settle(path); err != nil {
+		if err := leaveLog(path); err != nil {
 			return "", err
 		}
 	}
@@ -130,10 +130,10 @@ func setAside(path string, replace bool) (kept string, err error) {
 	return kept, sqlite.SyncDir(filepath.Dir(path))
 }
 
-// settle brings what is in the log into the file. It fails if another command
+// leaveLog brings what is in the log into the file. It fails if another command
 // has the file open, whose writes would be lost. A file too damaged to be
 // opened is left as it is: a restore is for such.
-func settle(path string) error {
+func leaveLog(path string) error {
 	c, err := sqlite.Open(path, sqlite.Writing)
 	if err == nil {
 		// To leave the log SQLite must have the file for itself.

@@ -42,7 +42,7 @@ func Create(path string) error {
 // an older one that is being served, for its server would fail: locked says that
 // the caller has the server's lock.
 func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
-	info, err := lookAt(path)
+	info, err := infoAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}

@@ -70,9 +70,9 @@ func (k *Key) Check(now time.Time) error {
 func Sign(secret string, body []byte, nonce, timestamp string) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
-	tail := make([]byte, 0, 2+len(nonce)+len(timestamp))
-	tail = append(append(append(append(tail, '|'), nonce...), '|'), timestamp...)
-	mac.Write(tail)
+	suffix := make([]byte, 0, 2+len(nonce)+len(timestamp))
+	suffix = append(append(append(append(suffix, '|'), nonce...), '|'), timestamp...)
+	mac.Write(suffix)
 	return mac.Sum(nil)
 }
 

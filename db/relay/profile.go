@@ -239,92 +239,92 @@ const (
 
 // Check refuses a profile beyond its bounds: InvalidRequest, naming each fault.
 func (p *Profile) Check() error {
-	c := checker{}
-	c.text("display_name", p.DisplayName, maxShort)
-	c.text("description", p.Description, maxDescription)
-	c.text("details", p.Details, maxDetails)
-	c.text("version", p.Version, maxShort)
-	c.tags("tags", p.Tags)
-	c.list("examples", p.Examples, maxExamples, maxExample)
-	c.list("languages", p.Languages, maxList, maxTag)
-	c.list("accepts_message_types", p.MessageTypes, maxList, maxTag)
+	f := profileFaults{}
+	f.text("display_name", p.DisplayName, maxShort)
+	f.text("description", p.Description, maxDescription)
+	f.text("details", p.Details, maxDetails)
+	f.text("version", p.Version, maxShort)
+	f.tags("tags", p.Tags)
+	f.list("examples", p.Examples, maxExamples, maxExample)
+	f.list("languages", p.Languages, maxList, maxTag)
+	f.list("accepts_message_types", p.MessageTypes, maxList, maxTag)
 	if len(p.Skills) > maxSkills {
-		c.fail("skills", "has more than 100 entries")
+		f.fail("skills", "has more than 100 entries")
 	}
 	for i, s := range p.Skills {
 		at := fmt.Sprintf("skills[%d].", i)
-		c.text(at+"id", s.ID, maxShort)
-		c.text(at+"name", s.Name, maxShort)
-		c.text(at+"description", s.Description, maxDescription)
-		c.tags(at+"tags", s.Tags)
-		c.list(at+"examples", s.Examples, maxExamples, maxExample)
-		c.list(at+"input_modes", s.InputModes, maxList, maxShort)
-		c.list(at+"output_modes", s.OutputModes, maxList, maxShort)
-		c.list(at+"message_types", s.MessageTypes, maxList, maxTag)
+		f.text(at+"id", s.ID, maxShort)
+		f.text(at+"name", s.Name, maxShort)
+		f.text(at+"description", s.Description, maxDescription)
+		f.tags(at+"tags", s.Tags)
+		f.list(at+"examples", s.Examples, maxExamples, maxExample)
+		f.list(at+"input_modes", s.InputModes, maxList, maxShort)
+		f.list(at+"output_modes", s.OutputModes, maxList, maxShort)
+		f.list(at+"message_types", s.MessageTypes, maxList, maxTag)
 	}
-	c.links(p.Links)
+	f.links(p.Links)
 	if len(p.Metadata) > maxList {
-		c.fail("metadata", "has more than 64 entries")
+		f.fail("metadata", "has more than 64 entries")
 	}
 	for k, v := range p.Metadata {
-		c.text("metadata", k, maxTag)
-		c.text("metadata", v, maxValue)
+		f.text("metadata", k, maxTag)
+		f.text("metadata", v, maxValue)
 	}
 	if _, known := visibilityNumbers[p.Visibility]; !known {
-		c.fail("visibility", "must be public, crew or unlisted")
+		f.fail("visibility", "must be public, crew or unlisted")
 	}
-	return c.error()
+	return f.error()
 }
 
-// checker collects the faults of a profile.
-type checker struct{ faults []FieldError }
+// profileFaults collects the faults of a profile.
+type profileFaults struct{ faults []FieldError }
 
-func (c *checker) fail(field, reason string) {
-	if len(c.faults) < 20 {
-		c.faults = append(c.faults, FieldError{field, reason})
+func (f *profileFaults) fail(field, reason string) {
+	if len(f.faults) < 20 {
+		f.faults = append(f.faults, FieldError{field, reason})
 	}
 }
 
-func (c *checker) error() error {
-	if len(c.faults) == 0 {
+func (f *profileFaults) error() error {
+	if len(f.faults) == 0 {
 		return nil
 	}
-	return &Error{Code: InvalidRequest, Detail: c.faults[0].Field + " " + c.faults[0].Reason, Fields: c.faults}
+	return &Error{Code: InvalidRequest, Detail: f.faults[0].Field + " " + f.faults[0].Reason, Fields: f.faults}
 }
 
-func (c *checker) text(field, s string, most int) {
+func (f *profileFaults) text(field, s string, most int) {
 	if utf8.RuneCountInString(s) > most {
-		c.fail(field, "is longer than it may be")
+		f.fail(field, "is longer than it may be")
 	}
 }
 
-func (c *checker) list(field string, all []string, most, each int) {
+func (f *profileFaults) list(field string, all []string, most, each int) {
 	if len(all) > most {
-		c.fail(field, "has too many entries")
+		f.fail(field, "has too many entries")
 	}
 	for _, s := range all {
-		c.text(field, s, each)
+		f.text(field, s, each)
 	}
 }
 
-func (c *checker) tags(field string, tags []string) {
-	c.list(field, tags, maxTags, maxTag)
+func (f *profileFaults) tags(field string, tags []string) {
+	f.list(field, tags, maxTags, maxTag)
 	for _, t := range tags {
 		if t == "" || strings.ContainsFunc(t, unicode.IsControl) || slices.Contains(strings.Split(t, "/"), "") {
-			c.fail(field, "must be words, with / between a parent and its child")
+			f.fail(field, "must be words, with / between a parent and its child")
 		}
 	}
 }
 
-func (c *checker) links(links map[string]string) {
+func (f *profileFaults) links(links map[string]string) {
 	if len(links) > maxList {
-		c.fail("links", "has more than 64 entries")
+		f.fail("links", "has more than 64 entries")
 	}
 	for name, link := range links {
-		c.text("links", name, maxTag)
+		f.text("links", name, maxTag)
 		u, err := url.Parse(link)
 		if err != nil || len(link) > maxURL || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "mailto" {
-			c.fail("links", "must be http, https or mailto addresses")
+			f.fail("links", "must be http, https or mailto addresses")
 		}
 	}
 }
