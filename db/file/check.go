@@ -13,16 +13,16 @@ import (
 	"relay/db/relay"
 )
 
-// check is one of the things that must be so in a file.
+// check is one rule that a file must keep, and the function that looks for faults.
 type check struct {
 	name  string
 	rule  string
-	full  bool // left out by CheckOptions.Quick
-	warns bool
+	full  bool // CheckOptions.Quick leaves the check out
+	warns bool // faults count as warnings
 	run   func(*audit) error
 }
 
-// checks are made in this order: what SQLite knows, then what only we do.
+// checks are made in this order: first the rules that SQLite knows, then our own.
 var checks = []check{
 	{name: "file", rule: "SQLite finds every page whole, and every index as its table", run: (*audit).checkFile},
 	{name: "schema", rule: "tables and indexes are those of schema.sql", run: (*audit).checkSchema},
@@ -31,7 +31,7 @@ var checks = []check{
 	{name: "words", rule: "interned strings stand once, are not empty, and those used are there", run: (*audit).checkWords},
 	{name: "addresses", rule: "every Mecha has an address, and no two differ in letter case alone", run: (*audit).checkAddresses},
 	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", run: (*audit).checkDirectory},
-	{name: "profiles", rule: "every profile can be read, and keeps to its bounds", run: (*audit).checkProfiles},
+	{name: "profiles", rule: "every profile can be read, and keeps the limits", run: (*audit).checkProfiles},
 	{name: "keys", rule: "every key has the form of one", run: (*audit).checkKeys},
 	{name: "positions", rule: "a place in the commit order is taken once", run: (*audit).checkPositions},
 	{name: "states", rule: "state, open and times of a message agree", run: (*audit).checkStates},
@@ -44,25 +44,25 @@ var checks = []check{
 	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*audit).checkPayloads},
 	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*audit).checkContents},
 	{name: "searches", rule: "the answers to searches can be read", run: (*audit).checkSearches},
-	{name: "clock", rule: "nothing is of a time that is yet to come", warns: true, run: (*audit).checkClock},
+	{name: "clock", rule: "no position is of a time that is yet to come", warns: true, run: (*audit).checkClock},
 }
 
-// audit is a check under way.
+// audit is a Check under way.
 type audit struct {
 	*snapshot
-	ids     *relay.IDs // nil: the secret is missing, so that positions are shown as they are
+	ids     *relay.IDs // nil if the secret is missing; then messages are shown by their positions
 	opts    CheckOptions
-	finding *Finding
-	step    int64 // the number of the check
-	steps   int64 // of all of them
+	finding *Finding // of the present check
+	step    int64    // the number of the present check, from 0
+	steps   int64    // the number of checks
 	result  CheckResult
 }
 
-// Check checks a file: the database of a server, also while it runs, or a
-// backup. It sees one state of it, writes nothing and leaves no file behind.
-// Faults are in the result; an error means that the file is no relay database,
-// is a newer one, or that ctx has ended. Memory does not grow with the file;
-// while it lasts, the log of a served file cannot start anew.
+// Check checks a file: a backup, or the database of a server, also while the server
+// runs. It sees one state of the file, writes nothing and leaves no other file. Faults
+// are in the result. An error means that the file is not a relay database, that a
+// newer relay wrote it, or that ctx has ended. Memory does not grow with the file. While
+// Check runs, SQLite cannot restart the log of a served file.
 func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 	began := time.Now()
 	path, err := filepath.Abs(o.Path)
@@ -87,7 +87,8 @@ func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 	return a.result, ctx.Err()
 }
 
-// prepare reads what is told of the whole file. What cannot be read, the checks will say.
+// prepare reads the secret and the totals of the result. It ignores errors, which the
+// checks will find, too.
 func (a *audit) prepare() {
 	a.result.Bytes, _ = a.size()
 	a.result.Messages, _ = a.c.Number("SELECT count(*) FROM message")
@@ -98,13 +99,13 @@ func (a *audit) prepare() {
 	}
 }
 
-// make makes one check and reports it. What SQLite cannot read is a fault like others.
+// perform makes one check and reports it. An error of SQLite counts as a fault.
 func (a *audit) perform(c check) error {
 	f := Finding{Check: c.name, Rule: c.rule, Warning: c.warns}
 	a.finding = &f
 	switch {
 	case c.full && a.opts.Quick:
-		f.Skipped = "it takes reading every payload"
+		f.Skipped = "it has to read every payload"
 	default:
 		if err := c.run(a); err != nil {
 			if a.c.Ctx.Err() != nil {
@@ -127,7 +128,7 @@ func (a *audit) perform(c check) error {
 	return nil
 }
 
-// progress tells how far the check in hand has come. It also ends it when the command is to end.
+// progress reports how far the present check has come. Its error is that of the context.
 func (a *audit) progress(done, total int64) error {
 	if a.opts.Progress != nil && total > 0 {
 		a.opts.Progress("checking", a.step*1000+done*1000/total, a.steps*1000)
@@ -148,7 +149,7 @@ func (a *audit) each(f func(*sqlite.Rows), query string, args ...any) error {
 	return r.Close()
 }
 
-// message shows a message by its id.
+// message gives the id of the message at a position.
 func (a *audit) message(p int64) string {
 	if a.ids == nil {
 		return fmt.Sprintf("position %d", p)
@@ -156,12 +157,13 @@ func (a *audit) message(p int64) string {
 	return string(a.ids.Message(relay.Position(p)))
 }
 
-// ofMessages finds faults by a query that gives positions of messages and reasons.
+// ofMessages reports every row of a query as a fault. A row is the position of a
+// message and a reason.
 func (a *audit) ofMessages(query string, args ...any) error {
 	return a.each(func(r *sqlite.Rows) { a.finding.fault(a.message(r.Int(0)) + ": " + r.Text(1)) }, query, args...)
 }
 
-// ofRows finds faults by a query that gives a text for each.
+// ofRows reports every row of a query as a fault. A row is a text.
 func (a *audit) ofRows(query string, args ...any) error {
 	return a.each(func(r *sqlite.Rows) { a.finding.fault(r.Text(0)) }, query, args...)
 }
@@ -184,7 +186,8 @@ func (a *audit) checkReferences() error {
 	}, "PRAGMA foreign_key_check")
 }
 
-// checkSchema compares what the file consists of with what schema.sql makes.
+// checkSchema compares the tables, indexes and triggers of the file with those of
+// schema.sql.
 func (a *audit) checkSchema() error {
 	if a.info.Version < CurrentSchema() {
 		a.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", a.info.Version)
@@ -224,8 +227,8 @@ var (
 	sqlAround  = regexp.MustCompile(` ?([(),]) ?`)
 )
 
-// readSchema reads the parts of a file, as SQL without comments and line
-// breaks: an upgraded file has them elsewhere. SQLite's own tables are left out.
+// readSchema reads the SQL of every part of a file's schema, without comments and line
+// breaks, which are elsewhere in an upgraded file. It leaves out SQLite's own tables.
 func readSchema(c *sqlite.Conn) (parts []string, err error) {
 	r := c.Query(`SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite\_stat%' ESCAPE '\' ORDER BY type, name`)
@@ -253,13 +256,13 @@ func (a *audit) checkSettings() error {
 		return err
 	}
 	if len(secret) != secretBytes {
-		a.finding.fault(fmt.Sprintf("the secret has %d bytes, not %d: the ids of messages hang on it", len(secret), secretBytes))
+		a.finding.fault(fmt.Sprintf("the secret has %d bytes, not %d: the ids of messages depend on it", len(secret), secretBytes))
 	}
 	if !version {
 		a.finding.fault("keys_version is not a number: a server would not notice changed keys")
 	}
 	if !indexed {
-		a.finding.fault("indexed_upto is not a number: every read would look through all messages")
+		a.finding.fault("indexed_upto is not a number: every read would scan all messages")
 	}
 	return nil
 }
@@ -280,5 +283,6 @@ func (a *audit) checkClock() error {
 	return nil
 }
 
-// ordered names the tables that stand in the commit order, the largest first.
+// ordered names the tables whose rows have a place in the commit order, the largest
+// first.
 func (a *audit) ordered() []string { return []string{"message", "receipt", "profile_nonce"} }

@@ -32,7 +32,7 @@ func (a *audit) checkWords() error {
 func (a *audit) checkAddresses() error {
 	err := a.each(func(r *sqlite.Rows) {
 		if _, err := relay.ParseAddress(r.Text(1)); err != nil {
-			a.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.Int(0), relay.Quote(r.Text(1))))
+			a.finding.fault(fmt.Sprintf("Mecha %d: %s is not a valid address", r.Int(0), relay.Quote(r.Text(1))))
 		}
 	}, "SELECT id, address FROM mecha")
 	if err != nil {
@@ -41,7 +41,8 @@ func (a *audit) checkAddresses() error {
 	return a.ofRows(`SELECT min(address) || ' and ' || max(address) FROM mecha GROUP BY address COLLATE NOCASE HAVING count(*) > 1`)
 }
 
-// checkDirectory sees to what the search index follows by (entry_sql.go).
+// checkDirectory checks the revisions, by which the search index follows the
+// directory (db/entry_sql.go), and the rows that a removal must have taken away.
 func (a *audit) checkDirectory() error {
 	err := a.ofRows(`SELECT count(*) || ' Mechas have the revision ' || revision FROM mecha GROUP BY revision HAVING count(*) > 1 OR revision <= 0`)
 	if err != nil {
@@ -59,7 +60,7 @@ func (a *audit) checkProfiles() error {
 	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
 }
 
-// profileFault says what is wrong with a stored profile; "" if nothing is.
+// profileFault says what is wrong with a stored profile; "" if it is sound.
 func profileFault(body, card string, visibility int64) string {
 	var p relay.Profile
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
@@ -69,7 +70,7 @@ func profileFault(body, card string, visibility int64) string {
 		return "its profile: " + err.(*relay.Error).Detail
 	}
 	if p.Visibility.Number() != visibility {
-		return fmt.Sprintf("its profile says that it is %s, and is kept as another", p.Visibility)
+		return fmt.Sprintf("its profile has the visibility %s, but is stored with another", p.Visibility)
 	}
 	if card != "" && !json.Valid([]byte(card)) {
 		return "its agent card cannot be read"
@@ -80,7 +81,7 @@ func profileFault(body, card string, visibility int64) string {
 func (a *audit) checkKeys() error {
 	return a.each(func(r *sqlite.Rows) {
 		if reason := keyFault(r.Text(1), r.Blob(2), r.Text(3), r.Text(4)); reason != "" {
-			a.finding.fault(fmt.Sprintf("key %d: %s", r.Int(0), reason)) // not its text: it may be anything
+			a.finding.fault(fmt.Sprintf("key %d: %s", r.Int(0), reason)) // by its number, since a faulty id may be any text
 		}
 	}, "SELECT id, public_id, hash, secret, label FROM mecha_key")
 }

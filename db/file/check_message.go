@@ -9,8 +9,8 @@ import (
 	"relay/db/relay"
 )
 
-// reasons makes a query of the rows of a table for which one of the cases
-// holds: WHEN condition THEN reason. key comes first in the answer.
+// reasons makes a query for the rows of a table for which one of the cases holds,
+// each of them WHEN condition THEN reason. The columns are key and the reason.
 func reasons(key, cases, from string) string {
 	return "SELECT key, reason FROM (SELECT " + key + " AS key, CASE " + cases + " END AS reason FROM " + from + ") WHERE reason IS NOT NULL"
 }
@@ -22,7 +22,7 @@ func (a *audit) checkPositions() error {
 		if err != nil {
 			return err
 		}
-		for _, other := range tables[:n] { // the smaller table is walked, the larger one asked
+		for _, other := range tables[:n] { // the smaller table is scanned, the larger one looked up
 			err := a.ofRows(`SELECT '` + table + ` and ` + other + ` both stand at ' || a.position FROM ` + table + ` a
 				WHERE EXISTS (SELECT 1 FROM ` + other + ` b WHERE b.position = a.position)`)
 			if err != nil {
@@ -33,7 +33,8 @@ func (a *audit) checkPositions() error {
 	return nil
 }
 
-// checkStates holds the columns of each message against each other (ack_sql.go).
+// checkStates compares the columns of each message with each other (db/ack_sql.go
+// sets them).
 func (a *audit) checkStates() error {
 	return a.ofMessages(reasons("position", `
 		WHEN state NOT BETWEEN 0 AND 3 THEN 'there is no state ' || state
@@ -54,7 +55,7 @@ func (a *audit) checkSenders() error {
 		JOIN mecha_key k ON k.id = m.sender_key WHERE k.mecha <> m.sender`)
 }
 
-// checkConversations allows for founding messages that retention has removed.
+// checkConversations accepts conversations whose founding message retention has removed.
 func (a *audit) checkConversations() error {
 	return a.ofMessages(reasons("m.position", `
 		WHEN m.conversation = 0 THEN 'its conversation is 0'
@@ -64,8 +65,9 @@ func (a *audit) checkConversations() error {
 		`message m LEFT JOIN word w ON w.id = -m.conversation LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
 }
 
-// checkParticipants follows the rule of join and participates (send_sql.go):
-// the two of the founding message take part by it, all others by a row.
+// checkParticipants checks the rule of join and participates (db/send_sql.go): sender
+// and recipient of the founding message take part without a row in `participant`, all
+// others have one.
 func (a *audit) checkParticipants() error {
 	err := a.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation || ': there is no such conversation' FROM participant p
 		WHERE p.conversation = 0 OR p.conversation < 0 AND NOT EXISTS (SELECT 1 FROM word WHERE id = -p.conversation)`)
@@ -82,7 +84,7 @@ func (a *audit) checkParticipants() error {
 		`message m LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
 }
 
-// checkReceipts holds each receipt against its message and the one before it.
+// checkReceipts compares each receipt with its message and with the receipt before it.
 func (a *audit) checkReceipts() error {
 	return a.each(func(r *sqlite.Rows) {
 		a.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), a.message(r.Int(2)), r.Text(1)))
@@ -94,17 +96,17 @@ func (a *audit) checkReceipts() error {
 		WHEN p.message <> r.message THEN 'the one before it is of another message'
 		WHEN p.position >= r.position THEN 'the one before it is younger'
 		WHEN p.state > r.state OR p.state = 3 OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
-		WHEN r.state = 2 AND r.status IS NULL THEN 'it acknowledges without a word'
-		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has one of status and client_ts'
-		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it expired by somebody''s word'
-		WHEN r.state <> 3 AND r.key IS NULL THEN 'nobody''s key made it'
+		WHEN r.state = 2 AND r.status IS NULL THEN 'it acknowledges without a status'
+		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has only one of status and client_ts'
+		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it is an expiry, but has a status or a key'
+		WHEN r.state <> 3 AND r.key IS NULL THEN 'it has no key, though it is not an expiry'
 		WHEN k.mecha <> m.recipient THEN 'the key ' || k.public_id || ' is not of the recipient'
 		END AS reason
 		FROM receipt r LEFT JOIN message m ON m.position = r.message LEFT JOIN receipt p ON p.position = r.previous
 		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`)
 }
 
-// link is one receipt of a chain.
+// link is one receipt in the chain of a message.
 type link struct {
 	position, message, state, previous int64
 	acknowledges                       bool
@@ -117,9 +119,9 @@ func (a *audit) link(p int64) (l link, found bool, err error) {
 	return l, found, err
 }
 
-// checkChains walks from every message along its receipts, and then knows what
-// the message must say. Chains only go back and stay with their message, so
-// no receipt is met twice: if as many were met as there are, none is left out.
+// checkChains follows the receipts of every message and compares the message with
+// them. A chain only goes to older receipts of its message, so no receipt is counted
+// twice. If fewer are counted than there are, some belong to no chain.
 func (a *audit) checkChains() error {
 	met, n := int64(0), int64(0)
 	var fault error
@@ -128,7 +130,7 @@ func (a *audit) checkChains() error {
 			a.progress(n, a.result.Messages)
 		}
 		if r.Null(4) || fault != nil {
-			return // checkStates has seen to it
+			return // no receipts; checkStates checks the rest
 		}
 		var reason string
 		var walked int64
@@ -150,7 +152,8 @@ func (a *audit) checkChains() error {
 	return err
 }
 
-// walk follows the chain of the message in hand and compares.
+// walk follows the chain of the message in the present row and compares. walked is
+// how many receipts the chain has.
 func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
 	message, head := r.Int(0), r.Int(4)
 	var ack, delivered, acknowledged, state int64
@@ -169,7 +172,7 @@ func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
 			ack = l.position
 		}
 		if l.state == int64(relay.Delivered) || l.state == int64(relay.Acknowledged) {
-			delivered = relay.Position(l.position).Time().UnixMilli() // of the oldest, in the end
+			delivered = relay.Position(l.position).Time().UnixMilli() // at the end of the loop, that of the oldest
 		}
 		if l.state == int64(relay.Acknowledged) {
 			acknowledged = relay.Position(l.position).Time().UnixMilli()
@@ -189,7 +192,7 @@ func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
 	return reason, walked, nil
 }
 
-// findUnmet looks for the receipts that no chain leads to.
+// findUnmet reports the receipts that belong to no chain.
 func (a *audit) findUnmet() error {
 	var fault error
 	err := a.each(func(r *sqlite.Rows) {
@@ -209,7 +212,7 @@ func (a *audit) findUnmet() error {
 			next, before = l.previous, l.position
 		}
 		if next != p {
-			a.finding.fault(fmt.Sprintf("%s: no chain leads to its receipt %d", a.message(message), p))
+			a.finding.fault(fmt.Sprintf("%s: its receipt %d is not in its chain", a.message(message), p))
 		}
 	}, "SELECT r.position, r.message, m.receipt FROM receipt r JOIN message m ON m.position = r.message")
 	if err == nil {
@@ -218,25 +221,26 @@ func (a *audit) findUnmet() error {
 	return err
 }
 
-// checkMailboxes follows mailbox.go: up to the watermark every message has
-// its entries; behind it some may be missing, but none may be wrong.
+// checkMailboxes checks the tables `received` and `sent` (db/mailbox.go). Up to the
+// watermark every message must have its rows. After it rows may be missing, but none
+// may be wrong.
 func (a *audit) checkMailboxes() error {
 	upto, err := a.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	if err != nil {
 		return err
 	}
 	err = a.ofMessages(reasons("position", `
-		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing where its recipient looks'
-		WHEN NOT EXISTS (`+IndexedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), upto)
+		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing in the mailbox of its recipient'
+		WHEN NOT EXISTS (`+IndexedAsSent+`) THEN 'it is missing in the mailbox of its sender'`, "message m WHERE position <= ?"), upto)
 	if err != nil {
 		return err
 	}
-	err = a.ofMessages(`SELECT f.position, 'it stands as received where it does not belong' FROM received f
+	err = a.ofMessages(`SELECT f.position, 'it is in a mailbox as received, but does not belong there' FROM received f
 		LEFT JOIN message m ON m.position = f.position WHERE m.recipient IS NOT f.mecha OR m.open <> f.open`)
 	if err != nil {
 		return err
 	}
-	return a.ofMessages(`SELECT f.position, 'it stands as sent where it does not belong' FROM sent f
+	return a.ofMessages(`SELECT f.position, 'it is in a mailbox as sent, but does not belong there' FROM sent f
 		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha`)
 }
 
@@ -244,12 +248,12 @@ func (a *audit) checkPayloads() error {
 	err := a.ofMessages(reasons("m.position", `
 		WHEN p.position IS NULL THEN 'its payload is missing'
 		WHEN length(p.body) <> m.payload_bytes THEN 'its payload has ' || length(p.body) || ' bytes, not ' || m.payload_bytes
-		WHEN length(m.payload_sha256) <> 32 THEN 'its payload_sha256 has not 32 bytes'`,
+		WHEN length(m.payload_sha256) <> 32 THEN 'its payload_sha256 is not 32 bytes long'`,
 		`message m LEFT JOIN payload p ON p.position = m.position`))
 	if err != nil {
 		return err
 	}
-	return a.ofMessages(`SELECT position, 'its payload is there, the message is not' FROM payload p
+	return a.ofMessages(`SELECT position, 'its payload exists, but the message does not' FROM payload p
 		WHERE NOT EXISTS (SELECT 1 FROM message m WHERE m.position = p.position)`)
 }
 
@@ -263,7 +267,7 @@ func (a *audit) checkContents() error {
 		sum := sha256.Sum256(body)
 		reason := payloadFault(body)
 		if !bytes.Equal(sum[:], r.Blob(1)) {
-			reason = "its payload has not the SHA-256 that it says"
+			reason = "its payload does not have the SHA-256 that was recorded"
 		}
 		if reason != "" {
 			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
@@ -271,7 +275,8 @@ func (a *audit) checkContents() error {
 	}, "SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position ORDER BY m.position")
 }
 
-// Conditions for EXISTS: whether the index tables `received` and `sent` have message m.
+// IndexedAsReceived and IndexedAsSent are subqueries for EXISTS. They tell whether the
+// tables `received` and `sent` have message m, an alias of the outer query.
 const (
 	IndexedAsReceived = "SELECT 1 FROM received f WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"
 	IndexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"
