@@ -9,16 +9,16 @@ import (
 )
 
 const (
-	pageScan  = 10_000  // rows that a filtered page looks at, at most
+	pageScan  = 10_000  // the most rows that are scanned for a page with filters
 	pageBytes = 4 << 20 // payload bytes after which a page ends early
 )
 
-// filtered tells whether rows in the range may be unwanted.
+// filtered tells whether the query may not want some rows of its range.
 func filtered(q relay.HistoryQuery) bool {
 	return q.State != relay.AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
 }
 
-// matches applies the conditions of q that the choice of index has not.
+// matches applies the conditions of q that the range and its index do not ensure.
 func matches(q relay.HistoryQuery, m *relay.Message) bool {
 	mine := q.Mecha == 0 || m.Recipient == q.Mecha && q.Direction != relay.Out || m.Sender == q.Mecha && q.Direction != relay.In
 	if !mine || !q.State.Matches(m.State) {
@@ -34,8 +34,10 @@ func matches(q relay.HistoryQuery, m *relay.Message) bool {
 	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
 }
 
-// History reads a page. Errors: CursorNotFound, ConversationNotFound and
-// NotAParticipant (with MustTakePart).
+// History reads a page of a Mecha's messages (PROTOCOL §3, History). With filters, it
+// scans up to 10,000 messages; with payloads, it ends after 4 MiB. Then the page may
+// have fewer than Limit messages and More set. Errors: CursorNotFound; with
+// MustTakePart, ConversationNotFound and NotAParticipant.
 func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (p relay.Page, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.history(q)
@@ -72,7 +74,7 @@ func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
 	return p, err
 }
 
-// cursorOf is the one that an empty page gives back.
+// cursorOf gives the cursor of the query, which an empty page returns.
 func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	if q.Descending {
 		return q.Before
@@ -80,7 +82,8 @@ func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	return q.After
 }
 
-// conversationFilter resolves q.Conversation: 0 for none, newLabel if nothing can match.
+// conversationFilter gives the number of q.Conversation: 0 if it is not set, newLabel
+// if no message can be in it.
 func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	number, err := x.conversationNumber(q.Conversation)
 	if relay.ErrorCode(err) == relay.ConversationNotFound && !q.MustTakePart {
@@ -101,7 +104,7 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	return number, nil
 }
 
-// scan walks the positionRange in order and keeps what matches, up to the limits.
+// scan reads the range in order and keeps the messages that match, up to the limits.
 func (x *rx) scan(q relay.HistoryQuery, pr positionRange) (relay.Page, error) {
 	p := relay.Page{Next: cursorOf(q)}
 	text, args := pr.query(q)
@@ -129,13 +132,15 @@ func (x *rx) scan(q relay.HistoryQuery, pr positionRange) (relay.Page, error) {
 	}
 	switch n := len(p.Messages); {
 	case p.More && scanned == pageScan && n < q.Limit:
-		p.Next = x.ids.Message(last) // go on behind what was scanned at, or a client would stand still
+		p.Next = x.ids.Message(last) // the last scanned message, since a page without matches must still move the cursor
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
 	return p, nil
 }
 
+// addPayloads reads the payloads of received messages. It shortens the page to
+// pageBytes, but not below one message.
 func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 	total := 0
 	for i, m := range p.Messages {
@@ -155,14 +160,15 @@ func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 	return nil
 }
 
-// positionRange is a range of positions and the rows in it that an index gives.
+// positionRange is a range of positions, and how to find the messages in it.
 type positionRange struct {
-	from, to     relay.Position // from inclusive, to exclusive
-	conversation int64          // 0: none
+	from, to     relay.Position // from is inclusive, to exclusive
+	conversation int64          // messages of this conversation; 0: of the query's Mecha
 	limit        int            // rows
-	unindexed    unindexed      // of the Mecha's own messages, those that the index may lack
+	unindexed    unindexed      // the Mecha's messages that the index may lack
 }
 
+// positionRange gives the range that the times and cursors of a query select.
 func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 	pr := positionRange{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
@@ -188,15 +194,15 @@ func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 	return pr, nil
 }
 
-// Cursor gives the position of a message id, or CursorNotFound if the relay
-// never issued it. The message itself may be long gone.
+// Cursor gives the position of a message id: CursorNotFound if the relay never issued
+// the id. The message need not exist any more.
 func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.Cursor(id) }
 
-// The ranges of the indexes that a page can be made of; each is in commit order.
-// UNION merges them and leaves out what two of them have: a message to oneself
-// is received once, and what has just been indexed may still be listed as late.
-// CROSS JOIN keeps the walk over them outermost, so that the page comes in their
-// order without a sort: ORDER BY would sort 10,000 rows to yield 100.
+// A page is made of ranges of indexes, each in commit order. UNION merges them and drops
+// duplicates: a message to oneself is both received and sent, and a message that was
+// just indexed may still be in the late index. CROSS JOIN keeps the merged positions in
+// the outer loop, so that the page comes in their order. A sort would read 10,000 rows
+// to give 100.
 const (
 	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
 	inRange        = "SELECT position FROM received WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
@@ -206,8 +212,8 @@ const (
 	pageOfMessages = "SELECT " + messageColumns + " FROM (%RANGES% ORDER BY position %ORDER% LIMIT ?) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 )
 
-// query composes the ranges into one ordered, bounded walk. SQLite merges them
-// as it goes, so the cost is that of the rows it yields.
+// query makes one ordered query of the ranges. SQLite merges them row by row, so the
+// cost is that of the rows it gives.
 func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any
@@ -236,7 +242,8 @@ func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
 	return composed(ranges, order), append(args, int64(pr.limit))
 }
 
-// addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
+// addOwn adds the ranges of a Mecha's messages. It leaves out those in which no message
+// can match the state filter.
 func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
 	if q.Mecha == 0 {
 		add(wholeRange)

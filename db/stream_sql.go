@@ -8,7 +8,8 @@ import (
 	"relay/db/relay"
 )
 
-// Stream reads a piece of a Mecha's incoming stream, in commit order.
+// Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
+// stream). The piece may be empty although End is false.
 func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (p relay.StreamPage, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.stream(q)
@@ -75,13 +76,13 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 	return p, nil
 }
 
-// latest is the position of the newest message, 0 if there is none.
+// latest gives the position of the newest message, 0 if there is none.
 func (x *rx) latest() (p relay.Position, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
-// Latest is the position of the newest committed message.
+// Latest gives the position of the newest committed message, 0 if there is none.
 func (d *DB) Latest(ctx context.Context) (p relay.Position, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.latest()
