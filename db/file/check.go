@@ -24,11 +24,11 @@ type check struct {
 
 // checks are made in this order: first the rules that SQLite knows, then our own.
 var checks = []check{
-	{name: "file", rule: "SQLite finds every page whole, and every index as its table", run: (*audit).checkFile},
+	{name: "file", rule: "SQLite finds every page whole, and every index equal to its table", run: (*audit).checkFile},
 	{name: "schema", rule: "tables and indexes are those of schema.sql", run: (*audit).checkSchema},
 	{name: "references", rule: "every reference leads to a row", run: (*audit).checkReferences},
 	{name: "settings", rule: "the store has its secret and its counter", run: (*audit).checkSettings},
-	{name: "words", rule: "interned strings stand once, are not empty, and those used are there", run: (*audit).checkWords},
+	{name: "words", rule: "recurring strings are stored once, are not empty, and none in use is missing", run: (*audit).checkWords},
 	{name: "addresses", rule: "every Mecha has an address, and no two differ in letter case alone", run: (*audit).checkAddresses},
 	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", run: (*audit).checkDirectory},
 	{name: "profiles", rule: "every profile can be read, and keeps the limits", run: (*audit).checkProfiles},
@@ -37,10 +37,10 @@ var checks = []check{
 	{name: "states", rule: "state, open and times of a message agree", run: (*audit).checkStates},
 	{name: "senders", rule: "a message came with a key of its sender", run: (*audit).checkSenders},
 	{name: "conversations", rule: "a message names a conversation that began before it, or a label", run: (*audit).checkConversations},
-	{name: "participants", rule: "who sends or receives in a conversation takes part in it", run: (*audit).checkParticipants},
+	{name: "participants", rule: "the sender and the recipient of a message take part in its conversation", run: (*audit).checkParticipants},
 	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*audit).checkReceipts},
-	{name: "chains", rule: "a message's receipts are one chain, and it stands where they say", run: (*audit).checkChains},
-	{name: "mailboxes", rule: "every message stands once with its recipient and its sender, or waits to be indexed", run: (*audit).checkMailboxes},
+	{name: "chains", rule: "a message's receipts are one chain, and its state and times follow from them", run: (*audit).checkChains},
+	{name: "mailboxes", rule: "every message is once in the mailboxes of its recipient and its sender, or waits to be indexed", run: (*audit).checkMailboxes},
 	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*audit).checkPayloads},
 	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*audit).checkContents},
 	{name: "searches", rule: "the answers to searches can be read", run: (*audit).checkSearches},
@@ -216,7 +216,7 @@ func (a *audit) checkSchema() error {
 	}
 	for _, part := range have {
 		if !slices.Contains(want, part) {
-			a.finding.fault("not ours: " + part)
+			a.finding.fault("not the relay's: " + part)
 		}
 	}
 	return nil
@@ -277,7 +277,7 @@ func (a *audit) checkClock() error {
 		latest = max(latest, n)
 	}
 	if ahead := time.Until(relay.Position(latest).Time()); ahead > clockAhead {
-		a.finding.fault(fmt.Sprintf("the newest is of %s, %v from now: if this clock is right, created_at will stand still until then",
+		a.finding.fault(fmt.Sprintf("the newest position is of %s, %v from now: if this clock is right, created_at will stand still until then",
 			relay.FormatTime(relay.Position(latest).Time()), ahead.Round(time.Second)))
 	}
 	return nil

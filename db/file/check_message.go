@@ -61,7 +61,7 @@ func (a *audit) checkConversations() error {
 		WHEN m.conversation = 0 THEN 'its conversation is 0'
 		WHEN m.conversation < 0 AND w.id IS NULL THEN 'the label of its conversation is missing: word ' || -m.conversation
 		WHEN m.conversation >= m.position THEN 'its conversation began after it'
-		WHEN f.conversation IS NOT NULL THEN 'its conversation was founded by a message that stands in another'`,
+		WHEN f.conversation IS NOT NULL THEN 'its conversation was founded by a message of another conversation'`,
 		`message m LEFT JOIN word w ON w.id = -m.conversation LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
 }
 
