@@ -1,14 +1,13 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (s store) profile(a relay.Address, text string) error {
@@ -43,7 +42,8 @@ func (s store) mustRemove(a relay.Address) {
 	}
 }
 
-// changes reads, in pages of one, what changed after a revision, as address:display_name.
+// changes reads the entries that changed after a revision, in pages of one, as
+// address:display_name.
 func (s store) changes(after int64) (all []string, upto int64) {
 	s.t.Helper()
 	for {
@@ -67,29 +67,29 @@ func (s store) changes(after int64) (all []string, upto int64) {
 	}
 }
 
-// wantRing expects the bell; it may ring more than once.
-func wantRing(t *testing.T, bell chan struct{}) {
+// wantNotice waits until the listener has been called, once or more.
+func wantNotice(t *testing.T, notices chan struct{}) {
 	t.Helper()
 	select {
-	case <-bell:
+	case <-notices:
 	case <-time.After(time.Minute):
-		t.Fatal("nobody rang")
+		t.Fatal("the listener was not called")
 	}
 }
 
 func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	s := mustOpen(t)
-	bell := make(chan struct{}, 1)
+	notices := make(chan struct{}, 1)
 	s.OnEntries(func() {
 		select {
-		case bell <- struct{}{}:
+		case notices <- struct{}{}:
 		default:
 		}
 	})
 	at := int64(0)
 	want := func(entries ...string) {
 		t.Helper()
-		wantRing(t, bell)
+		wantNotice(t, notices)
 		var got []string
 		if got, at = s.changes(at); !slices.Equal(got, entries) {
 			t.Errorf("changed: %v, want %v", got, entries)
@@ -138,37 +138,37 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 func TestAnotherProcessChangesAnEntry(t *testing.T) {
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^x")
-	bell := make(chan struct{}, 1)
+	notices := make(chan struct{}, 1)
 	s.OnEntries(func() {
 		select {
-		case bell <- struct{}{}:
+		case notices <- struct{}{}:
 		default:
 		}
 	})
 	_, at := s.changes(0)
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	s.mustProfile("alice^x", `{"display_name":"mine"}`)
-	wantRing(t, bell)
+	wantNotice(t, notices)
 	if err := other.PutProfile(&relay.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"alice^x:mine", "bob^x:"}) { // though its clock is behind
 		t.Errorf("changed: %v", got)
 	}
-	wantRing(t, bell)
+	wantNotice(t, notices)
 	s.mustSend(alice.Key, "bob^x", `{}`)
 	_, at = s.changes(0)
 	other.mustRemove("bob^x")
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"bob^x:removed"}) {
 		t.Errorf("changed: %v", got)
 	}
-	for { // until that rings, it may be remembered
+	for { // until the listener is called, the removed Mecha may still be cached
 		_, err := s.send(alice.Key, "bob^x", `{}`)
 		if err != nil {
 			wantCode(t, err, relay.RecipientNotFound)
 			return
 		}
-		wantRing(t, bell)
+		wantNotice(t, notices)
 	}
 }
 

@@ -1,18 +1,18 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
-// block is a chore that holds the writer until it is released, so that what is
-// queued meanwhile comes into one transaction.
+// block is a chore that holds the writer until it is released, so that the jobs that
+// are queued meanwhile come into one transaction.
 type block struct{ entered, release chan struct{} }
 
 func (b block) apply(*tx) error {
@@ -23,7 +23,7 @@ func (b block) apply(*tx) error {
 
 func (block) size() int { return 0 }
 
-// poison is a chore that leaves something in the transaction, and then fails.
+// poison is a chore that writes something, and then fails.
 type poison struct{}
 
 var errPoison = errors.New("poison")
@@ -44,7 +44,8 @@ func (d *DB) wait(c chore) error {
 	return <-done
 }
 
-// nothing is a chore that does nothing: when it returns, those before it have been committed.
+// nothing is a chore that does nothing. When wait returns for it, the jobs before it
+// have been committed.
 type nothing struct{}
 
 func (nothing) apply(*tx) error { return nil }
@@ -117,13 +118,13 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	}
 }
 
-// A word that a transaction made must not be remembered if it is rolled back:
-// its number will come to mean another.
+// Later jobs of the same transaction do not find a removed Mecha, though its number
+// was cached.
 func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
 	mustIssue(t, d, "c^d")
-	if _, err := d.Send(message(k, "c^d", `{}`)); err != nil { // from now on its number is remembered
+	if _, err := d.Send(message(k, "c^d", `{}`)); err != nil { // from now on its number is cached
 		t.Fatal(err)
 	}
 	b := block{make(chan struct{}), make(chan struct{})}
@@ -152,6 +153,8 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	}
 }
 
+// A word that a transaction made must not be cached if the transaction is rolled back,
+// because its number will get another meaning.
 func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
@@ -187,7 +190,8 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	}
 }
 
-// Time is the write's: by its own clock the writer would find the message expired.
+// An acknowledgement is judged by its own time. By the writer's clock, the message has
+// expired.
 func TestAnAcknowledgementIsJudgedByItsOwnTime(t *testing.T) {
 	began := time.Now()
 	d := openHere(t, func(o *Options) { o.Now = func() time.Time { return began.Add(120 * time.Second) } })
@@ -208,8 +212,8 @@ func TestAnAcknowledgementIsJudgedByItsOwnTime(t *testing.T) {
 	}
 }
 
-// A key ends for all writes that stand behind its end in the order, though they
-// were accepted before.
+// A revoked key makes no writes after its revocation in the commit order, even if they
+// were accepted before it.
 func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	d := openHere(t)
 	k, other := mustIssue(t, d, "a^b"), mustIssue(t, d, "c^d")
@@ -232,14 +236,14 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	}
 }
 
-// Order has one source: what the senders are told, what the bell rings and what
-// history lists must agree, and times must not decrease, whatever the clock does.
+// There is one order: the answers to senders, the messages that listeners get and the
+// history must agree, and times must not decrease, whatever the clock does.
 func TestOneOrder(t *testing.T) {
-	var rung []relay.MessageID
+	var heard []relay.MessageID
 	d := openHere(t)
 	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
-			rung = append(rung, m.ID)
+			heard = append(heard, m.ID)
 		}
 	})
 	k := mustIssue(t, d, "a^b")
@@ -264,16 +268,16 @@ func TestOneOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := d.wait(nothing{}); err != nil { // the bell of the last commit has rung
+	if err := d.wait(nothing{}); err != nil { // then the listeners of the commits before it have been called
 		t.Fatal(err)
 	}
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: senders*each + 1})
-	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(rung) != senders*each {
-		t.Fatalf("history %d, told %d, rung %d, want %d each (%v)", len(p.Messages), len(told), len(rung), senders*each, err)
+	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(heard) != senders*each {
+		t.Fatalf("history %d, told %d, heard %d, want %d each (%v)", len(p.Messages), len(told), len(heard), senders*each, err)
 	}
 	for i, m := range p.Messages {
-		if !told[m.ID] || rung[i] != m.ID {
-			t.Fatalf("message %d: history has %s, the bell rang %s, told: %v", i, m.ID, rung[i], told[m.ID])
+		if !told[m.ID] || heard[i] != m.ID {
+			t.Fatalf("message %d: history has %s, the bell rang %s, told: %v", i, m.ID, heard[i], told[m.ID])
 		}
 		if i > 0 && (m.ID <= p.Messages[i-1].ID || m.CreatedAt.Before(p.Messages[i-1].CreatedAt)) {
 			t.Fatalf("message %d goes back: %s %s after %s %s", i, m.ID, m.CreatedAt, p.Messages[i-1].ID, p.Messages[i-1].CreatedAt)
@@ -326,7 +330,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	}
 }
 
-// The log is copied back while writes go on, and does not grow with them.
+// The log is copied while writes go on, and does not grow with them.
 func TestTheLogStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 60 MB")
@@ -338,7 +342,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
-	for range readingConns + 1 { // who read without a pause, and keep a mark in the log
+	for range readingConns + 1 { // readers without a pause, each of which keeps SQLite from restarting the log
 		readers.Go(func() {
 			for {
 				select {
@@ -370,7 +374,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	readers.Wait()
-	if most > 48<<20 { // walMost and a transaction
+	if most > 48<<20 { // maxLogPages and a transaction
 		t.Errorf("the log grew to %d MiB while 60 MB were written", most>>20)
 	}
 	t.Logf("the log's largest size: %.1f MiB", float64(most)/(1<<20))

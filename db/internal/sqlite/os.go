@@ -2,5 +2,5 @@ package sqlite
 
 import "errors"
 
-// ErrLocked is the error of lockFile if another process has the lock.
+// ErrLocked is the error of LockFile if another process has the lock.
 var ErrLocked = errors.New("locked by another process")

@@ -9,8 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockFile takes an exclusive lock that ends with the process, or says errLocked. The file stays:
-// removing it would let two processes hold locks on different files of one name.
+// LockFile takes an exclusive lock on the file at path, which it makes if it is
+// missing: ErrLocked if another process has the lock. Closing the file releases the
+// lock, and so does the end of the process. Do not remove the file: two processes
+// could then lock two files of the same name.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -26,7 +28,7 @@ func LockFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// SyncDir makes a new name in a directory survive a power cut.
+// SyncDir syncs a directory, so that a new name in it survives a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -34,12 +36,12 @@ func SyncDir(path string) error {
 	}
 	err = d.Sync()
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		err = nil // a file system that cannot
+		err = nil // this file system cannot sync directories
 	}
 	return errors.Join(err, d.Close())
 }
 
-// FreeDisk gives the bytes that an ordinary user may still write beside path.
+// FreeDisk gives how many bytes an ordinary user can still write on the disk of path.
 func FreeDisk(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -48,7 +50,8 @@ func FreeDisk(path string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// ReadableByOthers tells whether a file is open to more than its owner.
+// ReadableByOthers tells whether users other than the owner have any permission on
+// the file at path.
 func ReadableByOthers(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {

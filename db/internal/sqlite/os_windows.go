@@ -7,7 +7,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// LockFile takes an exclusive lock that ends with the process, or says ErrLocked.
+// LockFile takes an exclusive lock on the file at path, which it makes if it is
+// missing: ErrLocked if another process has the lock. Closing the file releases the
+// lock, and so does the end of the process.
 func LockFile(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -27,7 +29,7 @@ func LockFile(path string) (*os.File, error) {
 // SyncDir does nothing: Windows has no fsync of directories.
 func SyncDir(string) error { return nil }
 
-// FreeDisk gives the bytes that the user may still write beside path.
+// FreeDisk gives how many bytes the user can still write on the disk of path.
 func FreeDisk(path string) (int64, error) {
 	p, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -40,5 +42,5 @@ func FreeDisk(path string) (int64, error) {
 	return int64(free), nil
 }
 
-// ReadableByOthers knows nothing on Windows, where access lists say it.
+// ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
