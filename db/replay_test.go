@@ -179,8 +179,7 @@ func (p *player) play(rounds int) {
 		case 11: // what is this process's own business
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
 			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
-			_, err = p.d.Key(context.Background(), "mk_nothing")
-			err = nil
+			_, _ = p.d.Key(context.Background(), "mk_nothing")
 		case 12: // cannot be applied: there is such a key. Its neighbours are, everywhere
 			if p.issued != nil {
 				if _, again := p.d.Apply(p.issued); relay.ErrorCode(again) != relay.Internal {
