@@ -124,7 +124,7 @@ func TestMessageListRefusals(t *testing.T) {
 		"--since yesterday":      "not a time",
 		"--limit 0":              "at least 1",
 		"--mecha nobody^nowhere": "not registered",
-		"--before msg_nonsense":  "no message id",
+		"--before msg_nonsense":  "is not a message id",
 		"something":              "no arguments",
 	} {
 		code := 2

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -51,38 +50,6 @@ func content(t testing.TB, path string) []byte {
 		t.Fatal(err)
 	}
 	return b
-}
-
-var (
-	comment = regexp.MustCompile(`--[^\n]*`)
-	around  = regexp.MustCompile(` ?([(),]) ?`)
-)
-
-// schemaOf reads the schema of a file, without comments and line breaks, and its
-// user_version.
-func schemaOf(t *testing.T, path string) (lines []string, version int) {
-	t.Helper()
-	d := byHand(t, path)
-	defer d.Close()
-	rows, err := d.Query("SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema ORDER BY type, name")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var s string
-		if err := rows.Scan(&s); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, around.ReplaceAllString(strings.Join(strings.Fields(comment.ReplaceAllString(s, "")), " "), "$1"))
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	if err := d.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
-		t.Fatal(err)
-	}
-	return lines, version
 }
 
 func TestAFileOfTheFutureIsRefused(t *testing.T) {
