@@ -21,16 +21,17 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/bench http http/client http/docs ws search db db/file db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
+	{"cmd", "cmd/bench http http/client http/docs ws search db db/file db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
 	{"cmd/bench", "http/client db db/relay", "modernc.org database/sql github.com"},
 	{"http", "http/docs db db/relay", "modernc.org database/sql github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client", "db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"ws", "db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
-	{"db", "db/file db/internal/sqlite db/relay", "net github.com golang.org modernc.org database/sql"},
-	{"db/file", "db/internal/sqlite db/relay db/strict", "net github.com golang.org modernc.org database/sql"},
+	{"db", "db/file db/internal/sqlite db/lock db/relay", "net github.com golang.org modernc.org database/sql"},
+	{"db/file", "db/internal/sqlite db/lock db/relay db/strict", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/sqlite", "", "net/http github.com"},
+	{"db/lock", "", "net github.com modernc.org database"},
 	{"db/relay", "db/strict", "os net/http github.com golang.org modernc.org database"},
 	{"db/strict", "", "os net github.com golang.org modernc.org database"},
 }

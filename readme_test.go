@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv("README_TEST_IS_RELAY") != "" {
 		os.Exit(cmd.Main(schema, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 	}
-	for _, v := range os.Environ() { // settings of whoever runs the tests do not count
+	for _, v := range os.Environ() { // the settings of the person who runs the tests do not count
 		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "RELAY_") || name == "REQUIRE_MESSAGE_SIGNATURE" {
 			os.Unsetenv(name)
 		}
@@ -227,7 +227,7 @@ func TestEndpointsAndFunctionsAreNamedRightly(t *testing.T) {
 	if len(rows) != routes {
 		t.Errorf("protocol.md has %d endpoints, the route table %d", len(rows), routes)
 	}
-	file, name := regexp.MustCompile("`((?:cmd|db|http|ws)/\\w+\\.go)`"), regexp.MustCompile("`(\\w+)`")
+	file, name := regexp.MustCompile("`((?:cmd|db|http|ws|search)(?:/\\w+)+\\.go)`"), regexp.MustCompile("`(\\w+)`")
 	for line := range strings.SplitSeq(read(t, "CONTRIBUTING.md"), "\n") {
 		source := ""
 		for _, f := range file.FindAllStringSubmatch(line, -1) {

@@ -158,13 +158,12 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	return root
 }
 
-// fromEnvironment sets every flag that was not typed from RELAY_<FLAG>. Hidden
-// flags must be typed.
+// fromEnvironment sets every flag that was not typed from RELAY_<FLAG>.
 func fromEnvironment(flags *pflag.FlagSet) (err error) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		name := variable(f)
 		value, set := os.LookupEnv(name)
-		if err != nil || f.Changed || !set || f.Hidden || f.Name == "help" {
+		if err != nil || f.Changed || !set || f.Name == "help" {
 			return
 		}
 		var invalid *pflag.InvalidValueError

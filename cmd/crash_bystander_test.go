@@ -12,14 +12,14 @@ import (
 // bystander uses the server while others send: its writes share their
 // transactions, and have promises of their own.
 type bystander interface {
-	work()   // until the server is gone
-	settle() // after the restart: is all that was answered still so?
+	work()    // until the server is gone
+	resolve() // after the restart: checks that all that was answered still holds
 	report() string
 	turns() *chan *letter
 }
 
-// beside is what they share. Each has its turn when a sender says so: they are
-// not the load.
+// beside is the part that all bystanders share. A bystander works only when a sender
+// gives it a turn, because the senders are the load.
 type beside struct {
 	*crash
 	turn chan *letter // one that has just been accepted
@@ -75,7 +75,7 @@ func (b *self) work() {
 
 var revision = regexp.MustCompile(`"revision (\d+)"`)
 
-func (b *self) settle() {
+func (b *self) resolve() {
 	b.restarts++
 	if b.answered == 0 {
 		return
@@ -98,7 +98,7 @@ func (b *self) settle() {
 
 func (b *self) report() string { return fmt.Sprintf("%d profiles", b.answered) }
 
-// seeker searches. An answer that has been written stays what it was.
+// seeker searches. A stored answer does not change.
 type seeker struct {
 	beside
 	agent
@@ -130,7 +130,7 @@ func (b *seeker) work() {
 	}
 }
 
-func (b *seeker) settle() {
+func (b *seeker) resolve() {
 	for id, before := range b.answers {
 		ans := b.server.ask(b.agent, "GET", "/api/v1/search/"+id, "")
 		switch {
@@ -154,10 +154,11 @@ type watcher struct {
 	beside
 	seen  []seen
 	ranks map[string]int // message id → the state it had
-	looks int
+	reads int
 }
 
-// seen is a letter's sender and id, apart: whoever sent it may still write in it.
+// seen is a copy of a letter's sender and id, because the sender may still write to
+// the letter.
 type seen struct {
 	by agent
 	id string
@@ -173,14 +174,15 @@ func (b *watcher) work() {
 			b.seen = b.seen[1:]
 		}
 		for range 3 {
-			if !b.look(b.seen[b.looks%len(b.seen)]) {
+			if !b.read(b.seen[b.reads%len(b.seen)]) {
 				return
 			}
 		}
 	}
 }
 
-func (b *watcher) look(l seen) (answered bool) {
+// read reads a message's state, which must not have gone back.
+func (b *watcher) read(l seen) (answered bool) {
 	ans, err := l.by.request("GET", "/api/v1/messages/"+l.id, "").to(b.server.url)
 	if err != nil {
 		return false
@@ -190,19 +192,19 @@ func (b *watcher) look(l seen) (answered bool) {
 		b.t.Errorf("%s had state %d, and is %d %s", l.id, b.ranks[l.id], ans.status, ans.body)
 	}
 	b.ranks[l.id] = rank
-	b.looks++
+	b.reads++
 	return true
 }
 
-func (b *watcher) settle() {
+func (b *watcher) resolve() {
 	for _, l := range b.seen {
-		if !b.look(l) {
+		if !b.read(l) {
 			b.t.Errorf("%s cannot be read", l.id)
 		}
 	}
 }
 
-func (b *watcher) report() string { return fmt.Sprintf("%d looks at states", b.looks) }
+func (b *watcher) report() string { return fmt.Sprintf("%d states read", b.reads) }
 
 // operator issues and revokes keys by commands of other processes, which do not
 // care whether a server runs.
@@ -223,7 +225,7 @@ func (b *operator) work() {
 	}
 }
 
-func (b *operator) settle() {
+func (b *operator) resolve() {
 	for _, a := range b.live {
 		if ans := b.server.ask(a, "GET", "/api/v1/whoami", ""); ans.status != http.StatusOK || !strings.Contains(string(ans.body), a.KeyID) {
 			b.t.Errorf("key %s of %s: %d %s", a.KeyID, a.Address, ans.status, ans.body)

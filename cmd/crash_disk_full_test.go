@@ -11,7 +11,7 @@ import (
 )
 
 // fill takes space on a file system until less than left bytes are free; 0
-// takes the last byte. What it gives makes room again.
+// takes the last byte. The function that it returns makes room again.
 func fill(t *testing.T, dir string, left int64) (makeRoom func()) {
 	t.Helper()
 	name := filepath.Join(dir, "filler")

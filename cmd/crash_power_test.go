@@ -20,11 +20,11 @@ import (
 	"relay/db/relay"
 )
 
-// The power goes. What a real run did to its files is recorded, with what it
-// told its clients, in one order; from that the disks are rebuilt that a cut
-// could have left at any moment; and each is opened as a server opens it. Every
-// message that had been told of, in a 201 or on a socket, must be there, in the
-// order of the whole run and without a gap, and every acknowledgement too.
+// The power goes. A real run is recorded: its writes to its files and its answers to
+// its clients, in one order. From the record, the test rebuilds the disks that a
+// power cut could have left at any moment, and opens each as a server does. Every
+// message that a client had been told of, in a 201 or on a socket, must be there, in
+// the order of the whole run and without a gap, and every acknowledgement too.
 //
 // The same cuts with a disk that lies about the log's fsync must lose some: else
 // this test would see nothing.
@@ -246,8 +246,9 @@ func (run *powerRun) open(t *testing.T, disk *powerDisk, name string, files map[
 	return run.missing(t, disk, name)
 }
 
-// missing compares the messages of a state with those of the whole run, of
-// which they must be the first ones, and with what had been told.
+// missing compares the messages of a state with the messages of the whole run, of
+// which they must be the first ones, and with the messages that clients had been told
+// of.
 func (run *powerRun) missing(t *testing.T, disk *powerDisk, name string) error {
 	in, err := db.Inspect(name)
 	if err != nil {

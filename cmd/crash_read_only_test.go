@@ -36,7 +36,7 @@ func TestCrashAReadOnlyFileSystemIsRefusedAtTheStart(t *testing.T) {
 	}
 }
 
-// A file system that finds itself damaged becomes read-only under whoever uses it.
+// A file system that finds itself damaged becomes read-only while programs use it.
 func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	t.Parallel()
 	dir, damage := mountExt4(t)
@@ -49,9 +49,9 @@ func TestCrashTheFileSystemBecomesReadOnly(t *testing.T) {
 	s.wantExit(75, "the store has failed")
 	wait()
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db)
-	// What the file system shows is what the relay has written. Whether it is
-	// still there after a repair is the file system's own affair: ext4 that shuts
-	// down within an fsync has been seen to confirm it and to lose it.
+	// The file system shows all that the relay has written. Whether a repair keeps it
+	// is the file system's own affair: an ext4 that shut down within an fsync has been
+	// seen to confirm the fsync and to lose the data.
 	copied := tempDB(t)
 	for _, suffix := range []string{"", "-wal"} {
 		content, err := os.ReadFile(db + suffix)

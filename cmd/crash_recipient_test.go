@@ -79,7 +79,7 @@ func (r *recipient) work() {
 	}
 }
 
-func (r *recipient) settle() {
+func (r *recipient) resolve() {
 	for _, d := range r.deeds {
 		if d.outcome != unknown {
 			continue

@@ -112,10 +112,10 @@ func (s *sender) hand(l *letter) {
 	}
 }
 
-// settle asks again for what was sent without an answer: by half as the very
-// same request, by half signed anew. Without an Idempotency-Key the same
+// resolve sends again each letter that had no answer: one half as the very
+// same request, the other half signed anew. Without an Idempotency-Key the same
 // request is safe to send again: if it was committed, its nonce is used.
-func (s *sender) settle() {
+func (s *sender) resolve() {
 	for i, l := range s.letters {
 		if l.outcome != unknown {
 			continue

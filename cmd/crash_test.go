@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// The promise that the relay is built on: what got its 201 is there, once, in
-// order, whatever happens to the process. Sixteen senders and four recipients,
+// The promise that the relay is built on: a message that got its 201 is there, once,
+// in order, whatever happens to the process. Sixteen senders and four recipients,
 // who also listen on WebSockets, work while the server is killed and started
 // again on the same file; others change profiles, search, read states, issue
-// and revoke keys. Whoever missed an answer asks again, and whoever listened
-// resumes where it was; then every history is read and compared with what each
-// of them was told.
+// and revoke keys. A client that missed an answer asks again, and a listener resumes
+// where it was; then every history is read and compared with the answers that the
+// clients got.
 func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
@@ -30,7 +30,7 @@ func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	c.catchUp()
 	c.compare()
 	mustRelay(t, "check", c.db)
-	c.server.kill() // … and what a server leaves behind that had just begun
+	c.server.kill() // a server that has just started must leave a sound file too
 	mustRelay(t, "check", c.db)
 	c.report(n)
 }
@@ -49,7 +49,7 @@ type crash struct {
 	bystanders []bystander
 
 	accepted  atomic.Int64 // 201s of this round
-	target    int64        // … at which the server is killed
+	target    int64        // the number of 201s at which the server is killed
 	kill      func()       // once is enough
 	dead      chan struct{}
 	committed atomic.Int64 // retries that found their first attempt committed
@@ -109,10 +109,11 @@ func (c *crash) each(f func(*sender), g func(*recipient), h func(bystander)) {
 	}
 }
 
-// round starts the server, settles what the last kill left open, works, and kills.
+// round starts the server, resolves the requests that the last kill left open, works,
+// and kills.
 func (c *crash) round() {
 	c.start()
-	c.each((*sender).settle, (*recipient).settle, bystander.settle)
+	c.each((*sender).resolve, (*recipient).resolve, bystander.resolve)
 	c.accepted.Store(0)
 	enough, kill := context.WithTimeout(c.t.Context(), patience)
 	c.target, c.kill, c.dead = 100+rand.Int64N(1500), kill, make(chan struct{})
@@ -140,9 +141,9 @@ func (c *crash) round() {
 	<-c.dead
 }
 
-// replayEverything settles the last round, then replays all rounds.
+// replayEverything resolves the last round, then replays all rounds.
 func (c *crash) replayEverything() {
-	c.each((*sender).settle, (*recipient).settle, bystander.settle)
+	c.each((*sender).resolve, (*recipient).resolve, bystander.resolve)
 	c.each(func(s *sender) { s.replay(s.letters) }, func(r *recipient) { r.replay(r.deeds) }, nil)
 }
 

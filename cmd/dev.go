@@ -60,7 +60,7 @@ curl -sS%[7]s "$RELAY_URL/api/v1/messages" -d "$body" -H "X-Mecha-Key: $RELAY_KE
 
 RELAY_KEY=%[4]s %[5]s curl GET '/api/v1/mecha/bob^demo/messages?include=payload'
 
-  What can go wrong: %[1]s/docs    Stop: Ctrl-C
+  What can go wrong: %[1]s/docs/errors    Stop: Ctrl-C
 
 `
 

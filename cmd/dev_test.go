@@ -69,10 +69,7 @@ func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}
-		program := filepath.Join(dir, filepath.Base(binary))
-		if err := os.Link(binary, program); err != nil {
-			t.Skip("the program cannot be linked there: ", err)
-		}
+		program := mustLinkProgram(t, dir)
 		s := launch(t, exec.Command(program, "serve", "--dev", "--addr", "127.0.0.1:0", "--db", tempDB(t)), nil)
 		if _, read := pasted(s); !strings.Contains(read, " go run . curl GET ") {
 			t.Errorf("in %s: %s", folder, read)

@@ -9,20 +9,25 @@ import (
 // envelope is what a client receives: a frame of the WebSocket, or a record of
 // the history.
 type envelope struct {
-	Type           string          `json:"type"`
-	MessageID      string          `json:"message_id"`
-	ConversationID string          `json:"conversation_id"`
-	From           string          `json:"from"`
-	To             string          `json:"to"`
-	MessageType    string          `json:"message_type"`
-	Priority       string          `json:"priority"`
-	CorrelationID  string          `json:"correlation_id"`
-	CreatedAt      string          `json:"created_at"`
-	PayloadBase64  []byte          `json:"payload_base64"` // in a frame
-	Payload        json.RawMessage `json:"payload"`        // in a record
-	Phase          string          `json:"phase"`          // in a frame "sync"
-	State          string          `json:"state"`          // in a record, or a frame "receipt"
-	Status         string          `json:"status"`         // in a frame "receipt"
+	Type string `json:"type"`
+	envelopeHead
+	PayloadBase64 []byte          `json:"payload_base64"` // in a frame
+	Payload       json.RawMessage `json:"payload"`        // in a record
+	Phase         string          `json:"phase"`          // in a frame "sync"
+	State         string          `json:"state"`          // in a record, or a frame "receipt"
+	Status        string          `json:"status"`         // in a frame "receipt"
+}
+
+// envelopeHead has the fields that are printed before the payload, in this order.
+type envelopeHead struct {
+	MessageID      string `json:"message_id"`
+	ConversationID string `json:"conversation_id"`
+	From           string `json:"from"`
+	To             string `json:"to"`
+	MessageType    string `json:"message_type"`
+	Priority       string `json:"priority"`
+	CorrelationID  string `json:"correlation_id"`
+	CreatedAt      string `json:"created_at"`
 }
 
 // payload returns the payload as the sender wrote it.
@@ -44,17 +49,7 @@ func (e *envelope) line() ([]byte, error) {
 		}
 		payload = b.Bytes()
 	}
-	head := struct {
-		MessageID      string `json:"message_id"`
-		ConversationID string `json:"conversation_id"`
-		From           string `json:"from"`
-		To             string `json:"to"`
-		MessageType    string `json:"message_type"`
-		Priority       string `json:"priority"`
-		CorrelationID  string `json:"correlation_id"`
-		CreatedAt      string `json:"created_at"`
-	}{e.MessageID, e.ConversationID, e.From, e.To, e.MessageType, e.Priority, e.CorrelationID, e.CreatedAt}
-	return withPayload(head, payload, "\n")
+	return withPayload(e.envelopeHead, payload, "\n")
 }
 
 // environment returns the envelope as variables for a command. Their names begin

@@ -68,8 +68,8 @@ func (l *ledger) send(s *server, from agent, to, token string, bytes int) int {
 	return ans.status
 }
 
-// compare reads the recipient's history: what was accepted is there, once and in
-// order; what was refused is not; what had no answer is there at most once.
+// compare reads the recipient's history: an accepted message is there, once and in
+// order; a refused one is not; one without an answer is there at most once.
 func (l *ledger) compare(s *server, to agent) {
 	s.t.Helper()
 	seen, before, lost := map[string]bool{}, "", 0

@@ -28,13 +28,13 @@ func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
 	for range n {
 		c.round()
 	}
-	c.each(func(m *changer) { m.settle(m.words) })
+	c.each(func(m *changer) { m.resolve(m.words) })
 	c.report(n)
 }
 
 const (
 	crashChangers = 12 // change their profiles over HTTP
-	crashCommands = 2  // … are changed by relay mecha profile set
+	crashCommands = 2  // change them by relay mecha profile set
 )
 
 type indexCrash struct {
@@ -45,7 +45,7 @@ type indexCrash struct {
 	changers []*changer
 
 	acknowledged atomic.Int64 // changes of this round
-	target       int64        // … at which the server is killed
+	target       int64        // the number of acknowledged changes at which the server is killed
 	kill         func()       // once is enough
 	dead         chan struct{}
 	unanswered   atomic.Int64 // changes without an answer that were kept
@@ -59,7 +59,7 @@ type changer struct {
 	command bool
 	words   []string // in the order in which they were sent
 	latest  int      // the number of the last one acknowledged; -1: none
-	checked int      // how many words have been settled
+	checked int      // how many words have been resolved
 }
 
 func newIndexCrash(t *testing.T) *indexCrash {
@@ -92,7 +92,7 @@ func (c *indexCrash) each(f func(*changer)) {
 	}
 }
 
-// round works, kills, starts again, and settles.
+// round works, kills, starts again, and resolves.
 func (c *indexCrash) round() {
 	c.acknowledged.Store(0)
 	enough, kill := context.WithTimeout(c.t.Context(), patience)
@@ -110,7 +110,7 @@ func (c *indexCrash) round() {
 	<-c.dead
 	c.start()
 	c.each(func(m *changer) {
-		m.settle(m.words[max(0, m.checked-1):])
+		m.resolve(m.words[max(0, m.checked-1):])
 		m.checked = len(m.words)
 	})
 }
@@ -159,9 +159,9 @@ func (m *changer) set(profile string) {
 	}
 }
 
-// settle finds out which profile was kept, the last acknowledged or one sent
+// resolve finds out which profile was kept, the last acknowledged or one sent
 // after it, and expects that its word is found and that words before it are not.
-func (m *changer) settle(words []string) {
+func (m *changer) resolve(words []string) {
 	if len(m.words) == 0 {
 		return
 	}
@@ -227,8 +227,8 @@ func (s *server) found(a agent, query string) (addresses []string) {
 	return addresses
 }
 
-// search gives the answer to a search. Where others search at once, it does
-// what it is told: it tries again.
+// search gives the answer to a search. If the relay refuses it because others search
+// at the same time, it tries again, as the relay tells it to.
 func (s *server) search(a agent, query string) []byte {
 	s.t.Helper()
 	var ans answer

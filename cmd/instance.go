@@ -15,6 +15,7 @@ import (
 
 	"relay/db"
 	"relay/http"
+	"relay/search"
 	"relay/ws"
 )
 
@@ -25,7 +26,7 @@ type instance struct {
 	certs  certificates // nil: plain HTTP
 	db     *db.DB
 	hub    *ws.Hub
-	index  *finder
+	index  *search.Service
 	api    *http.Server
 	server *nethttp.Server
 	failed chan error // gets the error when the store or the listener fails
@@ -66,7 +67,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		}
 	}
 	in.db, in.addr = d, listener.Addr()
-	in.index = startFinder(d, log)
+	in.index = search.Serve(d.Path()+".index", d, log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
 		Store: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
@@ -133,5 +134,5 @@ func (in *instance) stop() error {
 	if in.certs != nil {
 		in.certs.close(ctx)
 	}
-	return errors.Join(in.index.close(), in.db.Close())
+	return errors.Join(in.index.Close(), in.db.Close())
 }

@@ -42,7 +42,7 @@ secret never travels, but the database stores it, and so do backups.`,
   export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
 		Args: between(1, 1<<20, "one or more addresses, as in planner^acme"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			life, err := parseSpan(expires)
+			life, err := parseDuration(expires)
 			if err != nil {
 				return err
 			}
@@ -213,12 +213,12 @@ before.`,
 			if err != nil {
 				return err
 			}
-			span, err := parseSpan(overlap)
+			duration, err := parseDuration(overlap)
 			if err != nil {
 				return err
 			}
 			return a.withDB(false, func(d *db.DB) error {
-				return a.issue(d, &relay.IssueKey{At: time.Now(), Replaces: id, Overlap: span})
+				return a.issue(d, &relay.IssueKey{At: time.Now(), Replaces: id, Overlap: duration})
 			})
 		},
 	}
@@ -236,8 +236,8 @@ func keyID(text string) (relay.KeyID, error) {
 	return relay.KeyID(text), nil
 }
 
-// parseSpan reads a length of time, which may be in days: 90d, 12h, 0. "" is 0.
-func parseSpan(s string) (time.Duration, error) {
+// parseDuration reads a length of time, which may be in days: 90d, 12h, 0. "" is 0.
+func parseDuration(s string) (time.Duration, error) {
 	if s == "" || s == "0" {
 		return 0, nil
 	}

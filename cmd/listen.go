@@ -50,7 +50,7 @@ the last line of its stderr as detail.
 --reply sends the JSON object that the command prints back to the sender, in the
 same conversation and with the same correlation_id, before the ack. A message of
 type --reply-type is an answer itself and gets no answer, so that two listeners
-do not answer each other for ever.
+do not answer each other endlessly.
 Two listeners of one Mecha both get every message: to run commands side by side,
 use --jobs.
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// until makes a shell command that waits for a condition, but not for ever:
+// until makes a shell command that waits for a condition, for a limited time:
 // nobody stops it if the test fails.
 func until(condition string) string {
 	return `{ n=0; until ` + condition + ` || test $n -ge 1500; do n=$((n+1)); sleep 0.02; done; }`

@@ -13,6 +13,7 @@ import (
 	"runtime"
 	"sync"
 
+	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -70,15 +71,9 @@ func openBookmark(path, url string, own relay.Address, abort context.CancelCause
 
 // hold takes the lock. It lasts until close, or the end of the process.
 func (b *bookmark) hold() (err error) {
-	if b.lock, err = os.OpenFile(b.path+".lock", os.O_RDWR|os.O_CREATE, 0o600); err != nil {
-		return err
-	}
-	ours, err := tryLock(b.lock)
-	if err == nil && !ours {
-		err = fmt.Errorf("another relay listen keeps its place in %s; name another file by --state", b.path)
-	}
-	if err != nil {
-		b.lock.Close()
+	b.lock, err = lock.File(b.path + ".lock")
+	if errors.Is(err, lock.ErrHeld) {
+		return fmt.Errorf("another relay listen keeps its place in %s; name another file by --state", b.path)
 	}
 	return err
 }

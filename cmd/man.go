@@ -122,9 +122,6 @@ func (m *manual) paragraphs(text string) {
 
 // option writes a flag as --help shows it: with a placeholder for its value.
 func (m *manual) option(f *pflag.Flag) {
-	if f.Hidden {
-		return
-	}
 	placeholder, text := pflag.UnquoteUsage(f)
 	term := `\fB` + roff("--"+f.Name) + `\fP`
 	if f.Shorthand != "" {
@@ -154,7 +151,7 @@ func (m *manual) environment(cmd *cobra.Command) {
 	m.WriteString(".PP\nEach of these sets a flag; a flag on the command line is stronger:\n.PP\n")
 	var all []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden && f.Name != "help" && f.Name != "version" {
+		if f.Name != "help" && f.Name != "version" {
 			all = append(all, roff(variable(f)))
 		}
 	})

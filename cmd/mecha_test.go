@@ -194,7 +194,7 @@ func TestImportOfMany(t *testing.T) {
 
 func TestImportOfAnAgentCard(t *testing.T) {
 	db := tempDB(t)
-	card := "../db/testdata/card-geo.json"
+	card := "../db/relay/testdata/card-geo.json"
 	out := mustRelay(t, "mecha", "import", card, "--as", "geo^maps", "--create", "--db", db)
 	if out != "geo^maps is imported, with 2 skills\n" {
 		t.Errorf("it prints %q", out)

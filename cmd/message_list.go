@@ -113,8 +113,8 @@ func parseWhen(flag, text string, now time.Time) (time.Time, error) {
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t, nil
 	}
-	if span, err := parseSpan(text); err == nil {
-		return now.Add(-span), nil
+	if ago, err := parseDuration(text); err == nil {
+		return now.Add(-ago), nil
 	}
 	return time.Time{}, usagef("--%s: %q is not a time, as in 2026-11-21T08:00:00Z, 2026-11-21, 90m or 7d", flag, text)
 }

@@ -36,16 +36,6 @@ func unread(f *os.File) bool {
 	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
-// tryLock takes an exclusive lock on a file, which ends with the process at the
-// latest. It returns false if another process has the lock.
-func tryLock(f *os.File) (bool, error) {
-	err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, nil
-	}
-	return err == nil, err
-}
-
 // openFiles returns how many files this process may have open, and false if no
 // limit is known. Package os has raised it to the hard limit at the start.
 func openFiles() (int, bool) {

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"syscall"
@@ -23,16 +22,6 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 // unread would tell whether f is a pipe whose reader has gone. Windows has no way
 // to ask.
 func unread(*os.File) bool { return false }
-
-// tryLock takes an exclusive lock on a file, which ends with the process at the
-// latest. It returns false if another process has the lock.
-func tryLock(f *os.File) (bool, error) {
-	err := windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
-	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
-		return false, nil
-	}
-	return err == nil, err
-}
 
 // openFiles returns false: Windows has no limit that matters here.
 func openFiles() (int, bool) { return 0, false }

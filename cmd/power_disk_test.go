@@ -7,16 +7,16 @@ import (
 )
 
 // A powerDisk is what a disk may hold when its power goes, after a recorded run
-// up to some line. What an fsync covered is there. Of what came after, any part
-// may be there: each write whole, not at all, or some of its sectors, whatever
-// became of those before it; a size that changed may be the old one; a new name
+// up to some line. Everything that an fsync covered is there. Of later writes, each
+// may be there whole, not at all, or in some of its sectors, whatever became of the
+// writes before it; a size that changed may be the old one; a new name
 // may be missing until its directory has been synced.
 type powerDisk struct {
 	db       string
 	content  map[string][]byte // what is certainly there
 	pending  []*fileOp         // writes and truncations that are not, in order
 	named    bool              // the log's name is certainly there
-	exists   bool              // … has been made
+	exists   bool              // the log has been made
 	removed  []byte            // a log whose name may not be gone yet
 	lies     bool              // fsyncs of the log do nothing: a disk that lies
 	told     map[string]bool   // ids that somebody was told of
@@ -109,7 +109,7 @@ func (op *fileOp) apply(content []byte, keep func() bool) []byte {
 	return content
 }
 
-// A survival says what becomes of what was not synced.
+// A survival says what becomes of writes that were not synced.
 var survivals = []struct {
 	name string
 	of   func(r *rand.Rand, n int) func(i int) (keep func() bool, some bool)

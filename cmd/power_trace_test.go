@@ -20,8 +20,8 @@ type fileOp struct {
 	offset     int64  // of a write; the new size of a truncation
 	data       []byte
 	begin, end int      // line numbers: a call takes its time, and others come in between
-	told       []string // ids of messages of which somebody was told
-	finished   []string // … that they are acknowledged
+	told       []string // ids of messages that a client was told of
+	finished   []string // ids of messages that a client was told are acknowledged
 }
 
 type opKind int

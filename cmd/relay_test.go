@@ -99,6 +99,21 @@ func makeProgram(dir string) error {
 	return os.WriteFile(binary, program, 0o700)
 }
 
+// mustLinkProgram puts the program into another folder.
+func mustLinkProgram(t *testing.T, dir string) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(binary), "*.sql")) // in the long form there is none
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range append(files, binary) {
+		if err := os.Link(f, filepath.Join(dir, filepath.Base(f))); err != nil {
+			t.Skip("the program cannot be linked there: ", err)
+		}
+	}
+	return filepath.Join(dir, programName)
+}
+
 const patience = time.Minute // for what must happen, on the busiest machine
 
 // environ is this process's environment without what would steer a relay.

@@ -6,7 +6,6 @@ import (
 	"net"
 	"os"
 	"os/signal"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -150,20 +149,12 @@ start it again.`,
 	return cmd
 }
 
-// heapReserve is memory that the collector counts as in use and nobody touches,
-// so that it takes no RAM. A relay keeps a few MB alive; the collector, which
-// runs whenever as much again has been allocated, would run dozens of times a
-// second under load.
-const heapReserve = 8 << 20
-
 func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	if err := s.check(cmd.Flags()); err != nil {
 		return err
 	}
 	// A log that nobody reads any more is no reason to stop.
 	signal.Ignore(syscall.SIGPIPE)
-	reserve := make([]byte, heapReserve)
-	defer runtime.KeepAlive(reserve)
 	log := a.logger(s.LogFormat)
 	// A closed terminal, or a renewed certificate, is no reason either.
 	hup := make(chan os.Signal, 1)

@@ -16,7 +16,7 @@ import (
 	"github.com/coder/websocket"
 )
 
-// output collects what a process writes, for those who wait for a line of it.
+// output collects the output of a process, and lets a test wait for a line of it.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer

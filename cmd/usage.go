@@ -92,11 +92,7 @@ func noFlag(cmd *cobra.Command, e *pflag.NotExistError) error {
 		typed, name = "-"+short, short
 	}
 	var names []string
-	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if !f.Hidden {
-			names = append(names, f.Name)
-		}
-	})
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
 	return usagef("there is no flag %q%s", typed, didYouMean("--", nearest(name, names)))
 }
 

@@ -97,7 +97,7 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"send a^b {} --wait-akc 3s":             `there is no flag "--wait-akc"; did you mean "--wait-ack"?`,
 		"version -json":                         `there is no flag "-json"; did you mean "--json"?`,
 		"version -x":                            `there is no flag "-x"` + "\n",
-		"serve --stroe none":                    `there is no flag "--stroe"` + "\n", // --store is hidden
+		"serve --nonsense":                      `there is no flag "--nonsense"` + "\n",
 		"serve --db":                            `--db needs a value: --db FILE`,
 		"serve --max-body much":                 `--max-body: "much" is not a whole number`,
 		"serve --max-body 99999999999999999999": `--max-body: 99999999999999999999 is too large`,

@@ -112,7 +112,7 @@ func (t *tx) forRecipient(id relay.MessageID, key relay.KeyNumber, what string) 
 		return nil, err
 	}
 	m, err := t.messageByID(id)
-	if err == nil && m.Recipient != recipient.Mecha.ID {
+	if err == nil && m.Recipient != recipient.Mecha.Number {
 		return nil, errRecipientOnly(what)
 	}
 	return m, err

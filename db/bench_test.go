@@ -61,7 +61,7 @@ func mustHaveMailbox(b *testing.B, rows int) mailbox {
 	if !kept {
 		m.fill(m.from, m.to, rows)
 	}
-	q := relay.HistoryQuery{Mecha: m.to.Mecha.ID, Limit: 1000}
+	q := relay.HistoryQuery{Mecha: m.to.Mecha.Number, Limit: 1000}
 	for more := true; more; {
 		p := m.mustHistory(q)
 		for i := 0; i < len(p.Messages); i += 100 {
@@ -150,7 +150,7 @@ func BenchmarkHistory(b *testing.B) {
 				for i := range b.N {
 					began := time.Now()
 					q := c.query
-					q.Mecha, q.Limit, q.After = m.to.Mecha.ID, 100, c.cursors[i*7919%len(c.cursors)]
+					q.Mecha, q.Limit, q.After = m.to.Mecha.Number, 100, c.cursors[i*7919%len(c.cursors)]
 					p, err := m.History(ctx, q)
 					if err != nil {
 						b.Fatal(err)
@@ -186,8 +186,8 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkResume reads the position of a cursor and the first messages after it, as a
-// WebSocket does when it resumes.
+// The cost to the store of a WebSocket that resumes: the place of its cursor and the
+// first messages after it.
 func BenchmarkResume(b *testing.B) {
 	rows := benchmarkRows(b)
 	m := mustHaveMailbox(b, rows[len(rows)-1])
@@ -203,7 +203,7 @@ func BenchmarkResume(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				p, err := m.Stream(ctx, relay.StreamQuery{Mecha: m.to.Mecha.ID, After: after, PendingOnly: pending, Limit: 64, MaxBytes: 256 << 10})
+				p, err := m.Stream(ctx, relay.StreamQuery{Mecha: m.to.Mecha.Number, After: after, PendingOnly: pending, Limit: 64, MaxBytes: 256 << 10})
 				if err != nil || len(p.Messages) == 0 {
 					b.Fatal(len(p.Messages), err)
 				}

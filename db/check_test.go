@@ -72,7 +72,7 @@ func mustFill(t *testing.T) string {
 		t.Fatal(err)
 	}
 	saved := make(chan error, 1)
-	s.SaveSearch(&db.SaveSearch{At: now(), ID: relay.NewSearchID(), Mecha: alice.Mecha.ID, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
+	s.SaveSearch(&db.SaveSearch{At: now(), ID: relay.NewSearchID(), Mecha: alice.Mecha.Number, Answer: []byte(`{"results": []}`), Nonce: 7}, func(err error) { saved <- err })
 	if err := <-saved; err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 	}
 }
 
-// A check sees one state of a file, though messages are sent and acknowledged meanwhile.
+// A check sees one state, whatever is written meanwhile.
 func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")

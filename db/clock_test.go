@@ -63,7 +63,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	var listed []relay.MessageID
 	page := relay.Page{Next: ""}
 	for before := (time.Time{}); ; {
-		next, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7, After: page.Next})
+		next, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7, After: page.Next})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	}
 }
 
-// A message that has expired stays expired when the clock is set back.
+// An expired message stays expired.
 func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	expired := make(chan relay.MessageID, 1)
 	d, c := openSetClock(t)
@@ -110,12 +110,12 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 	if relay.ErrorCode(err) != relay.MessageExpired {
 		t.Errorf("an ack got %v", err)
 	}
-	if got, err := d.Message(t.Context(), k.Mecha.ID, sent.ID); err != nil || got.State != relay.Expired {
+	if got, err := d.Message(t.Context(), k.Mecha.Number, sent.ID); err != nil || got.State != relay.Expired {
 		t.Errorf("%+v, %v", got, err)
 	}
 }
 
-// The nonces that a start has read from the file are not lost by a wrong clock either.
+// The same holds for nonces that a start has read back from the file.
 func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
 		d, c := openSetClock(t)

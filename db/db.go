@@ -51,6 +51,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -88,7 +89,7 @@ type DB struct {
 	w         *writer
 	disk      disk
 	listeners listeners
-	seen      sync.Map // MechaID → *atomic.Int64: Unix ms of the last request
+	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
 	lock      *os.File
 
 	shutdown sync.Once
@@ -188,11 +189,11 @@ func (d *DB) takeLock() error {
 	if err != nil {
 		return err
 	}
-	lock, err := sqlite.LockFile(real + ".lock")
-	if errors.Is(err, sqlite.ErrLocked) {
+	held, err := lock.File(real + ".lock")
+	if errors.Is(err, lock.ErrHeld) {
 		return fmt.Errorf("%s is already being served by another process", d.path)
 	}
-	d.lock = lock
+	d.lock = held
 	return err
 }
 

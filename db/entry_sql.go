@@ -12,7 +12,7 @@ import (
 
 // raiseRevision gives a Mecha the next revision, so that the search index reads it
 // again. removed is the time of its removal in Unix ms, or nil.
-func (t *tx) raiseRevision(id relay.MechaID, at time.Time, removed any) error {
+func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) error {
 	t.entriesChanged = true
 	// max, because another process may have given out later revisions, and the index must
 	// not miss this one.
@@ -116,7 +116,7 @@ const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.remove
 // readEntry makes the entry of the present row, with its card if card is set.
 func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	e := relay.Entry{
-		Mecha:    relay.Mecha{ID: relay.MechaID(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
+		Mecha:    relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
 		Revision: r.Int(3), Removed: !r.Null(4), UpdatedAt: relay.UnixMilli(r.Int(7)),
 	}
 	if e.UpdatedAt.IsZero() {
@@ -162,7 +162,7 @@ func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all [
 
 // Entries reads the Mechas with these ids, without their cards. Removed and unknown
 // ones are left out.
-func (d *DB) Entries(ctx context.Context, ids []relay.MechaID) (all []relay.Entry, err error) {
+func (d *DB) Entries(ctx context.Context, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		for _, id := range ids {
 			some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
@@ -204,7 +204,7 @@ func (d *DB) Entry(ctx context.Context, a, viewer relay.Address) (e relay.Entry,
 }
 
 // saw notes that a Mecha has just made a request.
-func (d *DB) saw(id relay.MechaID, now time.Time) {
+func (d *DB) saw(id relay.MechaNumber, now time.Time) {
 	v, ok := d.seen.Load(id)
 	if !ok {
 		v, _ = d.seen.LoadOrStore(id, new(atomic.Int64))
@@ -214,7 +214,7 @@ func (d *DB) saw(id relay.MechaID, now time.Time) {
 
 // LastSeen gives the time of a Mecha's last request; zero if there was none. After a
 // restart, it may be up to about a minute too early.
-func (d *DB) LastSeen(ctx context.Context, id relay.MechaID) (at time.Time, err error) {
+func (d *DB) LastSeen(ctx context.Context, id relay.MechaNumber) (at time.Time, err error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}

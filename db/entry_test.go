@@ -67,29 +67,29 @@ func (s store) changes(after int64) (all []string, upto int64) {
 	}
 }
 
-// wantNotice waits until the listener has been called, once or more.
-func wantNotice(t *testing.T, notices chan struct{}) {
+// wantChange expects that OnEntries has called; it may call more than once.
+func wantChange(t *testing.T, changed chan struct{}) {
 	t.Helper()
 	select {
-	case <-notices:
+	case <-changed:
 	case <-time.After(time.Minute):
-		t.Fatal("the listener was not called")
+		t.Fatal("OnEntries has not called")
 	}
 }
 
 func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	s := mustOpen(t)
-	notices := make(chan struct{}, 1)
+	changed := make(chan struct{}, 1)
 	s.OnEntries(func() {
 		select {
-		case notices <- struct{}{}:
+		case changed <- struct{}{}:
 		default:
 		}
 	})
 	at := int64(0)
 	want := func(entries ...string) {
 		t.Helper()
-		wantNotice(t, notices)
+		wantChange(t, changed)
 		var got []string
 		if got, at = s.changes(at); !slices.Equal(got, entries) {
 			t.Errorf("changed: %v, want %v", got, entries)
@@ -121,10 +121,10 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	wantCode(t, s.PutProfile(&relay.PutProfile{At: time.Now(), Address: "ALICE^x", Register: true}), relay.InvalidAddress)
 
 	e := s.mustEntry("alice^x")
-	if string(e.Card) != `{"version":"7"}` || e.Version != "7" || e.ID != alice.Mecha.ID || e.Removed || e.UpdatedAt.Before(e.CreatedAt) {
+	if string(e.Card) != `{"version":"7"}` || e.Version != "7" || e.Number != alice.Mecha.Number || e.Removed || e.UpdatedAt.Before(e.CreatedAt) {
 		t.Errorf("%+v", e)
 	}
-	some, err := s.Entries(ctx, []relay.MechaID{alice.Mecha.ID, 99})
+	some, err := s.Entries(ctx, []relay.MechaNumber{alice.Mecha.Number, 99})
 	if err != nil || len(some) != 1 || some[0].DisplayName != "A2" || some[0].Card != nil {
 		t.Errorf("%+v, %v", some, err)
 	}
@@ -138,37 +138,37 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 func TestAnotherProcessChangesAnEntry(t *testing.T) {
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^x")
-	notices := make(chan struct{}, 1)
+	changed := make(chan struct{}, 1)
 	s.OnEntries(func() {
 		select {
-		case notices <- struct{}{}:
+		case changed <- struct{}{}:
 		default:
 		}
 	})
 	_, at := s.changes(0)
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	s.mustProfile("alice^x", `{"display_name":"mine"}`)
-	wantNotice(t, notices)
+	wantChange(t, changed)
 	if err := other.PutProfile(&relay.PutProfile{At: time.Now().Add(-time.Hour), Address: "bob^x", Register: true}); err != nil {
 		t.Fatal(err)
 	}
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"alice^x:mine", "bob^x:"}) { // though its clock is behind
 		t.Errorf("changed: %v", got)
 	}
-	wantNotice(t, notices)
+	wantChange(t, changed)
 	s.mustSend(alice.Key, "bob^x", `{}`)
 	_, at = s.changes(0)
 	other.mustRemove("bob^x")
 	if got, _ := s.changes(at); !slices.Equal(got, []string{"bob^x:removed"}) {
 		t.Errorf("changed: %v", got)
 	}
-	for { // until the listener is called, the removed Mecha may still be cached
+	for { // until OnEntries calls, the writer may remember bob^x
 		_, err := s.send(alice.Key, "bob^x", `{}`)
 		if err != nil {
 			wantCode(t, err, relay.RecipientNotFound)
 			return
 		}
-		wantNotice(t, notices)
+		wantChange(t, changed)
 	}
 }
 
@@ -192,25 +192,25 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 	if all, err := s.Directory(ctx, "", 10); err != nil || len(all) != 1 || all[0].Address != "alice^x" {
 		t.Errorf("the directory has %+v, %v", all, err)
 	}
-	if some, err := s.Entries(ctx, []relay.MechaID{bob.Mecha.ID}); err != nil || len(some) != 0 {
+	if some, err := s.Entries(ctx, []relay.MechaNumber{bob.Mecha.Number}); err != nil || len(some) != 0 {
 		t.Errorf("%+v, %v", some, err)
 	}
-	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID, Peer: "bob^x"})
+	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.Number, Peer: "bob^x"})
 	if len(p.Messages) != 2 || p.Messages[0].To != "bob^x" || p.Messages[1].From != "bob^x" {
 		t.Errorf("history %+v", p.Messages)
 	}
-	if body, err := s.Payload(ctx, alice.Mecha.ID, back); err != nil || string(body) != `{"n":2}` {
+	if body, err := s.Payload(ctx, alice.Mecha.Number, back); err != nil || string(body) != `{"n":2}` {
 		t.Errorf("%s, %v", body, err)
 	}
 
 	again := s.mustIssue("bob^x")
-	if again.Mecha.ID != bob.Mecha.ID {
+	if again.Mecha.Number != bob.Mecha.Number {
 		t.Errorf("it came back as another Mecha: %+v", again.Mecha)
 	}
 	if e := s.mustEntry("bob^x"); e.DisplayName != "" || e.Visibility != relay.Public {
 		t.Errorf("its old profile came back: %+v", e)
 	}
-	if body, err := s.Payload(ctx, again.Mecha.ID, id); err != nil || string(body) != `{"n":1}` {
+	if body, err := s.Payload(ctx, again.Mecha.Number, id); err != nil || string(body) != `{"n":1}` {
 		t.Errorf("%s, %v", body, err)
 	}
 	s.mustSend(alice.Key, "bob^x", `{}`)
@@ -289,19 +289,19 @@ func TestLastSeen(t *testing.T) {
 	clock := newClock()
 	s := mustOpen(t, clock.option)
 	k, never := s.mustIssue("alice^x"), s.mustIssue("bob^x")
-	want := func(s store, id relay.MechaID, at time.Time) {
+	want := func(s store, id relay.MechaNumber, at time.Time) {
 		t.Helper()
 		if got, err := s.LastSeen(ctx, id); err != nil || !got.Equal(at) {
 			t.Errorf("last seen %v, %v; want %v", got, err, at)
 		}
 	}
-	want(s, k.Mecha.ID, time.Time{})
+	want(s, k.Mecha.Number, time.Time{})
 	for range 2 {
 		clock.advance(time.Second)
 		if _, err := s.Key(ctx, k.Text); err != nil {
 			t.Fatal(err)
 		}
-		want(s, k.Mecha.ID, clock.now())
+		want(s, k.Mecha.Number, clock.now())
 	}
 	seen := clock.now()
 	if err := s.Close(); err != nil {
@@ -309,6 +309,6 @@ func TestLastSeen(t *testing.T) {
 	}
 	clock.advance(time.Hour)
 	s = mustOpen(t, clock.option, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
-	want(s, k.Mecha.ID, seen)
-	want(s, never.Mecha.ID, time.Time{})
+	want(s, k.Mecha.Number, seen)
+	want(s, never.Mecha.Number, time.Time{})
 }

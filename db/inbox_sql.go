@@ -10,7 +10,7 @@ import (
 
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It reads
 // them all.
-func (d *DB) Inbox(ctx context.Context, id relay.MechaID) (in relay.Inbox, err error) {
+func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (in relay.Inbox, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		in, err = x.inbox(id)
 		return err
@@ -18,7 +18,7 @@ func (d *DB) Inbox(ctx context.Context, id relay.MechaID) (in relay.Inbox, err e
 	return in, err
 }
 
-func (x *rx) inbox(id relay.MechaID) (relay.Inbox, error) {
+func (x *rx) inbox(id relay.MechaNumber) (relay.Inbox, error) {
 	in := relay.Inbox{ByPriority: map[string]int{}}
 	counts := map[int64]int{}
 	var oldest, newest relay.Position
@@ -53,7 +53,7 @@ func (x *rx) inbox(id relay.MechaID) (relay.Inbox, error) {
 }
 
 // countOpen counts the pending messages of a Mecha, with those that are due to expire.
-func (x *rx) countOpen(id relay.MechaID) (n int, err error) {
+func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
 	pending, args, err := x.pending(id)
 	if err != nil {
 		return 0, err
@@ -64,7 +64,7 @@ func (x *rx) countOpen(id relay.MechaID) (n int, err error) {
 
 // pending gives a query for the positions of a Mecha's pending messages. LIMIT -1, which
 // is no limit, keeps their order, so that SQLite merges its parts without a sort.
-func (x *rx) pending(id relay.MechaID) (text string, args []any, err error) {
+func (x *rx) pending(id relay.MechaNumber) (text string, args []any, err error) {
 	u, err := x.findUnindexed(id, 0, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err

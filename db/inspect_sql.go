@@ -194,7 +194,7 @@ func (i *Inspector) history(q ListQuery) (relay.HistoryQuery, error) {
 		return h, nil
 	}
 	return h, i.view(func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { h.Mecha = relay.MechaID(r.Int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
+		_, err := x.c.Row(func(r *sqlite.Rows) { h.Mecha = relay.MechaNumber(r.Int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
 		if err == nil && h.Mecha == 0 {
 			err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", q.Mecha)
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // The tests have segments of a few messages, so that all of them meet messages that
-// are not indexed yet. Benchmarks have segments of the usual length.
+// are indexed late. Benchmarks have segments as they are.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
@@ -56,7 +56,7 @@ func fileSize(path string) int64 {
 	return info.Size()
 }
 
-// These properties of a fresh file cannot be changed later without rewriting the file.
+// These properties of a fresh file cannot be changed later without rewriting all of it.
 func TestAFreshFile(t *testing.T) {
 	d := openHere(t)
 	for pragma, want := range map[string]string{"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
@@ -107,10 +107,10 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 			if !all || err != nil {
 				t.Fatal(all, err)
 			}
-			want := map[relay.MechaID]int{}
+			want := map[relay.MechaNumber]int{}
 			r := x.c.Query("SELECT recipient, count(*) FROM message GROUP BY recipient")
 			for r.Next() {
-				want[relay.MechaID(r.Int(0))] = int(r.Int(1))
+				want[relay.MechaNumber(r.Int(0))] = int(r.Int(1))
 			}
 			if err := r.Close(); err != nil {
 				return err

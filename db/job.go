@@ -30,8 +30,10 @@ type op struct {
 type task[W relay.Write, O any] struct {
 	write   W
 	decide  func(*tx, W) (O, error)
-	done    func(O, error)
 	outcome O
+	err     error
+	done    func(O, error) // nil: somebody waits for ended
+	ended   chan struct{}
 }
 
 func (j *task[W, O]) apply(t *tx) (err error) {
@@ -40,17 +42,25 @@ func (j *task[W, O]) apply(t *tx) (err error) {
 	return err
 }
 
-func (j *task[W, O]) finish(err error)    { j.done(j.outcome, err) }
+func (j *task[W, O]) finish(err error) {
+	if j.done != nil {
+		j.done(j.outcome, err)
+		return
+	}
+	j.err = err
+	close(j.ended)
+}
+
 func (j *task[W, O]) size() int           { return j.write.Size() }
 func (j *task[W, O]) shared() relay.Write { return j.write }
 
 // do queues a write and waits for its commit. It takes no context, because a queued
 // write is applied even if its caller stops waiting.
-func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (outcome O, err error) {
-	done := make(chan struct{})
-	then(d, write, decide, func(o O, e error) { outcome, err = o, e; close(done) })
-	<-done
-	return outcome, err
+func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
+	j := &task[W, O]{write: write, decide: decide, ended: make(chan struct{})}
+	d.w.enqueue(j)
+	<-j.ended
+	return j.outcome, j.err
 }
 
 // then is do without waiting. done is called from the writer's goroutine, in the order

@@ -88,7 +88,7 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		return nil, err
 	}
 	u.last.Store(now.UnixMilli())
-	d.saw(u.Mecha.ID, now)
+	d.saw(u.Mecha.Number, now)
 	return u.Key, nil
 }
 
@@ -113,7 +113,7 @@ func readKey(r *sqlite.Rows) *relay.Key {
 	return &relay.Key{
 		Number: relay.KeyNumber(r.Int(0)), ID: relay.KeyID(r.Text(1)), Secret: relay.Secret(r.Text(3)), Label: r.Text(4),
 		CreatedAt: relay.UnixMilli(r.Int(5)), ExpiresAt: relay.UnixMilli(r.Int(6)), RevokedAt: relay.UnixMilli(r.Int(7)), LastUsedAt: relay.UnixMilli(r.Int(8)),
-		Mecha: relay.Mecha{ID: relay.MechaID(r.Int(2)), Address: relay.Address(r.Text(9)), CreatedAt: relay.UnixMilli(r.Int(10))},
+		Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(2)), Address: relay.Address(r.Text(9)), CreatedAt: relay.UnixMilli(r.Int(10))},
 	}
 }
 

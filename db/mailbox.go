@@ -40,15 +40,15 @@ var (
 type segment struct {
 	after, upto    relay.Position // the positions of the segment: after is exclusive, upto inclusive
 	count          int
-	received, sent map[relay.MechaID][]relay.Position
-	pending        map[relay.MechaID][]relay.Position // those of received that are not settled
+	received, sent map[relay.MechaNumber][]relay.Position
+	pending        map[relay.MechaNumber][]relay.Position // those of received that are not settled
 }
 
 func newSegment(after relay.Position) *segment {
-	return &segment{after: after, upto: relay.MaxPosition, received: map[relay.MechaID][]relay.Position{}, sent: map[relay.MechaID][]relay.Position{}, pending: map[relay.MechaID][]relay.Position{}}
+	return &segment{after: after, upto: relay.MaxPosition, received: map[relay.MechaNumber][]relay.Position{}, sent: map[relay.MechaNumber][]relay.Position{}, pending: map[relay.MechaNumber][]relay.Position{}}
 }
 
-func (s *segment) add(p relay.Position, recipient, sender relay.MechaID) {
+func (s *segment) add(p relay.Position, recipient, sender relay.MechaNumber) {
 	s.received[recipient] = append(s.received[recipient], p)
 	s.pending[recipient] = append(s.pending[recipient], p)
 	s.sent[sender] = append(s.sent[sender], p)
@@ -140,7 +140,7 @@ func (l *lateIndex) finish() {
 // that there are so many that a scan of the table is cheaper; then positions is nil.
 // known is false if the watermark is too old for this memory, or if this process does
 // not serve.
-func (l *lateIndex) of(id relay.MechaID, after, from, to relay.Position, pending bool) (positions []relay.Position, many, known bool) {
+func (l *lateIndex) of(id relay.MechaNumber, after, from, to relay.Position, pending bool) (positions []relay.Position, many, known bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var lists [][]relay.Position
@@ -177,12 +177,12 @@ func (l *lateIndex) of(id relay.MechaID, after, from, to relay.Position, pending
 
 // A mailboxRow is a row of an index table.
 type mailboxRow struct {
-	mecha    relay.MechaID
+	mecha    relay.MechaNumber
 	position relay.Position
 }
 
 // sorted gives the rows of one table in the order of its primary key.
-func sorted(of map[relay.MechaID][]relay.Position, count int) []mailboxRow {
+func sorted(of map[relay.MechaNumber][]relay.Position, count int) []mailboxRow {
 	all := make([]mailboxRow, 0, count)
 	for _, id := range slices.Sorted(maps.Keys(of)) {
 		for _, p := range of[id] {

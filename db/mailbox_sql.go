@@ -16,7 +16,7 @@ func (x *rx) indexedUpto() (relay.Position, error) {
 // unindexed says how to find a Mecha's messages that the index may lack: in a list of
 // positions, which may have others, too, or by a scan from the watermark on.
 type unindexed struct {
-	mecha relay.MechaID
+	mecha relay.MechaNumber
 	after relay.Position // the watermark
 	list  string         // a JSON array of positions; "": scan
 	none  bool           // the index lacks no message
@@ -24,7 +24,7 @@ type unindexed struct {
 
 // findUnindexed looks for the messages of a Mecha in [from, to) that the index may
 // lack. With pending, it may leave out all but received messages that are pending.
-func (x *rx) findUnindexed(id relay.MechaID, from, to relay.Position, pending bool) (unindexed, error) {
+func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
 	after, err := x.indexedUpto()
 	if err != nil || id == 0 {
 		return unindexed{none: true}, err
@@ -69,7 +69,7 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 
 // indexNow indexes a message at once, unless this process serves. Another process must
 // not index late, because the server's late index would not have its message.
-func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaID) error {
+func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaNumber) error {
 	if t.w.opts.Serve {
 		return nil
 	}
@@ -114,8 +114,8 @@ func (s *segmentWriter) start() error {
 	s.index.collecting = all
 	r := w.c.Query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
 	for r.Next() {
-		p, to := relay.Position(r.Int(0)), relay.MechaID(r.Int(1))
-		if all.add(p, to, relay.MechaID(r.Int(2))); r.Int(3) == 0 {
+		p, to := relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1))
+		if all.add(p, to, relay.MechaNumber(r.Int(2))); r.Int(3) == 0 {
 			all.settle(mailboxRow{to, p})
 		}
 	}

@@ -18,7 +18,7 @@ import (
 // known is a message as it should be.
 type known struct {
 	id       relay.MessageID
-	from, to relay.MechaID
+	from, to relay.MechaNumber
 	done     bool
 }
 
@@ -26,7 +26,7 @@ type known struct {
 func (s store) wantMailboxes(all []known, mechas []relay.IssuedKey) {
 	s.t.Helper()
 	for _, k := range mechas {
-		id := k.Mecha.ID
+		id := k.Mecha.Number
 		pick := func(f func(known) bool) (ids []relay.MessageID) {
 			for _, m := range all {
 				if f(m) {
@@ -127,12 +127,12 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 		for range random.IntN(9) {
 			from, to := mechas[random.IntN(5)], mechas[random.IntN(3)] // also to oneself
 			sent := s.mustSend(from.Key, to.Mecha.Address, `{}`)
-			all = append(all, known{sent.ID, from.Mecha.ID, to.Mecha.ID, false})
+			all = append(all, known{sent.ID, from.Mecha.Number, to.Mecha.Number, false})
 		}
 		ack := func(n int) {
 			for range min(n, len(all)) {
 				m := &all[len(all)-1-random.IntN(min(len(all), 20))]
-				to := slices.IndexFunc(mechas, func(k relay.IssuedKey) bool { return k.Mecha.ID == m.to })
+				to := slices.IndexFunc(mechas, func(k relay.IssuedKey) bool { return k.Mecha.Number == m.to })
 				s.mustAck(mechas[to].Key, m.id, "completed")
 				m.done = true
 			}
@@ -196,9 +196,9 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	each := amount(30, 80)
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex
-	of := map[relay.MechaID]map[relay.MessageID]bool{} // the messages that each has sent or received
+	of := map[relay.MechaNumber]map[relay.MessageID]bool{} // the messages that each has sent or received
 	for i, from := range mechas {
-		of[from.Mecha.ID] = map[relay.MessageID]bool{}
+		of[from.Mecha.Number] = map[relay.MessageID]bool{}
 		sending.Go(func() {
 			for n := range each {
 				to := mechas[(i+n)%len(mechas)]
@@ -208,7 +208,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				of[from.Mecha.ID][sent.ID], of[to.Mecha.ID][sent.ID] = true, true
+				of[from.Mecha.Number][sent.ID], of[to.Mecha.Number][sent.ID] = true, true
 				mu.Unlock()
 				if n%3 == 0 {
 					if _, err := s.ack(to.Key, sent.ID, "completed"); err != nil {
@@ -221,7 +221,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	sent := make(chan struct{})
 	for _, k := range mechas {
 		reading.Go(func() {
-			q := relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 7}
+			q := relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7}
 			got := map[relay.MessageID]bool{}
 			for last := false; ; {
 				p, err := s.History(ctx, q)
@@ -250,8 +250,8 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			if !maps.Equal(got, of[k.Mecha.ID]) {
-				t.Errorf("Mecha %d: %d messages, want %d", k.Mecha.ID, len(got), len(of[k.Mecha.ID]))
+			if !maps.Equal(got, of[k.Mecha.Number]) {
+				t.Errorf("Mecha %d: %d messages, want %d", k.Mecha.Number, len(got), len(of[k.Mecha.Number]))
 			}
 		})
 	}
@@ -273,7 +273,7 @@ func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 		for _, by := range []store{s, other} {
 			at = at.Add(2 * time.Millisecond) // two processes give out places by the clock
 			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At = at })
-			all = append(all, known{sent.ID, alice.Mecha.ID, bob.Mecha.ID, false})
+			all = append(all, known{sent.ID, alice.Mecha.Number, bob.Mecha.Number, false})
 		}
 		s.wantMailboxes(all, mechas)
 		other.wantMailboxes(all, mechas)

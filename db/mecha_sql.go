@@ -12,7 +12,7 @@ import (
 )
 
 // recipient finds the Mecha with an address. Error: RecipientNotFound.
-func (t *tx) recipient(a relay.Address) (relay.MechaID, error) {
+func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 	id, err := t.mecha(a)
 	if err == nil && id == 0 {
 		err = relay.Errorf(relay.RecipientNotFound, "no Mecha %s is registered here", a)
@@ -118,7 +118,7 @@ func edits(a, b string) int {
 
 // register gives the number of a Mecha, and makes the Mecha if it is new or was removed.
 // Error: InvalidAddress, if the address differs from a registered one only in letter case.
-func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
+func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) {
 	var id int64
 	var known relay.Address
 	removed := false
@@ -130,10 +130,10 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 	case found && known != a:
 		return 0, relay.Errorf(relay.InvalidAddress, "%s differs from the registered %s only in letter case", a, known)
 	case found && !removed:
-		return relay.MechaID(id), nil
+		return relay.MechaNumber(id), nil
 	case found: // a removed Mecha comes back, with its messages
 		t.mechas[a] = id
-		return relay.MechaID(id), t.raiseRevision(relay.MechaID(id), at, nil)
+		return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
 	}
 	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
@@ -141,5 +141,5 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaID, error) {
 		return 0, err
 	}
 	t.mechas[a] = id
-	return relay.MechaID(id), t.raiseRevision(relay.MechaID(id), at, nil)
+	return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
 }

@@ -18,7 +18,7 @@ const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 // readMessage makes the record of the present row.
 func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
-		Position: relay.Position(r.Int(0)), Recipient: relay.MechaID(r.Int(1)), Sender: relay.MechaID(r.Int(2)), State: relay.State(r.Int(3)),
+		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), State: relay.State(r.Int(3)),
 		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
 		DeliveredAt: relay.UnixMilli(r.Int(13)), AcknowledgedAt: relay.UnixMilli(r.Int(14)),
 	}
@@ -108,7 +108,7 @@ func (x *rx) payload(p relay.Position) (body []byte, err error) {
 
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound.
-func (d *DB) Message(ctx context.Context, caller relay.MechaID, id relay.MessageID) (m *relay.Message, err error) {
+func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
 			return err
@@ -123,7 +123,7 @@ func (d *DB) Message(ctx context.Context, caller relay.MechaID, id relay.Message
 
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound.
-func (d *DB) Payload(ctx context.Context, caller relay.MechaID, id relay.MessageID) (body []byte, err error) {
+func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err != nil {
@@ -146,7 +146,7 @@ func errRecipientOnly(what string) error {
 // false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
-func (d *DB) Idempotent(ctx context.Context, sender relay.MechaID, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
+func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)
 		return err

@@ -90,15 +90,15 @@ func (x *rx) word(id int64) (string, error)           { return x.words.lookup(x.
 func (x *rx) address(id int64) (relay.Address, error) { return x.mechas.lookup(x.c, id, !x.writing) }
 
 // mecha gives the number of an address, 0 if it is not registered.
-func (t *tx) mecha(a relay.Address) (relay.MechaID, error) {
+func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {
 	if id, ok := t.mechas[a]; ok {
-		return relay.MechaID(id), nil
+		return relay.MechaNumber(id), nil
 	}
 	id, err := t.lookups.mechas.find(t.c, a)
 	if err == nil && id != 0 {
 		t.mechas[a] = id
 	}
-	return relay.MechaID(id), err
+	return relay.MechaNumber(id), err
 }
 
 // intern gives the number of a word, and adds the word if it is new.

@@ -77,9 +77,15 @@ func (p *noncePacker) write(t *tx, now time.Time) error {
 	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
-// nonceOf gives the nonce of a write; 0 if it has none.
-func nonceOf(w relay.Write) relay.NonceHash {
-	switch w := w.(type) {
+// nonceOf gives the nonce of a job; 0 if it has none.
+func nonceOf(j job) relay.NonceHash {
+	if c, ok := j.(*choreJob); ok {
+		if s, ok := c.chore.(*SaveSearch); ok {
+			return s.Nonce
+		}
+		return 0
+	}
+	switch w := j.shared().(type) {
 	case *relay.SendMessage:
 		return w.Nonce
 	case *relay.Acknowledge:
@@ -111,7 +117,8 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 			return err
 		}
 	}
-	// Searches have local positions, which no page covers.
+	// Searches stand in an order of their own: their rows are read whatever the pages
+	// cover. Pages have their nonces too, for newer searches push out older ones.
 	if err := w.readNonceRows(found, nonceRange{from - 1, math.MaxInt64}, most, "search"); err != nil {
 		return err
 	}

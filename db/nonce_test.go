@@ -194,10 +194,32 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 	}
 }
 
+// A Mecha's newer searches push its older ones out of their table, with their nonces.
+func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
+	s, u := mustServeHere(t)
+	done := make(chan error)
+	for range max(fewNonces, 2*searchesPerMecha) {
+		hash, err := s.Claim(u.key, u.nonce(u.count), u.stamp)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.count++
+		s.SaveSearch(&SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: u.key.Mecha.Number, Answer: []byte("{}"), Nonce: hash}, func(err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+	}
+	u.send(t, s.DB, 1)
+	s.advance(oldNoncePage + time.Second)
+	u.send(t, s.DB, 1) // brings the page
+	s.reopen(t)
+	u.wantUsed(t, s.DB)
+}
+
 func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 1)
-	p, err := s.History(t.Context(), relay.HistoryQuery{Mecha: u.key.Mecha.ID, Limit: 1})
+	p, err := s.History(t.Context(), relay.HistoryQuery{Mecha: u.key.Mecha.Number, Limit: 1})
 	if err != nil || len(p.Messages) != 1 {
 		t.Fatal(p, err)
 	}

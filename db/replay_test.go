@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -85,12 +86,13 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	return d
 }
 
-// player is one of several that use the store at the same time.
+// player is one of several users of the store at the same time.
 type player struct {
 	*testing.T
 	d      *DB
 	random *rand.Rand
 	keys   []*relay.Key
+	issued *relay.IssueKey // one that was applied; nil: none yet
 	sent   []relay.Sent
 }
 
@@ -114,7 +116,7 @@ func (p *player) send() {
 			m.Conversation = p.sent[p.random.IntN(len(p.sent))].Conversation // perhaps not the sender's
 		}
 	case 3, 4:
-		m.Idempotency = p.d.IdempotencyKey(from.Mecha.ID, fmt.Sprint("again-", p.random.IntN(5)), m.Payload)
+		m.Idempotency = p.d.IdempotencyKey(from.Mecha.Number, fmt.Sprint("again-", p.random.IntN(5)), m.Payload)
 		m.OnlyReplay = p.random.IntN(4) == 0
 	case 5:
 		m.To = "nobody^here"
@@ -123,6 +125,13 @@ func (p *player) send() {
 	}
 	if m.Validate() != nil {
 		p.Error("invalid message")
+	}
+	if p.random.IntN(30) == 0 { // another machine had accepted it, whose disk was full
+		m.DiskFull = true
+		if _, err := p.d.Apply(m); relay.ErrorCode(err) == "" && m.Idempotency.Key == 0 {
+			p.Error("a message for which there was no room was stored")
+		}
+		return
 	}
 	sent, err := p.d.Send(m)
 	if err == nil {
@@ -154,9 +163,10 @@ func (p *player) play(rounds int) {
 			err = p.d.PutProfile(&relay.PutProfile{At: now, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 8:
 			var made relay.IssuedKey
-			made, err = p.d.Issue(&relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)})
+			i := &relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)}
+			made, err = p.d.Issue(i)
 			if err == nil {
-				p.keys = append(p.keys, made.Key)
+				p.keys, p.issued = append(p.keys, made.Key), i
 			}
 		case 9:
 			_, err = p.d.Issue(&relay.IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
@@ -166,8 +176,16 @@ func (p *player) play(rounds int) {
 			}
 		case 11: // chores, and a read
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
-			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.ID, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
-			p.d.Key(context.Background(), "mk_nothing")
+			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
+			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {
+				p.Error(err)
+			}
+		case 12: // cannot be applied: there is such a key. Its neighbours are, everywhere
+			if p.issued != nil {
+				if _, again := p.d.Apply(p.issued); relay.ErrorCode(again) != relay.Internal {
+					p.Errorf("a key that was issued twice: %v", again)
+				}
+			}
 		default:
 			p.send()
 		}
@@ -198,6 +216,10 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 			})
 		}
 		all.Wait()
+		// The clock was ahead: the next life goes on behind this Mecha, which has no other row.
+		if _, err := d.Issue(&relay.IssueKey{At: time.Now().Add(time.Second), Address: relay.Address(fmt.Sprintf("late%d^crew", life))}); err != nil {
+			t.Error(err)
+		}
 		err := d.read(t.Context(), func(x *rx) error {
 			_, err := x.c.Row(func(r *sqlite.Rows) { secret = append([]byte(nil), r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'secret'")
 			return err
@@ -222,8 +244,8 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	defer log.Close()
 	secret := mixedRun(t, path, log)
 	want := contents(t, path)
-	for _, other := range []string{"+1h serve", "-1h alone"} {
-		copied := filepath.Join(dir, other[:3]+".db")
+	for _, other := range []string{"+25h serve", "-25h alone"} { // more than an Idempotency-Key lives
+		copied := filepath.Join(dir, other[:4]+".db")
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", replayEnv, logPath, copied, secret, other))
 		if said, err := cmd.CombinedOutput(); err != nil {
@@ -271,7 +293,7 @@ func contents(t *testing.T, path string) (all []string) {
 			if err := rows.Scan(to...); err != nil {
 				t.Fatal(err)
 			}
-			all = append(all, fmt.Sprintf("%s %q", table, row))
+			all = append(all, fmt.Sprintf("%s %#v", table, row)) // not %q: a large number is not a character
 		}
 		if err := rows.Err(); err != nil {
 			t.Fatal(err)
@@ -315,8 +337,11 @@ func replay(what string) error {
 		return err
 	}
 	defer f.Close()
+	// The limits that count are those of the machine that accepted the message.
 	if o.Serve = how == "serve"; o.Serve {
-		o.MaxPending = 1 // has no effect, since the write has the limit of the machine that accepted it
+		o.MaxPending = 1
+	} else {
+		o.MinFreeDisk = math.MaxInt64 // nothing is ever free enough
 	}
 	if d, err = openSilent(o); err != nil {
 		return err

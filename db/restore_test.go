@@ -11,8 +11,7 @@ import (
 	"relay/db/file"
 )
 
-// If Restore replaced a file that another command has open, the writes of that command
-// would be lost.
+// Another command's writes to a file that has lost its name would be gone.
 func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	backup := mustFill(t)
 	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as relay key create does

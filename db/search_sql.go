@@ -20,7 +20,7 @@ const (
 type SaveSearch struct {
 	At     time.Time
 	ID     relay.SearchID
-	Mecha  relay.MechaID
+	Mecha  relay.MechaNumber
 	Answer []byte // JSON
 	Nonce  relay.NonceHash
 }
@@ -53,7 +53,7 @@ func (s *SaveSearch) apply(t *tx) error {
 // trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
 // beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
 // the rows for their nonces.
-func (t *tx) trimSearches(id relay.MechaID) error {
+func (t *tx) trimSearches(id relay.MechaNumber) error {
 	var count, bytes int64
 	var beyond relay.Position    // the newest row to delete; all older ones, too
 	var emptied []relay.Position // the rows that lose their text
@@ -180,7 +180,7 @@ func (e *emptyExpired) apply(t *tx) error {
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search
 // result). Errors: SearchNotFound, also if newer answers have taken its room;
 // NotYourSearch; SearchExpired, an hour after the search.
-func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaID) (answer []byte, err error) {
+func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		var owner, expires int64
 		found, err := x.c.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
@@ -190,7 +190,7 @@ func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaID
 			return err
 		case !found:
 			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))
-		case relay.MechaID(owner) != caller:
+		case relay.MechaNumber(owner) != caller:
 			return relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")
 		case x.now.UnixMilli() >= expires:
 			return relay.Errorf(relay.SearchExpired, "the answer was kept until %s; search again", relay.FormatTime(relay.UnixMilli(expires)))

@@ -16,7 +16,7 @@ import (
 type searched struct {
 	store
 	minutes    atomic.Int64 // since it began
-	alice, bob relay.MechaID
+	alice, bob relay.MechaNumber
 }
 
 func (s *searched) now() time.Time {
@@ -26,12 +26,12 @@ func (s *searched) now() time.Time {
 func mustSearched(t *testing.T, options ...func(*db.Options)) *searched {
 	s := &searched{}
 	s.store = mustOpen(t, append(options, func(o *db.Options) { o.Now = s.now })...)
-	s.alice, s.bob = s.mustIssue("alice^demo").Mecha.ID, s.mustIssue("bob^demo").Mecha.ID
+	s.alice, s.bob = s.mustIssue("alice^demo").Mecha.Number, s.mustIssue("bob^demo").Mecha.Number
 	return s
 }
 
 // mustSave keeps an answer of so many bytes.
-func (s *searched) mustSave(m relay.MechaID, bytes int) relay.SearchID {
+func (s *searched) mustSave(m relay.MechaNumber, bytes int) relay.SearchID {
 	s.t.Helper()
 	w := &db.SaveSearch{At: s.now(), ID: relay.NewSearchID(), Mecha: m, Answer: []byte(strings.Repeat("x", bytes)), Nonce: 1}
 	saved := make(chan error, 1)
@@ -68,7 +68,7 @@ func (s *searched) wantKept(rows, full int) {
 	}
 }
 
-func (s *searched) wantSearch(id relay.SearchID, m relay.MechaID, code relay.Code) {
+func (s *searched) wantSearch(id relay.SearchID, m relay.MechaNumber, code relay.Code) {
 	s.t.Helper()
 	answer, err := s.Search(ctx, id, m)
 	if code == "" && (err != nil || len(answer) == 0) || code != "" && relay.ErrorCode(err) != code {
@@ -90,7 +90,7 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.minutes.Store(62)
 	s.wantKept(121, 1)
 	for i, id := range old {
-		s.wantSearch(id, []relay.MechaID{s.alice, s.bob}[i%2], relay.SearchExpired)
+		s.wantSearch(id, []relay.MechaNumber{s.alice, s.bob}[i%2], relay.SearchExpired)
 	}
 	s.wantSearch(old[0], s.bob, relay.NotYourSearch)
 	s.wantSearch(young, s.alice, "")
@@ -98,7 +98,7 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.wantKept(121, 0)
 	s.wantSearch(young, s.alice, relay.SearchExpired)
 
-	// Answers that expire while no server runs are emptied when the next one starts.
+	// An answer that expires while no server runs goes when the next one starts.
 	s.mustSave(s.bob, 5000)
 	last := s.mustSave(s.bob, 5000)
 	if err := s.Close(); err != nil {

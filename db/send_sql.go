@@ -32,7 +32,7 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	if sent, known, err := t.idempotent(sender.Mecha.ID, m.Idempotency, m.At); known || err != nil {
+	if sent, known, err := t.idempotent(sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
 		return sent, err
 	}
 	if m.OnlyReplay {
@@ -57,7 +57,7 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 }
 
 // checkRoom refuses a message if, by its verdicts, the disk or the mailbox has no room.
-func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaID) error {
+func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaNumber) error {
 	if m.DiskFull {
 		return errDiskFull()
 	}
@@ -74,7 +74,7 @@ func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaID) error {
 }
 
 // insert writes the rows of a message and returns its position.
-func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaID, conversation int64) (relay.Position, error) {
+func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := t.intern(text)
@@ -95,7 +95,7 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256)
 		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		int64(p), int64(recipient), int64(sender.Mecha.ID), words[0], words[1], words[2], sqlite.OrNull(conversation),
+		int64(p), int64(recipient), int64(sender.Mecha.Number), words[0], words[1], words[2], sqlite.OrNull(conversation),
 		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
 		sqlite.OrNull(m.Idempotency.Key), sqlite.OrNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:])
 	if err != nil {
@@ -104,17 +104,17 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	if err := t.c.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
 		return 0, err
 	}
-	if err := t.join(conversation, recipient, sender.Mecha.ID); err != nil {
+	if err := t.join(conversation, recipient, sender.Mecha.Number); err != nil {
 		return 0, err
 	}
-	return p, t.indexNow(p, recipient, sender.Mecha.ID)
+	return p, t.indexNow(p, recipient, sender.Mecha.Number)
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaID, conversation int64) relay.Sent {
+func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaNumber, conversation int64) relay.Sent {
 	made := &relay.Message{
 		Position: p, ID: t.ids.Message(p), Conversation: m.Conversation, Version: m.Version,
-		Sender: sender.Mecha.ID, Recipient: recipient, From: sender.Mecha.Address, To: m.To,
+		Sender: sender.Mecha.Number, Recipient: recipient, From: sender.Mecha.Address, To: m.To,
 		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: relay.Queued,
 		CreatedAt: p.Time(), ExpiresAt: relay.UnixMilli(relay.MilliOf(m.ExpiresAt)),
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
@@ -137,7 +137,7 @@ func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key) (int64, error
 	if err != nil || number <= 0 {
 		return number, err
 	}
-	in, err := t.participates(number, sender.Mecha.ID)
+	in, err := t.participates(number, sender.Mecha.Number)
 	if err == nil && !in {
 		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
 	}
@@ -172,7 +172,7 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 }
 
 // participates tells whether a Mecha has sent or received in a conversation.
-func (x *rx) participates(conversation int64, id relay.MechaID) (bool, error) {
+func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error) {
 	if conversation > 0 {
 		in := false
 		_, err := x.c.Row(func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) },
@@ -186,7 +186,7 @@ func (x *rx) participates(conversation int64, id relay.MechaID) (bool, error) {
 
 // join adds the parties of a message to the participants of its conversation. The
 // founding message of a conversation needs no such rows.
-func (t *tx) join(conversation int64, parties ...relay.MechaID) error {
+func (t *tx) join(conversation int64, parties ...relay.MechaNumber) error {
 	if conversation == 0 {
 		return nil
 	}
@@ -207,7 +207,7 @@ func (t *tx) join(conversation int64, parties ...relay.MechaID) error {
 
 // IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body
 // that came with it.
-func (d *DB) IdempotencyKey(sender relay.MechaID, key string, body []byte) relay.IdempotencyKey {
+func (d *DB) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
 	sum := sha256.Sum256(body)
 	return relay.IdempotencyKey{
 		Key:  d.ids.Hash('i', int64(sender), []byte(key)) | 1, // never 0, which means none
@@ -218,7 +218,7 @@ func (d *DB) IdempotencyKey(sender relay.MechaID, key string, body []byte) relay
 // idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now;
 // known is false if there is none. Error: IdempotencyKeyReused, if the key came with
 // another body.
-func (x *rx) idempotent(sender relay.MechaID, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
+func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
 	if key == (relay.IdempotencyKey{}) {
 		return relay.Sent{}, false, nil
 	}
@@ -227,7 +227,7 @@ func (x *rx) idempotent(sender relay.MechaID, key relay.IdempotencyKey, now time
 	found, err := x.c.Row(func(r *sqlite.Rows) { p, body, from = relay.Position(r.Int(0)), r.Int(1), r.Int(2) },
 		`SELECT position, body_hash, sender FROM message INDEXED BY message_idempotency
 		WHERE idempotency_key = ? ORDER BY position DESC LIMIT 1`, key.Key)
-	if err != nil || !found || relay.MechaID(from) != sender || now.Sub(p.Time()) > idempotencyWindow {
+	if err != nil || !found || relay.MechaNumber(from) != sender || now.Sub(p.Time()) > idempotencyWindow {
 		return relay.Sent{}, false, err
 	}
 	if body != key.Body {

@@ -119,15 +119,15 @@ func TestALifeOfAMessage(t *testing.T) {
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 
 	sent := s.mustSend(alice.Key, "bob^demo", `{"n": 1.0}`)
-	m, err := s.Message(ctx, bob.Mecha.ID, sent.ID)
+	m, err := s.Message(ctx, bob.Mecha.Number, sent.ID)
 	if err != nil || m.State != relay.Queued || m.From != "alice^demo" || m.To != "bob^demo" || m.Priority != "normal" {
 		t.Fatalf("record %+v, %v", m, err)
 	}
-	body, err := s.Payload(ctx, bob.Mecha.ID, sent.ID)
+	body, err := s.Payload(ctx, bob.Mecha.Number, sent.ID)
 	if err != nil || string(body) != `{"n": 1.0}` {
 		t.Fatalf("payload %q, %v", body, err)
 	}
-	_, err = s.Payload(ctx, alice.Mecha.ID, sent.ID)
+	_, err = s.Payload(ctx, alice.Mecha.Number, sent.ID)
 	wantCode(t, err, relay.RecipientOnly)
 
 	d, err := s.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: sent.ID})
@@ -143,7 +143,7 @@ func TestALifeOfAMessage(t *testing.T) {
 	_, err = s.ack(bob.Key, sent.ID, "failed")
 	wantCode(t, err, relay.AlreadyAcknowledged)
 
-	if p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 1 || p.Messages[0].Ack.Status != "completed" || p.More {
+	if p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.Number}); len(p.Messages) != 1 || p.Messages[0].Ack.Status != "completed" || p.More {
 		t.Fatalf("history %+v", p)
 	}
 	_, err = s.send(alice.Key, "bbo^demo", `{}`)

@@ -79,7 +79,7 @@ func TestAStreamIsReadInPages(t *testing.T) {
 		{relay.StreamQuery{Limit: 1000, MaxBytes: 1 << 20, PendingOnly: true}, open, 1},
 		{relay.StreamQuery{Limit: 4, MaxBytes: 1 << 20, PendingOnly: true}, open, 9},
 	} {
-		c.q.Mecha = bob.Mecha.ID
+		c.q.Mecha = bob.Mecha.Number
 		got, pages := s.stream(c.q)
 		if !slices.Equal(got, c.want) || pages != c.pages {
 			t.Errorf("%+v: %d messages in %d pages, want %d in %d", c.q, len(got), pages, len(c.want), c.pages)
@@ -89,7 +89,7 @@ func TestAStreamIsReadInPages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, _ := s.stream(relay.StreamQuery{Mecha: bob.Mecha.ID, After: after, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, all[20:]) {
+	if got, _ := s.stream(relay.StreamQuery{Mecha: bob.Mecha.Number, After: after, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, all[20:]) {
 		t.Errorf("after a cursor: %d messages, want %d", len(got), 30)
 	}
 }
@@ -117,34 +117,34 @@ func TestExpiry(t *testing.T) {
 	}
 
 	clock.advance(time.Minute - time.Millisecond)
-	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != relay.Queued {
+	if m, _ := s.Message(ctx, bob.Mecha.Number, short.ID); m.State != relay.Queued {
 		t.Errorf("before its time it is %s", m.State)
 	}
 	clock.advance(time.Millisecond)
-	if m, _ := s.Message(ctx, bob.Mecha.ID, short.ID); m.State != relay.Expired {
+	if m, _ := s.Message(ctx, bob.Mecha.Number, short.ID); m.State != relay.Expired {
 		t.Errorf("at its time it is %s", m.State)
 	}
 	<-expired // the writer has expired the message by itself
-	if len(changes) != 1 || changes[0].ID != short.ID || changes[0].Sender != alice.Mecha.ID || !changes[0].Freed {
-		t.Errorf("the bell rang %+v", changes)
+	if len(changes) != 1 || changes[0].ID != short.ID || changes[0].Sender != alice.Mecha.Number || !changes[0].Freed {
+		t.Errorf("OnCommit told of %+v", changes)
 	}
 	_, err := s.ack(bob.Key, short.ID, "completed")
 	wantCode(t, err, relay.MessageExpired)
 	_, err = s.MarkDelivered(&relay.MarkDelivered{At: clock.now(), Key: bob.Number, ID: short.ID})
 	wantCode(t, err, relay.MessageExpired)
-	if body, err := s.Payload(ctx, bob.Mecha.ID, short.ID); string(body) != `{"n":1}` {
+	if body, err := s.Payload(ctx, bob.Mecha.Number, short.ID); string(body) != `{"n":1}` {
 		t.Errorf("its payload is %q, %v", body, err)
 	}
-	if m, _ := s.Message(ctx, bob.Mecha.ID, done.ID); m.State != relay.Acknowledged {
+	if m, _ := s.Message(ctx, bob.Mecha.Number, done.ID); m.State != relay.Acknowledged {
 		t.Errorf("an acknowledged message became %s", m.State)
 	}
-	if in, err := s.Inbox(ctx, bob.Mecha.ID); err != nil || in.Pending != 1 || in.Oldest != long.ID {
+	if in, err := s.Inbox(ctx, bob.Mecha.Number); err != nil || in.Pending != 1 || in.Oldest != long.ID {
 		t.Errorf("inbox %+v, %v", in, err)
 	}
-	if got, _ := s.stream(relay.StreamQuery{Mecha: bob.Mecha.ID, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, []relay.MessageID{long.ID, done.ID}) {
+	if got, _ := s.stream(relay.StreamQuery{Mecha: bob.Mecha.Number, Limit: 10, MaxBytes: 1 << 20}); !slices.Equal(got, []relay.MessageID{long.ID, done.ID}) {
 		t.Errorf("the stream has %v", got)
 	}
-	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID, State: relay.OnlyExpired})
+	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.Number, State: relay.OnlyExpired})
 	if len(p.Messages) != 1 || p.Messages[0].ID != short.ID {
 		t.Errorf("history of what expired: %v", p.Messages)
 	}
@@ -278,8 +278,8 @@ func TestAnotherProcessRevokes(t *testing.T) {
 func TestOneIdempotencyKeyMakesOneMessage(t *testing.T) {
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^x")
-	key := s.IdempotencyKey(alice.Mecha.ID, "order-17", []byte("body"))
-	other := s.IdempotencyKey(alice.Mecha.ID, "order-17", []byte("other body"))
+	key := s.IdempotencyKey(alice.Mecha.Number, "order-17", []byte("body"))
+	other := s.IdempotencyKey(alice.Mecha.Number, "order-17", []byte("other body"))
 	var wg sync.WaitGroup
 	var replays atomic.Int64
 	ids := make([]relay.MessageID, 32)
@@ -304,7 +304,7 @@ func TestOneIdempotencyKeyMakesOneMessage(t *testing.T) {
 	if sent, err := s.send(alice.Key, "alice^x", `{}`, later); err != nil || sent.Replayed {
 		t.Errorf("after its 24 hours: %+v, %v", sent, err)
 	}
-	if p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.ID}); len(p.Messages) != 2 {
+	if p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.Number}); len(p.Messages) != 2 {
 		t.Errorf("%d messages", len(p.Messages))
 	}
 }

@@ -13,14 +13,14 @@ import (
 type tx struct {
 	rx
 	w              *writer
-	last           relay.Position          // the last position given out in the shared order
-	lastLocal      relay.Position          // the last position given out to a local row
-	brought        *relay.Commit           // the messages and changes for the listeners
-	words          map[string]int64        // words that were found or made
-	mechas         map[relay.Address]int64 // Mechas that were found or made; 0 for a removed one
-	pending        map[relay.MechaID]int   // counts of pending messages that were made or changed
-	settled        []mailboxRow            // messages that are no longer pending
-	nonces         []relay.NonceHash       // nonces of the writes that were applied
+	last           relay.Position            // the last position given out in the shared order
+	lastLocal      relay.Position            // the last position given out to a local row
+	brought        *relay.Commit             // the messages and changes for the listeners
+	words          map[string]int64          // words that were found or made
+	mechas         map[relay.Address]int64   // Mechas that were found or made; 0 for a removed one
+	pending        map[relay.MechaNumber]int // counts of pending messages that were made or changed
+	settled        []mailboxRow              // messages that are no longer pending
+	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
@@ -29,7 +29,7 @@ type tx struct {
 func (t *tx) begin(w *writer) {
 	words, mechas, pending := t.words, t.mechas, t.pending
 	if words == nil {
-		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaID]int{}
+		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaNumber]int{}
 	}
 	clear(words)
 	clear(mechas)
@@ -142,7 +142,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err
 		}
-		if n := nonceOf(o.job.shared()); n != 0 && o.err == nil {
+		if n := nonceOf(o.job); n != 0 && o.err == nil {
 			t.nonces = append(t.nonces, n)
 		}
 	}
@@ -195,7 +195,7 @@ func (w *writer) explain(err error) error {
 
 // countPending gives how many messages are pending for a Mecha, with the changes of
 // this transaction.
-func (t *tx) countPending(id relay.MechaID) (int, error) {
+func (t *tx) countPending(id relay.MechaNumber) (int, error) {
 	if n, ok := t.pending[id]; ok {
 		return n, nil
 	}
@@ -211,7 +211,7 @@ func (t *tx) countPending(id relay.MechaID) (int, error) {
 
 // addPending changes the count of a Mecha's pending messages. It does nothing before
 // countPending has counted them.
-func (t *tx) addPending(id relay.MechaID, delta int) {
+func (t *tx) addPending(id relay.MechaNumber, delta int) {
 	n, ok := t.pending[id]
 	if !ok {
 		n, ok = t.w.pending[id]

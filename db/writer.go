@@ -41,7 +41,7 @@ type writer struct {
 	batch     tx                             // the present transaction
 	last      relay.Position                 // the last committed position in the shared order
 	lastLocal relay.Position                 // the last committed position of a local row
-	pending   map[relay.MechaID]int          // how many messages are pending for a Mecha, if that was counted
+	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
 	cachedAt  int64                          // PRAGMA data_version when callers and mechas were read
 
@@ -79,7 +79,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
-		pending: map[relay.MechaID]int{}, callers: map[relay.KeyNumber]*relay.Key{},
+		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
 	w.transact = w.attempt
 	w.expiry = expiry{w: w}

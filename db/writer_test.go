@@ -11,8 +11,8 @@ import (
 	"relay/db/relay"
 )
 
-// block is a chore that holds the writer until it is released, so that the jobs that
-// are queued meanwhile come into one transaction.
+// block is a chore that holds the writer until it is released, so that writes queued
+// meanwhile come into one transaction.
 type block struct{ entered, release chan struct{} }
 
 func (b block) apply(*tx) error {
@@ -44,8 +44,7 @@ func (d *DB) wait(c chore) error {
 	return <-done
 }
 
-// nothing is a chore that does nothing. When wait returns for it, the jobs before it
-// have been committed.
+// nothing is a chore that does nothing: when it returns, the writes before it have been committed.
 type nothing struct{}
 
 func (nothing) apply(*tx) error { return nil }
@@ -97,7 +96,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	}
 	wg.Wait()
 
-	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 100})
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 100})
 	if err != nil || len(p.Messages) != n {
 		t.Fatalf("%d messages in the store, want %d (%v)", len(p.Messages), n, err)
 	}
@@ -236,14 +235,14 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	}
 }
 
-// There is one order: the answers to senders, the messages that listeners get and the
+// Order has one source: the answers to senders, the calls of OnCommit and the
 // history must agree, and times must not decrease, whatever the clock does.
 func TestOneOrder(t *testing.T) {
-	var heard []relay.MessageID
+	var announced []relay.MessageID
 	d := openHere(t)
 	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
-			heard = append(heard, m.ID)
+			announced = append(announced, m.ID)
 		}
 	})
 	k := mustIssue(t, d, "a^b")
@@ -268,16 +267,16 @@ func TestOneOrder(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := d.wait(nothing{}); err != nil { // then the listeners of the commits before it have been called
+	if err := d.wait(nothing{}); err != nil { // by then OnCommit has been called for the last commit
 		t.Fatal(err)
 	}
-	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: senders*each + 1})
-	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(heard) != senders*each {
-		t.Fatalf("history %d, told %d, heard %d, want %d each (%v)", len(p.Messages), len(told), len(heard), senders*each, err)
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: senders*each + 1})
+	if err != nil || len(p.Messages) != senders*each || len(told) != senders*each || len(announced) != senders*each {
+		t.Fatalf("history %d, told %d, announced %d, want %d each (%v)", len(p.Messages), len(told), len(announced), senders*each, err)
 	}
 	for i, m := range p.Messages {
-		if !told[m.ID] || heard[i] != m.ID {
-			t.Fatalf("message %d: history has %s, the bell rang %s, told: %v", i, m.ID, heard[i], told[m.ID])
+		if !told[m.ID] || announced[i] != m.ID {
+			t.Fatalf("message %d: history has %s, OnCommit told of %s, told: %v", i, m.ID, announced[i], told[m.ID])
 		}
 		if i > 0 && (m.ID <= p.Messages[i-1].ID || m.CreatedAt.Before(p.Messages[i-1].CreatedAt)) {
 			t.Fatalf("message %d goes back: %s %s after %s %s", i, m.ID, m.CreatedAt, p.Messages[i-1].ID, p.Messages[i-1].CreatedAt)
@@ -325,7 +324,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Errorf("a write after Close got %v", err)
 	}
-	if _, err := d.Inbox(t.Context(), k.Mecha.ID); relay.ErrorCode(err) != relay.ShuttingDown {
+	if _, err := d.Inbox(t.Context(), k.Mecha.Number); relay.ErrorCode(err) != relay.ShuttingDown {
 		t.Errorf("a read after Close got %v", err)
 	}
 }
@@ -350,7 +349,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Type: "none"}); err != nil {
+				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "none"}); err != nil {
 					t.Error(err)
 					return
 				}

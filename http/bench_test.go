@@ -22,7 +22,7 @@ func (p *sink) Header() nethttp.Header         { return p.header }
 func (p *sink) WriteHeader(status int)         { p.status = status }
 func (p *sink) Write(body []byte) (int, error) { return len(body), nil }
 
-// What our part of a request costs, from its headers to its answer, without the
+// The cost of our part of a request, from its headers to its answer, without the
 // network, net/http's reading and the store: whoami is little but authentication;
 // a send adds the decoding, and the way to the writer and back.
 func BenchmarkRequest(b *testing.B) {

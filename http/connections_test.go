@@ -147,7 +147,7 @@ func TestStrangersMakeRoomForOthers(t *testing.T) {
 	}
 }
 
-// Whoever has shown a key stays, whether it is at work, listens or is between two requests.
+// A client that has shown a key stays, whether it is at work, listens or is between two requests.
 func TestAFloodOfStrangersTouchesNobodyElse(t *testing.T) {
 	r := mustServe(t)
 	g := r.guarded(16, false)

@@ -26,7 +26,7 @@ func TestConversationsOfTheRelay(t *testing.T) {
 	}
 	conv := first.ConversationID
 
-	// An outsider cannot write into it; whoever has received in it can.
+	// An outsider cannot write into it; a Mecha that has received in it can.
 	carol.post(messages, letter(bob, in(conv))).wantProblem(403, relay.NotAParticipant)
 	second := bob.mustSend(alice, in(conv))
 	third := alice.mustSend(carol, in(conv))

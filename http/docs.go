@@ -9,7 +9,7 @@ import (
 	"relay/http/docs"
 )
 
-// root leads whoever opens the server's address in a browser to something to read.
+// root answers GET /: a browser that opens the server's address is sent to the documentation.
 func (s *Server) root(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, "/docs", http.StatusFound)
 }

@@ -146,7 +146,7 @@ func (c *call) query() query {
 func (c *call) historyQuery() (relay.HistoryQuery, time.Duration, error) {
 	v := c.query()
 	q := relay.HistoryQuery{
-		Mecha:        c.key.Mecha.ID,
+		Mecha:        c.key.Mecha.Number,
 		Limit:        v.limit(),
 		Since:        v.time("since"),
 		Until:        v.time("until"),

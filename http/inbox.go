@@ -18,7 +18,7 @@ func (s *Server) inbox(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
 	}
-	in, err := s.config.DB.Inbox(c.Context(), c.key.Mecha.ID)
+	in, err := s.config.DB.Inbox(c.Context(), c.key.Mecha.Number)
 	if err != nil {
 		return answer{}, err
 	}

@@ -19,12 +19,12 @@ func TestTheClientsAddress(t *testing.T) {
 		forward []string
 		want    string
 	}{
-		// Nobody who is not trusted is believed.
+		// The header of an untrusted peer is ignored.
 		{"192.0.2.7:1234", nil, "192.0.2.7/32"},
 		{"192.0.2.7:1234", []string{"198.51.100.1"}, "192.0.2.7/32"},
 		{"11.0.0.1:1234", []string{"198.51.100.1"}, "11.0.0.1/32"},
 		{"[2001:db8:bbbb::1]:1", []string{"198.51.100.1"}, "2001:db8:bbbb::/64"},
-		// A proxy is.
+		// A proxy's header is read.
 		{"10.0.0.1:1234", nil, "10.0.0.1/32"},
 		{"10.0.0.1:1234", []string{"198.51.100.1"}, "198.51.100.1/32"},
 		{"10.0.0.1:1234", []string{" 198.51.100.1 "}, "198.51.100.1/32"},

@@ -16,7 +16,7 @@ type Live interface {
 	// it has written nothing.
 	Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error
 	// Online tells whether the Mecha has a socket or a long-poll open.
-	Online(relay.MechaID) bool
+	Online(relay.MechaNumber) bool
 	// Watch reports on wake, until stop is called, that something has happened to
 	// the messages of the key's Mecha. It counts as a socket. ended yields once, when
 	// the watch must end: the reason, or nil at shutdown.

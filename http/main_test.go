@@ -26,7 +26,7 @@ func amount(usual, longer int) int {
 	return usual
 }
 
-// patience ends a test that would otherwise wait for ever. It is no measure of speed.
+// patience ends a test that would otherwise never end. It is no measure of speed.
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "16") // those that are parallel wait for timers
+		flag.Set("test.parallel", "16") // parallel tests wait for timers
 	}
 	os.Exit(m.Run())
 }
@@ -45,7 +45,7 @@ func label(t testing.TB) {
 	pprof.SetGoroutineLabels(pprof.WithLabels(context.Background(), pprof.Labels("test", t.Name())))
 }
 
-// goroutines counts those that were labelled for a test.
+// goroutines counts the goroutines that were labelled for a test.
 func goroutines(t testing.TB) (n int) {
 	t.Helper()
 	var stacks bytes.Buffer

@@ -57,7 +57,7 @@ func (m mecha) eventually(body string) {
 	}
 }
 
-// Large answers that nobody reads count as well. What is refused has changed nothing.
+// Large answers that nobody reads count as well. A refused request has changed nothing.
 func TestAnswersUnderWayAreBounded(t *testing.T) {
 	r := mustServe(t, func(s *settings) { s.api.MaxBodyMemory = 64 << 20 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")

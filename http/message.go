@@ -45,7 +45,7 @@ func created(sent relay.Sent) answer {
 // on when the client has gone: the nonce is used up, so if the send ended here, the
 // same request would be refused when it came again.
 func (s *Server) stored(c *call) (sent relay.Sent, known bool, err error) {
-	return s.config.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.ID, c.idempotency, c.at)
+	return s.config.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.Number, c.idempotency, c.at)
 }
 
 // beginSend reads the Idempotency-Key of a send. If a request with the same key and
@@ -59,7 +59,7 @@ func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
 		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
 	}
-	c.idempotency = s.config.DB.IdempotencyKey(c.key.Mecha.ID, values[0], c.body)
+	c.idempotency = s.config.DB.IdempotencyKey(c.key.Mecha.Number, values[0], c.body)
 	done := make(chan struct{})
 	for {
 		other, taken := s.sending.LoadOrStore(c.idempotency, done)
@@ -91,7 +91,7 @@ func isIdempotencyKey(s string) bool {
 // getMessage answers GET /api/v1/messages/{messageId}: the record, for the sender
 // and the recipient.
 func (s *Server) getMessage(c *call) (answer, error) {
-	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
+	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.Number, c.messageID())
 	if err != nil {
 		return answer{}, err
 	}
@@ -101,7 +101,7 @@ func (s *Server) getMessage(c *call) (answer, error) {
 // getPayload answers GET /api/v1/messages/{messageId}/payload: the bytes exactly as
 // they were sent, for the recipient.
 func (s *Server) getPayload(c *call) (answer, error) {
-	body, err := s.config.DB.Payload(c.Context(), c.key.Mecha.ID, c.messageID())
+	body, err := s.config.DB.Payload(c.Context(), c.key.Mecha.Number, c.messageID())
 	return answer{status: http.StatusOK, body: body}, err
 }
 
@@ -128,9 +128,9 @@ func (s *Server) acknowledge(c *call) (answer, error) {
 // write decides who may acknowledge, but such a body never gets there, and 403 and
 // 404 come before the faults of a body (PROTOCOL §2, Order of checks).
 func (s *Server) badAck(c *call, fault error) error {
-	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.ID, c.messageID())
+	m, err := s.config.DB.Message(c.Context(), c.key.Mecha.Number, c.messageID())
 	switch {
-	case relay.ErrorCode(err) == relay.NotAParty, err == nil && m.Recipient != c.key.Mecha.ID:
+	case relay.ErrorCode(err) == relay.NotAParty, err == nil && m.Recipient != c.key.Mecha.Number:
 		return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may acknowledge it")
 	case err != nil:
 		return err

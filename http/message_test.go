@@ -21,7 +21,7 @@ var (
 	writtenTime    = regexp.MustCompile(`^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$`)
 )
 
-// What a client that knows only the interface document sends, and what it gets.
+// A client that knows only the interface document sends a message and reads it back.
 func TestAMessageOfTheInterfaceDocument(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")

@@ -130,7 +130,7 @@ func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
 			alice.in(t).post(messages, letter(alice), n).wantProblem(401, relay.NonceReused)
 		})
 	}
-	// What is refused later has been authenticated, and does.
+	// A request that is refused later has been authenticated, and does.
 	alice.post(messages, `{`, nonce("late")).wantProblem(400, relay.InvalidJSON)
 	alice.post(messages, letter(alice), nonce("late")).wantProblem(401, relay.NonceReused)
 }

@@ -72,7 +72,8 @@ func TestTheRateComesBetweenKeyAndBody(t *testing.T) {
 	alice.post(messages, large, with("X-Mecha-Key", typo(alice.Text))).wantProblem(401, relay.MalformedKey)
 }
 
-// Paths and methods are public: what does not exist is said without credentials.
+// Paths and methods are public: without credentials, too, a client learns that one does
+// not exist.
 func TestRoutes(t *testing.T) {
 	r := mustServe(t)
 	for _, row := range []struct {

@@ -17,7 +17,7 @@ import (
 	"relay/http"
 )
 
-// PROTOCOL §6, and §§2–8 for what stands there.
+// PROTOCOL §6, and §§2–8 for the codes that stand there.
 var statuses = map[relay.Code]int{
 	"invalid_request": 400, "invalid_json": 400, "invalid_address": 400, "invalid_limit": 400, "invalid_time": 400,
 	"invalid_idempotency_key": 400, "invalid_frame": 400,
@@ -153,7 +153,7 @@ func (l *lines) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// What the relay cannot explain to a client it tells its log, once.
+// A failure that the relay cannot explain to a client goes to its log, once.
 func TestAnUnknownFailure(t *testing.T) {
 	var log lines
 	r := mustServe(t, func(s *settings) { s.api.Logger = slog.New(slog.NewTextHandler(&log, nil)) })

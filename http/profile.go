@@ -52,14 +52,14 @@ func (s *Server) profile(c *call, a relay.Address) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	seen, err := s.config.DB.LastSeen(c.Context(), e.ID)
+	seen, err := s.config.DB.LastSeen(c.Context(), e.Number)
 	if err != nil {
 		return answer{}, err
 	}
 	body, err := encode(profileAnswer{
 		MechaID: string(a), Name: a.Name(), Crew: a.Crew(), Profile: e.Profile,
 		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
-		Online: s.config.Live.Online(e.ID), LastSeen: timeOrNull(seen),
+		Online: s.config.Live.Online(e.Number), LastSeen: timeOrNull(seen),
 	})
 	// Without the newline: what is read must not be longer than what may be put.
 	return answer{status: http.StatusOK, body: bytes.TrimSuffix(body, []byte("\n"))}, err

@@ -151,7 +151,7 @@ func TestOnline(t *testing.T) {
 	online("false")
 }
 
-// What was put before the relay died must not be put again by whoever has listened.
+// A PUT that was done before the relay died must not be repeated by an eavesdropper.
 func TestAPutCannotBeReplayed(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
@@ -207,7 +207,7 @@ func TestTheLargestProfileIsPutAgain(t *testing.T) {
 			}
 		}
 	}
-	// What a reply adds is no room for more.
+	// The members that a reply adds do not raise the limit.
 	alice.put(`{"mecha_id":"`+strings.Repeat("x", 2000)+`","x":"`+strings.Repeat("x", 64<<10-900)+`"}`).wantProblem(413, relay.PayloadTooLarge)
 	alice.put(`{"visibility":"crew","x":"`+strings.Repeat("x", 64<<10-27)+`"}`).wantProblem(413, relay.PayloadTooLarge)
 }

@@ -28,7 +28,7 @@ func (s *Server) search(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	err = s.searches.save(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.ID, Answer: found, Nonce: c.claimed})
+	err = s.searches.save(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.Number, Answer: found, Nonce: c.claimed})
 	if err != nil {
 		return answer{}, err
 	}
@@ -46,7 +46,7 @@ func (s *Server) search(c *call) (answer, error) {
 
 // getSearch answers GET /api/v1/search/{requestId}.
 func (s *Server) getSearch(c *call) (answer, error) {
-	found, err := s.searches.get(c.Context(), relay.SearchID(c.params.ByName("requestId")), c.key.Mecha.ID, c.at)
+	found, err := s.searches.get(c.Context(), relay.SearchID(c.params.ByName("requestId")), c.key.Mecha.Number, c.at)
 	return answer{status: http.StatusOK, body: found}, err
 }
 

@@ -15,12 +15,12 @@ import (
 // find runs a search and returns its answer (PROTOCOL §5) as JSON.
 func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte, error) {
 	began := time.Now()
-	var entries map[relay.MechaID]*relay.Entry
-	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
+	var entries map[relay.MechaNumber]*relay.Entry
+	q.Lookup = func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
 		all, err := s.config.DB.Entries(ctx, ids)
-		entries = make(map[relay.MechaID]*relay.Entry, len(all))
+		entries = make(map[relay.MechaNumber]*relay.Entry, len(all))
 		for i := range all {
-			entries[all[i].ID] = &all[i]
+			entries[all[i].Number] = &all[i]
 		}
 		return all, err
 	}
@@ -29,7 +29,7 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 		return nil, err
 	}
 	if entries == nil { // the index has not called Lookup: it does so for highlights only
-		ids := make([]relay.MechaID, len(r.Hits))
+		ids := make([]relay.MechaNumber, len(r.Hits))
 		for i, h := range r.Hits {
 			ids[i] = h.ID
 		}
@@ -116,7 +116,7 @@ type facetResult struct {
 // results returns the hits with what the directory says of them now. The index
 // follows the directory a moment later, so a Mecha that has been removed
 // meanwhile, or that the caller may no longer see, is left out.
-func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaID]*relay.Entry) ([]searchHit, error) {
+func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaNumber]*relay.Entry) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
 		h := &r.Hits[i]

@@ -216,7 +216,7 @@ func TestAnswersThatWaitAreBounded(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	r.longAnswers()
-	// The writer stands still: what it was given to say stops it.
+	// The writer stands still: the function that it calls after this commit does not return.
 	stands, goOn := make(chan struct{}), make(chan struct{})
 	r.db.PutProfileThen(&relay.PutProfile{At: r.clock.Now(), Address: "nobody^here"}, func(error) { close(stands); <-goOn })
 	<-stands

@@ -38,7 +38,7 @@ type searches struct {
 const maxHeldSearches = 64 << 20
 
 type heldSearch struct {
-	owner  relay.MechaID
+	owner  relay.MechaNumber
 	answer []byte
 	until  time.Time // the end of its hour; zero while its write is queued
 }
@@ -66,7 +66,7 @@ func (s *searches) save(w *db.SaveSearch) error {
 
 // get returns an answer to the Mecha that searched: else SearchNotFound,
 // NotYourSearch, and after its hour SearchExpired. Nobody may change the answer.
-func (s *searches) get(ctx context.Context, id relay.SearchID, caller relay.MechaID, now time.Time) ([]byte, error) {
+func (s *searches) get(ctx context.Context, id relay.SearchID, caller relay.MechaNumber, now time.Time) ([]byte, error) {
 	h, held := s.find(id, now)
 	switch {
 	case !held:

@@ -111,7 +111,7 @@ const (
 	itself       who = "the Mecha itself" // the one that the path names
 	parties      who = "sender, recipient"
 	recipient    who = "recipient"
-	participants who = "participants" // those who have sent or received in the conversation
+	participants who = "participants" // the Mechas that have sent or received in the conversation
 	asker        who = "the Mecha that searched"
 )
 

@@ -98,7 +98,7 @@ type finder struct {
 
 func (f finder) Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
 	look := q.Lookup
-	q.Lookup = func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
+	q.Lookup = func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
 		f.found()
 		return look(ctx, ids)
 	}
@@ -194,13 +194,13 @@ func (r *testRelay) countMessages() (n int) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	counted := map[relay.MechaID]bool{}
+	counted := map[relay.MechaNumber]bool{}
 	for _, k := range keys {
-		if counted[k.Mecha.ID] {
+		if counted[k.Mecha.Number] {
 			continue
 		}
-		counted[k.Mecha.ID] = true
-		p, err := d.History(context.Background(), relay.HistoryQuery{Mecha: k.Mecha.ID, Direction: relay.Out, Limit: 100_000})
+		counted[k.Mecha.Number] = true
+		p, err := d.History(context.Background(), relay.HistoryQuery{Mecha: k.Mecha.Number, Direction: relay.Out, Limit: 100_000})
 		if err != nil || p.More {
 			r.t.Fatal(p.More, err)
 		}
@@ -250,7 +250,7 @@ func (r *testRelay) keepReadersBusy(m mecha) (stop func()) {
 				case <-done:
 					return
 				default:
-					r.db.History(context.Background(), relay.HistoryQuery{Mecha: m.Mecha.ID, Limit: 1, Priority: "none"})
+					r.db.History(context.Background(), relay.HistoryQuery{Mecha: m.Mecha.Number, Limit: 1, Priority: "none"})
 				}
 			}
 		})

@@ -110,7 +110,7 @@ func TestBusy(t *testing.T) {
 	const searches = 6
 	var busy, fine atomic.Int64
 	refused := make(chan struct{}) // closed when all but one have been
-	hold := func(relay.MechaID) bool {
+	hold := func(relay.MechaNumber) bool {
 		select {
 		case <-refused:
 		case <-time.After(patience):

@@ -10,19 +10,19 @@ import (
 	"github.com/blevesearch/snowballstem/english"
 )
 
-// A token is one word of a text. Profiles and queries are cut by the same
-// code, so that a word typed is a word found.
+// A token is one word of a text. Profiles and queries are split by the same
+// code, so that the words of a query match those of a profile.
 type token struct {
-	term       string // what is indexed: folded, lower case, stemmed
-	surface    string // folded and lower case: what spelling is judged by
-	start, end int    // bytes in the text; the spans of highlights
-	joined     bool   // the whole of a camelCase word whose parts are tokens too
+	term       string // folded, lower case and stemmed: the term in the index
+	surface    string // folded and lower case: the form in which spelling is compared
+	start, end int    // in bytes of the text
+	joined     bool   // a whole camelCase word, whose parts are tokens too
 }
 
-// tokenize cuts s into words: at everything that is neither letter nor digit,
-// at the humps of camelCase (whose whole is given as well: GitHub is found by
-// "github" and by "git hub"), into pairs of characters in scripts without
-// spaces. Stop words are left out. It is a pure function of s.
+// tokenize splits s into words: at all characters other than letters, digits and
+// marks, and at the humps of camelCase. A camelCase word becomes a token as a
+// whole too, so that GitHub is found by "github" and by "git hub". Text in a
+// script without spaces is split into bigrams. Stop words are left out.
 func tokenize(s string) []token {
 	var tokens []token
 	forWords(s, func(start, end int) {
@@ -31,9 +31,9 @@ func tokenize(s string) []token {
 	return tokens
 }
 
-// forWords calls f with the bounds of each run of letters, digits and marks.
-// An apostrophe ends a word, and what follows it up to the next boundary is
-// the rest of a contraction or a possessive: dropped.
+// forWords calls f with the range of each sequence of letters, digits and marks.
+// An apostrophe ends a word. The letters after it are the rest of a contraction
+// or a possessive, and are skipped.
 func forWords(s string, f func(start, end int)) {
 	start, contracted := -1, false
 	for i, r := range s {
@@ -63,23 +63,23 @@ func isWordRune(r rune) bool {
 	return r != utf8.RuneError && (unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r))
 }
 
-// isSpaceless tells the scripts that write no spaces between words.
+// isSpaceless tells whether r belongs to a script without spaces between words.
 func isSpaceless(r rune) bool {
 	return r >= 0x0E00 && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai)
 }
 
-// appendWord cuts one run of word runes at script changes and humps.
+// appendWord splits one sequence of word runes where the script changes and at humps.
 func appendWord(tokens []token, s string, start, end int) []token {
 	first, parts := start, 0
 	before := len(tokens)
-	var previous, current rune
+	var previous rune
 	for i := start; i < end; {
 		r, size := utf8.DecodeRuneInString(s[i:])
 		next, _ := utf8.DecodeRuneInString(s[min(i+size, end):end])
-		if i > first && isBoundary(previous, current, r, next) {
+		if i > first && isBoundary(previous, r, next) {
 			tokens, first, parts = appendPart(tokens, s, first, i), i, parts+1
 		}
-		previous, current = current, r
+		previous = r
 		i += size
 	}
 	tokens = appendPart(tokens, s, first, end)
@@ -93,15 +93,15 @@ func appendWord(tokens []token, s string, start, end int) []token {
 	return tokens
 }
 
-// isBoundary tells whether a word is cut before r: aB, ABc (before B), and
-// wherever a spaceless script begins or ends.
-func isBoundary(_, current, r, next rune) bool {
+// isBoundary tells whether a word is split before r: before the B of aB and of
+// ABc, and where a script without spaces begins or ends.
+func isBoundary(previous, r, next rune) bool {
 	switch {
-	case isSpaceless(current) != isSpaceless(r):
+	case isSpaceless(previous) != isSpaceless(r):
 		return true
-	case unicode.IsUpper(r) && (unicode.IsLower(current) || unicode.IsDigit(current)):
+	case unicode.IsUpper(r) && (unicode.IsLower(previous) || unicode.IsDigit(previous)):
 		return true
-	case unicode.IsUpper(r) && unicode.IsUpper(current) && unicode.IsLower(next):
+	case unicode.IsUpper(r) && unicode.IsUpper(previous) && unicode.IsLower(next):
 		return true
 	}
 	return false
@@ -138,7 +138,7 @@ func appendBigrams(tokens []token, s string, start, end int) []token {
 
 var folding = asciifolding.New()
 
-// fold makes words equal that differ in case, accents or width only.
+// fold removes the differences of case, accents and width.
 func fold(s string) string {
 	for i := range len(s) {
 		if s[i] >= utf8.RuneSelf {
@@ -148,7 +148,8 @@ func fold(s string) string {
 	return strings.ToLower(s)
 }
 
-// stem is Porter's second English stemmer; other languages' words pass.
+// stem returns the word's stem by Porter's second English stemmer. A word with
+// other letters than a to z is its own stem.
 func stem(word string) string {
 	if len(word) < 3 {
 		return word
@@ -163,17 +164,13 @@ func stem(word string) string {
 	return env.Current()
 }
 
-// squeeze leaves letters and digits only, folded: names are compared so that
-// "Get-Weather", "getWeather" and "get weather" are one.
-func squeeze(s string) string {
-	var b strings.Builder
-	forRunes := func(r rune) {
+// normalise keeps the letters, digits and marks of a name, folded, so that
+// "Get-Weather", "getWeather" and "get weather" are equal.
+func normalise(name string) string {
+	return fold(strings.Map(func(r rune) rune {
 		if isWordRune(r) {
-			b.WriteRune(r)
+			return r
 		}
-	}
-	for _, r := range s {
-		forRunes(r)
-	}
-	return fold(b.String())
+		return -1
+	}, name))
 }

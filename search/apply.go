@@ -8,12 +8,12 @@ import (
 	"github.com/blevesearch/bleve/v2"
 )
 
-// apply brings a page of entries into the index in one batch, with the
-// watermark and the totals: after a crash either all of it is there or nothing.
-// One goroutine may call it at a time.
+// apply applies a page of entries in one batch, with the watermark, the totals
+// and the recent entries: after a crash the index has either all of them or none.
+// Only one goroutine may call it at a time.
 func (s *store) apply(entries []relay.Entry) (err error) {
-	defer guard(&err)
-	defer faultsPanic()()
+	defer recoverDamage(&err)
+	defer panicOnFault()()
 	if len(entries) == 0 {
 		return nil
 	}
@@ -22,11 +22,10 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 		return err
 	}
 	defer v.Close()
-	// Pages come from a table with one row per Mecha; should a page name one
-	// twice all the same, the later is how it stands.
-	latest := make(map[relay.MechaID]int, len(entries))
+	// The source has one entry for each Mecha. Should a page have two, the last counts.
+	latest := make(map[relay.MechaNumber]int, len(entries))
 	for i := range entries {
-		latest[entries[i].ID] = i
+		latest[entries[i].Number] = i
 	}
 	before, err := v.recent()
 	if err != nil {
@@ -34,7 +33,7 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	batch, sum := s.bleve.NewBatch(), v.totals
 	for i := range entries {
-		if latest[entries[i].ID] != i {
+		if latest[entries[i].Number] != i {
 			continue
 		}
 		if err := change(v, batch, &sum, &entries[i]); err != nil {
@@ -43,8 +42,8 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	}
 	last := &entries[len(entries)-1]
 	batch.SetInternal(keyTotals, sum.encode())
-	batch.SetInternal(keyWatermark, position{last.Revision, last.ID}.encode())
-	batch.SetInternal(keyRecent, before.with(entries, latest).encode())
+	batch.SetInternal(keyWatermark, position{last.Revision, last.Number}.encode())
+	batch.SetInternal(keyRecent, before.after(entries, latest).encode())
 	batch.SetInternal(keyVersion, []byte(indexVersion))
 	if err := s.bleve.Batch(batch); err != nil {
 		return &DamageError{err}
@@ -52,10 +51,10 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 	return nil
 }
 
-// change puts one entry into the batch, and what that means into the totals.
+// change adds one entry to the batch, and its difference to the totals.
 func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	var old record
-	switch found, err := v.recordOf(e.ID, &old); {
+	switch found, err := v.recordOf(e.Number, &old); {
 	case err != nil:
 		return &DamageError{err}
 	case found:
@@ -64,7 +63,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 		return nil
 	}
 	if e.Removed {
-		batch.Delete(documentID(e.ID))
+		batch.Delete(documentID(e.Number))
 		return nil
 	}
 	doc, r := documentOf(e)
@@ -73,7 +72,7 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 }
 
 // recordOf reads the record of a Mecha, if the index has it.
-func (v *view) recordOf(id relay.MechaID, r *record) (found bool, err error) {
+func (v *view) recordOf(id relay.MechaNumber, r *record) (found bool, err error) {
 	number, err := v.InternalID(documentID(id))
 	if err != nil || number == nil {
 		return false, err

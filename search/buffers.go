@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// A bitset is a set of documents, by number.
+// A bitset is a set of document numbers.
 type bitset []uint64
 
 func newBitset(size uint64) bitset { return make(bitset, words(size)) }
@@ -22,7 +22,7 @@ func (b bitset) fill() {
 	}
 }
 
-// appendTo appends the numbers in the set to list, in order.
+// appendTo appends the numbers in the set to list, in ascending order.
 func (b bitset) appendTo(list []uint64) []uint64 {
 	for i, w := range b {
 		for ; w != 0; w &= w - 1 {
@@ -32,46 +32,46 @@ func (b bitset) appendTo(list []uint64) []uint64 {
 	return list
 }
 
-// Buffers are the arrays of a search that are as long as the index: kept for
-// the next one, or the collector of garbage would do half of the work. Most
-// searches touch a small part of them, which they note as sets of bits; so
-// looking through them and clearing them costs little, however large the index.
+// buffers are the arrays of a search that are as long as the index. They are
+// used again by later searches, since otherwise garbage collection would take
+// half of the time. Most searches write to few elements and record them in
+// bitsets, so reading and clearing the arrays is quick in a large index too.
 type buffers struct {
-	coarse []float64 // zero, but for those in found
-	names  []uint8   // zero, but for those in alike
-	found  bitset    // empty
-	alike  bitset    // empty
-	wanted bitset    // anything
-	list   []uint64
+	coarse         []float64 // all zero between searches
+	commonTrigrams []uint8   // all zero between searches
+	found          bitset    // empty between searches
+	similar        bitset    // empty between searches
+	wanted         bitset    // holds anything between searches
+	list           []uint64
 }
 
 var pool = sync.Pool{New: func() any { return new(buffers) }}
 
-// takeBuffers gives s its arrays. They go back by giveBuffers, but not after a
-// panic: then they are not clean.
+// takeBuffers gives s its arrays. returnBuffers takes them back, but not after a
+// panic, because then they have not been cleared.
 func (s *searcher) takeBuffers() {
 	b := pool.Get().(*buffers)
 	if n := s.v.size; uint64(len(b.coarse)) < n {
-		n += n / 8 // the next search may find the index a little larger
-		*b = buffers{coarse: make([]float64, n), names: make([]uint8, n),
-			found: newBitset(n), alike: newBitset(n), wanted: newBitset(n)}
+		n += n / 8 // the index may have grown a little by the next search
+		*b = buffers{coarse: make([]float64, n), commonTrigrams: make([]uint8, n),
+			found: newBitset(n), similar: newBitset(n), wanted: newBitset(n)}
 	}
 	n := words(s.v.size)
-	s.buffers, s.coarse, s.counts = b, b.coarse, b.names
-	s.found, s.alike, s.wanted = b.found[:n], b.alike[:n], b.wanted[:n]
+	s.buffers, s.coarse, s.commonTrigrams = b, b.coarse, b.commonTrigrams
+	s.found, s.similar, s.wanted = b.found[:n], b.similar[:n], b.wanted[:n]
 }
 
-func (s *searcher) giveBuffers() {
+func (s *searcher) returnBuffers() {
 	b := s.buffers
 	b.list = s.found.appendTo(b.list[:0])
 	for _, n := range b.list {
 		b.coarse[n] = 0
 	}
-	b.list = s.alike.appendTo(b.list[:0])
+	b.list = s.similar.appendTo(b.list[:0])
 	for _, n := range b.list {
-		b.names[n] = 0
+		b.commonTrigrams[n] = 0
 	}
 	clear(s.found)
-	clear(s.alike)
+	clear(s.similar)
 	pool.Put(b)
 }

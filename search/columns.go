@@ -9,24 +9,24 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// Columns keep the lengths of the documents' texts, which every search needs,
-// and what the documents have of each facet, as numbers: to count the
-// values of all found documents from the index itself is most of the work of a
-// search that wants facets. A part is read when the first such search meets a
-// new segment, which never changes, and dropped when the segment is gone. It
-// takes some 50 bytes of memory a profile. All may use columns.
+// columns hold in memory, by segment, the lengths of the documents' texts, which
+// every search needs, and the documents' facet values as numbers: a search with
+// facets would otherwise spend most of its time reading the values from the
+// index. Segments never change, so a segment's columns are read by the first
+// search that needs them and dropped after the segment has gone. They take about
+// 50 bytes for each profile. Any goroutine may use columns.
 type columns struct {
-	mu     sync.Mutex
-	length map[uint64][]uint32 // of each document's combined text, by the id of the segment
-	parts  map[uint64]*part    // by the id of the segment
-	values [len(facets)][]string
-	number [len(facets)]map[string]uint32 // of each value
+	mu       sync.Mutex
+	lengths  map[uint64][]uint32 // of the combined texts, by the segment's id
+	segments map[uint64]*facetColumns
+	values   [len(facets)][]string          // by number
+	numbers  [len(facets)]map[string]uint32 // by value
 }
 
-// A part is the columns of one segment.
-type part [len(facets)]column
+// facetColumns are the columns of one segment.
+type facetColumns [len(facets)]column
 
-// A column has the values of document n between starts n and n+1.
+// A column has the values of document n at starts[n] up to starts[n+1].
 type column struct {
 	starts []uint32
 	values []uint32
@@ -34,11 +34,11 @@ type column struct {
 
 func (c *column) valuesOf(n uint64) []uint32 { return c.values[c.starts[n]:c.starts[n+1]] }
 
-// lengthsOf gives the lengths of the combined text in a view, by segment.
+// lengthsOf returns the lengths of the combined texts in a view, by segment.
 func (c *columns) lengthsOf(v *view) (list [][]uint32, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.length
+	old := c.lengths
 	for at, seg := range v.segments {
 		lengths := old[seg.Id()]
 		if lengths == nil {
@@ -49,9 +49,9 @@ func (c *columns) lengthsOf(v *view) (list [][]uint32, err error) {
 		list = append(list, lengths)
 	}
 	if len(old) != len(list) || slices.ContainsFunc(v.segments, func(seg *scorch.SegmentSnapshot) bool { return old[seg.Id()] == nil }) {
-		c.length = map[uint64][]uint32{}
+		c.lengths = map[uint64][]uint32{}
 		for at, seg := range v.segments {
-			c.length[seg.Id()] = list[at]
+			c.lengths[seg.Id()] = list[at]
 		}
 	}
 	return list, nil
@@ -80,38 +80,38 @@ func (v *view) readLengths(at int) ([]uint32, error) {
 	return lengths, nil
 }
 
-// of gives the parts of a search's view, in the order of its segments, and what
-// the numbers of the values stand for. If the clock runs out, parts are missing
-// at the end.
-func (c *columns) of(s *searcher) (parts []*part, values [len(facets)][]string, err error) {
+// facetsOf returns the facet columns of a search's view, in the order of its
+// segments, and the values by number. If the time expires, the last segments'
+// columns are missing.
+func (c *columns) facetsOf(s *searcher) (list []*facetColumns, values [len(facets)][]string, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slices.ContainsFunc(s.v.segments, func(seg *scorch.SegmentSnapshot) bool { return c.parts[seg.Id()] == nil }) {
-		c.drop(s.v)
+	if slices.ContainsFunc(s.v.segments, func(seg *scorch.SegmentSnapshot) bool { return c.segments[seg.Id()] == nil }) {
+		c.dropUnused(s.v)
 	}
 	for at, seg := range s.v.segments {
-		p := c.parts[seg.Id()]
-		if p == nil {
+		f := c.segments[seg.Id()]
+		if f == nil {
 			if s.clock.over() {
 				break
 			}
-			if p, err = c.read(s.v, at); err != nil {
+			if f, err = c.readFacets(s.v, at); err != nil {
 				return nil, values, err
 			}
 		}
-		parts = append(parts, p)
+		list = append(list, f)
 	}
-	return parts, c.values, nil
+	return list, c.values, nil
 }
 
-// read makes the part of a segment.
-func (c *columns) read(v *view, at int) (*part, error) {
+// readFacets reads the facet columns of a segment.
+func (c *columns) readFacets(v *view, at int) (*facetColumns, error) {
 	seg := v.segments[at]
 	source, ok := seg.Segment().(segment.DocValueVisitable)
 	if !ok {
 		return nil, errColumns
 	}
-	p := new(part)
+	p := new(facetColumns)
 	visit := func(_ string, value []byte) {
 		for f := range facets {
 			if prefix := facets[f].prefix; strings.HasPrefix(string(value), prefix) {
@@ -133,48 +133,48 @@ func (c *columns) read(v *view, at int) (*part, error) {
 	for f := range p {
 		p[f].starts = append(p[f].starts, uint32(len(p[f].values)))
 	}
-	c.parts[seg.Id()] = p
+	c.segments[seg.Id()] = p
 	return p, nil
 }
 
 func (c *columns) numberOf(facet int, value []byte) uint32 {
-	n, ok := c.number[facet][string(value)]
+	n, ok := c.numbers[facet][string(value)]
 	if !ok {
 		n = uint32(len(c.values[facet]))
-		own := string(value)
-		c.number[facet][own] = n
-		c.values[facet] = append(c.values[facet], own)
+		text := string(value)
+		c.numbers[facet][text] = n
+		c.values[facet] = append(c.values[facet], text)
 	}
 	return n
 }
 
-// drop forgets segments that the view has no more; and all, numbers included,
-// when most values may be of profiles that are gone.
-func (c *columns) drop(v *view) {
-	there := map[uint64]bool{}
+// dropUnused drops the columns of segments that the view does not have. It drops
+// everything, the numbers included, if most values may belong to removed profiles.
+func (c *columns) dropUnused(v *view) {
+	inView := map[uint64]bool{}
 	for _, seg := range v.segments {
-		there[seg.Id()] = true
+		inView[seg.Id()] = true
 	}
 	used := [len(facets)]int{}
-	for id, p := range c.parts {
-		if !there[id] {
-			delete(c.parts, id)
+	for id, p := range c.segments {
+		if !inView[id] {
+			delete(c.segments, id)
 			continue
 		}
 		for f := range p {
 			used[f] += len(p[f].values)
 		}
 	}
-	const few = 10_000
-	again := c.parts == nil
+	const spare = 10_000 // values of removed profiles that may stay
+	reset := c.segments == nil
 	for f := range used {
-		again = again || len(c.values[f]) > 2*used[f]+few
+		reset = reset || len(c.values[f]) > 2*used[f]+spare
 	}
-	if !again {
+	if !reset {
 		return
 	}
-	c.parts = map[uint64]*part{}
+	c.segments = map[uint64]*facetColumns{}
 	for f := range facets {
-		c.values[f], c.number[f] = nil, map[string]uint32{}
+		c.values[f], c.numbers[f] = nil, map[string]uint32{}
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"relay/search"
 )
 
-// What is kept of each segment in memory follows the index: facets and totals
-// stay those of the profiles as they are now, whatever comes, changes and goes
-// between searches and during them.
+// The columns of each segment in memory follow the index: facets and totals count
+// the profiles as they are now, whatever comes, changes and goes between searches and
+// during them.
 func TestFacetsFollowChanges(t *testing.T) {
 	s := newShelf()
 	s.page = 40
 	x := mustFollow(t, t.TempDir(), s)
-	tags := map[relay.MechaID]string{}
+	tags := map[relay.MechaNumber]string{}
 	put := func(id, round int) {
-		e := mecha(relay.MechaID(id), fmt.Sprintf("m%d^crew%d", id, id%3), "lamps and ladders")
+		e := mecha(relay.MechaNumber(id), fmt.Sprintf("m%d^crew%d", id, id%3), "lamps and ladders")
 		e.Tags = []string{fmt.Sprintf("tag%d", (id+round)%7)}
 		s.put(e)
-		tags[e.ID] = e.Tags[0]
+		tags[e.Number] = e.Tags[0]
 	}
 	for round := range 12 {
 		for id := 1; id <= 200; id++ {
@@ -30,8 +30,8 @@ func TestFacetsFollowChanges(t *testing.T) {
 			case round == 0 || id%(round+2) == 0:
 				put(id, round)
 			case id%(round+9) == 0:
-				s.remove(relay.MechaID(id))
-				delete(tags, relay.MechaID(id))
+				s.remove(relay.MechaNumber(id))
+				delete(tags, relay.MechaNumber(id))
 			}
 		}
 		stop := searchUntil(x)

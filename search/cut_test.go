@@ -15,11 +15,11 @@ import (
 func TestRootBoltCutAnywhere(t *testing.T) {
 	dir, s := t.TempDir(), newShelf()
 	for i := range 50 {
-		s.put(mecha(relay.MechaID(1+i), fmt.Sprintf("m%02d^acme", i), "knows the weather"))
+		s.put(mecha(relay.MechaNumber(1+i), fmt.Sprintf("m%02d^acme", i), "knows the weather"))
 	}
 	x := mustFollow(t, dir, s)
 	for i := range 20 { // several states, so that pages are used and freed
-		revision := s.put(mecha(relay.MechaID(1+i), fmt.Sprintf("m%02d^acme", i), "knows the weather by now"))
+		revision := s.put(mecha(relay.MechaNumber(1+i), fmt.Sprintf("m%02d^acme", i), "knows the weather by now"))
 		x.Wake()
 		waitFor(t, x, revision)
 	}

@@ -51,7 +51,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 	waitFor(t, deleted, crowded.last)
 	for i := range entries {
 		if i%2 == 0 {
-			crowded.remove(relay.MechaID(1_000_000 + i))
+			crowded.remove(relay.MechaNumber(1_000_000 + i))
 		}
 	}
 	deleted.Wake()

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"relay/db/relay"
 
@@ -17,14 +16,14 @@ import (
 
 // The fields of a document in the index.
 const (
-	inText    = "t" // stems, each with how often it is there by storedWeight: see textKey
-	inWords   = "w" // words as written, folded: the vocabulary of spelling and prefixes
-	inNames   = "x" // whole names, squeezed, and the address
+	inText    = "t" // stems, each with its frequency by storedWeight: see textKey
+	inWords   = "w" // words as written, folded: the vocabulary for corrections and completions
+	inNames   = "x" // normalised names and the address
 	inTrigram = "g" // trigrams of the names
-	inSkills  = "k" // whole names of skills: see skillKeys
-	inFilter  = "f" // what filters, facets and visibility ask, with a prefix each
-	inMeta    = "m" // id, time of the last change, length of the combined text, address
-	inRecord  = "r" // the record; stored only
+	inSkills  = "k" // keys of the skills' names: see skillKeys
+	inFilter  = "f" // values for filters, facets and visibility, each with a prefix
+	inMeta    = "m" // metadata: id, time of the last change, length of the combined text, address
+	inRecord  = "r" // the record; stored, not indexed
 )
 
 // Prefixes of the terms in inFilter.
@@ -38,26 +37,26 @@ const (
 	filterInside   = "i:" // visible inside this crew
 )
 
-// addressMark distinguishes an address in inNames from a squeezed name.
+// addressMark distinguishes an address in inNames from a normalised name.
 const addressMark = "^"
 
 // documentOf makes the index's document of an entry, and its record.
 func documentOf(e *relay.Entry) (*document.Document, *record) {
 	c := collect(e)
-	d := document.NewDocument(documentID(e.ID))
-	d.AddField(setField(inText, textOf(c.text), 0))
-	d.AddField(setField(inWords, c.words, 0))
-	d.AddField(setField(inNames, namesOf(&c.record), 0))
-	d.AddField(setField(inTrigram, trigramsOf(c.record.names), 0))
-	d.AddField(setField(inSkills, c.skills, 0))
-	d.AddField(setField(inFilter, filtersOf(e), index.DocValues))
-	d.AddField(setField(inMeta, map[string]bool{metaOf(e, c.record.total): true}, index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
+	d := document.NewDocument(documentID(e.Number))
+	d.AddField(newTermField(inText, textOf(c.text), 0))
+	d.AddField(newTermField(inWords, c.words, 0))
+	d.AddField(newTermField(inNames, namesOf(&c.record), 0))
+	d.AddField(newTermField(inTrigram, trigramsOf(c.record.names), 0))
+	d.AddField(newTermField(inSkills, c.skills, 0))
+	d.AddField(newTermField(inFilter, filtersOf(e), index.DocValues))
+	d.AddField(newTermField(inMeta, map[string]bool{metaOf(e, c.record.total): true}, index.DocValues|index.SkipDVChunking|index.SkipDVCompression))
 	d.AddField(document.NewTextFieldCustom(inRecord, nil, c.record.encode(), index.StoreField, nil))
 	return d, &c.record
 }
 
-// documentID is the id in the index.
-func documentID(id relay.MechaID) string { return strconv.FormatInt(int64(id), 36) }
+// documentID is the id of a Mecha's document.
+func documentID(id relay.MechaNumber) string { return strconv.FormatInt(int64(id), 36) }
 
 // A collector gathers the words of one profile.
 type collector struct {
@@ -65,21 +64,20 @@ type collector struct {
 	text   map[string]int
 	words  map[string]bool
 	skills map[string]bool
-	counts map[counted]int // at most maxCount
+	counts map[fieldTerm]int // at most maxCount
 }
 
-// counted is a word in a field.
-type counted struct {
+type fieldTerm struct {
 	field field
 	term  string
 }
 
 func collect(e *relay.Entry) *collector {
-	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[counted]int{}}
-	c.record.id, c.record.address = e.ID, e.Address
+	c := &collector{text: map[string]int{}, words: map[string]bool{}, skills: map[string]bool{}, counts: map[fieldTerm]int{}}
+	c.record.id, c.record.address = e.Number, e.Address
 	name, crew, _ := strings.Cut(string(e.Address), "^")
 	c.add(fieldName, -1, name)
-	c.record.names = append(c.record.names, squeezeName(name))
+	c.record.names = append(c.record.names, normaliseName(name))
 	if e.DisplayName != "" {
 		c.displayName(name, e.DisplayName)
 	}
@@ -100,11 +98,11 @@ func collect(e *relay.Entry) *collector {
 	return c
 }
 
-// displayName adds the display name, unless it says the same as the name of the
-// address: a name given twice is not worth more than one given once.
+// displayName adds the display name, unless it is the same as the name of the
+// address, so that a name given twice does not score more than one given once.
 func (c *collector) displayName(name, display string) {
-	if s := squeezeName(display); s != c.record.names[0] {
-		c.record.names = append(c.record.names, s)
+	if n := normaliseName(display); n != c.record.names[0] {
+		c.record.names = append(c.record.names, n)
 	}
 	same := func(a, b token) bool { return a.term == b.term }
 	if !slices.EqualFunc(parts(name), parts(display), same) {
@@ -112,7 +110,7 @@ func (c *collector) displayName(name, display string) {
 	}
 }
 
-// parts are the words of a name without the wholes of camelCase.
+// parts are the words of a name, without the joined words of camelCase.
 func parts(name string) []token {
 	return slices.DeleteFunc(tokenize(name), func(t token) bool { return t.joined })
 }
@@ -136,21 +134,21 @@ func (c *collector) skill(i int, s *relay.Skill) {
 	}
 }
 
-// add takes the words of one text. The number of words of a field that count
-// is bounded: what stands beyond is found by nobody and slows nobody down.
+// add adds the words of one text. The words of a field after the first
+// maxFieldTokens are not indexed, so that no profile makes searches slow.
 func (c *collector) add(f field, skill int, text string) {
 	p := passage{field: f, skill: skill}
 	for _, t := range tokenize(text) {
 		if c.record.lengths[f] >= maxFieldTokens {
 			break
 		}
-		if n := (counted{f, t.term}); c.counts[n] < maxCount {
+		if n := (fieldTerm{f, t.term}); c.counts[n] < maxCount {
 			c.counts[n]++
 			c.text[t.term] += storedWeight[f]
 		}
 		c.words[t.surface] = true
 		if t.joined {
-			p.wholes = append(p.wholes, hashTerm(t.term))
+			p.joined = append(p.joined, hashTerm(t.term))
 			continue
 		}
 		p.words = append(p.words, hashTerm(t.term))
@@ -162,8 +160,8 @@ func (c *collector) add(f field, skill int, text string) {
 	}
 }
 
-// vocabulary makes the words of a crew findable without a weight of their own:
-// the crew is a filter, not a matter.
+// vocabulary adds the words of a crew with the least weight, since a crew is
+// meant for filters and does not tell what a Mecha can do.
 func (c *collector) vocabulary(text string) {
 	for _, t := range tokenize(text) {
 		c.words[t.surface] = true
@@ -174,10 +172,11 @@ func (c *collector) vocabulary(text string) {
 	}
 }
 
-// squeezeName is never empty for a name that is not.
-func squeezeName(s string) string {
-	if q := squeeze(s); q != "" {
-		return q
+// normaliseName is normalise for names without letters and digits too: it returns
+// "" only for a blank name.
+func normaliseName(s string) string {
+	if n := normalise(s); n != "" {
+		return n
 	}
 	return strings.ToLower(strings.TrimSpace(s))
 }
@@ -186,22 +185,18 @@ func namesOf(r *record) map[string]bool {
 	set := map[string]bool{addressMark + string(r.address): true}
 	set[addressMark+strings.ToLower(string(r.address))] = true
 	for _, n := range r.names {
-		set[clip(n)] = true
+		set[truncateKey(n)] = true
 	}
 	return set
 }
 
-// clip bounds a key of the index.
-func clip(s string) string {
-	const most = 256
-	if len(s) <= most {
+// truncateKey shortens a key of the index to 256 bytes at most.
+func truncateKey(s string) string {
+	const maxBytes = 256
+	if len(s) <= maxBytes {
 		return s
 	}
-	for i := most; ; i-- {
-		if utf8.RuneStart(s[i]) {
-			return s[:i]
-		}
-	}
+	return s[:runeStart(s, maxBytes)]
 }
 
 func trigramsOf(names []string) map[string]bool {
@@ -214,11 +209,11 @@ func trigramsOf(names []string) map[string]bool {
 	return set
 }
 
-// trigrams gives the runs of three characters of a squeezed name, its ends
-// included as characters of their own.
+// trigrams returns the sequences of three characters in a normalised name; the
+// beginning and the end of the name count as characters.
 func trigrams(s string) []trigram { return appendTrigrams(nil, s) }
 
-// appendTrigrams appends them to list.
+// appendTrigrams appends the trigrams of s to list.
 func appendTrigrams(list []trigram, s string) []trigram {
 	before, last, n := rune(0), '^', 1
 	next := func(r rune) {
@@ -227,7 +222,7 @@ func appendTrigrams(list []trigram, s string) []trigram {
 		}
 		before, last = last, r
 	}
-	for _, r := range clip(s) {
+	for _, r := range truncateKey(s) {
 		next(r)
 	}
 	next('$')
@@ -266,7 +261,7 @@ func filtersOf(e *relay.Entry) map[string]bool {
 	return set
 }
 
-// addTag adds a tag and all its parents: who asks for "travel" means
+// addTag adds a tag and its parents, since a filter for "travel" matches
 // "travel/flights" too.
 func addTag(set map[string]bool, tag string) {
 	for i := 0; i < len(tag); i++ {
@@ -283,10 +278,11 @@ func addFilter(set map[string]bool, prefix, value string) {
 	}
 }
 
-// filterValue makes values equal that differ in case or outer space only. The
-// index separates values by the byte 0xFF, which UTF-8 never has.
+// filterValue normalises the case of a value, and the space and slashes around
+// it. The result is valid UTF-8, because the index separates values by the byte
+// 0xFF, which UTF-8 does not have.
 func filterValue(s string) string {
-	return clip(strings.ToLower(strings.Trim(strings.ToValidUTF8(s, "\uFFFD"), " \t\r\n/")))
+	return truncateKey(strings.ToLower(strings.Trim(strings.ToValidUTF8(s, "\uFFFD"), " \t\r\n/")))
 }
 
 func crewOf(a relay.Address) string {
@@ -294,11 +290,11 @@ func crewOf(a relay.Address) string {
 	return crew
 }
 
-// meta is what orders and identifies a document.
+// meta is the metadata of a document, by which documents are identified and sorted.
 type meta struct {
-	id      relay.MechaID
+	id      relay.MechaNumber
 	updated int64 // Unix nanoseconds
-	length  int
+	length  int   // of the combined text
 	address relay.Address
 }
 
@@ -307,10 +303,11 @@ func metaOf(e *relay.Entry, length int) string {
 	if updated.IsZero() {
 		updated = e.CreatedAt
 	}
-	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.ID), uint64(nanoseconds(updated)), length, e.Address)
+	return fmt.Sprintf("%016x%016x%016x%s", uint64(e.Number), uint64(nanoseconds(updated)), length, e.Address)
 }
 
-// nanoseconds since 1970; what does not fit is the earliest or the latest there is.
+// nanoseconds returns the time in nanoseconds since 1970, or the nearest that
+// fits in an int64; 0 for the zero time.
 func nanoseconds(t time.Time) int64 {
 	switch {
 	case t.IsZero():
@@ -330,7 +327,7 @@ func parseMeta(b []byte) (meta, bool) {
 	id, okID := hex16(b[:16])
 	updated, okTime := hex16(b[16:32])
 	length, okLength := hex16(b[32:48])
-	return meta{relay.MechaID(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
+	return meta{relay.MechaNumber(id), int64(updated), int(length), relay.Address(b[48:])}, okID && okTime && okLength
 }
 
 func hex16(b []byte) (v uint64, ok bool) {

@@ -7,15 +7,16 @@ import (
 	"sync"
 )
 
-// maxFacetValues bounds the values of one facet: the most frequent are given.
+// maxFacetValues is the most values that are returned for a facet; the most
+// frequent ones are.
 const maxFacetValues = 100
 
-// facets are the facets and the prefixes of their values in inFilter.
+// facets are the names of the facets, and the prefixes of their values in inFilter.
 var facets = [...]struct{ name, prefix string }{
 	{FacetCrew, filterCrew}, {FacetTags, filterTag}, {FacetLanguages, filterLanguage},
 }
 
-// facetOf is the number of a facet, -1 if there is none of that name.
+// facetOf returns the index of the facet with this name in facets, or -1.
 func facetOf(name string) int {
 	for i := range facets {
 		if facets[i].name == name {
@@ -25,34 +26,33 @@ func facetOf(name string) int {
 	return -1
 }
 
-// countFacets counts the values of the facets over the documents, whose
+// countFacets counts the values of the requested facets in the documents, whose
 // numbers must ascend.
 func (s *searcher) countFacets(docs []uint64) (map[string][]FacetCount, error) {
-	parts, values, err := s.v.columns.of(s)
+	segments, values, err := s.v.columns.facetsOf(s)
 	if err != nil {
 		return nil, err
 	}
 	list := make(map[string][]FacetCount, len(s.req.Facets))
 	for _, name := range s.req.Facets {
 		f := facetOf(name)
-		list[name] = s.countFacet(docs, parts, f, values[f])
+		list[name] = s.countFacet(docs, segments, f, values[f])
 	}
 	return list, nil
 }
 
 var countPool = sync.Pool{New: func() any { return new([]uint32) }}
 
-// countFacet counts by the numbers of the values.
-func (s *searcher) countFacet(docs []uint64, parts []*part, facet int, values []string) []FacetCount {
+func (s *searcher) countFacet(docs []uint64, segments []*facetColumns, facet int, values []string) []FacetCount {
 	buffer := countPool.Get().(*[]uint32)
 	defer countPool.Put(buffer)
 	*buffer = slices.Grow((*buffer)[:0], len(values))[:len(values)]
 	counts := *buffer
 	clear(counts)
-	for at, p := range parts {
+	for at, columns := range segments {
 		end, _ := slices.BinarySearch(docs, s.v.offsets[at]+uint64(s.v.segments[at].FullSize()))
 		for _, n := range docs[:end] {
-			for _, value := range p[facet].valuesOf(n - s.v.offsets[at]) {
+			for _, value := range columns[facet].valuesOf(n - s.v.offsets[at]) {
 				counts[value]++
 			}
 		}
@@ -61,8 +61,8 @@ func (s *searcher) countFacet(docs []uint64, parts []*part, facet int, values []
 	return mostFrequent(counts, values)
 }
 
-// mostFrequent lists the values that are there, the most frequent first. There
-// may be many more than are wanted, so they are not all sorted.
+// mostFrequent lists the values with counts above 0, the most frequent first.
+// There may be many more than maxFacetValues, so they are not all sorted.
 func mostFrequent(counts []uint32, values []string) []FacetCount {
 	compare := func(a, b FacetCount) int {
 		if a.Count != b.Count {

@@ -5,24 +5,18 @@ import (
 	index "github.com/blevesearch/bleve_index_api"
 )
 
-// A termField hands the index terms that are ready: our analysis is done once,
-// for the index and for the record, and how often a word counts is part of its
-// term (see textKey), so that no posting has a number beside it.
+// A termField is a field of a document whose terms are given. Bleve's analysis
+// is not used, since ours makes the terms of all fields and the record together.
+// Every term has the frequency 1; see textKey.
 type termField struct {
 	name        string
-	terms       map[string]int
-	length      int
+	terms       map[string]bool
 	options     index.FieldIndexingOptions
 	frequencies index.TokenFrequencies
 }
 
-// setField is a field whose terms are there or not.
-func setField(name string, set map[string]bool, options index.FieldIndexingOptions) *termField {
-	terms := make(map[string]int, len(set))
-	for t := range set {
-		terms[t] = 1
-	}
-	return &termField{name: name, terms: terms, length: len(terms), options: options | index.IndexField | index.SkipFreqNorm}
+func newTermField(name string, terms map[string]bool, options index.FieldIndexingOptions) *termField {
+	return &termField{name: name, terms: terms, options: options | index.IndexField | index.SkipFreqNorm}
 }
 
 // Analyze is called by bleve, once, before the frequencies are read.
@@ -30,9 +24,9 @@ func (f *termField) Analyze() {
 	backing := make([]index.TokenFreq, len(f.terms))
 	f.frequencies = make(index.TokenFrequencies, len(f.terms))
 	i := 0
-	for t, n := range f.terms {
+	for t := range f.terms {
 		backing[i].Term = []byte(t)
-		backing[i].SetFrequency(n)
+		backing[i].SetFrequency(1)
 		f.frequencies[t] = &backing[i]
 		i++
 	}
@@ -42,10 +36,10 @@ func (f *termField) Name() string                                     { return f
 func (f *termField) ArrayPositions() []uint64                         { return nil }
 func (f *termField) Options() index.FieldIndexingOptions              { return f.options }
 func (f *termField) Value() []byte                                    { return nil }
-func (f *termField) NumPlainTextBytes() uint64                        { return uint64(f.length) }
+func (f *termField) NumPlainTextBytes() uint64                        { return uint64(len(f.terms)) }
 func (f *termField) EncodedFieldType() byte                           { return 't' }
-func (f *termField) AnalyzedLength() int                              { return f.length }
+func (f *termField) AnalyzedLength() int                              { return len(f.terms) }
 func (f *termField) AnalyzedTokenFrequencies() index.TokenFrequencies { return f.frequencies }
 
-// Size is an estimate, for bleve's bookkeeping of batches.
+// Size is an estimate, by which bleve accounts for the memory of batches.
 func (f *termField) Size() int { return len(f.terms)*4*size.SizeOfPtr + len(f.name) }

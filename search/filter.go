@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -12,11 +13,11 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// restrict fills hidden and wanted: visibility first, for nothing of a hidden
-// profile may show, not in counts and not in corrected words.
+// restrict fills hidden and wanted. Visibility comes first, since an answer must
+// not depend on hidden profiles, not even in its counts and corrections.
 func (s *searcher) restrict() error {
 	limited := s.clock
-	s.clock = clock{ctx: context.Background(), deadline: limited.deadline.Add(time.Hour)} // cut short, it would show some
+	s.clock = clock{ctx: context.Background(), deadline: limited.deadline.Add(time.Hour)} // findHidden must not end early: it would leave some visible
 	err := s.findHidden()
 	s.clock = limited
 	if err != nil {
@@ -34,8 +35,8 @@ func (s *searcher) restrict() error {
 	return s.applyFilter()
 }
 
-// findHidden collects who is not public, but for the crew-only of the caller's
-// crew and the one unlisted Mecha whose exact address is the query.
+// findHidden fills hidden with the profiles that are not public, except the
+// crew-only ones of the caller's crew and the unlisted one whose address is the query.
 func (s *searcher) findHidden() error {
 	hide := func(n uint64) {
 		if s.hidden == nil {
@@ -52,6 +53,8 @@ func (s *searcher) findHidden() error {
 	return s.revealByAddress()
 }
 
+// revealByAddress makes a profile that is not crew-only visible if its address,
+// exactly as written, is the query; and the caller's own profile likewise.
 func (s *searcher) revealByAddress() error {
 	address := relay.Address(s.req.Query)
 	if _, err := relay.ParseAddress(s.req.Query); err != nil {
@@ -68,18 +71,16 @@ func (s *searcher) revealByAddress() error {
 			failed = err
 			return
 		}
-		// The lower-case key is for those who may be seen anyway.
+		// inNames has the address in lower case too, which reveals nothing.
 		if r.address == address && (!slices.Contains(inside, n) || address == s.req.Caller) {
 			s.hidden.remove(n)
 		}
 	})
-	if err == nil {
-		err = failed
-	}
-	return err
+	return cmp.Or(err, failed)
 }
 
-// exclude takes out the caller, unless it asks for itself, and whom it does not want.
+// exclude removes the caller, unless its address is the query, and the addresses
+// of Filter.Exclude.
 func (s *searcher) exclude() error {
 	list := s.req.Filter.Exclude
 	if s.req.Caller != "" && !strings.EqualFold(string(s.req.Caller), s.req.Query) {
@@ -121,7 +122,7 @@ func (s *searcher) applyFilter() error {
 	return s.filterByMeta()
 }
 
-// filterByMeta applies what no posting list knows: presence and time.
+// filterByMeta applies the filters by presence and time, which have no postings.
 func (s *searcher) filterByMeta() error {
 	f := &s.req.Filter
 	if f.Online == nil && f.UpdatedSince.IsZero() {
@@ -138,8 +139,8 @@ func (s *searcher) filterByMeta() error {
 	return err
 }
 
-// wantedDocs lists the documents of wanted that exist, by number. A document
-// that has been replaced has a number still; only the dictionary knows.
+// wantedDocs lists the wanted documents in ascending order, without those that
+// have been deleted or replaced, whose numbers are still in wanted.
 func (s *searcher) wantedDocs() []uint64 {
 	var list []uint64
 	for i, seg := range s.v.segments {
@@ -152,8 +153,8 @@ func (s *searcher) wantedDocs() []uint64 {
 	return list
 }
 
-// eachMeta reads the meta of the documents, whose numbers must ascend: then
-// each block of the index is unpacked once.
+// eachMeta reads the metadata of the documents. Their numbers must ascend, so
+// that each block of the index is decompressed once.
 func (s *searcher) eachMeta(docs []uint64, f func(doc uint64, m meta)) error {
 	return s.eachValue(inMeta, docs, func(n uint64, value []byte) {
 		if m, ok := parseMeta(value); ok {
@@ -172,7 +173,7 @@ func (s *searcher) eachValue(name string, docs []uint64, f func(doc uint64, valu
 	var n, end uint64
 	visit := func(_ string, value []byte) { f(n, value) }
 	for i := range docs {
-		if s.clock.tick(i) {
+		if s.clock.overAt(i) {
 			return nil
 		}
 		for n = docs[i]; at < 0 || n >= end; {
@@ -192,4 +193,4 @@ func (s *searcher) eachValue(name string, docs []uint64, f func(doc uint64, valu
 	return nil
 }
 
-var errColumns = errors.New("search: a segment without columns")
+var errColumns = errors.New("search: a segment has no columns")

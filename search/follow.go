@@ -9,17 +9,18 @@ import (
 )
 
 const (
-	pageSize    = 1000 // entries a batch: a batch costs one fsync, however large
-	retryAfter  = time.Second
-	reportEvery = 5 * time.Second
-	worthALine  = pageSize // from how many entries on a catch-up is worth a line in the log
+	pageSize     = 1000 // entries in a batch: a batch costs one fsync, however large it is
+	retryAfter   = time.Second
+	reportEvery  = 5 * time.Second
+	largeCatchUp = pageSize // a catch-up of at least so many entries is logged, and adds processors
 )
 
-// Follow keeps the index at what source has, until ctx ends or the index is
-// closed: it reads all that is behind the watermark, then waits for Wake. A
-// change is in the index a batch's time (some 10 ms) after Wake. Faults of the
-// source are logged and tried again; an index that fails is made anew. It
-// returns ctx's error, or nil after Close. Only one Follow may run at a time.
+// Follow keeps the index up to date with source until ctx ends or the index is
+// closed: it applies all entries after the watermark, then waits for Wake. A
+// change can be found about 10 ms, the time of a batch, after Wake. If source
+// fails, Follow logs the error and tries again; if the index fails, Follow
+// rebuilds it. Follow returns ctx's error, or nil after Close. Only one Follow
+// may run at a time.
 func (x *Index) Follow(ctx context.Context, source Source) error {
 	if !x.following.CompareAndSwap(false, true) {
 		return errors.New("search: the index follows a source already")
@@ -38,12 +39,12 @@ func (x *Index) Follow(ctx context.Context, source Source) error {
 		err := x.catchUp(ctx, source, &checked)
 		var pause <-chan time.Time
 		if err != nil && ctx.Err() == nil {
-			x.log.Error("search index does not follow", "cause", err)
+			x.log.Error("the search index cannot follow the directory; trying again", "cause", err)
 			pause = time.After(retryAfter)
 		}
 		x.ready.CompareAndSwap(false, err == nil)
 		select {
-		case <-x.bell:
+		case <-x.changed:
 		case <-pause:
 		case <-ctx.Done():
 		}
@@ -65,32 +66,20 @@ func (x *Index) enter() bool {
 	return true
 }
 
-// catchUp applies page after page until source has no more. Before the first,
-// it makes sure that the index is of this source.
+// catchUp applies pages until source has no more. checked is set when the index is
+// known to have been built from this source.
 func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error {
-	began, reported, applied, remade, busy := time.Now(), time.Now(), 0, false, false
+	began, reported, applied, replaced, raised := time.Now(), time.Now(), 0, false, false
 	for {
 		if x.damaged.Load() {
-			if err := x.replace(&DamageError{errors.New("a search met it")}); err != nil {
+			if err := x.replace(&DamageError{errors.New("a search found damage")}); err != nil {
 				return err
 			}
 		}
-		at, last, err := x.position()
-		if err == nil && !*checked {
-			if err = x.checkSource(ctx, source, at, last); err == nil {
-				*checked = true
-			}
-		}
-		var page []relay.Entry
-		if err == nil {
-			page, err = source.EntriesAfter(ctx, at.revision, pageSize)
-		}
-		if err == nil && len(page) > 0 {
-			err = x.apply(page)
-		}
+		page, err := x.applyPage(ctx, source, checked)
 		var damage *DamageError
-		if errors.As(err, &damage) && !remade {
-			remade = true // once a round: what is damaged again at once is not the index
+		if errors.As(err, &damage) && !replaced {
+			replaced = true // once in a catch-up: if a new index fails too, the cause is elsewhere
 			if err = x.replace(damage); err == nil {
 				continue
 			}
@@ -102,27 +91,45 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 			break
 		}
 		applied += len(page)
-		if !busy && applied >= worthALine {
-			busy = true
-			x.busy(true)
-			defer x.busy(false)
+		if x.addsProcessors && !raised && applied >= largeCatchUp {
+			raised = true
+			defer addProcessors()()
 		}
 		if time.Since(reported) > reportEvery {
 			reported = time.Now()
-			x.log.Info("search index catches up", "entries", applied, "revision", page[len(page)-1].Revision)
+			x.log.Info("the search index is catching up", "entries", applied, "revision", page[len(page)-1].Revision)
 		}
 	}
-	if applied >= worthALine || !x.ready.Load() {
-		x.log.Info("search index is up to date", "entries", applied, "seconds", time.Since(began).Seconds())
+	if applied >= largeCatchUp || !x.ready.Load() {
+		x.log.Info("the search index is up to date", "entries", applied, "seconds", time.Since(began).Seconds())
 	}
 	return nil
 }
 
-// position tells how far the index is, and what it has applied last.
+// applyPage applies the next page of entries and returns it.
+func (x *Index) applyPage(ctx context.Context, source Source, checked *bool) ([]relay.Entry, error) {
+	at, last, err := x.position()
+	if err != nil {
+		return nil, err
+	}
+	if !*checked {
+		if err := checkSource(ctx, source, at, last); err != nil {
+			return nil, err
+		}
+		*checked = true
+	}
+	page, err := source.EntriesAfter(ctx, at.revision, pageSize)
+	if err != nil || len(page) == 0 {
+		return nil, err
+	}
+	return page, x.apply(page)
+}
+
+// position returns the watermark and the entries applied last.
 func (x *Index) position() (p position, r recent, err error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	defer guard(&err)
+	defer recoverDamage(&err)
 	if x.store == nil {
 		return p, r, errClosed
 	}
@@ -142,10 +149,4 @@ func (x *Index) apply(page []relay.Entry) error {
 		return errClosed
 	}
 	return x.store.apply(page)
-}
-
-// viewSafely is view for callers without a guard of their own.
-func (s *store) viewSafely() (v *view, err error) {
-	defer guard(&err)
-	return s.view()
 }

@@ -221,7 +221,7 @@ func TestFolderInUse(t *testing.T) {
 	wantAddresses(t, mustSearch(t, x, search.Request{Query: "flights"}), "skyfinder^acme")
 }
 
-// A source that fails is asked again; what is there is searched meanwhile.
+// A source that fails is asked again; meanwhile searches use the entries that are there.
 func TestSourceFails(t *testing.T) {
 	s := newShelf(travel()...)
 	failing := &failingSource{Source: s, failures: 1}
@@ -246,7 +246,7 @@ func (f *failingSource) EntriesAfter(ctx context.Context, revision int64, limit 
 }
 
 // The source waits for a search before it gives the next page: a search that
-// waited for the index to be whole would wait for ever.
+// waited for the index to be whole would never end.
 func TestSearchWorksDuringARebuild(t *testing.T) {
 	g := newGenerator(t, 5)
 	s := newShelf(g.entries(amount(120, 600))...)
@@ -363,7 +363,7 @@ func ExampleIndex() {
 	}
 	defer x.Close()
 	e := relay.Entry{Revision: 1}
-	e.ID, e.Address, e.Description = 1, "skyfinder^acme", "Books flights."
+	e.Number, e.Address, e.Description = 1, "skyfinder^acme", "Books flights."
 	go x.Follow(context.Background(), newShelf(e))
 	for !x.Ready() {
 		time.Sleep(time.Millisecond)

@@ -28,7 +28,7 @@ func FuzzQuery(f *testing.F) {
 		if !utf8.ValidString(query) || len([]rune(query)) > 2000 || !utf8.ValidString(text) {
 			t.Skip() // the route lets no such query in, nor the directory such a text
 		}
-		r := search.Request{Query: query, Caller: "me^other", Highlight: true, Explain: true, Facets: []string{"crew"}, Lookup: func(ctx context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
+		r := search.Request{Query: query, Caller: "me^other", Highlight: true, Explain: true, Facets: []string{"crew"}, Lookup: func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
 			list, err := shelf.lookup(ctx, ids)
 			for i := range list {
 				list[i].Description = text

@@ -87,7 +87,7 @@ func (g *generator) text(words int) string {
 // entry is a profile as they come: a name of two words, a description, tags,
 // two skills with examples.
 func (g *generator) entry(id int) relay.Entry {
-	e := mecha(relay.MechaID(id), fmt.Sprintf("%s-%s-%d^crew%d", g.word(), g.word(), id, id%50), g.text(12))
+	e := mecha(relay.MechaNumber(id), fmt.Sprintf("%s-%s-%d^crew%d", g.word(), g.word(), id, id%50), g.text(12))
 	e.Tags = []string{g.word() + "/" + g.word(), g.word()}
 	e.Languages = []string{[]string{"en", "de", "fr"}[id%3]}
 	for range 2 {

@@ -38,14 +38,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// patience ends a test that would otherwise wait for ever. It is no measure of
+// patience ends a test that would otherwise never end. It is no measure of
 // speed: a search that has so much time is not cut short on a busy machine.
 const patience = time.Minute
 
 // A shelf is a Source in memory: the table of profiles, one row per Mecha.
 type shelf struct {
 	mu   sync.Mutex
-	rows map[relay.MechaID]relay.Entry
+	rows map[relay.MechaNumber]relay.Entry
 	last int64
 	page int // entries a page; 0: as asked
 	// gate, if set, is read from before each page: the test decides when.
@@ -53,7 +53,7 @@ type shelf struct {
 }
 
 func newShelf(entries ...relay.Entry) *shelf {
-	s := &shelf{rows: map[relay.MechaID]relay.Entry{}}
+	s := &shelf{rows: map[relay.MechaNumber]relay.Entry{}}
 	for _, e := range entries {
 		s.put(e)
 	}
@@ -65,13 +65,13 @@ func (s *shelf) put(e relay.Entry) int64 {
 	defer s.mu.Unlock()
 	s.last++
 	e.Revision = s.last
-	s.rows[e.ID] = e
+	s.rows[e.Number] = e
 	return s.last
 }
 
-func (s *shelf) remove(id relay.MechaID) int64 {
+func (s *shelf) remove(id relay.MechaNumber) int64 {
 	e := relay.Entry{Removed: true}
-	e.ID = id
+	e.Number = id
 	return s.put(e)
 }
 
@@ -99,7 +99,7 @@ func (s *shelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]
 }
 
 // lookup is the callback for highlights.
-func (s *shelf) lookup(_ context.Context, ids []relay.MechaID) ([]relay.Entry, error) {
+func (s *shelf) lookup(_ context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []relay.Entry
@@ -166,9 +166,9 @@ func mustIndex(t testing.TB, entries []relay.Entry, batch int) *search.Index {
 }
 
 // mecha is an entry with an address and a description.
-func mecha(id relay.MechaID, address, description string) relay.Entry {
+func mecha(id relay.MechaNumber, address, description string) relay.Entry {
 	var e relay.Entry
-	e.ID, e.Address, e.Description = id, relay.Address(address), description
+	e.Number, e.Address, e.Description = id, relay.Address(address), description
 	e.UpdatedAt = time.Unix(1_700_000_000+int64(id), 0)
 	return e
 }

@@ -11,52 +11,54 @@ import (
 )
 
 const (
-	maxHighlights  = 3   // a hit
-	highlightBytes = 240 // of text each
-	maxMarkedText  = 16 << 10
+	maxHighlights  = 3        // of a hit
+	highlightBytes = 240      // of one highlight's text
+	maxScanned     = 16 << 10 // bytes of a text in which words are looked for
 )
 
-// highlight fills in the hits' highlights from the profiles that Lookup gives.
-func highlight(ctx context.Context, req *Request, result *Result, marks map[string]float64) error {
-	if len(result.Hits) == 0 || len(marks) == 0 {
+// highlight fills in the hits' highlights from the profiles that Lookup returns.
+// weights are those of the query's terms.
+func highlight(ctx context.Context, req *Request, result *Result, weights map[string]float64) error {
+	if len(result.Hits) == 0 || len(weights) == 0 {
 		return nil
 	}
-	ids := make([]relay.MechaID, len(result.Hits))
+	ids := make([]relay.MechaNumber, len(result.Hits))
 	for i := range result.Hits {
 		ids[i] = result.Hits[i].ID
 	}
 	entries, err := req.Lookup(ctx, ids)
 	if err != nil {
-		return fmt.Errorf("search: profiles for highlights: %w", err)
+		return fmt.Errorf("search: read profiles for highlights: %w", err)
 	}
-	byID := make(map[relay.MechaID]*relay.Entry, len(entries))
+	byID := make(map[relay.MechaNumber]*relay.Entry, len(entries))
 	for i := range entries {
-		byID[entries[i].ID] = &entries[i]
+		byID[entries[i].Number] = &entries[i]
 	}
 	for i := range result.Hits {
-		// Between the search and now a profile may have gone, or become one
-		// that the caller may not see; the caller of Search looks after that.
+		// Since the search a profile may have been removed, or been hidden from
+		// req.Caller; the caller of Search checks the latter.
 		if e := byID[result.Hits[i].ID]; e != nil && !e.Removed {
-			result.Hits[i].Highlights = highlightsOf(e, marks)
+			result.Hits[i].Highlights = highlightsOf(e, weights)
 		}
 	}
 	return nil
 }
 
-// A marked is a highlight with what it is worth: the weights of the different
-// words in it.
-type marked struct {
+// A weightedHighlight is a highlight with the sum of the weights of the different
+// terms in it.
+type weightedHighlight struct {
 	Highlight
-	worth float64
+	weight float64
 }
 
-// highlightsOf gives the pieces of a profile that say most of what was asked.
-func highlightsOf(e *relay.Entry, marks map[string]float64) []Highlight {
-	var all []marked
+// highlightsOf returns the parts of a profile in which terms of the greatest
+// weight stand.
+func highlightsOf(e *relay.Entry, weights map[string]float64) []Highlight {
+	var all []weightedHighlight
 	add := func(f field, text string) {
-		if m, ok := mark(text, marks); ok {
-			m.Field = fieldNames[f]
-			all = append(all, m)
+		if h, ok := highlightText(text, weights); ok {
+			h.Field = fieldNames[f]
+			all = append(all, h)
 		}
 	}
 	name := e.DisplayName
@@ -79,69 +81,70 @@ func highlightsOf(e *relay.Entry, marks map[string]float64) []Highlight {
 		add(fieldTag, t)
 	}
 	add(fieldDetails, e.Details)
-	slices.SortStableFunc(all, func(a, b marked) int { return cmp.Compare(b.worth, a.worth) })
+	slices.SortStableFunc(all, func(a, b weightedHighlight) int { return cmp.Compare(b.weight, a.weight) })
 	var list []Highlight
-	for _, m := range all[:min(len(all), maxHighlights)] {
-		list = append(list, m.Highlight)
+	for _, h := range all[:min(len(all), maxHighlights)] {
+		list = append(list, h.Highlight)
 	}
 	return list
 }
 
-// mark finds the words in a text and cuts it to the stretch that has most.
-func mark(text string, marks map[string]float64) (marked, bool) {
-	if len(text) > maxMarkedText {
-		text = text[:runeStart(text, maxMarkedText)]
+// highlightText makes a highlight of the excerpt of a text that has the terms of
+// the greatest weight. It returns false if the text has no term.
+func highlightText(text string, weights map[string]float64) (weightedHighlight, bool) {
+	if len(text) > maxScanned {
+		text = text[:runeStart(text, maxScanned)]
 	}
-	var hits []token
+	var matches []token
 	for _, t := range tokenize(text) {
-		if marks[t.term] > 0 {
-			hits = append(hits, t)
+		if weights[t.term] > 0 {
+			matches = append(matches, t)
 		}
 	}
-	if len(hits) == 0 {
-		return marked{}, false
+	if len(matches) == 0 {
+		return weightedHighlight{}, false
 	}
-	first, worth := 0, 0.0
-	for i := range hits {
-		if w := worthFrom(hits[i:], marks); w > worth {
-			first, worth = i, w
+	first, weight := 0, 0.0
+	for i := range matches {
+		if w := excerptWeight(matches[i:], weights); w > weight {
+			first, weight = i, w
 		}
 	}
-	from, to := cut(text, hits[first].start)
-	m := marked{Highlight: Highlight{Text: text[from:to]}, worth: worth}
-	for _, t := range hits {
-		if t.start >= from && t.end <= to {
-			m.Spans = appendSpan(m.Spans, t.start-from, t.end-from)
+	excerpt := excerptAround(text, matches[first].start)
+	h := weightedHighlight{Highlight: Highlight{Text: text[excerpt.start:excerpt.end]}, weight: weight}
+	for _, t := range matches {
+		if t.start >= excerpt.start && t.end <= excerpt.end {
+			h.Spans = appendSpan(h.Spans, t.start-excerpt.start, t.end-excerpt.start)
 		}
 	}
-	return m, len(m.Spans) > 0
+	return h, len(h.Spans) > 0
 }
 
-// worthFrom is the weight of the different words in the stretch that begins
-// with the first hit.
-func worthFrom(hits []token, marks map[string]float64) float64 {
-	worth := 0.0
+// excerptWeight is the sum of the weights of the different terms in an excerpt
+// that begins with the first match.
+func excerptWeight(matches []token, weights map[string]float64) float64 {
+	sum := 0.0
 	seen := map[string]bool{}
-	for _, t := range hits {
-		if t.end-hits[0].start > highlightBytes*3/4 {
+	for _, t := range matches {
+		if t.end-matches[0].start > highlightBytes*3/4 {
 			break
 		}
 		if !seen[t.term] {
 			seen[t.term] = true
-			worth += marks[t.term]
+			sum += weights[t.term]
 		}
 	}
-	return worth
+	return sum
 }
 
-// cut gives the bounds of the stretch of text around a place, at spaces where
-// there are any, never inside a character.
-func cut(text string, at int) (from, to int) {
+// excerptAround returns the range of highlightBytes, at most, around a position.
+// It begins and ends at spaces if there are any nearby, and never inside a character.
+func excerptAround(text string, at int) textRange {
 	if len(text) <= highlightBytes {
-		return 0, len(text)
+		return textRange{0, len(text)}
 	}
-	from = max(at-highlightBytes/8, 0)
-	to = min(from+highlightBytes, len(text))
+	from := max(at-highlightBytes/8, 0)
+	to := min(from+highlightBytes, len(text))
 	from = max(to-highlightBytes, 0)
 	for i := from; i > 0 && i < at; i++ {
 		if text[i-1] == ' ' {
@@ -155,10 +158,10 @@ func cut(text string, at int) (from, to int) {
 			break
 		}
 	}
-	return runeStart(text, from), runeStart(text, to)
+	return textRange{runeStart(text, from), runeStart(text, to)}
 }
 
-// runeStart moves a place back to the beginning of a character.
+// runeStart moves a position back to the beginning of a character.
 func runeStart(s string, i int) int {
 	for i > 0 && i < len(s) && !utf8.RuneStart(s[i]) {
 		i--
@@ -166,8 +169,8 @@ func runeStart(s string, i int) int {
 	return i
 }
 
-// appendSpan adds a span, which may touch the last: the whole of a camelCase
-// word and its parts, overlapping pairs of characters.
+// appendSpan appends a span and merges it with the spans that it overlaps, as the
+// joined word of camelCase overlaps its parts, and bigrams overlap each other.
 func appendSpan(spans [][2]int, start, end int) [][2]int {
 	for i := len(spans) - 1; i >= 0 && spans[i][1] > start; i-- {
 		start, end = min(start, spans[i][0]), max(end, spans[i][1])

@@ -1,20 +1,21 @@
-// Package search finds the Mecha that can do it: the discovery search of
-// PROTOCOL §5.
+// Package search finds Mechas by what they can do: the discovery search of
+// PROTOCOL §5. A server uses a Service, which opens an Index and keeps it up to
+// date.
 //
-// An Index is a bleve index in a folder of its own. It is derived: everything
-// in it comes from the store of profiles, it follows that store by a watermark
-// kept in the same batch as the documents, and whatever is wrong with it (lost,
-// damaged, of another version, of another store) is cured by making it anew.
-// Searching goes on meanwhile, with what is there.
+// An Index is a bleve index in a folder of its own. All its data comes from the
+// store of profiles. The index stores, in the same batch as the documents, the
+// last revision that it has applied (the watermark), and continues from there.
+// An index that is lost, damaged, of another version or of another store is
+// rebuilt. Searches are answered meanwhile from the part that is there.
 //
-// Bleve keeps the postings; the ranking is ours. A search walks the postings of
-// its words and scores every profile by BM25 over one weighted text, judges the
-// best two hundred again by their records (see record), and puts exact names
-// first. Everything that a person may want to change about the order stands in
-// ranking.go.
+// Bleve stores the postings; the ranking is ours. A search reads the postings of
+// its words and scores every profile by BM25 over one weighted text. It then
+// scores the best two hundred again by their records (see record), and puts
+// exact names first. ranking.go has all constants and word lists that decide
+// the order.
 //
 // The statistics are ours too, and exact, so the order depends on the profiles
-// alone: one batch, many batches or a rebuild after deletions give the same.
+// alone: one batch, many batches or a rebuild after deletions give the same order.
 package search
 
 import (
@@ -31,34 +32,31 @@ import (
 
 // Source is the store of profiles.
 type Source interface {
-	// EntriesAfter gives at most limit entries whose revision is greater than
-	// revision, in the order of revisions: each Mecha once, as it stands now. A
-	// Mecha that is gone comes with Removed set. No more entries is no error.
+	// EntriesAfter returns at most limit entries with a revision greater than
+	// the given one, in the order of revisions: each Mecha once, as it is now. A
+	// removed Mecha has Removed set. An empty list means that there are no more.
 	EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error)
 }
 
-// Options says how to open an index. The zero value works.
+// Options are the settings of an index. The zero value works.
 type Options struct {
 	Logger *slog.Logger // default: discard
-	// Concurrency is how many searches run at once; others wait. Default: GOMAXPROCS.
+	// Concurrency is the number of searches that run at once; more wait. Default: GOMAXPROCS.
 	Concurrency int
-	// Wait is how long a search waits for its turn before it fails with
+	// Wait is the longest time that a search waits to run; then it fails with
 	// ErrBusy. Default: 250 ms.
 	Wait time.Duration
-	// Budget is how long a search may run; what it has found by then is the
-	// answer. Default: 250 ms.
+	// Budget is the longest time that a search runs; then it answers with the
+	// hits found so far. Default: 250 ms.
 	Budget time.Duration
-	// Busy, if set, is called with true when the index begins to catch up with
-	// much, as in a rebuild, and with false when that is over. It must not block.
-	Busy func(bool)
 }
 
-// Progress says how far an index has followed its store.
+// Progress tells how far an index has followed its store.
 type Progress struct {
-	Ready    bool   // it has caught up with the store since it was opened
+	Ready    bool   // the index has caught up with the store since it was opened
 	Revision int64  // the last revision applied
 	Entries  int    // Mechas in the index
-	Rebuilt  string // why it was made anew, wholly or from its last good state, when it was opened or since; "" if it was not
+	Rebuilt  string // why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
 }
 
 // Index is the search index. Its methods may be called from any goroutine.
@@ -67,29 +65,30 @@ type Index struct {
 	log     *slog.Logger
 	wait    time.Duration
 	budget  time.Duration
-	turns   chan struct{}
-	busy    func(bool)
-	bell    chan struct{} // capacity 1: many rings are one
+	slots   chan struct{} // one element for each running search
+	changed chan struct{} // signals Follow; capacity 1, since one signal stands for any number of changes
 	stop    context.CancelFunc
 	stopped context.Context
 	follows sync.WaitGroup
 
-	mu      sync.RWMutex // held for reading by who uses store, for writing to replace it
+	addsProcessors bool // Follow raises GOMAXPROCS while it applies many entries
+
+	mu      sync.RWMutex // held for reading to use store, for writing to replace it
 	store   *store       // nil after Close
 	rebuilt string
 
 	following atomic.Bool
 	ready     atomic.Bool
-	damaged   atomic.Bool // a search met damage; the follower will see to it
+	damaged   atomic.Bool // a search found damage; Follow then rebuilds the index
 }
 
 var errClosed = &relay.Error{Code: relay.ShuttingDown, Detail: "the search index is closed"}
 
-// Open opens the index in dir, and makes an empty one there if there is none
-// or if what is there is damaged or of another version: Progress().Rebuilt and
-// the log say why, and Follow fills it. The folder and the index in it become
-// the owner's alone. It fails if the folder cannot be used or another process
-// uses it.
+// Open opens the index in the folder dir. If there is none, or if it is damaged
+// or of another version, Open creates an empty index, which Follow fills;
+// Progress().Rebuilt and the log then tell why. Only the owner can read the
+// folder and the index afterwards. Open fails if the folder cannot be used or
+// another process has the index open.
 func Open(dir string, o Options) (*Index, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -103,44 +102,41 @@ func Open(dir string, o Options) (*Index, error) {
 	if o.Budget <= 0 {
 		o.Budget = 250 * time.Millisecond
 	}
-	if o.Busy == nil {
-		o.Busy = func(bool) {}
-	}
-	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget, busy: o.Busy,
-		turns: make(chan struct{}, o.Concurrency), bell: make(chan struct{}, 1)}
-	x.private()
+	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget,
+		slots: make(chan struct{}, o.Concurrency), changed: make(chan struct{}, 1)}
+	x.restrictPermissions()
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {
-		s, err = x.remake(err)
+		s, err = x.recreate(err)
 	}
 	if err != nil {
 		return nil, err
 	}
 	if s.lost != "" {
 		x.rebuilt = s.lost
-		x.log.Warn("search index is repaired", "folder", x.dir, "cause", s.lost)
+		x.log.Warn("repairing the search index", "folder", x.dir, "cause", s.lost)
 	}
 	x.store = s
 	x.stopped, x.stop = context.WithCancel(context.Background())
 	return x, nil
 }
 
-// remake makes an empty index in place of one that cannot be used.
-func (x *Index) remake(cause error) (*store, error) {
+// recreate replaces an index that cannot be used by an empty one.
+func (x *Index) recreate(cause error) (*store, error) {
 	if errors.Is(cause, errNoIndex) {
-		x.log.Info("search index is made: there is none yet", "folder", x.dir)
+		x.log.Info("creating the search index: there is none yet", "folder", x.dir)
 	} else {
 		x.rebuilt = cause.Error()
-		x.log.Warn("search index is made anew", "folder", x.dir, "cause", cause)
+		x.log.Warn("rebuilding the search index", "folder", x.dir, "cause", cause)
 	}
 	if err := removeStore(x.dir); err != nil {
 		return nil, err
 	}
-	defer x.private()
+	defer x.restrictPermissions()
 	return createStore(x.dir)
 }
 
-// replace does the same while the index is in use.
+// replace does the same to an index that is in use.
 func (x *Index) replace(cause error) error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -149,11 +145,11 @@ func (x *Index) replace(cause error) error {
 	}
 	x.ready.Store(false)
 	if err := x.store.close(); err != nil {
-		x.log.Warn("damaged search index does not close", "cause", err)
+		x.log.Warn("the damaged search index cannot be closed", "cause", err)
 	}
-	s, err := x.remake(cause)
+	s, err := x.recreate(cause)
 	if err != nil {
-		// The closed store stays: its searches fail, and the next attempt tries again.
+		// The closed store stays. Searches in it fail, and Follow tries again.
 		return err
 	}
 	x.store = s
@@ -161,10 +157,10 @@ func (x *Index) replace(cause error) error {
 	return nil
 }
 
-// Close ends Follow, waits for it and for searches under way, and closes the
+// Close ends Follow, waits for Follow and for running searches, and closes the
 // files. A second Close does nothing.
 func (x *Index) Close() error {
-	x.mu.Lock() // so that a Follow that begins now either is waited for or does not begin
+	x.mu.Lock() // with this lock held, a Follow that begins now has either entered, or cannot
 	x.stop()
 	x.mu.Unlock()
 	x.follows.Wait()
@@ -178,19 +174,19 @@ func (x *Index) Close() error {
 	return s.close()
 }
 
-// Wake tells the follower that the store has changed. It never blocks.
+// Wake tells Follow that the store has changed. It never blocks.
 func (x *Index) Wake() {
 	select {
-	case x.bell <- struct{}{}:
+	case x.changed <- struct{}{}:
 	default:
 	}
 }
 
 // Ready tells whether the index has caught up with the store since it was
-// opened. Before that, searches answer from what is there.
+// opened. Before that, searches find only the entries applied so far.
 func (x *Index) Ready() bool { return x.ready.Load() }
 
-// Progress tells how far the index has come.
+// Progress tells how far the index has followed its store.
 func (x *Index) Progress() Progress {
 	x.mu.RLock()
 	defer x.mu.RUnlock()

@@ -25,7 +25,7 @@ type ladder struct{ top int64 }
 func (l ladder) EntriesAfter(_ context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	var list []relay.Entry
 	for n := revision + 1; n <= l.top && len(list) < min(limit, rungs); n++ {
-		e := mecha(relay.MechaID(n), fmt.Sprintf("m%d^ladder", n), fmt.Sprintf("stands on rung%d", n))
+		e := mecha(relay.MechaNumber(n), fmt.Sprintf("m%d^ladder", n), fmt.Sprintf("stands on rung%d", n))
 		e.Revision = n
 		list = append(list, e)
 	}
@@ -66,7 +66,7 @@ func TestKill(t *testing.T) {
 				continue
 			}
 			r := mustSearch(t, x, search.Request{Query: fmt.Sprintf("rung%d", n)})
-			if len(r.Hits) == 0 || r.Hits[0].ID != relay.MechaID(n) {
+			if len(r.Hits) == 0 || r.Hits[0].ID != relay.MechaNumber(n) {
 				t.Errorf("round %d: rung%d finds %v", round, n, addresses(r))
 			}
 		}

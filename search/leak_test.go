@@ -18,8 +18,8 @@ func TestHiddenWordsDoNotShowInScores(t *testing.T) {
 	index := func(secret string) *search.Index {
 		var all []relay.Entry
 		for i := range 40 {
-			open := mecha(relay.MechaID(1+i), fmt.Sprintf("m%02d^acme", i), fmt.Sprintf("quokka counting, number n%d of many", i%7))
-			hidden := mecha(relay.MechaID(100+i), fmt.Sprintf("h%02d^secret", i), secret)
+			open := mecha(relay.MechaNumber(1+i), fmt.Sprintf("m%02d^acme", i), fmt.Sprintf("quokka counting, number n%d of many", i%7))
+			hidden := mecha(relay.MechaNumber(100+i), fmt.Sprintf("h%02d^secret", i), secret)
 			hidden.Visibility = []relay.Visibility{relay.CrewOnly, relay.Unlisted}[i%2]
 			all = append(all, open, hidden)
 		}
@@ -53,7 +53,7 @@ func TestNoTimeAndNoSecrets(t *testing.T) {
 	defer x.Close()
 	s := newShelf(mecha(1, "open^acme", "quokka"), mecha(2, "me^other", "quokka"))
 	for i := range 3000 {
-		e := mecha(relay.MechaID(100+i), fmt.Sprintf("h%04d^secret", i), "quokka")
+		e := mecha(relay.MechaNumber(100+i), fmt.Sprintf("h%04d^secret", i), "quokka")
 		e.Visibility = []relay.Visibility{relay.CrewOnly, relay.Unlisted}[i%2]
 		s.put(e)
 	}

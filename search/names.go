@@ -8,22 +8,21 @@ import (
 	"relay/db/relay"
 )
 
-// findNames looks whether the query is an address or a name, nearly one, or
-// the beginning of one. It fills exact, counts and alike.
+// findNames finds the Mechas whose address or name is the query, is similar to
+// it, or begins with it. It fills exact, commonTrigrams and similar.
 func (s *searcher) findNames() error {
 	q := s.query
-	if err := s.findExact(); err != nil || q.words > nameQueryWords || len(q.squeezed) < 2 {
+	if err := s.findExact(); err != nil || q.words > nameQueryWords || len(q.name) < 2 {
 		return err
 	}
-	s.byName = true
+	s.mayBeName = true
 	if err := s.countTrigrams(); err != nil {
 		return err
 	}
 	return s.findNearNames()
 }
 
-// findExact fills exact. The address of an unlisted Mecha, or the caller's own,
-// makes it wanted: as written, or for those who may be seen in any case.
+// findExact fills exact. Addresses and names match whatever their case.
 func (s *searcher) findExact() error {
 	text := s.req.Query
 	s.exact = map[uint64]exactness{}
@@ -38,23 +37,19 @@ func (s *searcher) findExact() error {
 		if err := s.each(inNames, addressMark+strings.ToLower(text), mark(exactAddress)); err != nil {
 			return err
 		}
-		if err := s.each(inNames, addressMark+text, mark(exactAddress)); err != nil {
-			return err
-		}
 	}
-	return s.each(inNames, clip(s.query.squeezed), mark(exactName))
+	return s.each(inNames, truncateKey(s.query.name), mark(exactName))
 }
 
-// countTrigrams counts, for each document, the trigrams of the query that its
-// names have.
+// countTrigrams fills commonTrigrams and similar.
 func (s *searcher) countTrigrams() error {
-	distinct := trigrams(s.query.squeezed)
+	distinct := trigrams(s.query.name)
 	slices.SortFunc(distinct, compareTrigrams)
 	for _, t := range slices.Compact(distinct) {
 		if err := s.each(inTrigram, string(t[:]), func(n uint64) {
-			if s.counts[n] < 255 && s.wanted.has(n) {
-				s.counts[n]++
-				s.alike.add(n)
+			if s.commonTrigrams[n] < 255 && s.wanted.has(n) {
+				s.commonTrigrams[n]++
+				s.similar.add(n)
 			}
 		}); err != nil || s.clock.over() {
 			return err
@@ -63,14 +58,14 @@ func (s *searcher) countTrigrams() error {
 	return nil
 }
 
-// findNearNames makes sure that names one edit away, and names that the query
-// begins, are among the candidates, however few trigrams they share.
+// findNearNames makes candidates of the names one edit away from the query,
+// however few trigrams they share with it.
 func (s *searcher) findNearNames() error {
-	q := s.query.squeezed
+	q := s.query.name
 	if utf8.RuneCountInString(q) < typoNameLength-1 {
 		return nil
 	}
-	near, err := s.near(inNames, clip(q), 1)
+	near, err := s.similarWords(inNames, truncateKey(q), 1)
 	if err != nil {
 		return err
 	}
@@ -80,8 +75,8 @@ func (s *searcher) findNearNames() error {
 		}
 		if err := s.each(inNames, n.word, func(doc uint64) {
 			if s.wanted.has(doc) {
-				s.counts[doc] = 255
-				s.alike.add(doc)
+				s.commonTrigrams[doc] = 255
+				s.similar.add(doc)
 			}
 		}); err != nil {
 			return err
@@ -90,13 +85,41 @@ func (s *searcher) findNearNames() error {
 	return nil
 }
 
-// nameBonus is what the names of a Mecha are worth to a query that may be one,
-// as a share of the best text score, and whether one of them is the query but
-// for one letter.
-func (j *judge) nameBonus(names []string) (bonus float64, near bool) {
+// isNameCandidate tells whether a document has a name similar enough to the query.
+func (s *searcher) isNameCandidate(n uint64) bool {
+	return s.mayBeName && s.commonTrigrams[n] >= s.minTrigrams || len(s.exact) > 0 && s.exact[n] > notExact
+}
+
+// trigramThreshold is the number of trigrams that a name must share with the
+// query to be a candidate: enough for the least bonus, and more if too many
+// names have that.
+func (s *searcher) trigramThreshold() uint8 {
+	if !s.mayBeName {
+		return 255
+	}
+	var names [256]int // the number of names, by the trigrams they share with the query
+	s.buffers.list = s.similar.appendTo(s.buffers.list[:0])
+	for _, n := range s.buffers.list {
+		names[s.commonTrigrams[n]]++
+	}
+	least := max(len([]rune(s.query.name))/4, 1)
+	total := 0
+	for n := 255; n >= least; n-- {
+		total += names[n]
+		if total > maxCandidates {
+			return uint8(min(n+1, 255))
+		}
+	}
+	return uint8(least)
+}
+
+// nameBonus is the bonus of the names of a Mecha for a query that may be a name,
+// as a share of the best coarse score. near tells whether a name is one edit
+// away from the query.
+func (r *reranker) nameBonus(names []string) (bonus float64, near bool) {
 	for _, name := range names {
-		bonus = max(bonus, j.oneNameBonus(name))
-		near = near || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, j.s.query.squeezed)
+		bonus = max(bonus, r.oneNameBonus(name))
+		near = near || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, r.s.query.name)
 	}
 	if bonus < nameBonusMinimum && !near {
 		return 0, false
@@ -104,11 +127,11 @@ func (j *judge) nameBonus(names []string) (bonus float64, near bool) {
 	return bonus, near
 }
 
-func (j *judge) oneNameBonus(name string) float64 {
-	q, ofQuery := j.s.query.squeezed, j.trigrams
-	ofName := appendTrigrams(j.ofName[:0], name)
+func (r *reranker) oneNameBonus(name string) float64 {
+	q, ofQuery := r.s.query.name, r.queryTrigrams
+	ofName := appendTrigrams(r.nameTrigrams[:0], name)
 	slices.SortFunc(ofName, compareTrigrams)
-	j.ofName = ofName
+	r.nameTrigrams = ofName
 	common := 0
 	for i, k := 0, 0; i < len(ofName) && k < len(ofQuery); {
 		switch c := compareTrigrams(ofName[i], ofQuery[k]); {
@@ -139,8 +162,8 @@ func compareTrigrams(a, b trigram) int {
 	return 0
 }
 
-// oneEdit tells whether a and b differ by one letter more, less, other, or by
-// two neighbours exchanged.
+// oneEdit tells whether a becomes b when one letter is inserted, deleted or
+// replaced, or two neighbours are swapped.
 func oneEdit(a, b string) bool {
 	if d := len(a) - len(b); d > utf8.UTFMax || d < -utf8.UTFMax {
 		return false

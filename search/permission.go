@@ -8,28 +8,29 @@ import (
 	"runtime"
 )
 
-// private takes the index away from all other users: it tells of profiles that
-// they must not see. Bleve makes its files as the umask wants, and the folder
-// may have been there before. A file system that cannot do it is no reason not
-// to search.
-func (x *Index) private() {
+// restrictPermissions takes the permissions of all other users away, since the
+// index holds profiles that they must not see. Bleve creates its files by the
+// umask, and the folder may have existed before. On a file system without
+// permissions the index works all the same; the log warns.
+func (x *Index) restrictPermissions() {
 	if runtime.GOOS == "windows" {
-		return // who may read a file is decided by its folder's list there
+		return // there the access list of the folder decides
 	}
-	err := errors.Join(chmod(x.dir, 0o700), chmod(filepath.Join(x.dir, "index_meta.json"), 0o600))
+	err := errors.Join(removePermissions(x.dir, 0o700), removePermissions(filepath.Join(x.dir, "index_meta.json"), 0o600))
 	store := filepath.Join(x.dir, "store")
-	err = errors.Join(err, chmod(store, 0o700))
-	files, _ := os.ReadDir(store) // none: there is nothing to hide
+	err = errors.Join(err, removePermissions(store, 0o700))
+	files, _ := os.ReadDir(store) // without a folder there is nothing to protect
 	for _, f := range files {
-		err = errors.Join(err, chmod(filepath.Join(store, f.Name()), 0o600))
+		err = errors.Join(err, removePermissions(filepath.Join(store, f.Name()), 0o600))
 	}
 	if err != nil {
 		x.log.Warn("other users may read the search index", "folder", x.dir, "cause", err)
 	}
 }
 
-// chmod sets the mode of a file that others can do anything with.
-func chmod(path string, mode fs.FileMode) error {
+// removePermissions sets the mode of a file, if other users have any permission
+// on it. A file that does not exist is no error.
+func removePermissions(path string, mode fs.FileMode) error {
 	info, err := os.Stat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

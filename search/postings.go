@@ -6,24 +6,25 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// A walker reads the postings of terms, segment by segment: bleve's own reader
-// over all segments costs about twice as much for each document. What it reads
-// with is used again for the next segment and the next term, for a search
-// opens some hundred lists.
-type walker struct {
+// We read the postings of a term segment by segment, since bleve's own reader
+// over all segments takes about twice as long for each document.
+
+// A postingsReader is the working memory for reading postings. It is used again
+// for each segment and term, because a search reads hundreds of lists.
+type postingsReader struct {
 	list     segment.PostingsList
 	iterator segment.PostingsIterator
-	some     [256]uint32
+	numbers  [256]uint32
 }
 
-// open gives the postings of a term in one segment, which are good until the
-// next open. Deleted documents are neither listed nor counted.
+// open returns the postings of a term in one segment, valid until the next open.
+// Deleted documents are neither listed nor counted.
 func (v *view) open(d segment.TermDictionary, at int, term []byte) (segment.PostingsList, error) {
-	list, err := d.PostingsList(term, v.segments[at].Deleted(), v.walker.list)
+	list, err := d.PostingsList(term, v.segments[at].Deleted(), v.postings.list)
 	if err != nil {
 		return nil, err
 	}
-	v.walker.list = list
+	v.postings.list = list
 	return list, nil
 }
 
@@ -37,7 +38,7 @@ func (v *view) count(name, term string) (n int, err error) {
 }
 
 // lists calls f with the postings of the term in each segment that has it, and
-// the number of that segment's first document. f must not read other postings.
+// with the number of that segment's first document. f must not read other postings.
 func (v *view) lists(name, term string, f func(list segment.PostingsList, offset uint64) error) error {
 	dictionaries, err := v.dictionariesOf(name)
 	if err != nil {
@@ -56,44 +57,46 @@ func (v *view) lists(name, term string, f func(list segment.PostingsList, offset
 	return nil
 }
 
-// each calls f with the number of every document that has the term, in order.
-// It takes the numbers from the bits that a list is kept as, many at a time.
+// each calls f with the number of every document that has the term, in ascending
+// order.
 func (s *searcher) each(name, term string, f func(doc uint64)) error {
 	return s.v.lists(name, term, func(list segment.PostingsList, offset uint64) error {
 		return s.eachOf(list, offset, f)
 	})
 }
 
+// eachOf reads the numbers from the bitmap of the list, many at a time.
 func (s *searcher) eachOf(list segment.PostingsList, offset uint64, f func(doc uint64)) error {
-	it := list.Iterator(false, false, false, s.v.walker.iterator)
-	s.v.walker.iterator = it
-	whole, ok := it.(segment.OptimizablePostingsIterator)
+	it := list.Iterator(false, false, false, s.v.postings.iterator)
+	s.v.postings.iterator = it
+	bits, ok := it.(segment.OptimizablePostingsIterator)
 	if !ok {
 		return errPostings
 	}
-	if n, ok := whole.DocNum1Hit(); ok {
+	if n, ok := bits.DocNum1Hit(); ok {
 		f(offset + n)
 		return nil
 	}
-	documents := whole.ActualBitmap()
-	if documents == nil { // all that had it have been deleted
+	documents := bits.ActualBitmap()
+	if documents == nil { // every document that had the term has been deleted
 		return nil
 	}
 	all := documents.ManyIterator()
-	for some := s.v.walker.some[:]; ; {
-		n := all.NextMany(some)
-		for _, doc := range some[:n] {
+	for numbers := s.v.postings.numbers[:]; ; {
+		n := all.NextMany(numbers)
+		for _, doc := range numbers[:n] {
 			f(offset + uint64(doc))
 		}
-		if n < len(some) || s.clock.over() {
+		if n < len(numbers) || s.clock.over() {
 			return nil
 		}
 	}
 }
 
-var errPostings = errors.New("search: postings that are no bits")
+var errPostings = errors.New("search: postings are not a bitmap")
 
-// dictionariesOf opens a field's dictionaries, one a segment, once a view.
+// dictionariesOf returns a field's dictionaries, one for each segment. They are
+// opened once in a view.
 func (v *view) dictionariesOf(name string) ([]segment.TermDictionary, error) {
 	if list, ok := v.dictionaries[name]; ok {
 		return list, nil

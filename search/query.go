@@ -2,35 +2,36 @@ package search
 
 import (
 	"math"
+	"slices"
 	"strings"
 )
 
-// A term is a word of the query as the index knows it.
+// A term is a word of the query that is in the index.
 type term struct {
 	token
-	hash   uint32
-	weight float64
-	idf    float64
-	bags   []bag // who has it
+	hash     uint32
+	weight   float64
+	idf      float64
+	postings []postings // the documents that have the term
 }
 
-// A query is a request's text, read against one state of the index.
+// A query is a request's text, parsed against one state of the index.
 type query struct {
 	text      string
-	squeezed  string
-	words     int // different words, as typed
+	name      string // the text as a normalised name
+	words     int    // the number of different words, as typed
 	terms     []term
 	sentences []sentence
-	most      float64 // the weight of all words, unknown ones as rare as can be
+	weight    float64 // of all words; an unknown word counts as the rarest there can be
 	corrected string
 	byTerm    map[string]int
 	byHash    map[uint32]int
-	hashes    [16]uint64 // a filter before byHash: most words of a profile are in no query
+	hashes    [16]uint64 // a filter before byHash, since the query has few of a profile's words
 	pairs     []pair
-	whole     sentence
+	whole     sentence // all sentences as one
 }
 
-// find gives the index of the term with this hash, -1 if the query has none.
+// find returns the index of the term with this hash, or -1 if the query has none.
 func (q *query) find(hash uint32) int {
 	if q.hashes[hash>>6&15]&(1<<(hash&63)) == 0 {
 		return -1
@@ -41,28 +42,28 @@ func (q *query) find(hash uint32) int {
 	return -1
 }
 
-// A sentence is the terms that one sentence of the query has, as indices, in order.
+// A sentence is the terms of one sentence of the query, as indices.
 type sentence struct {
-	terms []int
-	order []int
+	terms []int // each once
+	order []int // as typed
 	steps []step
 }
 
 // A pair is two terms that are neighbours in a profile, in this order.
 type pair struct {
 	a, b      int
-	frequency int // among the candidates
+	frequency int // the number of candidates that have the pair
 }
 
-// A step is a word of a sentence and the next: as indices of pairs, what may
-// be found of them in a profile.
+// A step stands for two neighbouring words of a sentence: the pairs that count
+// as a match of them in a profile, as indices.
 type step struct {
-	straight int // the two
-	reversed int // in the other order
-	skipping int // the first and the one after the next; -1: the sentence ends
+	straight int // the two words
+	reversed int // the two words in the other order
+	skipping int // the first word and the one after the second; -1 if there is none
 }
 
-// link fills in the steps of all sentences, and the whole query as one.
+// link fills in the steps of all sentences, and the whole query.
 func (q *query) link() {
 	index := map[[2]int]int{}
 	pairOf := func(a, b int) int {
@@ -100,9 +101,9 @@ func (q *query) link() {
 	}
 }
 
-// splitSentences cuts at the ends of sentences and lines.
-func splitSentences(text string) []span {
-	var out []span
+// splitSentences splits a text at the ends of sentences and lines.
+func splitSentences(text string) []textRange {
+	var out []textRange
 	start := 0
 	for i := 0; i < len(text); i++ {
 		switch text[i] {
@@ -114,42 +115,44 @@ func splitSentences(text string) []span {
 		default:
 			continue
 		}
-		out, start = append(out, span{start, i + 1}), i+1
+		out, start = append(out, textRange{start, i + 1}), i+1
 	}
 	if start < len(text) {
-		out = append(out, span{start, len(text)})
+		out = append(out, textRange{start, len(text)})
 	}
 	return out
 }
 
-type span struct{ start, end int }
+// A textRange is a part of a text, in bytes.
+type textRange struct{ start, end int }
 
-// A reader reads a query: it knows the vocabulary that the caller may see.
-type reader struct {
-	s    *searcher
-	q    *query
-	seen map[string]bool     // words as typed
-	fix  []fix               // corrections, in the order of the text
-	near map[string][]string // what unknown words may be, by the word as typed
+// A parser parses a query with the vocabulary that the caller may see.
+type parser struct {
+	s           *searcher
+	q           *query
+	seen        map[string]bool     // words as typed
+	replaced    []replacement       // in the order of the text
+	corrections map[string][]string // of unknown words, by the word as typed
 }
 
-type fix struct {
-	span
+// A replacement is a correction of one word of the query.
+type replacement struct {
+	textRange
 	word string
 }
 
-// readQuery finds the terms of the text: its words, what the unknown ones were
-// meant to be, what the last one may become.
-func (s *searcher) readQuery(text string) (*query, error) {
-	q := &query{text: text, squeezed: squeezeName(text), byTerm: map[string]int{}, byHash: map[uint32]int{}}
-	r := &reader{s: s, q: q, seen: map[string]bool{}, near: map[string][]string{}}
+// parseQuery finds the terms of the text: its words, corrections of the unknown
+// ones, and completions of the last one.
+func (s *searcher) parseQuery(text string) (*query, error) {
+	q := &query{text: text, name: normaliseName(text), byTerm: map[string]int{}, byHash: map[uint32]int{}}
+	p := &parser{s: s, q: q, seen: map[string]bool{}, corrections: map[string][]string{}}
 	for _, part := range splitSentences(text) {
 		tokens := tokenize(text[part.start:part.end])
 		var sen sentence
 		for i := range tokens {
 			tokens[i].start += part.start
 			tokens[i].end += part.start
-			if err := r.read(tokens[i], &sen); err != nil {
+			if err := p.addToken(tokens[i], &sen); err != nil {
 				return nil, err
 			}
 		}
@@ -157,19 +160,19 @@ func (s *searcher) readQuery(text string) (*query, error) {
 			q.sentences = append(q.sentences, sen)
 		}
 	}
-	q.corrected = r.correctedText()
+	q.corrected = p.correctedText()
 	q.link()
 	return q, nil
 }
 
-// read takes one word into the query and the sentence.
-func (r *reader) read(t token, sen *sentence) error {
-	if !r.seen[t.surface] && !t.joined {
-		if len(r.seen) >= maxQueryWords {
+// addToken adds one word to the query and the sentence.
+func (p *parser) addToken(t token, sen *sentence) error {
+	if !p.seen[t.surface] && !t.joined {
+		if len(p.seen) >= maxQueryWords {
 			return nil
 		}
-		r.seen[t.surface] = true
-		r.q.words++
+		p.seen[t.surface] = true
+		p.q.words++
 	}
 	weight := 1.0
 	if t.joined {
@@ -177,27 +180,28 @@ func (r *reader) read(t token, sen *sentence) error {
 	} else if requestWords[t.term] {
 		weight = requestWeight
 	}
-	i, err := r.add(t, weight)
+	i, err := p.addTerm(t, weight)
 	if err != nil {
 		return err
 	}
 	if i >= 0 {
-		r.place(i, t, sen)
+		sen.add(i, !t.joined)
 	}
 	if t.joined {
 		return nil
 	}
 	if i < 0 {
-		r.q.most += weight * r.s.maxIDF()
+		p.q.weight += weight * p.s.maxIDF()
 	}
-	return r.extend(t, i, sen)
+	return p.expand(t, i, sen)
 }
 
-// extend tries what an unknown word, or the beginning of one, may stand for.
-func (r *reader) extend(t token, known int, sen *sentence) error {
+// expand adds completions of the last word of a short query, and corrections of
+// an unknown word. known is the word's index, -1 if it is unknown.
+func (p *parser) expand(t token, known int, sen *sentence) error {
 	prefixes := 0
-	if t.end == len(r.q.text) && r.q.words <= shortQueryWords {
-		words, err := r.s.wordsBeginning(t.surface)
+	if t.end == len(p.q.text) && p.q.words <= shortQueryWords {
+		words, err := p.s.wordsBeginning(t.surface)
 		if err != nil {
 			return err
 		}
@@ -206,109 +210,107 @@ func (r *reader) extend(t token, known int, sen *sentence) error {
 			if requestWords[stem(w)] {
 				weight *= requestWeight
 			}
-			i, err := r.add(token{term: stem(w), surface: w, start: t.start, end: t.end}, weight)
+			i, err := p.addTerm(token{term: stem(w), surface: w, start: t.start, end: t.end}, weight)
 			if err != nil {
 				return err
 			}
 			if i >= 0 {
 				prefixes++
-				r.place(i, token{joined: true}, sen)
+				sen.add(i, false)
 			}
 		}
 	}
 	if known >= 0 || prefixes > 0 || requestWords[t.term] {
 		return nil
 	}
-	words, err := r.corrections(t.surface)
+	words, err := p.correct(t.surface)
 	if err != nil || len(words) == 0 {
 		return err
 	}
-	r.fix = append(r.fix, fix{span{t.start, t.end}, words[0]})
+	p.replaced = append(p.replaced, replacement{textRange{t.start, t.end}, words[0]})
 	for n, w := range words {
-		i, err := r.add(token{term: stem(w), surface: w, start: t.start, end: t.end}, correctedWeight)
+		i, err := p.addTerm(token{term: stem(w), surface: w, start: t.start, end: t.end}, correctedWeight)
 		if err != nil {
 			return err
 		}
 		if i >= 0 {
-			r.place(i, token{joined: n > 0}, sen)
+			sen.add(i, n == 0)
 		}
 	}
 	return nil
 }
 
-// corrections asks the vocabulary once for each word, and not for more words
-// than a person misspells: a query full of unknown words is no misspelled one,
-// and the search needs time too.
-func (r *reader) corrections(word string) ([]string, error) {
-	words, ok := r.near[word]
-	if ok || len(r.near) >= maxCorrectedWords || r.s.clock.late() {
+// correct returns the corrections of a word. At most maxCorrectedWords words of
+// a query are corrected, and none when a good part of the time has passed: a
+// query full of unknown words is not a misspelled one, and looking words up is slow.
+func (p *parser) correct(word string) ([]string, error) {
+	words, ok := p.corrections[word]
+	if ok || len(p.corrections) >= maxCorrectedWords || p.s.clock.late() {
 		return words, nil
 	}
-	words, err := r.s.corrections(word)
-	r.near[word] = words
+	words, err := p.s.corrections(word)
+	p.corrections[word] = words
 	return words, err
 }
 
-// add gives the index of the term, -1 if the caller can see nobody who uses it.
-func (r *reader) add(t token, weight float64) (int, error) {
-	q := r.q
+// addTerm adds a term to the query, unless it is there. It returns the term's
+// index, or -1 if no profile that the caller may see has it.
+func (p *parser) addTerm(t token, weight float64) (int, error) {
+	q := p.q
 	if i, ok := q.byTerm[t.term]; ok {
 		return i, nil
 	}
 	if len(q.terms) >= maxTerms {
 		return -1, nil
 	}
-	bags, frequency, err := r.s.bags(t.term)
+	list, frequency, err := p.s.postingsOf(t.term)
 	if err != nil {
 		return -1, err
 	}
 	i := -1
 	if frequency > 0 {
 		i = len(q.terms)
-		x := term{token: t, hash: hashTerm(t.term), weight: weight, idf: r.s.idf(float64(frequency)), bags: bags}
+		x := term{token: t, hash: hashTerm(t.term), weight: weight, idf: p.s.idf(float64(frequency)), postings: list}
 		q.terms = append(q.terms, x)
 		q.byHash[x.hash] = i
 		q.hashes[x.hash>>6&15] |= 1 << (x.hash & 63)
 		if weight >= requestWeight && !t.joined {
-			q.most += weight * x.idf
+			q.weight += weight * x.idf
 		}
 	}
 	q.byTerm[t.term] = i
 	return i, nil
 }
 
-// place puts a term into a sentence, once; and into its order, unless it is a
-// second reading of a word that is there already.
-func (r *reader) place(i int, t token, sen *sentence) {
-	found := false
-	for _, j := range sen.terms {
-		found = found || i == j
+// add adds the term with index i to the sentence; ordered is false for a second
+// reading of a word that is there already.
+func (s *sentence) add(i int, ordered bool) {
+	if !slices.Contains(s.terms, i) {
+		s.terms = append(s.terms, i)
 	}
-	if !found {
-		sen.terms = append(sen.terms, i)
-	}
-	if !t.joined {
-		sen.order = append(sen.order, i)
+	if ordered {
+		s.order = append(s.order, i)
 	}
 }
 
-// correctedText is the query with its corrections; "" if there are none.
-func (r *reader) correctedText() string {
-	if len(r.fix) == 0 {
+// correctedText is the query's text with the corrections in it; "" if there are none.
+func (p *parser) correctedText() string {
+	if len(p.replaced) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	at := 0
-	for _, f := range r.fix {
-		b.WriteString(r.q.text[at:f.start])
-		b.WriteString(f.word)
-		at = f.end
+	for _, w := range p.replaced {
+		b.WriteString(p.q.text[at:w.start])
+		b.WriteString(w.word)
+		at = w.end
 	}
-	b.WriteString(r.q.text[at:])
+	b.WriteString(p.q.text[at:])
 	return b.String()
 }
 
-// idf is how much a word tells that so many profiles have.
+// idf is the inverse document frequency, as BM25 defines it, of a word that so
+// many profiles have.
 func (s *searcher) idf(frequency float64) float64 {
 	n := float64(s.v.totals.documents)
 	return math.Log(1 + max(n-frequency+0.5, 0.5)/(frequency+0.5))

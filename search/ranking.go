@@ -2,27 +2,27 @@ package search
 
 import "strings"
 
-// This file is the whole of mapping and ranking: what of a profile is indexed
-// how strongly, what a query's words weigh, and how a score comes about. A
-// person can read it and change it; the code elsewhere only carries it out.
-// PROTOCOL §5 has the promise to users: exact address or name first; then text
-// (name > tags > description > skills > examples > details), typos forgiven
-// for words nobody uses, a prefix on the last word of a short query; presence
-// only nudges.
+// This file has all constants and word lists of the ranking: the weights of a
+// profile's fields and of a query's words, and the parts of a score. PROTOCOL §5
+// has the rules for users: exact addresses and names come first; then text counts
+// by its field (name > tags > description > skills > examples > details); words
+// that no profile has are corrected; the last word of a short query is completed;
+// presence changes a score only a little.
 
-// RankingVersion is shown with every result. Raise it with any change here
-// that alters an order.
+// RankingVersion is part of every result. Raise it with any change that alters
+// the order of hits.
 const RankingVersion = "2"
 
-// indexVersion stamps the folder. Raise it when what is stored changes: the
-// analysis (tokenize, the word lists), the weights marked "stored", the terms
-// (textKey), the meta, the forward record. An index with another stamp is made anew from the store.
+// indexVersion is stored in the index. Raise it with any change to the stored
+// data: the analysis (tokenize, the word lists), the weights marked "stored", the
+// terms (textKey), the metadata, the record. An index of another version is rebuilt.
 const indexVersion = "3"
 
-// A field is where in a profile a word stands.
+// A field is a part of a profile.
 type field uint8
 
-// The fields in the order in which a match in them counts.
+// The fields, the weightiest first (PROTOCOL §5). Matched.Fields lists them in
+// this order.
 const (
 	fieldName field = iota
 	fieldTag
@@ -37,102 +37,101 @@ const (
 // fieldNames are the words for Matched.Fields and Highlight.Field.
 var fieldNames = [fields]string{"name", "tags", "description", "skills.name", "skills.description", "examples", "details"}
 
-// storedWeight is how often a word counts in the one combined text that finds
-// and roughly orders the candidates. Whole numbers, doubled: details weigh ½.
-// Stored.
+// storedWeight is the frequency with which a word of a field counts in the
+// combined text, by which the coarse scores are computed. The numbers are
+// doubled, since they must be whole and details weigh ½. Stored.
 var storedWeight = [fields]int{6, 4, 4, 2, 2, 2, 1}
 
-// fineWeight and fineLength are the BM25F weights and length normalisations
-// (0: length does not matter, 1: fully) by which the candidates are judged.
+// fineWeight and fineLength are the BM25F weights and length normalisations (from
+// 0, length does not matter, to 1) of the candidates' fine scores.
 var (
 	fineWeight = [fields]float64{3, 2, 2.5, 1.5, 1, 1.5, 0.5}
 	fineLength = [fields]float64{0.3, 0.3, 0.5, 0.5, 0.5, 0.5, 0.75}
 )
 
-// A word counts no more than so often in a field. What stands there oftener
-// makes the field longer and nothing else: repetition costs. Stored, for the
-// combined text.
+// A word scores at most maxCount times per field. Further repetitions only
+// lengthen the field, which lowers the score. Stored, for the combined text.
 const maxCount = 3
 
-// What the words of a query weigh.
+// The weights of a query's words; other words weigh 1.
 const (
-	requestWeight   = 0.5 // a word of asking, not of the matter: requestWords
-	correctedWeight = 0.5 // what a word nobody uses was taken for
-	joinedWeight    = 0.5 // the whole of a camelCase word, beside its parts
-	prefixWeight    = 0.4 // a word that begins like the last one of a short query
+	requestWeight   = 0.5 // one of requestWords
+	correctedWeight = 0.5 // a correction of an unknown word
+	joinedWeight    = 0.5 // a whole camelCase word, beside its parts
+	prefixWeight    = 0.4 // a completion of the last word of a short query
 )
 
-// How a candidate's score comes about (rank.go):
+// The score of a candidate (rerank.go):
 //
-//	fine  = Σ word · idf · BM25F  +  neighbours  +  name        of a text
+//	fine  = (Σ word weight · idf · BM25F  +  pairs  +  name) · (1 + coverage)
 //	text  = ½ fine(whole query) + ½ fine(its best sentence)
 //	raw   = ⅔ text + ⅓ BM25 of the combined text  +  name bonus
 //
-// Requests to agents are often several sentences of which one is about the
-// agent sought, hence the best sentence. Measured on ten public sets, see
-// relevance_test.go.
+// The best sentence counts because a request to an agent often has several
+// sentences, of which one tells the task. The constants were measured on ten
+// public sets, see relevance_test.go.
 const (
 	coarseK1, coarseB = 2.0, 0.75
 	fineK1            = 2.0
 
-	sentenceShare = 0.5  // of the best sentence in the text score
-	coarseShare   = 0.34 // of the combined text's BM25 in the whole
+	sentenceShare = 0.5  // share of the best sentence in the text score
+	coarseShare   = 0.34 // share of the combined text's BM25 in the raw score
 
-	pairWeight      = 0.9 // two neighbours of the query are neighbours in the profile
+	pairWeight      = 0.9 // two neighbours in the query are neighbours in the profile
 	loosePairWeight = 0.3 // the same, in the other order or with a word left out
-	nameWeight      = 2.0 // cosine of the query and the best of names and skill names
-	coverageWeight  = 1.0 // times the share of the query's weight that matched
+	nameWeight      = 2.0 // × the cosine of the query and the best of the names and skill names
+	coverageWeight  = 1.0 // × the share of the query's weight that matched
 
-	// otherNameWord is the idf, as a share of the greatest possible, that a
-	// word of a name has which the query has not: looking each up would cost
-	// more than the rest of the search.
+	// otherNameWord is the idf, as a share of the greatest possible one, that is
+	// assumed for a name's words that are not in the query: looking up each would
+	// take longer than the rest of the search.
 	otherNameWord = 0.7
 )
 
-// Names are looked at as a whole for queries that may be one.
+// Queries that may be names are compared with whole names.
 const (
-	nameQueryWords   = 6    // a longer query is no name
-	shortQueryWords  = 6    // a longer query's last word is finished
-	namePrefixBonus  = 0.5  // the query begins a name; × how much of it
-	nearNameShare    = 0.98 // of the best score, at least, for a name but for one letter
-	nameDiceBonus    = 0.4  // × the share of common trigrams
-	nameBonusMinimum = 0.1  // less is no match
-	typoNameLength   = 5    // letters of a name that may be misspelled
+	nameQueryWords   = 6    // a query of more words is not a name
+	shortQueryWords  = 6    // the last word of a query of more words is not completed
+	namePrefixBonus  = 0.5  // × the share of the name that the query is, if the name begins with the query
+	nearNameShare    = 0.98 // least share of the best score for a name one edit away
+	nameDiceBonus    = 0.4  // × the Dice coefficient of the trigrams
+	nameBonusMinimum = 0.1  // a lower bonus counts as none
+	typoNameLength   = 5    // least letters of a name that may be misspelled
 )
 
-// Presence nudges: an online Mecha's score is multiplied by 1 + onlineNudge.
+// The score of an online Mecha is multiplied by 1 + onlineNudge.
 const onlineNudge = 0.02
 
-// A score is brought to 0–1 and into its tier: an exact name's (the whole of
-// the query, of a Mecha) is above an exact skill's (skills.go), and that above
-// whatever a text is worth, presence included: words can be repeated, and no
-// weight of a skill's name withstands every way to do that. An exact address
-// scores 1. Within a tier the order is that of the scores.
+// A score is mapped to 0–1 and to its tier. The Mechas whose name is the query
+// come above those with a skill whose name is the query (skills.go), and those
+// above every other match, presence included: no weight of a skill's name would
+// stand against all the ways to repeat words. A Mecha whose address is the query
+// scores 1. Scores decide the order within a tier.
 const (
 	nameTier, nameSpan   = 0.98, 0.01
 	skillTier, skillSpan = 0.95, 0.02
 	textSpan             = 0.93 // × (1 + onlineNudge) is less than skillTier
 
-	maxSkillWords = 32 // a longer name, or query, is no skill's name
+	maxSkillWords = 32 // a name, or query, of more words is not compared as a skill's name
 )
 
-// Spelling (vocabulary.go): only words that nobody uses are corrected.
+// Only words that no visible profile has are corrected (vocabulary.go).
 const (
-	oneEditLength     = 4  // letters from which one edit is forgiven
-	twoEditsLength    = 8  // and two, with the first letter right
-	corrections       = 2  // nearest words tried for each
+	oneEditLength     = 4  // least letters of a word that is corrected by one edit
+	twoEditsLength    = 8  // and by two edits, if the first letter is the same
+	maxCorrections    = 2  // of a word
 	maxCorrectedWords = 16 // of a query
 )
 
-// Bounds.
+// Limits.
 const (
 	maxQueryChars  = 2000
-	maxQueryWords  = 64  // unique words used (PROTOCOL §5)
-	maxTerms       = 128 // with corrections, prefixes and wholes
-	maxCandidates  = 200 // judged finely; the rest keep the rough order
-	maxPrefixWords = 8   // that the last word of a query may begin
-	maxHumps       = 6   // parts of a camelCase word that is also taken whole
-	maxTokenBytes  = 64  // of a word; the rest is cut off
+	maxQueryWords  = 64  // different words of a query that are used (PROTOCOL §5)
+	maxTerms       = 128 // of a query, with corrections, completions and joined words
+	maxCandidates  = 200 // documents that get a fine score; the others stay in coarse order
+	maxPrefixWords = 8   // completions of a query's last word
+	maxHumps       = 6   // of a camelCase word that becomes a joined word too
+	maxTokenBytes  = 64  // of a word; the rest of the word is ignored
 	maxFieldTokens = 4096
 )
 
@@ -149,8 +148,8 @@ of at by for with about against between into through during before after above b
 again further once all any both each few more most other some such no nor not only own same as because until while
 `)
 
-// requestWords belong to asking, whatever is asked for. They weigh less and
-// are never taken for misspelled.
+// requestWords are words of a request that do not tell its subject. They weigh
+// less than others and are not corrected.
 var requestWords = stemSet(`
 help helps helping please need needs want wants wanted like looking look looks find finding finds
 show give gives tell let get getting know use using used uses usage

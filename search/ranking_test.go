@@ -14,7 +14,7 @@ func crowd(t testing.TB, known ...relay.Entry) []relay.Entry {
 	g := newGenerator(t, 7)
 	entries := g.entries(800)
 	for i, e := range known {
-		e.ID = relay.MechaID(100_000 + i)
+		e.Number = relay.MechaNumber(100_000 + i)
 		entries = append(entries, e)
 	}
 	return entries
@@ -129,8 +129,8 @@ func TestPresenceOnlyNudges(t *testing.T) {
 	entries := crowd(t, strong, weak, twinA, twinB)
 	x := mustIndex(t, entries, 1000)
 	n := len(entries)
-	is := func(i int) func(relay.MechaID) bool {
-		return func(id relay.MechaID) bool { return id == entries[i].ID }
+	is := func(i int) func(relay.MechaNumber) bool {
+		return func(id relay.MechaNumber) bool { return id == entries[i].Number }
 	}
 	r := mustSearch(t, x, search.Request{Query: "repair violins", Online: is(n - 3)})
 	if string(r.Hits[0].Address) != "strong^acme" {

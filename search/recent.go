@@ -9,44 +9,45 @@ import (
 	"relay/db/relay"
 )
 
-// recent is what the index has applied last: how it tells the store that it
-// followed from one that shares only a part of its past, as when a backup was
-// restored and went another way.
+// recent lists the entries that the index has applied last. By them the index
+// tells the store that it followed from one that shares only a part of its past,
+// such as a restored backup that has changed since.
 type recent struct {
-	// list has each Mecha once, with the revision that the index has of it, in
-	// the order of revisions. The last one is the watermark.
+	// list has each Mecha once, with its revision in the index, in the order of
+	// revisions. The last element is the watermark.
 	list []position
-	// all says that nothing has been left out: the index has no others.
-	all bool
+	// complete tells that the list has all entries of the index.
+	complete bool
 }
 
-// maxRecent bounds the list. If all on it have changed again unseen, the index
-// is made anew, which then costs little more than what it must read anyway.
+// maxRecent is the greatest length of the list. If all Mechas on the list have
+// changed while the index was not following, the index is rebuilt, which then
+// costs little more than reading the changes.
 const maxRecent = 256
 
-// with gives what is recent after a page of entries. latest says which entry
-// of a Mecha counts.
-func (r recent) with(page []relay.Entry, latest map[relay.MechaID]int) recent {
-	next := recent{all: r.all}
+// after returns the list after a page of entries. latest is the index in page of
+// each Mecha's last entry.
+func (r recent) after(page []relay.Entry, latest map[relay.MechaNumber]int) recent {
+	next := recent{complete: r.complete}
 	for _, p := range r.list {
 		if _, again := latest[p.id]; !again {
 			next.list = append(next.list, p)
 		}
 	}
 	for i := range page {
-		if latest[page[i].ID] == i {
-			next.list = append(next.list, position{page[i].Revision, page[i].ID})
+		if latest[page[i].Number] == i {
+			next.list = append(next.list, position{page[i].Revision, page[i].Number})
 		}
 	}
 	if more := len(next.list) - maxRecent; more > 0 {
-		next.list, next.all = next.list[more:], false
+		next.list, next.complete = next.list[more:], false
 	}
 	return next
 }
 
 func (r recent) encode() []byte {
 	b := []byte{0}
-	if r.all {
+	if r.complete {
 		b[0] = 1
 	}
 	for _, p := range r.list {
@@ -55,11 +56,11 @@ func (r recent) encode() []byte {
 	return b
 }
 
-// recent reads what was applied last. An index that does not say, or that a
-// program which keeps no such list went on with, knows nothing.
+// recent reads the list, which is empty if an earlier version, without such a
+// list, wrote the index last.
 func (v *view) recent() (r recent, err error) {
 	if v.position.revision == 0 {
-		return recent{all: true}, nil
+		return recent{complete: true}, nil
 	}
 	b, err := v.GetInternal(keyRecent)
 	if err != nil {
@@ -68,9 +69,9 @@ func (v *view) recent() (r recent, err error) {
 	if len(b) == 0 {
 		return r, nil
 	}
-	r.all = b[0] == 1
+	r.complete = b[0] == 1
 	for d := (decoder{b: b[1:]}); len(d.b) > 0; {
-		r.list = append(r.list, position{int64(d.long()), relay.MechaID(d.long())})
+		r.list = append(r.list, position{int64(d.long()), relay.MechaNumber(d.long())})
 		if d.failed {
 			return r, &DamageError{errRecord}
 		}
@@ -81,12 +82,12 @@ func (v *view) recent() (r recent, err error) {
 	return r, nil
 }
 
-// checkSource makes sure that the index is of the source's own past. Revisions
-// are never given twice, so an entry that the source has with the very revision
-// that the index has shows that they agree up to there. Beyond it, what the
-// index has must stand in the source as well, or have changed since the
-// watermark: that, the index will read.
-func (x *Index) checkSource(ctx context.Context, source Source, at position, r recent) error {
+// checkSource checks that the index was built from an earlier state of this
+// source, and returns a *DamageError if it was not. A revision is never assigned
+// twice, so if the source and the index have the same revision of an entry, they
+// agree up to there. Every later entry of the index must be in the source with the
+// same revision, or have changed since the watermark; the index will read the latter.
+func checkSource(ctx context.Context, source Source, at position, r recent) error {
 	if at.revision == 0 {
 		return nil
 	}
@@ -96,44 +97,44 @@ func (x *Index) checkSource(ctx context.Context, source Source, at position, r r
 		return err
 	case len(page) == 0:
 		return &DamageError{errors.New("the index is ahead of the store")}
-	case page[0].Revision == at.revision && page[0].ID != at.id:
-		return &DamageError{errors.New("the index is of another store")}
+	case page[0].Revision == at.revision && page[0].Number != at.id:
+		return &DamageError{errors.New("the index belongs to another store")}
 	case page[0].Revision == at.revision:
 		return nil
 	case len(r.list) == 0:
-		return &DamageError{errors.New("it cannot be told whether the index is of this store")}
+		return &DamageError{errors.New("cannot tell whether the index belongs to this store")}
 	}
-	return x.compareRecent(ctx, source, at, r)
+	return compareRecent(ctx, source, at, r)
 }
 
-// compareRecent goes through all that is recent, for the watermark's own entry
-// has changed since.
-func (x *Index) compareRecent(ctx context.Context, source Source, at position, r recent) error {
-	unseen := make(map[relay.MechaID]int64, len(r.list))
+// compareRecent is checkSource when the watermark's own entry has changed since:
+// it compares the other recent entries.
+func compareRecent(ctx context.Context, source Source, at position, r recent) error {
+	unseen := make(map[relay.MechaNumber]int64, len(r.list))
 	for _, p := range r.list {
 		unseen[p.id] = p.revision
 	}
-	agrees := r.all
+	agrees := r.complete
 	for after := r.list[0].revision - 1; len(unseen) > 0; {
 		page, err := source.EntriesAfter(ctx, after, pageSize)
 		if err != nil {
 			return err
 		}
 		if len(page) == 0 {
-			return &DamageError{fmt.Errorf("the store has gone back, and then another way: %d entries are older there", len(unseen))}
+			return &DamageError{fmt.Errorf("the store went back to an earlier state and then changed: %d entries are older there", len(unseen))}
 		}
 		for i := range page {
 			after = page[i].Revision
 			switch {
 			case after > at.revision && !agrees:
-				return &DamageError{errors.New("it cannot be told whether the index is of this store: all that it applied last has changed")}
-			case after > at.revision: // will be read
-			case unseen[page[i].ID] != after:
-				return &DamageError{errors.New("the store has gone another way than the index")}
+				return &DamageError{errors.New("cannot tell whether the index belongs to this store: all entries that it applied last have changed")}
+			case after > at.revision: // changed since; the index will read it
+			case unseen[page[i].Number] != after:
+				return &DamageError{errors.New("the store and the index have different histories")}
 			default:
 				agrees = true
 			}
-			delete(unseen, page[i].ID)
+			delete(unseen, page[i].Number)
 		}
 	}
 	return nil

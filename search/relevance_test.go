@@ -125,11 +125,11 @@ func clipQuery(s string) string {
 
 type judged struct {
 	ID, Text string
-	right    map[relay.MechaID]bool
+	right    map[relay.MechaNumber]bool
 }
 
 // profileIDs are the numbers that loadProfiles gave to the sets' own ids.
-var profileIDs = map[string]relay.MechaID{}
+var profileIDs = map[string]relay.MechaNumber{}
 
 func loadProfiles(t testing.TB, dir, set string) []relay.Entry {
 	t.Helper()
@@ -145,8 +145,8 @@ func loadProfiles(t testing.TB, dir, set string) []relay.Entry {
 			t.Fatal(err)
 		}
 		e := relay.Entry{Revision: int64(len(entries) + 1)}
-		e.ID = relay.MechaID(len(entries) + 1)
-		profileIDs[set+"/"+p.ID] = e.ID
+		e.Number = relay.MechaNumber(len(entries) + 1)
+		profileIDs[set+"/"+p.ID] = e.Number
 		name := addressName(p.Handle)
 		seen[name]++
 		e.Address = relay.Address(fmt.Sprintf("%s^c%d", name, seen[name]))
@@ -182,11 +182,11 @@ func loadQueries(t testing.TB, dir, set string) []judged {
 			profiles = s.profiles
 		}
 	}
-	right := map[string]map[relay.MechaID]bool{}
+	right := map[string]map[relay.MechaNumber]bool{}
 	eachLine(t, filepath.Join(dir, set, "qrels.tsv"), func(line []byte) {
 		f := strings.Fields(string(line))
 		if right[f[0]] == nil {
-			right[f[0]] = map[relay.MechaID]bool{}
+			right[f[0]] = map[relay.MechaNumber]bool{}
 		}
 		right[f[0]][profileIDs[profiles+"/"+f[1]]] = true
 	})

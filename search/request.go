@@ -8,8 +8,8 @@ import (
 	"relay/db/relay"
 )
 
-// The words of a search are the directory's own: they stand in package db, so
-// that the routes can search without knowing this package.
+// The types of a request and its result belong to the vocabulary, so that the
+// HTTP routes can search without importing this package.
 type (
 	Request         = relay.SearchRequest
 	Filter          = relay.SearchFilter
@@ -43,37 +43,38 @@ const (
 	FacetLanguages = "languages"
 )
 
-// ErrBusy says that too many searches were running: nothing was searched.
+// ErrBusy is returned by a search that did not run because too many others were
+// running.
 var ErrBusy = &relay.Error{Code: relay.Overloaded, Detail: "too many searches at once", RetryAfter: time.Second}
 
 // checkRequest validates the request and fills in defaults. Its errors are *relay.Error.
 func checkRequest(r *Request) error {
 	if utf8.RuneCountInString(r.Query) > maxQueryChars {
-		return relay.FieldErrorf(relay.InvalidRequest, "query", "it has more than %d characters", maxQueryChars)
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "must not have more than %d characters", maxQueryChars)
 	}
 	r.Query = strings.TrimSpace(strings.ToValidUTF8(r.Query, "\uFFFD"))
 	if r.Query == "" && r.Filter.Empty() {
-		return relay.FieldErrorf(relay.InvalidRequest, "query", "query or filter must be given")
+		return relay.FieldErrorf(relay.InvalidRequest, "query", "must not be empty without a filter")
 	}
 	switch r.Sort {
 	case "":
 		r.Sort = ByRelevance
 	case ByRelevance, ByRecent, ByName:
 	default:
-		return relay.FieldErrorf(relay.InvalidRequest, "sort", "it is one of relevance, recent, name")
+		return relay.FieldErrorf(relay.InvalidRequest, "sort", "must be relevance, recent or name")
 	}
 	switch {
 	case r.Limit == 0:
 		r.Limit = defaultLimit
 	case r.Limit < 1 || r.Limit > maxLimit:
-		return relay.FieldErrorf(relay.InvalidLimit, "limit", "it is a whole number from 1 to %d", maxLimit)
+		return relay.FieldErrorf(relay.InvalidLimit, "limit", "must be a whole number from 1 to %d", maxLimit)
 	}
 	if r.Offset < 0 {
-		return relay.FieldErrorf(relay.InvalidRequest, "cursor", "it points before the beginning")
+		return relay.FieldErrorf(relay.InvalidRequest, "cursor", "must not point before the first result")
 	}
 	for _, f := range r.Facets {
 		if facetOf(f) < 0 {
-			return relay.FieldErrorf(relay.InvalidRequest, "facets", "they are crew, tags, languages")
+			return relay.FieldErrorf(relay.InvalidRequest, "facets", "must be crew, tags or languages")
 		}
 	}
 	return checkFilter(&r.Filter)
@@ -83,7 +84,7 @@ func checkFilter(f *Filter) error {
 	for name, list := range map[string][]string{"crew": f.Crew, "tags": f.Tags, "skills": f.Skills,
 		"languages": f.Languages, "message_types": f.MessageTypes, "exclude": f.Exclude} {
 		if len(list) > maxFilterValues {
-			return relay.FieldErrorf(relay.InvalidRequest, "filter."+name, "it has more than %d values", maxFilterValues)
+			return relay.FieldErrorf(relay.InvalidRequest, "filter."+name, "must not have more than %d values", maxFilterValues)
 		}
 	}
 	return nil

@@ -10,8 +10,8 @@ import (
 )
 
 // A backup of the store is restored beside the index, which has gone on since,
-// and changed before the index sees it. What the index has of the lost time
-// must go; what is the same store's own later history is no reason to begin anew.
+// and changed before the index sees it. Entries of the lost time
+// must go. The same store's own later history is no reason to begin anew.
 func TestARestoredBackupIsNoticed(t *testing.T) {
 	const lost = "horoscopes" // what only profiles of the lost time say
 	for name, c := range map[string]struct {
@@ -84,7 +84,7 @@ func TestARestoredBackupIsNoticed(t *testing.T) {
 			if r := mustSearch(t, x, search.Request{Query: lost}); r.Total != 0 {
 				t.Errorf("finds %v of the lost time", addresses(r))
 			}
-			// And what it remembers goes on: opened again, nothing is read twice.
+			// And it remembers how far it has come: opened again, nothing is read twice.
 			if err := x.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -101,6 +101,6 @@ func TestARestoredBackupIsNoticed(t *testing.T) {
 // puts changes a range of Mechas.
 func (s *shelf) puts(from, to int) {
 	for i := from; i <= to; i++ {
-		s.put(mecha(relay.MechaID(i), fmt.Sprintf("mecha%d^x", i), "an ordinary one"))
+		s.put(mecha(relay.MechaNumber(i), fmt.Sprintf("mecha%d^x", i), "an ordinary one"))
 	}
 }

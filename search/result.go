@@ -2,7 +2,7 @@ package search
 
 import "slices"
 
-// hit makes a candidate presentable.
+// hit makes a hit of a candidate.
 func (s *searcher) hit(c *candidate) (Hit, error) {
 	h := Hit{ID: c.id, Address: c.address, Score: c.score, Matched: s.matched(c)}
 	var err error
@@ -13,8 +13,9 @@ func (s *searcher) hit(c *candidate) (Hit, error) {
 	return h, err
 }
 
-// bestSkill is the skill whose texts have most of the query's weight, the first
-// of equal ones; "" if none has any but words of asking.
+// bestSkill returns the id of the skill whose texts have the greatest weight of
+// the query's terms; of equal ones, the first; "" if no skill has any term but
+// request words.
 func (s *searcher) bestSkill(doc uint64) (string, error) {
 	var r record
 	if err := s.v.record(doc, &r); err != nil {
@@ -44,14 +45,15 @@ func (s *searcher) bestSkill(doc uint64) (string, error) {
 	return id, nil
 }
 
-// matched says why. Words of asking are named only where nothing else matched.
+// matched tells which terms matched, and in which fields. Request words are
+// listed only if no other term matched.
 func (s *searcher) matched(c *candidate) Matched {
 	var m Matched
 	var where uint8
-	for _, matter := range []bool{true, false} {
+	for _, requests := range []bool{false, true} {
 		for i, score := range c.scores {
 			t := &s.query.terms[i]
-			if score > 0 && matter == !requestWords[t.term] && !slices.Contains(m.Terms, t.surface) {
+			if score > 0 && requests == requestWords[t.term] && !slices.Contains(m.Terms, t.surface) {
 				m.Terms = append(m.Terms, t.surface)
 				where |= c.fields[i]
 			}
@@ -60,7 +62,7 @@ func (s *searcher) matched(c *candidate) Matched {
 			break
 		}
 	}
-	if c.exact >= exactName || c.near || c.bonus > 0 {
+	if c.exact >= exactName || c.nearName || c.bonus > 0 {
 		where |= 1 << fieldName
 	}
 	for f := range fields {
@@ -90,20 +92,19 @@ func (s *searcher) explain(c *candidate) *Explanation {
 	return e
 }
 
-// marks gives the terms that highlights mark, with their weights.
-func (s *searcher) marks() map[string]float64 {
-	m := map[string]float64{}
-	for i := range s.query.terms {
-		if t := &s.query.terms[i]; !requestWords[t.term] {
-			m[t.term] = t.weight * t.idf
+// highlightWeights returns the terms that are highlighted, with their weights:
+// the request words only if there are no others.
+func (s *searcher) highlightWeights() map[string]float64 {
+	weights := map[string]float64{}
+	for _, requests := range []bool{false, true} {
+		for i := range s.query.terms {
+			if t := &s.query.terms[i]; requests == requestWords[t.term] {
+				weights[t.term] = t.weight * t.idf
+			}
+		}
+		if len(weights) > 0 {
+			break
 		}
 	}
-	if len(m) > 0 {
-		return m
-	}
-	for i := range s.query.terms {
-		t := &s.query.terms[i]
-		m[t.term] = t.weight * t.idf
-	}
-	return m
+	return weights
 }

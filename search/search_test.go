@@ -32,7 +32,7 @@ func travel() []relay.Entry {
 	translate.Skills = []relay.Skill{{ID: "doc", Name: "Translate document", Tags: []string{"office/documents"}}}
 	weather := mecha(4, "weather-oracle^meteo", "Tells the weather of tomorrow for any city. 天气预报 for Chinese cities.")
 	bare := relay.Entry{}
-	bare.ID, bare.Address = 5, "planner^acme"
+	bare.Number, bare.Address = 5, "planner^acme"
 	return []relay.Entry{flights, hotels, translate, weather, bare}
 }
 
@@ -118,7 +118,7 @@ func TestCorrectedQuery(t *testing.T) {
 func TestFilters(t *testing.T) {
 	x := mustIndex(t, travel(), 10)
 	yes, no := true, false
-	online := func(id relay.MechaID) bool { return id == 2 || id == 5 }
+	online := func(id relay.MechaNumber) bool { return id == 2 || id == 5 }
 	for name, c := range map[string]struct {
 		filter search.Filter
 		want   []string
@@ -157,7 +157,7 @@ func TestFilters(t *testing.T) {
 func TestSortsAndPages(t *testing.T) {
 	var entries []relay.Entry
 	for i := range 500 {
-		entries = append(entries, mecha(relay.MechaID(i+1), fmt.Sprintf("m%03d^c", (i*37)%500), "sorts parcels"))
+		entries = append(entries, mecha(relay.MechaNumber(i+1), fmt.Sprintf("m%03d^c", (i*37)%500), "sorts parcels"))
 	}
 	x := mustIndex(t, entries, 100)
 	recent := addresses(mustSearch(t, x, search.Request{Query: "parcels", Sort: search.ByRecent, Limit: 3}))

@@ -5,28 +5,29 @@ import (
 	"time"
 )
 
-// A clock bounds one search in time. After it has run out the search ends with
-// what it has.
+// A clock limits the time of one search. A search whose time has expired ends
+// with the hits found so far.
 type clock struct {
 	ctx      context.Context
 	deadline time.Time
 	budget   time.Duration
-	ran      bool
+	expired  bool
 }
 
-// tick looks at the time at every thousandth of many small steps.
-func (c *clock) tick(step int) bool { return step&1023 == 1023 && c.over() || c.ran }
+// overAt is over for loops of many short steps: it reads the time at every 1,024th step.
+func (c *clock) overAt(step int) bool { return step&1023 == 1023 && c.over() || c.expired }
 
-// late tells whether a good part of the time is gone.
+// late tells whether more than a third of the time has passed.
 func (c *clock) late() bool { return time.Until(c.deadline) < c.budget*2/3 }
 
-// over looks at the time.
+// over reads the time and tells whether the search must end.
 func (c *clock) over() bool {
-	c.ran = c.ran || time.Now().After(c.deadline) || c.ctx.Err() != nil
-	return c.ran
+	c.expired = c.expired || time.Now().After(c.deadline) || c.ctx.Err() != nil
+	return c.expired
 }
 
-// A searcher answers one request from one state of the index.
+// A searcher answers one request from one state of the index. Documents are
+// numbers from 0; arrays and bitsets have an element for each.
 type searcher struct {
 	v     *view
 	ctx   context.Context
@@ -34,25 +35,27 @@ type searcher struct {
 	clock clock
 
 	query  *query
-	hidden bitset // nobody may show these to the caller; nil: none
-	wanted bitset // those that may be found: seen, filtered, not excluded
+	hidden bitset // documents that the caller may not see; nil if there are none
+	wanted bitset // documents that are visible, pass the filter and are not excluded
 	exact  map[uint64]exactness
 
-	buffers  *buffers
-	coarse   []float64  // BM25 of each document, by number
-	lengths  [][]uint32 // of the combined text of each document, by segment
-	found    bitset     // who has a word of the query, or, in the end, a name like it
-	byName   bool       // the query may be a name
-	counts   []uint8    // trigrams in common with it
-	alike    bitset     // who has any
-	nameLike uint8      // as many make a candidate
-	top      float64    // the best of coarse
+	buffers    *buffers
+	coarse     []float64  // BM25 of the combined text
+	maxCoarse  float64    // an upper bound of coarse
+	bestCoarse float64    // the greatest value in coarse
+	lengths    [][]uint32 // lengths of the combined texts, by segment
+	found      bitset     // documents that have a term of the query; after find, similar names too
 
-	skilled    bitset  // who has the query as a skill; nil: nobody
-	mostCoarse float64 // more than coarse can be
+	mayBeName      bool    // the query is short enough to be a name
+	commonTrigrams []uint8 // the number of trigrams that the document's names share with the query
+	similar        bitset  // documents with commonTrigrams above 0
+	minTrigrams    uint8   // the least commonTrigrams of a name candidate
+
+	exactSkills bitset // documents with a skill that is the query; nil if there are none
 }
 
-// exactness says whether a query is a Mecha's address, its name or a skill's.
+// exactness tells whether a query is a Mecha's address, its name or the name of
+// one of its skills.
 type exactness uint8
 
 const (
@@ -61,26 +64,3 @@ const (
 	exactName
 	exactAddress
 )
-
-// scoreCoarsely adds up the BM25 of the combined text over the query's terms,
-// in their order: floating-point sums depend on it. The rarest words of a long
-// query come first, so that a search cut off by the clock has used the best.
-func (s *searcher) scoreCoarsely() error {
-	average := max(float64(s.v.totals.text)/max(float64(s.v.totals.documents), 1), 1)
-	var err error
-	if s.lengths, err = s.v.columns.lengthsOf(s.v); err != nil {
-		return err
-	}
-	for i := range s.query.terms {
-		s.mostCoarse += s.query.terms[i].weight * s.query.terms[i].idf * (coarseK1 + 1)
-	}
-	for _, i := range byWeight(s.query.terms) {
-		if err := s.scoreTerm(&s.query.terms[i], average); err != nil {
-			return err
-		}
-		if s.clock.over() {
-			break
-		}
-	}
-	return nil
-}

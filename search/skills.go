@@ -5,53 +5,54 @@ import (
 	"strings"
 )
 
-// An exact skill is one whose name says just what the query says. Its name has
-// keys in the index, so that it is found in a large directory too, where more
-// than maxCandidates others may have the words oftener.
+// An exact skill is a skill whose name is the query. Skill names have keys of
+// their own in the index, because in a large directory more than maxCandidates
+// other profiles may have the same words more often.
 
-// skillKeys gives the keys of a skill's name, and of a query that may be one:
-// the name squeezed, as Mechas' names are compared; and its words without stop
-// words, stemmed and in the order of the alphabet, so that "who reads
-// invoices?" is "Invoice reading". One word of matter must stand there as
-// written, and alone: "generat", typed on the way to a longer name, is no
-// "Generator".
+// skillKeys returns the keys of a skill's name, or of a query that may be one.
+// The first is the normalised name, which is how Mechas' names are compared. The
+// second is the sorted stems of its words without stop words, so that the query
+// "who reads invoices?" finds the skill "Invoice reading". If one word alone
+// tells the subject, the key is that word unstemmed, and only if the name has no
+// other: the query "generat", typed on the way to a longer word, must not find
+// the skill "Generator".
 func skillKeys(name string) []string {
 	var keys []string
-	if q := squeeze(name); q != "" {
-		keys = append(keys, clip(q))
+	if n := normalise(name); n != "" {
+		keys = append(keys, truncateKey(n))
 	}
 	var words []string
-	matter, surface := 0, ""
+	subjects, surface := 0, "" // subjects: words that are not request words
 	for _, t := range tokenize(name) {
 		if t.joined {
 			continue
 		}
 		words, surface = append(words, t.term), t.surface
 		if !requestWords[t.term] {
-			matter++
+			subjects++
 		}
 	}
 	switch {
-	case len(words) == 1 && matter == 1:
-		keys = append(keys, clip(surface))
-	case matter > 1 && len(words) <= maxSkillWords:
+	case len(words) == 1 && subjects == 1:
+		keys = append(keys, truncateKey(surface))
+	case subjects > 1 && len(words) <= maxSkillWords:
 		slices.Sort(words)
-		keys = append(keys, clip(strings.Join(words, " ")))
+		keys = append(keys, truncateKey(strings.Join(words, " ")))
 	}
 	return keys
 }
 
-// findSkills fills skilled: who of the found has the query as a skill.
-func (s *searcher) findSkills() error {
+// findExactSkills fills exactSkills from the documents found so far.
+func (s *searcher) findExactSkills() error {
 	for _, key := range skillKeys(s.req.Query) {
 		if err := s.each(inSkills, key, func(n uint64) {
 			if !s.found.has(n) {
 				return
 			}
-			if s.skilled == nil {
-				s.skilled = newBitset(s.v.size)
+			if s.exactSkills == nil {
+				s.exactSkills = newBitset(s.v.size)
 			}
-			s.skilled.add(n)
+			s.exactSkills.add(n)
 		}); err != nil {
 			return err
 		}
@@ -59,14 +60,15 @@ func (s *searcher) findSkills() error {
 	return nil
 }
 
-// isSkilled tells whether a document has the query as a skill.
-func (s *searcher) isSkilled(n uint64) bool { return s.skilled != nil && s.skilled.has(n) }
+// hasExactSkill tells whether a document has a skill whose name is the query.
+func (s *searcher) hasExactSkill(n uint64) bool { return s.exactSkills != nil && s.exactSkills.has(n) }
 
-// rough is the score that chooses the candidates and orders the rest: that of
-// the combined text, and more than any text can have for an exact skill.
-func (s *searcher) rough(n uint64) float64 {
-	if s.isSkilled(n) {
-		return s.coarse[n] + s.mostCoarse
+// coarseScore is the score that chooses the candidates and sorts the other
+// documents: BM25 of the combined text. A document with an exact skill gets more
+// than any text can.
+func (s *searcher) coarseScore(n uint64) float64 {
+	if s.hasExactSkill(n) {
+		return s.coarse[n] + s.maxCoarse
 	}
 	return s.coarse[n]
 }

@@ -18,12 +18,11 @@ import (
 	"github.com/blevesearch/bleve/v2/index/scorch"
 	"github.com/blevesearch/bleve/v2/util"
 	index "github.com/blevesearch/bleve_index_api"
-	segment "github.com/blevesearch/scorch_segment_api/v2"
 	"go.etcd.io/bbolt"
 	bolt "go.etcd.io/bbolt/errors"
 )
 
-// Keys of what the index keeps beside its documents, written in the same batch.
+// Keys of the values that the index stores beside its documents, in the same batch.
 var (
 	keyVersion   = []byte("relay.version")
 	keyWatermark = []byte("relay.watermark")
@@ -33,69 +32,84 @@ var (
 
 var (
 	errLocked  = errors.New("search: the index is in use by another process")
-	errVersion = errors.New("search: the index is of another version")
+	errVersion = errors.New("search: the index has another version")
 	errNoIndex = errors.New("search: there is no index")
 )
 
-// A DamageError says that the index cannot be used as it is. It is never shown
-// to a client: the index is made anew from the store.
+// A DamageError tells that the index cannot be used as it is. Clients never see
+// it; the index is rebuilt from the store.
 type DamageError struct{ Cause error }
 
 func (e *DamageError) Error() string { return "search: damaged index: " + e.Cause.Error() }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (e *DamageError) Unwrap() error { return e.Cause }
 
-// guard turns a panic inside bleve into a DamageError: it has been seen to
-// panic on damaged files, and a search must not end the process.
-func guard(err *error) {
+// recoverDamage turns a panic into a DamageError. Bleve panics on some damaged
+// files, which must not end the process.
+func recoverDamage(err *error) {
 	if p := recover(); p != nil {
 		*err = &DamageError{fmt.Errorf("panic: %v", p)}
 	}
 }
 
-// faultsPanic makes a fault in mapped memory (a segment cut short under us) a
-// panic of this goroutine, which guard catches, until the function that it
-// returns is called.
-func faultsPanic() func() {
+// panicOnFault makes a fault in mapped memory, as from a segment that has been
+// truncated, a panic of this goroutine, which recoverDamage recovers from. It
+// returns a function that ends this.
+func panicOnFault() func() {
 	before := debug.SetPanicOnFault(true)
 	return func() { debug.SetPanicOnFault(before) }
 }
 
-// A position is how far the index has followed the store: the revision of the
-// last entry applied, and whose it was.
+// A position is the revision of an entry that was applied, and its Mecha.
 type position struct {
 	revision int64
-	id       relay.MechaID
+	id       relay.MechaNumber
 }
 
-// A store is one bleve index in a folder. Its methods may be called from any
-// goroutine, but only one may write.
+func decodePosition(b []byte) (position, error) {
+	if len(b) == 0 {
+		return position{}, nil
+	}
+	d := decoder{b: b}
+	p := position{int64(d.long()), relay.MechaNumber(d.long())}
+	if d.failed {
+		return p, errRecord
+	}
+	return p, nil
+}
+
+func (p position) encode() []byte {
+	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(p.revision)), uint64(p.id))
+}
+
+// A store is one bleve index in a folder. Any goroutine may call its methods, but
+// only one may write.
 type store struct {
 	bleve bleve.Index
 	inner index.Index
 
 	columns columns
-	lost    string // what was damaged so that an older state was opened; "" if nothing was
+	lost    string // tells that an older state was opened, since the newest is damaged; "" if not
 }
 
-// Documents are analysed by one worker, not by bleve's four: a rebuild that
-// takes every core is no faster on two, and makes messages wait longer.
+// Documents are analysed by one worker instead of bleve's four: on two cores a
+// rebuild with four is not faster, and messages wait longer.
 func init() { bleve.Config.SetAnalysisQueueSize(1) }
 
 const lockTimeout = 2 * time.Second
 
-// runtimeConfig: one bolt lock, waited for briefly; one snapshot, because the
-// store of profiles is what one goes back to.
+// runtimeConfig limits how long bleve waits for bolt's lock, and lets it keep one
+// snapshot, because an index that has no usable one is rebuilt from the store.
 func runtimeConfig() map[string]any {
 	return map[string]any{"bolt_timeout": lockTimeout.String(), "numSnapshotsToKeep": 1}
 }
 
 // openStore opens the index in dir. It fails with errNoIndex, errLocked,
-// errVersion or a *DamageError. If only the last state is damaged, bleve opens
-// the one before, whose watermark is lower: that is caught up with.
+// errVersion or a *DamageError. If only the newest state is damaged, bleve opens
+// the one before, whose watermark is lower; Follow then applies the rest again.
 func openStore(dir string, log *slog.Logger) (s *store, err error) {
-	defer guard(&err)
+	defer recoverDamage(&err)
 	if _, err := os.Stat(filepath.Join(dir, "index_meta.json")); err != nil {
 		if _, err := os.Stat(filepath.Join(dir, "store")); err == nil {
 			return nil, &DamageError{errors.New("index_meta.json is missing")}
@@ -106,7 +120,7 @@ func openStore(dir string, log *slog.Logger) (s *store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := dropBrokenSegments(filepath.Join(dir, "store"), log); err != nil {
+	if err := removeBrokenSegments(filepath.Join(dir, "store"), log); err != nil {
 		return nil, err
 	}
 	b, err := bleve.OpenUsing(dir, runtimeConfig())
@@ -129,7 +143,7 @@ func openStore(dir string, log *slog.Logger) (s *store, err error) {
 	return s, nil
 }
 
-// compare notes whether an older state than the newest was opened.
+// compare sets lost if a state older than the newest was opened.
 func (s *store) compare(newest position) error {
 	v, err := s.view()
 	if err != nil {
@@ -137,25 +151,24 @@ func (s *store) compare(newest position) error {
 	}
 	defer v.Close()
 	if at := v.position.revision; at < newest.revision {
-		s.lost = fmt.Sprintf("search: damaged index: its newest state, of revision %d, cannot be opened; the one before, of revision %d, is brought up to date", newest.revision, at)
+		s.lost = fmt.Sprintf("search: damaged index: its newest state, of revision %d, cannot be opened; continuing from the one before, of revision %d", newest.revision, at)
 	}
 	return nil
 }
 
-// newestPosition reads the watermark of the newest state that the index has
-// written, whether or not it can be opened: bleve does not tell when it goes
-// back to one before.
+// newestPosition reads the watermark of the newest state in root.bolt, whether or
+// not that state can be opened: bleve does not tell that it opened an older one.
 //
-// It also refuses a file that is cut short. Bolt maps it into memory and does
-// not look: a page that is not there would end the process, from whatever
-// goroutine of bleve's reads it.
+// It also refuses a truncated file. Bolt maps the file into memory without
+// checking its size, so a missing page would end the process in one of bleve's
+// own goroutines.
 func newestPosition(file string) (p position, err error) {
 	info, err := os.Stat(file)
 	if err != nil || info.Size() == 0 {
-		return p, nil // what there is instead is for bleve to say
+		return p, nil // bleve reports the error
 	}
-	defer guard(&err)
-	defer faultsPanic()()
+	defer recoverDamage(&err)
+	defer panicOnFault()()
 	d, err := bbolt.Open(file, 0o600, &bbolt.Options{ReadOnly: true, Timeout: lockTimeout})
 	switch {
 	case errors.Is(err, bolt.ErrTimeout):
@@ -166,7 +179,7 @@ func newestPosition(file string) (p position, err error) {
 	defer d.Close()
 	err = d.View(func(tx *bbolt.Tx) (err error) {
 		if info.Size() < tx.Size() {
-			return fmt.Errorf("root.bolt is cut short: %d bytes of %d", info.Size(), tx.Size())
+			return fmt.Errorf("root.bolt is truncated: it has %d bytes of %d", info.Size(), tx.Size())
 		}
 		states := tx.Bucket(util.BoltSnapshotsBucket)
 		if states == nil {
@@ -202,14 +215,14 @@ func (s *store) checkVersion() error {
 	case string(v) == indexVersion:
 		return nil
 	case v == nil:
-		return &DamageError{errors.New("it lost its first batch")}
+		return &DamageError{errors.New("the first batch is missing")}
 	}
 	return errVersion
 }
 
-// createStore makes an empty index in dir, which must hold none.
+// createStore creates an empty index in dir, which must not have one.
 func createStore(dir string) (s *store, err error) {
-	defer guard(&err)
+	defer recoverDamage(&err)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("search: %w", err)
 	}
@@ -230,7 +243,7 @@ func createStore(dir string) (s *store, err error) {
 	return s, nil
 }
 
-// removeStore removes an index from dir: what is ours by name, nothing else.
+// removeStore removes the files of an index from dir, and no others.
 func removeStore(dir string) error {
 	for _, name := range []string{"index_meta.json", "index_meta.json_temp", "store"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -240,24 +253,24 @@ func removeStore(dir string) error {
 	return nil
 }
 
-// Remove removes the index in dir, which no process may have open: for a store
-// that has been replaced. Where there is none it does nothing.
+// Remove removes the index in the folder dir, and the folder if nothing else is in
+// it. Use it after the store has been replaced; no process may have the index
+// open. If there is no index, Remove does nothing.
 func Remove(dir string) error {
 	if err := removeStore(dir); err != nil {
 		return err
 	}
-	// A folder that holds anything else is not only ours: it stays.
 	if left, err := os.ReadDir(dir); err == nil && len(left) == 0 {
 		return os.Remove(dir)
 	}
 	return nil
 }
 
-// dropBrokenSegments removes segment files whose checksum is wrong. Bleve maps
-// segments without checking them, and a background merge that panics on one
-// would take the process along. A removed segment that the index needs is an
-// error at open; one that it does not need (left behind by a kill) is no loss.
-func dropBrokenSegments(dir string, log *slog.Logger) error {
+// removeBrokenSegments removes the segment files with a wrong checksum. Bleve maps
+// segments without checking them, and a panic in its merging goroutine would end
+// the process. If the index needs a removed segment, opening fails; if not, as
+// with a segment left behind by a killed process, nothing is lost.
+func removeBrokenSegments(dir string, log *slog.Logger) error {
 	names, err := filepath.Glob(filepath.Join(dir, "*.zap"))
 	if err != nil {
 		return &DamageError{err}
@@ -268,7 +281,7 @@ func dropBrokenSegments(dir string, log *slog.Logger) error {
 			return &DamageError{err}
 		}
 		if !ok {
-			log.Warn("search index has a damaged or unfinished segment; it is removed", "file", name)
+			log.Warn("removing a damaged or unfinished segment of the search index", "file", name)
 			if err := os.Remove(name); err != nil {
 				return &DamageError{err}
 			}
@@ -277,7 +290,8 @@ func dropBrokenSegments(dir string, log *slog.Logger) error {
 	return nil
 }
 
-// segmentIsWhole checks a segment's last four bytes: the CRC-32 of all before.
+// segmentIsWhole checks the checksum of a segment: its last four bytes are the
+// CRC-32 of the others.
 func segmentIsWhole(name string) (bool, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -300,97 +314,6 @@ func segmentIsWhole(name string) (bool, error) {
 }
 
 func (s *store) close() (err error) {
-	defer guard(&err)
+	defer recoverDamage(&err)
 	return s.bleve.Close()
-}
-
-// A view is one state of the index: what a search sees does not change under it.
-type view struct {
-	*scorch.IndexSnapshot
-	segments []*scorch.SegmentSnapshot
-	offsets  []uint64 // the number of each segment's first document
-	size     uint64   // documents, deleted ones included
-	totals   totals
-	position position
-
-	dictionaries map[string][]segment.TermDictionary
-	walker       walker
-	columns      *columns
-}
-
-// view must be closed.
-func (s *store) view() (*view, error) {
-	r, err := s.inner.Reader()
-	if err != nil {
-		return nil, &DamageError{err}
-	}
-	snapshot, ok := r.(*scorch.IndexSnapshot)
-	if !ok {
-		r.Close()
-		return nil, &DamageError{fmt.Errorf("unknown reader %T", r)}
-	}
-	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, dictionaries: map[string][]segment.TermDictionary{}}
-	for _, seg := range v.segments {
-		v.offsets = append(v.offsets, v.size)
-		v.size += uint64(seg.FullSize())
-	}
-	if err := v.readInternal(); err != nil {
-		r.Close()
-		return nil, err
-	}
-	return v, nil
-}
-
-func (v *view) readInternal() error {
-	t, err := v.GetInternal(keyTotals)
-	if err == nil {
-		v.totals, err = decodeTotals(t)
-	}
-	if err != nil {
-		return &DamageError{err}
-	}
-	p, err := v.GetInternal(keyWatermark)
-	if err == nil {
-		v.position, err = decodePosition(p)
-	}
-	if err != nil {
-		return &DamageError{err}
-	}
-	return nil
-}
-
-// record reads the record of a document by its number.
-func (v *view) record(number uint64, r *record) error {
-	i := len(v.offsets) - 1
-	for i > 0 && v.offsets[i] > number {
-		i--
-	}
-	err := errRecord
-	visit := v.segments[i].VisitDocument(number-v.offsets[i], func(name string, _ byte, value []byte, _ []uint64) bool {
-		if name != inRecord {
-			return true
-		}
-		err = r.decode(value)
-		return false
-	})
-	if visit != nil {
-		return visit
-	}
-	return err
-}
-
-func decodePosition(b []byte) (position, error) {
-	if len(b) == 0 {
-		return position{}, nil
-	}
-	d := decoder{b: b}
-	p := position{int64(d.long()), relay.MechaID(d.long())}
-	if d.failed {
-		return p, errRecord
-	}
-	return p, nil
-}
-
-func (p position) encode() []byte {
-	return binary.AppendUvarint(binary.AppendUvarint(nil, uint64(p.revision)), uint64(p.id))
 }

@@ -117,7 +117,7 @@ func directory(t testing.TB, size int, common string, known ...relay.Entry) []re
 		}
 	}
 	for i, e := range known {
-		e.ID = relay.MechaID(100_000 + i)
+		e.Number = relay.MechaNumber(100_000 + i)
 		list = append(list, e)
 	}
 	return list
@@ -186,8 +186,8 @@ func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 						if name == "100 skills of this name" {
 							return // it has the skill: presence decides between the two
 						}
-						spammer := entries[len(entries)-1].ID
-						wantFirst(t, x, search.Request{Query: skill, Online: func(id relay.MechaID) bool { return id == spammer }}, "sam^acme")
+						spammer := entries[len(entries)-1].Number
+						wantFirst(t, x, search.Request{Query: skill, Online: func(id relay.MechaNumber) bool { return id == spammer }}, "sam^acme")
 					})
 				}
 			}
@@ -206,7 +206,7 @@ func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
 }
 
 // A name beats an exact skill and all stuffing; misspelled it is in the first
-// three. Both hold for those who are away, with all others present.
+// three. Both hold for a Mecha that is away, with all others present.
 func TestNamesInDirectoriesOfEverySize(t *testing.T) {
 	for _, size := range append(directorySizes, amount(1000, 3000)) {
 		for _, name := range []string{"plumber", "tax-adviser"} {
@@ -215,13 +215,13 @@ func TestNamesInDirectoriesOfEverySize(t *testing.T) {
 				known := append(oneOfThem(query, 1), skilled(query), mecha(0, name+"^acme", "Does its work."))
 				entries := directory(t, size, query, known...)
 				x := mustIndex(t, entries, 5000)
-				online := func(id relay.MechaID) bool { return id != entries[len(entries)-1].ID }
+				online := func(id relay.MechaNumber) bool { return id != entries[len(entries)-1].Number }
 				for _, q := range []string{name, query, strings.ToUpper(name), name + "^acme"} {
 					wantFirst(t, x, search.Request{Query: q, Online: online}, name+"^acme")
 				}
 				alone := directory(t, size, "", skilled("Something else"), mecha(0, name+"^acme", "Does its work."))
 				x = mustIndex(t, alone, 5000)
-				online = func(id relay.MechaID) bool { return id != alone[len(alone)-1].ID }
+				online = func(id relay.MechaNumber) bool { return id != alone[len(alone)-1].Number }
 				for i := 1; i < len(name); i++ {
 					q := name[:i] + name[i+1:]
 					if name[i] == '-' {

@@ -6,9 +6,9 @@ import (
 	segment "github.com/blevesearch/scorch_segment_api/v2"
 )
 
-// textKey is the term of the index for a stem that a profile has so often. A
-// list of documents without a number for each is read as bits, several times
-// as fast as one with numbers; and few different frequencies occur.
+// textKey is the index's term for a stem with a frequency. The frequency is part
+// of the term because postings without frequencies are bitmaps, which are read
+// several times as fast. There are few different frequencies.
 func textKey(stem string, frequency int) []byte {
 	return binary.AppendUvarint(append([]byte(stem), 0), uint64(frequency))
 }
@@ -21,16 +21,18 @@ func textOf(frequencies map[string]int) map[string]bool {
 	return set
 }
 
-// A bag is the documents of one segment that have a stem equally often.
-type bag struct {
+// postings stand for the documents of one segment that have a stem with the
+// same frequency.
+type postings struct {
 	segment   int
 	frequency float64
 	key       []byte
 }
 
-// bags gives all bags of a stem, and how many documents in them the caller may
-// see (frequency says why only those); no bags, if none.
-func (s *searcher) bags(stem string) (list []bag, count int, err error) {
+// postingsOf returns the postings of a stem, and the number of documents in them
+// that the caller may see (frequency tells why only those). Postings without such
+// a document are left out.
+func (s *searcher) postingsOf(stem string) (list []postings, count int, err error) {
 	dictionaries, err := s.v.dictionariesOf(inText)
 	if err != nil {
 		return nil, 0, err
@@ -46,10 +48,10 @@ func (s *searcher) bags(stem string) (list []bag, count int, err error) {
 			if entry == nil {
 				break
 			}
-			b := bag{segment: at, key: []byte(entry.Term)}
-			frequency, _ := binary.Uvarint(b.key[len(start):])
-			b.frequency = float64(frequency)
-			found, err := s.v.open(d, at, b.key)
+			p := postings{segment: at, key: []byte(entry.Term)}
+			frequency, _ := binary.Uvarint(p.key[len(start):])
+			p.frequency = float64(frequency)
+			found, err := s.v.open(d, at, p.key)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -58,7 +60,7 @@ func (s *searcher) bags(stem string) (list []bag, count int, err error) {
 				return nil, 0, err
 			}
 			if n > 0 {
-				list, count = append(list, b), count+n
+				list, count = append(list, p), count+n
 			}
 		}
 	}
@@ -77,18 +79,18 @@ func (s *searcher) countVisible(list segment.PostingsList, offset uint64) (n int
 	return n, err
 }
 
-// keysIn lists the terms of a dictionary from start up to, but without, end.
-// Their counts are not asked for: they would include deleted documents.
+// keysIn iterates over the terms of a dictionary in [start, end), without their
+// document counts, which would include deleted documents.
 func keysIn(d segment.TermDictionary, start, end []byte) segment.DictionaryIterator {
-	if quick, ok := d.(interface {
+	if d, ok := d.(interface {
 		AutomatonIteratorOmitCount(a segment.Automaton, start, end []byte) segment.DictionaryIterator
 	}); ok {
-		return quick.AutomatonIteratorOmitCount(nil, start, end)
+		return d.AutomatonIteratorOmitCount(nil, start, end)
 	}
 	return d.AutomatonIterator(nil, start, end)
 }
 
-// scoreTerm adds what one term is worth, which is more than nothing.
+// scoreTerm adds one term's BM25, which is above 0, to the documents that have it.
 func (s *searcher) scoreTerm(t *term, average float64) error {
 	dictionaries, err := s.v.dictionariesOf(inText)
 	if err != nil {
@@ -96,16 +98,16 @@ func (s *searcher) scoreTerm(t *term, average float64) error {
 	}
 	weight := t.weight * t.idf * (coarseK1 + 1)
 	perLength := coarseK1 * coarseB / average
-	for _, b := range t.bags {
-		if s.clock.ran {
+	for _, p := range t.postings {
+		if s.clock.expired {
 			break
 		}
-		list, err := s.v.open(dictionaries[b.segment], b.segment, b.key)
+		list, err := s.v.open(dictionaries[p.segment], p.segment, p.key)
 		if err != nil {
 			return err
 		}
-		offset, lengths := s.v.offsets[b.segment], s.lengths[b.segment]
-		frequency := b.frequency / 2
+		offset, lengths := s.v.offsets[p.segment], s.lengths[p.segment]
+		frequency := p.frequency / 2 // storedWeight is doubled
 		most, least := weight*frequency, frequency+coarseK1*(1-coarseB)
 		if err := s.eachOf(list, offset, func(n uint64) {
 			if s.wanted.has(n) {

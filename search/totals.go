@@ -2,14 +2,14 @@ package search
 
 import "encoding/binary"
 
-// Totals are the statistics of BM25: how many documents there are and how long
-// their fields are together. They are whole numbers, kept by adding and
-// subtracting what each document's record says, so they depend on nothing but
-// the documents that are there now: not on the order or size of the batches,
-// nor on what has been deleted. (Bleve's own are estimates per segment.)
+// totals are the statistics of BM25: the number of documents, and the sums of
+// their lengths. They are whole numbers, to which the numbers in each document's
+// record are added, and from which they are subtracted. So they depend on the
+// present documents alone, and not on the order or size of the batches nor on
+// deleted documents. (Bleve's own are estimates for each segment.)
 type totals struct {
 	documents int
-	text      int // combined lengths, by storedWeight
+	text      int // lengths of the combined texts
 	lengths   [fields]int
 }
 

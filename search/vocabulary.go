@@ -1,30 +1,30 @@
 package search
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 )
 
-// How many words of the dictionary are looked at for one word of a query.
+// The numbers of words of the dictionary that are read for one word of a query.
 const (
 	maxPrefixScan = 256
 	maxFuzzyScan  = 64
 )
 
-// A spelling is a word of the vocabulary that may have been meant.
-type spelling struct {
-	word      string
-	edits     int
-	frequency int
-	first     bool // it has the same first letter
+// A suggestion is a word of the vocabulary that a word of the query may stand for.
+type suggestion struct {
+	word            string
+	frequency       int
+	sameFirstLetter bool
 }
 
-// corrections gives the nearest words of the vocabulary to one that nobody
-// uses, nearest first, if it is long enough to be misspelled. Words with digits
-// are names or numbers: they are not corrected. Words of profiles that the
-// caller may not see do not exist.
+// corrections returns the words of the vocabulary that are most similar to an
+// unknown word, the most similar first. Short words are not corrected, nor are
+// words with digits, which are names or numbers. Words that stand only in
+// profiles that the caller may not see are not in the vocabulary.
 func (s *searcher) corrections(word string) ([]string, error) {
 	letters := utf8.RuneCountInString(word)
 	if letters < oneEditLength || strings.ContainsFunc(word, unicode.IsDigit) || hasSpaceless(word) {
@@ -33,37 +33,44 @@ func (s *searcher) corrections(word string) ([]string, error) {
 	if n, err := s.frequency(inWords, word); n > 0 || err != nil {
 		return nil, err
 	}
-	found, err := s.near(inWords, word, 1)
+	found, err := s.similarWords(inWords, word, 1)
 	if err == nil && len(found) == 0 && letters >= twoEditsLength {
-		found, err = s.near(inWords, word, 2)
+		found, err = s.similarWords(inWords, word, 2)
 	}
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(found, func(a, b spelling) int {
-		switch {
-		case a.first != b.first:
-			if a.first {
+	slices.SortFunc(found, func(a, b suggestion) int {
+		if a.sameFirstLetter != b.sameFirstLetter {
+			if a.sameFirstLetter {
 				return -1
 			}
 			return 1
-		case a.frequency != b.frequency:
-			return b.frequency - a.frequency
 		}
-		return strings.Compare(a.word, b.word)
+		return byFrequency(a, b)
 	})
-	var words []string
-	for _, f := range found {
-		if len(words) < corrections {
-			words = append(words, f.word)
-		}
-	}
-	return words, nil
+	return wordsOf(found, maxCorrections), nil
 }
 
-// near gives the words of a field within so many edits that the caller can
-// see. With two edits, the first letter must be right.
-func (s *searcher) near(name, word string, edits int) ([]spelling, error) {
+func byFrequency(a, b suggestion) int {
+	if a.frequency != b.frequency {
+		return cmp.Compare(b.frequency, a.frequency)
+	}
+	return strings.Compare(a.word, b.word)
+}
+
+// wordsOf returns the first n words of the list.
+func wordsOf(list []suggestion, n int) []string {
+	var words []string
+	for _, x := range list[:min(len(list), n)] {
+		words = append(words, x.word)
+	}
+	return words
+}
+
+// similarWords returns the words of a field, within so many edits, that the
+// caller may see. With two edits the first letter must be the same.
+func (s *searcher) similarWords(name, word string, edits int) ([]suggestion, error) {
 	first, size := utf8.DecodeRuneInString(word)
 	prefix := ""
 	if edits > 1 {
@@ -74,7 +81,7 @@ func (s *searcher) near(name, word string, edits int) ([]spelling, error) {
 		return nil, err
 	}
 	defer dict.Close()
-	var found []spelling
+	var found []suggestion
 	for scanned := 0; scanned < maxFuzzyScan && !s.clock.over(); scanned++ {
 		entry, err := dict.Next()
 		if err != nil || entry == nil {
@@ -85,14 +92,14 @@ func (s *searcher) near(name, word string, edits int) ([]spelling, error) {
 			return nil, err
 		}
 		if r, _ := utf8.DecodeRuneInString(entry.Term); n > 0 {
-			found = append(found, spelling{entry.Term, edits, n, r == first})
+			found = append(found, suggestion{entry.Term, n, r == first})
 		}
 	}
 	return found, nil
 }
 
-// wordsBeginning gives the most frequent words that begin with, but are not,
-// the one given.
+// wordsBeginning returns the most frequent words that begin with the given one
+// and have another stem.
 func (s *searcher) wordsBeginning(word string) ([]string, error) {
 	if len(word) < 2 {
 		return nil, nil
@@ -102,7 +109,7 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 		return nil, err
 	}
 	defer dict.Close()
-	var found []spelling
+	var found []suggestion
 	for scanned := 0; scanned < maxPrefixScan && !s.clock.over(); scanned++ {
 		entry, err := dict.Next()
 		if err != nil {
@@ -119,25 +126,16 @@ func (s *searcher) wordsBeginning(word string) ([]string, error) {
 			return nil, err
 		}
 		if n > 0 {
-			found = append(found, spelling{word: entry.Term, frequency: n})
+			found = append(found, suggestion{word: entry.Term, frequency: n})
 		}
 	}
-	slices.SortFunc(found, func(a, b spelling) int {
-		if a.frequency != b.frequency {
-			return b.frequency - a.frequency
-		}
-		return strings.Compare(a.word, b.word)
-	})
-	var words []string
-	for _, f := range found[:min(len(found), maxPrefixWords)] {
-		words = append(words, f.word)
-	}
-	return words, nil
+	slices.SortFunc(found, byFrequency)
+	return wordsOf(found, maxPrefixWords), nil
 }
 
-// frequency is the number of profiles that have the term and that the caller
-// may see: a word of hidden profiles is a word that nobody uses, and the weights
-// of words, which a search explains, must not tell how many hidden ones use it.
+// frequency is the number of profiles with the term that the caller may see. A
+// word of hidden profiles alone counts as unknown, and the weights of words, which
+// a search explains, must not tell how many hidden profiles have them.
 func (s *searcher) frequency(name, t string) (int, error) {
 	count, err := s.v.count(name, t)
 	if err != nil || count == 0 || s.hidden == nil {

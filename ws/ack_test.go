@@ -37,7 +37,7 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 		t.Helper()
 		c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,%s}`, id, fields))
 		f, err := c.next()
-		if err != nil || f.MessageID != id && !strings.HasSuffix(f.Message, "must be a string") { // those may come without the id
+		if err != nil || f.MessageID != id && !strings.HasSuffix(f.Message, "must be a string") { // these may come without the id
 			t.Fatalf("got %+v, %v", f, err)
 		}
 		if f.Type == "ack_ok" {
@@ -70,11 +70,11 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 		if http, socket := overHTTP(one, words), overSocket(two, words); http != socket {
 			t.Errorf("%.80s: HTTP says %s, the socket %s", words, http, socket)
 		}
-		a, err := r.Message(ctx, bob.Mecha.ID, one)
+		a, err := r.Message(ctx, bob.Mecha.Number, one)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b, err := r.Message(ctx, bob.Mecha.ID, two)
+		b, err := r.Message(ctx, bob.Mecha.Number, two)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func TestFramesThatAreRefusedLeaveTheConnection(t *testing.T) {
 	c.ack(id, "completed")
 	c.ack(id, "rejected")
 	c.expectError(relay.AlreadyAcknowledged, id)
-	m, err := r.Message(ctx, bob.Mecha.ID, id)
+	m, err := r.Message(ctx, bob.Mecha.Number, id)
 	if err != nil || m.Ack == nil || m.Ack.Status != "completed" {
 		t.Fatalf("%+v, %v", m, err)
 	}

@@ -9,7 +9,7 @@ import (
 	"relay/db/relay"
 )
 
-// What a message costs to be made a frame.
+// The cost of making a frame of a message.
 func BenchmarkMessageFrame(b *testing.B) {
 	for _, size := range []int{32, 512, 64 << 10} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {

@@ -57,7 +57,7 @@ func TestTheForeignClientClosesInOrder(t *testing.T) {
 	}
 }
 
-// What was sent before the close frame counts.
+// Acknowledgements before the close frame count.
 func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
@@ -67,7 +67,7 @@ func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 		c.mustWrite(masked(fin|opText, ackOf(string(id)))+masked(fin|opClose, closeBody(1000, "")), masked(fin|opText, "not read"))
 		c.expectFrame(opClose)
 		eventually(t, "the acknowledgement is stored", func() bool {
-			m, err := r.Message(ctx, bob.Mecha.ID, id)
+			m, err := r.Message(ctx, bob.Mecha.Number, id)
 			return err == nil && m.Ack != nil && m.Ack.Status == "completed"
 		})
 	}
@@ -83,7 +83,7 @@ func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
 	go func() { r.stop(); close(closed) }()
 	body := c.expectFrame(opClose)
 	silent.expectFrame(opClose)
-	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // what is under way may still come
+	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // frames that are under way may still come
 	last := make(chan time.Time)
 	go func() { _, _ = io.Copy(io.Discard, silent.r); last <- time.Now() }()
 	c.expectEnd()

@@ -123,11 +123,11 @@ func TestACutLinkIsFound(t *testing.T) {
 			began := time.Now()
 			c.mustWrite(masked(fin|opPong, ""))
 			before(c)
-			if !r.hub.Online(bob.Mecha.ID) {
+			if !r.hub.Online(bob.Mecha.Number) {
 				t.Fatal("it is gone before the link is cut")
 			}
 			l.Cut()
-			eventually(t, "the relay gives it up", func() bool { return !r.hub.Online(bob.Mecha.ID) })
+			eventually(t, "the relay gives it up", func() bool { return !r.hub.Online(bob.Mecha.Number) })
 			if d := time.Since(began); d < dead {
 				t.Errorf("after %v: it was not given the time to answer", d)
 			}

@@ -12,8 +12,8 @@ import (
 	"relay/db/relay"
 )
 
-// mustEcho is a relay whose connections echo: what its reader and its writer do
-// with a message shows byte by byte. It asks for no credentials.
+// mustEcho is a relay whose connections echo, so that a test sees byte by byte how its
+// reader and its writer treat a message. It asks for no credentials.
 func mustEcho(t testing.TB) (r *testRelay, bob relay.IssuedKey) {
 	t.Helper()
 	return mustEchoAt(t, "127.0.0.1:0")
@@ -50,7 +50,7 @@ func (c *raw) expectEcho(op int, text string) {
 	}
 }
 
-// Every length at which a header changes its form, and those beside it.
+// Every length at which a header changes its form, and the lengths beside it.
 func TestEchoOfEveryLengthForm(t *testing.T) {
 	r, bob := mustEcho(t)
 	c := r.mustEchoOn(bob)

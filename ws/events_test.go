@@ -128,7 +128,7 @@ func TestAckOKComesOnceTheAcknowledgementIsStored(t *testing.T) {
 		}
 		c.ack(id, status)
 		f := c.expect("ack_ok")
-		m, err := r.Message(ctx, bob.Mecha.ID, id)
+		m, err := r.Message(ctx, bob.Mecha.Number, id)
 		if err != nil || m.Ack == nil || m.State != state {
 			t.Fatalf("ack_ok came before the acknowledgement was stored: %+v, %v", m, err)
 		}
@@ -173,7 +173,7 @@ func TestSyncFramesEncloseTheBacklog(t *testing.T) {
 	live.expectMessage(r.mustSend(alice, "bob^test", `{}`))
 }
 
-// A client that knows the interface alone gets what stands there alone.
+// A client that knows the interface document alone gets nothing that is not in it.
 func TestWithoutOptInThereAreOnlyMessages(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()

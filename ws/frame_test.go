@@ -81,7 +81,7 @@ func TestFramesThatEndTheConnection(t *testing.T) {
 }
 
 // The peer goes on sending for a while, as one does that has not read yet. The
-// close frame must arrive in spite of what is still unread behind it.
+// close frame must arrive in spite of unread frames behind it.
 func TestTheCloseFrameArrivesThoughThePeerGoesOnSending(t *testing.T) {
 	r := mustServe(t)
 	_, bob := r.mustPair()

@@ -12,7 +12,7 @@ import (
 )
 
 // label marks this goroutine, and all that are started from it from now on, as
-// those of one relay: other tests have relays at the same time.
+// the goroutines of one relay: other tests have relays at the same time.
 func label(t testing.TB) string {
 	name := fmt.Sprintf("%s %d", t.Name(), relays.Add(1))
 	pprof.SetGoroutineLabels(pprof.WithLabels(ctx, pprof.Labels("relay", name)))

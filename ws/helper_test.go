@@ -29,7 +29,7 @@ import (
 )
 
 // patience is how long a test waits for what must happen. It is no measure of
-// speed: it only ends a test that would otherwise wait for ever.
+// speed: it only ends a test that would otherwise never end.
 const patience = time.Minute
 
 var ctx = context.Background()
@@ -170,7 +170,7 @@ const clientTS = "2026-01-01T00:00:00Z"
 // received lists what came in for a Mecha, in history order.
 func (r *testRelay) received(k relay.IssuedKey) (ids []relay.MessageID) {
 	r.t.Helper()
-	q := relay.HistoryQuery{Mecha: k.Mecha.ID, Limit: 1000, Direction: relay.In}
+	q := relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Direction: relay.In}
 	for {
 		p, err := r.History(ctx, q)
 		if err != nil {

@@ -79,7 +79,7 @@ type Hub struct {
 	wg sync.WaitGroup
 
 	mu        sync.RWMutex // guards the fields below
-	listeners map[relay.MechaID][]listener
+	listeners map[relay.MechaNumber][]listener
 	count     int // of listeners, of all Mechas
 	closed    bool
 
@@ -104,7 +104,7 @@ func NewHub(c Config) *Hub {
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 10 * time.Second
 	}
-	h := &Hub{config: c, listeners: map[relay.MechaID][]listener{}, stop: make(chan struct{})}
+	h := &Hub{config: c, listeners: map[relay.MechaNumber][]listener{}, stop: make(chan struct{})}
 	if !c.NoPoller {
 		h.poller = h.newPoller()
 	}
@@ -157,7 +157,7 @@ func (h *Hub) tellChange(change *relay.Change) {
 }
 
 // Online tells whether a Mecha has a socket or a long-poll open.
-func (h *Hub) Online(id relay.MechaID) bool {
+func (h *Hub) Online(id relay.MechaNumber) bool {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
 	return h.listeners[id] != nil

@@ -80,7 +80,7 @@ func TestAFrameByteByByte(t *testing.T) {
 	slow.expectAlive()
 }
 
-// What arrives just as the reader gives up looking is not overlooked.
+// A frame that arrives just as the reader parks is not overlooked.
 func TestFramesInAnyRhythm(t *testing.T) {
 	r := mustServe(t)
 	_, bob := r.mustPair()
@@ -106,7 +106,7 @@ func TestFramesInAnyRhythm(t *testing.T) {
 	wg.Wait()
 }
 
-// Over TLS no poller knows what is there to read: it goes without.
+// Over TLS no poller knows whether there is something to read, so TLS goes without one.
 func TestSocketsOverTLS(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()

@@ -15,9 +15,9 @@ type heldKey struct {
 	reread atomic.Pointer[relay.Key] // as it was read from the store since; nil: it still is as it was authenticated
 }
 
-func (k *heldKey) mechaID() relay.MechaID  { return k.key.Mecha.ID }
-func (k *heldKey) keyID() relay.KeyID      { return k.key.ID }
-func (k *heldKey) renewKey(key *relay.Key) { k.reread.Store(key) }
+func (k *heldKey) mechaID() relay.MechaNumber { return k.key.Mecha.Number }
+func (k *heldKey) keyID() relay.KeyID         { return k.key.ID }
+func (k *heldKey) renewKey(key *relay.Key)    { k.reread.Store(key) }
 
 // checkKey refuses a key that does not hold now: KeyRevoked, KeyExpired.
 func (k *heldKey) checkKey(now time.Time) error {

@@ -112,7 +112,7 @@ func (r *testRelay) mustBeRefused(text string, status int) {
 	c.Close()
 }
 
-// left is what a process holds.
+// left counts what a process holds.
 type left struct{ goroutines, files int }
 
 func countLeft() left {
@@ -120,8 +120,8 @@ func countLeft() left {
 	return left{runtime.NumGoroutine(), len(files)}
 }
 
-// settled is what is left when nothing ends any more.
-func settled() left {
+// leftAtRest counts when nothing ends any more.
+func leftAtRest() left {
 	last := countLeft()
 	for same := 0; same < 20; same++ {
 		time.Sleep(5 * time.Millisecond)
@@ -132,8 +132,8 @@ func settled() left {
 	return last
 }
 
-// forgetful is a test that is not told of what must be closed: whoever opens
-// closes, and thousands of connections are not kept until the end.
+// forgetful drops cleanups: each connection is closed where it is opened, so that
+// thousands are not kept until the end of the test.
 type forgetful struct{ testing.TB }
 
 func (forgetful) Cleanup(func()) {}
@@ -155,11 +155,11 @@ func (r *testRelay) mustCycle(k relay.IssuedKey, n int) {
 	if r.t.Failed() {
 		r.t.FailNow()
 	}
-	eventually(r.t, "the hub is empty", func() bool { return !r.hub.Online(k.Mecha.ID) })
+	eventually(r.t, "the hub is empty", func() bool { return !r.hub.Online(k.Mecha.Number) })
 }
 
-// What a connection may leave, in bytes: its nonce, for as long as it could come
-// again. One that is not let go of is ten times that.
+// leftPerCycle is how many bytes a connection may leave: its nonce, for as long as it
+// could come again. A connection that is not let go of takes ten times as much.
 const leftPerCycle = 128
 
 // Thousands of connections that end in every way leave nothing behind: no
@@ -168,8 +168,8 @@ func TestNoConnectionLeavesAnythingBehind(t *testing.T) {
 	cycles := amount(700, 5000)
 	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 })
 	_, bob := r.mustPair()
-	r.mustCycle(bob, 8*len(endings)) // what is opened once, and kept, is open now
-	before, heapBefore, began := settled(), heap(), time.Now()
+	r.mustCycle(bob, 8*len(endings)) // files that are opened once, and kept, are open now
+	before, heapBefore, began := leftAtRest(), heap(), time.Now()
 	r.mustCycle(bob, cycles)
 	took := time.Since(began)
 	var after left

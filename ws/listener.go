@@ -22,7 +22,7 @@ type listener interface {
 	end(reason error)
 
 	// The key that it was opened with; a heldKey has these methods.
-	mechaID() relay.MechaID
+	mechaID() relay.MechaNumber
 	keyID() relay.KeyID
 	checkKey(now time.Time) error
 	renewKey(*relay.Key)

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["test.parallel"] {
-		flag.Set("test.parallel", "16") // those that are parallel wait for timers
+		flag.Set("test.parallel", "16") // parallel tests wait for timers
 	}
 	if os.Getenv(withoutPoller) != "" {
 		noPoller = true
@@ -47,8 +47,8 @@ func TestMain(m *testing.M) {
 const withoutPoller = "RELAY_WS_TEST_WITHOUT_POLLER"
 
 // runWithoutPoller starts this test program once more, with a goroutine to read
-// each socket. What it gives waits for the end, prints what was said, and gives
-// the exit code.
+// each socket. The function that it returns waits for the end, prints the output, and
+// returns the exit code.
 func runWithoutPoller() (wait func() int) {
 	var args []string
 	flag.Visit(func(f *flag.Flag) {

@@ -90,7 +90,7 @@ func BenchmarkEcho(b *testing.B) {
 	}
 }
 
-// What an idle connection holds, the benchmark's own end of it included.
+// The memory of an idle connection, the benchmark's own end of it included.
 func BenchmarkIdle(b *testing.B) {
 	const sockets = 2000
 	for range b.N {

@@ -19,10 +19,10 @@ const (
 	bigMessages = 250 // 16 MiB of payload, 21 MiB of frames: more than the network holds
 )
 
-// Neither the relay nor this test keeps the messages. What may stay for a
-// connection that does not read: two queues (one in hand, one filling) and a
+// Neither the relay nor this test keeps the messages. A connection that does not read
+// may hold two queues (one in hand, one filling) and a
 // page of 256 KiB of payload each, and a buffer of frames of less than 512 KiB.
-// The rest of the bound is room for the store's and the runtime's own.
+// The rest of the bound is for the store and the runtime.
 const heapBound = 4 << 20
 
 func heap() int64 {

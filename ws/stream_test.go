@@ -30,7 +30,7 @@ func TestTheEnvelopeIsTheInterfaces(t *testing.T) {
 	if err := json.Unmarshal(text, &fields); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	m, err := r.Message(ctx, bob.Mecha.ID, id)
+	m, err := r.Message(ctx, bob.Mecha.Number, id)
 	if err != nil {
 		t.Fatal(err)
 	}

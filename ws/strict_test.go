@@ -182,7 +182,7 @@ func TestTextSplitAnywhere(t *testing.T) {
 			c.expectEcho(opText, text)
 		}
 	}
-	// The pong tells that the relay is at work on what stands before the split.
+	// The pong tells that the relay has read the bytes before the split.
 	whole := masked(opText, text) + masked(fin|opContinuation, text)
 	for i := range len(whole) + 1 {
 		c.mustWrite(masked(fin|opPing, "") + whole[:i])
@@ -199,7 +199,7 @@ func TestTextSplitAnywhere(t *testing.T) {
 	for range 100 {
 		c.expectEcho(opText, text+text)
 	}
-	// What is cut in one message does not run on into the next.
+	// A character that is cut in one message does not go on in the next.
 	c.mustWrite(masked(fin|opText, "\xf0\x9f"), masked(fin|opText, "\x98\x80"))
 	c.expectClose(1007)
 }
@@ -297,7 +297,7 @@ func TestNothingAfterAClose(t *testing.T) {
 			c.Close()
 		}
 	}
-	// What was sent before it is answered before it.
+	// Messages before it are answered before it.
 	c := r.mustEchoOn(bob)
 	c.mustWrite(strings.Repeat(masked(fin|opText, "before"), 50) + masked(fin|opClose, closeBody(1000, "")))
 	for range 50 {

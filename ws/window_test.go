@@ -118,7 +118,7 @@ func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
 func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want relay.State) {
 	r.t.Helper()
 	eventually(r.t, string(id)+" is "+want.String(), func() bool {
-		m, err := r.Message(ctx, k.Mecha.ID, id)
+		m, err := r.Message(ctx, k.Mecha.Number, id)
 		return err == nil && m.State == want
 	})
 }
@@ -174,7 +174,7 @@ func TestWhatFreesAPlace(t *testing.T) {
 	}
 }
 
-// With a cursor, what was acknowledged long ago is sent again, holds a place
+// With a cursor, a message that was acknowledged long ago is sent again, holds a place
 // like any other, and a repeated or refused acknowledgement frees it.
 func TestRepeatedAcknowledgementsFreePlaces(t *testing.T) {
 	r := mustServe(t)
@@ -234,7 +234,7 @@ func TestExpiryFreesPlaces(t *testing.T) {
 	c.expectNothing()
 	r.advance(time.Minute)
 	c.expectMessage(b) // only once a has expired
-	if m, err := r.Message(ctx, bob.Mecha.ID, a); err != nil || m.State != relay.Expired {
+	if m, err := r.Message(ctx, bob.Mecha.Number, a); err != nil || m.State != relay.Expired {
 		t.Fatalf("the window was overrun: %+v, %v", m, err)
 	}
 }

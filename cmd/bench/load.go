@@ -45,6 +45,21 @@ type operation func() (done, error)
 // maxFailures in a row end a round: nothing is measured if all is refused.
 const maxFailures = 100
 
+// runOn measures a round of n workers, each with a connection of its own.
+func (b *bench) runOn(ctx context.Context, s *server, what string, n int, worker func(i int, c *conn) operation) (*sample, error) {
+	l := b.links(ctx, s)
+	defer l.close()
+	conns, err := l.dials(n)
+	if err != nil {
+		return nil, err
+	}
+	workers := make([]operation, n)
+	for i, c := range conns {
+		workers[i] = worker(i, c)
+	}
+	return b.run(ctx, l, what, workers)
+}
+
 // run measures a round. Every worker repeats its operation, all at the same time,
 // until Config.Duration is over. Before that they run for a tenth of the time
 // without being measured. A refused request is counted. Another error ends the

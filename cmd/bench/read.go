@@ -22,17 +22,9 @@ func (b *bench) history(ctx context.Context) error {
 	}
 	for _, n := range []int{1, 8} {
 		rounds, err := b.rounds(func() (*sample, error) {
-			l := b.links(ctx, s)
-			defer l.close()
-			conns, err := l.dials(n)
-			if err != nil {
-				return nil, err
-			}
-			workers := make([]operation, n)
-			for i, c := range conns {
-				workers[i] = pager(c, reader)
-			}
-			return b.run(ctx, l, fmt.Sprintf("history, %d connections", n), workers)
+			return b.runOn(ctx, s, fmt.Sprintf("history, %d connections", n), n, func(_ int, c *conn) operation {
+				return pager(c, reader)
+			})
 		})
 		if err != nil {
 			return err

@@ -30,17 +30,9 @@ func (b *bench) search(ctx context.Context) error {
 	}
 	for _, n := range []int{1, 8} {
 		rounds, err := b.rounds(func() (*sample, error) {
-			l := b.links(ctx, s)
-			defer l.close()
-			conns, err := l.dials(n)
-			if err != nil {
-				return nil, err
-			}
-			workers := make([]operation, n)
-			for i, c := range conns {
-				workers[i] = searcher(c, s.mechas[i%len(s.mechas)], v.queries(uint64(i)))
-			}
-			return b.run(ctx, l, fmt.Sprintf("search, %d connections", n), workers)
+			return b.runOn(ctx, s, fmt.Sprintf("search, %d connections", n), n, func(i int, c *conn) operation {
+				return searcher(c, s.mechas[i%len(s.mechas)], v.queries(uint64(i)))
+			})
 		})
 		if err != nil {
 			return err

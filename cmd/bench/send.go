@@ -53,17 +53,7 @@ func (b *bench) send(ctx context.Context) error {
 // sendRound is one round, in which n connections send. Each sends for Mechas of
 // its own.
 func (b *bench) sendRound(ctx context.Context, s *server, what string, n int) (*sample, error) {
-	l := b.links(ctx, s)
-	defer l.close()
-	conns, err := l.dials(n)
-	if err != nil {
-		return nil, err
-	}
-	workers := make([]operation, n)
-	for i, c := range conns {
-		workers[i] = b.sender(c, s.mechas, i, n)
-	}
-	return b.run(ctx, l, what, workers)
+	return b.runOn(ctx, s, what, n, func(i int, c *conn) operation { return b.sender(c, s.mechas, i, n) })
 }
 
 // sender sends for every n-th Mecha, beginning with number i, to all Mechas in turn.

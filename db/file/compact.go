@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 )
 
 // CompactOptions says which file to make smaller. Path and Schema are required.
@@ -52,13 +53,13 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	} else if err := info.mustBeRelays(path); err != nil {
 		return result, err
 	}
-	lock, err := sqlite.LockFile(real + ".lock")
-	served := errors.Is(err, sqlite.ErrLocked)
+	held, err := lock.File(real + ".lock")
+	served := errors.Is(err, lock.ErrHeld)
 	if err != nil && !served {
 		return result, err
 	}
-	if lock != nil {
-		defer lock.Close()
+	if held != nil {
+		defer held.Close()
 	}
 	c, err := OpenCurrent(path, o.Schema, !served)
 	if err != nil {

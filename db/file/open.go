@@ -92,7 +92,8 @@ func unreadable(path string, err error) error {
 
 // openSilently opens a file for reading so that no other file stays behind. A file
 // that is not in WAL mode, such as a backup, needs no log. A file whose log exists is
-// opened as Watching, which leaves the log alone. A closed file in WAL mode has no
+// opened as Watching, which leaves the log alone, unless the log is empty, has no
+// index, and the folder cannot be written: such a log says nothing. A closed file in WAL mode has no
 // log: SQLite makes one, and the last connection to close removes it. If the folder
 // cannot be written, the file is opened as Frozen, since no other process can make a
 // log either.
@@ -110,7 +111,11 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	}
 	if exists(real + "-wal") {
 		c, err := openAndRead(path, sqlite.Watching)
-		if sqlite.WantsLog(err) {
+		switch {
+		case !sqlite.WantsLog(err):
+		case isEmpty(real+"-wal") && !exists(real+"-shm"): // a server would have an index of its log
+			return openAndRead(path, sqlite.Frozen)
+		default:
 			err = fmt.Errorf("it has a log, %s-wal, which can only be read where its folder can be written: copy both elsewhere (%w)", path, err)
 		}
 		return c, err
@@ -218,6 +223,12 @@ func (s *snapshot) close() {
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
+}
+
+// isEmpty tells whether a path has a file without a byte in it.
+func isEmpty(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Size() == 0
 }
 
 // ReadIDs reads the secret of a file and makes the IDs of that store. path is for

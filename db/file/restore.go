@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 )
 
 // RestoreResult says what a Restore has done.
@@ -29,11 +30,11 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 		return result, err
 	}
 	if exists(to + ".lock") { // tried before the copy, so that nobody waits a minute for a refusal
-		lock, err := lockForRestore(to)
+		held, err := lockForRestore(to)
 		if err != nil {
 			return result, err
 		}
-		lock.Close()
+		held.Close()
 	}
 	temp, copied, err := copyChecked(ctx, from, to, o)
 	result.BackupResult = copied
@@ -41,11 +42,11 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 		return result, err
 	}
 	defer os.Remove(temp)
-	lock, err := lockForRestore(to)
+	held, err := lockForRestore(to)
 	if err != nil {
 		return result, err
 	}
-	defer lock.Close()
+	defer held.Close()
 	if result.Kept, err = setAside(to, o.Replace); err != nil {
 		return result, err
 	}
@@ -94,11 +95,11 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 
 // lockForRestore takes the server's lock. The caller closes it.
 func lockForRestore(to string) (*os.File, error) {
-	lock, err := sqlite.LockFile(to + ".lock")
-	if errors.Is(err, sqlite.ErrLocked) {
+	held, err := lock.File(to + ".lock")
+	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("a server runs on %s: end it first", to)
 	}
-	return lock, err
+	return held, err
 }
 
 // setAside gives the file at path a second name, and renames its log. The file keeps

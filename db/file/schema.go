@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 )
 
 const applicationID = 0x524c4159 // "RLAY", in the file's header
@@ -53,11 +54,11 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 	}
 	isCurrent := info.application == applicationID && info.Version == CurrentSchema()
 	if !isCurrent && !info.empty && !locked {
-		lock, err := lockToUpgrade(path)
+		held, err := lockToUpgrade(path)
 		if err != nil {
 			return nil, err
 		}
-		defer lock.Close()
+		defer held.Close()
 	}
 	r := sqlite.Writing
 	if info.empty {
@@ -85,9 +86,9 @@ func lockToUpgrade(path string) (*os.File, error) {
 		return nil, err
 	}
 	for tries := 0; ; tries++ {
-		lock, err := sqlite.LockFile(real + ".lock")
-		if !errors.Is(err, sqlite.ErrLocked) {
-			return lock, err
+		held, err := lock.File(real + ".lock")
+		if !errors.Is(err, lock.ErrHeld) {
+			return held, err
 		}
 		if tries == lockTries {
 			return nil, fmt.Errorf("%s is being served by an older relay: stop that first, then relay serve of this one brings the file up to date", path)

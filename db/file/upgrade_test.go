@@ -96,7 +96,7 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if m, err := d.Message(t.Context(), k.Mecha.ID, id); err != nil || m.To != "old^timer" {
+	if m, err := d.Message(t.Context(), k.Mecha.Number, id); err != nil || m.To != "old^timer" {
 		t.Errorf("the message in it is %+v, %v", m, err)
 	}
 	if err := d.Close(); err != nil {

@@ -40,7 +40,7 @@ func (f StateFilter) Matches(s State) bool {
 // Only Mecha and Limit are required. db.Inspector may leave Mecha out, to get the
 // messages of all.
 type HistoryQuery struct {
-	Mecha        MechaID
+	Mecha        MechaNumber
 	Limit        int            // messages on the page
 	Since        time.Time      // messages created at this time or later; zero: from the first
 	Until        time.Time      // messages created before this time; zero: to the last
@@ -69,7 +69,7 @@ type Page struct {
 // StreamQuery asks for a piece of a Mecha's incoming stream, in commit order.
 // Expired messages are never part of it.
 type StreamQuery struct {
-	Mecha       MechaID
+	Mecha       MechaNumber
 	After       Position // the piece begins after this position
 	PendingOnly bool     // leave out acknowledged messages
 	Limit       int      // messages

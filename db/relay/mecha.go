@@ -9,12 +9,12 @@ import (
 // compared exactly; the store refuses two that differ in letter case only.
 type Address string
 
-// A MechaID is the store's own number of a Mecha. It never leaves the relay.
-type MechaID int64
+// A MechaNumber is the store's own number of a Mecha. It never leaves the relay.
+type MechaNumber int64
 
 // Mecha is a registered agent (PROTOCOL §1).
 type Mecha struct {
-	ID        MechaID
+	Number    MechaNumber
 	Address   Address
 	CreatedAt time.Time
 }

@@ -41,8 +41,8 @@ type Message struct {
 	ID             MessageID
 	Conversation   ConversationID
 	Version        string
-	Sender         MechaID
-	Recipient      MechaID
+	Sender         MechaNumber
+	Recipient      MechaNumber
 	From           Address
 	To             Address
 	Type           string
@@ -64,8 +64,8 @@ type Message struct {
 type Change struct {
 	Position  Position
 	ID        MessageID
-	Sender    MechaID
-	Recipient MechaID
+	Sender    MechaNumber
+	Recipient MechaNumber
 	State     State
 	Status    string // of the latest acknowledgement; "" if there is none
 	Detail    string // of the latest acknowledgement

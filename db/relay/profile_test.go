@@ -190,7 +190,7 @@ func TestAnAgentCard(t *testing.T) {
 		len(p.Skills) != 1 || p.Skills[0].ID != "echo" || string(p.Card) != small {
 		t.Errorf("%+v, %v", p, err)
 	}
-	// The profile's own fields win over those of the card.
+	// The profile's own fields win, one by one.
 	p, err = relay.ReadProfile([]byte(`{"display_name":"Mine","skills":[],"visibility":"crew","card":` + small + `}`))
 	if err != nil || p.DisplayName != "Mine" || p.Description != "says it again" || len(p.Skills) != 0 || p.Visibility != relay.CrewOnly || string(p.Card) != small {
 		t.Errorf("%+v, %v", p, err)
@@ -201,8 +201,8 @@ func TestAnAgentCard(t *testing.T) {
 	}
 }
 
-// Fields that say the same as the card are not counted: a profile that was accepted is
-// accepted again as a client reads it, with the card's skills in it twice.
+// Fields of a profile that are equal to its card's are not counted: a profile that was
+// accepted is accepted as it is read, with the card's skills standing twice.
 func TestAProfileWithALargeCardIsPutAgain(t *testing.T) {
 	var skills []string
 	for i := range 60 {
@@ -221,7 +221,7 @@ func TestAProfileWithALargeCardIsPutAgain(t *testing.T) {
 	if err != nil || !reflect.DeepEqual(again, p) {
 		t.Errorf("%d bytes: %v", len(read), err)
 	}
-	// Only equal fields are left out: with one more word, the skills are the profile's own.
+	// Only equal fields: with one more word in a skill, the skills are the profile's own.
 	p.Skills[59].Description += "."
 	if read, err = json.Marshal(p); err != nil {
 		t.Fatal(err)

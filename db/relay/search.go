@@ -57,11 +57,11 @@ type SearchRequest struct {
 
 	// Online tells whether a Mecha is connected. It may be nil. It must be quick: a
 	// search calls it for hundreds of Mechas, and for all with Filter.Online.
-	Online func(MechaID) bool
+	Online func(MechaNumber) bool
 	// Lookup gives the profiles of the hits of a page, in any order. A Mecha that is
 	// gone may be missing. A search calls it at most once, after ranking and outside
 	// its time limit. The caller may keep the profiles that Lookup reads.
-	Lookup func(context.Context, []MechaID) ([]Entry, error)
+	Lookup func(context.Context, []MechaNumber) ([]Entry, error)
 }
 
 // SearchResult is the answer to a SearchRequest.
@@ -80,7 +80,7 @@ type SearchResult struct {
 
 // SearchHit is one Mecha found.
 type SearchHit struct {
-	ID          MechaID
+	ID          MechaNumber
 	Address     Address
 	Score       float64 // 0–1, to six decimals
 	Matched     Matched

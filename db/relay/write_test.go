@@ -74,7 +74,7 @@ func TestTheFormOfWritesIsFixed(t *testing.T) {
 	}
 }
 
-// Bytes that can be read as a write are those that AppendWrite writes for it.
+// A write that can be read is written again as the same bytes.
 func FuzzReadWrite(f *testing.F) {
 	for _, w := range writes {
 		f.Add(relay.AppendWrite(nil, w))

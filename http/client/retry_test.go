@@ -28,7 +28,7 @@ func TestBackoffGrowsAndBeginsAgain(t *testing.T) {
 		t.Errorf("%v, though the relay asks for a minute", d)
 	}
 	if d := b.Pause(errors.New("lost")); d > time.Second {
-		t.Errorf("the pause that the relay asked for is not for ever: %v", d)
+		t.Errorf("the pause that the relay asked for is not kept for later attempts: %v", d)
 	}
 }
 

@@ -48,7 +48,7 @@ var files embed.FS
 var comment = regexp.MustCompile(`(?s)\n[ \t]*<!--.*?-->`)
 
 // Pages gives all pages in the order of their list. Comments in the files are
-// for those who maintain them, and left out.
+// for the maintainers, and left out.
 func Pages() []Page {
 	pages := slices.Clone(contents)
 	for i := range pages {

@@ -36,7 +36,7 @@ func TestEveryFileIsAPage(t *testing.T) {
 	}
 }
 
-// What the maintainers write to each other is not part of a page.
+// Notes from maintainer to maintainer are not part of a page.
 func TestCommentsAreLeftOut(t *testing.T) {
 	found := 0
 	for _, p := range docs.Pages() {

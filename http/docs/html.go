@@ -208,7 +208,7 @@ func labelCells(table *extast.Table, source []byte) {
 	for row := header.NextSibling(); row != nil; row = row.NextSibling() {
 		label := header.FirstChild()
 		for cell := row.FirstChild(); cell != nil && label != nil; cell = cell.NextSibling() {
-			cell.SetAttributeString("data-label", label.Lines().Value(source))
+			cell.SetAttributeString("data-label", bytes.ReplaceAll(label.Lines().Value(source), []byte("`"), nil)) // no code in an attribute
 			label = label.NextSibling()
 		}
 	}

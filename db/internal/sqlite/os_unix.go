@@ -9,25 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LockFile takes an exclusive lock on the file at path, which it makes if it is
-// missing: ErrLocked if another process has the lock. Closing the file releases the
-// lock, and so does the end of the process. Do not remove the file: two processes
-// could then lock two files of the same name.
-func LockFile(path string) (*os.File, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		f.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			err = ErrLocked
-		}
-		return nil, err
-	}
-	return f, nil
-}
-
 // SyncDir syncs a directory, so that a new name in it survives a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)

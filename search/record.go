@@ -8,30 +8,32 @@ import (
 	"relay/db/relay"
 )
 
-// A record is what judging a profile needs of it: its words in order, as
-// hashes, by field and skill. It is stored with the profile's document in the
-// index, so that it costs no memory and is always of the same state.
+// A record is the forward index of one profile, by which the reranker scores it:
+// its words in order, as hashes, by field and skill. It is stored with the
+// profile's document in the index, so that it takes no memory and is always of
+// the same state.
 type record struct {
-	id       relay.MechaID
+	id       relay.MechaNumber
 	address  relay.Address
-	names    []string // squeezed: the name of the address, the display name
-	skills   []string // ids; the name where a skill has none
+	names    []string // normalised: the name of the address, the display name
+	skills   []string // ids, or names of skills without an id
 	lengths  [fields]int
 	total    int // the length of the combined text
 	passages []passage
 }
 
-// A passage is one text of a profile: its description, one example, a skill's name.
+// A passage is one text of a profile, such as its description, one example or a
+// skill's name.
 type passage struct {
 	field  field
-	skill  int      // index in skills, -1: none
-	words  []uint32 // hashes in order
-	wholes []uint32 // of camelCase words; they have no place in the order and no length
+	skill  int      // index in skills, or -1
+	words  []uint32 // hashes, in the order of the text
+	joined []uint32 // hashes of the joined words of camelCase, which have no place in the order and no length
 }
 
-// hashTerm stands for a term in records. Two terms with one hash would be
-// taken for each other; with 32 bits that is one search in ten thousand, by a
-// word of little weight in one profile.
+// hashTerm is the hash that stands for a term in records. Terms with the same
+// hash are confused; with 32 bits this changes about one search in ten thousand,
+// by the weight of one word in one profile.
 func hashTerm(term string) uint32 {
 	h := fnv.New32a()
 	h.Write([]byte(term))
@@ -55,7 +57,7 @@ func (r *record) encode() []byte {
 		b = append(b, byte(p.field))
 		b = binary.AppendUvarint(b, uint64(p.skill+1))
 		b = appendHashes(b, p.words)
-		b = appendHashes(b, p.wholes)
+		b = appendHashes(b, p.joined)
 	}
 	return b
 }
@@ -80,11 +82,11 @@ func appendHashes(b []byte, list []uint32) []byte {
 	return b
 }
 
-// decode reads what encode wrote into r, reusing its memory. Damaged bytes
-// give errRecord, never a panic.
+// decode reads a record that encode wrote into r, and uses r's memory again. For
+// damaged bytes it returns errRecord; it does not panic.
 func (r *record) decode(b []byte) error {
 	d := decoder{b: b}
-	r.id = relay.MechaID(d.long())
+	r.id = relay.MechaNumber(d.long())
 	r.address = relay.Address(d.string())
 	r.names = d.strings(r.names[:0])
 	r.skills = d.strings(r.skills[:0])
@@ -105,7 +107,7 @@ func (r *record) decode(b []byte) error {
 		p.field = field(d.byte())
 		p.skill = d.number() - 1
 		p.words = d.hashes(p.words[:0])
-		p.wholes = d.hashes(p.wholes[:0])
+		p.joined = d.hashes(p.joined[:0])
 		if p.field >= fields || p.skill >= len(r.skills) {
 			return errRecord
 		}
@@ -116,8 +118,8 @@ func (r *record) decode(b []byte) error {
 	return nil
 }
 
-// A decoder reads from the front of b; after the first thing that is not there
-// it has failed and gives zeroes.
+// A decoder reads values from the front of b. After an error failed is set, and
+// every further value is zero.
 type decoder struct {
 	b      []byte
 	failed bool
@@ -133,7 +135,7 @@ func (d *decoder) long() uint64 {
 	return v
 }
 
-// number is a count or a length: one that cannot be is damage.
+// number reads a count or a length. One that is too large for any record is an error.
 func (d *decoder) number() int {
 	v := d.long()
 	if v > 1<<28 {

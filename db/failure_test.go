@@ -1,0 +1,92 @@
+package db
+
+import (
+	"relay/db/relay"
+
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+)
+
+// doom is a chore that has its transaction fail as a whole, once, when all of it
+// has been applied. It is a rider too.
+type doom struct{ sealed bool }
+
+func (d *doom) apply(*tx) error { d.sealed = true; return nil }
+func (d *doom) size() int       { return 0 }
+func (d *doom) arrived(*tx)     {}
+func (d *doom) board(*tx) error {
+	if !d.sealed {
+		return nil
+	}
+	d.sealed = false
+	return errPoison
+}
+
+// If a transaction fails as a whole, nothing of what it knew is remembered: not
+// that a key was revoked, nor how many messages wait. Nobody is told of its messages.
+func TestATransactionThatFailedIsForgotten(t *testing.T) {
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	fails := &doom{}
+	d, err := open(Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, MaxPending: 3},
+		func(d *DB) { d.w.riders = append(d.w.riders, fails) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	var rung []relay.MessageID
+	d.OnCommit(func(c *relay.Commit) {
+		for _, m := range c.Messages {
+			rung = append(rung, m.ID)
+		}
+	})
+	k := mustIssue(t, d, "a^b")
+	mustIssue(t, d, "c^d")
+	var told []relay.MessageID
+	send := func() error {
+		sent, err := d.Send(message(k, "c^d", `{}`))
+		if err == nil {
+			told = append(told, sent.ID)
+		}
+		return err
+	}
+	if err := send(); err != nil { // from now on what waits for c^d is counted
+		t.Fatal(err)
+	}
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.wait(b)
+	<-b.entered
+	got := make(chan error, 5)
+	for _, text := range []string{`{"n":1}`, `{"n":2}`} {
+		m := message(k, "c^d", text)
+		m.MaxPending = 3
+		then(d, m, (*tx).send, func(_ relay.Sent, err error) { got <- err })
+	}
+	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
+	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
+	d.submit(fails, func(err error) { got <- err })
+	close(b.release)
+	for i := range 5 {
+		if err := <-got; relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
+			t.Errorf("write %d of a transaction that failed: %v", i, err)
+		}
+	}
+	for i, want := range []relay.Code{"", "", relay.MailboxFull} {
+		if err := send(); relay.ErrorCode(err) != want {
+			t.Errorf("message %d after it: %v, want %q", i, err, want)
+		}
+	}
+	if err := d.wait(nothing{}); err != nil { // the listeners have been told of all
+		t.Fatal(err)
+	}
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 10})
+	if err != nil || len(p.Messages) != len(told) || !slices.Equal(rung, told) {
+		t.Errorf("%d messages in the store, listeners were told of %v, senders of %v (%v)", len(p.Messages), rung, told, err)
+	}
+}

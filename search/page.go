@@ -1,0 +1,177 @@
+package search
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// page returns the candidates on the requested page, and all documents that
+// match: found without those that share too little with the query's name.
+func (s *searcher) page(found []uint64) ([]*candidate, []uint64, error) {
+	switch {
+	case s.req.Query == "":
+		return s.pageByKey(found)
+	case s.req.Sort == ByRecent, s.req.Sort == ByName:
+		// The matches must not depend on the sort order, so the documents
+		// found by their names alone are examined here too.
+		byName := slices.DeleteFunc(slices.Clone(found), func(n uint64) bool { return s.coarse[n] > 0 })
+		list, err := s.examineAll(byName)
+		if err != nil {
+			return nil, nil, err
+		}
+		_, found = s.dropNoMatches(list, found)
+		return s.pageByKey(found)
+	}
+	best, err := s.chooseCandidates(found)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, err := s.examineAll(best)
+	if err != nil {
+		return nil, nil, err
+	}
+	list, found = s.dropNoMatches(list, found)
+	s.score(list)
+	slices.SortFunc(list, byScore)
+	from, to := s.req.Offset, s.req.Offset+s.req.Limit
+	if to > len(list) && len(found) > len(list) {
+		if list, err = s.appendRest(list, found); err != nil {
+			return nil, nil, err
+		}
+	}
+	return s.examineRest(list[min(from, len(list)):min(to, len(list))]), found, nil
+}
+
+// examineRest examines the documents of a page that were not candidates, for
+// the parts of a hit other than the score.
+func (s *searcher) examineRest(page []*candidate) []*candidate {
+	for i, c := range page {
+		if c.scores != nil {
+			continue
+		}
+		if list, err := s.examineAll([]uint64{c.doc}); err == nil && len(list) == 1 {
+			list[0].raw, list[0].score = c.raw, c.score
+			page[i] = list[0]
+		}
+	}
+	return page
+}
+
+func byScore(a, b *candidate) int {
+	if a.score != b.score {
+		return cmp.Compare(b.score, a.score)
+	}
+	return strings.Compare(string(a.address), string(b.address))
+}
+
+// dropNoMatches removes the candidates that have no term of the query and no
+// name similar enough to it.
+func (s *searcher) dropNoMatches(list []*candidate, found []uint64) ([]*candidate, []uint64) {
+	none := map[uint64]bool{}
+	list = slices.DeleteFunc(list, func(c *candidate) bool {
+		if c.coarse == 0 && c.bonus == 0 && !c.nearName && c.exact == notExact {
+			none[c.doc] = true
+		}
+		return none[c.doc]
+	})
+	if len(none) > 0 {
+		found = slices.DeleteFunc(found, func(n uint64) bool { return none[n] })
+	}
+	return list, found
+}
+
+// chooseCandidates returns the documents to score finely: those with the best
+// coarse scores, maxCandidates in all, and every one found by name. Of
+// documents with equal scores the first addresses are taken.
+func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
+	if len(found) <= maxCandidates {
+		return found, nil
+	}
+	lowest := s.lowestCandidateScore(found)
+	var best, ties []uint64
+	for _, n := range found {
+		switch score := s.coarseScore(n); {
+		case score > lowest || s.isNameCandidate(n):
+			best = append(best, n)
+		case score == lowest:
+			ties = append(ties, n)
+		}
+	}
+	free := max(maxCandidates-len(best), 0)
+	if len(ties) > free {
+		addresses := map[uint64]string{}
+		if err := s.eachMeta(ties, func(n uint64, m meta) { addresses[n] = string(m.address) }); err != nil {
+			return nil, err
+		}
+		slices.SortFunc(ties, func(a, b uint64) int { return strings.Compare(addresses[a], addresses[b]) })
+		ties = ties[:free]
+	}
+	best = append(best, ties...)
+	slices.Sort(best)
+	return best, nil
+}
+
+// lowestCandidateScore is the lowest of the maxCandidates best coarse scores. found
+// has more documents than that. For 10,000 documents it takes 0.06 ms; sorting all
+// scores would take 1 ms.
+func (s *searcher) lowestCandidateScore(found []uint64) float64 {
+	best := slices.Repeat([]float64{-1}, maxCandidates) // ascending
+	for _, n := range found {
+		if score := s.coarseScore(n); score > best[0] {
+			at, _ := slices.BinarySearch(best, score)
+			copy(best, best[1:at])
+			best[at-1] = score
+		}
+	}
+	return best[0]
+}
+
+// appendRest appends the documents that were not candidates, in the order of
+// their coarse scores. None gets a higher score than a candidate.
+func (s *searcher) appendRest(list []*candidate, found []uint64) ([]*candidate, error) {
+	examined := make(map[uint64]bool, len(list))
+	ceiling := 1.0
+	for _, c := range list {
+		examined[c.doc] = true
+		ceiling = min(ceiling, c.score)
+	}
+	docs := slices.DeleteFunc(slices.Clone(found), func(n uint64) bool { return examined[n] })
+	rest := make([]*candidate, 0, len(docs))
+	err := s.eachMeta(docs, func(n uint64, m meta) {
+		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], raw: s.coarseScore(n)}
+		c.score = min(round(textSpan*s.normalScore(c.raw)), ceiling)
+		rest = append(rest, c)
+	})
+	slices.SortFunc(rest, byScore)
+	return append(list, rest...), err
+}
+
+// pageByKey sorts by time or by address, which the metadata has.
+func (s *searcher) pageByKey(found []uint64) ([]*candidate, []uint64, error) {
+	type row struct {
+		doc uint64
+		meta
+	}
+	rows := make([]row, 0, len(found))
+	if err := s.eachMeta(found, func(n uint64, m meta) { rows = append(rows, row{n, m}) }); err != nil {
+		return nil, nil, err
+	}
+	slices.SortFunc(rows, func(a, b row) int {
+		if s.req.Sort == ByRecent && a.updated != b.updated {
+			return cmp.Compare(b.updated, a.updated)
+		}
+		return strings.Compare(string(a.address), string(b.address))
+	})
+	from, to := min(s.req.Offset, len(rows)), min(s.req.Offset+s.req.Limit, len(rows))
+	var docs []uint64
+	for _, r := range rows[from:to] {
+		docs = append(docs, r.doc)
+	}
+	list, err := s.examineAll(docs)
+	if err != nil {
+		return nil, nil, err
+	}
+	s.score(list)
+	return list, found, nil
+}
