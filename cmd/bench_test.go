@@ -328,7 +328,7 @@ func TestAForgetfulServerKeepsNothingAndSaysSo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	runRelay(t, "bench", "forgetful-server", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "only a new file will do")
+	runRelay(t, "bench", "forgetful-server", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "needs a new file")
 	if after, err := os.ReadFile(db); err != nil || string(after) != string(before) {
 		t.Error("the file was changed", err)
 	}

@@ -115,7 +115,7 @@ func TestAProfileThatIsNotSet(t *testing.T) {
 		{"set a^x /no/such/file", "", 1, "/no/such/file"},
 		{"set nobody^x", `{}`, 1, "nobody^x"},
 		{"set A^x", `{}`, 1, "A^x"},
-		{"set nobody", `{}`, 2, "no address"},
+		{"set nobody", `{}`, 2, "is not a valid address"},
 		{"set", `{}`, 2, "an address"},
 		{"get nobody^x", "", 1, "nobody^x"},
 		{"get", "", 2, "one address"},
@@ -211,7 +211,7 @@ func TestImportOfAnAgentCard(t *testing.T) {
 	wantSameJSON(t, r.out, `{"imported":1,"failed":0}`)
 	run(t, []string{"mecha", "import", "-", "--as", "bad^maps", "--db", db}, nil, `{"name":1}`).wantCode(t, 2, "card.name")
 	run(t, []string{"mecha", "import", "-", "--as", "bad^maps", "--db", db}, nil, `{},"visibility":"crew"`).wantCode(t, 1, "invalid JSON at byte 2")
-	run(t, []string{"mecha", "import", "-", "--as", "bad", "--db", db}, nil, `{}`).wantCode(t, 2, "no address")
+	run(t, []string{"mecha", "import", "-", "--as", "bad", "--db", db}, nil, `{}`).wantCode(t, 2, "is not a valid address")
 	if all := listMechas(t, db); addresses(all) != "geo^maps small^maps" {
 		t.Errorf("list: %+v", all)
 	}
@@ -282,7 +282,7 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 	}
 	runRelay(t, "mecha", "import", "/no/such/file", "--db", db).wantCode(t, 1, "/no/such/file")
 	runRelay(t, "mecha", "import", "--db", db).wantCode(t, 2, "one file")
-	runRelay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "no address")
+	runRelay(t, "mecha", "import", card, "--as", "x", "--db", db).wantCode(t, 2, "is not a valid address")
 	wantFiles(t, filepath.Dir(db))
 	runRelay(t, "mecha", "import", card, "--as", "a^x", "--db", db).wantCode(t, 1, "no database at "+db)
 	wantFiles(t, filepath.Dir(db))

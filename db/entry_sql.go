@@ -37,6 +37,11 @@ func (d *DB) PutProfileThen(p *relay.PutProfile, done func(error)) {
 }
 
 func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
+	if p.Key != 0 {
+		if _, err := t.caller(p.Key); err != nil {
+			return none{}, err
+		}
+	}
 	id, err := t.mecha(p.Address)
 	if p.Register {
 		id, err = t.register(p.Address, p.At)

@@ -31,11 +31,19 @@ func (w *writer) forget(ops []op) error {
 		switch j := ops[i].job.(type) {
 		case *task[*relay.SendMessage, relay.Sent]:
 			j.outcome = t.record(j.write, t.position(j.write.At), &relay.Key{}, 0, 0)
-		case *task[*relay.ExpireDue, nextExpiry], *choreJob:
+		case *task[*relay.ExpireDue, nextExpiry]:
+		case *choreJob:
+			if _, ok := j.chore.(*SaveSearch); ok {
+				ops[i].err = errForgetful()
+			}
 		default:
-			ops[i].err = relay.Errorf(relay.Overloaded, "this relay keeps nothing: it takes messages only, and forgets them")
+			ops[i].err = errForgetful()
 		}
 	}
 	w.last = t.last
 	return nil
+}
+
+func errForgetful() error {
+	return relay.Errorf(relay.Overloaded, "this relay keeps nothing: it takes messages only, and forgets them")
 }

@@ -3,7 +3,7 @@ package db_test
 import "flag"
 
 // The short form of the tests has each check at least once; the long form
-// repeats what meets chance, with the numbers that it was found with:
+// repeats the checks that depend on chance, with the numbers of the runs in which faults were found:
 //
 //	go test ./db -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")

@@ -160,7 +160,7 @@ func (p *player) play(rounds int) {
 			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
 		case 7:
 			profile := relay.Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
-			err = p.d.PutProfile(&relay.PutProfile{At: now, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
+			err = p.d.PutProfile(&relay.PutProfile{At: now, Key: k.Number, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 8:
 			var made relay.IssuedKey
 			i := &relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)}

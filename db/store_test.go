@@ -26,7 +26,7 @@ func schema(t testing.TB) string {
 	return string(text)
 }
 
-// store is an open store on a real file, with what the tests say of it.
+// store is an open store on a real file. Its methods are the steps of the tests.
 type store struct {
 	*db.DB
 	t testing.TB

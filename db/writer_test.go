@@ -219,16 +219,17 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	b := block{make(chan struct{}), make(chan struct{})}
 	go d.wait(b)
 	<-b.entered
-	got := make(chan error, 4)
+	got := make(chan error, 5)
 	send := func(k *relay.Key) {
 		then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err })
 	}
 	send(k)
 	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
 	send(k)
+	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: "a^b"}, func(err error) { got <- err })
 	send(other)
 	close(b.release)
-	for i, want := range []relay.Code{"", "", relay.KeyRevoked, ""} {
+	for i, want := range []relay.Code{"", "", relay.KeyRevoked, relay.KeyRevoked, ""} {
 		if err := <-got; relay.ErrorCode(err) != want {
 			t.Errorf("write %d: %v, want %q", i, err, want)
 		}

@@ -45,6 +45,7 @@ func (p Profile) Stored() StoredProfile {
 // PutProfile is the write that replaces a Mecha's profile (PROTOCOL §5, Profile).
 type PutProfile struct {
 	At       time.Time
+	Key      KeyNumber // of the Mecha; 0: the relay's operator puts the profile, and needs no key
 	Address  Address
 	Register bool // registers the Mecha if it is new; if false, a new Mecha is MechaNotFound
 	Profile  StoredProfile
@@ -61,6 +62,7 @@ func (p *PutProfile) kind() byte { return kindPutProfile }
 
 func (p *PutProfile) fields(f *form) {
 	f.time(&p.At)
+	integer(f, &p.Key)
 	text(f, &p.Address)
 	f.bool(&p.Register)
 	f.blob(&p.Profile.Body)

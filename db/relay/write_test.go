@@ -23,7 +23,7 @@ var writes = []relay.Write{
 	&relay.IssueKey{At: at, Address: "bob^demo", Label: "laptop", ExpiresAt: at.Add(time.Minute), WithSecret: true, Replaces: "key_old",
 		Overlap: time.Hour, ID: "key_new", Hash: [32]byte{2, 31: 8}, Secret: "ms_secret"},
 	&relay.RevokeKey{At: at, ID: "key_new"},
-	&relay.PutProfile{At: at, Address: "bob^demo", Register: true, Profile: relay.StoredProfile{Body: []byte(`{"tags":["a"]}`), Card: []byte(`{}`), Visibility: relay.CrewOnly}, Nonce: 13},
+	&relay.PutProfile{At: at, Key: 5, Address: "bob^demo", Register: true, Profile: relay.StoredProfile{Body: []byte(`{"tags":["a"]}`), Card: []byte(`{}`), Visibility: relay.CrewOnly}, Nonce: 13},
 	&relay.RemoveMecha{At: at, Address: "bob^demo"},
 }
 

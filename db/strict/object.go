@@ -48,7 +48,7 @@ func (e *SyntaxError) Error() string {
 // value: a part of data, without the white space around it, to be read by IsNull,
 // IsObject, Int and String. For a name in known, member gets that string itself.
 //
-// ReadObject also refuses, by PROTOCOL §1: invalid UTF-8 and lone surrogates
+// As PROTOCOL §1 demands, ReadObject also refuses invalid UTF-8 and lone surrogates
 // anywhere; objects and arrays nested deeper than 64 below the outermost object;
 // a name of the outermost object that comes twice after unescaping (inside a
 // value it may); and a name that differs from a known one in letter case alone,
