@@ -40,10 +40,10 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	var rung []relay.MessageID
+	var announced []relay.MessageID
 	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
-			rung = append(rung, m.ID)
+			announced = append(announced, m.ID)
 		}
 	})
 	k := mustIssue(t, d, "a^b")
@@ -86,7 +86,7 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 10})
-	if err != nil || len(p.Messages) != len(told) || !slices.Equal(rung, told) {
-		t.Errorf("%d messages in the store, listeners were told of %v, senders of %v (%v)", len(p.Messages), rung, told, err)
+	if err != nil || len(p.Messages) != len(told) || !slices.Equal(announced, told) {
+		t.Errorf("%d messages in the store, listeners were told of %v, senders of %v (%v)", len(p.Messages), announced, told, err)
 	}
 }

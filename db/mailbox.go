@@ -60,8 +60,8 @@ func (s *segment) hasPending(r mailboxRow) bool {
 	return there
 }
 
-// settle removes a message that is no longer pending.
-func (s *segment) settle(r mailboxRow) {
+// remove removes a message that is no longer pending.
+func (s *segment) remove(r mailboxRow) {
 	list := s.pending[r.mecha]
 	i, there := slices.BinarySearch(list, r.position)
 	switch {
@@ -112,7 +112,7 @@ func (l *lateIndex) collect(settled []mailboxRow) {
 	for _, r := range settled {
 		for _, s := range []*segment{l.indexed, l.indexing, l.collecting} {
 			if s != nil && s.after < r.position && r.position <= s.upto {
-				s.settle(r)
+				s.remove(r)
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func (s *segmentWriter) start() error {
 	for r.Next() {
 		p, to := relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1))
 		if all.add(p, to, relay.MechaNumber(r.Int(2))); r.Int(3) == 0 {
-			all.settle(mailboxRow{to, p})
+			all.remove(mailboxRow{to, p})
 		}
 	}
 	if err := r.Close(); err != nil {
