@@ -1,18 +1,18 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
-// doom is a chore that has its transaction fail as a whole, once, when all of it
-// has been applied. It is a rider too.
+// doom is a chore and a rider. It makes the transaction of the chore fail as a whole,
+// after all jobs have been applied.
 type doom struct{ sealed bool }
 
 func (d *doom) apply(*tx) error { d.sealed = true; return nil }
@@ -26,8 +26,8 @@ func (d *doom) board(*tx) error {
 	return errPoison
 }
 
-// If a transaction fails as a whole, nothing of what it knew is remembered: not
-// that a key was revoked, nor how many messages wait. Nobody is told of its messages.
+// If a transaction fails as a whole, the writer keeps nothing of its state: neither that
+// a key was revoked nor the counts of pending messages. Listeners are not called.
 func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -40,10 +40,10 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { d.Close() })
-	var rung []relay.MessageID
+	var heard []relay.MessageID
 	d.OnCommit(func(c *relay.Commit) {
 		for _, m := range c.Messages {
-			rung = append(rung, m.ID)
+			heard = append(heard, m.ID)
 		}
 	})
 	k := mustIssue(t, d, "a^b")
@@ -56,7 +56,7 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 		}
 		return err
 	}
-	if err := send(); err != nil { // from now on what waits for c^d is counted
+	if err := send(); err != nil { // from now on the pending messages of c^d are counted
 		t.Fatal(err)
 	}
 	b := block{make(chan struct{}), make(chan struct{})}
@@ -69,7 +69,7 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 		then(d, m, (*tx).send, func(_ relay.Sent, err error) { got <- err })
 	}
 	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
-	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
+	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused, since the key is cached as revoked
 	d.submit(fails, func(err error) { got <- err })
 	close(b.release)
 	for i := range 5 {
@@ -82,11 +82,11 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 			t.Errorf("message %d after it: %v, want %q", i, err, want)
 		}
 	}
-	if err := d.wait(nothing{}); err != nil { // the listeners have been told of all
+	if err := d.wait(nothing{}); err != nil { // then the listeners have been called for all commits before
 		t.Fatal(err)
 	}
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 10})
-	if err != nil || len(p.Messages) != len(told) || !slices.Equal(rung, told) {
-		t.Errorf("%d messages in the store, listeners were told of %v, senders of %v (%v)", len(p.Messages), rung, told, err)
+	if err != nil || len(p.Messages) != len(told) || !slices.Equal(heard, told) {
+		t.Errorf("%d messages in the store, listeners were told of %v, senders of %v (%v)", len(p.Messages), heard, told, err)
 	}
 }
