@@ -32,7 +32,7 @@ type task[W relay.Write, O any] struct {
 	decide  func(*tx, W) (O, error)
 	outcome O
 	err     error
-	done    func(O, error) // nil: somebody waits for ended
+	done    func(O, error) // called at the end; nil: ended is closed instead
 	ended   chan struct{}
 }
 

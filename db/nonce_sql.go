@@ -117,8 +117,9 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 			return err
 		}
 	}
-	// Searches stand in an order of their own: their rows are read whatever the pages
-	// cover. Pages have their nonces too, for newer searches push out older ones.
+	// The rows of searches have local positions, so they are read whatever the pages
+	// cover. Pages have the nonces of searches, too, because newer searches delete the
+	// rows of older ones.
 	if err := w.readNonceRows(found, nonceRange{from - 1, math.MaxInt64}, most, "search"); err != nil {
 		return err
 	}

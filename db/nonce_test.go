@@ -194,7 +194,8 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 	}
 }
 
-// A Mecha's newer searches push its older ones out of their table, with their nonces.
+// A Mecha's newer searches delete the rows of its older ones, with their nonces. Those
+// nonces must still be refused.
 func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 	s, u := mustServeHere(t)
 	done := make(chan error)

@@ -92,11 +92,10 @@ func unreadable(path string, err error) error {
 
 // openSilently opens a file for reading so that no other file stays behind. A file
 // that is not in WAL mode, such as a backup, needs no log. A file whose log exists is
-// opened as Watching, which leaves the log alone, unless the log is empty, has no
-// index, and the folder cannot be written: such a log says nothing. A closed file in WAL mode has no
-// log: SQLite makes one, and the last connection to close removes it. If the folder
-// cannot be written, the file is opened as Frozen, since no other process can make a
-// log either.
+// opened as Watching, which leaves the log alone. A closed file in WAL mode has no log:
+// SQLite makes one, and the last connection to close removes it. If the folder cannot
+// be written, the file is opened as Frozen, since no other process can make a log
+// either. The same holds for a log that is empty and has no index: no server has it open.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {
@@ -225,7 +224,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// isEmpty tells whether a path has a file without a byte in it.
+// isEmpty tells whether the file at path exists and is empty.
 func isEmpty(path string) bool {
 	info, err := os.Stat(path)
 	return err == nil && info.Size() == 0
