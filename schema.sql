@@ -1,29 +1,31 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
 -- This is the whole schema of a new file, at PRAGMA user_version 1. A change
--- here needs a step in upgrades that brings older files to the same.
+-- here needs a script in upgrades (db/file/schema.go) that changes older files
+-- in the same way.
 --
--- The tables of the first part hold what writes made, and nothing else: the same
--- writes in the same order give the same rows. The tables of the second part are
--- the process's own: notes, and shortcuts that can be made again.
+-- The tables of the first part have only rows that writes made: the same writes
+-- in the same order give the same rows. The tables of the second part are local
+-- to the process: notes, and shortcuts that can be made again.
 --
--- Times are Unix milliseconds. A "position" is a place in the one commit order
+-- Times are Unix milliseconds. A "position" is a place in the commit order
 -- (upper bits: the millisecond of acceptance; lower 12 bits: a counter). Strings
--- that recur stand once in `word` or `mecha` and are referred to by number.
--- References are declared for the reader and for integrity checks; the writer
--- keeps them by its own rules, for enforcement would cost every message.
+-- that recur are stored once, in `word` or `mecha`, and referred to by number.
+-- References are declared for readers and for integrity checks. The writer keeps
+-- them by its own rules, because enforcement would cost time for every message.
 
--- What the store must know about itself. `secret` keys ids and hashes.
--- `keys_version` grows whenever keys change, so that a server notices what the
--- command line did. `indexed_upto` is the process's own: up to that position,
--- `received` and `sent` have all messages.
+-- The store's settings. `secret` keys ids and hashes. `keys_version` grows
+-- whenever keys change, so that a server notices changes by the command line.
+-- `indexed_upto` is local: up to that position, `received` and `sent` have all
+-- messages.
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- The participants. NOCASE makes look-alikes of an address collide. `revision`
--- is the position of the last change to the Mecha or its profile: the search
--- index follows it. A removed Mecha keeps its row, for its messages name it.
+-- The registered agents. NOCASE refuses addresses that differ in letter case
+-- alone. `revision` is the position of the last change to the Mecha or its
+-- profile; the search index follows it. A removed Mecha keeps its row, because
+-- its messages refer to it.
 CREATE TABLE mecha (
   id         INTEGER PRIMARY KEY,
   address    TEXT NOT NULL COLLATE NOCASE UNIQUE,
@@ -34,7 +36,7 @@ CREATE TABLE mecha (
 
 CREATE INDEX mecha_revision ON mecha (revision);
 
--- What a Mecha says of itself, as JSON; `card` is the agent card it came from.
+-- A Mecha's profile, as JSON. `card` is the agent card that it came from.
 CREATE TABLE profile (
   mecha      INTEGER PRIMARY KEY REFERENCES mecha (id),
   body       TEXT NOT NULL,
@@ -44,16 +46,17 @@ CREATE TABLE profile (
   updated_at INTEGER NOT NULL
 ) STRICT;
 
--- The nonces of what wrote profiles lately, apart: the next write replaces the
--- profile, and must not make the one before it repeatable.
+-- The nonces of the latest writes to profiles. They are not in `profile`, because
+-- the next write replaces that row, and the earlier request must not become
+-- repeatable.
 CREATE TABLE profile_nonce (
   position INTEGER PRIMARY KEY,
   nonce    INTEGER NOT NULL
 ) STRICT;
 
 -- Credentials. The key's text is never stored, only its SHA-256. A separate
--- signing secret, where one was asked for, has to be stored as it is: an HMAC
--- cannot be checked with less. (That is why the file is 0600.)
+-- signing secret must be stored as it is, because an HMAC cannot be checked
+-- without it. (That is why the file has the mode 0600.)
 CREATE TABLE mecha_key (
   id           INTEGER PRIMARY KEY,
   public_id    TEXT NOT NULL UNIQUE,
@@ -66,7 +69,7 @@ CREATE TABLE mecha_key (
   revoked_at   INTEGER
 ) STRICT;
 
--- When a Mecha was last seen, for every hit of a search.
+-- Finds the keys of a Mecha, as to tell when it was last seen.
 CREATE INDEX mecha_key_mecha ON mecha_key (mecha);
 
 -- Strings that recur: message types, priorities, versions, acknowledgement
@@ -76,9 +79,9 @@ CREATE TABLE word (
   text TEXT NOT NULL UNIQUE
 ) STRICT;
 
--- One narrow row a message, in commit order: the rowid is the position, and
--- the public id is a keyed function of it, so no index over random text is
--- needed and an id stays recognisable after its row has gone.
+-- One narrow row for each message, in commit order. The rowid is the position,
+-- and the public id is a keyed function of it. So no index over random text is
+-- needed, and an id is recognised even after its row is deleted.
 CREATE TABLE message (
   position        INTEGER PRIMARY KEY,
   recipient       INTEGER NOT NULL REFERENCES mecha (id),
@@ -89,15 +92,16 @@ CREATE TABLE message (
   priority        INTEGER NOT NULL REFERENCES word (id),
   version         INTEGER NOT NULL REFERENCES word (id),
   -- NULL: this message founded its conversation. Positive: the position of the
-  -- message that did. Negative: minus the word that is the client's own label.
+  -- founding message. Negative: minus the number of the word that is the
+  -- client's label.
   conversation    INTEGER,
   correlation_id  TEXT,
   expires_at      INTEGER,
   sender_key      INTEGER NOT NULL REFERENCES mecha_key (id),
   signed          INTEGER NOT NULL,  -- 1 if the sender's signature was verified
-  nonce           INTEGER NOT NULL,  -- keyed hash; read back at start while it is live
+  nonce           INTEGER NOT NULL,  -- keyed hash; a start reads it while the request could be replayed
   idempotency_key INTEGER,           -- keyed hash of sender and Idempotency-Key
-  body_hash       INTEGER,           -- keyed hash of the body it came with
+  body_hash       INTEGER,           -- keyed hash of the body that came with the Idempotency-Key
   payload_bytes   INTEGER NOT NULL,
   payload_sha256  BLOB NOT NULL,
   delivered_at    INTEGER,
@@ -106,19 +110,20 @@ CREATE TABLE message (
   ack             INTEGER REFERENCES receipt (position)   -- the latest acknowledgement
 ) STRICT;
 
--- These cost nothing for messages that do not use them.
+-- These indexes cost nothing for messages without the column.
 CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL;
 CREATE INDEX message_idempotency ON message (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL AND open = 1;
 
--- The payload's exact bytes, apart, so that lists and acknowledgements never touch them.
+-- The payload's exact bytes. They have a table of their own, so that lists and
+-- acknowledgements need not read them.
 CREATE TABLE payload (
   position INTEGER PRIMARY KEY REFERENCES message (position),
   body     BLOB NOT NULL
 ) STRICT;
 
--- What happened to a message after it was accepted, append only: deliveries,
--- acknowledgements, expiry. `previous` chains the receipts of one message.
+-- The later life of messages: deliveries, acknowledgements, expiry. Rows are only
+-- added. `previous` chains the receipts of one message.
 CREATE TABLE receipt (
   position  INTEGER PRIMARY KEY,  -- in the same order as messages
   message   INTEGER NOT NULL REFERENCES message (position),
@@ -127,25 +132,26 @@ CREATE TABLE receipt (
   status    INTEGER REFERENCES word (id),  -- NULL unless an acknowledgement
   client_ts TEXT,
   detail    TEXT,
-  key       INTEGER REFERENCES mecha_key (id),  -- NULL: the clock did it
+  key       INTEGER REFERENCES mecha_key (id),  -- NULL if the message expired
   nonce     INTEGER
 ) STRICT;
 
--- Who has sent or received in a conversation, beyond the two of its founding message.
+-- The Mechas that have sent or received in a conversation, without the two of its
+-- founding message.
 CREATE TABLE participant (
   conversation INTEGER NOT NULL,
   mecha        INTEGER NOT NULL REFERENCES mecha (id),
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
 
--- The process's own
--- -----------------
+-- Local to the process
+-- --------------------
 
--- A mailbox in commit order, pending messages apart from the others: they are
--- found, counted and resumed without walking past what is done. It is an index of
--- `message`, and a table so that the server can write it late and in order: a
--- page then changes for many messages instead of for each (db/mailbox.go). A
--- message behind `indexed_upto` (see setting) may be missing here.
+-- The messages that a Mecha received, in commit order, pending messages before
+-- the others, so that these are found and counted without reading the others.
+-- It is an index of `message`. It is a table, so that the server can write it late
+-- and in order: a page then changes once for many messages (db/mailbox.go). A
+-- message after `indexed_upto` (see setting) may be missing here.
 CREATE TABLE received (
   mecha    INTEGER NOT NULL,
   open     INTEGER NOT NULL,
@@ -153,15 +159,16 @@ CREATE TABLE received (
   PRIMARY KEY (mecha, open, position)
 ) STRICT, WITHOUT ROWID;
 
--- What a Mecha sent, in commit order; written like `received`.
+-- The messages that a Mecha sent, in commit order; written like `received`.
 CREATE TABLE sent (
   mecha    INTEGER NOT NULL,
   position INTEGER NOT NULL,
   PRIMARY KEY (mecha, position)
 ) STRICT, WITHOUT ROWID;
 
--- The nonces of all writes whose position is greater than `after`, up to this
--- one's, 8 bytes each: what a start would else read from their rows.
+-- The nonces of all writes after the position `after`, up to the row's own
+-- position, 8 bytes each. They spare a start the reading of the rows of those
+-- writes.
 CREATE TABLE nonce_page (
   position INTEGER PRIMARY KEY,
   after    INTEGER NOT NULL,
@@ -174,17 +181,18 @@ CREATE TABLE key_use (
   last_used_at INTEGER NOT NULL
 ) STRICT;
 
--- What was written to sockets, for tracing: one row for all that had been
--- since the transaction before, packed (db/push_sql.go): to whom, when, what.
+-- Notes of the messages that were written to sockets, for traces: with which key,
+-- when, which message. A row has all notes since the transaction before, packed
+-- (db/push_sql.go).
 CREATE TABLE push (
   position INTEGER PRIMARY KEY,
   notes    BLOB NOT NULL
 ) STRICT;
 
--- The answers to searches: the newest 100 of each Mecha, with their text for an
--- hour at most; what has lost it has an empty one.
+-- The answers to searches: the newest 100 of each Mecha. An answer has its text
+-- for an hour at most, and then an empty one.
 CREATE TABLE search (
-  position   INTEGER PRIMARY KEY,  -- in an order of this process's own, as that of push
+  position   INTEGER PRIMARY KEY,  -- local, not in the commit order, as in push
   id         TEXT NOT NULL UNIQUE,
   mecha      INTEGER NOT NULL REFERENCES mecha (id),
   expires_at INTEGER NOT NULL,

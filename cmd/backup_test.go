@@ -171,11 +171,11 @@ func TestABackupRefusesWhatWouldDoHarm(t *testing.T) {
 		{db, "is the database itself"}, {db + "-wal", "a part of a database"}, {filepath.Join(dir, "x.lock"), "a part of a database"},
 		{dir, "is a directory"}, {filepath.Join(dir, "no", "x.db"), "there is no directory " + filepath.Join(dir, "no")},
 		{filepath.Join(other, "x.db"), "there is no directory " + other},
-		{pipe, "is no file"},
+		{pipe, "is not a file"},
 	} {
 		runRelay(t, "backup", c.to, "--db", db, "--force").wantCode(t, 1, c.says)
 	}
-	runRelay(t, "backup", other, "--db", db).wantCode(t, 1, other+" is there already", "--force")
+	runRelay(t, "backup", other, "--db", db).wantCode(t, 1, other+" exists already", "--force")
 	wantFiles(t, dir, "other.db", "relay.db")
 	if now, _ := os.ReadFile(db); string(now) != string(before) {
 		t.Error("the database was changed")

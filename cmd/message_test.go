@@ -410,10 +410,7 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	if err := os.Chmod(dir, 0o500); err != nil {
 		t.Fatal(err)
 	}
-<<<<<<< HEAD
 	read("message", "list").wantCode(t, 1, s.db+"-wal", "copy both")
-=======
-	look("message", "list").wantCode(t, 1, s.db+"-wal", "copy both")
 
 	// A log that is empty says nothing, and is no reason to refuse.
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -427,7 +424,6 @@ func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{{"message", "list"}, {"check"}} {
-		look(args...).wantCode(t, 0)
+		read(args...).wantCode(t, 0)
 	}
->>>>>>> h-r1
 }

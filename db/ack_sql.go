@@ -1,22 +1,24 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"time"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// Acknowledge applies an acknowledgement that has passed Validate, and returns
-// once it is durable. A *Error says why not: MessageNotFound, RecipientOnly,
-// MessageExpired, AlreadyAcknowledged, KeyRevoked, KeyExpired.
+// Acknowledge applies an acknowledgement that has passed Validate, and returns once it
+// is durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly,
+// MessageExpired, AlreadyAcknowledged, UnknownKey, KeyRevoked, KeyExpired; and those
+// of every write: Overloaded, ShuttingDown, DiskFull, StoreFailed, Internal. Safe for
+// concurrent use.
 func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	return do(d, a, (*tx).acknowledge)
 }
 
-// AcknowledgeThen is Acknowledge without waiting: done is called from the writer's
-// goroutine, in the order of the calls, and must not block.
+// AcknowledgeThen is Acknowledge without waiting. done is called from the writer's
+// goroutine, in the order of the calls, and must not block. If the store takes no more
+// writes, done is called at once.
 func (d *DB) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
 	then(d, a, (*tx).acknowledge, done)
 }
@@ -27,7 +29,7 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	if m.State == relay.Expired {
-		t.tell(m, m.ExpiresAt, true, false)
+		t.noteChange(m, m.ExpiresAt, true, false)
 		return relay.AckOutcome{}, errExpired(m)
 	}
 	if m.Ack != nil && relay.IsFinal(m.Ack.Status) {
@@ -56,14 +58,14 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
-	t.tell(m, p.Time(), true, true)
+	t.noteChange(m, p.Time(), true, true)
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
-// acknowledgeAgain answers an acknowledgement that follows a final one. Either way
-// the recipient has answered for the message, so it is in flight no longer.
+// acknowledgeAgain answers an acknowledgement that follows a final one. In both cases
+// the recipient has answered for the message, so the message is no longer in flight.
 func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
-	t.tell(m, m.Ack.At, true, false)
+	t.noteChange(m, m.Ack.At, true, false)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
@@ -71,9 +73,10 @@ func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.Ack
 		AcknowledgedAt: m.AcknowledgedAt, Duplicate: true}, nil
 }
 
-// MarkDelivered records that a message has arrived, and returns once that is
-// durable. It never moves a state back. Errors: MessageNotFound, RecipientOnly,
-// MessageExpired, KeyRevoked, KeyExpired.
+// MarkDelivered records that a message has arrived, and returns once that is durable
+// (PROTOCOL §3, Mark Delivered). It never moves a state back. Errors: MessageNotFound,
+// RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and those of every
+// write. Safe for concurrent use.
 func (d *DB) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
 	return do(d, m, (*tx).markDelivered)
 }
@@ -95,13 +98,14 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 		if err := t.setState(m, relay.Delivered, p, false); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
-		t.tell(m, p.Time(), false, true)
+		t.noteChange(m, p.Time(), false, true)
 	}
 	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
 
-// forRecipient reads a message for its recipient's key: else MessageNotFound,
-// RecipientOnly, KeyRevoked, KeyExpired.
+// forRecipient reads a message for the key of its recipient. what is the action, for
+// the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
+// KeyExpired.
 func (t *tx) forRecipient(id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
 	recipient, err := t.caller(key)
 	if err != nil {
@@ -114,17 +118,18 @@ func (t *tx) forRecipient(id relay.MessageID, key relay.KeyNumber, what string) 
 	return m, err
 }
 
-// receipt is a row of the table of that name.
+// receipt is a row of the table `receipt`.
 type receipt struct {
 	at       relay.Position
-	state    relay.State
-	status   int64 // a word; 0: no acknowledgement
+	state    relay.State // the message's new state
+	status   int64       // the number of a word; 0: the receipt is not an acknowledgement
 	clientTS string
 	detail   string
-	key      relay.KeyNumber // 0: the clock
+	key      relay.KeyNumber // 0: the message expired
 	nonce    relay.NonceHash
 }
 
+// addReceipt adds a receipt to the chain of a message. setState must follow.
 func (t *tx) addReceipt(m *relay.Message, r receipt) error {
 	var previous any
 	if _, err := t.c.Row(func(r *sqlite.Rows) { previous = r.Value(0) }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
@@ -135,7 +140,8 @@ func (t *tx) addReceipt(m *relay.Message, r receipt) error {
 		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)))
 }
 
-// setState moves a message to a state, with receipt p as its latest, and keeps the count of what is pending.
+// setState sets a message's state and times, with p as its latest receipt, and keeps
+// the count of pending messages.
 func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isAck bool) error {
 	if m.State.Pending() && !state.Pending() {
 		t.addPending(m.Recipient, -1)
@@ -154,8 +160,8 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 		int64(p), ack, int64(m.Position))
 }
 
-// tell notes a step of a message for the listeners.
-func (t *tx) tell(m *relay.Message, at time.Time, freed, isNew bool) {
+// noteChange adds a change of a message to those that the listeners get.
+func (t *tx) noteChange(m *relay.Message, at time.Time, freed, isNew bool) {
 	c := relay.Change{Position: m.Position, ID: m.ID, Sender: m.Sender, Recipient: m.Recipient, State: m.State, At: at, Freed: freed, New: isNew}
 	if m.Ack != nil && m.State != relay.Expired {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +13,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // benchmarkRows is how many messages the mailboxes of the benchmarks have, the
@@ -119,8 +118,8 @@ func (m mailbox) keepSending() (stop func()) {
 	return func() { close(done); <-ended }
 }
 
-// One page of 100 of a long history, at places spread over all of it, alone and
-// beside a writer: neither its length nor how far in the cursor is must show.
+// BenchmarkHistory reads pages of 100 at places all over a long history, alone and
+// beside a writer. The cost must depend neither on the length nor on the place.
 func BenchmarkHistory(b *testing.B) {
 	for _, rows := range append([]int{1000}, benchmarkRows(b)...) {
 		m := mustHaveMailbox(b, rows)
@@ -167,8 +166,8 @@ func BenchmarkHistory(b *testing.B) {
 	}
 }
 
-// How long a server takes to open its file, when all that stands there has come
-// in the last minutes.
+// BenchmarkOpen opens a file whose messages have all come in the last minutes, as a
+// server does.
 func BenchmarkOpen(b *testing.B) {
 	for _, rows := range benchmarkRows(b) {
 		path := filepath.Join(b.TempDir(), "relay.db")
@@ -213,7 +212,8 @@ func BenchmarkResume(b *testing.B) {
 	}
 }
 
-// The way of a send without its transaction: the queue, the writer, the listeners.
+// BenchmarkSendForgotten sends without a transaction: the queue, the writer, the
+// listeners.
 func BenchmarkSendForgotten(b *testing.B) {
 	for _, parallel := range []int{1, 64} {
 		b.Run(fmt.Sprint(parallel), func(b *testing.B) {

@@ -1,10 +1,6 @@
 package db_test
 
 import (
-	"relay/db/file"
-
-	"relay/db/relay"
-
 	"context"
 	"encoding/binary"
 	"os"
@@ -16,9 +12,11 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/file"
+	"relay/db/relay"
 )
 
-// mustFill makes a file in which everything has happened once, and closes it.
+// mustFill makes a file with rows of every kind, and closes it.
 func mustFill(t *testing.T) string {
 	t.Helper()
 	var ahead atomic.Int64 // of the clock
@@ -36,7 +34,7 @@ func mustFill(t *testing.T) string {
 	if _, err := s.Issue(&relay.IssueKey{At: now(), Address: "alice^demo", Label: "laptop", WithSecret: true}); err != nil {
 		t.Fatal(err)
 	}
-	s.mustSend(alice.Key, "bob^demo", `{"n": 1, "n": {"n": 2, "n": 3}}`) // inside a payload, names may stand twice
+	s.mustSend(alice.Key, "bob^demo", `{"n": 1, "n": {"n": 2, "n": 3}}`) // inside a payload, names may come twice
 	delivered := s.mustSend(alice.Key, "bob^demo", `{"n": 2}`)
 	if _, err := s.MarkDelivered(&relay.MarkDelivered{At: now(), Key: bob.Number, ID: delivered.ID}); err != nil {
 		t.Fatal(err)
@@ -84,7 +82,7 @@ func mustFill(t *testing.T) string {
 	return s.Path()
 }
 
-// found checks a file and gives the checks that found something, with what they found.
+// found checks a file. It returns the names of the checks with faults, and the faults.
 func found(t *testing.T, path string, options ...func(*file.CheckOptions)) (names []string, said string, r file.CheckResult) {
 	t.Helper()
 	o := file.CheckOptions{Path: path, Schema: schema(t), Report: func(f file.Finding) {
@@ -113,7 +111,7 @@ func TestAWholeFileHasNoFaults(t *testing.T) {
 	}
 }
 
-// Each breaks one rule, by SQL, and the check of that rule must see it.
+// Each case breaks one rule by SQL, and the check of that rule must find it.
 func TestEveryBrokenRuleIsFound(t *testing.T) {
 	whole := content(t, mustFill(t))
 	const (
@@ -133,10 +131,10 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"settings", "a whole secret", "UPDATE setting SET value = x'0011' WHERE name = 'secret'"},
 		{"settings", "a number", "UPDATE setting SET value = 'many' WHERE name = 'keys_version'"},
 		{"settings", "how far messages are indexed", "DELETE FROM setting WHERE name = 'indexed_upto'"},
-		{"mailboxes", "where its recipient looks", "DELETE FROM received WHERE position = " + oldest},
-		{"mailboxes", "where its sender looks", "DELETE FROM sent WHERE position = " + oldest},
+		{"mailboxes", "a row for the recipient", "DELETE FROM received WHERE position = " + oldest},
+		{"mailboxes", "a row for the sender", "DELETE FROM sent WHERE position = " + oldest},
 		{"mailboxes", "with its recipient", "UPDATE received SET mecha = mecha + 1 WHERE position = " + oldest},
-		{"mailboxes", "what is done", "UPDATE received SET open = 1 WHERE position = " + acked},
+		{"mailboxes", "not pending", "UPDATE received SET open = 1 WHERE position = " + acked},
 		{"mailboxes", "once with its recipient", "INSERT INTO received SELECT mecha + 1, open, position FROM received WHERE position = " + oldest},
 		{"mailboxes", "once with its sender", "INSERT INTO sent SELECT mecha + 1, position FROM sent WHERE position = " + oldest},
 		{"mailboxes", "no more than messages", "INSERT INTO sent VALUES (1, 4096)"},
@@ -230,12 +228,12 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 	}
 }
 
-// A payload that is no JSON object, though its hash is right.
-func TestAPayloadThatIsNoJSONIsFound(t *testing.T) {
+// The payload is not a JSON object, though its hash is right.
+func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 	path := mustFill(t)
 	makeByHand(t, path, `UPDATE payload SET body = CAST('{"n": 1' AS BLOB) WHERE position = (SELECT min(position) FROM message)`,
 		`UPDATE message SET payload_bytes = 7, payload_sha256 = x'706b303b9f8f955786f3c0ffecdc3f1d79b493a1d6eaac284db10f0bc8f38976' WHERE position = (SELECT min(position) FROM message)`)
-	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "no JSON object") {
+	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "is not a JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
 	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 20 {
@@ -307,7 +305,7 @@ func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 	}
 }
 
-func TestACheckEndsWhenItIsToldTo(t *testing.T) {
+func TestACheckEndsWithItsContext(t *testing.T) {
 	path := mustFill(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := file.Check(ctx, file.CheckOptions{Path: path, Schema: schema(t), Report: func(file.Finding) { cancel() }})

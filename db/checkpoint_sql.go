@@ -6,52 +6,51 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// The write-ahead log is copied back into the database by a goroutine of its
-// own, on its own connection, while the writer goes on (PASSIVE: nobody waits).
-// What is left then is little, and the writer copies it itself between two
-// transactions, after which SQLite starts the log from its beginning. So the
-// log stays near walFrames and no commit waits for a whole checkpoint.
-// A writer that outruns the disk waits, before the log gets out of hand.
+// A goroutine copies the write-ahead log into the database, on its own connection,
+// while the writer goes on (a PASSIVE checkpoint makes nobody wait). Little is left
+// then. The writer copies that itself, between two transactions, after which SQLite
+// restarts the log at its beginning. So the log stays near copyAfterPages, and no
+// commit waits for a whole checkpoint. A writer that is faster than the disk waits
+// when the log has maxLogPages.
 const (
-	walFrames = 1000 // pages of 8 KiB that may wait to be copied
-	walMost   = 4000 // … before the writer waits
+	copyAfterPages = 1000 // pages of 8 KiB in the log after which it is copied
+	maxLogPages    = 4000 // pages in the log after which the writer waits for the copy
 )
 
 const (
-	// holdTimeout is far longer than any read takes: a writer that gave up sooner
-	// would leave the log to grow for as long as readers are slow.
+	// holdTimeout is far longer than a read takes. A writer that waited less would let
+	// the log grow for as long as readers are slow.
 	holdTimeout = 10 * time.Second
-	// holdAgain is how long the readers are left alone after holding them back was
-	// of no use.
+	// holdAgain is how long the readers are left alone after holding them did not help.
 	holdAgain = 5 * time.Second
-	// copyForeign is how often the writer looks after what other processes wrote.
+	// copyForeign is how often the pages of other processes may be copied.
 	copyForeign = time.Second
 )
 
-// checkpoints is the writer's side of the copying. As a servant it copies what
-// other processes have written soon, however little comes after it: compact has
-// given space back only then.
+// checkpoints is the writer's part of copying the log. As a servant, it copies the
+// pages that other processes wrote, even if few follow, because a compact command
+// gives space back only when its pages are copied.
 type checkpoints struct {
 	w          *writer
 	readers    *readerPool
-	wanted     chan struct{} // to the goroutine that copies
-	done       chan struct{} // from it
-	running    bool
-	copySoon   bool      // another process has written to the log
-	looked     time.Time // by the real clock
-	heldInVain time.Time // when holding the readers back did not help
+	wanted     chan struct{} // tells the copying goroutine to copy
+	done       chan struct{} // tells the writer that it has copied
+	running    bool          // the copying goroutine is at work
+	copySoon   bool          // another process has written to the log
+	checked    time.Time     // when do ran last, by the real clock
+	heldInVain time.Time     // when holding the readers did not help
 }
 
 func newCheckpoints(w *writer, readers *readerPool) checkpoints {
 	return checkpoints{w: w, readers: readers, wanted: make(chan struct{}, 1), done: make(chan struct{}, 1)}
 }
 
-// copyInBackground copies, on c, when the writer asks for it, until closed.
+// copyInBackground is the copying goroutine. It works on c and ends when closed is.
 func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
 	defer c.Close()
 	for {
 		select {
-		case <-closed: // after the writer has ended: it never waits in vain
+		case <-closed: // the writer has ended before, so it does not wait for done
 			return
 		case <-k.wanted:
 		}
@@ -65,8 +64,8 @@ func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
 	}
 }
 
-// begin is called after every transaction. It has the log copied when enough has
-// come together. After a fault it does nothing: a second fsync could hide the
+// begin is called after every transaction. It has the log copied when the log has
+// enough pages. After a fault it does nothing, because a second fsync could hide the
 // failure of the first.
 func (k *checkpoints) begin() {
 	if k.w.failed() != nil {
@@ -74,9 +73,9 @@ func (k *checkpoints) begin() {
 	}
 	left := k.w.c.NotCopied()
 	switch {
-	case !k.running && left >= walFrames:
+	case !k.running && left >= copyAfterPages:
 		k.start()
-	case k.running && left >= walMost:
+	case k.running && left >= maxLogPages:
 		<-k.done
 		k.finish()
 	case k.running:
@@ -84,11 +83,13 @@ func (k *checkpoints) begin() {
 	}
 }
 
+// start has the copying goroutine copy the log.
 func (k *checkpoints) start() {
 	k.wanted <- struct{}{}
 	k.running = true
 }
 
+// finishIfDone calls finish if the copying goroutine is done.
 func (k *checkpoints) finishIfDone() bool {
 	select {
 	case <-k.done:
@@ -99,7 +100,7 @@ func (k *checkpoints) finishIfDone() bool {
 	}
 }
 
-// wait waits for the copying that is under way.
+// wait waits until the copying goroutine is done, if it is at work.
 func (k *checkpoints) wait() {
 	if k.running {
 		<-k.done
@@ -108,11 +109,11 @@ func (k *checkpoints) wait() {
 }
 
 func (k *checkpoints) due(time.Time) bool {
-	return k.copySoon && time.Since(k.looked) >= copyForeign && k.w.failed() == nil
+	return k.copySoon && time.Since(k.checked) >= copyForeign && k.w.failed() == nil
 }
 
 func (k *checkpoints) do(time.Time) {
-	k.looked = time.Now()
+	k.checked = time.Now()
 	if !k.running {
 		k.start()
 		return
@@ -120,9 +121,9 @@ func (k *checkpoints) do(time.Time) {
 	k.copySoon = !k.finishIfDone()
 }
 
-// finish copies what is left. Readers that overlap without a pause keep SQLite
-// from starting the log anew; when it has grown through that, they are held back
-// for the moment that it takes.
+// finish copies the rest of the log. Readers that overlap without a pause keep SQLite
+// from restarting the log. If the log has become long, the readers are held for the
+// moment that a restart takes.
 func (k *checkpoints) finish() {
 	k.running = false
 	w := k.w
@@ -130,11 +131,11 @@ func (k *checkpoints) finish() {
 		return
 	}
 	frames, err := w.c.Checkpoint()
-	if err == nil && frames > walMost && time.Since(k.heldInVain) > holdAgain {
+	if err == nil && frames > maxLogPages && time.Since(k.heldInVain) > holdAgain {
 		held := k.readers.hold(holdTimeout)
 		_, err = w.c.Checkpoint()
 		if w.c.NotCopied() > 0 {
-			k.heldInVain = time.Now() // another process reads: a backup, or relay check
+			k.heldInVain = time.Now() // another process is reading, such as relay backup or relay check
 		}
 		k.readers.release(held)
 	}

@@ -1,21 +1,21 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
-// setClock is a clock that somebody sets, while real time goes on beside it.
+// setClock is a clock that the test sets, beside the time that passes.
 type setClock struct{ shown, passed atomic.Int64 } // ms
 
 func (c *setClock) now() time.Time { return time.UnixMilli(c.shown.Load()).UTC() }
 
-// set puts the clock so far ahead or, if negative, back. No time passes.
+// set puts the clock ahead or, if by is negative, back. No time passes.
 func (c *setClock) set(by time.Duration) { c.shown.Add(by.Milliseconds()) }
 
 func (c *setClock) pass(d time.Duration) {
@@ -28,12 +28,12 @@ func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
 	c := &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
 	d := openHere(t, append(options, func(o *Options) { o.Now, o.Serve = c.now, true })...)
-	d.nonces.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	return d, c
 }
 
-// Whatever the clock does, messages stand in the order in which they were
-// accepted, times never decrease along it, and cursors go on from where they were.
+// Whatever the clock does, messages are in the order in which they were accepted, times
+// never decrease along it, and cursors stay valid.
 func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")
@@ -52,7 +52,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 		for range 10 {
 			send()
 		}
-		if i%2 == 1 { // a restart knows nothing but the file
+		if i%2 == 1 { // a restart has only the file
 			if err := d.Close(); err != nil {
 				t.Fatal(err)
 			}
@@ -126,7 +126,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		}
 		path := d.path
 		d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
-		d.nonces.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+		d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 		c.set(jump)
 		c.pass(2 * nonceSweep)
 		if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
@@ -135,7 +135,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		c.set(-jump)
 		u.wantUsed(t, d)
 		if d.nonces.restored.Load() == nil {
-			t.Errorf("clock set by %v and back: what was restored is gone", jump)
+			t.Errorf("clock set by %v and back: the restored nonces are gone", jump)
 		}
 		c.pass(12 * time.Hour)
 		if _, err := d.Claim(u.key, u.nonce(0), c.now()); err != nil {
@@ -182,11 +182,11 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 	}
 }
 
-// A sweep that is due by a clock far ahead is not put off until then.
+// Nonces are swept though the clock was far ahead at the last sweep.
 func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
 	n, c := newNonces(2), &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
-	n.passed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+	n.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	claim := func(h relay.NonceHash) {
 		t.Helper()
 		if err := n.Claim(h*nonceShards, c.now(), c.now().Add(time.Minute)); err != nil { // all in one shard

@@ -1,26 +1,26 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// A Choice is what an argument can be, and a few words on it.
+// A Choice is a possible value of a command's argument, with a few words about it. It
+// is for shell completion.
 type Choice struct{ Value, About string }
 
-const choices = 200 // at most, of each kind
+const choices = 200 // the most that are listed
 
-// AddressChoices lists registered addresses that begin with prefix.
+// AddressChoices lists up to 200 registered addresses that begin with prefix, sorted.
 func (i *Inspector) AddressChoices(prefix string) ([]Choice, error) {
 	return i.choices(func(r *sqlite.Rows) Choice { return Choice{r.Text(0), ""} },
 		"SELECT address FROM mecha WHERE removed_at IS NULL AND substr(address, 1, length(?1)) = ?1 ORDER BY address LIMIT ?2", prefix)
 }
 
-// KeyChoices lists the ids of live keys that begin with prefix.
+// KeyChoices lists up to 200 ids that begin with prefix, of keys that are not revoked.
 func (i *Inspector) KeyChoices(prefix string) ([]Choice, error) {
 	return i.choices(func(r *sqlite.Rows) Choice {
 		about := r.Text(1)
@@ -43,12 +43,12 @@ func (i *Inspector) choices(read func(*sqlite.Rows) Choice, query, prefix string
 	return list, err
 }
 
-// MessageChoices lists the latest messages, newest first.
+// MessageChoices lists the newest 200 messages, the newest first.
 func (i *Inspector) MessageChoices() ([]Choice, error) {
 	return i.latest(func(m *relay.Message) Choice { return Choice{string(m.ID), about(m)} })
 }
 
-// ConversationChoices lists the conversations of the latest messages.
+// ConversationChoices lists the conversations of the newest 200 messages.
 func (i *Inspector) ConversationChoices() ([]Choice, error) {
 	seen := map[relay.ConversationID]bool{}
 	return i.latest(func(m *relay.Message) Choice {
@@ -60,11 +60,12 @@ func (i *Inspector) ConversationChoices() ([]Choice, error) {
 	})
 }
 
-// about says in a few words which message it is.
+// about describes a message in a few words.
 func about(m *relay.Message) string {
 	return string(m.From) + " → " + string(m.To) + ", " + m.State.String() + ", " + m.CreatedAt.UTC().Format(time.DateTime)
 }
 
+// latest makes choices of the newest messages, without those that have no value.
 func (i *Inspector) latest(read func(*relay.Message) Choice) ([]Choice, error) {
 	messages, _, err := i.Messages(context.Background(), ListQuery{Limit: choices})
 	if err != nil {

@@ -1,39 +1,45 @@
-// Package db is the relay's store: the words of the service (addresses,
-// messages, acknowledgements, keys, errors), its rules, and the one SQLite
-// file in which everything stands.
+// Package db is the relay's store: it applies writes to one SQLite file and reads
+// it. The words (addresses, messages, keys, errors) and the writes themselves are in
+// package relay. Package file opens, checks and copies the file as a whole.
 //
 // # Writing
 //
-// A write is a value (SendMessage, Acknowledge, IssueKey, …) that holds all it
-// needs, its time included. One goroutine takes the waiting writes, applies as
-// many as queued up during the last commit in one transaction, commits once
-// (one fsync), then releases every waiter and rings the bell, in commit order.
-// So when DB.Send returns without an error the message survives a power cut,
-// and concurrent senders share an fsync. A write that is refused leaves nothing
-// behind and does not disturb its neighbours.
+// A write is a value of package relay, such as SendMessage, with its time and all
+// else that it depends on. One goroutine, the writer, takes all jobs that were queued
+// during the last commit, applies them in one transaction, commits once (one fsync),
+// and then calls back every waiting caller. So when DB.Send returns without an error,
+// the message survives a power cut, and concurrent senders share an fsync. A refused
+// write changes nothing and does not affect the other jobs of its transaction.
+//
+// A job is a write or a chore. Writes have places in the shared order: the same
+// writes in the same order make the same store. A chore writes rows that are local to
+// this process, such as the answer to a search, and has no place in that order.
+//
+// Servants do the store's own work between two transactions, such as the expiry of
+// messages. Riders add local rows to a transaction that is made anyway, such as the
+// rows of the mailboxes (mailbox.go).
 //
 // # Reading
 //
-// A few query-only connections read. They see what has been committed, never
-// block the writer, and never hold a cursor open while a caller works.
+// Four query-only connections, the readers, see the last commit and never block the
+// writer. A method that reads copies its rows and closes the cursor before it returns.
 //
 // # Listening
 //
-// Whoever wants to know of new messages registers with OnCommit. What it is
-// told is a hint to look, or to use at once if it is the immediate successor
-// of what it has seen: the file is the truth.
+// A listener (OnCommit, OnKeys, OnEntries) is called after a commit, in commit order,
+// from the writer's goroutine. The file is the truth: a listener may use a message
+// directly only if it has seen every message before that one. Else it reads the file.
 //
-// Files named *_sql.go hold the SQL; the others know only the standard library.
+// # Beside a server
+//
+// An Inspector reads the file of a server, or of none, in another process. Commands
+// may open a DB beside a server, too, without Options.Serve; the server notices their
+// writes (foreign_sql.go).
+//
+// The files *_sql.go have the SQL; the other files have none.
 package db
 
 import (
-	"relay/db/file"
-
-	"relay/db/internal/sqlite"
-	"relay/db/lock"
-
-	"relay/db/relay"
-
 	"context"
 	"errors"
 	"fmt"
@@ -42,25 +48,31 @@ import (
 	"path/filepath"
 	"sync"
 	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
+	"relay/db/relay"
 )
 
 // Options says how to open a store. Path and Schema are required.
 type Options struct {
 	Path   string
 	Schema string // the text of schema.sql
-	// Create makes the file if there is none; else a missing file is an error.
+	// Create makes the file if it is missing; else a missing file is an error.
 	Create bool
-	// Serve takes the lock that only one server may hold, and reads back live nonces.
-	// What is sent is then written in two steps (tail.go).
+	// Serve takes the lock of the file, which only one server can have, and restores
+	// the nonces that could still be replayed. A server updates the mailbox tables late
+	// (mailbox.go), and only a server expires messages.
 	Serve bool
 
-	MaxPending  int           // messages waiting per recipient; 0: no bound
-	MaxNonces   int64         // remembered nonces; 0: no bound
-	MinFreeDisk int64         // bytes; below it sends are refused; 0: no floor
-	ClockSkew   time.Duration // how far a request's timestamp may be off
+	MaxPending  int           // pending messages of one recipient; 0: no limit
+	MaxNonces   int64         // remembered nonces; 0: no limit
+	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
+	ClockSkew   time.Duration // how far the timestamp of a request may be off
 
-	Now    func() time.Time // default time.Now
-	Logger *slog.Logger     // default: discard
+	Now    func() time.Time // default: time.Now
+	Logger *slog.Logger     // default: no log
 	// Fatal is called once, from any goroutine, after a fault that the process must
 	// not survive (a failed fsync, a damaged file). Every later write fails.
 	Fatal func(error)
@@ -71,25 +83,26 @@ type DB struct {
 	opts Options
 	path string
 	*lookups
-	keys    keyCache
-	nonces  *Nonces
-	readers *readerPool
-	w       *writer
-	disk    disk
-	told    listeners
-	seen    sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
-	lock    *os.File
+	keys      keyCache
+	nonces    *Nonces
+	readers   *readerPool
+	w         *writer
+	disk      disk
+	listeners listeners
+	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
+	lock      *os.File
 
 	shutdown sync.Once
 	done     chan struct{} // closed when the store closes
 	wg       sync.WaitGroup
 }
 
-// Open opens the store, brings its schema up to date and starts the writer.
-// Close it when done.
+// Open opens the store, brings the file's schema up to date and starts the writer.
+// The caller closes the DB. Errors name the path: the file is missing, is not
+// relay's, was written by a newer relay, or is served by another process.
 func Open(o Options) (*DB, error) { return open(o, nil) }
 
-// open is Open. prepare may change the writer before it starts.
+// open is Open. prepare may be nil; it may change the writer before the writer starts.
 func open(o Options, prepare func(*DB)) (*DB, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -103,7 +116,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	}
 	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces), readers: newReaderPool(), done: make(chan struct{})}
 	d.keys = newKeyCache()
-	d.told.onKeys = []func(){d.keys.forget}
+	d.listeners.onKeys = []func(){d.keys.forget}
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
 	if err := d.open(prepare); err != nil {
 		d.release()
@@ -148,7 +161,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	return d.run(prepare)
 }
 
-// run starts the goroutines.
+// run starts the writer and the goroutine that copies the log.
 func (d *DB) run(prepare func(*DB)) error {
 	copier, err := sqlite.Open(d.path, sqlite.Writing)
 	if err != nil {
@@ -169,7 +182,8 @@ func (d *DB) run(prepare func(*DB)) error {
 	return nil
 }
 
-// takeLock keeps a second server off the file, by whatever name it comes.
+// takeLock takes the server's lock. The lock belongs to the file's real path, so that
+// a second server cannot open the file under another name.
 func (d *DB) takeLock() error {
 	real, err := filepath.EvalSymlinks(d.path)
 	if err != nil {
@@ -183,8 +197,8 @@ func (d *DB) takeLock() error {
 	return err
 }
 
-// Close lets the queued writes finish, then closes the file. Writes that come
-// later are refused with ShuttingDown.
+// Close applies the queued writes, then closes the file. Later writes are refused
+// with ShuttingDown. Safe for concurrent use, and may be called more than once.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
 		d.w.stop()
@@ -197,14 +211,15 @@ func (d *DB) Close() error {
 
 func (d *DB) release() error {
 	if d.w != nil && d.w.failed() != nil {
-		// The last connection to close copies the log, syncs and removes it: after a
-		// failed fsync that could lose what the log still has. The process ends it.
+		// The last connection to close copies the log, syncs and removes it. After a
+		// failed fsync that could lose commits that only the log has. So the connections
+		// stay open until the process ends.
 		return nil
 	}
 	d.readers.close()
 	var err error
 	if d.w != nil && d.w.c != nil {
-		err = d.w.c.Close() // the last one out checkpoints the log
+		err = d.w.c.Close() // closed last, since that copies the log into the file
 		d.w.c = nil
 	}
 	if d.lock != nil {
@@ -217,28 +232,28 @@ func (d *DB) release() error {
 // Path is the absolute path of the file.
 func (d *DB) Path() string { return d.path }
 
-// OnCommit registers f to be told of every commit that brought messages or
-// changes, in commit order, from the writer: f must not block. Register before
-// the store is used.
+// OnCommit registers f, which is called after every commit that brought messages or
+// changes, in commit order, from the writer's goroutine: f must not block. Register
+// before the store is used.
 func (d *DB) OnCommit(f func(*relay.Commit)) {
-	d.told.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
+	d.listeners.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
 }
 
-// OnKeys registers f to be told that some key may have been revoked, or
-// changed, here or by another process. Same rules as OnCommit.
-func (d *DB) OnKeys(f func()) { d.told.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
+// OnKeys registers f, which is called when a key may have been revoked or changed,
+// here or by another process. The rules are those of OnCommit.
+func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
-// OnEntries registers f to be told that some Mecha or profile changed, here or
-// in another process. Same rules as OnCommit.
+// OnEntries registers f, which is called when a Mecha or a profile may have changed,
+// here or in another process. The rules are those of OnCommit.
 func (d *DB) OnEntries(f func()) {
-	d.told.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
+	d.listeners.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
 }
 
-// Failed gives the fault after which the store takes no writes; nil while all is well.
+// Failed gives the fault after which the store takes no writes; nil if there was none.
 func (d *DB) Failed() error { return d.w.failed() }
 
-// AcceptsMessages tells whether there is room on the disk. Acknowledgements
-// and reads go on without.
+// AcceptsMessages tells whether the disk has room for messages. Without room, Send
+// refuses them with DiskFull, while acknowledgements and reads go on.
 func (d *DB) AcceptsMessages() bool { return !d.disk.low.Load() }
 
 // read runs f in a read transaction on one of the reading connections.
@@ -251,10 +266,11 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 	if err := c.Begin(); err != nil {
 		return d.readFault(err)
 	}
-	defer c.Rollback() // nothing was written; also if f panics
+	defer c.Rollback() // ends the transaction, even if f panics; it has no changes
 	return d.readFault(f(&rx{c: c, lookups: d.lookups, now: d.opts.Now()}))
 }
 
+// readFault passes on the error of a read, and stops the store if it is fatal.
 func (d *DB) readFault(err error) error {
 	if err != nil && sqlite.IsFatal(err) {
 		d.w.fail(err)
@@ -269,5 +285,5 @@ func errShuttingDown() error {
 }
 
 func errDiskFull() error {
-	return relay.Errorf(relay.DiskFull, "the disk is full, or nearly: messages are refused until there is space")
+	return relay.Errorf(relay.DiskFull, "the disk is full, or nearly so; messages are refused until there is space")
 }

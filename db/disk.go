@@ -1,33 +1,34 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"log/slog"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
-// disk is the room on the file's disk. As a servant it looks once a second.
+// disk is the servant that compares the free space on the file's disk with
+// Options.MinFreeDisk, once a second.
 type disk struct {
-	low    atomic.Bool // below the floor, or SQLite found it full: no messages are accepted
-	folder string
-	floor  int64 // bytes; 0: none
-	log    *slog.Logger
-	looked time.Time // by the real clock
+	low     atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
+	folder  string
+	floor   int64 // bytes; 0: no limit
+	log     *slog.Logger
+	checked time.Time // by the real clock
 }
 
-const lookAtDisk = time.Second
+const checkDiskEvery = time.Second
 
-func (d *disk) due(time.Time) bool { return time.Since(d.looked) >= lookAtDisk }
+func (d *disk) due(time.Time) bool { return time.Since(d.checked) >= checkDiskEvery }
 
 func (d *disk) do(time.Time) {
-	d.looked = time.Now()
+	d.checked = time.Now()
 	d.check()
 }
 
-// check compares the free space with the floor. A file system that does not tell
-// is taken to have room: SQLite will say when it has not.
+// check compares the free space with the floor. If the file system does not tell its
+// free space, check assumes room; SQLite will say when the disk is full.
 func (d *disk) check() {
 	low := false
 	if d.floor > 0 {
@@ -35,6 +36,6 @@ func (d *disk) check() {
 		low = err == nil && free < d.floor
 	}
 	if was := d.low.Swap(low); was != low {
-		d.log.Warn("free disk floor", "refusing_messages", low, "floor_bytes", d.floor)
+		d.log.Warn("free disk space crossed the floor", "refusing_messages", low, "floor_bytes", d.floor)
 	}
 }

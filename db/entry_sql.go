@@ -1,36 +1,37 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"encoding/json"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// touchEntry marks a Mecha as changed, so that the search index follows.
-// removed is a time in Unix ms, or nil.
-func (t *tx) touchEntry(id relay.MechaNumber, at time.Time, removed any) error {
+// raiseRevision gives a Mecha the next revision, so that the search index reads it
+// again. removed is the time of its removal in Unix ms, or nil.
+func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) error {
 	t.entriesChanged = true
-	// max: another process may have given out later ones, and the index must not miss this one.
+	// max, because another process may have given out later revisions, and the index must
+	// not miss this one.
 	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
 		"UPDATE mecha SET revision = max(?1, (SELECT max(revision) + 1 FROM mecha)), removed_at = ?2 WHERE id = ?3 RETURNING revision",
 		int64(t.position(at)), removed, int64(id))
 	return err
 }
 
-// PutProfile replaces a profile, and returns once that is durable. Errors:
-// MechaNotFound, InvalidAddress (with Register).
+// PutProfile replaces a profile, and returns once that is durable (PROTOCOL §5,
+// Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
+// write. Safe for concurrent use.
 func (d *DB) PutProfile(p *relay.PutProfile) error {
 	_, err := do(d, p, (*tx).putProfile)
 	return err
 }
 
-// PutProfileThen is PutProfile without waiting, for imports: done is called from
-// the writer's goroutine and must not block.
+// PutProfileThen is PutProfile without waiting, for imports. done is called from the
+// writer's goroutine and must not block.
 func (d *DB) PutProfileThen(p *relay.PutProfile, done func(error)) {
 	then(d, p, (*tx).putProfile, func(_ none, err error) { done(err) })
 }
@@ -58,14 +59,15 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if err := t.keepNonce(p.Nonce, p.At); err != nil {
 		return none{}, err
 	}
-	return none{}, t.touchEntry(id, p.At, nil)
+	return none{}, t.raiseRevision(id, p.At, nil)
 }
 
-// nonceKept is longer than a nonce of any write can be replayed.
+// nonceKept is how long the file keeps nonces apart from the rows of their writes. It
+// is longer than a request can be replayed.
 const nonceKept = 4 * relay.MaxClockSkew
 
-// keepNonce keeps the nonce of a write that leaves no row of its own, for as
-// long as a start may want it.
+// keepNonce keeps the nonce of a write that leaves no row with a nonce, for as long as
+// a start may have to restore it.
 func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
@@ -76,7 +78,8 @@ func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
 	return t.c.Exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
 }
 
-// RemoveMecha removes a Mecha: MechaNotFound if there is none.
+// RemoveMecha removes a Mecha, and returns once that is durable. Errors:
+// MechaNotFound, and those of every write. Safe for concurrent use.
 func (d *DB) RemoveMecha(r *relay.RemoveMecha) error {
 	_, err := do(d, r, (*tx).removeMecha)
 	return err
@@ -90,17 +93,17 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if id == 0 {
 		return none{}, errMechaNotFound(r.Address)
 	}
-	t.mechas[r.Address] = 0 // from here on in this transaction
+	t.mechas[r.Address] = 0 // later jobs of this transaction must not find it
 	if err := t.c.Exec("UPDATE mecha_key SET revoked_at = ? WHERE mecha = ? AND revoked_at IS NULL", r.At.UnixMilli(), int64(id)); err != nil {
 		return none{}, err
 	}
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}
-	if err := t.touchKeys(); err != nil {
+	if err := t.raiseKeysVersion(); err != nil {
 		return none{}, err
 	}
-	return none{}, t.touchEntry(id, r.At, r.At.UnixMilli())
+	return none{}, t.raiseRevision(id, r.At, r.At.UnixMilli())
 }
 
 func errMechaNotFound(a relay.Address) error {
@@ -110,6 +113,7 @@ func errMechaNotFound(a relay.Address) error {
 const entryColumns = `SELECT m.id, m.address, m.created_at, m.revision, m.removed_at, p.body, p.card, p.updated_at
 	FROM mecha m LEFT JOIN profile p ON p.mecha = m.id `
 
+// readEntry makes the entry of the present row, with its card if card is set.
 func readEntry(r *sqlite.Rows, card bool) (relay.Entry, error) {
 	e := relay.Entry{
 		Mecha:    relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
@@ -145,8 +149,9 @@ func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, e
 	return all, r.Close()
 }
 
-// EntriesAfter gives up to limit Mechas that changed after a revision, in
-// revision order, the removed ones too: what the search index follows.
+// EntriesAfter gives up to limit Mechas whose revision is greater than revision, by
+// revision, with removed ones and without cards. The search index follows the
+// directory by it.
 func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
@@ -155,7 +160,8 @@ func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all [
 	return all, err
 }
 
-// Entries reads some Mechas; removed and unknown ones are left out.
+// Entries reads the Mechas with these ids, without their cards. Removed and unknown
+// ones are left out.
 func (d *DB) Entries(ctx context.Context, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		for _, id := range ids {
@@ -170,7 +176,8 @@ func (d *DB) Entries(ctx context.Context, ids []relay.MechaNumber) (all []relay.
 	return all, err
 }
 
-// Directory gives a page of the registered Mechas, by address, after one.
+// Directory gives up to limit registered Mechas, by address, those after an address,
+// without their cards.
 func (d *DB) Directory(ctx context.Context, after relay.Address, limit int) (all []relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
@@ -179,8 +186,8 @@ func (d *DB) Directory(ctx context.Context, after relay.Address, limit int) (all
 	return all, err
 }
 
-// Entry reads one Mecha with its card: MechaNotFound if there is none, or if
-// viewer may not know of it ("" may know of all).
+// Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
+// visible to viewer. For a viewer "" all Mechas are visible.
 func (d *DB) Entry(ctx context.Context, a, viewer relay.Address) (e relay.Entry, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
@@ -205,8 +212,8 @@ func (d *DB) saw(id relay.MechaNumber, now time.Time) {
 	v.(*atomic.Int64).Store(now.UnixMilli())
 }
 
-// LastSeen is when a Mecha last made a request, to about a minute over
-// restarts; zero if never.
+// LastSeen gives the time of a Mecha's last request; zero if there was none. After a
+// restart, it may be up to about a minute too early.
 func (d *DB) LastSeen(ctx context.Context, id relay.MechaNumber) (at time.Time, err error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil

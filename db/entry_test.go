@@ -1,14 +1,13 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"slices"
 	"testing"
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 func (s store) profile(a relay.Address, text string) error {
@@ -43,7 +42,8 @@ func (s store) mustRemove(a relay.Address) {
 	}
 }
 
-// changes reads, in pages of one, what changed after a revision, as address:display_name.
+// changes reads the entries that changed after a revision, in pages of one, as
+// address:display_name.
 func (s store) changes(after int64) (all []string, upto int64) {
 	s.t.Helper()
 	for {

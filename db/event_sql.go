@@ -1,22 +1,22 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"slices"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// An Event is a message that was accepted, or a step that it took later, as an
-// Inspector sees them in commit order.
+// An Event is the acceptance of a message, or a later step of a message. Events have an
+// order, which is the commit order.
 type Event struct {
 	Position relay.Position
-	Message  *relay.Message // as it is now
+	Message  *relay.Message // as it is now, not as it was then
 	Step     Step
 }
 
-// Latest is the position of the last event: from there, Events goes on.
+// Latest gives the position of the last event; 0 if there is none. Events goes on from
+// there.
 func (i *Inspector) Latest() (p relay.Position, err error) {
 	err = i.view(func(x *rx) error {
 		for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
@@ -29,8 +29,8 @@ func (i *Inspector) Latest() (p relay.Position, err error) {
 	return p, err
 }
 
-// Events reads up to limit events after a position, in commit order: all there
-// are, if it gives fewer.
+// Events reads up to limit events after a position, in commit order. If it gives fewer
+// than limit, there are no more.
 func (i *Inspector) Events(after relay.Position, limit int) (list []Event, err error) {
 	err = i.view(func(x *rx) error {
 		list, err = x.events(after, limit)
@@ -62,6 +62,7 @@ func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
 	return list[:min(len(list), limit)], nil
 }
 
+// receiptEvents reads the events that are receipts.
 func (x *rx) receiptEvents(after relay.Position, limit int) (list []Event, err error) {
 	r := x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
 	var of []relay.Position

@@ -1,31 +1,31 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"fmt"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// expiry is the servant that has messages expire when their time is over.
+// expiry is the servant that expires messages when their ExpiresAt has come.
 type expiry struct {
 	w    *writer
-	next int64 // Unix ms of the earliest that is known of; 0: none
+	next int64 // the earliest known ExpiresAt of a pending message, in Unix ms; 0: none
 }
 
 const (
-	expireAtOnce = 500 // messages in one transaction: neighbours wait for it
-	expireRounds = 4   // transactions in a row, then others have their turn
+	expireAtOnce = 500 // messages in one transaction, because other jobs wait for it
+	expireRounds = 4   // transactions in a row, before other jobs have their turn
 )
 
+// start finds the earliest ExpiresAt.
 func (e *expiry) start() (err error) {
 	e.next, err = e.w.c.Number("SELECT min(expires_at) FROM message INDEXED BY message_expiry WHERE open = 1 AND expires_at IS NOT NULL")
 	return err
 }
 
-// expect notes that a message will expire, at a time in Unix ms, or never: 0.
+// expect notes that a message will expire at a time in Unix ms; 0: never.
 func (e *expiry) expect(ms int64) {
 	if ms != 0 && (e.next == 0 || ms < e.next) {
 		e.next = ms
@@ -51,17 +51,18 @@ func (e *expiry) do(now time.Time) {
 	}
 }
 
-// nextExpiry is when the earliest of the messages that are left expires, in Unix
-// ms; 0: none does.
+// nextExpiry is the earliest ExpiresAt of the messages that are still pending, in Unix
+// ms; 0: none of them expires.
 type nextExpiry int64
 
+// expireDue expires up to expireAtOnce messages.
 func (t *tx) expireDue(e *relay.ExpireDue) (nextExpiry, error) {
 	due, next, err := t.dueMessages(e.At)
 	if err != nil {
 		return 0, err
 	}
 	for _, m := range due {
-		m.State = relay.Queued // as stored, or Delivered: read back, it already counts as expired
+		m.State = relay.Queued // message has set it to Expired; the file has Queued or Delivered, both pending
 		p := t.position(e.At)
 		if err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
 			return 0, err
@@ -69,13 +70,13 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextExpiry, error) {
 		if err := t.setState(m, relay.Expired, p, false); err != nil {
 			return 0, err
 		}
-		t.tell(m, m.ExpiresAt, true, true)
+		t.noteChange(m, m.ExpiresAt, true, true)
 	}
 	return next, nil
 }
 
-// dueMessages reads some of the messages that are due at a time, the earliest
-// first, and when the next one will be.
+// dueMessages reads up to expireAtOnce messages that are due at a time, the earliest
+// first, and the time when the next one is due.
 func (t *tx) dueMessages(at time.Time) (due []*relay.Message, next nextExpiry, err error) {
 	r := t.c.Query(`SELECT position, expires_at FROM message INDEXED BY message_expiry
 		WHERE open = 1 AND expires_at IS NOT NULL ORDER BY expires_at, position LIMIT ?`, int64(expireAtOnce+1))
@@ -93,7 +94,7 @@ func (t *tx) dueMessages(at time.Time) (due []*relay.Message, next nextExpiry, e
 	for _, p := range positions {
 		m, err := t.message(p)
 		if err == nil && m == nil {
-			err = fmt.Errorf("%w: the index of expiry times names a message that is missing: %d", sqlite.ErrDamaged, p)
+			err = fmt.Errorf("%w: the index of expiry times has position %d, but there is no such message", sqlite.ErrDamaged, p)
 		}
 		if err != nil {
 			return nil, 0, err

@@ -1,31 +1,31 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
-// foreign notices, a few times a second, what other processes do to the file:
-// that they wrote to it, changed keys, or took one of its names away. It runs on
-// the writer's own connection, where our own commits do not count as changes.
+// foreign is the servant that notices, a few times a second, that another process has
+// written to the file, changed keys, or removed or replaced one of the files. It reads
+// PRAGMA data_version on the writer's connection, where our own commits do not count.
 type foreign struct {
 	w       *writer
 	readers *readerPool
-	files   []servedFile // of a server
-	looked  time.Time    // by the real clock
-	data    int64        // PRAGMA data_version
-	keys    int64        // setting keys_version
+	files   []servedFile // empty if this process does not serve
+	checked time.Time    // by the real clock
+	data    int64        // PRAGMA data_version when it was checked
+	keys    int64        // the setting keys_version when it was checked
 }
 
-func (f *foreign) due(time.Time) bool { return time.Since(f.looked) >= lookEvery }
+func (f *foreign) due(time.Time) bool { return time.Since(f.checked) >= servantsEvery }
 
 func (f *foreign) do(time.Time) {
-	f.looked = time.Now()
+	f.checked = time.Now()
 	w := f.w
 	if lost := f.lostFile(); lost != nil && w.failed() == nil {
 		w.fail(f.leave(lost))
@@ -44,23 +44,24 @@ func (f *foreign) do(time.Time) {
 	_, keys := w.versions()
 	f.data, w.checkpoints.copySoon = data, true
 	w.mechas.forget()
-	w.told.entriesChanged()
+	w.listeners.entriesChanged()
 	if keys != f.keys {
 		f.keys = keys
-		w.told.keysChanged()
+		w.listeners.keysChanged()
 	}
 }
 
-// versions reads what changes when another process writes (data) and when keys change.
+// versions reads data, which changes when another process has written, and keys, which
+// grows when keys change.
 func (w *writer) versions() (data, keys int64) {
 	data, _ = w.c.Number("PRAGMA data_version")
 	keys, _ = w.c.Number("SELECT value FROM setting WHERE name = 'keys_version'")
 	return data, keys
 }
 
-// forgetStale forgets which keys and Mechas there are if another process has
-// written to the file: jobs are decided by what it has now. (The counts of what is
-// pending stay: no other process sends or acknowledges.)
+// forgetStale empties the caches of keys and Mechas if another process has written to
+// the file, so that jobs are decided by the file as it is now. It keeps the counts of
+// pending messages, because other processes do not send or acknowledge.
 func (w *writer) forgetStale() error {
 	version, err := w.c.Number("PRAGMA data_version")
 	if err == nil && version != w.cachedAt {
@@ -71,16 +72,16 @@ func (w *writer) forgetStale() error {
 	return err
 }
 
-// servedFile is a file that a server has open, by a name that other processes
-// open it by: the database, its log, the log's index, the lock.
+// servedFile is a file that a server has open: the database, its log, the log's index
+// or the lock. Other processes find it by its path.
 type servedFile struct {
 	path string
 	was  os.FileInfo
 }
 
-// rememberFiles notes which files the names mean now. Call it when all exist.
+// rememberFiles notes the files at the paths. They must exist.
 func (f *foreign) rememberFiles(database string) error {
-	real, err := filepath.EvalSymlinks(database) // SQLite's own files stand beside the real one
+	real, err := filepath.EvalSymlinks(database) // SQLite puts its files beside the real one
 	if err != nil {
 		return err
 	}
@@ -94,10 +95,9 @@ func (f *foreign) rememberFiles(database string) error {
 	return nil
 }
 
-// lostFile tells which of the files has lost its name, or that its name means
-// another file now. What is written from then on is found by nobody: a deleted
-// log takes commits, and every fsync of it succeeds. Only a name that is
-// certainly gone counts, not one that cannot be looked at for the moment.
+// lostFile gives an error if one of the files is no longer at its path, or another
+// file is. Later commits would be lost: a deleted log takes them, and every fsync of it
+// succeeds. A file that cannot be looked up for the moment does not count as lost.
 func (f *foreign) lostFile() error {
 	for _, file := range f.files {
 		now, err := os.Stat(file.path)
@@ -111,12 +111,12 @@ func (f *foreign) lostFile() error {
 	return nil
 }
 
-// leave is called by the writer when one of the files has lost its name (lost
-// says which). What was acknowledged since is in the log, which nobody may find
-// any more: copied into the database, wherever that has gone, it is safe, and
-// the emptied log can be taken for that of no other file. If another process
-// has written meanwhile, perhaps into another log under the same index, a copy
-// could mix the two. It gives the error to stop with.
+// leave saves the commits in the log when one of the files is lost, and returns the
+// error with which the store stops. lost says which file it is. leave copies the log
+// into the database that is open, wherever that file is now, and empties the log, so
+// that it cannot be taken for the log of another file. If another process has written
+// meanwhile, perhaps to another log with the same index, leave copies nothing, because
+// that could mix the two.
 func (f *foreign) leave(lost error) error {
 	w := f.w
 	w.checkpoints.wait()

@@ -1,29 +1,29 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+
+	"relay/db/relay"
 )
 
-// OpenForgetful opens a store that keeps nothing, to measure everything that a
-// send costs but the store. A send goes the whole way, through the queue to the
-// writer and back, gets a place in the order and an id, is told to the listeners,
-// and is forgotten: every 201 is a lie. Other writes are refused with Overloaded.
-// Keys are issued by opening the file a second time. A file that exists is
-// refused, so that it can never be somebody's.
+// OpenForgetful opens a store that keeps no messages, to measure the cost of a send
+// without the store. A send goes through the queue to the writer and back, gets a
+// position and an id, and reaches the listeners, but is not written: every 201 is
+// false. Other writes are refused with Overloaded; to issue keys, open the file a
+// second time with Open. OpenForgetful refuses a file that exists, so that it cannot
+// be used on real data.
 func OpenForgetful(o Options) (*DB, error) {
 	if _, err := os.Lstat(o.Path); !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("%s exists: to keep nothing, only a new file will do", o.Path)
+		return nil, fmt.Errorf("%s exists: a store that keeps nothing needs a new file", o.Path)
 	}
 	o.Create = true
 	return open(o, func(d *DB) { d.w.transact = d.w.forget })
 }
 
-// forget stands for a transaction.
+// forget takes the place of attempt. It makes no transaction.
 func (w *writer) forget(ops []op) error {
 	t := &w.batch
 	t.begin(w)

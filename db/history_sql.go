@@ -1,24 +1,24 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"context"
 	"math"
 	"strings"
+
+	"relay/db/relay"
 )
 
 const (
-	pageScan  = 10_000  // rows that a filtered page looks at, at most
+	pageScan  = 10_000  // the most rows that are scanned for a page with filters
 	pageBytes = 4 << 20 // payload bytes after which a page ends early
 )
 
-// filtered tells whether rows in the range may be unwanted.
+// filtered tells whether the query may not want some rows of its range.
 func filtered(q relay.HistoryQuery) bool {
 	return q.State != relay.AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
 }
 
-// matches applies the conditions of q that the choice of index has not.
+// matches applies the conditions of q that the range and its index do not ensure.
 func matches(q relay.HistoryQuery, m *relay.Message) bool {
 	mine := q.Mecha == 0 || m.Recipient == q.Mecha && q.Direction != relay.Out || m.Sender == q.Mecha && q.Direction != relay.In
 	if !mine || !q.State.Matches(m.State) {
@@ -34,8 +34,10 @@ func matches(q relay.HistoryQuery, m *relay.Message) bool {
 	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
 }
 
-// History reads a page. Errors: CursorNotFound, ConversationNotFound and
-// NotAParticipant (with MustTakePart).
+// History reads a page of a Mecha's messages (PROTOCOL §3, History). With filters, it
+// scans up to 10,000 messages; with payloads, it ends after 4 MiB. Then the page may
+// have fewer than Limit messages and More set. Errors: CursorNotFound; with
+// MustTakePart, ConversationNotFound and NotAParticipant.
 func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (p relay.Page, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.history(q)
@@ -45,34 +47,34 @@ func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (p relay.Page, e
 }
 
 func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
-	s, err := x.span(q)
+	pr, err := x.positionRange(q)
 	if err != nil {
 		return relay.Page{}, err
 	}
-	s.conversation, err = x.conversationFilter(q)
+	pr.conversation, err = x.conversationFilter(q)
 	if err != nil {
 		return relay.Page{}, err
 	}
-	if s.conversation == newLabel {
+	if pr.conversation == newLabel {
 		return relay.Page{Next: cursorOf(q)}, nil // a label that nobody used
 	}
-	s.limit = q.Limit + 1
+	pr.limit = q.Limit + 1
 	if filtered(q) {
-		s.limit = pageScan + 1
+		pr.limit = pageScan + 1
 	}
-	if s.conversation == 0 {
-		if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
+	if pr.conversation == 0 {
+		if pr.unindexed, err = x.findUnindexed(q.Mecha, pr.from, pr.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
 			return relay.Page{}, err
 		}
 	}
-	p, err := x.scan(q, s)
+	p, err := x.scan(q, pr)
 	if err == nil && q.Payload {
 		err = x.addPayloads(q, &p)
 	}
 	return p, err
 }
 
-// cursorOf is the one that an empty page gives back.
+// cursorOf gives the cursor of the query, which an empty page returns.
 func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	if q.Descending {
 		return q.Before
@@ -80,7 +82,8 @@ func cursorOf(q relay.HistoryQuery) relay.MessageID {
 	return q.After
 }
 
-// conversationFilter resolves q.Conversation: 0 for none, newLabel if nothing can match.
+// conversationFilter gives the number of q.Conversation: 0 if it is not set, newLabel
+// if no message can be in it.
 func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	number, err := x.conversationNumber(q.Conversation)
 	if relay.ErrorCode(err) == relay.ConversationNotFound && !q.MustTakePart {
@@ -101,15 +104,15 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	return number, nil
 }
 
-// scan walks the span in order and keeps what matches, up to the limits.
-func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
+// scan reads the range in order and keeps the messages that match, up to the limits.
+func (x *rx) scan(q relay.HistoryQuery, pr positionRange) (relay.Page, error) {
 	p := relay.Page{Next: cursorOf(q)}
-	text, args := s.query(q)
+	text, args := pr.query(q)
 	r := x.c.Query(text, args...)
-	looked := 0
+	scanned := 0
 	var last relay.Position
 	for r.Next() {
-		if len(p.Messages) == q.Limit || looked == pageScan {
+		if len(p.Messages) == q.Limit || scanned == pageScan {
 			p.More = true
 			break
 		}
@@ -118,7 +121,7 @@ func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
 			r.Close()
 			return relay.Page{}, err
 		}
-		looked++
+		scanned++
 		last = m.Position
 		if matches(q, m) {
 			p.Messages = append(p.Messages, m)
@@ -128,14 +131,16 @@ func (x *rx) scan(q relay.HistoryQuery, s span) (relay.Page, error) {
 		return relay.Page{}, err
 	}
 	switch n := len(p.Messages); {
-	case p.More && looked == pageScan && n < q.Limit:
-		p.Next = x.ids.Message(last) // go on behind what was looked at, or a client would stand still
+	case p.More && scanned == pageScan && n < q.Limit:
+		p.Next = x.ids.Message(last) // the last scanned message, since a page without matches must still move the cursor
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
 	return p, nil
 }
 
+// addPayloads reads the payloads of received messages. It shortens the page to
+// pageBytes, but not below one message.
 func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 	total := 0
 	for i, m := range p.Messages {
@@ -155,48 +160,49 @@ func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 	return nil
 }
 
-// span is a range of positions and the rows in it that an index gives.
-type span struct {
-	from, to     relay.Position // from inclusive, to exclusive
-	conversation int64          // 0: none
+// positionRange is a range of positions, and how to find the messages in it.
+type positionRange struct {
+	from, to     relay.Position // from is inclusive, to exclusive
+	conversation int64          // messages of this conversation; 0: of the query's Mecha
 	limit        int            // rows
-	unindexed    unindexed      // of the Mecha's own messages, those that the index may lack
+	unindexed    unindexed      // the Mecha's messages that the index may lack
 }
 
-func (x *rx) span(q relay.HistoryQuery) (span, error) {
-	s := span{from: 0, to: math.MaxInt64}
+// positionRange gives the range that the times and cursors of a query select.
+func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
+	pr := positionRange{from: 0, to: math.MaxInt64}
 	if !q.Since.IsZero() {
-		s.from = relay.PositionFrom(q.Since)
+		pr.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		s.to = relay.PositionFrom(q.Until)
+		pr.to = relay.PositionFrom(q.Until)
 	}
 	if q.After != "" {
 		p, err := x.ids.Cursor(q.After)
 		if err != nil {
-			return s, err
+			return pr, err
 		}
-		s.from = max(s.from, p+1)
+		pr.from = max(pr.from, p+1)
 	}
 	if q.Before != "" {
 		p, err := x.ids.Cursor(q.Before)
 		if err != nil {
-			return s, err
+			return pr, err
 		}
-		s.to = min(s.to, p)
+		pr.to = min(pr.to, p)
 	}
-	return s, nil
+	return pr, nil
 }
 
-// Cursor gives the position of a message id, or CursorNotFound if the relay
-// never issued it. The message itself may be long gone.
+// Cursor gives the position of a message id: CursorNotFound if the relay never issued
+// the id. The message need not exist any more.
 func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.Cursor(id) }
 
-// The ranges of the indexes that a page can be made of; each is in commit order.
-// UNION merges them and leaves out what two of them have: a message to oneself
-// is received once, and what has just been indexed may still be listed as late.
-// CROSS JOIN keeps the walk over them outermost, so that the page comes in their
-// order without a sort: ORDER BY would sort 10,000 rows to yield 100.
+// A page is made of ranges of indexes, each in commit order. UNION merges them and drops
+// duplicates: a message to oneself is both received and sent, and a message that was
+// just indexed may still be in the late index. CROSS JOIN keeps the merged positions in
+// the outer loop, so that the page comes in their order. A sort would read 10,000 rows
+// to give 100.
 const (
 	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
 	inRange        = "SELECT position FROM received WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
@@ -206,26 +212,26 @@ const (
 	pageOfMessages = "SELECT " + messageColumns + " FROM (%RANGES% ORDER BY position %ORDER% LIMIT ?) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 )
 
-// query composes the ranges into one ordered, bounded walk. SQLite merges them
-// as it goes, so the cost is that of the rows it yields.
-func (s span) query(q relay.HistoryQuery) (string, []any) {
+// query makes one ordered query of the ranges. SQLite merges them row by row, so the
+// cost is that of the rows it gives.
+func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
-		args = append(append(args, first...), int64(s.from), int64(s.to))
+		args = append(append(args, first...), int64(pr.from), int64(pr.to))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
 	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired
 	switch {
-	case s.conversation > 0:
-		add(joinedRange, s.conversation)
-		add(foundingRange, s.conversation)
-	case s.conversation < 0:
-		add(joinedRange, s.conversation)
+	case pr.conversation > 0:
+		add(joinedRange, pr.conversation)
+		add(foundingRange, pr.conversation)
+	case pr.conversation < 0:
+		add(joinedRange, pr.conversation)
 	default:
-		s.addOwn(q, mayBeOpen, mayBeDone, add)
-		if late, more := s.unindexed.query(q.Direction, mayBeOpen, mayBeDone, s.from, s.to); late != "" {
+		pr.addOwn(q, mayBeOpen, mayBeDone, add)
+		if late, more := pr.unindexed.query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
 			ranges, args = append(ranges, late), append(args, more...)
 		}
 	}
@@ -233,11 +239,12 @@ func (s span) query(q relay.HistoryQuery) (string, []any) {
 	if q.Descending {
 		order = "DESC"
 	}
-	return composed(ranges, order), append(args, int64(s.limit))
+	return composed(ranges, order), append(args, int64(pr.limit))
 }
 
-// addOwn adds the ranges of a Mecha's own messages, only those that can hold what the state filter wants.
-func (s span) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
+// addOwn adds the ranges of a Mecha's messages. It leaves out those in which no message
+// can match the state filter.
+func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, add func(string, ...any)) {
 	if q.Mecha == 0 {
 		add(wholeRange)
 		return

@@ -1,15 +1,15 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"math"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// Inbox counts what waits for a Mecha. It walks the pending messages only.
+// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It reads
+// them all.
 func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (in relay.Inbox, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		in, err = x.inbox(id)
@@ -52,7 +52,7 @@ func (x *rx) inbox(id relay.MechaNumber) (relay.Inbox, error) {
 	return in, nil
 }
 
-// countOpen counts a mailbox's pending messages.
+// countOpen counts the pending messages of a Mecha, with those that are due to expire.
 func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
 	pending, args, err := x.pending(id)
 	if err != nil {
@@ -62,8 +62,8 @@ func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
 	return n, err
 }
 
-// pending is a query of the positions that are pending in a mailbox. The limit,
-// which is none, keeps its order, and so its parts are merged without a sort.
+// pending gives a query for the positions of a Mecha's pending messages. LIMIT -1, which
+// is no limit, keeps their order, so that SQLite merges its parts without a sort.
 func (x *rx) pending(id relay.MechaNumber) (text string, args []any, err error) {
 	u, err := x.findUnindexed(id, 0, math.MaxInt64, true)
 	if err != nil {

@@ -1,12 +1,6 @@
 package db
 
 import (
-	"relay/db/file"
-
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"bytes"
 	"context"
 	"path/filepath"
@@ -14,24 +8,28 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// An Inspector looks into a store's file, beside the server that runs on it or
-// without one. It changes nothing, and holds a view of the file for moments
-// only, so that the server's log does not grow for its sake. Its methods are
-// safe for concurrent use; one works at a time.
+// An Inspector reads a store's file, with or without a server running on it. It sees
+// the messages of all Mechas. It changes nothing, and keeps each state of the file open
+// for moments only, so that it does not make the server's log grow. Its methods are safe
+// for concurrent use; one works at a time.
 type Inspector struct {
 	path string
 	*lookups
 	mu   sync.Mutex
 	c    *sqlite.Conn
 	data int64        // PRAGMA data_version at the last Changed
-	rest atomic.Int64 // nanoseconds, before the next look
+	rest atomic.Int64 // nanoseconds that viewGently waits first
 }
 
-// Inspect opens the file at path for looking. It creates nothing: a missing
-// file, one that is not relay's, and one of another version are errors that
-// name its absolute path.
+// Inspect opens the file at path for reading. Errors name the absolute path: the file
+// is missing, is not relay's, or has another schema version. The caller closes the
+// Inspector.
 func Inspect(path string) (*Inspector, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -53,7 +51,7 @@ func Inspect(path string) (*Inspector, error) {
 	return i, nil
 }
 
-// Close ends it.
+// Close closes the file.
 func (i *Inspector) Close() error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -63,7 +61,7 @@ func (i *Inspector) Close() error {
 // Path is the absolute path of the file.
 func (i *Inspector) Path() string { return i.path }
 
-// view runs f on one state of the file.
+// view runs f in a transaction that sees one state of the file.
 func (i *Inspector) view(f func(*rx) error) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -74,10 +72,10 @@ func (i *Inspector) view(f func(*rx) error) error {
 	return f(&rx{c: i.c, lookups: i.lookups, now: time.Now()})
 }
 
-// look is view for what may be one of many in a row: it begins when the file has
-// been left alone for as long as the one before took. A server starts its log
-// anew when nobody looks; views without a pause would let it grow.
-func (i *Inspector) look(ctx context.Context, f func(*rx) error) error {
+// viewGently is view for one of many views in a row. It waits first, for as long as the
+// view before it took. SQLite restarts the log of a server only while nobody reads, and
+// views without a pause would let the log grow.
+func (i *Inspector) viewGently(ctx context.Context, f func(*rx) error) error {
 	if rest := time.Duration(i.rest.Load()); rest > 0 {
 		pause := time.NewTimer(rest)
 		defer pause.Stop()
@@ -93,7 +91,7 @@ func (i *Inspector) look(ctx context.Context, f func(*rx) error) error {
 	return err
 }
 
-// Changed tells whether anything has been committed since it was last asked.
+// Changed tells whether another process has committed since the last call of Changed.
 func (i *Inspector) Changed() (changed bool, err error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
@@ -105,7 +103,7 @@ func (i *Inspector) Changed() (changed bool, err error) {
 	return i.data != before, err
 }
 
-// Message reads the record of a message, whoever's it is; MessageNotFound.
+// Message reads the record of any message, without its payload. Error: MessageNotFound.
 func (i *Inspector) Message(id relay.MessageID) (m *relay.Message, err error) {
 	err = i.view(func(x *rx) error {
 		m, err = x.messageByID(id)
@@ -114,7 +112,7 @@ func (i *Inspector) Message(id relay.MessageID) (m *relay.Message, err error) {
 	return m, err
 }
 
-// Payload reads a message's exact bytes; MessageNotFound.
+// Payload reads the exact bytes of any message. Error: MessageNotFound.
 func (i *Inspector) Payload(id relay.MessageID) (body []byte, err error) {
 	err = i.view(func(x *rx) error {
 		m, err := x.messageByID(id)
@@ -128,27 +126,27 @@ func (i *Inspector) Payload(id relay.MessageID) (body []byte, err error) {
 
 // ListQuery says which messages to list. Only Limit is required.
 type ListQuery struct {
-	Mecha        relay.Address // its messages, sent and received
-	Peer         relay.Address // … with this one
+	Mecha        relay.Address // messages that this Mecha sent or received; "": of all
+	Peer         relay.Address // messages that Mecha exchanged with this one
 	Direction    relay.Direction
 	Conversation relay.ConversationID
 	State        relay.StateFilter
 	Type         string
 	Priority     string
-	Since        time.Time       // inclusive
-	Until        time.Time       // exclusive
-	Status       string          // of the latest acknowledgement
-	Text         string          // in the payload, letter case aside
-	Before       relay.MessageID // exclusive: messages earlier in the commit order
-	After        relay.MessageID // exclusive: messages later
+	Since        time.Time       // messages created at this time or later
+	Until        time.Time       // messages created before this time
+	Status       string          // the status of the latest acknowledgement
+	Text         string          // a text in the payload, without regard to letter case
+	Before       relay.MessageID // messages earlier than this one in the commit order
+	After        relay.MessageID // messages later than this one in the commit order
 	Oldest       bool            // oldest first; else newest first
 	Limit        int
 }
 
-// Messages lists messages, of all Mechas unless the query says otherwise. more
-// tells that there are further ones beyond the last. It looks at the file in
-// pieces, so that under a server's writes it is no one state of it; the context
-// ends it between two. Errors: MechaNotFound, CursorNotFound.
+// Messages lists up to q.Limit messages. more tells that further ones match. It reads
+// the file in several views, so under a server's writes the list is not of one state of
+// the file. The end of ctx ends it between two views. Errors: MechaNotFound,
+// CursorNotFound, and that of ctx.
 func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Message, more bool, err error) {
 	h, err := i.history(q)
 	if err != nil {
@@ -156,7 +154,7 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Me
 	}
 	for {
 		var page relay.Page
-		err := i.look(ctx, func(x *rx) error {
+		err := i.viewGently(ctx, func(x *rx) error {
 			page, err = x.history(h)
 			keepStatus(&page, q.Status)
 			return err
@@ -182,13 +180,13 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Me
 	}
 }
 
-// history makes the query for the pages of a list.
+// history makes the query for the pages of a list. Error: MechaNotFound.
 func (i *Inspector) history(q ListQuery) (relay.HistoryQuery, error) {
 	h := relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
 		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
 		Priority: q.Priority, Descending: !q.Oldest}
 	if q.Mecha == "" {
-		if q.Peer != "" { // one of the two sides will do
+		if q.Peer != "" { // without a Mecha, the messages that Peer sent or received
 			h.Peer, q.Mecha = "", q.Peer
 		}
 	}
@@ -204,16 +202,17 @@ func (i *Inspector) history(q ListQuery) (relay.HistoryQuery, error) {
 	})
 }
 
-// keepStatus drops the messages of a page whose latest acknowledgement is another.
+// keepStatus drops the messages of a page whose latest acknowledgement has another
+// status; "" keeps all.
 func keepStatus(p *relay.Page, status string) {
 	if status != "" {
 		p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool { return m.Ack == nil || m.Ack.Status != status })
 	}
 }
 
-const textBytes = 4 << 20 // of payloads that are looked into in one view; one may be more
+const textBytes = 4 << 20 // bytes of payloads that are read in one view; a single payload may have more
 
-// withText gives those of the messages whose payload has the text.
+// withText gives the messages of a list whose payload has the text.
 func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text string) (found []*relay.Message, err error) {
 	lower := bytes.ToLower([]byte(text))
 	for len(list) > 0 {
@@ -222,7 +221,7 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 			size += list[n].PayloadBytes
 			n++
 		}
-		err := i.look(ctx, func(x *rx) error {
+		err := i.viewGently(ctx, func(x *rx) error {
 			for _, m := range list[:n] {
 				body, err := x.payload(m.Position)
 				if err != nil {

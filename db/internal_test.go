@@ -1,16 +1,15 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // The tests have segments of a few messages, so that all of them meet messages that
@@ -77,8 +76,8 @@ func TestAFreshFile(t *testing.T) {
 	}
 }
 
-// A read sees one state of the file, even if all that it has not seen indexed is
-// indexed, and forgotten, before the read asks for it.
+// A read sees one state of the file, even if the messages that were not indexed in that
+// state are indexed, and dropped from the late index, before the read asks for them.
 func TestAReadThatBeganLongAgo(t *testing.T) {
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "a^x"})
@@ -101,7 +100,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 	}
 	for _, meanwhile := range []int{0, 1, segmentLength, 2 * segmentLength, 10 * segmentLength} {
 		send("a^x", segmentLength)
-		send("b^x", 1) // one that nothing later reminds of
+		send("b^x", 1) // b^x gets no later message
 		send("a^x", 2)
 		err := d.read(t.Context(), func(x *rx) error {
 			all, err := x.c.Row(nil, "SELECT 1 FROM message")

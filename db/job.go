@@ -2,30 +2,30 @@ package db
 
 import "relay/db/relay"
 
-// A job is something to do in a transaction of the writer: a Write, whose
-// outcome all copies of the store share, or a chore, which is this process's own.
+// A job is a part of a transaction of the writer: a write, whose effect all copies of
+// the store share, or a chore, whose rows are local to this process.
 type job interface {
-	// apply decides and writes on the open transaction. A *Error refuses the job,
-	// which then has written nothing; any other error spoils the transaction. It may
-	// be called again if the transaction was spoiled.
+	// apply decides and writes on the open transaction. A *relay.Error other than
+	// Internal refuses the job, which then must have written nothing. Any other error
+	// fails the transaction. apply is called again if the transaction is made again.
 	apply(t *tx) error
 	// finish is called once, from the writer's goroutine, after the commit. It must
 	// not block.
 	finish(err error)
-	// size is about how many bytes the job writes, to bound a transaction.
+	// size is roughly the bytes that the job adds to a transaction.
 	size() int
 	// shared is the write; nil for a chore.
 	shared() relay.Write
 }
 
-// op is a job on its way through the writer, and what has become of it.
+// op is a job in the queue or in a transaction, with its error.
 type op struct {
 	job     job
 	err     error
-	spoiled bool // the job could not be applied: the transaction is made without it
+	spoiled bool // the job cannot be applied, so the transaction is made without it
 }
 
-// A task is the job of a write: decide applies it and gives its outcome, which
+// A task is the job of a write. decide applies the write and gives its outcome, which
 // depends on the store's state and the write alone.
 type task[W relay.Write, O any] struct {
 	write   W
@@ -37,7 +37,7 @@ type task[W relay.Write, O any] struct {
 }
 
 func (j *task[W, O]) apply(t *tx) (err error) {
-	t.now = j.write.When() // the write's time is the time, whatever the clock says
+	t.now = j.write.When() // a write is judged by its own time, not by the clock
 	j.outcome, err = j.decide(t, j.write)
 	return err
 }
@@ -54,8 +54,8 @@ func (j *task[W, O]) finish(err error) {
 func (j *task[W, O]) size() int           { return j.write.Size() }
 func (j *task[W, O]) shared() relay.Write { return j.write }
 
-// do queues a write and waits for its commit. There is no context: a queued
-// write is applied whether anyone waits or not.
+// do queues a write and waits for its commit. It takes no context, because a queued
+// write is applied even if its caller stops waiting.
 func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
 	j := &task[W, O]{write: write, decide: decide, ended: make(chan struct{})}
 	d.w.enqueue(j)
@@ -63,21 +63,21 @@ func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O
 	return j.outcome, j.err
 }
 
-// then is do without waiting: done is called from the writer's goroutine, in the
-// order of the calls, and must not block. It may be called at once.
+// then is do without waiting. done is called from the writer's goroutine, in the order
+// of the calls, and must not block. If the queue takes no more, then calls done itself.
 func then[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error), done func(O, error)) {
 	d.w.enqueue(&task[W, O]{write: write, decide: decide, done: done})
 }
 
-// none is the outcome of writes that have nothing to tell.
+// none is the outcome of writes that have no answer.
 type none struct{}
 
-// Apply queues a write of any kind, as it is, and returns its outcome once it is
-// durable: Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, nil for the
-// others. It is for writes that were complete before, such as those read by
-// ReadWrite; clients' writes go through Send and its like, which complete them.
-// The same writes in the same order make the same store. Errors: as of those
-// methods. Safe for concurrent use.
+// Apply queues a write of any kind, unchanged, and returns its outcome once it is
+// durable: relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, nil for the
+// other kinds. It is for complete writes, such as those that relay.ReadWrite reads.
+// Send and the methods beside it first complete the writes of clients. The same writes
+// in the same order make the same store. Errors: those of the method for that write.
+// Safe for concurrent use.
 func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	switch write := write.(type) {
 	case *relay.SendMessage:
@@ -97,18 +97,19 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	case *relay.RemoveMecha:
 		_, err = do(d, write, (*tx).removeMecha)
 	default:
-		err = relay.Errorf(relay.Internal, "the store knows no write of the type %T", write)
+		err = relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 	}
 	return nil, err
 }
 
-// A chore is a change that is this process's own: notes, caches, shortcuts. It
-// has no place in the shared order, and other copies of the store lack it.
+// A chore is a change that is local to this process: notes, answers to searches. It
+// has no place in the shared order, and other copies of the store do not have it.
 type chore interface {
-	apply(t *tx) error // as of job
-	size() int
+	apply(t *tx) error // as that of job
+	size() int         // as that of job
 }
 
+// choreJob is the job of a chore.
 type choreJob struct {
 	chore
 	done func(error)
@@ -117,5 +118,5 @@ type choreJob struct {
 func (j *choreJob) finish(err error)    { j.done(err) }
 func (j *choreJob) shared() relay.Write { return nil }
 
-// submit queues a chore; done as of then.
+// submit queues a chore. done is called as by then.
 func (d *DB) submit(c chore, done func(error)) { d.w.enqueue(&choreJob{c, done}) }

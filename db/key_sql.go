@@ -1,27 +1,28 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"crypto/sha256"
 	"maps"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// keyCache holds the keys that have been used, by the hash of their text. It is
-// emptied whenever a key may have changed, here or in another process.
+// keyCache has the keys that have been used, by the hash of their text. It is emptied
+// whenever a key may have changed, here or in another process. It is safe for
+// concurrent use.
 type keyCache struct {
 	mu     sync.RWMutex
 	byHash map[[sha256.Size]byte]*usedKey
-	epoch  int
-	used   map[relay.KeyNumber]*atomic.Int64 // when last, in Unix ms; these outlive the keys
+	epoch  int                               // how often the cache was emptied
+	used   map[relay.KeyNumber]*atomic.Int64 // the time of each key's last use, in Unix ms; not emptied with the keys
 }
 
+// usedKey is a cached key with the time of its last use.
 type usedKey struct {
 	*relay.Key
 	last *atomic.Int64
@@ -31,13 +32,14 @@ func newKeyCache() keyCache {
 	return keyCache{byHash: map[[sha256.Size]byte]*usedKey{}, used: map[relay.KeyNumber]*atomic.Int64{}}
 }
 
+// find gives a key, or nil with the present epoch.
 func (c *keyCache) find(hash [sha256.Size]byte) (k *usedKey, epoch int) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	return c.byHash[hash], c.epoch
 }
 
-// add takes a key that was read after find had given the epoch.
+// add takes a key that was read from the file after find gave the epoch.
 func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -48,7 +50,7 @@ func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey
 		c.used[k.Number] = last
 	}
 	u := &usedKey{k, last}
-	if c.epoch == epoch { // else what was read may be old already
+	if c.epoch == epoch { // else the key may have changed since it was read
 		c.byHash[hash] = u
 	}
 	return u
@@ -62,9 +64,9 @@ func (c *keyCache) forget() {
 	clear(c.byHash)
 }
 
-// Key finds the key of a text and checks it: MalformedKey (without the store),
-// UnknownKey, KeyRevoked, KeyExpired. A key works as soon as the command that
-// made it has returned, in any process.
+// Key finds the key with a text and checks it (PROTOCOL §2). It also notes the key's
+// use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired. A new key works as
+// soon as the command that made it has returned, also if another process made it.
 func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
 	u, epoch := d.keys.find(hash)
@@ -90,7 +92,7 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 	return u.Key, nil
 }
 
-// KeyByID reads a key afresh: nil if there is none.
+// KeyByID reads a key from the file, past the cache; nil if there is no such key.
 func (d *DB) KeyByID(ctx context.Context, id relay.KeyID) (*relay.Key, error) {
 	return d.findKey(ctx, "k.public_id = ?", string(id))
 }
@@ -98,6 +100,7 @@ func (d *DB) KeyByID(ctx context.Context, id relay.KeyID) (*relay.Key, error) {
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
 	m.address, m.created_at FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
+// findKey reads one key from the file; nil if there is none.
 func (d *DB) findKey(ctx context.Context, where string, arg any) (k *relay.Key, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		_, err := x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
@@ -114,7 +117,7 @@ func readKey(r *sqlite.Rows) *relay.Key {
 	}
 }
 
-// Keys lists all keys, or those of one address, oldest first.
+// Keys lists the keys of one address, or all if it is "", the oldest first.
 func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
@@ -126,8 +129,8 @@ func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err 
 	return all, err
 }
 
-// caller is the key of a write, as the file has it now. Errors: UnknownKey,
-// KeyRevoked, KeyExpired by the write's time.
+// caller reads the key of a write, as it is now, and checks it at the write's time.
+// Errors: UnknownKey, KeyRevoked, KeyExpired.
 func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
 	k := t.w.callers[number]
 	if k == nil {
@@ -145,8 +148,10 @@ func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
 	return k, k.Check(t.now)
 }
 
-// Issue makes a key. Errors: InvalidAddress, InvalidTime, InvalidRequest (label),
-// UnknownKey, KeyRevoked, KeyExpired (of the key it replaces).
+// Issue completes the write and makes the key, and returns once that is durable.
+// Errors: InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that
+// it replaces UnknownKey, KeyRevoked, KeyExpired; and those of every write. Safe for
+// concurrent use.
 func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	keyText, err := i.Complete()
 	if err != nil {
@@ -170,7 +175,7 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 		if label == "" {
 			label = old.Label
 		}
-		if !old.ExpiresAt.IsZero() { // the successor lives as long as it was meant to
+		if !old.ExpiresAt.IsZero() { // the new key lives as long as the old one was to live
 			expires = i.At.Add(old.ExpiresAt.Sub(old.CreatedAt))
 		}
 	}
@@ -191,7 +196,7 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	return k, t.touchKeys()
+	return k, t.raiseKeysVersion()
 }
 
 func (x *rx) keyByID(id relay.KeyID) (k *relay.Key, err error) {
@@ -199,7 +204,7 @@ func (x *rx) keyByID(id relay.KeyID) (k *relay.Key, err error) {
 	return k, err
 }
 
-// endReplaced gives the key that is replaced its end.
+// endReplaced reads the key that is replaced and sets its end, unless it ends sooner.
 func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 	old, err := t.keyByID(i.Replaces)
 	if err != nil {
@@ -218,14 +223,16 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 	return old, t.c.Exec("UPDATE mecha_key SET expires_at = ? WHERE id = ?", end.UnixMilli(), int64(old.Number))
 }
 
-// touchKeys lets this process and others know that keys changed.
-func (t *tx) touchKeys() error {
+// raiseKeysVersion lets this process and others notice that keys changed.
+func (t *tx) raiseKeysVersion() error {
 	t.keysChanged = true
 	clear(t.w.callers)
 	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
 }
 
-// Revoke ends a key at once: UnknownKey if there is none. Revoking again changes nothing.
+// Revoke ends a key, and returns once that is durable and the key no longer works here.
+// Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
+// Safe for concurrent use.
 func (d *DB) Revoke(r *relay.RevokeKey) error {
 	_, err := do(d, r, (*tx).revokeKey)
 	return err
@@ -243,16 +250,15 @@ func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	return none{}, t.touchKeys()
+	return none{}, t.raiseKeysVersion()
 }
 
-// keyUse is the servant that writes down, about once a minute, which keys have
-// been used.
+// keyUse is the servant that stores, about once a minute, when keys were last used.
 type keyUse struct {
 	w       *writer
 	cache   *keyCache
 	wrote   time.Time
-	written map[relay.KeyNumber]int64 // Unix ms
+	written map[relay.KeyNumber]int64 // the times that were stored, in Unix ms
 }
 
 const keyUseEvery = time.Minute
@@ -277,10 +283,10 @@ func (u *keyUse) flush() {
 		return
 	}
 	maps.Copy(u.written, used)
-	u.w.doNow(used, u.w.logged("last-used times were not kept"))
+	u.w.doNow(used, u.w.logged("the times of last use of keys were not stored"))
 }
 
-// lastUsed is the chore that keeps when keys were last used, in Unix ms.
+// lastUsed is the chore that stores when keys were last used, in Unix ms.
 type lastUsed map[relay.KeyNumber]int64
 
 func (l lastUsed) size() int { return 32 * len(l) }

@@ -1,47 +1,47 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"maps"
 	"slices"
 	"strconv"
 	"sync"
+
+	"relay/db/relay"
 )
 
-// The tables `received` and `sent` are an index: they tell where a Mecha's
-// messages stand. If every message brought its own two rows along, each would
-// change two more pages, a different one for almost every Mecha: with a thousand
-// Mechas the log would carry ten times what was sent. So a server updates these
-// tables late. It collects a segment of messages in memory, sorts it, and inserts
-// a piece of it with each transaction, while the next segment is collected. A page
-// is then changed once for all of its new rows.
+// The tables `received` and `sent` are an index: they tell which messages a Mecha has
+// received and sent. If every message were indexed with its own transaction, it would
+// change two more pages, different ones for almost every Mecha. With a thousand Mechas
+// the log would grow to ten times the size of the messages. So a server updates these
+// tables late. It collects a segment of messages in memory, sorts it, and inserts part
+// of it with each transaction, while it collects the next segment. A page is then
+// changed once for all of its new rows.
 //
-// The messages themselves are in the file from the first, so nothing can be lost
-// here. The setting `indexed_upto` is a watermark: messages behind it may be
-// missing from the index, and are found by looking through `message` from there
-// on. A server remembers whose they are and need not look; other processes do.
-// Both start from the watermark of their own snapshot, so that nothing falls
-// between the two.
+// The messages themselves are in the file at once, so nothing can be lost here. The
+// setting `indexed_upto` is a watermark: messages after it may be missing from the
+// index, and are found by a scan of `message` from there on. A server remembers the
+// messages of each Mecha after the watermark, in its late index, and need not scan;
+// other processes scan. Every read goes by the watermark of its own transaction, so
+// that it misses no message in between.
 
 const (
-	rowsPerMessage  = 2    // index rows of each table written for every new message: a segment is done when half the next has come
-	rowsWhenClosing = 4096 // … in a transaction, when the store closes
+	rowsPerMessage  = 2    // rows inserted into each table for every new message; a segment is then indexed when half of the next one has come
+	rowsWhenClosing = 4096 // rows inserted into each table in one transaction when the store closes
 )
 
-// Variables, so that tests have many segments of few messages.
+// These are variables, so that tests can have many segments of few messages.
 var (
 	segmentLength = 16384 // messages
-	leastRows     = 64    // index rows; fewer wait for the next transaction
-	scanRatio     = 32    // messages that may be scanned for one that is wanted; beyond it a list is cheaper
+	leastRows     = 64    // rows; fewer wait for the next transaction
+	scanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
-// A segment is messages that came one after the other, with the Mechas they are of.
+// A segment has consecutive messages, by the Mechas that received and sent them.
 type segment struct {
-	after, upto    relay.Position // exclusive, inclusive
+	after, upto    relay.Position // the positions of the segment: after is exclusive, upto inclusive
 	count          int
 	received, sent map[relay.MechaNumber][]relay.Position
-	pending        map[relay.MechaNumber][]relay.Position // of received, those that this process has not seen done
+	pending        map[relay.MechaNumber][]relay.Position // those of received that are not settled
 }
 
 func newSegment(after relay.Position) *segment {
@@ -60,48 +60,48 @@ func (s *segment) hasPending(r mailboxRow) bool {
 	return there
 }
 
-// settle removes a message that is pending no longer.
+// settle removes a message that is no longer pending.
 func (s *segment) settle(r mailboxRow) {
 	list := s.pending[r.mecha]
 	i, there := slices.BinarySearch(list, r.position)
 	switch {
-	case there && i == 0: // as is usual: without moving the rest
+	case there && i == 0: // the usual case, in which the rest need not be moved
 		s.pending[r.mecha] = list[1:]
 	case there:
 		s.pending[r.mecha] = slices.Delete(list, i, i+1)
 	}
 }
 
-// within gives the part of an ordered list in [from, to).
+// within gives the part of a sorted list in [from, to).
 func within(list []relay.Position, from, to relay.Position) []relay.Position {
 	i, _ := slices.BinarySearch(list, from)
 	j, _ := slices.BinarySearch(list[i:], to)
 	return list[i : i+j]
 }
 
-// A lateIndex is a server's memory of the messages that the index tables lack, or
-// lacked not long ago. The zero value, which all others have, remembers nothing.
-// It is safe for concurrent use; only the writer changes it.
+// A lateIndex remembers the messages that the index tables lack, or lacked a short
+// time ago. Only a server fills it; in other processes it stays the zero value. It is
+// safe for concurrent use; only the writer changes it.
 type lateIndex struct {
 	mu sync.RWMutex
-	// The segments, oldest first: one that is indexed, for reads that began before
-	// it was; one whose rows are being inserted; the one that collects. Nil if there
-	// is none.
+	// The three segments, oldest first; nil if there is none. indexed has been
+	// indexed, and is kept for reads that began before that. The rows of indexing are
+	// being inserted. collecting gets the new messages.
 	indexed, indexing, collecting *segment
-	// The messages of the transaction in hand. A read may see them before the writer
-	// knows that they are committed, or they never are.
+	// open has the messages of a transaction whose COMMIT has begun. A read may see
+	// them before the writer knows that they are committed, or they may never be.
 	open []*relay.Message
 }
 
-// expect notes the messages of a transaction that is about to be committed.
+// expect notes the messages of a transaction, just before its commit.
 func (l *lateIndex) expect(messages []*relay.Message) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = messages
 }
 
-// collect takes the expected messages, which have been committed, and forgets as
-// pending those that are settled.
+// collect adds the expected messages, which have been committed, to the collecting
+// segment, and removes settled messages from the pending ones.
 func (l *lateIndex) collect(settled []mailboxRow) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,8 +118,8 @@ func (l *lateIndex) collect(settled []mailboxRow) {
 	}
 }
 
-// seal ends the segment that collects at the last committed position, and makes it
-// the one to be indexed.
+// seal ends the collecting segment at the last committed position and returns it, to
+// be indexed.
 func (l *lateIndex) seal(last relay.Position) *segment {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -128,18 +128,18 @@ func (l *lateIndex) seal(last relay.Position) *segment {
 	return l.indexing
 }
 
-// finish notes that the file has all rows of the segment being indexed.
+// finish notes that the file has all rows of the indexing segment.
 func (l *lateIndex) finish() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.indexed, l.indexing = l.indexing, nil
 }
 
-// of returns the positions of a Mecha's messages in [from, to) that are not yet
-// indexed at the watermark `after`. With pending, those that are done may be left
-// out. many: there are so many that a scan of the table is cheaper; then positions
-// is nil. known is false if the snapshot is too old to tell, or if this process
-// does not serve.
+// of returns the positions of a Mecha's messages in [from, to) that are not yet indexed
+// at the watermark `after`. With pending, settled messages may be left out. many says
+// that there are so many that a scan of the table is cheaper; then positions is nil.
+// known is false if the watermark is too old for this memory, or if this process does
+// not serve.
 func (l *lateIndex) of(id relay.MechaNumber, after, from, to relay.Position, pending bool) (positions []relay.Position, many, known bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
@@ -149,7 +149,7 @@ func (l *lateIndex) of(id relay.MechaNumber, after, from, to relay.Position, pen
 		if s == nil {
 			continue
 		}
-		known = known || after >= s.after // of the oldest: they follow one another
+		known = known || after >= s.after // true if the oldest segment begins at the watermark or before, since they are consecutive
 		if after >= s.upto {
 			continue
 		}
@@ -181,7 +181,7 @@ type mailboxRow struct {
 	position relay.Position
 }
 
-// sorted gives the rows of one table in its order.
+// sorted gives the rows of one table in the order of its primary key.
 func sorted(of map[relay.MechaNumber][]relay.Position, count int) []mailboxRow {
 	all := make([]mailboxRow, 0, count)
 	for _, id := range slices.Sorted(maps.Keys(of)) {
@@ -192,7 +192,8 @@ func sorted(of map[relay.MechaNumber][]relay.Position, count int) []mailboxRow {
 	return all
 }
 
-// jsonList writes positions as JSON, which is how SQLite takes many at once.
+// jsonList writes positions as a JSON array, the form in which one argument of a
+// statement can have many.
 func jsonList[T any](all []T, position func(T) relay.Position) string {
 	b := make([]byte, 0, 2+18*len(all))
 	b = append(b, '[')

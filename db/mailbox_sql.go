@@ -1,30 +1,29 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"strings"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// indexedUpto is the watermark: the index tables have all messages up to there.
+// indexedUpto reads the watermark: the index tables have all messages up to there.
 func (x *rx) indexedUpto() (relay.Position, error) {
 	p, err := x.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	return relay.Position(p), err
 }
 
-// unindexed tells where to look for a Mecha's messages that the index may lack: in
-// a list, which may have others too, or by a scan from a position on.
+// unindexed says how to find a Mecha's messages that the index may lack: in a list of
+// positions, which may have others, too, or by a scan from the watermark on.
 type unindexed struct {
 	mecha relay.MechaNumber
-	after relay.Position
-	list  string // JSON; "": scan
-	none  bool   // there are none
+	after relay.Position // the watermark
+	list  string         // a JSON array of positions; "": scan
+	none  bool           // the index lacks no message
 }
 
-// findUnindexed looks up the messages of a Mecha in [from, to) that the index may
-// lack; with pending, only those received and pending matter.
+// findUnindexed looks for the messages of a Mecha in [from, to) that the index may
+// lack. With pending, it may leave out all but received messages that are pending.
 func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
 	after, err := x.indexedUpto()
 	if err != nil || id == 0 {
@@ -39,12 +38,13 @@ func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pendin
 	return u, nil
 }
 
-// query makes a query of their positions in [from, to): "" if there are none.
+// query makes a query for the positions of the messages in [from, to); "" if there are
+// none. open and done say which of the received ones are wanted.
 func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
 	if u.none || u.mecha == 0 {
 		return "", nil
 	}
-	// One bound at each end: with two, SQLite might begin at the lower one.
+	// One bound at each end. With two lower bounds, SQLite might begin at the lower one.
 	rows := "message m WHERE m.position >= ? AND m.position < ?"
 	args = []any{int64(max(from, u.after+1)), int64(to)}
 	if u.list != "" {
@@ -67,8 +67,8 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 	return "SELECT m.position FROM " + rows + " AND (" + strings.Join(whose, " OR ") + ")", args
 }
 
-// indexNow indexes a message at once, unless this process serves: others must not
-// leave it to later, for the server would not know of it.
+// indexNow indexes a message at once, unless this process serves. Another process must
+// not index late, because the server's late index would not have its message.
 func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaNumber) error {
 	if t.w.opts.Serve {
 		return nil
@@ -79,30 +79,30 @@ func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaNumber) err
 	return t.c.Exec("INSERT INTO sent (mecha, position) VALUES (?, ?)", int64(sender), int64(p))
 }
 
-// markDone moves a message's row away from those that are pending. A message that
-// is not indexed yet will be indexed as what it is then.
+// markDone moves a message's row to those that are not pending. A message that is not
+// indexed yet needs nothing: its row will have the message's state of that time.
 func (t *tx) markDone(m *relay.Message) error {
 	r := mailboxRow{m.Recipient, m.Position}
 	t.settled = append(t.settled, r)
-	if s := t.late.collecting; s != nil && s.hasPending(r) { // the writer alone changes it
+	if s := t.late.collecting; s != nil && s.hasPending(r) { // without the mutex, since only the writer changes it
 		return nil
 	}
 	return t.c.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
 }
 
-// segmentWriter is the rider that inserts the rows of a segment, a piece with each
+// segmentWriter is the rider that inserts the rows of a segment, some with each
 // transaction.
 type segmentWriter struct {
 	w              *writer
 	index          *lateIndex
-	received, sent []mailboxRow // what is left of the segment, in the order of the tables
-	upto           relay.Position
-	due            int // rows of each table
-	tried          int // those of the transaction in hand
+	received, sent []mailboxRow   // the rows of the segment that are still to be inserted, in the order of the tables
+	upto           relay.Position // the end of the segment
+	due            int            // how many rows of each table may be inserted now
+	tried          int            // how many rows of each table the present transaction inserts
 }
 
-// start reads which messages a server that was killed had not indexed, or not all
-// of them: they are the first to be indexed now.
+// start reads the messages after the watermark, which a killed server has not indexed,
+// or only some of them. They are the first segment.
 func (s *segmentWriter) start() error {
 	w := s.w
 	x := rx{c: w.c, lookups: w.lookups}
@@ -128,18 +128,18 @@ func (s *segmentWriter) start() error {
 	return nil
 }
 
-// next begins with the segment that has been collected.
+// next begins to insert the segment that has been collected.
 func (s *segmentWriter) next() {
 	of := s.index.seal(s.w.last)
 	s.received, s.sent, s.upto, s.due = sorted(of.received, of.count), sorted(of.sent, of.count), of.upto, 0
 }
 
-// board inserts a piece of the segment in hand, if enough is due, and tells the
-// late index what the transaction is about to commit: a read that sees it must
-// find it there.
+// board inserts rows of the segment, if enough are due. It also tells the late index
+// the messages of the transaction, because a read may see them as soon as COMMIT has
+// begun.
 func (s *segmentWriter) board(t *tx) error {
 	if s.index.collecting == nil {
-		return nil // only a server indexes late
+		return nil // this process does not serve, so it has indexed its messages at once
 	}
 	s.tried = 0
 	if n := len(s.received); n > 0 {
@@ -169,10 +169,11 @@ func (s *segmentWriter) insert(c *sqlite.Conn) error {
 
 const (
 	insertOneSent = "INSERT OR IGNORE INTO sent (mecha, position) VALUES (?, ?)"
-	sentAtOnce    = 32 // rows in a statement
+	sentAtOnce    = 32 // rows in one statement
 )
 
-// insertSent inserts the rows as they are: a message's sender never changes.
+// insertSent inserts the rows without reading the messages again, since the sender of
+// a message never changes.
 func insertSent(c *sqlite.Conn, rows []mailboxRow) error {
 	args := make([]any, 0, 2*sentAtOnce)
 	for len(rows) > 0 {
@@ -192,8 +193,8 @@ func insertSent(c *sqlite.Conn, rows []mailboxRow) error {
 	return nil
 }
 
-// arrived notes, after a commit, what is indexed with it, and begins with the next
-// segment when that is long enough.
+// arrived notes the rows that were committed. When the segment is indexed, and the next
+// one is long enough, it begins to insert that.
 func (s *segmentWriter) arrived(t *tx) {
 	if s.index.collecting == nil {
 		return
@@ -210,8 +211,8 @@ func (s *segmentWriter) arrived(t *tx) {
 	}
 }
 
-// flush indexes what is left when the store closes. If it fails, the next start
-// does it.
+// flush indexes all messages when the store closes. If that fails, the next start
+// indexes them.
 func (s *segmentWriter) flush() {
 	for s.index.collecting != nil && s.w.failed() == nil && !s.w.disk.low.Load() {
 		if len(s.received) == 0 {

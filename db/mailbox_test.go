@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -14,16 +12,17 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
-// known is a message as the test knows it.
+// known is a message as it should be.
 type known struct {
 	id       relay.MessageID
 	from, to relay.MechaNumber
 	done     bool
 }
 
-// wantMailboxes compares every way to ask for a Mecha's messages with what is known.
+// wantMailboxes compares every way to ask for a Mecha's messages with the known ones.
 func (s store) wantMailboxes(all []known, mechas []relay.IssuedKey) {
 	s.t.Helper()
 	for _, k := range mechas {
@@ -113,8 +112,9 @@ func wantCounts(t *testing.T, path string, all []known) {
 	}
 }
 
-// At every moment, whether indexed or not, a Mecha's messages are found: by the server, by others who read the file, after a stop, and after a
-// kill, for which stands a copy of the files as they are.
+// A Mecha's messages are found at every moment, whether they are indexed or not: by the
+// server, by another process, after a stop, and after a kill. A copy of the files takes
+// the place of a kill.
 func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	s := mustOpen(t)
 	var mechas []relay.IssuedKey
@@ -172,7 +172,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	}
 }
 
-// A stopped server has indexed everything.
+// A stopped server has indexed all messages.
 func wantAllIndexed(t *testing.T, path string, n int) {
 	t.Helper()
 	d := byHand(t, path)
@@ -185,8 +185,8 @@ func wantAllIndexed(t *testing.T, path string, n int) {
 	}
 }
 
-// Readers who follow a cursor meet every message once, in order, while messages
-// are sent, acknowledged and indexed.
+// Readers that follow a cursor get every message once, in order, while messages are
+// sent, acknowledged and indexed.
 func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	s := mustOpen(t)
 	var mechas []relay.IssuedKey
@@ -196,7 +196,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	each := amount(30, 80)
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex
-	of := map[relay.MechaNumber]map[relay.MessageID]bool{} // what each has sent or received
+	of := map[relay.MechaNumber]map[relay.MessageID]bool{} // the messages that each has sent or received
 	for i, from := range mechas {
 		of[from.Mecha.Number] = map[relay.MessageID]bool{}
 		sending.Go(func() {
@@ -260,7 +260,8 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	reading.Wait()
 }
 
-// A sender that is not the server files at once: the server would not know.
+// A process that does not serve indexes its messages at once, because the server's late
+// index does not have them.
 func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")

@@ -1,18 +1,17 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"errors"
 	"sort"
 	"strings"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// recipient finds the Mecha of an address, or says RecipientNotFound.
+// recipient finds the Mecha with an address. Error: RecipientNotFound.
 func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 	id, err := t.mecha(a)
 	if err == nil && id == 0 {
@@ -21,9 +20,9 @@ func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 	return id, err
 }
 
-// suggest adds addresses close to the one that was not found, of those that the
-// caller may find. It runs in the caller's goroutine: the scan is too slow for the
-// writer.
+// suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
+// caller may find. It runs in the goroutine of Send, because the scan is too slow for
+// the writer.
 func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
@@ -45,13 +44,13 @@ func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 }
 
 const (
-	suggestScan  = 2000 // addresses looked at for a suggestion
-	suggestEdits = 3    // letters that may differ
-	suggestMost  = 3
+	suggestScan    = 2000 // addresses that are compared, for each of two prefixes
+	suggestEdits   = 3    // letters that may differ
+	maxSuggestions = 3
 )
 
-// closeAddresses gives up to three registered addresses that a may have been
-// meant to be: they share its first letters, and differ in few others.
+// closeAddresses gives up to three registered addresses that are similar to a, the most
+// similar first: they begin as a does, and differ in few letters.
 func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 	type candidate struct {
 		address relay.Address
@@ -83,14 +82,15 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 		return found[i].address < found[j].address
 	})
 	var out []relay.Address
-	for _, c := range found[:min(len(found), suggestMost)] {
+	for _, c := range found[:min(len(found), maxSuggestions)] {
 		out = append(out, c.address)
 	}
 	return out, nil
 }
 
-// edits is the optimal string alignment distance: insertions, deletions,
-// substitutions and swaps of neighbours. Lengths that rule out a near match are not computed.
+// edits gives the optimal string alignment distance: how many insertions, deletions,
+// substitutions and swaps of neighbours turn a into b. If the lengths differ too much,
+// it returns suggestEdits + 1 at once.
 func edits(a, b string) int {
 	if len(a)-len(b) > suggestEdits || len(b)-len(a) > suggestEdits {
 		return suggestEdits + 1
@@ -116,8 +116,8 @@ func edits(a, b string) int {
 	return prev[len(b)]
 }
 
-// register gives the number of a Mecha, making it if it is new. An address
-// that differs from a registered one only in letter case is refused: InvalidAddress.
+// register gives the number of a Mecha, and makes the Mecha if it is new or was removed.
+// Error: InvalidAddress, if the address differs from a registered one only in letter case.
 func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) {
 	var id int64
 	var known relay.Address
@@ -131,9 +131,9 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) 
 		return 0, relay.Errorf(relay.InvalidAddress, "%s differs from the registered %s only in letter case", a, known)
 	case found && !removed:
 		return relay.MechaNumber(id), nil
-	case found: // it comes back, with its history
+	case found: // a removed Mecha comes back, with its messages
 		t.mechas[a] = id
-		return relay.MechaNumber(id), t.touchEntry(relay.MechaNumber(id), at, nil)
+		return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
 	}
 	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
 		"INSERT INTO mecha (address, created_at) VALUES (?, ?) RETURNING id", string(a), at.UnixMilli())
@@ -141,5 +141,5 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) 
 		return 0, err
 	}
 	t.mechas[a] = id
-	return relay.MechaNumber(id), t.touchEntry(relay.MechaNumber(id), at, nil)
+	return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
 }

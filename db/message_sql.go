@@ -1,22 +1,21 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// messageColumns are what a record is made of; readMessage takes them in this order.
+// messageColumns are the columns of a record, in the order that readMessage expects.
 const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.priority, m.version, m.conversation,
 	m.correlation_id, m.expires_at, m.signed, m.payload_bytes, m.payload_sha256, m.delivered_at, m.acknowledged_at,
 	m.ack, a.status, a.client_ts, a.detail`
 
 const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 
-// readMessage makes the record of the row in hand. conversation is the raw column.
+// readMessage makes the record of the present row.
 func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	m := &relay.Message{
 		Position: relay.Position(r.Int(0)), Recipient: relay.MechaNumber(r.Int(1)), Sender: relay.MechaNumber(r.Int(2)), State: relay.State(r.Int(3)),
@@ -34,7 +33,7 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	return m, x.readNames(r, m)
 }
 
-// readNames fills in the strings that the row has as numbers.
+// readNames sets the strings for which the row has numbers.
 func (x *rx) readNames(r *sqlite.Rows, m *relay.Message) error {
 	for _, w := range [...]struct {
 		to *string
@@ -64,6 +63,8 @@ func (x *rx) readNames(r *sqlite.Rows, m *relay.Message) error {
 	return err
 }
 
+// conversationID gives the id of the conversation of the message at p. number is the
+// column message.conversation.
 func (x *rx) conversationID(number int64, p relay.Position) (relay.ConversationID, error) {
 	switch {
 	case number == 0:
@@ -75,7 +76,7 @@ func (x *rx) conversationID(number int64, p relay.Position) (relay.ConversationI
 	return relay.ConversationID(label), err
 }
 
-// message reads one record: nil if there is none.
+// message reads the record at a position; nil if there is none.
 func (x *rx) message(p relay.Position) (*relay.Message, error) {
 	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position = ?", int64(p))
 	var m *relay.Message
@@ -89,7 +90,7 @@ func (x *rx) message(p relay.Position) (*relay.Message, error) {
 	return m, err
 }
 
-// messageByID reads one record, or says MessageNotFound.
+// messageByID reads the record with an id. Error: MessageNotFound.
 func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
 	if p, ok := x.ids.MessagePosition(id); ok {
 		if m, err := x.message(p); m != nil || err != nil {
@@ -99,13 +100,14 @@ func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
 	return nil, relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
-// payload reads a message's exact bytes.
+// payload reads the exact bytes of the message at a position; nil if there is none.
 func (x *rx) payload(p relay.Position) (body []byte, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
 	return body, err
 }
 
-// Message reads a record for its sender or recipient: else NotAParty, MessageNotFound.
+// Message reads the record of a message for its sender or recipient, without its
+// payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound.
 func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
@@ -119,7 +121,8 @@ func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.Mes
 	return m, err
 }
 
-// Payload reads a message's exact bytes for its recipient: else RecipientOnly, MessageNotFound.
+// Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
+// Payload). Errors: RecipientOnly, MessageNotFound.
 func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		m, err := x.messageByID(id)
@@ -139,9 +142,10 @@ func errRecipientOnly(what string) error {
 	return relay.Errorf(relay.RecipientOnly, "only the recipient of a message may %s", what)
 }
 
-// Idempotent finds the stored answer to an Idempotency-Key, before anything else
-// of the request is looked at: known is false if there is none. Errors:
-// IdempotencyKeyReused.
+// Idempotent finds the stored answer to an Idempotency-Key at the time now; known is
+// false if there is none (PROTOCOL §3, Idempotency-Key). A request calls it before
+// anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
+// with another body.
 func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)

@@ -1,18 +1,17 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
 	"sync"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// names caches a table of numbered strings both ways. Rows are only ever added
-// while a process runs (forget covers what another process did), so a hit is
-// right. It is safe for concurrent use.
+// names caches a table of numbered strings in both directions. A cached pair stays
+// right, because this process only adds rows; forget is for changes by another
+// process, and for removed Mechas. It is safe for concurrent use.
 type names[T ~string] struct {
-	byID, byText string // queries
+	byID, byText string // the queries
 	mu           sync.RWMutex
 	text         map[int64]T
 	id           map[T]int64
@@ -26,7 +25,7 @@ func newMechas() *names[relay.Address] {
 	return newNames[relay.Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL")
 }
 
-const maxNames = 1 << 17 // then the cache starts anew: memory stays bounded
+const maxNames = 1 << 17 // entries; then a cache is emptied, so that its memory is bounded
 
 func newNames[T ~string](byID, byText string) *names[T] {
 	n := &names[T]{byID: byID, byText: byText}
@@ -49,8 +48,8 @@ func (n *names[T]) put(id int64, text T) {
 	n.text[id], n.id[text] = text, id
 }
 
-// lookup gives the text of a number, "" for 0. remember is false within a
-// transaction that may be rolled back: its numbers may come to mean something else.
+// lookup gives the text of a number, "" for 0. remember must be false in a transaction
+// that may be rolled back, because its numbers may then get another meaning.
 func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if id == 0 {
 		return "", nil
@@ -64,13 +63,13 @@ func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	ok, err := c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
 	if ok && err == nil && remember {
 		n.mu.Lock()
-		n.text[id] = text // one way only: the text of a removed Mecha must not be found
+		n.text[id] = text // only in this direction, since find must not give a removed Mecha
 		n.mu.Unlock()
 	}
 	return text, err
 }
 
-// find gives the number of a text, 0 if it has none. Texts compare exactly.
+// find gives the number of a text, 0 if it has none. Texts are compared exactly.
 func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	n.mu.RLock()
 	id, ok := n.id[text]
@@ -86,6 +85,7 @@ func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	return id, err
 }
 
+// word gives the word of a number, address the address of a Mecha's number; "" for 0.
 func (x *rx) word(id int64) (string, error)           { return x.words.lookup(x.c, id, !x.writing) }
 func (x *rx) address(id int64) (relay.Address, error) { return x.mechas.lookup(x.c, id, !x.writing) }
 
@@ -101,7 +101,7 @@ func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {
 	return relay.MechaNumber(id), err
 }
 
-// intern gives the number of a recurring string, making one if need be.
+// intern gives the number of a word, and adds the word if it is new.
 func (t *tx) intern(text string) (int64, error) {
 	if id, ok := t.words[text]; ok {
 		return id, nil

@@ -1,72 +1,73 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"encoding/binary"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/relay"
 )
 
 const (
 	nonceShards = 64
-	nonceSweep  = 15 * time.Second // how often a shard forgets what has expired
+	nonceSweep  = 15 * time.Second // how often a shard forgets expired nonces
 )
 
-// Nonces remembers which nonces must not come again (PROTOCOL §2). A nonce is
-// remembered for as long as a request with its timestamp could be accepted;
-// a few seconds longer does no harm. A clock that is set ahead, and back again,
-// makes it forget nothing: as much time must have passed, too. It is safe for
-// concurrent use.
+// Nonces remembers which nonces each key has used (PROTOCOL §2). It keeps a nonce
+// for as long as a request with the nonce's timestamp could be accepted, or a few
+// seconds longer. If the clock is set ahead and back again, no nonce is lost: Nonces
+// forgets one only after as much time has passed, too. It is safe for concurrent use.
 type Nonces struct {
-	max      int64 // besides those that were restored
+	max      int64 // how many to remember, besides the restored ones
 	count    atomic.Int64
 	bounded  bool
-	passed   func(now time.Time) time.Duration // since the start, whatever the clock was set to
+	elapsed  func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	shards   [nonceShards]nonceShard
-	restored atomic.Pointer[nonceSet] // nil: none that could still come again
+	restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
 }
 
 type nonceShard struct {
-	mu    sync.Mutex
-	until map[relay.NonceHash]span32
-	sweep int32 // seconds that must have passed
+	mu        sync.Mutex
+	until     map[relay.NonceHash]nonceExpiry
+	nextSweep int32 // seconds since the start
 }
 
-// span32 says how long a nonce is remembered: by the clock, and by time passed.
-type span32 struct {
-	until uint32 // Unix seconds
-	keep  int32  // seconds since the start
+// nonceExpiry says until when a nonce is remembered. Both ends must have come.
+type nonceExpiry struct {
+	clock   uint32 // Unix seconds
+	elapsed int32  // seconds since the start
 }
 
 func newNonces(limit int64) *Nonces {
-	begin := time.Now() // has a monotonic reading, as the real clock's times have
-	n := &Nonces{max: limit, bounded: limit > 0, passed: func(now time.Time) time.Duration { return now.Sub(begin) }}
+	begin := time.Now() // with a monotonic reading, which setting the clock does not change
+	n := &Nonces{max: limit, bounded: limit > 0, elapsed: func(now time.Time) time.Duration { return now.Sub(begin) }}
 	for i := range n.shards {
-		n.shards[i] = nonceShard{until: map[relay.NonceHash]span32{}, sweep: math.MinInt32}
+		n.shards[i] = nonceShard{until: map[relay.NonceHash]nonceExpiry{}, nextSweep: math.MinInt32}
 	}
 	return n
 }
 
-// seconds gives how many have passed. An injected clock may say anything.
+// seconds gives the whole seconds since the start. It bounds them, because an
+// injected clock may say anything.
 func (n *Nonces) seconds(now time.Time) int32 {
 	const most = 1 << 30
-	return int32(min(max(int64(n.passed(now)/time.Second), -most), most))
+	return int32(min(max(int64(n.elapsed(now)/time.Second), -most), most))
 }
 
-// Claim remembers a nonce until a time. It refuses with NonceReused, or with
-// Overloaded when more than the bound are remembered.
+// Claim remembers a nonce until the given time, or refuses it: NonceReused if it is
+// remembered already, Overloaded if the limit of nonces is reached. Safe for
+// concurrent use.
 func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	s := &n.shards[uint64(h)%nonceShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	passed := n.seconds(now)
-	if passed >= s.sweep {
-		n.forget(s, now, passed)
+	elapsed := n.seconds(now)
+	if elapsed >= s.nextSweep {
+		n.forget(s, now, elapsed)
 	}
-	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.until) || n.wasRestored(h, now) {
+	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.clock) || n.wasRestored(h, now) {
 		return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
 	if n.bounded && n.count.Load() >= n.max {
@@ -78,8 +79,8 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	return nil
 }
 
-// restore remembers the nonces that the store had kept, beyond the bound. Only
-// at the start, before any Claim.
+// restore remembers the nonces that a start has read from the file, beyond the
+// limit. Call it before any Claim.
 func (n *Nonces) restore(f *foundNonces) { n.restored.Store(f.set()) }
 
 func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
@@ -87,16 +88,16 @@ func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 		n.count.Add(1)
 	}
 	end := until.Unix() + 1
-	s.until[h] = span32{until: uint32(max(end, 0)), keep: n.seconds(now) + int32(max(end-now.Unix(), 0))}
+	s.until[h] = nonceExpiry{clock: uint32(max(end, 0)), elapsed: n.seconds(now) + int32(max(end-now.Unix(), 0))}
 }
 
-// wasRestored tells whether a nonce was used before the start, and must not come again.
+// wasRestored tells whether a nonce was used before the start and has not expired.
 func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 	set := n.restored.Load()
 	if set == nil {
 		return false
 	}
-	second := min(now.Unix()-set.began, int64(n.seconds(now))) // the clock may have been set ahead
+	second := min(now.Unix()-set.began, int64(n.seconds(now))) // the clock may have been set ahead since the start
 	if second > int64(set.last) {
 		n.restored.CompareAndSwap(set, nil)
 		return false
@@ -105,16 +106,18 @@ func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 	return until != 0 && second <= int64(until)
 }
 
-// A nonceSet is what a start has read back. Nothing is added later, so it needs
-// no lock, and takes less of time and memory than a map for millions.
+// A nonceSet has the nonces that a start has read from the file. Nothing is added
+// later, so it needs no lock, and for millions of nonces it takes less time and
+// memory than a map.
 type nonceSet struct {
-	hashes []relay.NonceHash // open addressing; the length is a power of two, half of it free
-	until  []uint16          // seconds after began; 0: the slot is free
+	hashes []relay.NonceHash // a hash table with open addressing; its length is a power of two, at least half of it is free
+	until  []uint16          // for each slot, seconds after began; 0: the slot is free
 	began  int64             // Unix seconds
-	last   uint16            // of until
+	last   uint16            // the greatest of until
 }
 
-// slot is where a hash stands, or else a free one. The hashes are as good as random.
+// slot gives the slot of a hash, or the free slot where it belongs. The hashes are
+// as good as random, so they need no further hashing.
 func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 	mask := uint64(len(s.hashes) - 1)
 	i := uint64(h) >> 1 & mask // the lowest bit is always set
@@ -124,10 +127,11 @@ func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 	return i
 }
 
-// foundNonces are what a start reads back, on their way into a set.
+// foundNonces collects the nonces that a start reads from the file, until their
+// number is known and set can make a nonceSet of them.
 type foundNonces struct {
 	now    time.Time
-	window time.Duration // after a commit in which its nonce could come again
+	window time.Duration // for so long after its commit a nonce must be refused
 	count  int
 	pages  []foundPage
 }
@@ -137,25 +141,26 @@ type foundPage struct {
 	nonces []byte // 8 bytes each
 }
 
-// add takes nonces, 8 bytes each, the last of which was committed at a position.
+// add takes nonces of 8 bytes each. p is the position of the last of them. Nonces
+// that have expired are left out.
 func (f *foundNonces) add(p relay.Position, nonces []byte) {
 	at := p.Time()
 	if at.After(f.now) {
-		at = f.now // the clock was ahead then
+		at = f.now // the clock was ahead at the commit
 	}
 	until := at.Add(f.window).Unix() + 1 - f.now.Unix()
 	if until <= 0 {
 		return
 	}
 	f.count += len(nonces) / 8
-	if n := len(f.pages); n > 0 && f.pages[n-1].until == uint16(until) { // rows come one by one
+	if n := len(f.pages); n > 0 && f.pages[n-1].until == uint16(until) { // nonces from rows come one by one
 		f.pages[n-1].nonces = append(f.pages[n-1].nonces, nonces...)
 		return
 	}
 	f.pages = append(f.pages, foundPage{uint16(until), append([]byte(nil), nonces...)})
 }
 
-// set is nil if nothing was found.
+// set makes the nonceSet; nil if no nonces were found.
 func (f *foundNonces) set() *nonceSet {
 	if f.count == 0 {
 		return nil
@@ -176,10 +181,11 @@ func (f *foundNonces) set() *nonceSet {
 	return s
 }
 
-func (n *Nonces) forget(s *nonceShard, now time.Time, passed int32) {
-	s.sweep = passed + int32(nonceSweep/time.Second)
+// forget drops the expired nonces of a shard. elapsed is in seconds since the start.
+func (n *Nonces) forget(s *nonceShard, now time.Time, elapsed int32) {
+	s.nextSweep = elapsed + int32(nonceSweep/time.Second)
 	for h, t := range s.until {
-		if int64(t.until) < now.Unix() && t.keep < passed {
+		if int64(t.clock) < now.Unix() && t.elapsed < elapsed {
 			delete(s.until, h)
 			n.count.Add(-1)
 		}

@@ -1,41 +1,42 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"encoding/binary"
 	"math"
 	"time"
+
+	"relay/db/relay"
 )
 
-// A start must know the nonces of all writes that could still be replayed: after
-// a busy quarter of an hour these are millions, and reading a row for each takes
-// seconds. So the server packs them as it goes, a page for some thousands. What
-// no page covers is read row by row: a page is a shortcut, the rows are the truth.
+// At a start, the server must restore the nonces of all writes that could still be
+// replayed. After a busy quarter of an hour these are millions, and reading a row for
+// each takes seconds. So the server packs them into pages of some thousands while it
+// runs. A page is only a shortcut. Nonces that are in no page are read from the rows of
+// their writes.
 const (
-	fullNoncePage = 8192        // nonces, after which a page is written
-	oldNoncePage  = time.Minute // … or this long after its first
-	fewNonces     = 256         // fewer are read from their rows just as well
+	fullNoncePage = 8192        // a page is written when it has this many nonces
+	oldNoncePage  = time.Minute // a page is also written this long after its first nonce
+	fewNonces     = 256         // fewer nonces are not written, since reading their rows is fast
 )
 
-// noncePacker is the rider that packs nonces. It has the page in the making.
+// noncePacker is the rider that packs nonces. It has the page that is not written yet.
 type noncePacker struct {
 	w      *writer
-	after  relay.Position // all nonces of writes behind this, up to the last commit, are here
+	after  relay.Position // the page has the nonces of all committed writes after this position
 	nonces []byte         // 8 bytes each
-	began  time.Time
-	// What the transaction in hand is about to commit. If that fails, it is not
-	// known what the file has: no page covers it then.
+	began  time.Time      // when the page got its first nonce
+	// open says that board was called, but not arrived: the transaction up to tried may
+	// have failed or not. No page may cover it then.
 	open  bool
 	tried relay.Position
 }
 
-// board adds the nonces of a transaction to the page in the making, and writes
-// that first, in the same transaction, if it is full or old. It covers what had
-// been committed before.
+// board adds the nonces of the transaction to the page. If the page is full or old
+// before that, board writes it in this transaction. So a written page covers only
+// earlier commits.
 func (p *noncePacker) board(t *tx) error {
 	if !p.w.opts.Serve {
-		return nil // nobody but a server takes requests
+		return nil // only a server takes requests with nonces
 	}
 	now := p.w.opts.Now()
 	if p.open {
@@ -59,13 +60,15 @@ func (p *noncePacker) board(t *tx) error {
 
 func (p *noncePacker) arrived(*tx) { p.open = false }
 
+// restart begins an empty page.
 func (p *noncePacker) restart(after relay.Position) {
 	*p = noncePacker{w: p.w, after: after, nonces: p.nonces[:0]}
 }
 
+// write writes the page and deletes pages that are too old to be of use.
 func (p *noncePacker) write(t *tx, now time.Time) error {
 	last := p.w.last
-	if len(p.nonces) < 8*fewNonces || last <= p.after { // what changed nothing has no place in the order
+	if len(p.nonces) < 8*fewNonces || last <= p.after { // too few, or of writes that changed nothing and so have no position
 		return nil
 	}
 	if err := t.c.Exec("DELETE FROM nonce_page WHERE position < ?", int64(relay.PositionAt(now.Add(-nonceKept)))); err != nil {
@@ -74,7 +77,7 @@ func (p *noncePacker) write(t *tx, now time.Time) error {
 	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
-// nonceOf is the nonce that a job used; 0 if none.
+// nonceOf gives the nonce of a job; 0 if it has none.
 func nonceOf(j job) relay.NonceHash {
 	if c, ok := j.(*choreJob); ok {
 		if s, ok := c.chore.(*SaveSearch); ok {
@@ -95,11 +98,11 @@ func nonceOf(j job) relay.NonceHash {
 	return 0
 }
 
-const maxRestored = 4_000_000 // nonces, from pages, and as many from rows: bounds the start
+const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
 
-// restoreNonces reads back the nonces of committed writes that could still be
-// replayed, the newest first. A request's timestamp may have been ahead of its
-// commit by as much as the clock skew allowed then.
+// restoreNonces reads the nonces of committed writes that could still be replayed, the
+// newest first. The timestamp of a request may have been ahead of its commit, by as
+// much as the clock skew that was allowed then.
 func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	w.nonces.restart(w.last)
 	window := w.opts.ClockSkew + relay.MaxClockSkew
@@ -116,24 +119,25 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	}
 	// Searches stand in an order of their own: their rows are read whatever the pages
 	// cover. Pages have their nonces too, for newer searches push out older ones.
-	if err := w.readNonceRows(found, noncesOf{from - 1, math.MaxInt64}, most, "search"); err != nil {
+	if err := w.readNonceRows(found, nonceRange{from - 1, math.MaxInt64}, most, "search"); err != nil {
 		return err
 	}
 	nonces.restore(found)
 	return nil
 }
 
-// A noncesOf is a range of positions: after, exclusive, to upto, inclusive.
-type noncesOf struct{ after, upto relay.Position }
+// nonceRange is a range of positions: after is exclusive, upto inclusive.
+type nonceRange struct{ after, upto relay.Position }
 
-// readNoncePages reads the pages from a position on, and tells what they leave out.
-func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []noncesOf, err error) {
+// readNoncePages reads the pages from a position on, and returns the ranges that they
+// do not cover.
+func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []nonceRange, err error) {
 	upto := w.last
 	r := w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
 	for found.count < maxRestored && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
-			gaps = append(gaps, noncesOf{position, upto})
+			gaps = append(gaps, nonceRange{position, upto})
 		}
 		found.add(position, r.Blob(2))
 		upto = min(upto, after)
@@ -142,12 +146,14 @@ func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps [
 		return nil, err
 	}
 	if from-1 < upto {
-		gaps = append(gaps, noncesOf{from - 1, upto})
+		gaps = append(gaps, nonceRange{from - 1, upto})
 	}
 	return gaps, nil
 }
 
-func (w *writer) readNonceRows(found *foundNonces, gap noncesOf, most int, tables ...string) error {
+// readNonceRows reads the nonces of a range from the rows of tables, until found has
+// most nonces.
+func (w *writer) readNonceRows(found *foundNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
 		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",

@@ -1,18 +1,17 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// used is a key with nonces that it has used, all for messages with the same timestamp.
+// used is a key with the nonces that it has used, all with the same timestamp.
 type used struct {
 	key   *relay.Key
 	count int
@@ -46,7 +45,7 @@ func (u *used) send(t *testing.T, d *DB, n int) {
 	u.count += n
 }
 
-// wantUsed wants each to be refused, and another one to be accepted.
+// wantUsed fails the test unless each nonce is refused and a fresh one is accepted.
 func (u *used) wantUsed(t *testing.T, d *DB) {
 	t.Helper()
 	for i := range u.count {
@@ -89,7 +88,8 @@ func (s *serving) reopen(t *testing.T) {
 	s.open(t)
 }
 
-// byHand changes the closed file, and gives what the statement returns.
+// byHand closes the store, changes the file, and returns the number that the statement
+// returns.
 func (s *serving) byHand(t *testing.T, statement string) (n int64) {
 	t.Helper()
 	if err := s.Close(); err != nil {
@@ -126,7 +126,7 @@ func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
 	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 2 {
 		t.Errorf("%d pages", pages)
 	}
-	// The pages alone …
+	// Now only the pages have the nonces.
 	if n := s.byHand(t, "UPDATE message SET nonce = 1 WHERE position <= (SELECT max(position) FROM nonce_page) RETURNING 1"); n != 1 {
 		t.Fatal("no rows were covered")
 	}
@@ -134,7 +134,7 @@ func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
 	u.wantUsed(t, s.DB)
 }
 
-func TestWhatNoPageCoversIsReadFromItsRows(t *testing.T) {
+func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
 	for _, gone := range []string{"max", "min"} {
 		s, u := mustServeHere(t)
 		u.send(t, s.DB, 2*fullNoncePage+maxBatch+1)
@@ -146,7 +146,7 @@ func TestWhatNoPageCoversIsReadFromItsRows(t *testing.T) {
 	}
 }
 
-// failedCommit is what a transaction leaves whose COMMIT did not succeed.
+// failedCommit is a chore that leaves the nonces as a failed COMMIT does.
 type failedCommit struct{}
 
 func (failedCommit) size() int { return 0 }
@@ -178,14 +178,14 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 	u.send(t, s.DB, fewNonces)
 	s.advance(oldNoncePage + time.Second)
 	u.send(t, s.DB, 1)
-	s.advance(oldNoncePage + time.Second) // what is one nonce?
+	s.advance(oldNoncePage + time.Second) // one nonce is too few for a page
 	u.send(t, s.DB, 1)
 	s.reopen(t)
 	u.wantUsed(t, s.DB)
 	if pages := s.byHand(t, "SELECT count(*) FROM nonce_page"); pages != 1 {
 		t.Errorf("%d pages", pages)
 	}
-	// It goes when nothing in it could come again.
+	// The page is deleted when none of its nonces could be replayed.
 	s.advance(2 * nonceKept)
 	s.open(t)
 	u.send(t, s.DB, fullNoncePage+maxBatch+1)
@@ -249,7 +249,7 @@ func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 	window := s.opts.ClockSkew + relay.MaxClockSkew
 	s.advance(window - time.Minute)
 	late.wantUsed(t, s.DB)
-	s.advance(10 * time.Second) // seconds longer do no harm
+	s.advance(10 * time.Second) // nonces may be remembered some seconds longer
 	for i := range u.count {
 		if _, err := s.Claim(u.key, u.nonce(i), s.now()); err != nil {
 			t.Fatalf("nonce %d: %v", i, err)

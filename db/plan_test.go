@@ -1,14 +1,14 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"strings"
 	"testing"
+
+	"relay/db/relay"
 )
 
-// The cost of a page must not grow with the number of messages: every range is
-// read from its index, in order, and merged as it goes. No query sorts.
+// The cost of a page must not grow with the number of messages. Every range is read from
+// its index, in order, and merged row by row. No query sorts.
 func TestPagesAreReadInIndexOrder(t *testing.T) {
 	d := openHere(t)
 	for _, q := range []relay.HistoryQuery{
@@ -16,14 +16,14 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 		{Mecha: 1, State: relay.OnlyAcknowledged, Direction: relay.In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: relay.In, Descending: true},
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
-			for _, u := range []unindexed{{none: true}, {mecha: 1}} { // nothing, or much, waits to be indexed
-				text, args := span{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
+			for _, u := range []unindexed{{none: true}, {mecha: 1}} { // no message, or many, wait to be indexed
+				text, args := positionRange{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
 				plan := explain(t, d, text, args)
 				if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN message") || strings.Contains(plan, "SCAN m\n") {
 					t.Errorf("%+v, conversation %d, %+v:\n%s", q, conversation, u, plan)
 				}
 				if conversation == 0 && !u.none && !strings.Contains(plan, "SEARCH m USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
-					t.Errorf("%+v: what is not indexed is not read from one place to another:\n%s", q, plan)
+					t.Errorf("%+v: the messages that are not indexed are not read as a range of positions:\n%s", q, plan)
 				}
 			}
 		}

@@ -1,45 +1,47 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"encoding/binary"
 	"errors"
 	"sync"
 	"time"
+
+	"relay/db/relay"
 )
 
-// What was written to sockets is kept for whoever traces a message, in the
-// cheapest durable form: noted in memory as it happens, and packed into one row
-// of the next transaction, whatever that is for. Nobody waits for it. If
-// nothing else is written, it gets a transaction of its own at the next poll.
-// A process that is killed may lose the notes of its last moments.
+// The store keeps a note of every message that is written to a socket, for traces, in
+// the cheapest durable form. A note is kept in memory first and packed into one row of
+// the next transaction. Nobody waits for that. If there is no other transaction within
+// a quarter of a second, the notes get one of their own. A process that is killed may
+// lose its latest notes.
 
-// pushed is one message written to one socket.
+// pushed is the note of one message that was written to one socket.
 type pushed struct {
-	key     int64 // with which the socket was opened
+	key     int64 // the number of the key that opened the socket
 	at      int64 // Unix ms
 	message relay.Position
 }
 
-// pushNotes holds the notes that no transaction has taken yet. As a rider it puts
-// them into the next one.
+// pushNotes is the rider that writes the notes. It has those that no transaction has
+// taken yet.
 type pushNotes struct {
 	mu    sync.Mutex
 	notes []pushed
 
-	w      *writer // with the two below, the writer's alone
-	taken  int     // notes in the transaction in hand
-	packed []byte
+	// Only the writer's goroutine uses the fields below.
+
+	w      *writer
+	taken  int    // how many notes the present transaction has
+	packed []byte // reused
 }
 
-// Notes beyond this number get a transaction at once; beyond ten times as many
-// (the disk is full) new ones are dropped.
+// manyNotes is the number of notes that get a transaction at once. When there are ten
+// times as many, because the disk is full, new ones are dropped.
 const manyNotes = 16 << 10
 
-// Pushed notes that messages were written to a socket which the key had opened,
-// for Trace; at is when the write began, before anybody can have answered. It
-// does not wait. Safe for concurrent use.
+// Pushed notes that messages were written to a socket that the key had opened, for
+// Trace. at is the time when the writing began, before any answer can have come. It does
+// not wait. Safe for concurrent use.
 func (d *DB) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
 	p := &d.w.pushes
 	p.mu.Lock()
@@ -63,7 +65,7 @@ func (p *pushNotes) len() int {
 
 func (p *pushNotes) many() bool { return p.len() >= manyNotes }
 
-// flush makes a transaction for what no other one has taken along.
+// flush makes a transaction for the notes, if there are any.
 func (p *pushNotes) flush() {
 	if p.w.failed() == nil && !p.w.disk.low.Load() && p.len() > 0 {
 		p.w.commit(nil)
@@ -91,8 +93,8 @@ func (p *pushNotes) arrived(*tx) {
 	p.notes = append(p.notes[:0], p.notes[p.taken:]...)
 }
 
-// packPushes writes notes as varints. What recurs from note to note, the key
-// and nearly the time and the place, is left to differences.
+// packPushes writes notes as varints. Each value is the difference from the note before,
+// because keys, times and positions are often nearly the same.
 func packPushes(b []byte, row relay.Position, notes []pushed) []byte {
 	last := pushed{at: row.Time().UnixMilli(), message: row}
 	for _, n := range notes {
@@ -104,7 +106,7 @@ func packPushes(b []byte, row relay.Position, notes []pushed) []byte {
 	return b
 }
 
-var errPushes = errors.New("damaged notes of what was pushed")
+var errPushes = errors.New("the notes of pushed messages are damaged")
 
 // unpackPushes calls f with every note of a row.
 func unpackPushes(b []byte, row relay.Position, f func(pushed)) error {

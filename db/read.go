@@ -1,25 +1,24 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"sync"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// rx is a read transaction: a consistent view of the file at one time.
+// rx is a transaction that reads one state of the file.
 type rx struct {
 	c *sqlite.Conn
 	*lookups
-	now     time.Time // messages whose time is over by then count as expired
-	writing bool      // within a transaction that may be rolled back
+	now     time.Time // messages whose ExpiresAt is not later count as expired
+	writing bool      // part of a tx, which may be rolled back
 }
 
-// lookups are what a reader of a file needs beside its connection. They are
-// shared by all readers of a file in this process.
+// lookups are the ids, caches and the late index of a file. All who read a file in
+// this process share them.
 type lookups struct {
 	ids    *relay.IDs
 	words  *names[string]
@@ -31,10 +30,11 @@ func newLookups() *lookups {
 	return &lookups{words: newWords(), mechas: newMechas(), late: &lateIndex{}}
 }
 
-// readingConns is how many connections read beside the writer.
+// readingConns is how many connections read beside the writer's.
 const readingConns = 4
 
-// readerPool has the reading connections that are idle.
+// readerPool has the reading connections. It is safe for concurrent use, except open
+// and close.
 type readerPool struct {
 	idle   chan *sqlite.Conn
 	opened int
@@ -54,7 +54,7 @@ func (p *readerPool) open(path string) error {
 	return nil
 }
 
-// take waits for an idle connection, for as long as ctx and the store last.
+// take waits for an idle connection, until ctx ends or the store closes.
 func (p *readerPool) take(ctx context.Context, closed <-chan struct{}) (*sqlite.Conn, error) {
 	select {
 	case c := <-p.idle:
@@ -68,8 +68,8 @@ func (p *readerPool) take(ctx context.Context, closed <-chan struct{}) (*sqlite.
 
 func (p *readerPool) give(c *sqlite.Conn) { p.idle <- c }
 
-// hold takes the connections out of use, as many as come back within timeout. A
-// read that is under way ends first; those that follow wait until release.
+// hold takes the connections out of use, as many as become idle within timeout. Reads
+// that are under way end first; further reads wait until release.
 func (p *readerPool) hold(timeout time.Duration) (held []*sqlite.Conn) {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
@@ -90,14 +90,14 @@ func (p *readerPool) release(held []*sqlite.Conn) {
 	}
 }
 
-// close waits for the connections that are at work, and closes all.
+// close waits until all connections are idle, and closes them.
 func (p *readerPool) close() {
 	for ; p.opened > 0; p.opened-- {
 		(<-p.idle).Close()
 	}
 }
 
-// listeners are those who want to know of what has been committed.
+// listeners has the functions that are called after commits.
 type listeners struct {
 	mu        sync.RWMutex
 	onCommit  []func(*relay.Commit)

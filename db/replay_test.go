@@ -1,14 +1,9 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"database/sql"
-
-	"relay/db/relay"
-
 	"bufio"
 	"context"
+	"database/sql"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -22,20 +17,23 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// Whatever writes brought about once, they bring about again: in another process,
-// by another clock, one by one instead of in transactions, with other pushes and
-// searches beside them, with restarts elsewhere.
+// The same writes make the same store again: in another process, by another clock, one
+// by one instead of in common transactions, with other pushes and searches, with
+// restarts at other times.
 
-// replayEnv tells the test program to be that other process: log, database, how far
-// its clock is off, whether it serves.
+// replayEnv makes the test program that other process. Its value has the log, the
+// database, how far the clock is off, and whether the process serves.
 const replayEnv = "RELAY_TEST_REPLAY"
 
-// shared are the tables that writes alone make. The last two are made of message.
+// shared are the tables that only writes change. The last two are an index of message.
 var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "received", "sent"}
 
-// record has every write of a store noted in a log, with what became of it.
+// record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
 	attempt := d.w.transact
 	d.w.transact = func(ops []op) error {
@@ -72,8 +70,8 @@ func outcomeOf(j job, err error) string {
 	return "done"
 }
 
-// openRecorded opens a file whose writes are noted in log. Mailboxes are small, so
-// that some overflow.
+// openRecorded opens a file and records its writes in log. Mailboxes are small, so that
+// some get full.
 func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
@@ -142,7 +140,7 @@ func (p *player) send() {
 	p.fine(err)
 }
 
-// fine lets refusals pass.
+// fine fails the test for errors that are not refusals.
 func (p *player) fine(err error) {
 	if code := relay.ErrorCode(err); code == relay.Internal || code == relay.StoreFailed {
 		p.Error(err)
@@ -176,7 +174,7 @@ func (p *player) play(rounds int) {
 			if p.random.IntN(4) == 0 {
 				err = p.d.Revoke(&relay.RevokeKey{At: now, ID: k.ID})
 			}
-		case 11: // what is this process's own business
+		case 11: // chores, and a read
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
 			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
 			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {
@@ -195,7 +193,7 @@ func (p *player) play(rounds int) {
 	}
 }
 
-// mixedRun uses a store in every way, by several at once, with restarts.
+// mixedRun uses a store in every way, by several players at once, with restarts.
 func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 	for life := range 3 {
 		d := openRecorded(t, path, log)
@@ -269,7 +267,7 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	t.Logf("%d rows, %d bytes of writes", len(want), info.Size())
 }
 
-// contents reads all that writes have made in a file, row by row.
+// contents reads all rows of the shared tables of a file.
 func contents(t *testing.T, path string) (all []string) {
 	t.Helper()
 	file, err := sql.Open("sqlite", path)
@@ -362,7 +360,7 @@ func replay(what string) error {
 		if got := d.applied(w); got != string(want) {
 			return fmt.Errorf("write %d, %+v: %s; it was %s", n, w, got, want)
 		}
-		if n%97 == 50 { // what is this process's own business is other business here
+		if n%97 == 50 { // this process has other chores than the recorded one
 			d.Pushed(1, time.Now(), []relay.Position{1, 2, 3})
 			d.SaveSearch(&SaveSearch{At: time.Now().Add(time.Hour), ID: relay.NewSearchID(), Mecha: 1, Answer: []byte("{}")}, func(error) {})
 		}
@@ -377,8 +375,8 @@ func replay(what string) error {
 	}
 }
 
-// openSilent opens a store that lets nothing expire by itself: when that happened
-// stands in the log.
+// openSilent opens a store that does not expire messages by itself, because the log
+// has the writes that did so.
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
@@ -387,7 +385,7 @@ func openSilent(o Options) (*DB, error) {
 	})
 }
 
-// applied applies a write as it is, and says what became of it.
+// applied applies a write unchanged and returns its outcome as the log has it.
 func (d *DB) applied(w relay.Write) string {
 	outcome, err := d.Apply(w)
 	if err != nil {

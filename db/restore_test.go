@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/file"
-
 	"context"
 	"path/filepath"
 	"strconv"
@@ -10,12 +8,13 @@ import (
 	"testing"
 
 	"relay/db"
+	"relay/db/file"
 )
 
 // Another command's writes to a file that has lost its name would be gone.
 func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	backup := mustFill(t)
-	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as key create has it
+	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as relay key create does
 	k := s.mustIssue("alice^demo")
 	_, err := file.Restore(ctx, file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
 	if err == nil || !strings.Contains(err.Error(), "another command has "+s.Path()+" open") {
@@ -37,7 +36,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	}
 }
 
-// The copy is what the source is, but for the log.
+// A copy has the properties of its source, except WAL mode.
 func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	from, to := mustFill(t), filepath.Join(t.TempDir(), "backup.db")
 	if _, err := file.Backup(ctx, file.BackupOptions{From: from, To: to, Schema: schema(t)}); err != nil {
@@ -58,8 +57,8 @@ func TestABackupKeepsTheKindOfFile(t *testing.T) {
 	s.mustSend(alice.Key, "bob^demo", `{}`)
 }
 
-// A copy is one state, however much is written while it is made; and it does
-// not begin again for that, as SQLite's backup would by itself.
+// A copy has one state of the file, however many writes are made meanwhile, and it does
+// not begin again for them, as SQLite's backup does by itself.
 func TestABackupIsOfOneState(t *testing.T) {
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^demo")

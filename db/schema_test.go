@@ -28,7 +28,7 @@ func byHand(t *testing.T, path string) *sql.DB {
 	return d
 }
 
-// makeByHand makes a file with SQLite alone, and gives its bytes.
+// makeByHand runs statements on a file with SQLite alone, and returns its bytes.
 func makeByHand(t *testing.T, path string, statements ...string) []byte {
 	t.Helper()
 	d := byHand(t, path)
@@ -78,7 +78,7 @@ func TestAForeignFileIsRefusedAndLeftAlone(t *testing.T) {
 	wantRefused(t, path, content(t, path), "not a database")
 }
 
-// wantRefused opens a file in every way and expects nothing to change.
+// wantRefused opens a file in every way. Each must be refused and change nothing.
 func wantRefused(t *testing.T, path string, before []byte, says ...string) {
 	t.Helper()
 	for _, o := range []db.Options{{}, {Create: true}, {Create: true, Serve: true}} {

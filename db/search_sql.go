@@ -1,22 +1,22 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// What is kept of a Mecha's answers: the newest, and of their text so much.
+// The store keeps the newest answers of each Mecha, up to these limits. If their texts
+// have too many bytes, the oldest texts are removed first.
 const (
 	searchesPerMecha    = 100
 	searchBytesPerMecha = 16 << 20
 )
 
-// SaveSearch is the chore that keeps the answer to a search: answers are this
-// process's own, for each has its own index.
+// SaveSearch is the chore that stores the answer to a search. Answers are local to this
+// process, because each process has its own index.
 type SaveSearch struct {
 	At     time.Time
 	ID     relay.SearchID
@@ -25,10 +25,12 @@ type SaveSearch struct {
 	Nonce  relay.NonceHash
 }
 
-// SaveSearch keeps an answer with the next commit, without waiting for it: DiskFull.
-// done is called from the writer's goroutine and must not block.
+// SaveSearch queues the storing of an answer, without waiting for its commit. done is
+// called from the writer's goroutine and must not block; if the store refuses the
+// answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
+// for concurrent use.
 func (d *DB) SaveSearch(s *SaveSearch, done func(error)) {
-	if d.disk.low.Load() { // what room there is left is for acknowledgements
+	if d.disk.low.Load() { // the room that is left is for acknowledgements
 		done(errDiskFull())
 		return
 	}
@@ -48,12 +50,13 @@ func (s *SaveSearch) apply(t *tx) error {
 	return t.trimSearches(s.Mecha)
 }
 
-// trimSearches keeps a Mecha's answers within their bounds; the oldest go. Those
-// that are too many in bytes keep their row, for its nonce.
+// trimSearches keeps a Mecha's answers within the limits. It deletes the oldest rows
+// beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
+// the rows for their nonces.
 func (t *tx) trimSearches(id relay.MechaNumber) error {
 	var count, bytes int64
-	var beyond relay.Position    // and before it: too many
-	var emptied []relay.Position // too long
+	var beyond relay.Position    // the newest row to delete; all older ones, too
+	var emptied []relay.Position // the rows that lose their text
 	r := t.c.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC", int64(id))
 	for r.Next() {
 		if count++; count > searchesPerMecha {
@@ -74,6 +77,7 @@ func (t *tx) trimSearches(id relay.MechaNumber) error {
 		int64(id), int64(beyond))
 }
 
+// emptySearches removes the texts of answers.
 func (t *tx) emptySearches(all []relay.Position) error {
 	for _, p := range all {
 		if err := t.c.Exec("UPDATE search SET answer = '' WHERE position = ?", int64(p)); err != nil {
@@ -83,23 +87,23 @@ func (t *tx) emptySearches(all []relay.Position) error {
 	return nil
 }
 
-// searchCleaner is the servant that takes the text out of answers whose hour is
-// over: it tells of profiles as they were, and takes room. The rows stay until
-// newer ones push them out, to say that there was an answer.
+// searchCleaner is the servant that removes the texts of expired answers, because they
+// show profiles as they were and take room. The rows stay until newer ones replace
+// them, to tell that there was an answer.
 //
-// Rows stand in the order of their time, and all live as long, so a walk from
-// where the last one ended finds those that are due, and nothing else.
+// Rows are in the order of their times and live equally long. So a scan that begins
+// where the last one ended finds the rows that are due first.
 type searchCleaner struct {
 	w    *writer
-	next int64          // Unix ms; 0: there is nothing to do
-	upto relay.Position // up to here, nothing is left to do
+	next int64          // when there will be work, in Unix ms; 0: there is none
+	upto relay.Position // rows up to this position are done
 }
 
 const (
-	emptyRows  = 500 // looked at in one transaction: neighbours wait for it
-	emptyBytes = 4 << 20
-	emptyEvery = time.Minute // those that expire in the same one go together
-	emptyRetry = time.Minute // after a fault
+	emptyRows  = 500         // rows that are scanned in one transaction, because other jobs wait for it
+	emptyBytes = 4 << 20     // bytes of text that are removed in one transaction
+	emptyEvery = time.Minute // answers that expire in the same minute are done together
+	emptyRetry = time.Minute // the wait after a fault
 )
 
 // expect notes that an answer expires, at a time in Unix ms.
@@ -109,7 +113,8 @@ func (s *searchCleaner) expect(expires int64) {
 	}
 }
 
-// emptyFrom is when the text of an answer that expires then is taken out, in Unix ms.
+// emptyFrom gives the time when the text of an answer is removed: the next full minute
+// after it expires. Both times are in Unix ms.
 func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
 }
@@ -121,7 +126,7 @@ func (s *searchCleaner) do(now time.Time) {
 	s.w.doNow(e, func(err error) {
 		if err != nil {
 			s.next = now.Add(emptyRetry).UnixMilli()
-			s.w.opts.Logger.Error("expired answers to searches were not removed", "error", err)
+			s.w.opts.Logger.Error("the texts of expired answers to searches were not removed", "error", err)
 			return
 		}
 		s.next, s.upto = e.next, e.upto
@@ -131,10 +136,12 @@ func (s *searchCleaner) do(now time.Time) {
 // emptyExpired is the chore of searchCleaner.
 type emptyExpired struct {
 	at    time.Time
-	after relay.Position
+	after relay.Position // where the scan begins
 
-	next int64          // when there is more to do, in Unix ms; 0: never
-	upto relay.Position // how far it came
+	// apply sets the fields below.
+
+	next int64          // when there will be more to do, in Unix ms; 0: never
+	upto relay.Position // how far the scan came
 }
 
 func (e *emptyExpired) size() int { return 0 }
@@ -149,7 +156,7 @@ func (e *emptyExpired) apply(t *tx) error {
 	for r.Next() {
 		expires := r.Int(1)
 		if rows++; rows > emptyRows || bytes > emptyBytes {
-			e.next = now // at once, when others have had their turn
+			e.next = now // at once, after the jobs that are queued
 			break
 		}
 		if expires > now && expires <= end {
@@ -157,7 +164,7 @@ func (e *emptyExpired) apply(t *tx) error {
 			break
 		}
 		e.upto = relay.Position(r.Int(0))
-		if expires > end { // a clock was ahead: it must not hold up the others; the next start looks again
+		if expires > end { // saved while the clock was far ahead; skipped, so that it does not hold up others, until the next start
 			continue
 		}
 		if r.Int(2) > 0 {
@@ -170,8 +177,9 @@ func (e *emptyExpired) apply(t *tx) error {
 	return t.emptySearches(due)
 }
 
-// Search reads the answer to a search: SearchNotFound (also if newer ones have
-// taken its room), NotYourSearch, and after its hour SearchExpired.
+// Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search
+// result). Errors: SearchNotFound, also if newer answers have taken its room;
+// NotYourSearch; SearchExpired, an hour after the search.
 func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		var owner, expires int64

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -10,6 +8,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // searched is a store whose clock stands still until it is moved, and two
@@ -43,7 +42,7 @@ func (s *searched) mustSave(m relay.MechaNumber, bytes int) relay.SearchID {
 	return w.ID
 }
 
-// kept counts what stands in the file.
+// kept counts the answers in the file, those with their text, and the bytes of text.
 func (s *searched) kept() (rows, full, bytes int) {
 	s.t.Helper()
 	d := byHand(s.t.(*testing.T), s.Path())
@@ -77,8 +76,8 @@ func (s *searched) wantSearch(id relay.SearchID, m relay.MechaNumber, code relay
 	}
 }
 
-// The text of an answer that has expired leaves the file; that there was one,
-// one can still be told.
+// The text of an expired answer leaves the file. Its row stays, so that a request for it
+// gets search_expired.
 func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s := mustSearched(t)
 	var old []relay.SearchID
@@ -111,7 +110,8 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.wantSearch(last, s.bob, relay.SearchExpired)
 }
 
-// A clock that was far ahead does not keep the answers of a right one.
+// Answers that were saved while the clock was far ahead do not keep others from being
+// emptied.
 func TestAnswersOfTheFutureHoldUpNoOthers(t *testing.T) {
 	s := mustSearched(t)
 	s.minutes.Store(60 * 24 * 365)
@@ -123,12 +123,12 @@ func TestAnswersOfTheFutureHoldUpNoOthers(t *testing.T) {
 	s.wantKept(3, 1)
 }
 
-// Another process, which serves nobody, empties nothing: one has the file to itself for that.
+// A process that does not serve empties no answers.
 func TestOnlyAServerEmptiesAnswers(t *testing.T) {
 	s := mustSearched(t, func(o *db.Options) { o.Serve = false })
 	s.mustSave(s.alice, 10)
 	s.minutes.Store(62)
-	s.mustIssue("carol^demo") // goes through the writer, after its housekeeping
+	s.mustIssue("carol^demo") // goes through the writer, which first lets its servants work
 	s.mustIssue("dave^demo")
 	s.wantKept(1, 1)
 }
@@ -147,7 +147,7 @@ func TestAnswersAreBoundedInBytes(t *testing.T) {
 		s.wantSearch(id, s.alice, map[bool]relay.Code{true: relay.SearchNotFound}[i < 12])
 	}
 	s.wantSearch(small, s.bob, "")
-	s.wantSearch(s.mustSave(s.alice, 17<<20), s.alice, "") // one by itself is kept, however long
+	s.wantSearch(s.mustSave(s.alice, 17<<20), s.alice, "") // the newest answer is kept, however long
 	if _, full, _ := s.kept(); full != 2 {
 		t.Errorf("%d have their text", full)
 	}

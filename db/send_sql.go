@@ -1,22 +1,23 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"crypto/sha256"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 // idempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).
 const idempotencyWindow = 24 * time.Hour
 
-// Send accepts a message that has passed Validate, and completes it with the
-// verdicts of this machine. When it returns without an error the message is
-// durable. A *Error says why not: RecipientNotFound, ConversationNotFound,
-// NotAParticipant, MailboxFull, IdempotencyKeyReused, NonceReused, KeyRevoked,
-// KeyExpired, DiskFull, and with an unknown outcome StoreFailed.
+// Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets
+// m.DiskFull and m.MaxPending, the verdicts of this machine. When it returns without an
+// error, the message is durable. Errors: RecipientNotFound, with similar addresses;
+// ConversationNotFound, NotAParticipant, MailboxFull, IdempotencyKeyReused,
+// NonceReused, UnknownKey, KeyRevoked, KeyExpired; and those of every write:
+// Overloaded, ShuttingDown, DiskFull, Internal, and StoreFailed, after which it is
+// unknown whether the message was written. Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
 	sent, err := do(d, m, (*tx).send)
@@ -55,7 +56,7 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	return t.record(m, p, sender, recipient, conversation), nil
 }
 
-// checkRoom refuses a message that the verdicts leave no room for.
+// checkRoom refuses a message if, by its verdicts, the disk or the mailbox has no room.
 func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaNumber) error {
 	if m.DiskFull {
 		return errDiskFull()
@@ -72,7 +73,7 @@ func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaNumber) error 
 	return err
 }
 
-// insert writes the rows of a message and gives its place.
+// insert writes the rows of a message and returns its position.
 func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64) (relay.Position, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
@@ -109,7 +110,7 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	return p, t.indexNow(p, recipient, sender.Mecha.Number)
 }
 
-// record makes the message as the listeners will see it, and what its sender is told.
+// record makes the message for the listeners, and the answer for the sender.
 func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaNumber, conversation int64) relay.Sent {
 	made := &relay.Message{
 		Position: p, ID: t.ids.Message(p), Conversation: m.Conversation, Version: m.Version,
@@ -126,10 +127,11 @@ func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, r
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt}
 }
 
-// newLabel stands for a client's label that has no number yet.
+// newLabel is the number of a client's label that nobody has used yet.
 const newLabel = -1 << 62
 
-// conversation resolves the conversation that the sender named: 0 for a new one.
+// conversation gives the number of the conversation that the sender named; 0 for a new
+// one. Errors: ConversationNotFound, NotAParticipant.
 func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	number, err := t.conversationNumber(m.Conversation)
 	if err != nil || number <= 0 {
@@ -142,9 +144,9 @@ func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key) (int64, error
 	return number, err
 }
 
-// conversationNumber gives what stands in message.conversation: 0 for "", the
-// founding position for an issued id (ConversationNotFound if it never was),
-// minus the word for a label, newLabel if nobody used it yet.
+// conversationNumber gives the value of message.conversation for an id: 0 for "", the
+// position of the founding message for an issued id, minus the number of the word for a
+// label, newLabel for a label that nobody has used. Error: ConversationNotFound.
 func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 	if id == "" {
 		return 0, nil
@@ -182,7 +184,8 @@ func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error
 	return x.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
 }
 
-// join writes down who takes part in a conversation that has more than its founding message.
+// join adds the parties of a message to the participants of its conversation. The
+// founding message of a conversation needs no such rows.
 func (t *tx) join(conversation int64, parties ...relay.MechaNumber) error {
 	if conversation == 0 {
 		return nil
@@ -202,7 +205,8 @@ func (t *tx) join(conversation int64, parties ...relay.MechaNumber) error {
 	return nil
 }
 
-// IdempotencyKey hashes an Idempotency-Key of a sender and the body that came with it.
+// IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body
+// that came with it.
 func (d *DB) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) relay.IdempotencyKey {
 	sum := sha256.Sum256(body)
 	return relay.IdempotencyKey{
@@ -211,9 +215,9 @@ func (d *DB) IdempotencyKey(sender relay.MechaNumber, key string, body []byte) r
 	}
 }
 
-// idempotent finds the answer that a sender's Idempotency-Key got in the 24 hours
-// before now; known is false if there is none. Errors: IdempotencyKeyReused if the
-// key came with another body.
+// idempotent finds the answer to a sender's Idempotency-Key in the 24 hours before now;
+// known is false if there is none. Error: IdempotencyKeyReused, if the key came with
+// another body.
 func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (sent relay.Sent, known bool, err error) {
 	if key == (relay.IdempotencyKey{}) {
 		return relay.Sent{}, false, nil

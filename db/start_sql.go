@@ -1,12 +1,12 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"time"
+
+	"relay/db/relay"
 )
 
-// start reads what the writer and the nonces must know of the past.
+// start reads the state of the writer, its servants and the nonces from the file.
 func (w *writer) start(nonces *Nonces) error {
 	if err := w.findLast(); err != nil {
 		return err
@@ -16,19 +16,19 @@ func (w *writer) start(nonces *Nonces) error {
 	}
 	w.foreign.data, w.foreign.keys = w.versions()
 	w.cachedAt = w.foreign.data
-	w.searches.next = 1 // what expired meanwhile goes when the writer begins
+	w.searches.next = 1 // so that answers that have expired meanwhile are done at once
 	now := w.opts.Now()
 	w.keyUse.wrote = now
 	if !w.opts.Serve {
 		return nil
 	}
-	// What a killed process had committed is in the log, perhaps not yet synced by
-	// anybody: make it durable before it is answered for again.
+	// The commits of a killed process are in the log, perhaps not yet synced. They must be
+	// durable before the relay shows them to clients again.
 	if _, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		return err
 	}
 	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
-		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until it has caught up", "behind", ahead)
+		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up", "behind", ahead)
 	}
 	if err := w.segments.start(); err != nil {
 		return err
@@ -36,7 +36,7 @@ func (w *writer) start(nonces *Nonces) error {
 	return w.restoreNonces(nonces, now)
 }
 
-// findLast reads the ends of the two orders, each from the tables of its own.
+// findLast reads the last position of the shared order, and the last local one.
 func (w *writer) findLast() error {
 	for query, last := range map[string]*relay.Position{
 		"SELECT max(position) FROM message":       &w.last,
@@ -55,8 +55,9 @@ func (w *writer) findLast() error {
 	return nil
 }
 
-// Claim remembers that a key used a nonce in a request of the given timestamp:
-// NonceReused if it did before, Overloaded if there are too many to remember.
+// Claim remembers that a key used a nonce, in a request with the given timestamp, and
+// returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
+// before; Overloaded, if Options.MaxNonces are remembered. Safe for concurrent use.
 func (d *DB) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
 	h := relay.NonceHash(d.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
 	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))

@@ -1,38 +1,36 @@
 package db
 
 import (
-	"relay/db/file"
-
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"cmp"
 	"slices"
 	"strings"
 	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// Stats is what a store holds, in numbers.
+// Stats counts the content of a store.
 type Stats struct {
-	Mechas, Removed          int
+	Mechas, Removed          int // registered Mechas; removed ones
 	Profiles                 int
-	Keys                     int // live ones
+	Keys                     int // neither revoked nor expired
 	KeysRevoked, KeysExpired int
 	Messages                 int
 	Queued, Delivered        int
 	Acknowledged, Expired    int
 	PayloadBytes             int64
-	First, Last              time.Time       // of the messages; zero: none
-	Oldest                   relay.MessageID // pending; "": none
-	OldestAt                 time.Time
-	OldestFor                relay.Address
-	Busiest                  []Busy // the most messages first, at most ten
-	FileBytes, FreeBytes     int64  // of the file; of it, free for what comes
+	First, Last              time.Time       // of the first and last message; zero if there is none
+	Oldest                   relay.MessageID // the oldest pending message; "" if none is pending
+	OldestAt                 time.Time       // when Oldest was accepted
+	OldestFor                relay.Address   // the recipient of Oldest
+	Busiest                  []Busy          // up to ten Mechas, those with the most messages first
+	FileBytes, FreeBytes     int64           // of the file; of its unused pages
 	SchemaVersion            int64
 }
 
-// Busy is how many messages a Mecha has sent and received, and how many wait for it.
+// Busy counts the messages that a Mecha has sent, received, and has pending.
 type Busy struct {
 	Mecha                   relay.Address
 	Sent, Received, Pending int
@@ -40,7 +38,8 @@ type Busy struct {
 
 const busiest = 10
 
-// Stats counts. It walks all messages, about a million a second.
+// Stats counts the content of the store. It reads all messages, about a million a
+// second, in several views.
 func (i *Inspector) Stats() (s Stats, err error) {
 	for _, f := range []func(*rx, *Stats) error{(*rx).countMechas, (*rx).countMessages, (*rx).findOldest, (*rx).findBusiest, (*rx).measure} {
 		if err = i.view(func(x *rx) error { return f(x, &s) }); err != nil {
@@ -67,7 +66,8 @@ func (x *rx) countMechas(s *Stats) error {
 	return err
 }
 
-// countMessages reckons expiry by the clock, as every read does.
+// countMessages counts messages by state. Pending messages whose ExpiresAt has come
+// count as expired.
 func (x *rx) countMessages(s *Stats) error {
 	var first, last relay.Position
 	_, err := x.c.Row(func(r *sqlite.Rows) {
@@ -97,7 +97,7 @@ func (x *rx) findOldest(s *Stats) error {
 	return err
 }
 
-// findBusiest walks the two tables that index messages, and what they do not have yet.
+// findBusiest counts the rows of `received` and `sent`, and the messages that they lack.
 func (x *rx) findBusiest(s *Stats) error {
 	all := map[int64]*Busy{}
 	busy := func(id int64) *Busy {

@@ -1,15 +1,15 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"math"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// Stream reads a piece of a Mecha's incoming stream, in commit order.
+// Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
+// stream). The piece may be empty although End is false.
 func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (p relay.StreamPage, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.stream(q)
@@ -23,18 +23,18 @@ func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
 	if q.PendingOnly {
 		h.State = relay.OnlyPending
 	}
-	s := span{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
+	pr := positionRange{from: q.After + 1, to: math.MaxInt64, limit: q.Limit}
 	var err error
-	if s.unindexed, err = x.findUnindexed(q.Mecha, s.from, s.to, q.PendingOnly); err != nil {
+	if pr.unindexed, err = x.findUnindexed(q.Mecha, pr.from, pr.to, q.PendingOnly); err != nil {
 		return relay.StreamPage{}, err
 	}
-	text, args := s.query(h)
+	text, args := pr.query(h)
 	return x.streamRows(q, x.c.Query(text, args...))
 }
 
 func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
-	looked, bytes := 0, 0
+	scanned, bytes := 0, 0
 	for r.Next() {
 		m, err := x.readMessage(r)
 		if err != nil {
@@ -45,7 +45,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 			p.End = false
 			break
 		}
-		looked++
+		scanned++
 		p.Upto = m.Position
 		if m.State != relay.Expired {
 			p.Messages = append(p.Messages, m)
@@ -54,7 +54,7 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 	if err := r.Close(); err != nil {
 		return p, err
 	}
-	if looked == q.Limit {
+	if scanned == q.Limit {
 		p.End = false
 	}
 	if p.End {
@@ -76,13 +76,13 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 	return p, nil
 }
 
-// latest is the position of the newest message, 0 if there is none.
+// latest gives the position of the newest message, 0 if there is none.
 func (x *rx) latest() (p relay.Position, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) { p = relay.Position(r.Int(0)) }, "SELECT max(position) FROM message")
 	return p, err
 }
 
-// Latest is the position of the newest committed message.
+// Latest gives the position of the newest committed message, 0 if there is none.
 func (d *DB) Latest(ctx context.Context) (p relay.Position, err error) {
 	err = d.read(ctx, func(x *rx) error {
 		p, err = x.latest()

@@ -1,8 +1,6 @@
 package db_test
 
 import (
-	"relay/db/relay"
-
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +10,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 )
 
 // clock is a clock that stands still until it is set.
@@ -59,7 +58,7 @@ func TestAStreamIsReadInPages(t *testing.T) {
 	var all, open []relay.MessageID
 	for i := range 50 {
 		id := s.mustSend(alice.Key, "bob^x", fmt.Sprintf(`{"n":%d,"text":"%s"}`, i, strings.Repeat("x", 1000))).ID
-		s.mustSend(bob.Key, "alice^x", `{}`) // not his
+		s.mustSend(bob.Key, "alice^x", `{}`) // not for bob
 		all = append(all, id)
 		if i%3 == 0 {
 			s.mustAck(bob.Key, id, "completed")
@@ -76,7 +75,7 @@ func TestAStreamIsReadInPages(t *testing.T) {
 		{relay.StreamQuery{Limit: 50, MaxBytes: 1 << 20}, all, 2}, // a full page may not be the end
 		{relay.StreamQuery{Limit: 7, MaxBytes: 1 << 20}, all, 8},
 		{relay.StreamQuery{Limit: 1000, MaxBytes: 5200}, all, 10},
-		{relay.StreamQuery{Limit: 1000, MaxBytes: 1}, all, 50}, // one at least
+		{relay.StreamQuery{Limit: 1000, MaxBytes: 1}, all, 50}, // at least one message
 		{relay.StreamQuery{Limit: 1000, MaxBytes: 1 << 20, PendingOnly: true}, open, 1},
 		{relay.StreamQuery{Limit: 4, MaxBytes: 1 << 20, PendingOnly: true}, open, 9},
 	} {
@@ -125,7 +124,7 @@ func TestExpiry(t *testing.T) {
 	if m, _ := s.Message(ctx, bob.Mecha.Number, short.ID); m.State != relay.Expired {
 		t.Errorf("at its time it is %s", m.State)
 	}
-	<-expired // the writer has noticed by itself
+	<-expired // the writer has expired the message by itself
 	if len(changes) != 1 || changes[0].ID != short.ID || changes[0].Sender != alice.Mecha.Number || !changes[0].Freed {
 		t.Errorf("OnCommit told of %+v", changes)
 	}
@@ -176,12 +175,12 @@ func TestTheMailboxHasABound(t *testing.T) {
 	s.mustAck(bob.Key, ids[3], "completed")
 	s.mustSend(alice.Key, "bob^x", `{}`)
 	full()
-	clock.advance(2 * time.Second) // the first one expires: its room is free
+	clock.advance(2 * time.Second) // the first message expires, so its room is free
 	s.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At = clock.now() })
 	full()
 }
 
-// The count of a mailbox survives a restart, whatever comes first after it.
+// After a restart, a mailbox is counted right, whichever write comes first.
 func TestTheMailboxIsCountedRightAfterARestart(t *testing.T) {
 	bound := func(o *db.Options) { o.MaxPending = 10 }
 	for name, first := range map[string]func(store, *relay.Key, relay.MessageID){
@@ -220,7 +219,8 @@ func TestARevokedKeyStaysRevokedWhateverTheClockSays(t *testing.T) {
 	wantCode(t, err, relay.KeyRevoked)
 }
 
-// After a clock that was ahead for a while, a restart must not take old nonces for live ones.
+// If the clock was ahead for a while, a restart must not take expired nonces for ones
+// that could be replayed.
 func TestAClockThatWasAheadDoesNotFillTheNonces(t *testing.T) {
 	clock := newClock()
 	few := func(o *db.Options) { o.MaxNonces = 5 }

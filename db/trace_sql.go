@@ -1,37 +1,36 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"cmp"
 	"context"
 	"slices"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// A Step is something that happened to a message.
+// A Step is one event in the life of a message.
 type Step struct {
 	At       time.Time
 	What     StepKind
-	Key      relay.KeyID // that did it, or opened the socket; "": the clock
-	KeyLabel string      // "" if it has none
+	Key      relay.KeyID // the key of the request, or the key that opened the socket; "" for an expiry
+	KeyLabel string      // "" if the key has none
 	Status   string      // of an acknowledgement
 	ClientTS string      // of an acknowledgement, as the client sent it
 	Detail   string      // of an acknowledgement
 }
 
-// StepKind is a word for what happened.
+// StepKind says what happened in a Step.
 type StepKind string
 
-// The kinds of steps. A message is pushed once for every socket it was written
-// to, and again when a client resumes before it.
+// The kinds of steps. A message is pushed once for every socket to which it is written,
+// and again when a client resumes at an earlier message.
 const (
 	StepAccepted     StepKind = "accepted"
 	StepPushed       StepKind = "pushed"
 	StepDelivered    StepKind = "delivered"
-	StepProgress     StepKind = "progress" // an acknowledgement that only reports
+	StepProgress     StepKind = "progress" // an acknowledgement that leaves the message pending
 	StepAcknowledged StepKind = "acknowledged"
 	StepExpired      StepKind = "expired"
 )
@@ -39,16 +38,16 @@ const (
 // Trace is the life of one message.
 type Trace struct {
 	Message *relay.Message
-	Retried bool // it came with an Idempotency-Key
-	Steps   []Step
+	Retried bool   // the message came with an Idempotency-Key
+	Steps   []Step // in order of time
 }
 
-// pushPage is how many rows of pushes are looked at in one view of the file.
+// pushPage is how many rows of `push` are read in one view of the file.
 const pushPage = 5000
 
-// Trace tells the life of a message, in order of time. Pushes are noted with
-// the commit that follows them, so the latest may not be in the file yet; the
-// context ends the search for them. Errors: MessageNotFound.
+// Trace tells the life of a message. A push is stored with a later commit, so the latest
+// may not be in the file yet. The end of ctx ends the search for pushes. Errors:
+// MessageNotFound, and that of ctx.
 func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, error) {
 	t := &Trace{}
 	err := i.view(func(x *rx) (err error) {
@@ -61,7 +60,7 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 		return nil, err
 	}
 	for from := t.Message.Position; from != 0; {
-		err := i.look(ctx, func(x *rx) error {
+		err := i.viewGently(ctx, func(x *rx) error {
 			from, err = x.tracePushes(t, from)
 			return err
 		})
@@ -75,7 +74,7 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 	return t, nil
 }
 
-// rank orders what happened in one millisecond.
+// rank orders the steps of one millisecond.
 func rank(k StepKind) int {
 	switch k {
 	case StepAccepted:
@@ -86,7 +85,7 @@ func rank(k StepKind) int {
 	return 2
 }
 
-// traceReceipts adds the acceptance and all that the chain of receipts has.
+// traceReceipts adds the step of the acceptance, and one for each receipt.
 func (x *rx) traceReceipts(t *Trace) error {
 	var key, receipt int64
 	_, err := x.c.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
@@ -111,7 +110,7 @@ func (x *rx) traceReceipts(t *Trace) error {
 	return nil
 }
 
-// step reads a receipt.
+// step reads the receipt at a position as a Step, and the position of the one before it.
 func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	var state relay.State
 	var word, key int64
@@ -142,14 +141,15 @@ func stepKind(state relay.State, status string) StepKind {
 	return StepAcknowledged
 }
 
-// nameKey says which key a step is of.
+// nameKey sets the key of a step.
 func (x *rx) nameKey(s *Step, number int64) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
 }
 
-// tracePushes adds the pushes noted after a position, and says where to go on: 0, nowhere.
+// tracePushes adds the pushes of one page of rows after a position. It returns where the
+// next page begins; 0 if there is none.
 func (x *rx) tracePushes(t *Trace, after relay.Position) (next relay.Position, err error) {
 	var found []pushed
 	r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))

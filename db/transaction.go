@@ -1,27 +1,26 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"fmt"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// tx is the transaction in hand: what a job may read and write, and what the
-// writer makes its own once the transaction has been committed.
+// tx is the present transaction of the writer. Jobs read and write by it. Its other
+// fields are state that the writer takes over when the transaction has been committed.
 type tx struct {
 	rx
 	w              *writer
-	last           relay.Position // in the shared order
-	lastLocal      relay.Position
-	brought        *relay.Commit
-	words          map[string]int64 // found or made in this transaction
-	mechas         map[relay.Address]int64
-	pending        map[relay.MechaNumber]int // new counts
-	settled        []mailboxRow              // messages that are pending no longer
-	nonces         []relay.NonceHash         // of the jobs that were applied
+	last           relay.Position            // the last position given out in the shared order
+	lastLocal      relay.Position            // the last position given out to a local row
+	brought        *relay.Commit             // the messages and changes for the listeners
+	words          map[string]int64          // words that were found or made
+	mechas         map[relay.Address]int64   // Mechas that were found or made; 0 for a removed one
+	pending        map[relay.MechaNumber]int // counts of pending messages that were made or changed
+	settled        []mailboxRow              // messages that are no longer pending
+	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
@@ -39,27 +38,27 @@ func (t *tx) begin(w *writer) {
 		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], nonces: t.nonces[:0]}
 }
 
-// position gives out the next place in the shared order, to a write of time at.
+// position gives out the next position in the shared order, for a write of time at.
 func (t *tx) position(at time.Time) relay.Position {
 	t.last = max(t.last+1, relay.PositionAt(at))
 	return t.last
 }
 
-// localPosition gives out a place for a row that is this process's own: behind all
-// that has been committed, but not in the shared order, which it leaves as it is.
+// localPosition gives out a position for a local row. It is greater than all positions
+// of the last commit, but not part of the shared order, which stays as it is.
 func (t *tx) localPosition(at time.Time) relay.Position {
 	t.lastLocal = max(t.lastLocal+1, t.last+1, relay.PositionAt(at))
 	return t.lastLocal
 }
 
-// commit makes one transaction of ops, calls their finish, and tells the listeners.
+// commit makes one transaction of ops, calls their finish, then calls the listeners.
 func (w *writer) commit(ops []op) {
 	err := w.transact(ops)
 	if err != nil {
 		err = w.explain(err)
 	}
 	if err == nil && w.batch.keysChanged {
-		w.told.keysChanged() // first: who revoked a key is told that it no longer works
+		w.listeners.keysChanged() // before finish, so that a key no longer works when its revocation returns
 	}
 	for i := range ops {
 		o := &ops[i]
@@ -69,20 +68,20 @@ func (w *writer) commit(ops []op) {
 		o.job.finish(o.err)
 	}
 	if b := w.batch.brought; err == nil && (len(b.Messages) > 0 || len(b.Changes) > 0) {
-		w.told.committed(b)
+		w.listeners.committed(b)
 	}
 	if err == nil && w.batch.entriesChanged {
 		w.mechas.forget()
-		w.told.entriesChanged()
+		w.listeners.entriesChanged()
 	}
 	w.checkpoints.begin()
 }
 
-// attempt makes one transaction of ops. An error means that nothing of it was
-// acknowledged; after batch.committing was set its outcome is unknown. An op that
-// cannot be applied is marked as spoiled, and the transaction is made without it:
-// whether it can be depends on the state and the write alone, so every copy of the
-// store leaves out the same ops.
+// attempt makes one transaction of ops. After an error, none of them is applied; but if
+// batch.committing is set, that is unknown. If one op cannot be applied, attempt marks
+// it as spoiled and makes the transaction again without it. Whether a write can be
+// applied depends on the state and the write alone, so every copy of the store leaves
+// out the same ones.
 func (w *writer) attempt(ops []op) error {
 	for {
 		err := w.try(ops)
@@ -92,12 +91,12 @@ func (w *writer) attempt(ops []op) error {
 	}
 }
 
-// spoil marks the op that err is of, and tells whether there is one.
+// spoil marks the op whose apply returned err. It returns false if there is none.
 func (w *writer) spoil(ops []op, err error) bool {
 	for i := range ops {
 		o := &ops[i]
 		if !o.spoiled && o.err == err {
-			w.opts.Logger.Error("a write cannot be applied; the others of its transaction are", "error", err, "writes", len(ops))
+			w.opts.Logger.Error("a write cannot be applied; its transaction is made again without it", "error", err, "writes", len(ops))
 			o.spoiled, o.err = true, &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 			return true
 		}
@@ -105,6 +104,7 @@ func (w *writer) spoil(ops []op, err error) bool {
 	return false
 }
 
+// try makes one transaction of the ops that are not spoiled.
 func (w *writer) try(ops []op) error {
 	t := &w.batch
 	t.begin(w)
@@ -121,14 +121,14 @@ func (w *writer) try(ops []op) error {
 	}
 	if err != nil {
 		w.c.Rollback()
-		clear(w.callers) // some may be of the transaction that failed
+		clear(w.callers) // some may have been read in the transaction that failed
 		return err
 	}
 	t.publish()
 	return nil
 }
 
-// fill writes all that the transaction is to bring.
+// fill applies the jobs and lets the riders board.
 func (w *writer) fill(t *tx, ops []op) error {
 	if err := w.forgetStale(); err != nil {
 		return err
@@ -154,7 +154,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 	return nil
 }
 
-// publish makes what the transaction knew the writer's own, after the commit.
+// publish hands the state of the transaction to the writer, after the commit.
 func (t *tx) publish() {
 	w := t.w
 	w.last, w.lastLocal = t.last, t.lastLocal
@@ -174,7 +174,7 @@ func (t *tx) publish() {
 	}
 }
 
-// explain turns a fault of the store into what a client may know.
+// explain turns the error of a transaction into the error for the clients.
 func (w *writer) explain(err error) error {
 	switch {
 	case sqlite.IsFatal(err):
@@ -193,7 +193,8 @@ func (w *writer) explain(err error) error {
 	return &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
 }
 
-// countPending gives how many messages wait for a Mecha, this transaction included.
+// countPending gives how many messages are pending for a Mecha, with the changes of
+// this transaction.
 func (t *tx) countPending(id relay.MechaNumber) (int, error) {
 	if n, ok := t.pending[id]; ok {
 		return n, nil
@@ -208,8 +209,8 @@ func (t *tx) countPending(id relay.MechaNumber) (int, error) {
 	return n, err
 }
 
-// addPending moves the count of a mailbox, if it has been counted: else the first
-// who asks counts it.
+// addPending changes the count of a Mecha's pending messages. It does nothing before
+// countPending has counted them.
 func (t *tx) addPending(id relay.MechaNumber, delta int) {
 	n, ok := t.pending[id]
 	if !ok {

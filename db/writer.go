@@ -1,49 +1,49 @@
 package db
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
 const (
-	maxQueue      = 16 << 10 // waiting jobs; beyond it: Overloaded
-	maxBatch      = 512      // jobs in a transaction
-	maxBatchBytes = 8 << 20
-	lookEvery     = 250 * time.Millisecond // between two looks at what is due, when there is nothing to write
-	gatherRounds  = 4                      // times that the writer yields before it takes what is queued
+	maxQueue      = 16 << 10               // queued jobs; further ones are refused with Overloaded
+	maxBatch      = 512                    // jobs in a transaction
+	maxBatchBytes = 8 << 20                // bytes of all jobs in a transaction; a single job may have more
+	servantsEvery = 250 * time.Millisecond // how often servants run while no jobs come
+	gatherRounds  = 4                      // how often the writer yields before it takes the queue
 )
 
-// writer is the one goroutine that changes the file. Other goroutines reach it
-// through the queue alone; the fields below the queue are the writer's own.
+// writer is the goroutine that changes the file, with its queue. Other goroutines use
+// the queue, the fault and ended. Except for the notes of pushes, the fields below the
+// queue belong to the writer's goroutine.
 type writer struct {
 	mu    sync.Mutex
 	queue []op
 	shut  bool
-	wake  chan struct{} // holds a token while the queue has something, or shut is set
+	wake  chan struct{} // has a token while the queue has jobs, many pushes are noted, or shut is set
 	fault atomic.Pointer[error]
 	ended chan struct{} // closed when run has returned
 
 	*lookups
-	opts     Options
-	path     string
-	c        *sqlite.Conn
-	disk     *disk
-	told     *listeners
-	transact func([]op) error // makes one transaction of some jobs
+	opts      Options
+	path      string
+	c         *sqlite.Conn
+	disk      *disk
+	listeners *listeners
+	transact  func([]op) error // makes one transaction of the jobs
 
-	spare     []op           // the queue's other backing array
-	batch     tx             // the transaction in hand
-	last      relay.Position // the newest in the shared order
-	lastLocal relay.Position // the newest of the rows that are this process's own
-	pending   map[relay.MechaNumber]int
-	callers   map[relay.KeyNumber]*relay.Key // the keys of writes, as the file has them
-	cachedAt  int64                          // PRAGMA data_version at which callers and mechas were read
+	spare     []op                           // the backing array of the next queue
+	batch     tx                             // the present transaction
+	last      relay.Position                 // the last committed position in the shared order
+	lastLocal relay.Position                 // the last committed position of a local row
+	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
+	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
+	cachedAt  int64                          // PRAGMA data_version when callers and mechas were read
 
 	expiry      expiry
 	foreign     foreign
@@ -53,30 +53,32 @@ type writer struct {
 	checkpoints checkpoints
 	keyUse      keyUse
 	searches    searchCleaner
-	servants    []servant // of the above, those that work between transactions
-	riders      []rider   // of the above, those that write in the transactions of others
+	servants    []servant // those of the fields above that are servants
+	riders      []rider   // those of the fields above that are riders
 }
 
-// A servant does work of the store's own between two transactions, on the
-// writer's goroutine.
+// A servant does the store's own work between two transactions, on the writer's
+// goroutine.
 type servant interface {
-	// due tells whether there is something to do. now is by the store's clock.
+	// due tells whether the servant has work. now is the time of the store's clock.
 	due(now time.Time) bool
-	// do does it. It may commit transactions.
+	// do does the work. It may commit transactions.
 	do(now time.Time)
 }
 
-// A rider writes what is this process's own in a transaction that is made for
-// others, so that it costs no transaction.
+// A rider adds local rows to the transactions of jobs, so that these rows need no
+// transaction of their own.
 type rider interface {
-	board(t *tx) error // just before the commit
-	arrived(t *tx)     // after the commit, unless it failed
+	// board writes the rows, just before the commit.
+	board(t *tx) error
+	// arrived is called after the commit, unless the commit failed.
+	arrived(t *tx)
 }
 
 func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, told: &d.told,
+		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
 	w.transact = w.attempt
@@ -87,7 +89,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.checkpoints = newCheckpoints(w, d.readers)
 	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.searches = searchCleaner{w: w}
-	if d.opts.Serve { // who does not serve has no sockets to tell
+	if d.opts.Serve { // messages and answers expire by the server's clock alone
 		w.servants = []servant{&w.expiry, &w.searches}
 	}
 	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
@@ -95,8 +97,8 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	return w
 }
 
-// enqueue queues a job. Its finish is called from the writer's goroutine once the
-// job is durable or refused, or at once if the queue takes no more.
+// enqueue queues a job. The writer calls the job's finish once the job is durable or
+// refused. If the queue takes no more, enqueue calls finish itself.
 func (w *writer) enqueue(j job) {
 	w.mu.Lock()
 	switch {
@@ -116,6 +118,7 @@ func (w *writer) enqueue(j job) {
 	w.signal()
 }
 
+// signal wakes the writer.
 func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
@@ -131,7 +134,7 @@ func (w *writer) stop() {
 	w.signal()
 }
 
-// failed gives the fault after which nothing more is written; nil while all is well.
+// failed gives the fault after which nothing is written; nil if there was none.
 func (w *writer) failed() error {
 	if p := w.fault.Load(); p != nil {
 		return *p
@@ -149,9 +152,10 @@ func (w *writer) fail(err error) {
 	}
 }
 
+// run is the writer's goroutine.
 func (w *writer) run() {
 	defer close(w.ended)
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(servantsEvery)
 	defer tick.Stop()
 	for {
 		w.gather()
@@ -169,13 +173,13 @@ func (w *writer) run() {
 					w.pushes.flush()
 				}
 			case <-tick.C:
-				w.serve()
+				w.runServants()
 				w.pushes.flush()
 			}
 			continue
 		}
 		for len(ops) > 0 {
-			w.serve() // before every transaction, so that the servants get their turn under load too
+			w.runServants() // before every transaction, so that servants also run under load
 			n := batchSize(ops)
 			w.commit(ops[:n])
 			ops = ops[n:]
@@ -183,8 +187,8 @@ func (w *writer) run() {
 	}
 }
 
-// serve lets the servants do what is due.
-func (w *writer) serve() {
+// runServants lets the servants that have work do it.
+func (w *writer) runServants() {
 	now := w.opts.Now()
 	for _, s := range w.servants {
 		if s.due(now) {
@@ -193,10 +197,9 @@ func (w *writer) serve() {
 	}
 }
 
-// gather lets the goroutines that are about to queue a job do so first: those
-// that are ready to run get a processor, for as long as that brings more jobs,
-// and the transaction that follows costs each of them less. The writer waits for
-// nobody: when nothing else is ready to run, yielding returns at once.
+// gather yields the processor to goroutines that are about to queue a job, as long as
+// that brings more jobs: a transaction costs each job less if it has more of them. The
+// writer does not wait: if no other goroutine is ready to run, yielding returns at once.
 func (w *writer) gather() {
 	before := w.queued()
 	for i := 0; i < gatherRounds && before > 0; i++ {
@@ -215,7 +218,7 @@ func (w *writer) queued() int {
 	return len(w.queue)
 }
 
-// take empties the queue.
+// take takes all jobs from the queue.
 func (w *writer) take() (ops []op, shut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -225,6 +228,7 @@ func (w *writer) take() (ops []op, shut bool) {
 	return ops, shut
 }
 
+// batchSize gives how many of the jobs the next transaction takes.
 func batchSize(ops []op) int {
 	bytes := 0
 	for i, o := range ops {
@@ -236,13 +240,13 @@ func batchSize(ops []op) int {
 	return len(ops)
 }
 
-// doNow makes a transaction of one chore, on the writer's goroutine.
+// doNow makes a transaction of one chore. Only the writer's goroutine may call it.
 func (w *writer) doNow(c chore, done func(error)) {
 	w.commit([]op{{job: &choreJob{c, done}}})
 }
 
-// logged is what to do with the outcome of the store's own work, of which nobody
-// else would hear.
+// logged gives a done function for the store's own chores: it logs an error, since no
+// caller waits for it.
 func (w *writer) logged(fault string) func(error) {
 	return func(err error) {
 		if err != nil {

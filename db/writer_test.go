@@ -1,14 +1,14 @@
 package db
 
 import (
-	"relay/db/relay"
-
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/relay"
 )
 
 // block is a chore that holds the writer until it is released, so that writes queued
@@ -23,7 +23,7 @@ func (b block) apply(*tx) error {
 
 func (block) size() int { return 0 }
 
-// poison is a chore that leaves something in the transaction, and then fails.
+// poison is a chore that writes something, and then fails.
 type poison struct{}
 
 var errPoison = errors.New("poison")
@@ -117,13 +117,13 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	}
 }
 
-// A word that a transaction made must not be remembered if it is rolled back:
-// its number will come to mean another.
+// Later jobs of the same transaction do not find a removed Mecha, though its number
+// was cached.
 func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
 	mustIssue(t, d, "c^d")
-	if _, err := d.Send(message(k, "c^d", `{}`)); err != nil { // from now on its number is remembered
+	if _, err := d.Send(message(k, "c^d", `{}`)); err != nil { // from now on its number is cached
 		t.Fatal(err)
 	}
 	b := block{make(chan struct{}), make(chan struct{})}
@@ -152,6 +152,8 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	}
 }
 
+// A word that a transaction made must not be cached if the transaction is rolled back,
+// because its number will get another meaning.
 func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
@@ -187,7 +189,8 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 	}
 }
 
-// Time is the write's: by its own clock the writer would find the message expired.
+// An acknowledgement is judged by its own time. By the writer's clock, the message has
+// expired.
 func TestAnAcknowledgementIsJudgedByItsOwnTime(t *testing.T) {
 	began := time.Now()
 	d := openHere(t, func(o *Options) { o.Now = func() time.Time { return began.Add(120 * time.Second) } })
@@ -208,8 +211,8 @@ func TestAnAcknowledgementIsJudgedByItsOwnTime(t *testing.T) {
 	}
 }
 
-// A key ends for all writes that stand behind its end in the order, though they
-// were accepted before.
+// A revoked key makes no writes after its revocation in the commit order, even if they
+// were accepted before it.
 func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	d := openHere(t)
 	k, other := mustIssue(t, d, "a^b"), mustIssue(t, d, "c^d")
@@ -326,7 +329,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	}
 }
 
-// The log is copied back while writes go on, and does not grow with them.
+// The log is copied while writes go on, and does not grow with them.
 func TestTheLogStaysSmall(t *testing.T) {
 	if testing.Short() {
 		t.Skip("writes 60 MB")
@@ -338,7 +341,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
-	for range readingConns + 1 { // who read without a pause, and keep a mark in the log
+	for range readingConns + 1 { // readers without a pause, each of which keeps SQLite from restarting the log
 		readers.Go(func() {
 			for {
 				select {
@@ -370,7 +373,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	wg.Wait()
 	close(stop)
 	readers.Wait()
-	if most > 48<<20 { // walMost and a transaction
+	if most > 48<<20 { // maxLogPages and a transaction
 		t.Errorf("the log grew to %d MiB while 60 MB were written", most>>20)
 	}
 	t.Logf("the log's largest size: %.1f MiB", float64(most)/(1<<20))

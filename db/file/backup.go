@@ -1,8 +1,6 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"errors"
 	"fmt"
@@ -10,40 +8,46 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"relay/db/internal/sqlite"
 )
 
-// Progress is told how far a long command has come: done of total, in a unit
-// of its own. It is called from the goroutine that does the work.
+// A Progress function is told how far a long command has come: done of total, in a
+// unit that depends on the command. what is its present work, as in "copying". The
+// goroutine that does the work calls it, so it must be quick.
 type Progress func(what string, done, total int64)
 
-// BackupOptions says what to copy where. From, To and Schema are required.
+// BackupOptions says which file to copy to which path. From, To and Schema are
+// required.
 type BackupOptions struct {
 	From, To string
 	Schema   string // the text of schema.sql
-	Replace  bool   // an existing file at To
-	// Unchecked leaves out the check of the copy: for a database that has faults already.
+	Replace  bool   // replace an existing file at To; else that is an error
+	// Unchecked leaves out the check of the copy. It is for a database that is known
+	// to have faults.
 	Unchecked bool
 	Progress  Progress // may be nil
 }
 
-// BackupResult says what was copied.
+// BackupResult says what a Backup or Restore has copied.
 type BackupResult struct {
-	Path     string // absolute
+	Path     string // the copy's absolute path
 	Bytes    int64
 	Messages int64
 	Mechas   int64
-	Faults   int           // found by the check; then there is no copy
-	Copying  time.Duration // for so long the log of a served file could not start anew
+	Faults   int           // how many the check found; if any, the copy was deleted
+	Copying  time.Duration // for so long, SQLite could not restart the log of a served file
 	Checking time.Duration
 }
 
-// errFaults is returned with a BackupResult whose Faults says how many.
+// errFaults comes with a BackupResult whose Faults is not 0.
 var errFaults = errors.New("the copy has faults")
 
-// Backup copies a database, one state of it, while others may write to it, and
-// checks the copy (Check) before it gets its name. So To is there whole, or as
-// it was. The copy is a single file, 0600, and holds signing secrets like the
-// database. The end of ctx ends it, and leaves nothing.
+// Backup copies one state of a database, while other processes may write to it. It
+// checks the copy (Check) before the copy gets its name, so To is complete or as it
+// was before. The copy is a single file of mode 0600, with the same secrets as the
+// database. If ctx ends, Backup stops and leaves no file. Errors name the path;
+// IsFaulty tells whether the check found faults.
 func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 	from, to, err := o.paths()
 	if err != nil {
@@ -56,23 +60,24 @@ func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 	defer os.Remove(temp)
 	result.Path = to
 	if o.Replace {
-		// Looked at again: a copy takes its time, and what is no file must not be replaced.
+		// Checked again, since To may have changed while the copy was made: only a
+		// regular file or a link to one may be replaced.
 		if info, err := os.Lstat(to); err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeSymlink == 0 {
-			return result, fmt.Errorf("%s is no file", to)
+			return result, fmt.Errorf("%s is not a file", to)
 		}
 		return result, moveInto(temp, to)
 	}
-	// A link, unlike a rename, never replaces what somebody has put there meanwhile.
+	// A link, unlike a rename, never replaces a file that another process has made meanwhile.
 	if err := os.Link(temp, to); err != nil {
 		if _, there := os.Lstat(to); there == nil {
 			return result, errExists(to)
 		}
-		return result, moveInto(temp, to) // a file system without links
+		return result, moveInto(temp, to) // this file system has no links
 	}
 	return result, sqlite.SyncDir(filepath.Dir(to))
 }
 
-// moveInto gives a whole file its name, durably.
+// moveInto gives a complete file its name, durably.
 func moveInto(temp, to string) error {
 	if err := os.Rename(temp, to); err != nil {
 		return err
@@ -81,13 +86,13 @@ func moveInto(temp, to string) error {
 }
 
 func errExists(path string) error {
-	return fmt.Errorf("%s is there already: name another file, or replace it with --force", path)
+	return fmt.Errorf("%s exists already: name another file, or replace it with --force", path)
 }
 
-// beside are the endings of the files that belong to a database.
-var beside = []string{"-wal", "-shm", "-journal", ".lock", ".index"}
+// companions are the endings of the files that belong to a database.
+var companions = []string{"-wal", "-shm", "-journal", ".lock", ".index"}
 
-// paths gives the absolute paths, or says why nothing may be written to To.
+// paths gives the absolute paths, or the reason why the copy may not be written to To.
 func (o BackupOptions) paths() (from, to string, err error) {
 	if from, err = filepath.Abs(o.From); err != nil {
 		return "", "", err
@@ -98,7 +103,7 @@ func (o BackupOptions) paths() (from, to string, err error) {
 	if err := MustExist(from); err != nil {
 		return "", "", err
 	}
-	for _, ending := range beside {
+	for _, ending := range companions {
 		if strings.HasSuffix(to, ending) {
 			return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s", to, ending)
 		}
@@ -123,15 +128,15 @@ func (o BackupOptions) paths() (from, to string, err error) {
 	case target.IsDir():
 		return "", "", fmt.Errorf("%s is a directory: name a file in it", to)
 	case !target.Mode().IsRegular():
-		return "", "", fmt.Errorf("%s is no file", to)
+		return "", "", fmt.Errorf("%s is not a file", to)
 	case !o.Replace:
 		return "", "", errExists(to)
 	}
 	return from, to, nil
 }
 
-// copyChecked copies a database into a new file beside to, checks and syncs
-// that, and gives its name. On an error nothing is left.
+// copyChecked copies a database into a new file in the folder of to, checks and syncs
+// it, and returns its name. After an error it leaves no file.
 func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ string, result BackupResult, err error) {
 	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".partial-*") // 0600
 	if err != nil {
@@ -159,7 +164,7 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ strin
 			return "", result, err
 		}
 	}
-	if err = f.Sync(); err != nil { // SQLite wrote through a handle of its own: a sync is of the file
+	if err = f.Sync(); err != nil { // SQLite wrote through its own handle, but a sync is of the whole file
 		return "", result, err
 	}
 	info, err := f.Stat()
@@ -170,5 +175,6 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ strin
 	return temp, result, nil
 }
 
-// IsFaulty tells that Backup or Restore refused because of what its check found.
+// IsFaulty tells whether err says that Backup or Restore refused a copy in which the
+// check found faults.
 func IsFaulty(err error) bool { return errors.Is(err, errFaults) }

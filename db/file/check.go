@@ -1,10 +1,6 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"context"
 	"fmt"
 	"path/filepath"
@@ -12,58 +8,61 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// check is one of the things that must be so in a file.
+// check is one rule that a file must keep, and the function that looks for faults.
 type check struct {
 	name  string
 	rule  string
-	full  bool // left out by CheckOptions.Quick
-	warns bool
-	run   func(*inspector) error
+	full  bool // CheckOptions.Quick leaves the check out
+	warns bool // faults count as warnings
+	run   func(*audit) error
 }
 
-// checks are made in this order: what SQLite knows, then what only we do.
+// checks are made in this order: first the rules that SQLite knows, then our own.
 var checks = []check{
-	{name: "file", rule: "SQLite finds every page whole, and every index as its table", run: (*inspector).checkFile},
-	{name: "schema", rule: "tables and indexes are those of schema.sql", run: (*inspector).checkSchema},
-	{name: "references", rule: "every reference leads to a row", run: (*inspector).checkReferences},
-	{name: "settings", rule: "the store has its secret and its counter", run: (*inspector).checkSettings},
-	{name: "words", rule: "interned strings stand once, are not empty, and those used are there", run: (*inspector).checkWords},
-	{name: "addresses", rule: "every Mecha has an address, and no two differ in letter case alone", run: (*inspector).checkAddresses},
-	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", run: (*inspector).checkDirectory},
-	{name: "profiles", rule: "every profile can be read, and keeps to its bounds", run: (*inspector).checkProfiles},
-	{name: "keys", rule: "every key has the form of one", run: (*inspector).checkKeys},
-	{name: "positions", rule: "a place in the commit order is taken once", run: (*inspector).checkPositions},
-	{name: "states", rule: "state, open and times of a message agree", run: (*inspector).checkStates},
-	{name: "senders", rule: "a message came with a key of its sender", run: (*inspector).checkSenders},
-	{name: "conversations", rule: "a message names a conversation that began before it, or a label", run: (*inspector).checkConversations},
-	{name: "participants", rule: "who sends or receives in a conversation takes part in it", run: (*inspector).checkParticipants},
-	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*inspector).checkReceipts},
-	{name: "chains", rule: "a message's receipts are one chain, and it stands where they say", run: (*inspector).checkChains},
-	{name: "mailboxes", rule: "every message stands once with its recipient and its sender, or waits to be indexed", run: (*inspector).checkMailboxes},
-	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*inspector).checkPayloads},
-	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*inspector).checkContents},
-	{name: "searches", rule: "the answers to searches can be read", run: (*inspector).checkSearches},
-	{name: "clock", rule: "nothing is of a time that is yet to come", warns: true, run: (*inspector).checkClock},
+	{name: "file", rule: "SQLite finds every page whole, and every index equal to its table", run: (*audit).checkFile},
+	{name: "schema", rule: "tables and indexes are those of schema.sql", run: (*audit).checkSchema},
+	{name: "references", rule: "every reference leads to a row", run: (*audit).checkReferences},
+	{name: "settings", rule: "the store has its secret and its counter", run: (*audit).checkSettings},
+	{name: "words", rule: "recurring strings are stored once, are not empty, and none in use is missing", run: (*audit).checkWords},
+	{name: "addresses", rule: "every Mecha has an address, and no two differ in letter case alone", run: (*audit).checkAddresses},
+	{name: "directory", rule: "revisions differ, and a removed Mecha has neither profile nor live key", run: (*audit).checkDirectory},
+	{name: "profiles", rule: "every profile can be read, and keeps the limits", run: (*audit).checkProfiles},
+	{name: "keys", rule: "every key has the form of one", run: (*audit).checkKeys},
+	{name: "positions", rule: "a place in the commit order is taken once", run: (*audit).checkPositions},
+	{name: "states", rule: "state, open and times of a message agree", run: (*audit).checkStates},
+	{name: "senders", rule: "a message came with a key of its sender", run: (*audit).checkSenders},
+	{name: "conversations", rule: "a message names a conversation that began before it, or a label", run: (*audit).checkConversations},
+	{name: "participants", rule: "the sender and the recipient of a message take part in its conversation", run: (*audit).checkParticipants},
+	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*audit).checkReceipts},
+	{name: "chains", rule: "a message's receipts are one chain, and its state and times follow from them", run: (*audit).checkChains},
+	{name: "mailboxes", rule: "every message is once in the mailboxes of its recipient and its sender, or waits to be indexed", run: (*audit).checkMailboxes},
+	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*audit).checkPayloads},
+	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*audit).checkContents},
+	{name: "searches", rule: "the answers to searches can be read", run: (*audit).checkSearches},
+	{name: "clock", rule: "no position is of a time that is yet to come", warns: true, run: (*audit).checkClock},
 }
 
-// inspector is a check under way.
-type inspector struct {
+// audit is a Check under way.
+type audit struct {
 	*snapshot
-	ids     *relay.IDs // nil: the secret is missing, so that positions are shown as they are
+	ids     *relay.IDs // nil if the secret is missing; then messages are shown by their positions
 	opts    CheckOptions
-	finding *Finding
-	step    int64 // the number of the check
-	steps   int64 // of all of them
+	finding *Finding // of the present check
+	step    int64    // the number of the present check, from 0
+	steps   int64    // the number of checks
 	result  CheckResult
 }
 
-// Check checks a file: the database of a server, also while it runs, or a
-// backup. It sees one state of it, writes nothing and leaves no file behind.
-// Faults are in the result; an error means that the file is no relay database,
-// is a newer one, or that ctx has ended. Memory does not grow with the file;
-// while it lasts, the log of a served file cannot start anew.
+// Check checks a file: a backup, or the database of a server, also while the server
+// runs. It sees one state of the file, writes nothing and leaves no other file. Faults
+// are in the result. An error means that the file is not a relay database, that a
+// newer relay wrote it, or that ctx has ended. Memory does not grow with the file. While
+// Check runs, SQLite cannot restart the log of a served file.
 func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 	began := time.Now()
 	path, err := filepath.Abs(o.Path)
@@ -75,120 +74,123 @@ func Check(ctx context.Context, o CheckOptions) (CheckResult, error) {
 		return CheckResult{Path: path}, err
 	}
 	defer s.close()
-	i := &inspector{snapshot: s, opts: o, steps: int64(len(checks)), result: CheckResult{Path: path, Schema: s.info.Version}}
-	i.prepare()
+	a := &audit{snapshot: s, opts: o, steps: int64(len(checks)), result: CheckResult{Path: path, Schema: s.info.Version}}
+	a.prepare()
 	for n, c := range checks {
-		i.step = int64(n)
-		i.progress(0, 1)
-		if err := i.make(c); err != nil {
-			return i.result, err
+		a.step = int64(n)
+		a.progress(0, 1)
+		if err := a.perform(c); err != nil {
+			return a.result, err
 		}
 	}
-	i.result.Took = time.Since(began)
-	return i.result, ctx.Err()
+	a.result.Took = time.Since(began)
+	return a.result, ctx.Err()
 }
 
-// prepare reads what is told of the whole file. What cannot be read, the checks will say.
-func (i *inspector) prepare() {
-	i.result.Bytes, _ = i.size()
-	i.result.Messages, _ = i.c.Number("SELECT count(*) FROM message")
-	i.result.Mechas, _ = i.c.Number("SELECT count(*) FROM mecha")
+// prepare reads the secret and the totals of the result. It ignores errors, which the
+// checks will find, too.
+func (a *audit) prepare() {
+	a.result.Bytes, _ = a.size()
+	a.result.Messages, _ = a.c.Number("SELECT count(*) FROM message")
+	a.result.Mechas, _ = a.c.Number("SELECT count(*) FROM mecha")
 	var secret []byte
-	if _, err := i.c.Row(func(r *sqlite.Rows) { secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'"); err == nil && len(secret) > 0 {
-		i.ids, _ = relay.NewIDs(secret)
+	if _, err := a.c.Row(func(r *sqlite.Rows) { secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'"); err == nil && len(secret) > 0 {
+		a.ids, _ = relay.NewIDs(secret)
 	}
 }
 
-// make makes one check and reports it. What SQLite cannot read is a fault like others.
-func (i *inspector) make(c check) error {
+// perform makes one check and reports it. An error of SQLite counts as a fault.
+func (a *audit) perform(c check) error {
 	f := Finding{Check: c.name, Rule: c.rule, Warning: c.warns}
-	i.finding = &f
+	a.finding = &f
 	switch {
-	case c.full && i.opts.Quick:
-		f.Skipped = "it takes reading every payload"
+	case c.full && a.opts.Quick:
+		f.Skipped = "it has to read every payload"
 	default:
-		if err := c.run(i); err != nil {
-			if i.c.Ctx.Err() != nil {
-				return i.c.Ctx.Err()
+		if err := c.run(a); err != nil {
+			if a.c.Ctx.Err() != nil {
+				return a.c.Ctx.Err()
 			}
 			f.fault("cannot be read: " + err.Error())
 		}
 	}
 	if f.Skipped == "" {
-		i.result.Checks++
+		a.result.Checks++
 	}
 	if f.Warning {
-		i.result.Warnings += f.Faults
+		a.result.Warnings += f.Faults
 	} else {
-		i.result.Faults += f.Faults
+		a.result.Faults += f.Faults
 	}
-	if i.opts.Report != nil {
-		i.opts.Report(f)
+	if a.opts.Report != nil {
+		a.opts.Report(f)
 	}
 	return nil
 }
 
-// progress tells how far the check in hand has come. It also ends it when the command is to end.
-func (i *inspector) progress(done, total int64) error {
-	if i.opts.Progress != nil && total > 0 {
-		i.opts.Progress("checking", i.step*1000+done*1000/total, i.steps*1000)
+// progress reports how far the present check has come. Its error is that of the context.
+func (a *audit) progress(done, total int64) error {
+	if a.opts.Progress != nil && total > 0 {
+		a.opts.Progress("checking", a.step*1000+done*1000/total, a.steps*1000)
 	}
-	return i.c.Ctx.Err()
+	return a.c.Ctx.Err()
 }
 
 // each calls f with every row of a query.
-func (i *inspector) each(f func(*sqlite.Rows), query string, args ...any) error {
-	r := i.c.Query(query, args...)
+func (a *audit) each(f func(*sqlite.Rows), query string, args ...any) error {
+	r := a.c.Query(query, args...)
 	for n := 0; r.Next(); n++ {
 		f(r)
-		if n%1024 == 0 && i.c.Ctx.Err() != nil {
+		if n%1024 == 0 && a.c.Ctx.Err() != nil {
 			r.Close()
-			return i.c.Ctx.Err()
+			return a.c.Ctx.Err()
 		}
 	}
 	return r.Close()
 }
 
-// message shows a message by its id.
-func (i *inspector) message(p int64) string {
-	if i.ids == nil {
+// message gives the id of the message at a position.
+func (a *audit) message(p int64) string {
+	if a.ids == nil {
 		return fmt.Sprintf("position %d", p)
 	}
-	return string(i.ids.Message(relay.Position(p)))
+	return string(a.ids.Message(relay.Position(p)))
 }
 
-// ofMessages finds faults by a query that gives positions of messages and reasons.
-func (i *inspector) ofMessages(query string, args ...any) error {
-	return i.each(func(r *sqlite.Rows) { i.finding.fault(i.message(r.Int(0)) + ": " + r.Text(1)) }, query, args...)
+// ofMessages reports every row of a query as a fault. A row is the position of a
+// message and a reason.
+func (a *audit) ofMessages(query string, args ...any) error {
+	return a.each(func(r *sqlite.Rows) { a.finding.fault(a.message(r.Int(0)) + ": " + r.Text(1)) }, query, args...)
 }
 
-// ofRows finds faults by a query that gives a text for each.
-func (i *inspector) ofRows(query string, args ...any) error {
-	return i.each(func(r *sqlite.Rows) { i.finding.fault(r.Text(0)) }, query, args...)
+// ofRows reports every row of a query as a fault. A row is a text.
+func (a *audit) ofRows(query string, args ...any) error {
+	return a.each(func(r *sqlite.Rows) { a.finding.fault(r.Text(0)) }, query, args...)
 }
 
-func (i *inspector) checkFile() error {
+func (a *audit) checkFile() error {
 	pragma := "PRAGMA integrity_check"
-	if i.opts.Quick {
+	if a.opts.Quick {
 		pragma = "PRAGMA quick_check"
 	}
-	return i.each(func(r *sqlite.Rows) {
+	return a.each(func(r *sqlite.Rows) {
 		if text := r.Text(0); text != "ok" {
-			i.finding.fault(text)
+			a.finding.fault(text)
 		}
 	}, pragma)
 }
 
-func (i *inspector) checkReferences() error {
-	return i.each(func(r *sqlite.Rows) {
-		i.finding.fault(fmt.Sprintf("%s %d: there is no such %s", r.Text(0), r.Int(1), r.Text(2)))
+func (a *audit) checkReferences() error {
+	return a.each(func(r *sqlite.Rows) {
+		a.finding.fault(fmt.Sprintf("%s %d: there is no such %s", r.Text(0), r.Int(1), r.Text(2)))
 	}, "PRAGMA foreign_key_check")
 }
 
-// checkSchema compares what the file consists of with what schema.sql makes.
-func (i *inspector) checkSchema() error {
-	if i.info.Version < CurrentSchema() {
-		i.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", i.info.Version)
+// checkSchema compares the tables, indexes and triggers of the file with those of
+// schema.sql.
+func (a *audit) checkSchema() error {
+	if a.info.Version < CurrentSchema() {
+		a.finding.Skipped = fmt.Sprintf("the file is of schema %d; relay serve brings it up to date", a.info.Version)
 		return nil
 	}
 	c, err := sqlite.OpenMemory()
@@ -196,25 +198,25 @@ func (i *inspector) checkSchema() error {
 		return err
 	}
 	defer c.Close()
-	if err := c.Script(i.opts.Schema); err != nil {
+	if err := c.Script(a.opts.Schema); err != nil {
 		return err
 	}
 	want, err := readSchema(c)
 	if err != nil {
 		return err
 	}
-	have, err := readSchema(i.c)
+	have, err := readSchema(a.c)
 	if err != nil {
 		return err
 	}
 	for _, part := range want {
 		if !slices.Contains(have, part) {
-			i.finding.fault("missing: " + part)
+			a.finding.fault("missing: " + part)
 		}
 	}
 	for _, part := range have {
 		if !slices.Contains(want, part) {
-			i.finding.fault("not ours: " + part)
+			a.finding.fault("not the relay's: " + part)
 		}
 	}
 	return nil
@@ -225,8 +227,8 @@ var (
 	sqlAround  = regexp.MustCompile(` ?([(),]) ?`)
 )
 
-// readSchema reads the parts of a file, as SQL without comments and line
-// breaks: an upgraded file has them elsewhere. SQLite's own tables are left out.
+// readSchema reads the SQL of every part of a file's schema, without comments and line
+// breaks, which are elsewhere in an upgraded file. It leaves out SQLite's own tables.
 func readSchema(c *sqlite.Conn) (parts []string, err error) {
 	r := c.Query(`SELECT type || ' ' || name || ': ' || coalesce(sql, '') FROM sqlite_schema
 		WHERE name NOT LIKE 'sqlite\_stat%' ESCAPE '\' ORDER BY type, name`)
@@ -237,10 +239,10 @@ func readSchema(c *sqlite.Conn) (parts []string, err error) {
 	return parts, r.Close()
 }
 
-func (i *inspector) checkSettings() error {
+func (a *audit) checkSettings() error {
 	var secret []byte
 	version, indexed := false, false
-	err := i.each(func(r *sqlite.Rows) {
+	err := a.each(func(r *sqlite.Rows) {
 		switch r.Text(0) {
 		case "secret":
 			secret = slices.Clone(r.Blob(1))
@@ -254,32 +256,33 @@ func (i *inspector) checkSettings() error {
 		return err
 	}
 	if len(secret) != secretBytes {
-		i.finding.fault(fmt.Sprintf("the secret has %d bytes, not %d: the ids of messages hang on it", len(secret), secretBytes))
+		a.finding.fault(fmt.Sprintf("the secret has %d bytes, not %d: the ids of messages depend on it", len(secret), secretBytes))
 	}
 	if !version {
-		i.finding.fault("keys_version is not a number: a server would not notice changed keys")
+		a.finding.fault("keys_version is not a number: a server would not notice changed keys")
 	}
 	if !indexed {
-		i.finding.fault("indexed_upto is not a number: every read would look through all messages")
+		a.finding.fault("indexed_upto is not a number: every read would scan all messages")
 	}
 	return nil
 }
 
-func (i *inspector) checkClock() error {
+func (a *audit) checkClock() error {
 	latest := int64(0)
-	for _, table := range append(i.ordered(), "search", "push") {
-		n, err := i.c.Number("SELECT max(position) FROM " + table)
+	for _, table := range append(a.ordered(), "search", "push") {
+		n, err := a.c.Number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return err
 		}
 		latest = max(latest, n)
 	}
 	if ahead := time.Until(relay.Position(latest).Time()); ahead > clockAhead {
-		i.finding.fault(fmt.Sprintf("the newest is of %s, %v from now: if this clock is right, created_at will stand still until then",
+		a.finding.fault(fmt.Sprintf("the newest position is of %s, %v from now: if this clock is right, created_at will stand still until then",
 			relay.FormatTime(relay.Position(latest).Time()), ahead.Round(time.Second)))
 	}
 	return nil
 }
 
-// ordered names the tables that stand in the commit order, the largest first.
-func (i *inspector) ordered() []string { return []string{"message", "receipt", "profile_nonce"} }
+// ordered names the tables whose rows have a place in the commit order, the largest
+// first.
+func (a *audit) ordered() []string { return []string{"message", "receipt", "profile_nonce"} }

@@ -1,66 +1,66 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"encoding/json"
 	"fmt"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-func (i *inspector) checkWords() error {
-	err := i.ofRows(`SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word GROUP BY text HAVING count(*) > 1`)
+func (a *audit) checkWords() error {
+	err := a.ofRows(`SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word GROUP BY text HAVING count(*) > 1`)
 	if err != nil {
 		return err
 	}
-	err = i.ofRows(`SELECT 'word ' || id || ' has ' || length(CAST(text AS BLOB)) || ' bytes' FROM word
-		WHERE id <= 0 OR length(CAST(text AS BLOB)) NOT BETWEEN 1 AND ?`, int64(mostWordSize))
+	err = a.ofRows(`SELECT 'word ' || id || ' has ' || length(CAST(text AS BLOB)) || ' bytes' FROM word
+		WHERE id <= 0 OR length(CAST(text AS BLOB)) NOT BETWEEN 1 AND ?`, int64(maxWordBytes))
 	if err != nil {
 		return err
 	}
-	err = i.ofMessages(reasons("position", `
+	err = a.ofMessages(reasons("position", `
 		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = type) THEN 'the word of its type is missing: ' || type
 		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = priority) THEN 'the word of its priority is missing: ' || priority
 		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = version) THEN 'the word of its version is missing: ' || version`, "message"))
 	if err != nil {
 		return err
 	}
-	return i.ofMessages(`SELECT message, 'the word of its acknowledgement is missing: ' || status FROM receipt
+	return a.ofMessages(`SELECT message, 'the word of its acknowledgement is missing: ' || status FROM receipt
 		WHERE status IS NOT NULL AND NOT EXISTS (SELECT 1 FROM word WHERE id = status)`)
 }
 
-func (i *inspector) checkAddresses() error {
-	err := i.each(func(r *sqlite.Rows) {
+func (a *audit) checkAddresses() error {
+	err := a.each(func(r *sqlite.Rows) {
 		if _, err := relay.ParseAddress(r.Text(1)); err != nil {
-			i.finding.fault(fmt.Sprintf("Mecha %d: %s is no address", r.Int(0), relay.Quote(r.Text(1))))
+			a.finding.fault(fmt.Sprintf("Mecha %d: %s is not a valid address", r.Int(0), relay.Quote(r.Text(1))))
 		}
 	}, "SELECT id, address FROM mecha")
 	if err != nil {
 		return err
 	}
-	return i.ofRows(`SELECT min(address) || ' and ' || max(address) FROM mecha GROUP BY address COLLATE NOCASE HAVING count(*) > 1`)
+	return a.ofRows(`SELECT min(address) || ' and ' || max(address) FROM mecha GROUP BY address COLLATE NOCASE HAVING count(*) > 1`)
 }
 
-// checkDirectory sees to what the search index follows by (entry_sql.go).
-func (i *inspector) checkDirectory() error {
-	err := i.ofRows(`SELECT count(*) || ' Mechas have the revision ' || revision FROM mecha GROUP BY revision HAVING count(*) > 1 OR revision <= 0`)
+// checkDirectory checks the revisions, by which the search index follows the
+// directory (db/entry_sql.go), and the rows that a removal must have taken away.
+func (a *audit) checkDirectory() error {
+	err := a.ofRows(`SELECT count(*) || ' Mechas have the revision ' || revision FROM mecha GROUP BY revision HAVING count(*) > 1 OR revision <= 0`)
 	if err != nil {
 		return err
 	}
-	return i.ofRows(`SELECT address || ': it is removed, but has a profile or a key that is not revoked' FROM mecha m WHERE removed_at IS NOT NULL
+	return a.ofRows(`SELECT address || ': it is removed, but has a profile or a key that is not revoked' FROM mecha m WHERE removed_at IS NOT NULL
 		AND (EXISTS (SELECT 1 FROM profile p WHERE p.mecha = m.id) OR EXISTS (SELECT 1 FROM mecha_key k WHERE k.mecha = m.id AND k.revoked_at IS NULL))`)
 }
 
-func (i *inspector) checkProfiles() error {
-	return i.each(func(r *sqlite.Rows) {
+func (a *audit) checkProfiles() error {
+	return a.each(func(r *sqlite.Rows) {
 		if reason := profileFault(r.Text(1), r.Text(2), r.Int(3)); reason != "" {
-			i.finding.fault(r.Text(0) + ": " + reason)
+			a.finding.fault(r.Text(0) + ": " + reason)
 		}
 	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
 }
 
-// profileFault says what is wrong with a stored profile; "" if nothing is.
+// profileFault says what is wrong with a stored profile; "" if it is sound.
 func profileFault(body, card string, visibility int64) string {
 	var p relay.Profile
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
@@ -70,7 +70,7 @@ func profileFault(body, card string, visibility int64) string {
 		return "its profile: " + err.(*relay.Error).Detail
 	}
 	if p.Visibility.Number() != visibility {
-		return fmt.Sprintf("its profile says that it is %s, and is kept as another", p.Visibility)
+		return fmt.Sprintf("its profile has the visibility %s, but is stored with another", p.Visibility)
 	}
 	if card != "" && !json.Valid([]byte(card)) {
 		return "its agent card cannot be read"
@@ -78,21 +78,21 @@ func profileFault(body, card string, visibility int64) string {
 	return ""
 }
 
-func (i *inspector) checkKeys() error {
-	return i.each(func(r *sqlite.Rows) {
+func (a *audit) checkKeys() error {
+	return a.each(func(r *sqlite.Rows) {
 		if reason := keyFault(r.Text(1), r.Blob(2), r.Text(3), r.Text(4)); reason != "" {
-			i.finding.fault(fmt.Sprintf("key %d: %s", r.Int(0), reason)) // not its text: it may be anything
+			a.finding.fault(fmt.Sprintf("key %d: %s", r.Int(0), reason)) // by its number, since a faulty id may be any text
 		}
 	}, "SELECT id, public_id, hash, secret, label FROM mecha_key")
 }
 
-func (i *inspector) checkSearches() error {
-	return i.each(func(r *sqlite.Rows) {
+func (a *audit) checkSearches() error {
+	return a.each(func(r *sqlite.Rows) {
 		switch {
 		case !relay.SearchID(r.Text(1)).WellFormed():
-			i.finding.fault(fmt.Sprintf("search %d: its id is not of the form srch_…", r.Int(0)))
+			a.finding.fault(fmt.Sprintf("search %d: its id is not of the form srch_…", r.Int(0)))
 		case !json.Valid([]byte(r.Text(2))):
-			i.finding.fault(r.Text(1) + ": its answer cannot be read")
+			a.finding.fault(r.Text(1) + ": its answer cannot be read")
 		}
 	}, "SELECT position, id, answer FROM search")
 }

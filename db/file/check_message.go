@@ -1,30 +1,29 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
-	"relay/db/relay"
-
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
 )
 
-// reasons makes a query of the rows of a table for which one of the cases
-// holds: WHEN condition THEN reason. key comes first in the answer.
+// reasons makes a query for the rows of a table for which one of the cases holds,
+// each of them WHEN condition THEN reason. The columns are key and the reason.
 func reasons(key, cases, from string) string {
 	return "SELECT key, reason FROM (SELECT " + key + " AS key, CASE " + cases + " END AS reason FROM " + from + ") WHERE reason IS NOT NULL"
 }
 
-func (i *inspector) checkPositions() error {
-	tables := i.ordered()
+func (a *audit) checkPositions() error {
+	tables := a.ordered()
 	for n, table := range tables {
-		err := i.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(relay.MaxPosition))
+		err := a.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(relay.MaxPosition))
 		if err != nil {
 			return err
 		}
-		for _, other := range tables[:n] { // the smaller table is walked, the larger one asked
-			err := i.ofRows(`SELECT '` + table + ` and ` + other + ` both stand at ' || a.position FROM ` + table + ` a
+		for _, other := range tables[:n] { // the smaller table is scanned, the larger one looked up
+			err := a.ofRows(`SELECT '` + table + ` and ` + other + ` both stand at ' || a.position FROM ` + table + ` a
 				WHERE EXISTS (SELECT 1 FROM ` + other + ` b WHERE b.position = a.position)`)
 			if err != nil {
 				return err
@@ -34,9 +33,10 @@ func (i *inspector) checkPositions() error {
 	return nil
 }
 
-// checkStates holds the columns of each message against each other (ack_sql.go).
-func (i *inspector) checkStates() error {
-	return i.ofMessages(reasons("position", `
+// checkStates compares the columns of each message with each other (db/ack_sql.go
+// sets them).
+func (a *audit) checkStates() error {
+	return a.ofMessages(reasons("position", `
 		WHEN state NOT BETWEEN 0 AND 3 THEN 'there is no state ' || state
 		WHEN open <> (state <= 1) THEN 'open is ' || open || ' in state ' || state
 		WHEN state = 0 AND (delivered_at IS NOT NULL OR receipt IS NOT NULL OR ack IS NOT NULL) THEN 'it is queued, but something has happened to it'
@@ -50,25 +50,26 @@ func (i *inspector) checkStates() error {
 		WHEN signed NOT IN (0, 1) THEN 'signed is ' || signed`, "message"))
 }
 
-func (i *inspector) checkSenders() error {
-	return i.ofMessages(`SELECT m.position, 'its key ' || k.public_id || ' is of another Mecha' FROM message m
+func (a *audit) checkSenders() error {
+	return a.ofMessages(`SELECT m.position, 'its key ' || k.public_id || ' is of another Mecha' FROM message m
 		JOIN mecha_key k ON k.id = m.sender_key WHERE k.mecha <> m.sender`)
 }
 
-// checkConversations allows for founding messages that retention has removed.
-func (i *inspector) checkConversations() error {
-	return i.ofMessages(reasons("m.position", `
+// checkConversations accepts conversations whose founding message retention has removed.
+func (a *audit) checkConversations() error {
+	return a.ofMessages(reasons("m.position", `
 		WHEN m.conversation = 0 THEN 'its conversation is 0'
 		WHEN m.conversation < 0 AND w.id IS NULL THEN 'the label of its conversation is missing: word ' || -m.conversation
 		WHEN m.conversation >= m.position THEN 'its conversation began after it'
-		WHEN f.conversation IS NOT NULL THEN 'its conversation was founded by a message that stands in another'`,
+		WHEN f.conversation IS NOT NULL THEN 'its conversation was founded by a message of another conversation'`,
 		`message m LEFT JOIN word w ON w.id = -m.conversation LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
 }
 
-// checkParticipants follows the rule of join and participates (send_sql.go):
-// the two of the founding message take part by it, all others by a row.
-func (i *inspector) checkParticipants() error {
-	err := i.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation || ': there is no such conversation' FROM participant p
+// checkParticipants checks the rule of join and participates (db/send_sql.go): sender
+// and recipient of the founding message take part without a row in `participant`, all
+// others have one.
+func (a *audit) checkParticipants() error {
+	err := a.ofRows(`SELECT 'Mecha ' || p.mecha || ' in conversation ' || p.conversation || ': there is no such conversation' FROM participant p
 		WHERE p.conversation = 0 OR p.conversation < 0 AND NOT EXISTS (SELECT 1 FROM word WHERE id = -p.conversation)`)
 	if err != nil {
 		return err
@@ -77,16 +78,16 @@ func (i *inspector) checkParticipants() error {
 		return `(EXISTS (SELECT 1 FROM participant p WHERE p.conversation = m.conversation AND p.mecha = ` + mecha + `)
 			OR m.conversation > 0 AND (f.position IS NULL OR ` + mecha + ` IN (f.sender, f.recipient)))`
 	}
-	return i.ofMessages(reasons("m.position", `
+	return a.ofMessages(reasons("m.position", `
 		WHEN NOT `+takesPart("m.sender")+` THEN 'its sender does not take part in its conversation'
 		WHEN NOT `+takesPart("m.recipient")+` THEN 'its recipient does not take part in its conversation'`,
 		`message m LEFT JOIN message f ON f.position = m.conversation WHERE m.conversation IS NOT NULL`))
 }
 
-// checkReceipts holds each receipt against its message and the one before it.
-func (i *inspector) checkReceipts() error {
-	return i.each(func(r *sqlite.Rows) {
-		i.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), i.message(r.Int(2)), r.Text(1)))
+// checkReceipts compares each receipt with its message and with the receipt before it.
+func (a *audit) checkReceipts() error {
+	return a.each(func(r *sqlite.Rows) {
+		a.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), a.message(r.Int(2)), r.Text(1)))
 	}, `SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
 		WHEN m.position IS NULL THEN 'the message is missing'
 		WHEN r.position <= r.message THEN 'it is older than the message'
@@ -95,47 +96,47 @@ func (i *inspector) checkReceipts() error {
 		WHEN p.message <> r.message THEN 'the one before it is of another message'
 		WHEN p.position >= r.position THEN 'the one before it is younger'
 		WHEN p.state > r.state OR p.state = 3 OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
-		WHEN r.state = 2 AND r.status IS NULL THEN 'it acknowledges without a word'
-		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has one of status and client_ts'
-		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it expired by somebody''s word'
-		WHEN r.state <> 3 AND r.key IS NULL THEN 'nobody''s key made it'
+		WHEN r.state = 2 AND r.status IS NULL THEN 'it acknowledges without a status'
+		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has only one of status and client_ts'
+		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it is an expiry, but has a status or a key'
+		WHEN r.state <> 3 AND r.key IS NULL THEN 'it has no key, though it is not an expiry'
 		WHEN k.mecha <> m.recipient THEN 'the key ' || k.public_id || ' is not of the recipient'
 		END AS reason
 		FROM receipt r LEFT JOIN message m ON m.position = r.message LEFT JOIN receipt p ON p.position = r.previous
 		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`)
 }
 
-// link is one receipt of a chain.
+// link is one receipt in the chain of a message.
 type link struct {
 	position, message, state, previous int64
 	acknowledges                       bool
 }
 
-func (i *inspector) link(p int64) (l link, found bool, err error) {
-	found, err = i.c.Row(func(r *sqlite.Rows) {
+func (a *audit) link(p int64) (l link, found bool, err error) {
+	found, err = a.c.Row(func(r *sqlite.Rows) {
 		l = link{position: p, message: r.Int(0), state: r.Int(1), previous: r.Int(2), acknowledges: r.Int(3) != 0}
 	}, "SELECT message, state, previous, status IS NOT NULL FROM receipt WHERE position = ?", p)
 	return l, found, err
 }
 
-// checkChains walks from every message along its receipts, and then knows what
-// the message must say. Chains only go back and stay with their message, so
-// no receipt is met twice: if as many were met as there are, none is left out.
-func (i *inspector) checkChains() error {
+// checkChains follows the receipts of every message and compares the message with
+// them. A chain only goes to older receipts of its message, so no receipt is counted
+// twice. If fewer are counted than there are, some belong to no chain.
+func (a *audit) checkChains() error {
 	met, n := int64(0), int64(0)
 	var fault error
-	err := i.each(func(r *sqlite.Rows) {
+	err := a.each(func(r *sqlite.Rows) {
 		if n++; n%4096 == 0 {
-			i.progress(n, i.result.Messages)
+			a.progress(n, a.result.Messages)
 		}
 		if r.Null(4) || fault != nil {
-			return // checkStates has seen to it
+			return // no receipts; checkStates checks the rest
 		}
 		var reason string
 		var walked int64
-		reason, walked, fault = i.walk(r)
+		reason, walked, fault = a.walk(r)
 		if met += walked; reason != "" {
-			i.finding.fault(i.message(r.Int(0)) + ": " + reason)
+			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
 		}
 	}, "SELECT position, state, delivered_at, acknowledged_at, receipt, ack FROM message ORDER BY position")
 	if err == nil {
@@ -144,19 +145,20 @@ func (i *inspector) checkChains() error {
 	if err != nil {
 		return err
 	}
-	all, err := i.c.Number("SELECT count(*) FROM receipt")
+	all, err := a.c.Number("SELECT count(*) FROM receipt")
 	if err == nil && all != met {
-		err = i.findUnmet()
+		err = a.findUnmet()
 	}
 	return err
 }
 
-// walk follows the chain of the message in hand and compares.
-func (i *inspector) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
+// walk follows the chain of the message in the present row and compares. walked is
+// how many receipts the chain has.
+func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
 	message, head := r.Int(0), r.Int(4)
 	var ack, delivered, acknowledged, state int64
 	for next, before := head, int64(relay.MaxPosition)+1; next != 0; {
-		l, found, err := i.link(next)
+		l, found, err := a.link(next)
 		if err != nil {
 			return "", walked, err
 		}
@@ -170,7 +172,7 @@ func (i *inspector) walk(r *sqlite.Rows) (reason string, walked int64, err error
 			ack = l.position
 		}
 		if l.state == int64(relay.Delivered) || l.state == int64(relay.Acknowledged) {
-			delivered = relay.Position(l.position).Time().UnixMilli() // of the oldest, in the end
+			delivered = relay.Position(l.position).Time().UnixMilli() // at the end of the loop, that of the oldest
 		}
 		if l.state == int64(relay.Acknowledged) {
 			acknowledged = relay.Position(l.position).Time().UnixMilli()
@@ -190,17 +192,17 @@ func (i *inspector) walk(r *sqlite.Rows) (reason string, walked int64, err error
 	return reason, walked, nil
 }
 
-// findUnmet looks for the receipts that no chain leads to.
-func (i *inspector) findUnmet() error {
+// findUnmet reports the receipts that belong to no chain.
+func (a *audit) findUnmet() error {
 	var fault error
-	err := i.each(func(r *sqlite.Rows) {
+	err := a.each(func(r *sqlite.Rows) {
 		if fault != nil {
 			return
 		}
 		p, message := r.Int(0), r.Int(1)
 		next, before := r.Int(2), int64(relay.MaxPosition)+1
 		for next > p && next < before {
-			l, found, err := i.link(next)
+			l, found, err := a.link(next)
 			if fault = err; err != nil {
 				return
 			}
@@ -210,7 +212,7 @@ func (i *inspector) findUnmet() error {
 			next, before = l.previous, l.position
 		}
 		if next != p {
-			i.finding.fault(fmt.Sprintf("%s: no chain leads to its receipt %d", i.message(message), p))
+			a.finding.fault(fmt.Sprintf("%s: its receipt %d is not in its chain", a.message(message), p))
 		}
 	}, "SELECT r.position, r.message, m.receipt FROM receipt r JOIN message m ON m.position = r.message")
 	if err == nil {
@@ -219,60 +221,62 @@ func (i *inspector) findUnmet() error {
 	return err
 }
 
-// checkMailboxes follows mailbox.go: up to the watermark every message has
-// its entries; behind it some may be missing, but none may be wrong.
-func (i *inspector) checkMailboxes() error {
-	upto, err := i.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
+// checkMailboxes checks the tables `received` and `sent` (db/mailbox.go). Up to the
+// watermark every message must have its rows. After it rows may be missing, but none
+// may be wrong.
+func (a *audit) checkMailboxes() error {
+	upto, err := a.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
 	if err != nil {
 		return err
 	}
-	err = i.ofMessages(reasons("position", `
-		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing where its recipient looks'
-		WHEN NOT EXISTS (`+IndexedAsSent+`) THEN 'it is missing where its sender looks'`, "message m WHERE position <= ?"), upto)
+	err = a.ofMessages(reasons("position", `
+		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing in the mailbox of its recipient'
+		WHEN NOT EXISTS (`+IndexedAsSent+`) THEN 'it is missing in the mailbox of its sender'`, "message m WHERE position <= ?"), upto)
 	if err != nil {
 		return err
 	}
-	err = i.ofMessages(`SELECT f.position, 'it stands as received where it does not belong' FROM received f
+	err = a.ofMessages(`SELECT f.position, 'it is in a mailbox as received, but does not belong there' FROM received f
 		LEFT JOIN message m ON m.position = f.position WHERE m.recipient IS NOT f.mecha OR m.open <> f.open`)
 	if err != nil {
 		return err
 	}
-	return i.ofMessages(`SELECT f.position, 'it stands as sent where it does not belong' FROM sent f
+	return a.ofMessages(`SELECT f.position, 'it is in a mailbox as sent, but does not belong there' FROM sent f
 		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha`)
 }
 
-func (i *inspector) checkPayloads() error {
-	err := i.ofMessages(reasons("m.position", `
+func (a *audit) checkPayloads() error {
+	err := a.ofMessages(reasons("m.position", `
 		WHEN p.position IS NULL THEN 'its payload is missing'
 		WHEN length(p.body) <> m.payload_bytes THEN 'its payload has ' || length(p.body) || ' bytes, not ' || m.payload_bytes
-		WHEN length(m.payload_sha256) <> 32 THEN 'its payload_sha256 has not 32 bytes'`,
+		WHEN length(m.payload_sha256) <> 32 THEN 'its payload_sha256 is not 32 bytes long'`,
 		`message m LEFT JOIN payload p ON p.position = m.position`))
 	if err != nil {
 		return err
 	}
-	return i.ofMessages(`SELECT position, 'its payload is there, the message is not' FROM payload p
+	return a.ofMessages(`SELECT position, 'its payload exists, but the message does not' FROM payload p
 		WHERE NOT EXISTS (SELECT 1 FROM message m WHERE m.position = p.position)`)
 }
 
-func (i *inspector) checkContents() error {
+func (a *audit) checkContents() error {
 	n := int64(0)
-	return i.each(func(r *sqlite.Rows) {
+	return a.each(func(r *sqlite.Rows) {
 		if n++; n%1024 == 0 {
-			i.progress(n, i.result.Messages)
+			a.progress(n, a.result.Messages)
 		}
 		body := r.Blob(2)
 		sum := sha256.Sum256(body)
 		reason := payloadFault(body)
 		if !bytes.Equal(sum[:], r.Blob(1)) {
-			reason = "its payload has not the SHA-256 that it says"
+			reason = "its payload does not have the SHA-256 that was recorded"
 		}
 		if reason != "" {
-			i.finding.fault(i.message(r.Int(0)) + ": " + reason)
+			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
 		}
 	}, "SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position ORDER BY m.position")
 }
 
-// Conditions for EXISTS: whether the index tables `received` and `sent` have message m.
+// IndexedAsReceived and IndexedAsSent are subqueries for EXISTS. They tell whether the
+// tables `received` and `sent` have message m, an alias of the outer query.
 const (
 	IndexedAsReceived = "SELECT 1 FROM received f WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"
 	IndexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"

@@ -1,14 +1,14 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-	"relay/db/lock"
-
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
 )
 
 // CompactOptions says which file to make smaller. Path and Schema are required.
@@ -18,24 +18,23 @@ type CompactOptions struct {
 	Progress Progress // may be nil
 }
 
-// CompactResult says what came of it.
+// CompactResult says what a Compact has done.
 type CompactResult struct {
 	Path    string // absolute
-	Before  int64  // bytes of the file
-	After   int64
-	Free    int64 // bytes in pages that were unused before
-	Rebuilt bool  // all of it was written anew; else only unused pages were given back
-	// NoRoom: it was not rebuilt for want of disk, of which Needed bytes must be free.
-	NoRoom bool
-	Needed int64
-	Took   time.Duration
+	Before  int64  // bytes of the file before
+	After   int64  // bytes of the file after
+	Free    int64  // bytes of its unused pages before
+	Rebuilt bool   // the whole file was written anew; else only unused pages were given back
+	NoRoom  bool   // the file was not rebuilt, because less than Needed bytes were free on the disk
+	Needed  int64  // bytes that a rebuild needs on the disk
+	Took    time.Duration
 }
 
-// Compact gives the space that a file does not use back to the file system.
-// While a server runs on it, unused pages are given back a few at a time, so
-// that a write waits for some milliseconds at most. Else the file is
-// rebuilt, if the disk has room for two more of it, and takes up what it needs
-// and no more. The end of ctx ends it; what was given back stays so.
+// Compact gives the unused space of a file back to the file system. While a server
+// runs on the file, Compact gives back a few unused pages at a time, so that a write
+// waits for some milliseconds at most. Without a server it rebuilds the file, if the
+// disk has room for two more of it. If ctx ends, Compact stops; pages given back until
+// then stay so. Errors name the path.
 func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err error) {
 	began := time.Now()
 	path, err := filepath.Abs(o.Path)
@@ -49,7 +48,7 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if err != nil {
 		return result, err
 	}
-	if info, err := lookAt(path); err != nil {
+	if info, err := infoAt(path); err != nil {
 		return result, unreadable(path, err)
 	} else if err := info.mustBeRelays(path); err != nil {
 		return result, err
@@ -74,12 +73,13 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	return result, err
 }
 
+// compactor is a Compact under way.
 type compactor struct {
 	conn     *sqlite.Conn
 	ctx      context.Context
 	path     string
 	progress Progress
-	page     int64 // bytes
+	page     int64 // bytes of a page
 }
 
 func (k *compactor) compact(served bool) (r CompactResult, err error) {
@@ -104,7 +104,7 @@ func (k *compactor) compact(served bool) (r CompactResult, err error) {
 			return r, err
 		}
 	}
-	if err := k.settle(); err != nil {
+	if err := k.checkpoint(); err != nil {
 		return r, err
 	}
 	after, err := k.conn.Number("PRAGMA page_count")
@@ -112,13 +112,13 @@ func (k *compactor) compact(served bool) (r CompactResult, err error) {
 	return r, err
 }
 
-// rebuild writes the whole file anew, in one transaction of SQLite's own.
+// rebuild writes the whole file anew, in one transaction that SQLite makes.
 func (k *compactor) rebuild() error {
-	// Not in memory, where it would be by the settings of other connections.
+	// Connections keep temporary data in memory. A rebuild needs as much as the file.
 	if err := k.conn.Script("PRAGMA temp_store = FILE"); err != nil {
 		return err
 	}
-	r := k.conn.Query("VACUUM") // a query: ctx interrupts it
+	r := k.conn.Query("VACUUM") // as a query, so that ctx interrupts it
 	r.Next()
 	err := r.Close()
 	if sqlite.IsDiskFull(err) {
@@ -131,16 +131,16 @@ func (k *compactor) rebuild() error {
 }
 
 const (
-	leastSlice   = 32
-	mostSlice    = 4096
-	sliceTime    = 2 * time.Millisecond // for which a slice may hold up writers
+	leastSlice   = 32                   // pages
+	mostSlice    = 4096                 // pages
+	sliceTime    = 2 * time.Millisecond // the time for which a slice may hold up writers
 	slicesPerLog = 32                   // slices between two checkpoints
 )
 
-// giveBack cuts unused pages off the end of the file, after moving used ones
-// to where unused ones were. Each slice is a transaction; it takes as many
-// pages as the last one showed to fit into sliceTime, and then leaves the file
-// to others for longer than that.
+// giveBack moves used pages to the place of unused ones and cuts the unused pages off
+// the end of the file. It works in slices of one transaction each. The number of pages
+// in a slice follows from the time of the last one, to stay near sliceTime. After each
+// slice, it leaves the file to others for three times as long.
 func (k *compactor) giveBack(free int64) error {
 	slice := int64(leastSlice)
 	for n := 1; ; n++ {
@@ -164,17 +164,16 @@ func (k *compactor) giveBack(free int64) error {
 			slice = min(slice*2, mostSlice)
 		}
 		if n%slicesPerLog == 0 {
-			if err := k.settle(); err != nil {
+			if err := k.checkpoint(); err != nil {
 				return err
 			}
 		}
-		time.Sleep(3 * took) // most of the time is others'
+		time.Sleep(3 * took) // so that others have the file most of the time
 	}
 }
 
-// slice gives back some pages in a transaction of its own. It tells by how many
-// the file got shorter, how many unused ones are left, and how long that took
-// before the commit.
+// slice gives back some pages in one transaction. It returns by how many pages the
+// file got shorter, how many unused pages are left, and the time before the commit.
 func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err error) {
 	if err := k.conn.BeginWrite(); err != nil {
 		return 0, 0, 0, err
@@ -183,7 +182,7 @@ func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err
 	before, err := k.conn.Number("PRAGMA page_count")
 	if err == nil {
 		r := k.conn.Query(fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
-		for r.Next() { // a row a page
+		for r.Next() { // one row for each page
 		}
 		err = r.Close()
 	}
@@ -194,7 +193,7 @@ func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err
 	if err == nil {
 		left, err = k.conn.Number("PRAGMA freelist_count")
 	}
-	took = time.Since(began) // without the commit: its fsync takes as long for fewer pages
+	took = time.Since(began) // without the commit, since its fsync takes as long for fewer pages
 	if err == nil {
 		err = k.conn.Commit()
 	}
@@ -204,9 +203,9 @@ func (k *compactor) slice(pages int64) (cut, left int64, took time.Duration, err
 	return before - after, left, took, err
 }
 
-// settle copies the log into the file, as far as readers allow: only then the
-// file gets shorter.
-func (k *compactor) settle() error {
+// checkpoint copies the log into the file, as far as readers allow. Only then the file
+// gets shorter.
+func (k *compactor) checkpoint() error {
 	_, err := k.conn.Checkpoint()
 	return err
 }

@@ -1,25 +1,24 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"fmt"
 	"path/filepath"
+
+	"relay/db/internal/sqlite"
 )
 
-// copySlice is how many pages are copied between two looks at ctx: about 2 MiB.
+// copySlice is how many pages are copied before ctx is checked again: about 2 MiB.
 const copySlice = 256
 
-// copyPages copies the pages of one state of a database into an empty file,
-// which becomes a database without a log: a single file, that can be read
-// without making others.
+// copyPages copies one state of a database into an empty file. The copy is not in WAL
+// mode, so it is a single file that can be read without making others.
 //
-// SQLite's backup starts again whenever somebody else commits between two
-// slices, unless the reading connection is inside a transaction: then it goes
-// on seeing one state, and slices may be small. VACUUM INTO would give a denser
-// file, but takes some three times as long, for which the log of the served
-// file would grow; relay compact does that on a file that nobody waits for.
+// SQLite's backup starts again whenever another connection commits between two
+// slices, unless the reading connection is inside a transaction. Inside one, it sees
+// one state, and slices may be small. VACUUM INTO would give a denser file, but takes
+// some three times as long, and the log of a served file grows for that time. A dense
+// file comes from relay compact.
 func copyPages(ctx context.Context, from, to string, progress Progress) (result BackupResult, err error) {
 	s, err := openSnapshot(ctx, from)
 	if err != nil {
@@ -65,8 +64,8 @@ func copyFault(from, to string, err error) error {
 	return err
 }
 
-// withoutLog marks a copied file as one without a log: it was copied with the
-// mark of its source. Nobody else has it open.
+// withoutLog switches WAL off in a copy, which got that mode from its source. No
+// other process may have the file open.
 func withoutLog(path string) error {
 	c, err := sqlite.Open(path, sqlite.Receiving)
 	if err != nil {
@@ -86,7 +85,7 @@ func withoutLog(path string) error {
 	return nil
 }
 
-// size is what the file will have, its log included.
+// size gives the bytes of a copy: the pages of the file and of its log.
 func (s *snapshot) size() (int64, error) {
 	pages, err := s.c.Number("PRAGMA page_count")
 	if err != nil {
@@ -96,7 +95,7 @@ func (s *snapshot) size() (int64, error) {
 	return pages * page, err
 }
 
-// checkRoom refuses to begin what the disk has no room for.
+// checkRoom refuses a copy for which the disk of dir has no room.
 func (s *snapshot) checkRoom(dir string) error {
 	size, err := s.size()
 	if err != nil {

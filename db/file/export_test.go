@@ -1,7 +1,6 @@
 package file
 
-// Pretend makes this program one that knows a step of the schema more than it
-// does, until undo is called.
+// Pretend makes this program know one more upgrade of the schema, until undo is called.
 func Pretend(step string) (undo func()) {
 	before := upgrades
 	upgrades = append(before[:len(before):len(before)], step)

@@ -1,8 +1,6 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-
 	"context"
 	"errors"
 	"fmt"
@@ -10,20 +8,21 @@ import (
 	"os"
 	"path/filepath"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// Info is what a database file says of itself.
+// Info has the marks in a database file that say which program wrote it.
 type Info struct {
-	Version     int64 // of its schema
-	application int64
-	empty       bool // has no tables
+	Version     int64 // the schema version (PRAGMA user_version)
+	application int64 // PRAGMA application_id
+	empty       bool  // the file has no tables
 }
 
-// OpenReadOnly opens the relay database at path, beside a server or without one,
-// so that no byte of it changes and no file stays behind. The errors name path: a
-// file that is missing, that is not relay's, or that a newer relay wrote. The
-// caller closes the connection.
+// OpenReadOnly opens the relay database at path, with or without a server running on
+// it. It changes no byte of the file and leaves no other file. It refuses a path
+// without a file, a file of another program, and a file of a newer relay; the errors
+// name path. The caller closes the connection.
 func OpenReadOnly(path string) (*sqlite.Conn, Info, error) {
 	if err := MustExist(path); err != nil {
 		return nil, Info{}, err
@@ -42,7 +41,8 @@ func OpenReadOnly(path string) (*sqlite.Conn, Info, error) {
 	return nil, info, err
 }
 
-// MustExist refuses a path where no database can be, in words that help.
+// MustExist refuses a path that has no file, or cannot be a database. The error says
+// what to do.
 func MustExist(path string) error {
 	switch info, err := os.Stat(path); {
 	case errors.Is(err, os.ErrNotExist):
@@ -59,8 +59,8 @@ func MustExist(path string) error {
 	return nil
 }
 
-// MustBeCurrent refuses an older file, which this program cannot read without
-// changing it.
+// MustBeCurrent refuses a file of an older schema, which this program cannot read
+// before an upgrade.
 func (i Info) MustBeCurrent(path string) error {
 	if i.Version < CurrentSchema() {
 		return fmt.Errorf("%s was written by an older relay (schema %d; this one knows %d): relay serve brings it up to date",
@@ -69,7 +69,7 @@ func (i Info) MustBeCurrent(path string) error {
 	return nil
 }
 
-// mustBeRelays refuses the files of other programs, of newer relays, and empty ones.
+// mustBeRelays refuses an empty file and the files of other programs and newer relays.
 func (i Info) mustBeRelays(path string) error {
 	if i.empty && i.application == 0 {
 		return fmt.Errorf("%s is empty: it is not a relay database (--db names another)", path)
@@ -78,7 +78,8 @@ func (i Info) mustBeRelays(path string) error {
 	return err
 }
 
-// unreadable says what can be done about a file that SQLite cannot read.
+// unreadable puts err, the error of SQLite about a file, into a sentence that says
+// what to do.
 func unreadable(path string, err error) error {
 	switch {
 	case sqlite.IsNotDatabase(err):
@@ -89,12 +90,13 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
-// openSilently opens a file so that nothing stays behind. How depends on the file.
-// One without a log, such as a backup, is read as it is. One with a log is only
-// watched, unless that is empty, has no index, and the folder cannot be written:
-// then the log says nothing. One that had a log, but was closed, gets one for the
-// time, which the last one out removes; or none where the folder cannot be
-// written, for then nobody else can make one either.
+// openSilently opens a file for reading so that no other file stays behind. A file
+// that is not in WAL mode, such as a backup, needs no log. A file whose log exists is
+// opened as Watching, which leaves the log alone, unless the log is empty, has no
+// index, and the folder cannot be written: such a log says nothing. A closed file in WAL mode has no
+// log: SQLite makes one, and the last connection to close removes it. If the folder
+// cannot be written, the file is opened as Frozen, since no other process can make a
+// log either.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {
@@ -125,7 +127,7 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	return c, err
 }
 
-// openAndRead opens a file and reads of it, which is when most faults show.
+// openAndRead opens a file and reads from it, because most faults show only then.
 func openAndRead(path string, r sqlite.Role) (*sqlite.Conn, error) {
 	c, err := sqlite.Open(path, r)
 	if err != nil {
@@ -148,13 +150,13 @@ func keepsLog(path string) (bool, error) {
 	defer f.Close()
 	var header [20]byte
 	if _, err := io.ReadFull(f, header[:]); err != nil {
-		return false, nil // too short for a database: SQLite says it better
+		return false, nil // the file is too short for a database, which SQLite will say
 	}
 	return header[18] == 2 || header[19] == 2, nil
 }
 
-// lookAt reads what a file is, without changing a byte of it. An empty one will do.
-func lookAt(path string) (info Info, err error) {
+// infoAt reads the Info of the file at path, which may be empty, without changing it.
+func infoAt(path string) (info Info, err error) {
 	c, err := openSilently(path)
 	if err != nil {
 		return info, err
@@ -163,8 +165,8 @@ func lookAt(path string) (info Info, err error) {
 	return readInfo(c)
 }
 
-// readInfo reads what a file is, in one state of it: another process may just be
-// making it. The connection must not be inside a transaction.
+// readInfo reads the Info of a file in one transaction, since another process may be
+// creating the file. The connection must not be inside a transaction.
 func readInfo(c *sqlite.Conn) (info Info, err error) {
 	if err := c.Begin(); err != nil {
 		return info, err
@@ -186,15 +188,15 @@ func infoNow(c *sqlite.Conn) (info Info, err error) {
 	return info, err
 }
 
-// A snapshot is one state of a file, for a command that only reads. While it is
-// open SQLite cannot start the log of a served file anew, so close it soon.
+// A snapshot is one state of a file, for a command that only reads. While it is open,
+// SQLite cannot restart the log of a served file, and the log grows. So close it soon.
 type snapshot struct {
 	c    *sqlite.Conn
 	path string // absolute
 	info Info
 }
 
-// openSnapshot opens path as OpenReadOnly does. The end of ctx ends its queries.
+// openSnapshot opens path as OpenReadOnly does. The end of ctx interrupts its queries.
 func openSnapshot(ctx context.Context, path string) (*snapshot, error) {
 	c, info, err := OpenReadOnly(path)
 	if err != nil {
@@ -203,7 +205,7 @@ func openSnapshot(ctx context.Context, path string) (*snapshot, error) {
 	s := &snapshot{path: path, c: c, info: info}
 	c.Ctx = ctx
 	if err = c.Begin(); err == nil {
-		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // the first read fixes what is seen
+		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // the first read fixes the state that is seen
 	}
 	if err != nil {
 		s.close()
@@ -229,7 +231,8 @@ func isEmpty(path string) bool {
 	return err == nil && info.Size() == 0
 }
 
-// ReadIDs reads what keys the ids and hashes of a file.
+// ReadIDs reads the secret of a file and makes the IDs of that store. path is for
+// error sentences.
 func ReadIDs(c *sqlite.Conn, path string) (*relay.IDs, error) {
 	var secret []byte
 	_, err := c.Row(func(r *sqlite.Rows) { secret = r.Blob(0) }, "SELECT value FROM setting WHERE name = 'secret'")

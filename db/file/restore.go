@@ -1,33 +1,35 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-	"relay/db/lock"
-
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
 )
 
-// RestoreResult says what was restored.
+// RestoreResult says what a Restore has done.
 type RestoreResult struct {
 	BackupResult
-	Kept string // where the file that was replaced is now; "" if there was none
+	Kept string // the new path of the file that was replaced; "" if there was none
 }
 
-// Restore puts a checked copy of the backup From at To, where the database is.
-// A file that is there is refused, or with Replace kept under another name. A
-// server that runs on it is an error always. To is there whole, or as it was.
-// The search index beside it is another's from then on: remove it.
+// Restore puts a checked copy of the backup From at To, the path of the database. If
+// there is a file, Restore refuses; with Replace, it keeps that file under another
+// name. It always refuses while a server runs on To. To is complete, or as it was
+// before. If ctx ends, Restore stops. The caller must remove the search index beside
+// To, because it belongs to the old file. Errors name the path; IsFaulty tells
+// whether the check found faults.
 func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
 		return result, err
 	}
-	if exists(to + ".lock") { // before the work: nobody waits a minute to be refused
+	if exists(to + ".lock") { // tried before the copy, so that nobody waits a minute for a refusal
 		held, err := lockForRestore(to)
 		if err != nil {
 			return result, err
@@ -52,7 +54,8 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 	return result, moveInto(temp, to)
 }
 
-// restorePaths gives the absolute paths, To without links, or refuses them.
+// restorePaths gives the absolute paths, or the reason why they are refused. Links in
+// To are resolved.
 func (o BackupOptions) restorePaths() (from, to string, err error) {
 	if from, err = filepath.Abs(o.From); err != nil {
 		return "", "", err
@@ -68,8 +71,8 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 	}
 	target, err := os.Stat(to)
 	if errors.Is(err, os.ErrNotExist) {
-		if exists(to+"-wal") && !o.Replace { // SQLite would take it for the restored file's
-			return "", "", fmt.Errorf("%s is there, without its database: set both aside with --force", to+"-wal")
+		if exists(to+"-wal") && !o.Replace { // SQLite would take the log for that of the restored file
+			return "", "", fmt.Errorf("%s exists without its database: set both aside with --force", to+"-wal")
 		}
 		if parent, err := os.Stat(filepath.Dir(to)); err != nil || !parent.IsDir() {
 			return "", "", fmt.Errorf("there is no directory %s: make it first", filepath.Dir(to))
@@ -83,13 +86,14 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 	case os.SameFile(source, target):
 		return "", "", fmt.Errorf("%s is the database itself: name the backup", from)
 	case !target.Mode().IsRegular():
-		return "", "", fmt.Errorf("%s is no file", to)
+		return "", "", fmt.Errorf("%s is not a file", to)
 	case !o.Replace:
 		return "", "", fmt.Errorf("there is a database at %s: restore to another place with --db, or replace it with --force, which keeps it under another name", to)
 	}
 	return from, to, nil
 }
 
+// lockForRestore takes the server's lock. The caller closes it.
 func lockForRestore(to string) (*os.File, error) {
 	held, err := lock.File(to + ".lock")
 	if errors.Is(err, lock.ErrHeld) {
@@ -98,16 +102,16 @@ func lockForRestore(to string) (*os.File, error) {
 	return held, err
 }
 
-// setAside gives the file at path, and its log, a second name, and takes the
-// log away from the first: the rename that follows replaces the file, so that
-// at no time there is none.
+// setAside gives the file at path a second name, and renames its log. The file keeps
+// its first name until the caller's rename replaces it, so that there is a database
+// at every moment.
 func setAside(path string, replace bool) (kept string, err error) {
 	there := exists(path)
 	if there && !replace {
 		return "", fmt.Errorf("somebody has just made a database at %s: look at it first", path)
 	}
 	if there {
-		if err := settle(path); err != nil {
+		if err := leaveLog(path); err != nil {
 			return "", err
 		}
 	}
@@ -117,7 +121,7 @@ func setAside(path string, replace bool) (kept string, err error) {
 	kept = path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
 	if there {
 		if err := os.Link(path, kept); err != nil {
-			if err := os.Rename(path, kept); err != nil { // a file system without links
+			if err := os.Rename(path, kept); err != nil { // this file system has no links
 				return "", err
 			}
 		}
@@ -131,13 +135,13 @@ func setAside(path string, replace bool) (kept string, err error) {
 	return kept, sqlite.SyncDir(filepath.Dir(path))
 }
 
-// settle brings what is in the log into the file. It fails if another command
-// has the file open, whose writes would be lost. A file too damaged to be
-// opened is left as it is: a restore is for such.
-func settle(path string) error {
+// leaveLog copies the log into the file and switches WAL off. It fails if another
+// command has the file open, because the writes of that command would be lost. A file
+// that is too damaged to be opened is left as it is, since a restore is meant for it.
+func leaveLog(path string) error {
 	c, err := sqlite.Open(path, sqlite.Writing)
 	if err == nil {
-		// To leave the log SQLite must have the file for itself.
+		// SQLite switches WAL off only if no other process has the file open.
 		_, err = c.Row(nil, "PRAGMA journal_mode = DELETE")
 		if closed := c.Close(); err == nil {
 			err = closed

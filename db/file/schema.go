@@ -1,28 +1,29 @@
 package file
 
 import (
-	"relay/db/internal/sqlite"
-	"relay/db/lock"
-
 	"crypto/rand"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
 )
 
 const applicationID = 0x524c4159 // "RLAY", in the file's header
 
-// upgrades[n] brings a file of user_version n+1 to n+2. schema.sql is what they
-// all lead to. A step that has been released is never changed.
+// upgrades[n] is the script that brings a file of user_version n+1 to n+2. After all
+// of them, a file has the schema of schema.sql. A released script is never changed.
 var upgrades []string
 
-// CurrentSchema is the user_version of the files that this program writes.
+// CurrentSchema is the schema version (PRAGMA user_version) of the files that this
+// program writes.
 func CurrentSchema() int64 { return 1 + int64(len(upgrades)) }
 
-// Create makes an empty file that only its owner can read, and makes its
-// name durable. It does nothing if there is one.
+// Create makes an empty file that only its owner can read and write, and makes its
+// name durable. It does nothing if the file exists.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -37,13 +38,14 @@ func Create(path string) error {
 	return sqlite.SyncDir(filepath.Dir(path))
 }
 
-// OpenCurrent opens the file for writing and brings its schema up to date: all
-// of schema.sql for a new one, the missing steps for an older one, in one
-// transaction. A file that is not ours, or newer, is refused untouched, and so is
-// an older one that is being served, for its server would fail: locked says that
-// the caller has the server's lock.
+// OpenCurrent opens the file for writing and brings its schema up to date in one
+// transaction: an empty file gets all of schema.sql, an older file the missing
+// upgrades. It refuses a file of another program or of a newer relay, without
+// changing it. It also refuses an older file that is being served, because its server
+// would fail. locked says that the caller has the server's lock. Errors name the path.
+// The caller closes the connection.
 func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
-	info, err := lookAt(path)
+	info, err := infoAt(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
@@ -76,7 +78,8 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 	return c, nil
 }
 
-// lockToUpgrade takes the server's lock; another command may have it for a moment.
+// lockToUpgrade takes the server's lock. It tries for a second, since another command
+// may have the lock for a moment.
 func lockToUpgrade(path string) (*os.File, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -94,8 +97,8 @@ func lockToUpgrade(path string) (*os.File, error) {
 	}
 }
 
-// openPatiently opens a file that other processes may be opening for the first
-// time: SQLite does not wait when two want to switch it to WAL.
+// openPatiently opens a file and tries again while it is busy: SQLite does not wait
+// when two processes switch a new file to WAL at the same time.
 func openPatiently(path string, r sqlite.Role) (*sqlite.Conn, error) {
 	for tries := 0; ; tries++ {
 		c, err := sqlite.Open(path, r)
@@ -124,7 +127,7 @@ func migrate(c *sqlite.Conn, path, schema string) error {
 }
 
 func migrateTx(c *sqlite.Conn, path, schema string) error {
-	info, err := infoNow(c) // again, under the lock: another process may have been faster
+	info, err := infoNow(c) // read again under the lock, since another process may have been faster
 	if err != nil {
 		return err
 	}
@@ -147,7 +150,8 @@ func migrateTx(c *sqlite.Conn, path, schema string) error {
 	return c.Script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, CurrentSchema()))
 }
 
-// steps gives the scripts that bring such a file to the current schema, or refuses it.
+// steps gives the scripts that bring a file to the current schema, or refuses the
+// file: one of another program, or of a newer relay.
 func (i Info) steps(path, schema string) ([]string, error) {
 	switch {
 	case i.application == applicationID && i.Version > CurrentSchema():

@@ -15,8 +15,8 @@ import (
 	"relay/db/relay"
 )
 
-// A step of the schema that the program is made to know. The tests of this file
-// cannot run in parallel.
+// step is an upgrade that the program is made to know. The tests of this file cannot
+// run in parallel.
 const step = "CREATE TABLE pretended (id INTEGER PRIMARY KEY, of INTEGER NOT NULL) STRICT;"
 
 // schema is the real one.
@@ -108,7 +108,7 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	wantWhole(t, path, schema(t)+step, 2) // with the schema of a new file
 }
 
-// A step that fails leaves the file as it was, with its version.
+// An upgrade that fails leaves the file as it was, with its version.
 func TestAStepThatFailsChangesNothing(t *testing.T) {
 	path, _ := mustMakeOlder(t)
 	undo := file.Pretend(step + " INSERT INTO nowhere VALUES (1);")

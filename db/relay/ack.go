@@ -5,14 +5,15 @@ import (
 	"time"
 )
 
-// Acknowledge is the write by which a recipient says what became of a message.
+// Acknowledge is the write by which a recipient says what became of a message
+// (PROTOCOL §3, Ack). Read, ReadFrame or Validate must pass before the store takes it.
 type Acknowledge struct {
 	At       time.Time
-	Key      KeyNumber // of the recipient
+	Key      KeyNumber // the recipient's key
 	ID       MessageID
-	Status   string // lower case after Validate
+	Status   string // in lower case after Validate
 	ClientTS string // RFC 3339, kept as sent
-	Detail   string
+	Detail   string // at most 1024 bytes; "" if the client sent none
 	Nonce    NonceHash
 }
 
@@ -34,23 +35,23 @@ func (a *Acknowledge) fields(f *form) {
 	integer(f, &a.Nonce)
 }
 
-// AckOutcome is what a recipient is told of its acknowledgement.
+// AckOutcome is the answer to an acknowledgement (PROTOCOL §3, Ack).
 type AckOutcome struct {
 	ID             MessageID
-	State          State
+	State          State // of the message, after the acknowledgement
 	Status         string
 	ClientTS       string
-	AcknowledgedAt time.Time // zero: not yet (progress only)
-	Duplicate      bool
+	AcknowledgedAt time.Time // zero while only progress was reported
+	Duplicate      bool      // the message had this final status before; nothing changed
 }
 
-// Validate checks the words of an acknowledgement and lowers the case of the
-// status (PROTOCOL §3, Ack). The errors name the field: InvalidRequest, InvalidTime.
+// Validate checks Status, ClientTS and Detail, and puts Status in lower case
+// (PROTOCOL §3, Ack). Each error names the field: InvalidRequest, InvalidTime.
 func (a *Acknowledge) Validate() error {
 	if a.Status == "" {
 		return FieldErrorf(InvalidRequest, "status", "is required, as in \"completed\"")
 	}
-	ascii := only(a.Status, "_") // before the case is lowered: İ and the Kelvin sign become i and k
+	ascii := only(a.Status, "_") // checked before ToLower, which turns İ and the Kelvin sign into i and k
 	a.Status = strings.ToLower(a.Status)
 	if len(a.Status) > maxStatus || a.Status[0] < 'a' || a.Status[0] > 'z' || !ascii {
 		return FieldErrorf(InvalidRequest, "status", "must be 1–32 of a–z 0–9 _ and start with a letter")
@@ -59,7 +60,7 @@ func (a *Acknowledge) Validate() error {
 		return FieldErrorf(InvalidTime, "client_ts", "is required: an RFC 3339 time")
 	}
 	if _, err := ParseTime(a.ClientTS); err != nil || len(a.ClientTS) > maxClientTS {
-		return FieldErrorf(InvalidTime, "client_ts", "%s is no RFC 3339 time", Quote(a.ClientTS))
+		return FieldErrorf(InvalidTime, "client_ts", "%s is not an RFC 3339 time", Quote(a.ClientTS))
 	}
 	if len(a.Detail) > maxDetail {
 		return FieldErrorf(InvalidRequest, "detail", "must be at most 1024 bytes")
@@ -67,19 +68,21 @@ func (a *Acknowledge) Validate() error {
 	return nil
 }
 
-// ReportsProgress tells whether a status leaves the message pending; every other
-// one acknowledges it.
+// ReportsProgress tells whether a status in lower case leaves the message pending.
+// Every other status acknowledges the message (PROTOCOL §3, Ack).
 func ReportsProgress(status string) bool { return status == "received" || status == "processing" }
 
-// IsFinal tells whether no other status may follow this one.
+// IsFinal tells whether no other status may follow this one, which is in lower case
+// (PROTOCOL §3, Ack).
 func IsFinal(status string) bool {
 	return status == "completed" || status == "failed" || status == "rejected"
 }
 
-// MarkDelivered is the write by which a recipient says that a message has arrived.
+// MarkDelivered is the write by which a recipient says that a message has arrived
+// (PROTOCOL §3, Mark Delivered).
 type MarkDelivered struct {
 	At    time.Time
-	Key   KeyNumber // of the recipient
+	Key   KeyNumber // the recipient's key
 	ID    MessageID
 	Nonce NonceHash
 }
@@ -99,15 +102,15 @@ func (m *MarkDelivered) fields(f *form) {
 	integer(f, &m.Nonce)
 }
 
-// DeliveredOutcome is what a recipient is told of its delivery mark.
+// DeliveredOutcome is the answer to a MarkDelivered.
 type DeliveredOutcome struct {
 	ID          MessageID
-	State       State
+	State       State // of the message, after the write
 	DeliveredAt time.Time
 }
 
-// ExpireDue is the write that ends the life of messages whose time is over at
-// At: some of them, the earliest first. A server makes it when its clock says so.
+// ExpireDue is the write that expires pending messages whose ExpiresAt has come at
+// At: at most 500 of them, the earliest first. A server makes it when a message is due.
 type ExpireDue struct{ At time.Time }
 
 // When implements Write.

@@ -4,8 +4,8 @@ import "slices"
 
 var ackFields = []string{"type", "message_id", "status", "client_ts", "detail"}
 
-// Read takes the words of an acknowledgement from the JSON body of a request and
-// validates them. Errors: InvalidJSON, and those of Validate.
+// Read reads Status, ClientTS and Detail from the JSON body of a request and
+// validates them (PROTOCOL §3, Ack). Errors: InvalidJSON, and those of Validate.
 func (a *Acknowledge) Read(body []byte) error {
 	if _, err := a.read(body, ackFields[2:]); err != nil {
 		return err
@@ -13,9 +13,9 @@ func (a *Acknowledge) Read(body []byte) error {
 	return a.Validate()
 }
 
-// ReadFrame is Read for a WebSocket frame, which names its type and the message
-// as well. ID is set if the frame is JSON and has one, even if it is refused.
-// Further error: InvalidFrame.
+// ReadFrame is Read for a WebSocket frame (PROTOCOL §4, Frames), which also has its
+// type and the message's id. If the frame is valid JSON and has an id, ID is set
+// even when ReadFrame returns an error. It can return InvalidFrame, too.
 func (a *Acknowledge) ReadFrame(frame []byte) error {
 	f, err := a.read(frame, ackFields)
 	if ErrorCode(err) != InvalidJSON {
@@ -37,9 +37,9 @@ type ackFrame struct {
 	id   MessageID
 }
 
-// read takes the fields in known; others are ignored.
+// read reads the fields in known and ignores others.
 func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) {
-	var wrong error // reported at the end: the other fields are wanted all the same
+	var wrong error // the first faulty field; reported at the end, so that all other fields are read
 	err = ReadObject(body, known, func(name string, value []byte) error {
 		if !slices.Contains(known, name) {
 			return nil

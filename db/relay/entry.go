@@ -9,41 +9,44 @@ import (
 type Entry struct {
 	Mecha
 	Profile
-	Revision  int64 // grows with every change of any entry
+	Revision  int64 // the position of the Mecha's last change, greater than every earlier revision of any Mecha
 	UpdatedAt time.Time
-	Removed   bool // only ID, Address and Revision are set
+	Removed   bool // the Mecha is removed: only its ID, Address, CreatedAt and Revision count
 }
 
-// VisibleTo tells whether a Mecha may learn of this one by its exact address.
+// VisibleTo tells whether viewer, who knows the exact address, may learn that this
+// Mecha exists (PROTOCOL §5, Profile).
 func (e *Entry) VisibleTo(viewer Address) bool {
 	return e.Visibility != CrewOnly || e.Address.Crew() == viewer.Crew()
 }
 
-// StoredProfile is a profile in the form in which the store keeps it. The JSON is
-// made once, by the machine that takes the profile.
+// StoredProfile is a profile in the form in which the store keeps it. The machine
+// that accepts the profile makes the JSON once; all copies of the store keep the
+// same bytes.
 type StoredProfile struct {
 	Body       []byte // the profile as JSON, without its card
-	Card       []byte // the agent card it came from; nil if none
+	Card       []byte // the agent card that the profile came from; nil if none
 	Visibility Visibility
 }
 
-// Stored gives the profile as the store keeps it.
+// Stored gives the profile in the form in which the store keeps it. p should have
+// passed Check.
 func (p Profile) Stored() StoredProfile {
 	s := StoredProfile{Card: p.Card, Visibility: p.Visibility}
 	p.Card = nil
 	body, err := json.Marshal(p)
 	if err != nil {
-		panic(err) // a Profile without a card is texts, lists and maps of texts
+		panic(err) // impossible: a Profile without a card has only texts, lists and maps of texts
 	}
 	s.Body = body
 	return s
 }
 
-// PutProfile is the write that replaces a Mecha's profile.
+// PutProfile is the write that replaces a Mecha's profile (PROTOCOL §5, Profile).
 type PutProfile struct {
 	At       time.Time
 	Address  Address
-	Register bool // make the Mecha if it is new; else MechaNotFound
+	Register bool // registers the Mecha if it is new; if false, a new Mecha is MechaNotFound
 	Profile  StoredProfile
 	Nonce    NonceHash
 }
@@ -66,9 +69,9 @@ func (p *PutProfile) fields(f *form) {
 	integer(f, &p.Nonce)
 }
 
-// RemoveMecha is the write that removes a Mecha: its keys end, its profile goes,
-// messages to it are refused. Its messages stay, and it has them again if it is
-// registered again.
+// RemoveMecha is the write that removes a Mecha: its keys are revoked, its profile
+// is deleted, messages to it are refused. Its messages stay in the store, and the
+// Mecha has them again if it is registered again.
 type RemoveMecha struct {
 	At      time.Time
 	Address Address

@@ -69,7 +69,7 @@ const (
 	DiskFull     Code = "disk_full"
 )
 
-// CodeInfo explains one code to a person.
+// CodeInfo explains one code to people. The page http/docs/errors.md shows it.
 type CodeInfo struct {
 	Code    Code
 	Meaning string
@@ -86,7 +86,7 @@ var Codes = []CodeInfo{
 	{InvalidFrame, "A WebSocket message is not a frame that the relay knows; the connection stays."},
 	{MissingHeader, "X-Mecha-Key, X-Request-Timestamp or X-Nonce is missing."},
 	{MalformedHeader, "An authentication header is not of its form; `detail` says which and how."},
-	{MalformedKey, "X-Mecha-Key is no relay key: wrong length, alphabet or checksum. Check for a typing or copying mistake."},
+	{MalformedKey, "X-Mecha-Key is not a relay key: wrong length, alphabet or checksum. Check for a typing or copying mistake."},
 	{UnknownKey, "The key is well-formed, but this relay never issued it."},
 	{KeyRevoked, "The key has been revoked."},
 	{KeyExpired, "The key has expired."},
@@ -105,7 +105,7 @@ var Codes = []CodeInfo{
 	{MessageNotFound, "There is no message of this id."},
 	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it."},
 	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, or use a label of your own that does not start with conv_."},
-	{CursorNotFound, "The cursor is no message id that this relay issued."},
+	{CursorNotFound, "The cursor is not a message id that this relay issued."},
 	{MechaNotFound, "There is no such Mecha, or it is not visible to you."},
 	{SearchNotFound, "There is no search of this id."},
 	{SearchExpired, "The answer to this search was kept for an hour, which is over. Search again."},
@@ -128,26 +128,26 @@ var Codes = []CodeInfo{
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
 
-// FieldError names one faulty field of a request.
+// FieldError names one faulty field of a request and says what is wrong with it.
 type FieldError struct {
 	Field  string `json:"field"`
 	Reason string `json:"reason"`
 }
 
-// Error is a refusal that a client is meant to understand: a code for
-// machines, a sentence for people. Its cause, if any, is for the log only and
-// never reaches a client.
+// Error is a refusal that a client gets (PROTOCOL §6): a code for machines, a
+// sentence for people. The cause is for the log only and never reaches a client.
 type Error struct {
 	Code       Code
-	Detail     string
+	Detail     string // a sentence about this case
 	Fields     []FieldError
-	DidYouMean []Address     // with RecipientNotFound
-	RetryAfter time.Duration // with 429 and 503
-	ServerTime time.Time     // with TimestampOutOfRange
-	Global     bool          // with TooManySockets: the limit of all, not of one Mecha
-	Cause      error
+	DidYouMean []Address     // with RecipientNotFound: similar addresses, the most similar first
+	RetryAfter time.Duration // with codes of status 429 and 503: when to try again
+	ServerTime time.Time     // with TimestampOutOfRange: the relay's time
+	Global     bool          // with TooManySockets: the limit of all Mechas together is reached
+	Cause      error         // nil if there is none
 }
 
+// Error gives the code, the sentence and the cause, for the log.
 func (e *Error) Error() string {
 	if e.Cause != nil {
 		return fmt.Sprintf("%s: %s: %v", e.Code, e.Detail, e.Cause)
@@ -163,13 +163,15 @@ func Errorf(code Code, format string, args ...any) *Error {
 	return &Error{Code: code, Detail: fmt.Sprintf(format, args...)}
 }
 
-// FieldErrorf makes a refusal that names the faulty field.
+// FieldErrorf makes a refusal that names the faulty field. The sentence goes on
+// from the field's name, as in "must be a string".
 func FieldErrorf(code Code, field, format string, args ...any) *Error {
 	reason := fmt.Sprintf(format, args...)
 	return &Error{Code: code, Detail: field + ": " + reason, Fields: []FieldError{{field, reason}}}
 }
 
-// ErrorCode gives the code of err: Internal for an error that is no *Error, "" for nil.
+// ErrorCode gives the code of err: Internal if err is not an *Error and wraps none,
+// "" for nil.
 func ErrorCode(err error) Code {
 	if err == nil {
 		return ""

@@ -14,7 +14,8 @@ import (
 
 var address = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
 
-// An address is what PROTOCOL §1 says, and falls apart into what it was made of.
+// An address has the form of PROTOCOL §1, and its name and crew make the same address
+// again.
 func FuzzParseAddress(f *testing.F) {
 	for _, s := range []string{"", "^", "a^b", "planner^acme", "a^b^c", "a.b-c_d^0", "-a^b", "a^.b", "a b^c", "\u00e9^b", "a^b\n", "a^b\x00", strings.Repeat("a", 64) + "^" + strings.Repeat("b", 65), "a%5Eb"} {
 		f.Add(s)
@@ -36,7 +37,7 @@ func FuzzParseAddress(f *testing.F) {
 	})
 }
 
-// A signature is read if one of the four spellings of 32 bytes is just that text.
+// A signature is read if and only if it is one of the four spellings of 32 bytes.
 func FuzzDecodeSignature(f *testing.F) {
 	sum := bytes.Repeat([]byte{0xfb, 0xef, 0xbe, 0x00}, 8)
 	encodings := []*base64.Encoding{base64.StdEncoding, base64.RawStdEncoding, base64.URLEncoding, base64.RawURLEncoding}
@@ -63,9 +64,9 @@ func FuzzDecodeSignature(f *testing.F) {
 
 var status = regexp.MustCompile(`^[a-z][a-z0-9_]{0,31}$`)
 
-// An acknowledgement that is taken says what encoding/json reads in it, and
-// keeps the rules; one that is refused has a code, and names no message that
-// another reader would not find.
+// An acknowledgement that is accepted has the values that encoding/json reads, and keeps
+// the rules. A refused one has a code, and names only a message that another reader
+// would find, too.
 func FuzzAckFrame(f *testing.F) {
 	ts := `,"client_ts":"2026-11-20T08:00:00Z"`
 	for _, s := range []string{
@@ -92,7 +93,7 @@ func FuzzAckFrame(f *testing.F) {
 			}
 			return
 		}
-		// Another reader: its strings, and whether anything else stands in their place.
+		// Another reader: the strings that it reads, and whether a value is not a string.
 		members := map[string]any{}
 		if err := json.Unmarshal(frame, &members); err != nil {
 			t.Fatal(err)
@@ -121,7 +122,7 @@ func FuzzAckFrame(f *testing.F) {
 		if a.Status != asciiLower(theirs["status"]) || a.ClientTS != theirs["client_ts"] || a.Detail != theirs["detail"] {
 			t.Fatalf("%q: got %+v, another reader sees %q", frame, a, theirs)
 		}
-		if err := a.Validate(); err != nil { // what has passed once passes again
+		if err := a.Validate(); err != nil { // an acknowledgement that passed must pass again
 			t.Fatalf("%q: then %v", frame, err)
 		}
 	})

@@ -2,30 +2,30 @@ package relay
 
 import "time"
 
-// Direction says which of a Mecha's messages are meant.
+// Direction says which of a Mecha's messages a query wants.
 type Direction int8
 
-// All messages, those received, those sent.
+// The directions.
 const (
 	Both Direction = iota
-	In
-	Out
+	In             // messages that the Mecha received
+	Out            // messages that the Mecha sent
 )
 
-// StateFilter is a state to look for; the zero value looks for none.
+// StateFilter says in which states a query wants messages. The zero value wants all.
 type StateFilter int8
 
-// AnyState matches every message, OnlyPending those queued or delivered.
+// The filters.
 const (
-	AnyState StateFilter = iota
-	OnlyPending
+	AnyState    StateFilter = iota
+	OnlyPending             // queued or delivered
 	OnlyQueued
 	OnlyDelivered
 	OnlyAcknowledged
 	OnlyExpired
 )
 
-// Matches tells whether a message in state s is wanted.
+// Matches tells whether the filter wants a message in state s.
 func (f StateFilter) Matches(s State) bool {
 	switch f {
 	case AnyState:
@@ -37,54 +37,57 @@ func (f StateFilter) Matches(s State) bool {
 }
 
 // HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
-// Only Mecha and Limit are required; an inspection may leave Mecha out, for all
-// messages.
+// Only Mecha and Limit are required. db.Inspector may leave Mecha out, to get the
+// messages of all.
 type HistoryQuery struct {
 	Mecha        MechaNumber
-	Limit        int
-	Since        time.Time // inclusive
-	Until        time.Time // exclusive
-	After        MessageID // exclusive: messages later in the commit order
-	Before       MessageID // exclusive: messages earlier
-	Direction    Direction
-	State        StateFilter
-	Conversation ConversationID
-	MustTakePart bool // refuse a conversation in which Mecha has neither sent nor received
-	Peer         Address
-	Type         string
-	Priority     string
-	Descending   bool
-	Payload      bool // records of messages received carry their payload
+	Limit        int            // messages on the page
+	Since        time.Time      // messages created at this time or later; zero: from the first
+	Until        time.Time      // messages created before this time; zero: to the last
+	After        MessageID      // messages later than this one in the commit order; "": from the first
+	Before       MessageID      // messages earlier than this one in the commit order; "": to the last
+	Direction    Direction      // relative to Mecha
+	State        StateFilter    // as of the time of the query
+	Conversation ConversationID // "": of all conversations
+	MustTakePart bool           // refuse a conversation in which Mecha has neither sent nor received
+	Peer         Address        // messages exchanged with this Mecha; "": with all
+	Type         string         // "": of all types
+	Priority     string         // "": of all priorities
+	Descending   bool           // newest first
+	Payload      bool           // records of received messages carry their payload
 }
 
-// Page is an answer to a HistoryQuery.
+// Page is the answer to a HistoryQuery.
 type Page struct {
 	Messages []*Message
-	More     bool
-	Next     MessageID // where to go on: the cursor given if there was nothing, "" if none was
+	More     bool // there may be further messages
+	// Next is the cursor of the next page. On an empty page it is the cursor of the
+	// query, "" if that had none.
+	Next MessageID
 }
 
-// StreamQuery asks for what follows a position in a Mecha's incoming stream.
+// StreamQuery asks for a piece of a Mecha's incoming stream, in commit order.
+// Expired messages are never part of it.
 type StreamQuery struct {
 	Mecha       MechaNumber
-	After       Position // exclusive
-	PendingOnly bool     // leave out what has been acknowledged; expired messages always are
+	After       Position // the piece begins after this position
+	PendingOnly bool     // leave out acknowledged messages
 	Limit       int      // messages
-	MaxBytes    int      // of payload; at least one message comes
-	NoPayload   bool     // only see whether there is something
+	MaxBytes    int      // of payload; a first message that is longer is given all the same
+	NoPayload   bool     // give records without payloads, and ignore MaxBytes
 }
 
-// StreamPage is a piece of a Mecha's incoming stream.
+// StreamPage is the answer to a StreamQuery.
 type StreamPage struct {
-	Messages []*Message // with payload
-	Upto     Position   // everything up to here has been looked at
-	End      bool       // nothing more had been committed
+	Messages []*Message
+	Upto     Position // every message up to this position is in Messages or was not wanted
+	End      bool     // no further message had been committed
 }
 
-// Inbox is what waits for a Mecha.
+// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count).
 type Inbox struct {
 	Pending    int
-	Oldest     MessageID // "" if nothing waits
-	Newest     MessageID
+	Oldest     MessageID // "" if no message is pending
+	Newest     MessageID // "" if no message is pending
 	ByPriority map[string]int
 }

@@ -10,11 +10,11 @@ import (
 	"time"
 )
 
-// A Position is the place of a message, or of a receipt, in the one commit
-// order (PROTOCOL §1). Positions only grow. The upper bits are the Unix time
-// in milliseconds at which it was accepted, the lower twelve tell apart what came in the same
-// one: so created_at needs no column, time filters need no index, and
-// created_at cannot decrease along the order.
+// A Position is the place of a write in the commit order (PROTOCOL §1), and so of
+// the message or receipt that the write made. Positions only grow. The upper bits
+// are the Unix time in milliseconds at which the write was accepted. The lower
+// twelve bits tell apart the writes of one millisecond. So created_at needs no
+// column, time filters need no index, and created_at cannot decrease along the order.
 type Position int64
 
 const positionBits = 12
@@ -22,7 +22,8 @@ const positionBits = 12
 // MaxPosition is the greatest position that has a time, in the year 2527.
 const MaxPosition = 1<<(44+positionBits) - 1
 
-// PositionAt gives the first position of t's millisecond.
+// PositionAt gives the first position of t's millisecond. Times before 1970 give 0,
+// and times after 2527 the first position of the last millisecond.
 func PositionAt(t time.Time) Position {
 	ms := t.UnixMilli()
 	return Position(min(max(ms, 0), 1<<44-1) << positionBits)
@@ -36,43 +37,48 @@ func PositionFrom(t time.Time) Position {
 	return PositionAt(t)
 }
 
-// Time is the commit time, in UTC, with millisecond precision.
+// Time gives the time of a position, in UTC, in whole milliseconds.
 func (p Position) Time() time.Time { return time.UnixMilli(int64(p >> positionBits)).UTC() }
 
-// A MessageID is `msg_` and 26 lower-case Crockford base32 characters: 56 bits
-// of position, then 72 bits that are a keyed function of it. Without the
-// store's secret they are as good as random; with it the relay knows its own
-// IDs without an index or a row, even those of messages long removed.
+// A MessageID is `msg_` and 26 lower-case Crockford base32 characters (PROTOCOL
+// §1): 56 bits of position, then 72 bits that are a keyed function of the position.
+// Without the store's secret those are as good as random. With it the relay
+// recognises its own ids without an index or a row, even of messages long removed.
 type MessageID string
 
-// A ConversationID is `conv_` and the same alphabet when the relay issued it,
-// or a client's own label of 1–128 of [A-Za-z0-9._:~-].
+// A ConversationID (PROTOCOL §1) is `conv_` and 26 lower-case Crockford base32
+// characters if the relay issued it, or a client's label of 1–128 of [A-Za-z0-9._:~-].
 type ConversationID string
 
-// Issued tells whether the id has the form of those that the relay issues. All
-// others are labels of clients.
+// Issued tells whether the id begins as the relay's own ids do. All other ids are
+// labels of clients.
 func (c ConversationID) Issued() bool { return strings.HasPrefix(string(c), conversationPrefix) }
 
 const (
 	messagePrefix      = "msg_"
 	conversationPrefix = "conv_"
 	searchPrefix       = "srch_"
-	IDChars            = 26
 )
 
-// The first byte of the block that the id tail is made of: one per kind of id.
+// IDChars is how many characters follow the prefix of a message, conversation or
+// search id.
+const IDChars = 26
+
+// The first byte of the AES block from which the keyed part of an id is made. Each
+// kind of id has its own.
 const (
 	messageDomain      = 'm'
 	conversationDomain = 'c'
 )
 
-// IDs issues and recognises ids. It is safe for concurrent use.
+// IDs makes the ids of one store and recognises them. It is safe for concurrent use.
 type IDs struct {
 	block  cipher.Block // AES-128 as a pseudo-random function of (kind, position)
 	secret [32]byte     // keys the hashes of nonces and Idempotency-Keys
 }
 
-// NewIDs derives the two keys from the store's secret.
+// NewIDs makes the IDs of the store with this secret. It returns an error only if
+// AES is not available.
 func NewIDs(secret []byte) (*IDs, error) {
 	k := sha256.Sum256(append([]byte("relay id\x00"), secret...))
 	block, err := aes.NewCipher(k[:16])
@@ -92,22 +98,23 @@ func (s *IDs) raw(domain byte, p Position) (id [16]byte) {
 	return id
 }
 
+// Message gives the id of the message at a position.
 func (s *IDs) Message(p Position) MessageID {
 	return MessageID(encode(messagePrefix, s.raw(messageDomain, p)))
 }
 
+// Conversation gives the id of the conversation whose first message is at a position.
 func (s *IDs) Conversation(p Position) ConversationID {
 	return ConversationID(encode(conversationPrefix, s.raw(conversationDomain, p)))
 }
 
-// MessagePosition gives the position behind an id, and false for a text that
+// MessagePosition gives the position in a message id, and false for a text that
 // this store never issued as a message id.
 func (s *IDs) MessagePosition(id MessageID) (Position, bool) {
 	return s.position(messagePrefix, messageDomain, string(id))
 }
 
-// Cursor gives the position of a message id, or CursorNotFound for a text that
-// this store never issued as one.
+// Cursor is MessagePosition with an error: CursorNotFound.
 func (s *IDs) Cursor(id MessageID) (Position, error) {
 	p, ok := s.MessagePosition(id)
 	if !ok {
@@ -116,6 +123,8 @@ func (s *IDs) Cursor(id MessageID) (Position, error) {
 	return p, nil
 }
 
+// ConversationPosition gives the position of the first message of a conversation,
+// and false for a text that this store never issued as a conversation id.
 func (s *IDs) ConversationPosition(id ConversationID) (Position, bool) {
 	return s.position(conversationPrefix, conversationDomain, string(id))
 }
@@ -129,8 +138,8 @@ func (s *IDs) position(prefix string, domain byte, id string) (Position, bool) {
 	return p, s.raw(domain, p) == raw
 }
 
-// Hash is a keyed hash of a kind and parts, short enough for an integer
-// column. Nobody without the store's secret can aim at a collision.
+// Hash is a keyed hash of a kind, a number and bytes, short enough for an integer
+// column. Without the store's secret, nobody can construct a collision.
 func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 	buf := make([]byte, 0, 256)
 	buf = append(buf, s.secret[:]...)
@@ -141,7 +150,7 @@ func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
-// crockford is Douglas Crockford's base32 alphabet in lower case: it has no
+// crockford is Douglas Crockford's base32 alphabet in lower case. It has no
 // i, l, o, u, and its text order is its number order.
 const crockford = "0123456789abcdefghjkmnpqrstvwxyz"
 
@@ -155,7 +164,8 @@ var crockfordValue = func() (v [256]byte) {
 	return v
 }()
 
-// encode writes 128 bits, most significant first, as 26 characters; the first carries 3 bits.
+// encode writes 128 bits as 26 characters, the most significant bits first. The
+// first character has 3 bits.
 func encode(prefix string, raw [16]byte) string {
 	var out [8 + IDChars]byte
 	n := copy(out[:], prefix)
@@ -168,7 +178,7 @@ func encode(prefix string, raw [16]byte) string {
 	return string(out[:n+IDChars])
 }
 
-// decode is the inverse of encode and accepts only what encode writes.
+// decode is the inverse of encode. It accepts only texts that encode writes.
 func decode(prefix, id string) (raw [16]byte, ok bool) {
 	if len(id) != len(prefix)+IDChars || id[:len(prefix)] != prefix || id[len(prefix)] > '7' {
 		return raw, false
@@ -187,10 +197,10 @@ func decode(prefix, id string) (raw [16]byte, ok bool) {
 	return raw, true
 }
 
-// WellFormed tells whether the id has the form of those that NewSearchID makes.
+// WellFormed tells whether the id has the form of the ids that NewSearchID makes.
 func (id SearchID) WellFormed() bool { return isRandomID(searchPrefix, IDChars, string(id)) }
 
-// isRandomID tells whether id is one that randomID may have made.
+// isRandomID tells whether id has the form of the ids that randomID makes.
 func isRandomID(prefix string, n int, id string) bool {
 	if len(id) != len(prefix)+n || !strings.HasPrefix(id, prefix) {
 		return false
@@ -213,14 +223,14 @@ func randomID(prefix string, n int) string {
 	return prefix + string(b)
 }
 
-// A NonceHash stands for a key and a nonce that it used. Zero means none.
+// A NonceHash is the keyed hash of a key and a nonce that the key used. Zero: no nonce.
 type NonceHash int64
 
-// A SearchID names a search that was asked for: `srch_` and 26 random characters.
+// A SearchID names a search (PROTOCOL §5): `srch_` and 26 random characters.
 type SearchID string
 
-// NewSearchID makes a SearchID. Nobody can guess it.
+// NewSearchID makes a SearchID of 130 random bits.
 func NewSearchID() SearchID { return SearchID(randomID(searchPrefix, IDChars)) }
 
-// SearchLife is how long the answer to a search is kept (PROTOCOL §5).
+// SearchLife is how long the answer to a search is kept (PROTOCOL §5, Search result).
 const SearchLife = time.Hour

@@ -83,7 +83,7 @@ func TestKeyText(t *testing.T) {
 	for range 100 {
 		k := newSecret(keyPrefix)
 		if len(k) != 52 || seen[k] || CheckKeyText(k) != nil {
-			t.Fatalf("%s is no key, or not a new one", k)
+			t.Fatalf("%s is not a key, or not a new one", k)
 		}
 		seen[k] = true
 		for i := range k {

@@ -6,8 +6,8 @@ import (
 	"relay/db/strict"
 )
 
-// ReadObject is strict.ReadObject for the bodies of requests: a fault of the JSON
-// text is InvalidJSON. Errors from member are returned as they are.
+// ReadObject is strict.ReadObject for the bodies of requests: a fault in the JSON
+// text is InvalidJSON (PROTOCOL §1). Errors from member are returned unchanged.
 func ReadObject(body []byte, known []string, member func(name string, value []byte) error) error {
 	err := strict.ReadObject(body, known, member)
 	var syntax *strict.SyntaxError
@@ -17,8 +17,8 @@ func ReadObject(body []byte, known []string, member func(name string, value []by
 	return err
 }
 
-// readText reads an optional member that is a string; null leaves to as it is.
-// Errors: InvalidRequest, naming the field.
+// readText reads an optional member that is a string. null leaves *to unchanged.
+// The error is InvalidRequest and names the field.
 func readText[T ~string](name string, value []byte, to *T) error {
 	if strict.IsNull(value) {
 		return nil

@@ -13,7 +13,8 @@ import (
 	"unicode/utf8"
 )
 
-// A KeyID names a key in lists and commands. It is not a secret.
+// A KeyID names a key in lists and commands: `key_` and 16 random characters. It
+// is not a secret.
 type KeyID string
 
 const (
@@ -21,7 +22,7 @@ const (
 	keyIDChars  = 16
 )
 
-// WellFormed tells whether the id has the form of those that the relay issues.
+// WellFormed tells whether the id has the form of the ids that the relay issues.
 func (id KeyID) WellFormed() bool { return isRandomID(keyIDPrefix, keyIDChars, string(id)) }
 
 // A KeyNumber is the store's own number of a key. It never leaves the relay.
@@ -38,26 +39,29 @@ type Key struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
 	RevokedAt  time.Time // zero: not revoked
-	LastUsedAt time.Time // as the file has it, to about a minute; zero: never
+	LastUsedAt time.Time // as stored, up to about a minute late; zero: never
 	Secret     Secret    // "" if the key's own text signs
 }
 
-// A Secret is a signing secret that a key has beside its text. Printed or
-// logged, it does not show itself: convert it to a string to get its text.
+// A Secret is a signing secret that a key has besides its text (PROTOCOL §2). If it
+// is printed or logged, "(secret)" is shown; convert it to a string to get its text.
 type Secret string
 
-// WellFormed tells whether the secret has the form of those that the relay issues.
+// WellFormed tells whether the secret has the form of the secrets that the relay issues.
 func (s Secret) WellFormed() bool {
 	const split = len(secretPrefix) + bodyChars
 	return len(s) == split+crcChars && strings.HasPrefix(string(s), secretPrefix) && checksum(string(s[:split])) == string(s[split:])
 }
 
-func (Secret) String() string   { return "(secret)" }
+// String hides the secret from fmt and log.
+func (Secret) String() string { return "(secret)" }
+
+// GoString hides the secret from the verb %#v.
 func (Secret) GoString() string { return "(secret)" }
 
-// Check refuses a key that is revoked or expired at now: KeyRevoked, KeyExpired.
+// Check refuses a key that is revoked, or expired at now: KeyRevoked, KeyExpired.
 func (k *Key) Check(now time.Time) error {
-	if !k.RevokedAt.IsZero() { // even if that lies ahead: the clock may have stepped back
+	if !k.RevokedAt.IsZero() { // even if RevokedAt lies ahead, since the clock may have been set back
 		return Errorf(KeyRevoked, "the key %s has been revoked; ask for a new one (relay key create)", k.ID)
 	}
 	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
@@ -70,15 +74,15 @@ func (k *Key) Check(now time.Time) error {
 func Sign(secret string, body []byte, nonce, timestamp string) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
 	mac.Write(body)
-	tail := make([]byte, 0, 2+len(nonce)+len(timestamp))
-	tail = append(append(append(append(tail, '|'), nonce...), '|'), timestamp...)
-	mac.Write(tail)
+	suffix := make([]byte, 0, 2+len(nonce)+len(timestamp))
+	suffix = append(append(append(append(suffix, '|'), nonce...), '|'), timestamp...)
+	mac.Write(suffix)
 	return mac.Sum(nil)
 }
 
-// Verify tells whether signature signs the request under the key. text is the
-// key as the client sent it: it is the secret unless the key has its own.
-// The comparison takes constant time.
+// Verify tells whether signature is the signature of a request (PROTOCOL §2). text
+// is the key's text as the client sent it: the signing secret, unless the key has
+// its own. The comparison takes constant time.
 func (k *Key) Verify(text string, signature, body []byte, nonce, timestamp string) bool {
 	secret := text
 	if k.Secret != "" {
@@ -87,16 +91,16 @@ func (k *Key) Verify(text string, signature, body []byte, nonce, timestamp strin
 	return hmac.Equal(Sign(secret, body, nonce, timestamp), signature)
 }
 
-// MaxClockSkew is the most that a relay may be set to let a request's timestamp be
-// off (PROTOCOL §2).
+// MaxClockSkew is the greatest value of the setting --clock-skew: how far a
+// request's timestamp may be off (PROTOCOL §2).
 const MaxClockSkew = 15 * time.Minute
 
-// IsNonce tells whether s may be a nonce: 1–128 of A–Z a–z 0–9 . _ ~ : + / = -
-// (PROTOCOL §2).
+// IsNonce tells whether s has the form of a nonce: 1–128 of A–Z a–z 0–9 . _ ~ : + /
+// = - (PROTOCOL §2).
 func IsNonce(s string) bool { return len(s) >= 1 && len(s) <= 128 && only(s, "._~:+/=-") }
 
-// DecodeSignature reads the 32 bytes of an X-Signature header: standard or
-// URL-safe Base64, padded or not (PROTOCOL §2).
+// DecodeSignature reads the 32 bytes of an X-Signature header, in standard or
+// URL-safe Base64, padded or not (PROTOCOL §2). It returns false for any other text.
 func DecodeSignature(s string) ([]byte, bool) {
 	trimmed := strings.TrimSuffix(s, "=")
 	if len(trimmed) != base64.RawStdEncoding.EncodedLen(sha256.Size) {
@@ -107,11 +111,12 @@ func DecodeSignature(s string) ([]byte, bool) {
 		enc = base64.RawURLEncoding
 	}
 	sig, err := enc.Strict().DecodeString(trimmed)
-	return sig, err == nil && len(sig) == sha256.Size // line ends are skipped by the decoder
+	return sig, err == nil && len(sig) == sha256.Size // the length, since the decoder skips line ends
 }
 
-// The form of secrets: a prefix, 256 random bits in base62, and a checksum
-// over both that tells a typo, and lets secret scanners verify a find.
+// The form of keys and secrets: a prefix, 256 random bits in base62, and a checksum
+// over both. The checksum tells a typo from an unknown key, and lets secret scanners
+// verify a find.
 const (
 	keyPrefix    = "mk_"
 	secretPrefix = "ms_"
@@ -142,7 +147,8 @@ func toBase62(n *big.Int, width int) string {
 	return string(out)
 }
 
-// CheckKeyText refuses a text that cannot be a key, without the store: MalformedKey.
+// CheckKeyText refuses a text that cannot be a key: MalformedKey. It does not ask
+// the store whether the key exists.
 func CheckKeyText(s string) error {
 	if len(s) != len(keyPrefix)+bodyChars+crcChars || !strings.HasPrefix(s, keyPrefix) || !only(s[len(keyPrefix):], "") {
 		return Errorf(MalformedKey, "the key is not of the form mk_ and 49 letters and digits")
@@ -155,7 +161,7 @@ func CheckKeyText(s string) error {
 }
 
 // IssueKey is the write that makes a key, and registers its Mecha if it is new.
-// Complete it before it is issued.
+// Complete must be called first; db.DB.Issue does it.
 type IssueKey struct {
 	At         time.Time
 	Address    Address
@@ -168,10 +174,11 @@ type IssueKey struct {
 	Replaces KeyID
 	Overlap  time.Duration
 
-	// What Complete makes. The key's text is not part of the write.
+	// Complete sets the fields below. The key's text is not part of the write.
+
 	ID     KeyID
-	Hash   [sha256.Size]byte // of the key's text
-	Secret Secret            // stored only if the key is to have one
+	Hash   [sha256.Size]byte // the SHA-256 of the key's text
+	Secret Secret            // stored only if the key gets a signing secret
 }
 
 // When implements Write.
@@ -195,18 +202,19 @@ func (i *IssueKey) fields(f *form) {
 	text(f, &i.Secret)
 }
 
-// IssuedKey is a new key with its secrets, which are shown once.
+// IssuedKey is a new key with its text and signing secret. They are shown once: the
+// store does not keep the text.
 type IssuedKey struct {
 	*Key
-	Text   string
-	Secret string // "" unless the key has one of its own
+	Text   string // mk_…
+	Secret string // ms_…; "" if the key's text signs
 }
 
 // MaxKeyLabel is the most bytes that a key's label may have.
 const MaxKeyLabel = 200
 
-// Complete checks the fields and makes the key: its text, which it returns, its
-// id and its signing secret. Errors: InvalidAddress, InvalidTime, InvalidRequest.
+// Complete checks the fields and makes the key's text, id and signing secret. It
+// returns the text. Errors: InvalidAddress, InvalidTime, InvalidRequest.
 func (i *IssueKey) Complete() (keyText string, err error) {
 	if i.Replaces == "" {
 		if _, err := ParseAddress(string(i.Address)); err != nil {
@@ -227,7 +235,7 @@ func (i *IssueKey) Complete() (keyText string, err error) {
 	return keyText, nil
 }
 
-// RevokeKey is the write that ends a key.
+// RevokeKey is the write that revokes a key.
 type RevokeKey struct {
 	At time.Time
 	ID KeyID

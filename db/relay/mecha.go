@@ -9,33 +9,34 @@ import (
 // compared exactly; the store refuses two that differ in letter case only.
 type Address string
 
-// A MechaNumber is the store's own number for a Mecha. It never leaves the process.
+// A MechaNumber is the store's own number of a Mecha. It never leaves the relay.
 type MechaNumber int64
 
-// Mecha is a registered participant.
+// Mecha is a registered agent (PROTOCOL §1).
 type Mecha struct {
 	Number    MechaNumber
 	Address   Address
 	CreatedAt time.Time
 }
 
-// Name and Crew are the two sides of the address.
+// Name is the part of the address before the ^.
 func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); return name }
 
-// Crew is what stands behind the ^.
+// Crew is the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
 const maxWord = 64 // characters of a name, a crew, a message type
 
-// ParseAddress checks s against PROTOCOL §1. The error is InvalidAddress.
+// ParseAddress checks the form of an address (PROTOCOL §1): two words of 1–64
+// characters with a ^ between them. The error is InvalidAddress.
 func ParseAddress(s string) (Address, error) {
 	name, crew, ok := strings.Cut(s, "^")
 	if !ok {
-		return "", Errorf(InvalidAddress, "%s is no address: it has the form <name>^<crew>, as in planner^acme", Quote(s))
+		return "", Errorf(InvalidAddress, "%s is not a valid address: it must have the form <name>^<crew>, as in planner^acme", Quote(s))
 	}
 	if !isAddressWord(name) || !isAddressWord(crew) {
 		return "", Errorf(InvalidAddress,
-			"%s is no address: name and crew are 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit", Quote(s))
+			"%s is not a valid address: name and crew must be 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit", Quote(s))
 	}
 	return Address(s), nil
 }
@@ -48,7 +49,7 @@ func isAlnum(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
 }
 
-// only tells whether s has nothing but ASCII letters, digits and the bytes of extra.
+// only tells whether every byte of s is an ASCII letter, a digit or a byte of extra.
 func only(s, extra string) bool {
 	for i := 0; i < len(s); i++ {
 		if !isAlnum(s[i]) && strings.IndexByte(extra, s[i]) < 0 {
@@ -58,7 +59,8 @@ func only(s, extra string) bool {
 	return true
 }
 
-// Quote shows a client's own text in an error, at a bounded length.
+// Quote gives a client's text in quotation marks, for an error sentence. It cuts the
+// text after 80 characters and replaces bytes that are not UTF-8.
 func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"

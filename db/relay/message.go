@@ -5,10 +5,11 @@ import (
 	"time"
 )
 
-// State is where a message is in its life (PROTOCOL §3, States). It only grows.
+// State is the state of a message (PROTOCOL §3, States). It only grows.
 type State int8
 
-// queued → delivered → acknowledged, or expired from the first two.
+// The states. A message goes from Queued to Delivered to Acknowledged. From the
+// first two, it can go to Expired.
 const (
 	Queued State = iota
 	Delivered
@@ -18,12 +19,14 @@ const (
 
 var stateNames = [...]string{"queued", "delivered", "acknowledged", "expired"}
 
+// String is the state's name in the protocol.
 func (s State) String() string { return stateNames[s] }
 
-// Pending tells whether the message still waits for its recipient.
+// Pending tells whether the recipient has still to acknowledge the message: it is
+// queued or delivered (PROTOCOL §1).
 func (s State) Pending() bool { return s <= Delivered }
 
-// Ack is the latest word of the recipient on a message.
+// Ack is the latest acknowledgement of a message, or report of progress.
 type Ack struct {
 	Status   string
 	ClientTS string // as the client sent it
@@ -31,8 +34,8 @@ type Ack struct {
 	Detail   string // "" if none
 }
 
-// Message is the record of a message. A *Message from the store may be shared
-// between goroutines and must not be changed.
+// Message is the record of a message (PROTOCOL §3, Get Message). A *Message from the
+// store may be shared between goroutines and must not be changed.
 type Message struct {
 	Position       Position
 	ID             MessageID
@@ -45,7 +48,7 @@ type Message struct {
 	Type           string
 	Priority       string
 	CorrelationID  string // "" if none
-	State          State  // Expired as soon as ExpiresAt has come
+	State          State  // Expired as soon as ExpiresAt has come, even before the write ExpireDue
 	CreatedAt      time.Time
 	DeliveredAt    time.Time // zero: not yet
 	AcknowledgedAt time.Time // zero: not yet
@@ -53,29 +56,30 @@ type Message struct {
 	Ack            *Ack      // nil: none
 	PayloadBytes   int
 	PayloadSHA256  [sha256.Size]byte
-	Signed         bool
-	Payload        []byte // nil unless asked for
+	Signed         bool   // the relay verified the sender's signature
+	Payload        []byte // the exact bytes; nil unless the caller asked for them
 }
 
-// Change is a step in a message's life that has been committed.
+// Change is a committed change of a message's state, or a report of progress.
 type Change struct {
 	Position  Position
 	ID        MessageID
 	Sender    MechaNumber
 	Recipient MechaNumber
 	State     State
-	Status    string // of an acknowledgement
-	Detail    string
+	Status    string // of the latest acknowledgement; "" if there is none
+	Detail    string // of the latest acknowledgement
 	At        time.Time
-	// Freed: the recipient has answered for the message, or it has expired, so
-	// that it is no longer in flight on any connection.
+	// Freed says that the recipient has answered for the message, or that the
+	// message has expired. It no longer takes a place in the window of a connection
+	// (PROTOCOL §4, The sync window).
 	Freed bool
-	// New: something changed (a repeated final acknowledgement changes nothing).
+	// New is false for a repeated final acknowledgement, which changes nothing.
 	New bool
 }
 
-// A Commit is what one transaction brought, in commit order.
+// A Commit has the messages and changes of one transaction, each in commit order.
 type Commit struct {
-	Messages []*Message // with payload
+	Messages []*Message // with their payloads
 	Changes  []Change
 }

@@ -14,38 +14,39 @@ import (
 	"relay/db/strict"
 )
 
-// Visibility says who may find a Mecha (PROTOCOL §5).
+// Visibility says which Mechas may find this one (PROTOCOL §5, Profile). The zero
+// value means public.
 type Visibility string
 
-// Public: everybody. CrewOnly: the same crew; others do not learn that it
-// exists. Unlisted: whoever knows the exact address.
+// The visibilities.
 const (
 	Public   Visibility = "public"
-	CrewOnly Visibility = "crew"
-	Unlisted Visibility = "unlisted"
+	CrewOnly Visibility = "crew"     // Mechas of another crew do not learn that this one exists
+	Unlisted Visibility = "unlisted" // searches do not find it; a Mecha that knows the exact address may read it
 )
 
-// visibilityNumbers are what the store has for a visibility. Unset means public.
+// visibilityNumbers are the numbers that schema.sql gives the visibilities.
 var visibilityNumbers = map[Visibility]int64{"": 0, Public: 0, CrewOnly: 1, Unlisted: 2}
 
-// Number is what the store has for a visibility.
+// Number is the number of a visibility in the store.
 func (v Visibility) Number() int64 { return visibilityNumbers[v] }
 
-// Profile is what a Mecha says of itself. All fields are optional.
+// Profile is a Mecha's description of itself (PROTOCOL §5, Profile). All fields are
+// optional. Check tells their limits.
 type Profile struct {
 	DisplayName  string            `json:"display_name,omitempty"`
 	Description  string            `json:"description,omitempty"`
 	Details      string            `json:"details,omitempty"`
 	Version      string            `json:"version,omitempty"`
-	Tags         []string          `json:"tags,omitempty"` // "travel/flights": a child of "travel"
+	Tags         []string          `json:"tags,omitempty"` // "travel/flights" is a child of "travel"
 	Examples     []string          `json:"examples,omitempty"`
-	Skills       []Skill           `json:"skills,omitzero"` // none, said so, is not the same as the card's
+	Skills       []Skill           `json:"skills,omitzero"` // nil: those of the card; empty: none, even if the card has some
 	Languages    []string          `json:"languages,omitempty"`
 	MessageTypes []string          `json:"accepts_message_types,omitempty"`
 	Links        map[string]string `json:"links,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
-	Card         json.RawMessage   `json:"card,omitempty"` // the A2A agent card that it came from
+	Card         json.RawMessage   `json:"card,omitempty"` // the A2A agent card that the profile came from
 }
 
 // Skill is one thing that a Mecha can do, as in an A2A agent card.
@@ -60,7 +61,7 @@ type Skill struct {
 	MessageTypes []string `json:"message_types,omitempty"`
 }
 
-// agentCard is what an A2A agent card (specification 1.0) says that a profile has room for.
+// agentCard has the fields of an A2A agent card (specification 1.0) that a profile has, too.
 type agentCard struct {
 	Name        string      `json:"name"`
 	Description string      `json:"description"`
@@ -89,24 +90,27 @@ func (c *agentCard) skills() (all []Skill) {
 var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
 	"accepts_message_types", "links", "metadata", "visibility", "card"}
 
-// replyFields are what a reply adds to a profile, beside the visibility that
-// all have who say nothing else.
+// replyFields are the fields that the relay adds when it returns a profile. It also
+// adds the visibility "public" to a profile without one.
 var replyFields = []string{"mecha_id", "name", "crew", "created_at", "updated_at", "online", "last_seen"}
 
-// maxReply is more than what a reply adds takes, in bytes.
+// maxReply is an upper bound of the bytes that replyFields take.
 const maxReply = 1 << 10
 
-// ReadProfile reads a profile from JSON and checks it: InvalidJSON,
-// InvalidRequest naming the field, PayloadTooLarge. If it has a card, what the
-// profile itself does not say is taken from there. Its size counts without what
-// a reply adds, and what it says just as its card does: so a profile that is
-// read can be put again. Unknown fields are ignored.
+// ReadProfile reads a profile from JSON and checks it (PROTOCOL §5, Profile). Fields
+// that the profile leaves out are taken from its card, if it has one. Unknown fields
+// are ignored. Errors: InvalidJSON, InvalidRequest naming the field, PayloadTooLarge
+// (over 64 KiB).
+//
+// Some bytes do not count towards the size: the fields that the relay adds to a
+// profile that it returns, and the fields that say the same as the card. So a client
+// can put back a profile that it has read.
 func ReadProfile(body []byte) (Profile, error) {
 	var p Profile
-	if len(body) > 2*maxProfile+maxReply { // no card can make it as long as that
+	if len(body) > 2*maxProfile+maxReply { // too long whatever the card says
 		return p, errProfileTooLarge()
 	}
-	added, sizes := 0, map[string]int{} // of members, with their names
+	added, sizes := 0, map[string]int{} // bytes of the relay's own fields; bytes of each field with its name
 	err := ReadObject(body, profileFields, func(name string, value []byte) error {
 		if name == "card" && !strict.IsNull(value) && !strict.IsObject(value) {
 			return FieldErrorf(InvalidRequest, "card", "must be a JSON object")
@@ -152,10 +156,10 @@ func errProfileTooLarge() error {
 	return Errorf(PayloadTooLarge, "a profile is at most %d KiB", maxProfile>>10)
 }
 
-// ReadCard makes a profile of an A2A agent card: name, description, version
-// and skills; the card is kept. Errors as for ReadProfile.
+// ReadCard makes a profile from an A2A agent card: its name, description, version
+// and skills. The profile keeps the card. Errors: those of ReadProfile.
 func ReadCard(body []byte) (Profile, error) {
-	// By itself first: the card might close the brackets around it.
+	// The card is read alone first, because it might close the brackets put around it.
 	err := ReadObject(body, nil, func(string, []byte) error { return nil })
 	if ErrorCode(err) == InvalidJSON {
 		return Profile{}, err
@@ -163,8 +167,8 @@ func ReadCard(body []byte) (Profile, error) {
 	return ReadProfile(slices.Concat([]byte(`{"card":`), body, []byte(`}`)))
 }
 
-// wrongType names the field that cannot be read, of what stands at prefix. S is
-// what the skills there are read as.
+// wrongType makes the error for a field of the wrong JSON type: its name, after
+// prefix, and its type. S is the type of the skills in body.
 func wrongType[S any](err error, prefix string, body []byte) error {
 	var wrong *json.UnmarshalTypeError
 	if !errors.As(err, &wrong) {
@@ -174,17 +178,18 @@ func wrongType[S any](err error, prefix string, body []byte) error {
 	if field == "skills" || strings.HasPrefix(field, "skills.") {
 		field = wrongSkill[S](body, field)
 	}
-	kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
+	kind, _, _ := strings.Cut(wrong.Value, " ") // without the digits that follow "number"
 	return FieldErrorf(InvalidRequest, prefix+field, "cannot be of the JSON type %s", kind)
 }
 
-// wrongSkill says which one it is, which encoding/json does not tell.
+// wrongSkill finds the skill with the wrong type, because encoding/json does not
+// tell its index.
 func wrongSkill[S any](body []byte, field string) string {
 	var v struct {
 		Skills []json.RawMessage `json:"skills"`
 	}
 	if json.Unmarshal(body, &v) != nil {
-		return field // they are no list
+		return field // skills is not a list
 	}
 	for i, text := range v.Skills {
 		var skill S
@@ -197,8 +202,8 @@ func wrongSkill[S any](body []byte, field string) string {
 	return field
 }
 
-// takeCard takes what the profile does not say from its card, and names the
-// members that say the same as the card does.
+// takeCard copies the fields that the profile leaves out from its card. It returns
+// the names of the fields that say the same as the card.
 func (p *Profile) takeCard() (copied []string, err error) {
 	var c agentCard
 	if err := json.Unmarshal(p.Card, &c); err != nil {
@@ -221,7 +226,7 @@ func (p *Profile) takeCard() (copied []string, err error) {
 	return copied, nil
 }
 
-// The bounds of a profile (PROTOCOL §5); lengths in characters.
+// The limits of a profile (PROTOCOL §5, Profile). Lengths are in characters.
 const (
 	maxProfile     = 64 << 10 // bytes
 	maxDescription = 2000
@@ -231,100 +236,101 @@ const (
 	maxSkills      = 100
 	maxExamples    = 10
 	maxExample     = 300
-	maxShort       = 200 // names, versions, ids, modes, types
-	maxList        = 64  // entries of the other lists and maps
+	maxShort       = 200 // of names, versions, ids, modes and types
+	maxList        = 64  // entries of the other lists, and of maps
 	maxURL         = 2048
 	maxValue       = 1024
 )
 
-// Check refuses a profile beyond its bounds: InvalidRequest, naming each fault.
+// Check refuses a profile over the limits (PROTOCOL §5, Profile): InvalidRequest,
+// naming up to 20 faulty fields.
 func (p *Profile) Check() error {
-	c := checker{}
-	c.text("display_name", p.DisplayName, maxShort)
-	c.text("description", p.Description, maxDescription)
-	c.text("details", p.Details, maxDetails)
-	c.text("version", p.Version, maxShort)
-	c.tags("tags", p.Tags)
-	c.list("examples", p.Examples, maxExamples, maxExample)
-	c.list("languages", p.Languages, maxList, maxTag)
-	c.list("accepts_message_types", p.MessageTypes, maxList, maxTag)
+	f := profileFaults{}
+	f.text("display_name", p.DisplayName, maxShort)
+	f.text("description", p.Description, maxDescription)
+	f.text("details", p.Details, maxDetails)
+	f.text("version", p.Version, maxShort)
+	f.tags("tags", p.Tags)
+	f.list("examples", p.Examples, maxExamples, maxExample)
+	f.list("languages", p.Languages, maxList, maxTag)
+	f.list("accepts_message_types", p.MessageTypes, maxList, maxTag)
 	if len(p.Skills) > maxSkills {
-		c.fail("skills", "has more than 100 entries")
+		f.fail("skills", "has more than 100 entries")
 	}
 	for i, s := range p.Skills {
 		at := fmt.Sprintf("skills[%d].", i)
-		c.text(at+"id", s.ID, maxShort)
-		c.text(at+"name", s.Name, maxShort)
-		c.text(at+"description", s.Description, maxDescription)
-		c.tags(at+"tags", s.Tags)
-		c.list(at+"examples", s.Examples, maxExamples, maxExample)
-		c.list(at+"input_modes", s.InputModes, maxList, maxShort)
-		c.list(at+"output_modes", s.OutputModes, maxList, maxShort)
-		c.list(at+"message_types", s.MessageTypes, maxList, maxTag)
+		f.text(at+"id", s.ID, maxShort)
+		f.text(at+"name", s.Name, maxShort)
+		f.text(at+"description", s.Description, maxDescription)
+		f.tags(at+"tags", s.Tags)
+		f.list(at+"examples", s.Examples, maxExamples, maxExample)
+		f.list(at+"input_modes", s.InputModes, maxList, maxShort)
+		f.list(at+"output_modes", s.OutputModes, maxList, maxShort)
+		f.list(at+"message_types", s.MessageTypes, maxList, maxTag)
 	}
-	c.links(p.Links)
+	f.links(p.Links)
 	if len(p.Metadata) > maxList {
-		c.fail("metadata", "has more than 64 entries")
+		f.fail("metadata", "has more than 64 entries")
 	}
 	for k, v := range p.Metadata {
-		c.text("metadata", k, maxTag)
-		c.text("metadata", v, maxValue)
+		f.text("metadata", k, maxTag)
+		f.text("metadata", v, maxValue)
 	}
 	if _, known := visibilityNumbers[p.Visibility]; !known {
-		c.fail("visibility", "must be public, crew or unlisted")
+		f.fail("visibility", "must be public, crew or unlisted")
 	}
-	return c.error()
+	return f.error()
 }
 
-// checker collects the faults of a profile.
-type checker struct{ faults []FieldError }
+// profileFaults collects the faults of a profile.
+type profileFaults struct{ faults []FieldError }
 
-func (c *checker) fail(field, reason string) {
-	if len(c.faults) < 20 {
-		c.faults = append(c.faults, FieldError{field, reason})
+func (f *profileFaults) fail(field, reason string) {
+	if len(f.faults) < 20 {
+		f.faults = append(f.faults, FieldError{field, reason})
 	}
 }
 
-func (c *checker) error() error {
-	if len(c.faults) == 0 {
+func (f *profileFaults) error() error {
+	if len(f.faults) == 0 {
 		return nil
 	}
-	return &Error{Code: InvalidRequest, Detail: c.faults[0].Field + " " + c.faults[0].Reason, Fields: c.faults}
+	return &Error{Code: InvalidRequest, Detail: f.faults[0].Field + " " + f.faults[0].Reason, Fields: f.faults}
 }
 
-func (c *checker) text(field, s string, most int) {
+func (f *profileFaults) text(field, s string, most int) {
 	if utf8.RuneCountInString(s) > most {
-		c.fail(field, "is longer than it may be")
+		f.fail(field, "is longer than it may be")
 	}
 }
 
-func (c *checker) list(field string, all []string, most, each int) {
+func (f *profileFaults) list(field string, all []string, most, each int) {
 	if len(all) > most {
-		c.fail(field, "has too many entries")
+		f.fail(field, "has too many entries")
 	}
 	for _, s := range all {
-		c.text(field, s, each)
+		f.text(field, s, each)
 	}
 }
 
-func (c *checker) tags(field string, tags []string) {
-	c.list(field, tags, maxTags, maxTag)
+func (f *profileFaults) tags(field string, tags []string) {
+	f.list(field, tags, maxTags, maxTag)
 	for _, t := range tags {
 		if t == "" || strings.ContainsFunc(t, unicode.IsControl) || slices.Contains(strings.Split(t, "/"), "") {
-			c.fail(field, "must be words, with / between a parent and its child")
+			f.fail(field, "must be words, with / between a parent and its child")
 		}
 	}
 }
 
-func (c *checker) links(links map[string]string) {
+func (f *profileFaults) links(links map[string]string) {
 	if len(links) > maxList {
-		c.fail("links", "has more than 64 entries")
+		f.fail("links", "has more than 64 entries")
 	}
 	for name, link := range links {
-		c.text("links", name, maxTag)
+		f.text("links", name, maxTag)
 		u, err := url.Parse(link)
 		if err != nil || len(link) > maxURL || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "mailto" {
-			c.fail("links", "must be http, https or mailto addresses")
+			f.fail("links", "must be http, https or mailto addresses")
 		}
 	}
 }

@@ -5,20 +5,19 @@ import (
 	"time"
 )
 
-// SearchSort is the order of what a search finds.
+// SearchSort is the order of the hits of a search.
 type SearchSort string
 
-// ByRelevance is the default; ByRecent puts the last changed first; ByName
-// orders by address. Equal ones are ordered by address always.
+// The orders. Hits that are equal in an order are sorted by address.
 const (
-	ByRelevance SearchSort = "relevance"
-	ByRecent    SearchSort = "recent"
-	ByName      SearchSort = "name"
+	ByRelevance SearchSort = "relevance" // the default
+	ByRecent    SearchSort = "recent"    // the last changed first
+	ByName      SearchSort = "name"      // by address
 )
 
-// SearchFilter says which Mechas come into question (PROTOCOL §5): every field
-// that is set must agree, and a list agrees if any of its values does. Values
-// are compared without regard to case, but for the crew, which is compared exactly.
+// SearchFilter says which Mechas a search may find (PROTOCOL §5, Search). Every
+// field that is set must match. A list matches if one of its values does. The crew
+// is compared exactly, all other texts without regard to letter case.
 type SearchFilter struct {
 	Crew         []string
 	Tags         []string // of the Mecha or a skill; "travel" finds "travel/flights"
@@ -27,55 +26,55 @@ type SearchFilter struct {
 	MessageTypes []string
 	Online       *bool // needs SearchRequest.Online
 	UpdatedSince time.Time
-	Exclude      []string // addresses that are not wanted
+	Exclude      []string // addresses to leave out
 }
 
-// Empty tells whether the filter lets everything pass.
+// Empty tells whether no field of the filter is set.
 func (f *SearchFilter) Empty() bool {
 	return len(f.Crew)+len(f.Tags)+len(f.Skills)+len(f.Languages)+len(f.MessageTypes)+len(f.Exclude) == 0 &&
 		f.Online == nil && f.UpdatedSince.IsZero()
 }
 
-// SearchRequest is one search of the directory. Query or Filter must say something.
+// SearchRequest is one search of the directory (PROTOCOL §5, Search). Query or
+// Filter must be set.
 type SearchRequest struct {
-	// Query is plain words, at most 2,000 characters, of which the first 64
-	// different words count. It has no syntax.
+	// Query is plain words without a syntax, at most 2,000 characters. The first 64
+	// different words count.
 	Query  string
 	Filter SearchFilter
-	// Caller decides what is visible, and is left out itself unless its
-	// address is the query.
+	// Caller is the Mecha that searches. Only Mechas that are visible to it are
+	// found, and it is not found itself unless its address is the query.
 	Caller Address
 	Sort   SearchSort
 	Limit  int // default 20, at most 100
 	Offset int
-	// Facets to count over all that match: "crew", "tags", "languages".
+	// Facets are counted over all matches: "crew", "tags", "languages".
 	Facets []string
-	// Highlight asks for SearchHit.Highlights. It needs Lookup: the index keeps
-	// no text, so that no text is stored twice.
+	// Highlight asks for SearchHit.Highlights. It needs Lookup, because the index
+	// keeps no text.
 	Highlight bool
-	Explain   bool
+	Explain   bool // asks for SearchHit.Explanation
 
-	// Online tells who is present. It may be nil, and must be quick: it is
-	// asked for hundreds of Mechas a search, and for all with Filter.Online.
+	// Online tells whether a Mecha is connected. It may be nil. It must be quick: a
+	// search calls it for hundreds of Mechas, and for all with Filter.Online.
 	Online func(MechaNumber) bool
-	// Lookup gives the profiles of the hits of a page, in any order; a Mecha
-	// that is gone may be missing. It is called at most once a search, after
-	// ranking and outside its bounds; a caller that shows profiles can keep
-	// what it reads there.
+	// Lookup gives the profiles of the hits of a page, in any order. A Mecha that is
+	// gone may be missing. A search calls it at most once, after ranking and outside
+	// its time limit. The caller may keep the profiles that Lookup reads.
 	Lookup func(context.Context, []MechaNumber) ([]Entry, error)
 }
 
 // SearchResult is the answer to a SearchRequest.
 type SearchResult struct {
-	Total          int // all that match and may be seen, not only this page
+	Total          int // all visible matches, not only this page
 	Hits           []SearchHit
 	Facets         map[string][]FacetCount
-	CorrectedQuery string // the query as it was read, if words were taken for misspelled
+	CorrectedQuery string // the query with misspelled words corrected; "" if there were none
 	TookMS         int64
-	AsOf           int64 // the store's revision that the answer is of
+	AsOf           int64 // the revision up to which the index had the store's changes
 	RankingVersion string
-	// Partial says that the time budget ended the search early: hits may be
-	// missing and counts are too low.
+	// Partial says that the time limit ended the search early. Hits may be missing,
+	// and counts are too low.
 	Partial bool
 }
 
@@ -86,45 +85,45 @@ type SearchHit struct {
 	Score       float64 // 0–1, to six decimals
 	Matched     Matched
 	Highlights  []Highlight
-	Explanation *Explanation // with SearchRequest.Explain
+	Explanation *Explanation // nil without SearchRequest.Explain
 }
 
 // Matched says why a Mecha was found.
 type Matched struct {
-	SkillID string   // the skill that fits best (its name if it has no id); "" if none does
+	SkillID string   // the id of the best matching skill, or its name if it has no id; "" if none matches
 	Fields  []string // name, tags, description, skills.name, skills.description, examples, details
-	Terms   []string // words of the query, as they were read
+	Terms   []string // words of the query, after correction
 }
 
 // Highlight is a piece of a profile's text with the places that match.
 type Highlight struct {
 	Field string
 	Text  string
-	Spans [][2]int // byte offsets in Text, in order, not overlapping
+	Spans [][2]int // start and end as byte offsets in Text, in order, without overlaps
 }
 
-// FacetCount is how many of all that match have a value. Tags are counted with
-// their parents, so that a count is what a filter by that value would find.
+// FacetCount says how many matches have a value. A tag counts for its parents, too,
+// so that the count is the number of hits of a filter by the value.
 type FacetCount struct {
 	Value string
 	Count int
 }
 
-// Explanation shows how a score came about. It is for people; its form may change.
+// Explanation shows the parts of a score. It is for people, and its form may change.
 type Explanation struct {
-	Raw      float64           `json:"raw"`      // before it is brought to 0–1
+	Raw      float64           `json:"raw"`      // the score before it is scaled to 0–1
 	Coarse   float64           `json:"coarse"`   // BM25 of the combined text
-	Text     float64           `json:"text"`     // of the whole query and its best sentence, finely
-	Name     float64           `json:"name"`     // bonus for the name as a whole
-	Exact    string            `json:"exact"`    // "address", "name" or "skill" if the query is just that
-	Coverage float64           `json:"coverage"` // share of the query's weight that matched
+	Text     float64           `json:"text"`     // the fine score of the whole query and of its best sentence
+	Name     float64           `json:"name"`     // the bonus for a match of the whole name
+	Exact    string            `json:"exact"`    // "address", "name" or "skill" if the query is exactly that
+	Coverage float64           `json:"coverage"` // the share of the query's weight that matched
 	Online   bool              `json:"online"`
 	Words    []WordExplanation `json:"words"`
 }
 
-// WordExplanation is what one word of the query brought.
+// WordExplanation is the part of one word of the query in a score.
 type WordExplanation struct {
-	Word   string  `json:"word"` // as it was read
+	Word   string  `json:"word"` // after correction
 	Weight float64 `json:"weight"`
 	IDF    float64 `json:"idf"`
 	Score  float64 `json:"score"`

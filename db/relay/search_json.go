@@ -15,7 +15,7 @@ const (
 	maxQuery    = 2000 // characters
 )
 
-// searchBody is the request of PROTOCOL §5.
+// searchBody is the body of a search (PROTOCOL §5, Search).
 type searchBody struct {
 	Query  string `json:"query"`
 	Filter struct {
@@ -36,9 +36,10 @@ type searchBody struct {
 	Explain   bool     `json:"explain"`
 }
 
-// oneOrMore is a list of strings. In JSON, a list of one may be the string itself.
+// oneOrMore is a list of strings. In JSON, a single string stands for a list of one.
 type oneOrMore []string
 
+// UnmarshalJSON implements json.Unmarshaler.
 func (o *oneOrMore) UnmarshalJSON(b []byte) error {
 	var one string
 	if json.Unmarshal(b, &one) == nil {
@@ -58,10 +59,10 @@ var (
 	facets = map[string]bool{"crew": true, "tags": true, "languages": true}
 )
 
-// Read takes what the caller asks for from the JSON body of a request (PROTOCOL §5,
-// Search), and checks it. Caller and Online are left as they are; cursor is the
-// place to go on from, which Offset is to be set to. Errors: InvalidJSON,
-// InvalidRequest, InvalidTime, InvalidLimit.
+// Read reads the JSON body of a search (PROTOCOL §5, Search) into q and checks it.
+// It leaves Caller, Offset, Online and Lookup unchanged. cursor is the cursor of the
+// body, which the caller turns into Offset. Errors: InvalidJSON, InvalidRequest,
+// InvalidTime, InvalidLimit.
 func (q *SearchRequest) Read(body []byte) (cursor string, err error) {
 	var v searchBody
 	err = ReadObject(body, searchFields, func(name string, value []byte) error {
@@ -84,7 +85,7 @@ func (q *SearchRequest) Read(body []byte) (cursor string, err error) {
 			if wrong.Field == "limit" {
 				return "", FieldErrorf(InvalidLimit, "limit", "must be a whole number from 1; above %d counts as %d", maxHits, maxHits)
 			}
-			kind, _, _ := strings.Cut(wrong.Value, " ") // a number comes with all its digits
+			kind, _, _ := strings.Cut(wrong.Value, " ") // without the digits that follow "number"
 			return "", FieldErrorf(InvalidRequest, wrong.Field, "cannot be of the JSON type %s", kind)
 		}
 		return "", Errorf(InvalidRequest, "the body cannot be read as a search")
@@ -95,8 +96,8 @@ func (q *SearchRequest) Read(body []byte) (cursor string, err error) {
 	return v.Cursor, v.check(q)
 }
 
-// check refuses values out of range, and sets the fields of q that need more than
-// a copy of what was sent.
+// check refuses values out of range, and sets the fields of q that are not plain
+// copies of the body.
 func (v *searchBody) check(q *SearchRequest) (err error) {
 	if v.Filter.UpdatedSince != "" {
 		if q.Filter.UpdatedSince, err = ParseTime(v.Filter.UpdatedSince); err != nil {
@@ -114,7 +115,7 @@ func (v *searchBody) check(q *SearchRequest) (err error) {
 		return FieldErrorf(InvalidRequest, "sort", "must be relevance, recent or name")
 	}
 	slices.Sort(q.Facets)
-	q.Facets = slices.Compact(q.Facets) // each is counted once, since counting takes time
+	q.Facets = slices.Compact(q.Facets) // a facet that comes twice is counted once, since counting takes time
 	for _, f := range q.Facets {
 		if !facets[f] {
 			return FieldErrorf(InvalidRequest, "facets", "%q is not a facet; the facets are crew, tags and languages", clip(f))
@@ -130,7 +131,7 @@ func (v *searchBody) check(q *SearchRequest) (err error) {
 	return nil
 }
 
-// clip bounds the part of a request that a refusal repeats.
+// clip shortens a client's text to 80 characters, for an error sentence.
 func clip(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		return string(r[:80]) + "…"

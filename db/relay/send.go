@@ -5,42 +5,51 @@ import (
 	"time"
 )
 
-// Defaults and bounds of the fields of a message (PROTOCOL §3).
+// The values of fields that a sender leaves out (PROTOCOL §3, Send).
 const (
 	DefaultVersion  = "1.0"
 	DefaultType     = "message"
 	DefaultPriority = "normal"
+)
 
-	maxVersion     = 32
+// MaxLabel is the most characters of a client's label for a conversation, which are
+// all ASCII.
+const MaxLabel = 128
+
+// Limits of the fields of a message and of an acknowledgement (PROTOCOL §3).
+const (
+	maxVersion     = 32 // characters
 	maxPriority    = 32
-	maxCorrelation = 256
-	MaxLabel       = 128
-	maxDetail      = 1 << 10
+	maxCorrelation = 256     // bytes
+	maxDetail      = 1 << 10 // bytes
 	maxStatus      = 32
 	maxClientTS    = 64
 )
 
-// SendMessage is the write that accepts a message. Validate it, then send it.
+// SendMessage is the write that accepts a message (PROTOCOL §3, Send). Read or
+// Validate must pass before the store takes it.
 type SendMessage struct {
 	At            time.Time
-	Key           KeyNumber // of the sender
+	Key           KeyNumber // the sender's key
 	To            Address
 	Version       string
 	Type          string
 	Priority      string
-	Conversation  ConversationID // "": a new one
-	CorrelationID string
-	ExpiresAt     time.Time // zero: never
-	Payload       []byte    // a JSON object, kept byte for byte
+	Conversation  ConversationID // "": the message starts a conversation
+	CorrelationID string         // "": none
+	ExpiresAt     time.Time      // zero: never
+	Payload       []byte         // a JSON object, kept byte for byte
 	PayloadSHA256 [sha256.Size]byte
-	Signed        bool
+	Signed        bool // the relay verified the sender's signature
 	Nonce         NonceHash
 	Idempotency   IdempotencyKey // zero: none
 
-	// The verdicts of the machine that accepted the request.
-	OnlyReplay bool // the nonce was seen before: refuse unless a stored 201 answers
-	DiskFull   bool // there is no room on the disk: likewise
-	MaxPending int  // how many messages may wait for the recipient; 0: no limit
+	// The fields below are verdicts of the machine that accepted the request. All
+	// copies of the store must judge by the same ones.
+
+	OnlyReplay bool // the nonce was used before: only a stored answer to the Idempotency-Key may be given
+	DiskFull   bool // the disk has no room: likewise
+	MaxPending int  // how many messages may be pending for the recipient; 0: no limit
 }
 
 // When implements Write.
@@ -72,21 +81,21 @@ func (m *SendMessage) fields(f *form) {
 	integer(f, &m.MaxPending)
 }
 
-// Sent is what a sender is told: PROTOCOL §3, Send.
+// Sent is the answer to a SendMessage (PROTOCOL §3, Send).
 type Sent struct {
 	ID           MessageID
 	Conversation ConversationID
 	CreatedAt    time.Time
-	Replayed     bool // this is the stored answer of an earlier request
+	Replayed     bool // this is the stored answer to an earlier request with the same Idempotency-Key
 }
 
-// IdempotencyKey stands for an Idempotency-Key of a sender and the body that
-// came with it, both as hashes keyed by the store's secret.
+// IdempotencyKey has the keyed hashes of a sender's Idempotency-Key and of the body
+// that came with it (PROTOCOL §3, Idempotency-Key). db.DB.IdempotencyKey makes it.
 type IdempotencyKey struct{ Key, Body int64 }
 
-// Validate fills in the defaults and the payload's hash, and checks every field
-// but the recipient's existence. The errors name the field: InvalidRequest,
-// InvalidTime.
+// Validate fills in the defaults and PayloadSHA256, and checks the fields that a
+// sender sets, except that it does not ask the store whether the recipient and the
+// conversation exist. Each error names the field: InvalidRequest, InvalidTime.
 func (m *SendMessage) Validate() error {
 	setDefault(&m.Version, DefaultVersion)
 	setDefault(&m.Type, DefaultType)
@@ -114,7 +123,8 @@ func errPast(field string, now time.Time) error {
 	return FieldErrorf(InvalidTime, field, "lies in the past: the relay's clock says %s", FormatTime(now))
 }
 
-// Check refuses an id that no conversation can have, as InvalidRequest of the field. "" passes.
+// Check refuses an id that a conversation cannot have: InvalidRequest, with the name
+// of the field. "" passes.
 func (c ConversationID) Check(field string) error {
 	if len(c) > MaxLabel || !only(string(c), "._:~-") {
 		return FieldErrorf(InvalidRequest, field, "must be 1–128 of A–Z a–z 0–9 . _ : ~ -")

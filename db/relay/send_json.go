@@ -12,11 +12,11 @@ var sendFields = []string{"version", "from", "to", "payload", "message_type", "p
 
 const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 
-// Read takes what the sender says from the JSON body of a request (PROTOCOL §3,
-// Send), and validates it. At must be set. own is the address of the sender's key.
-// Unknown fields are ignored; null and "" in an optional field are the same as
-// leaving the field out. Payload is a part of body. Errors: InvalidJSON,
-// InvalidAddress, SenderMismatch, and those of Validate.
+// Read reads the JSON body of a request (PROTOCOL §3, Send) into m and validates m.
+// At must be set before. own is the address of the sender's key. Unknown fields are
+// ignored; null and "" in an optional field mean the same as leaving it out. Payload
+// refers to bytes of body. Errors: InvalidJSON, InvalidAddress, SenderMismatch, and
+// those of Validate.
 func (m *SendMessage) Read(body []byte, own Address) error {
 	var from, to, expires string
 	var ttl int64
@@ -72,14 +72,14 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 func (m *SendMessage) setExpiry(expires string, ttl int64) (err error) {
 	switch {
 	case expires != "" && ttl != 0:
-		return FieldErrorf(InvalidRequest, "ttl_seconds", "stands beside expires_at; send one of them")
+		return FieldErrorf(InvalidRequest, "ttl_seconds", "cannot be combined with expires_at; send one of them")
 	case ttl != 0:
 		m.ExpiresAt = m.At.Add(time.Duration(ttl) * time.Second)
 	case expires != "":
 		if m.ExpiresAt, err = ParseTime(expires); err != nil {
 			return FieldErrorf(InvalidTime, "expires_at", "is not an RFC 3339 time")
 		}
-		if m.ExpiresAt.IsZero() { // which would mean never
+		if m.ExpiresAt.IsZero() { // the zero time would mean that the message never expires
 			return errPast("expires_at", m.At)
 		}
 	}
@@ -98,7 +98,8 @@ func readTTL(value []byte, ttl *int64) error {
 	return nil
 }
 
-// Named says which field the error of an address is about.
+// Named adds the name of the faulty field to err, an error of ParseAddress, and
+// returns it.
 func Named(field string, err error) error {
 	var e *Error
 	if errors.As(err, &e) {

@@ -5,23 +5,25 @@ import (
 	"time"
 )
 
-// maxTimeLen bounds what ParseTime looks at; RFC 3339 sets no limit to a fraction.
+// maxTimeLen bounds the texts that ParseTime reads, because RFC 3339 sets no limit to
+// the digits of a fraction.
 const maxTimeLen = 64
 
 var errTime = errors.New("not an RFC 3339 time such as 2006-01-02T15:04:05.000Z")
 
-// ParseTime reads s by RFC 3339 §5.6 and returns the instant in UTC. `t` and `z`
-// may be small; any offset and any fraction will do, and digits beyond
-// nanoseconds are dropped. The second 60 is 23:59:60 UTC or nothing (§5.7), on
-// any day because we keep no list of leap seconds; it becomes the start of the
-// second after it, which its fraction must not overtake.
+// ParseTime reads s by RFC 3339 §5.6 and returns the instant in UTC. `t` and `z` may
+// be in lower case. Every offset and every fraction is accepted; digits beyond
+// nanoseconds are dropped. A second of 60 must be 23:59:60 UTC (RFC 3339 §5.7). It is
+// accepted on every day, because we keep no list of leap seconds. It becomes the
+// start of the next second, without its fraction, so that it is not later than that
+// second.
 //
-// Refused are all else that time.Parse lets through (a comma for the point, an
-// hour of one digit, offsets like +24:00 and +05:60), more than 64 bytes, and
-// instants outside the years 0000 to 9999 in UTC, which could not be written
-// again (§1). The error says what a time looks like and may be shown.
+// ParseTime refuses texts that only time.Parse accepts (a comma for the point, an
+// hour of one digit, offsets like +24:00 and +05:60), texts over 64 bytes, and
+// instants outside the years 0000 to 9999 in UTC, which FormatTime could not write.
+// The error says what a time looks like; it may be shown to a client.
 //
-// It does not allocate.
+// ParseTime does not allocate. It is safe for concurrent use.
 func ParseTime(s string) (time.Time, error) {
 	if len(s) < len("2006-01-02T15:04:05Z") || len(s) > maxTimeLen {
 		return time.Time{}, errTime
@@ -57,7 +59,7 @@ func ParseTime(s string) (time.Time, error) {
 	return t, nil
 }
 
-// twoDigits returns the number that s begins with, or -1.
+// twoDigits returns the number in the first two characters of s, or -1.
 func twoDigits(s string) int {
 	if len(s) < 2 || s[0] < '0' || s[0] > '9' || s[1] < '0' || s[1] > '9' {
 		return -1
@@ -65,8 +67,8 @@ func twoDigits(s string) int {
 	return int(s[0]-'0')*10 + int(s[1]-'0')
 }
 
-// timeFraction reads a time-secfrac, which may be absent, and returns its
-// nanoseconds, or -1 if it has no digits, and what follows it.
+// timeFraction reads a time-secfrac, which may be absent. It returns its nanoseconds,
+// or -1 if it has no digits, and the rest of s.
 func timeFraction(s string) (nano int, rest string) {
 	if s[0] != '.' {
 		return 0, s
@@ -113,25 +115,24 @@ func daysIn(month, year int) int {
 	return 31
 }
 
-// AppendTime appends t to dst as the relay writes times (PROTOCOL §1): RFC 3339
-// in UTC with `Z` and milliseconds, cut off and not rounded, so that a time
-// never reads later than it was. Right for the years 0 to 9999.
+// AppendTime appends t to dst as the relay writes times (PROTOCOL §1): RFC 3339 in
+// UTC with `Z` and milliseconds. The rest of the fraction is cut off, not rounded, so
+// that the text is never later than t. t must be in the years 0 to 9999.
 func AppendTime(dst []byte, t time.Time) []byte {
 	t = t.UTC()
-	dst = t.AppendFormat(dst, time.RFC3339) // the one layout that has a fast path
+	dst = t.AppendFormat(dst, time.RFC3339) // the only layout with a fast path in package time
 	ms := t.Nanosecond() / 1_000_000
 	return append(dst[:len(dst)-len("Z")], '.',
 		byte('0'+ms/100), byte('0'+ms/10%10), byte('0'+ms%10), 'Z')
 }
 
-// FormatTime returns what AppendTime appends.
+// FormatTime gives the text that AppendTime appends.
 func FormatTime(t time.Time) string {
 	var buf [len("2006-01-02T15:04:05.000Z")]byte
 	return string(AppendTime(buf[:0], t))
 }
 
-// UnixMilli gives the time of a number of milliseconds since 1970, in UTC; the
-// zero time for 0.
+// UnixMilli turns Unix milliseconds into a time in UTC. 0 gives the zero time.
 func UnixMilli(ms int64) time.Time {
 	if ms == 0 {
 		return time.Time{}
@@ -139,7 +140,8 @@ func UnixMilli(ms int64) time.Time {
 	return time.UnixMilli(ms).UTC()
 }
 
-// MilliOf is the inverse of UnixMilli. It drops what is below a millisecond.
+// MilliOf turns a time into Unix milliseconds and drops the rest of the fraction. The
+// zero time gives 0.
 func MilliOf(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -8,26 +8,26 @@ import (
 	"time"
 )
 
-// A Write is a change to the store as a value: numbers and bytes, its time
-// included. What a write does depends on the store's state and on this value
-// alone, so the same writes in the same order make the same store, on any
-// machine and at any time. What depends on the accepting machine (its disk, its
-// limits, what it remembers) stands in the value as a verdict.
+// A Write is a change to the store as a value of numbers and bytes, its time
+// included. The effect of a write depends on the store's state and on this value
+// alone. So the same writes in the same order make the same store, on any machine and
+// at any time. A decision that depends on the accepting machine (its disk, its
+// settings, the nonces it remembers) is part of the value, as a verdict.
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile and *RemoveMecha. A write must not be
 // changed once it has been handed to the store.
 type Write interface {
-	// When is the write's own time: the store reckons by it, not by its clock.
+	// When is the time of the write. The store judges by it, not by its own clock.
 	When() time.Time
-	// Size is about how many bytes the write takes, to bound a transaction.
+	// Size is roughly the bytes that the write adds to a transaction.
 	Size() int
 
 	kind() byte
 	fields(*form)
 }
 
-// The kinds in their serial form. A number is never given to another kind.
+// The numbers of the kinds in the serial form. The number of a kind never changes.
 const (
 	kindSendMessage   = 1
 	kindAcknowledge   = 2
@@ -39,9 +39,9 @@ const (
 	kindRemoveMecha   = 8
 )
 
-// writeVersion is the version of the serial form of every kind. A program that
-// meets a version or a kind that it does not know must stop: it cannot leave out
-// a write that others have applied.
+// writeVersion is the version of the serial form of every kind. A program that reads
+// a version or a kind that it does not know must stop: it must not leave out a write
+// that other copies of the store have applied.
 const writeVersion = 1
 
 // newWrite makes an empty write of a kind; nil for an unknown kind.
@@ -77,8 +77,8 @@ func AppendWrite(b []byte, w Write) []byte {
 	return f.bytes
 }
 
-// ReadWrite reads the serial form of one write, which must be all of data. Only
-// what AppendWrite writes is accepted. The write keeps no reference to data.
+// ReadWrite reads the serial form of one write, which must be all of data. It accepts
+// only bytes that AppendWrite writes. The write keeps no reference to data.
 func ReadWrite(data []byte) (Write, error) {
 	if len(data) < 2 {
 		return nil, errors.New("a write ends early")
@@ -101,12 +101,12 @@ func ReadWrite(data []byte) (Write, error) {
 	return w, nil
 }
 
-// form writes the fields of a write, or reads them: one list of fields serves
-// both, so that they cannot differ.
+// form writes the fields of a write, or reads them. One list of fields serves both,
+// so that they cannot differ.
 type form struct {
-	bytes   []byte // what has been written, or is still to be read
+	bytes   []byte // the bytes written so far, or those still to be read
 	reading bool
-	err     error // of reading: the first
+	err     error // the first fault while reading
 }
 
 func (f *form) fail(reason string) {
@@ -145,12 +145,12 @@ func (f *form) bool(v *bool) {
 	}
 	f.int64(&n)
 	if n != 0 && n != 1 {
-		f.fail("a yes or no is neither")
+		f.fail("a boolean is not 0 or 1")
 	}
 	*v = n == 1
 }
 
-// The zero time has a form of its own, below every time that can be written.
+// zeroTime is the form of the zero time: seconds below those of every valid time.
 const zeroTime = math.MinInt64
 
 func (f *form) time(v *time.Time) {
@@ -173,7 +173,7 @@ func (f *form) time(v *time.Time) {
 	}
 }
 
-// The seconds of the years 0000 and 9999, as ParseTime takes them.
+// The first and the last second of the years that ParseTime accepts.
 var (
 	minSeconds = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC).Unix()
 	maxSeconds = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC).Unix()
@@ -200,7 +200,7 @@ func text[T ~string](f *form, v *T) {
 	*v = T(f.part())
 }
 
-// part reads a length and gives as many bytes.
+// part reads a length and returns as many bytes.
 func (f *form) part() []byte {
 	n, size := binary.Uvarint(f.bytes)
 	if size <= 0 || size > 1 && f.bytes[size-1] == 0 || n > uint64(len(f.bytes)-size) {
@@ -212,7 +212,7 @@ func (f *form) part() []byte {
 	return part
 }
 
-// hash reads or writes 32 bytes as they are.
+// hash reads or writes 32 bytes without a length.
 func (f *form) hash(v *[32]byte) {
 	if !f.reading {
 		f.bytes = append(f.bytes, v[:]...)

@@ -9,7 +9,7 @@ import (
 	"relay/db/relay"
 )
 
-// at is a time below the millisecond, which the form keeps.
+// at has a fraction below the millisecond, which the form keeps.
 var at = time.Date(2026, 11, 20, 8, 0, 0, 123456789, time.UTC)
 
 // writes has one of every kind, with every field set.

@@ -1,3 +1,14 @@
+// Package strict reads JSON objects by the rules of PROTOCOL §1, which are
+// stricter than RFC 8259: no two readers may see two different messages in one
+// text. It also writes JSON strings.
+//
+// ReadObject checks a whole text and hands over the members of its outermost
+// object, each value as the bytes that were sent. String, Int, IsNull and
+// IsObject say what such a value is. AppendString writes a string.
+//
+// The package knows JSON and nothing of the relay: no field names, no limits on
+// lengths. Package relay reads requests with it, and package file checks stored
+// payloads. All functions are safe for concurrent use.
 package strict
 
 import (
@@ -10,47 +21,48 @@ import (
 	"unicode/utf8"
 )
 
-// maxJSONDepth is the deepest container that ReadObject lets pass, the
-// outermost object being depth 0: a payload is depth 1 (PROTOCOL §3).
+// maxJSONDepth is the depth of the deepest object or array that ReadObject
+// accepts. The outermost object has depth 0, a payload depth 1 (PROTOCOL §1).
 const maxJSONDepth = 64
 
-// The escapes of one letter: after a backslash, jsonEscapes[i] is jsonEscaped[i].
+// The escapes of one letter: jsonEscapes[i] after a backslash stands for jsonEscaped[i].
 const (
 	jsonEscapes = `bfnrt"\/`
 	jsonEscaped = "\b\f\n\r\t\"\\/"
 )
 
-// A SyntaxError says why ReadObject refused a text: PROTOCOL's invalid_json.
+// A SyntaxError says why ReadObject refused a text (invalid_json, PROTOCOL §6).
 // Both fields may be shown to the client.
 type SyntaxError struct {
-	Offset int    // of the first byte that cannot stand, counted from 0
+	Offset int    // the first byte that is not allowed, counted from 0
 	Reason string // for people
 }
 
+// Error gives the offset and the reason in one line.
 func (e *SyntaxError) Error() string {
 	return "invalid JSON at byte " + strconv.Itoa(e.Offset) + ": " + e.Reason
 }
 
 // ReadObject reads data as one JSON object (RFC 8259) and calls member for each
-// of its members, in order, with the unescaped name and the value's own bytes:
-// a part of data, without the white space around it, for IsNull, IsObject,
-// Int and String. A name in known arrives as that very string.
+// of its members, in order. member gets the unescaped name and the bytes of the
+// value: a part of data, without the white space around it, to be read by IsNull,
+// IsObject, Int and String. For a name in known, member gets that string itself.
 //
-// PROTOCOL §3 is stricter than RFC 8259, so that no two readers can see two
-// different envelopes in one text. Refused as well: invalid UTF-8 and lone
-// surrogates anywhere, containers nested deeper than 64 below the outermost, a
-// member name that stands twice (unescaped; inside values it may), and one that
-// differs from a known name in letter case alone, as strings.EqualFold sees it.
+// By PROTOCOL §1, ReadObject also refuses invalid UTF-8 and lone surrogates
+// anywhere; objects and arrays nested deeper than 64 below the outermost object;
+// a name of the outermost object that comes twice after unescaping (inside a
+// value it may); and a name that differs from a known one in letter case alone,
+// as strings.EqualFold compares.
 //
-// Members are reported while reading goes on: when ReadObject returns an error,
-// throw away what member has collected. A fault in data gives a *SyntaxError; an
-// error from member ends reading and is returned as it is.
+// ReadObject calls member before it has read all of data. If it returns an error,
+// the caller must discard the members so far. A fault in data is a *SyntaxError.
+// An error from member ends the reading and is returned unchanged.
 //
-// It keeps no reference to data and takes time linear in it. Safe for
-// concurrent use.
+// ReadObject keeps no reference to data and takes time linear in its length. It
+// is safe for concurrent use.
 func ReadObject(data []byte, known []string, member func(name string, value []byte) error) error {
-	// Once for all, because it is several times faster than rune by rune; from
-	// here on bytes will do.
+	// Checking all of data at once is several times faster than rune by rune. After
+	// this, the reader can go by bytes.
 	if !utf8.Valid(data) {
 		return &SyntaxError{firstInvalidUTF8(data), "invalid UTF-8"}
 	}
@@ -81,15 +93,15 @@ func ReadObject(data []byte, known []string, member func(name string, value []by
 	return r.err
 }
 
-// jsonReader is the grammar of RFC 8259. Its methods take the offset where
-// their production begins and return the offset after it. After a fault that is
-// the end of data, where every production stops: so none looks at err.
+// jsonReader is the grammar of RFC 8259. Each method takes the offset where its
+// production begins and returns the offset after it. After a fault, a method
+// returns the end of data. Every production stops there, so none checks err.
 type jsonReader struct {
 	data []byte
-	err  error // the first
+	err  error // the first fault
 }
 
-// at returns the byte at i, or 0 after the end: no production allows a 0 byte.
+// at returns the byte at i, or 0 after the end. No production allows a 0 byte.
 func (r *jsonReader) at(i int) byte {
 	if i < len(r.data) {
 		return r.data[i]
@@ -97,6 +109,7 @@ func (r *jsonReader) at(i int) byte {
 	return 0
 }
 
+// fail notes the first fault, at offset i, and returns the end of data.
 func (r *jsonReader) fail(i int, reason string) int {
 	if i >= len(r.data) {
 		i, reason = len(r.data), "unexpected end"
@@ -107,6 +120,7 @@ func (r *jsonReader) fail(i int, reason string) int {
 	return len(r.data)
 }
 
+// space skips white space.
 func (r *jsonReader) space(i int) int {
 	for c := r.at(i); c == ' ' || c == '\n' || c == '\r' || c == '\t'; c = r.at(i) {
 		i++
@@ -155,8 +169,8 @@ func (r *jsonReader) array(i, depth int) int {
 	return i
 }
 
-// member reads a member of an object of the given depth: the name is
-// data[i:nameEnd], quotes and all, and the value data[start:end].
+// member reads a member of an object of the given depth. The name is
+// data[i:nameEnd], with its quotes, and the value is data[start:end].
 func (r *jsonReader) member(i, depth int) (nameEnd, start, end int) {
 	if r.at(i) != '"' {
 		i = r.fail(i, "expected a member name")
@@ -171,7 +185,7 @@ func (r *jsonReader) member(i, depth int) (nameEnd, start, end int) {
 	return nameEnd, start, r.value(start, depth+1)
 }
 
-// open steps over an opening bracket; more says that the container is not empty.
+// open skips an opening bracket. more tells that the object or array is not empty.
 func (r *jsonReader) open(i int, closing byte) (next int, more bool) {
 	if i = r.space(i + 1); r.at(i) == closing {
 		return i + 1, false
@@ -179,7 +193,8 @@ func (r *jsonReader) open(i int, closing byte) (next int, more bool) {
 	return i, true
 }
 
-// comma stands after a member or an element; more says that another must follow.
+// comma reads a comma or the closing bracket after a member or an element. more
+// tells that another one must follow.
 func (r *jsonReader) comma(i int, closing byte) (next int, more bool) {
 	switch i = r.space(i); r.at(i) {
 	case ',':
@@ -199,8 +214,8 @@ func (r *jsonReader) literal(i int, word string) int {
 	return i + len(word)
 }
 
-// number stops where the number does: what follows a leading zero, say, is
-// refused by whoever expects a comma there.
+// number reads to the end of a number. It does not look at the bytes after it:
+// in 01, comma refuses the 1.
 func (r *jsonReader) number(i int) int {
 	switch c := r.at(i); {
 	case c == '-':
@@ -236,7 +251,7 @@ func (r *jsonReader) digits(i int) int {
 	return i
 }
 
-// str begins at the opening quote, which its callers have seen.
+// str reads a string. The byte at i is its opening quote.
 func (r *jsonReader) str(i int) int {
 	for i++; ; {
 		switch i = skipPlainJSON(r.data, i); r.at(i) {
@@ -250,8 +265,8 @@ func (r *jsonReader) str(i int) int {
 	}
 }
 
-// escape lets a surrogate pass only as half of a pair, which it takes whole:
-// RFC 8259 §8.2 leaves lone ones open, and readers differ.
+// escape reads one escape, or the two of a surrogate pair. It refuses a lone
+// surrogate: RFC 8259 §8.2 leaves its meaning open, and readers differ.
 func (r *jsonReader) escape(i int) int {
 	if c := r.at(i + 1); strings.IndexByte(jsonEscapes, c) >= 0 {
 		return i + 2
@@ -270,15 +285,15 @@ func (r *jsonReader) escape(i int) int {
 	return r.fail(i, "lone surrogate")
 }
 
-// skipPlainJSON returns the offset of the first byte from i on that is a quote,
-// a backslash or a control character, eight bytes a step: most of a body is
+// skipPlainJSON returns the offset of the first quote, backslash or control
+// character at or after i. It goes by eight bytes a step, since most of a body is
 // strings.
 func skipPlainJSON(data []byte, i int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
 	for ; len(data)-i >= 8; i += 8 {
 		w := binary.LittleEndian.Uint64(data[i:])
-		// A byte below the one subtracted borrows, which sets its top bit. A
-		// borrow can spoil higher bytes only, and the lowest is what counts.
+		// A byte below the one subtracted borrows, which sets its top bit. A borrow
+		// can only change higher bytes, and only the lowest hit is used.
 		hit := (w - ones*' ') | (w ^ ones*'"' - ones) | (w ^ ones*'\\' - ones)
 		if hit = hit &^ w & tops; hit != 0 {
 			return i + bits.TrailingZeros64(hit)/8
@@ -290,16 +305,16 @@ func skipPlainJSON(data []byte, i int) int {
 	return i
 }
 
-// jsonNames remembers the names of one object. The known ones cost a bit each;
-// the others a map, for 1 MiB holds 100,000 of them.
+// jsonNames remembers the names of one object. A known name takes one bit. The
+// others need a map, because 1 MiB holds 100,000 of them.
 type jsonNames struct {
 	known  []string
-	seen   uint64 // bit i: known[i]
+	seen   uint64 // bit i is set once known[i] was seen
 	others map[string]struct{}
 }
 
-// add takes the inside of a name that the reader has passed and returns what it
-// stands for, or the reason why it may not.
+// add unescapes a name, given without its quotes. It returns the name, or the
+// reason why the name is not allowed.
 func (n *jsonNames) add(raw []byte) (name, reason string) {
 	var buf [64]byte // so that an escaped known name does not allocate
 	if bytes.IndexByte(raw, '\\') >= 0 {

@@ -75,7 +75,7 @@ func TestReadObjectRefusesValues(t *testing.T) {
 		`"\uD800"`, `"\udbff"`, `"\uDC00"`, `"\udfff"`, `"\uDC00\uD800"`, `"\uD800\uD800"`, `"\uD800\uD800\uDC00"`, `"\uD800\u0041"`, `"\uD800x"`, `"\uD800xuDC00"`, `"\uD800\nDC00"`,
 		`"\uD800\n"`, `"\uD800\\uDC00"`, `"\uD800 \uDC00"`, `"\uD83D\uDE00\uDE00"`, `"\uD800\uDC0"`, `"\uD800\u"`, `"\uD800\`, `"\uD800`,
 		`[{"a":["\uD800"]}]`, `{"\uDC00":1}`,
-		// Bytes that are no UTF-8: alone, overlong, surrogates, beyond U+10FFFF, cut.
+		// Bytes that are not UTF-8: alone, overlong, surrogates, beyond U+10FFFF, cut.
 		"\"\x80\"", "\"\xff\"", "\"\xc0\xaf\"", "\"\xe0\x80\xaf\"", "\"\xf0\x80\x80\xaf\"", "\"\xed\xa0\x80\"", "\"\xed\xa0\x80\xed\xb0\x80\"",
 		"\"\xf4\x90\x80\x80\"", "\"\xe2\x82\"", "\"\xf8\x88\x80\x80\x80\"", "{\"\xed\xbf\xbf\":1}", "\xff", "\u00a01", "\ufeff1",
 		// Containers.
@@ -275,7 +275,7 @@ func TestAppendString(t *testing.T) {
 	}
 }
 
-// referenceRefuses says why PROTOCOL §3 refuses data, the slow way, or "".
+// referenceRefuses says in a slow way why PROTOCOL §1 refuses data; "" if it does not.
 func referenceRefuses(data []byte, known []string) string {
 	if !json.Valid(data) || !utf8.Valid(data) {
 		return "syntax or UTF-8"
@@ -378,7 +378,7 @@ func FuzzReadObject(f *testing.F) {
 	})
 }
 
-// checkValue compares what we read from a value with what encoding/json does.
+// checkValue compares the value that we read with the one that encoding/json reads.
 func checkValue(t *testing.T, raw []byte) {
 	var v any
 	dec := json.NewDecoder(bytes.NewReader(raw))

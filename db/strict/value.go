@@ -8,8 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// String returns what a string value from ReadObject stands for; ok is
-// false for a value of another kind.
+// String returns the text of a string value from ReadObject, unescaped. ok is
+// false for a value that is not a string.
 func String(value []byte) (s string, ok bool) {
 	if len(value) < 2 || value[0] != '"' {
 		return "", false
@@ -21,8 +21,8 @@ func String(value []byte) (s string, ok bool) {
 	return string(appendUnescaped(make([]byte, 0, len(value)), value)), true
 }
 
-// Int returns an integer value from ReadObject; ok is false for one with a
-// fraction or an exponent, beyond int64, or of another kind.
+// Int returns an integer value from ReadObject. ok is false for a number with a
+// fraction or an exponent, a number beyond int64, and a value that is not a number.
 func Int(value []byte) (n int64, ok bool) {
 	if len(value) > len("-9223372036854775808") {
 		return 0, false
@@ -37,8 +37,8 @@ func IsNull(value []byte) bool { return string(value) == "null" }
 // IsObject reports whether a value from ReadObject is an object.
 func IsObject(value []byte) bool { return len(value) > 0 && value[0] == '{' }
 
-// appendUnescaped appends what the inside of a string that the reader has
-// passed stands for.
+// appendUnescaped appends the text of a string to dst. raw is the string without
+// its quotes, as jsonReader has accepted it.
 func appendUnescaped(dst, raw []byte) []byte {
 	for {
 		i := bytes.IndexByte(raw, '\\')
@@ -62,7 +62,8 @@ func appendUnescaped(dst, raw []byte) []byte {
 	}
 }
 
-// hex4 returns the number that b's first four hexadecimal digits give, or -1.
+// hex4 returns the number in the first four bytes of b, which are hexadecimal
+// digits, or -1.
 func hex4(b []byte) (n rune) {
 	if len(b) < 4 {
 		return -1
@@ -81,10 +82,9 @@ func hex4(b []byte) (n rune) {
 	return n
 }
 
-// AppendString appends s to dst as a JSON string literal. Escaped are quotes,
-// backslashes and control characters, and U+2028 and U+2029, which end a line
-// in old JavaScript; the rest stands as it is. Bytes that are no UTF-8 become
-// U+FFFD.
+// AppendString appends s to dst as a JSON string. It escapes quotes, backslashes,
+// control characters, and U+2028 and U+2029, which end a line in old JavaScript.
+// Bytes that are not UTF-8 become U+FFFD. All else is copied.
 func AppendString(dst []byte, s string) []byte {
 	dst = append(dst, '"')
 	done := 0 // s[:done] is in dst

@@ -1,3 +1,14 @@
+// Package sqlite gives the store its connections to SQLite, without
+// database/sql: statements, transactions, checkpoints, and copies of a database.
+// It also has the calls to the operating system that go with a database file: its
+// lock, the sync of its folder, the free space on its disk.
+//
+// A Role sets how Open opens a file: page size, WAL, fsync (PRAGMA synchronous =
+// FULL), timeouts. The functions from IsFatal to IsOfMachine say what an error of
+// SQLite means to a store.
+//
+// The package knows nothing of the relay's tables. Packages db and db/file use it;
+// no package outside db can.
 package sqlite
 
 import (
@@ -12,42 +23,46 @@ import (
 	"modernc.org/sqlite"
 )
 
-// Conn is one SQLite connection with its prepared statements. It goes around
-// database/sql, whose pool, contexts and conversions cost more than a row does.
-// A conn belongs to one goroutine at a time.
+// Conn is one SQLite connection with its prepared statements. It uses the driver
+// without database/sql, whose pool, contexts and conversions cost more than
+// reading a row. One goroutine at a time may use a Conn.
 type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
-	Ctx   context.Context // of a command: its end interrupts queries, after which only close is of use; or nil
+	// Ctx interrupts the queries of a command when it ends. After that, the Conn
+	// can only be closed. Nil: queries are never interrupted.
+	Ctx context.Context
 }
 
 type stmt struct {
 	exec  driver.StmtExecContext
 	query driver.StmtQueryContext
 	close func() error
-	args  []driver.NamedValue // reused: bound values are copied by SQLite
+	args  []driver.NamedValue // reused, since SQLite copies bound values
 	dest  []driver.Value
 }
 
 var processWide sync.Once
 
-// A role says what a connection is for.
+// A Role says what a connection is for.
 type Role int
 
+// The roles of connections.
 const (
-	Watching Role = iota // changes nothing, and leaves the log alone
-	Creating             // makes an empty file ours
-	Writing
-	Reading   // cannot write
-	Frozen    // of a file that nobody has open, where no log can be made
-	Receiving // an empty file that becomes a copy of another
+	Watching  Role = iota // reads, and never copies or removes the log: for a file that may be served
+	Creating              // turns an empty file into a database with WAL
+	Writing               // reads and writes
+	Reading               // reads, with a log, which it copies and removes if it closes last
+	Frozen                // reads a file that no process has open, where SQLite can make no log
+	Receiving             // writes an empty file that becomes a copy of another, without a sync
 )
 
-// Open opens path, which must exist.
+// Open opens the file at path, which must exist. The errors are those of SQLite;
+// Code and the Is functions tell them apart. Safe for concurrent use.
 func Open(path string, r Role) (*Conn, error) {
 	processWide.Do(func() {
-		// Without it, any os.Open and Close of the file elsewhere in this process
-		// drops SQLite's locks. Linux only; elsewhere POSIX locks remain.
+		// Without this, any os.Open and Close of the file elsewhere in this process
+		// drops SQLite's locks. It exists on Linux only; other systems keep POSIX locks.
 		_, _ = sqlite.OFDLocking(true)
 		sqlite.StrictPragmas(true)
 	})
@@ -61,7 +76,7 @@ func Open(path string, r Role) (*Conn, error) {
 	}
 	c := &Conn{raw: raw, stmts: map[string]*stmt{}}
 	if r == Creating {
-		// In this order: each decides how the next writes the first page.
+		// The order matters: each pragma decides how the next writes the first page.
 		if err := c.Script("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
 			c.Close()
 			return nil, err
@@ -70,29 +85,31 @@ func Open(path string, r Role) (*Conn, error) {
 	return c, nil
 }
 
-// synchronous FULL is one fsync before each COMMIT returns: the 201's promise.
+// synchronous FULL makes one fsync before each COMMIT returns. A 201 promises a
+// durable message, and this is what makes it durable.
 const synchronous = "FULL"
 
+// dsn is the connection string for a file in a role.
 func dsn(path string, r Role) string {
 	q := url.Values{
-		"mode":          {"rw"}, // never create: createFile does, with the right permissions
+		"mode":          {"rw"}, // does not create the file: file.Create does, with the right permissions
 		"_defensive":    {"1"},
 		"_dqs":          {"0"},
 		"_busy_timeout": {"10000"},
 		"_synchronous":  {synchronous},
 		"_pragma": {
 			"trusted_schema(0)",
-			"wal_autocheckpoint(0)", // checkpoint_sql.go does it, off the commit path
+			"wal_autocheckpoint(0)", // the store copies the log itself, off the commit path (db/checkpoint_sql.go)
 			"journal_size_limit(16777216)",
 			"temp_store(2)",
 			"cache_size(-8192)",
-			"fullfsync(1)", // macOS: a plain fsync there does not survive a power cut
+			"fullfsync(1)", // on macOS, data does not survive a power cut after a plain fsync
 			"checkpoint_fullfsync(1)",
 		},
 	}
 	switch r {
 	case Watching:
-		q.Set("mode", "ro") // else the last one out copies the log, of a file that may not be ours
+		q.Set("mode", "ro") // else the last connection to close copies the log of a file that may not be ours
 	case Writing:
 		q.Set("_journal_mode", "WAL")
 	case Reading:
@@ -101,7 +118,7 @@ func dsn(path string, r Role) string {
 		q.Set("mode", "ro")
 		q.Set("immutable", "1")
 	case Receiving:
-		q.Set("_synchronous", "OFF")                                // it is synced once, when it is whole
+		q.Set("_synchronous", "OFF")                                // the caller syncs the file once, when it is whole
 		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // MEMORY leaves no journal file; SQLite refuses OFF in defensive mode
 	}
 	p := filepath.ToSlash(path)
@@ -111,6 +128,8 @@ func dsn(path string, r Role) string {
 	return (&url.URL{Scheme: "file", Path: p, RawQuery: q.Encode()}).String()
 }
 
+// Close closes the statements and the connection. The last connection to a file
+// copies its log into it and removes the log, unless its role leaves logs alone.
 func (c *Conn) Close() error {
 	for _, s := range c.stmts {
 		s.close()
@@ -139,8 +158,8 @@ func (s *stmt) bind(args []any) []driver.NamedValue {
 	return s.args
 }
 
-// Exec runs a statement whose arguments are int64, string, []byte or nil.
-// The background context is deliberate: a cancelled one would throw the connection away.
+// Exec runs one statement to its end. Arguments are int64, string, []byte or nil.
+// It does not use Ctx, because a context that ends would close the connection.
 func (c *Conn) Exec(query string, args ...any) error {
 	s, err := c.prepare(query)
 	if err != nil {
@@ -150,14 +169,16 @@ func (c *Conn) Exec(query string, args ...any) error {
 	return err
 }
 
-// Rows is an open cursor: for r.next() {…}; err := r.close(). A statement has
-// one cursor at a time.
+// Rows is an open cursor. Read it with for r.Next() {…}; err := r.Close(). There
+// can be one open cursor for each query text of a Conn. Columns count from 0.
 type Rows struct {
 	cursor driver.Rows
 	dest   []driver.Value
 	err    error
 }
 
+// Query runs a query and gives its rows. Arguments are those of Exec. Its error, if
+// any, comes from Close of the rows. The end of Ctx ends the query.
 func (c *Conn) Query(query string, args ...any) *Rows {
 	s, err := c.prepare(query)
 	if err != nil {
@@ -177,6 +198,8 @@ func (c *Conn) Query(query string, args ...any) *Rows {
 	return &Rows{cursor: r, dest: s.dest}
 }
 
+// Next reads the next row. It returns false at the end and after an error, which
+// Close returns.
 func (r *Rows) Next() bool {
 	if r.err != nil {
 		return false
@@ -185,6 +208,8 @@ func (r *Rows) Next() bool {
 	return r.err == nil
 }
 
+// Close closes the cursor and returns the first error of the query. Call it once,
+// also before the end of the rows.
 func (r *Rows) Close() error {
 	if r.cursor != nil {
 		if err := r.cursor.Close(); r.err == nil || r.err == io.EOF && err != nil {
@@ -197,19 +222,25 @@ func (r *Rows) Close() error {
 	return r.err
 }
 
+// Int gives a column as an integer; 0 if it is NULL or of another type.
 func (r *Rows) Int(i int) int64 { n, _ := r.dest[i].(int64); return n }
 
-// Value gives a column as SQLite has it: int64, float64, string, []byte or nil. A
-// []byte is good until next.
+// Value gives a column in its type: int64, float64, string, []byte or nil. A
+// []byte is valid until Next or Close.
 func (r *Rows) Value(i int) any { return r.dest[i] }
 
+// Null tells whether a column is NULL.
 func (r *Rows) Null(i int) bool { return r.dest[i] == nil }
 
+// Text gives a column as text; "" if it is NULL or of another type.
 func (r *Rows) Text(i int) string { s, _ := r.dest[i].(string); return s }
 
+// Blob gives a column as bytes, valid until Next or Close; nil if it is NULL or of
+// another type.
 func (r *Rows) Blob(i int) []byte { b, _ := r.dest[i].([]byte); return b }
 
-// Row runs a query of at most one row and calls scan on it; ok tells if there was one.
+// Row runs a query of at most one row and calls scan with it; scan may be nil. ok
+// tells whether there was a row.
 func (c *Conn) Row(scan func(*Rows), query string, args ...any) (ok bool, err error) {
 	r := c.Query(query, args...)
 	if r.Next() {
@@ -221,7 +252,8 @@ func (c *Conn) Row(scan func(*Rows), query string, args ...any) (ok bool, err er
 	return ok, r.Close()
 }
 
-// CopyTo begins to copy the database into the empty file at path, page by page.
+// CopyTo begins to copy the database into the empty file at path. Its Step copies
+// some pages; its Finish ends the copy.
 func (c *Conn) CopyTo(path string) (*sqlite.Backup, error) {
 	return c.raw.(interface {
 		NewBackup(string) (*sqlite.Backup, error)
@@ -231,12 +263,16 @@ func (c *Conn) CopyTo(path string) (*sqlite.Backup, error) {
 // Begin starts a transaction that sees one state of the file.
 func (c *Conn) Begin() error { return c.Exec("BEGIN") }
 
-// BeginWrite starts a transaction that may write: a later upgrade would fail at once.
+// BeginWrite starts a transaction that may write. It waits up to 10 s for the
+// write lock (IsBusy); a Begin that turned to writing later would not wait.
 func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
 
+// Commit ends a transaction and keeps its changes. They are durable when it
+// returns nil, unless the role does not sync.
 func (c *Conn) Commit() error { return c.Exec("COMMIT") }
 
-// Rollback ends a transaction that has failed; SQLite may have ended it itself.
+// Rollback ends a transaction and drops its changes. It ignores errors, since
+// SQLite may have ended a failed transaction itself.
 func (c *Conn) Rollback() { _ = c.Exec("ROLLBACK") }
 
 // Script runs several statements without arguments.
@@ -250,13 +286,13 @@ func (c *Conn) Script(text string) error {
 	return err
 }
 
-// Number reads one integer; 0 if there is no row.
+// Number runs a query and gives the integer in its first column; 0 if there is no row.
 func (c *Conn) Number(query string, args ...any) (n int64, err error) {
 	_, err = c.Row(func(r *Rows) { n = r.Int(0) }, query, args...)
 	return n, err
 }
 
-// OpenMemory opens an empty database that is nowhere.
+// OpenMemory opens an empty database in memory.
 func OpenMemory() (*Conn, error) {
 	connector, err := sqlite.NewConnector("file::memory:?_dqs=0")
 	if err != nil {

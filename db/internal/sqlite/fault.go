@@ -7,7 +7,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// Code gives SQLite's extended result code behind err, or 0.
+// Code gives SQLite's extended result code (https://sqlite.org/rescode.html) of
+// err, or 0 if err is not one of SQLite's.
 func Code(err error) int {
 	var e *sqlite.Error
 	if errors.As(err, &e) {
@@ -16,12 +17,14 @@ func Code(err error) int {
 	return 0
 }
 
-// ErrDamaged is a file that contradicts itself where SQLite sees nothing wrong.
+// ErrDamaged says that the rows of a file contradict each other, although SQLite
+// finds the file sound. IsFatal counts it.
 var ErrDamaged = errors.New("the database is damaged (relay check tells more)")
 
-// IsFatal tells of the faults after which the process must not go on: what is
-// on disk is no longer known, and a second fsync would lie (fsyncgate); or the
-// disk takes no writes, as a file system that has become read-only.
+// IsFatal tells whether the process must stop after err. Either the content of the
+// disk is unknown: after a failed fsync, a second one reports success without
+// writing the lost pages. Or the disk takes no writes, because the file system has
+// become read-only. Or the file is damaged.
 func IsFatal(err error) bool {
 	if errors.Is(err, ErrDamaged) {
 		return true
@@ -34,31 +37,32 @@ func IsFatal(err error) bool {
 	return code&0xff == sqlite3.SQLITE_CORRUPT || code&0xff == sqlite3.SQLITE_NOTADB
 }
 
-// IsNotDatabase tells that the file is not one of SQLite's.
+// IsNotDatabase tells whether err says that the file is not an SQLite database.
 func IsNotDatabase(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_NOTADB }
 
-// IsCorrupt tells that SQLite found the file damaged.
+// IsCorrupt tells whether err says that SQLite found the file damaged.
 func IsCorrupt(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_CORRUPT }
 
-// WantsLog tells that the file needs a log where none can be made:
-// the folder cannot be written.
+// WantsLog tells whether err says that the file needs a log that SQLite cannot
+// make, because the folder cannot be written.
 func WantsLog(err error) bool {
 	code := Code(err) & 0xff
 	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
-// IsDiskFull tells that nothing was written because there is no room.
+// IsDiskFull tells whether err says that nothing was written because the disk is full.
 func IsDiskFull(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_FULL }
 
-// IsReadOnly tells that SQLite could open the file for reading only.
+// IsReadOnly tells whether err says that SQLite could only open the file for reading.
 func IsReadOnly(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_READONLY }
 
-// IsBusy tells that another process has locked the file for longer than we wait.
+// IsBusy tells whether err says that another process kept the file locked for
+// longer than a connection waits (10 s).
 func IsBusy(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_BUSY }
 
-// IsOfMachine tells of the faults that lie with this machine: its disk, its
-// memory, another process. Every other error depends on the statement and the data
-// alone, and comes again wherever those are the same.
+// IsOfMachine tells whether err lies with this machine: its disk, its memory,
+// another process. Every other error depends on the statement and the data alone:
+// a copy of the store with the same data gets the same error.
 func IsOfMachine(err error) bool {
 	switch Code(err) & 0xff {
 	case sqlite3.SQLITE_PERM, sqlite3.SQLITE_ABORT, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_NOMEM,
@@ -69,7 +73,7 @@ func IsOfMachine(err error) bool {
 	return IsFatal(err)
 }
 
-// OrNull binds the zero value as NULL.
+// OrNull gives v as an argument of Exec or Query: NULL for the zero value.
 func OrNull[T int64 | string](v T) any {
 	var zero T
 	if v == zero {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SyncDir makes a new name in a directory survive a power cut.
+// SyncDir syncs a directory, so that a new name in it survives a power cut.
 func SyncDir(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -17,12 +17,12 @@ func SyncDir(path string) error {
 	}
 	err = d.Sync()
 	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOTSUP) {
-		err = nil // a file system that cannot
+		err = nil // this file system cannot sync directories
 	}
 	return errors.Join(err, d.Close())
 }
 
-// FreeDisk gives the bytes that an ordinary user may still write beside path.
+// FreeDisk gives how many bytes an ordinary user can still write on the disk of path.
 func FreeDisk(path string) (int64, error) {
 	var s unix.Statfs_t
 	if err := unix.Statfs(path, &s); err != nil {
@@ -31,7 +31,8 @@ func FreeDisk(path string) (int64, error) {
 	return int64(s.Bavail) * int64(s.Bsize), nil
 }
 
-// ReadableByOthers tells whether a file is open to more than its owner.
+// ReadableByOthers tells whether users other than the owner have any permission on
+// the file at path.
 func ReadableByOthers(path string) (bool, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 // SyncDir does nothing: Windows has no fsync of directories.
 func SyncDir(string) error { return nil }
 
-// FreeDisk gives the bytes that the user may still write beside path.
+// FreeDisk gives how many bytes the user can still write on the disk of path.
 func FreeDisk(path string) (int64, error) {
 	p, err := windows.UTF16PtrFromString(path)
 	if err != nil {
@@ -20,5 +20,5 @@ func FreeDisk(path string) (int64, error) {
 	return int64(free), nil
 }
 
-// ReadableByOthers knows nothing on Windows, where access lists say it.
+// ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
