@@ -133,6 +133,7 @@ func TestBenchPrintsATable(t *testing.T) {
 }
 
 func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db, dir := tempDB(t), t.TempDir()
 	args := []string{"bench", "--json", "--repeats", "1", "--connections", "2", "--mechas", "10",

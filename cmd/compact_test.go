@@ -78,6 +78,7 @@ func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
 }
 
 func TestCompactRebuildsAFileThatNobodyServes(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db, _, before := emptied(t)
 	r := parse[compacted](t, []byte(mustRelay(t, "compact", "--db", db, "--json")))

@@ -25,6 +25,7 @@ func completed(t testing.TB, dir string, words ...string) (values []string) {
 
 // Addresses, key ids, message and conversation ids come from the database.
 func TestCompletion(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	s := startServer(t, tempDB(t))
 	dir := filepath.Dir(s.db) // where the database has its default name
@@ -77,6 +78,7 @@ func TestCompletionScripts(t *testing.T) {
 // Every command has a manual page, with the sections that readers look for and
 // the placeholders that --help has.
 func TestMan(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "man", "man1")
 	if out := mustRelay(t, "man", dir); !strings.Contains(out, dir) {

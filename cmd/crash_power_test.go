@@ -29,6 +29,7 @@ import (
 // The same cuts with a disk that lies about the log's fsync must lose some: else
 // this test would see nothing.
 func TestCrashThePowerGoes(t *testing.T) {
+	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
 	n := rounds(30, 1500)

@@ -59,6 +59,7 @@ func TestEveryPromiseIsShownByATest(t *testing.T) {
 }
 
 func TestTheDocsCanBeReadInEveryWay(t *testing.T) {
+	notShort(t)
 	list, lines := mustRelay(t, "docs"), strings.Split(mustRelay(t, "docs", "--json"), "\n")
 	s := startServer(t, tempDB(t))
 	for i, p := range docs.Pages() {

@@ -303,6 +303,7 @@ func TestACommandThatRunsIsNotRunAgainByAReconnect(t *testing.T) {
 
 // The output of the client commands never has a secret in it, whatever goes wrong.
 func TestClientCommandsRepeatNoSecret(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	p := newPair(t)
 	secret := issue(t, p.db, "alice^talk", "--signing-secret")[0]

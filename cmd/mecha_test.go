@@ -173,6 +173,7 @@ func TestImport(t *testing.T) {
 }
 
 func TestImportOfMany(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db) // beside a server

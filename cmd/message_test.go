@@ -137,6 +137,7 @@ func TestMessageListRefusals(t *testing.T) {
 
 // A file that is not a database is named by its absolute path, and no file is created.
 func TestInspectionCreatesNothing(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	dir := t.TempDir()
 	foreign := filepath.Join(dir, "foreign.db")

@@ -204,6 +204,15 @@ func eventually(t testing.TB, within time.Duration, what string, so func() bool)
 // tempDB names a database in a directory of its own.
 func tempDB(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
 
+// notShort skips what takes long in the race detector and has nothing for it:
+// one process after the other, each with hardly a goroutine.
+func notShort(t testing.TB) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("-short")
+	}
+}
+
 func notOnWindows(t testing.TB, why string) {
 	t.Helper()
 	if runtime.GOOS == "windows" {

@@ -30,6 +30,7 @@ func eachCommand(t *testing.T, path []string, f func(path []string, help string)
 }
 
 func TestEveryCommandExplainsItself(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	n := 0
 	eachCommand(t, nil, func(path []string, help string) {
@@ -62,6 +63,7 @@ func TestEveryCommandExplainsItself(t *testing.T) {
 }
 
 func TestWrongUsageIsTwo(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	for _, c := range []struct{ args, try string }{
 		{"nonsense", "relay"}, {"nonsense --help=no", "relay"}, {"--nonsense", "relay"},

@@ -95,9 +95,17 @@ func TestSlowAttacks(t *testing.T) {
 			go func() { attack.Wait(); close(over) }()
 			for i, attacked := 0, true; attacked; i++ {
 				// With the header, its connection may fall idle before: the library sends it again.
-				alice.sendOnce(fmt.Sprint(i), letter(alice)).want(201)
-				alice.get(whoami).want(200)
-				served.Store(true)
+				began := time.Now()
+				sent, err := g.try(alice.prepare("POST", messages, letter(alice), idempotent(fmt.Sprint(i))))
+				who, also := g.try(alice.prepare("GET", whoami, ""))
+				switch quick := time.Since(began) < time.Second; {
+				case err == nil && also == nil:
+					sent.want(201)
+					who.want(200)
+					served.Store(true)
+				case quick || i > 1000: // else this machine is so busy that she is one of the slow herself
+					t.Fatal(err, also)
+				}
 				select {
 				case <-over:
 					attacked = false
