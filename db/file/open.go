@@ -91,8 +91,10 @@ func unreadable(path string, err error) error {
 }
 
 // openSilently opens a file for reading so that no other file stays behind. A file
-// that is not in WAL mode, such as a backup, needs no log. A file whose log exists is
-// opened as Watching, which leaves the log alone. A closed file in WAL mode has no log:
+// that is not in WAL mode, such as a backup, needs no log. If a journal stands beside
+// it, a process was killed while it wrote: the file is opened as Reading, since SQLite
+// must first undo what that process had begun. A file whose log exists is opened as
+// Watching, which leaves the log alone. A closed file in WAL mode has no log:
 // SQLite makes one, and the last connection to close removes it. If the folder cannot
 // be written, the file is opened as Frozen, since no other process can make a log
 // either. The same holds for a log that is empty and has no index: no server has it open.
@@ -101,12 +103,15 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !logs {
-		return openAndRead(path, sqlite.Watching)
-	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
+	}
+	if !logs {
+		if exists(real + "-journal") {
+			return openAndRead(path, sqlite.Reading)
+		}
+		return openAndRead(path, sqlite.Watching)
 	}
 	if exists(real + "-wal") {
 		c, err := openAndRead(path, sqlite.Watching)

@@ -1,0 +1,78 @@
+package file_test
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"relay/db"
+	"relay/db/file"
+)
+
+// mustCopyHot makes a backup with one message, begins to change it by SQLite alone,
+// and copies the files as they stand then, as a kill would leave them.
+func mustCopyHot(t *testing.T) (path string) {
+	t.Helper()
+	from, _ := mustMakeOlder(t)
+	dir := t.TempDir()
+	backup, copied := filepath.Join(dir, "backup.db"), filepath.Join(dir, "copied.db")
+	if _, err := file.Backup(t.Context(), file.BackupOptions{From: from, To: backup, Schema: schema(t)}); err != nil {
+		t.Fatal(err)
+	}
+	d, err := sql.Open("sqlite", backup)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.SetMaxOpenConns(1)
+	for _, statement := range []string{"PRAGMA cache_size = 1", "PRAGMA cache_spill = 1", "BEGIN IMMEDIATE", "DELETE FROM payload"} {
+		if _, err := d.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 500 { // more than the cache holds, so that changed pages are in the file
+		if _, err := d.Exec("INSERT INTO word (text) VALUES (hex(randomblob(40)))"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, ending := range []string{"", "-journal"} {
+		b, err := os.ReadFile(backup + ending)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(copied+ending, b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return copied
+}
+
+// What a killed process had begun in a file without a log is undone, whoever opens the
+// file first.
+func TestAFileWithAJournalIsOpened(t *testing.T) {
+	t.Run("check", func(t *testing.T) { wantWhole(t, mustCopyHot(t), schema(t), 1) })
+	t.Run("inspect", func(t *testing.T) {
+		i, err := db.Inspect(mustCopyHot(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer i.Close()
+		list, _, err := i.Messages(t.Context(), db.ListQuery{Limit: 10})
+		if err != nil || len(list) != 1 {
+			t.Fatal(len(list), err)
+		}
+		if body, err := i.Payload(list[0].ID); err != nil || strings.TrimSpace(string(body)) != "{}" {
+			t.Errorf("%q, %v", body, err)
+		}
+	})
+	t.Run("serve", func(t *testing.T) {
+		path := mustCopyHot(t)
+		d := mustOpen(t, path, schema(t))
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		wantWhole(t, path, schema(t), 1)
+	})
+}
