@@ -112,19 +112,34 @@ func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
 	return best, nil
 }
 
-// lowestCandidateScore is the lowest of the maxCandidates best coarse scores. found
-// has more documents than that. For 10,000 documents it takes 0.06 ms; sorting all
-// scores would take 1 ms.
+// lowestCandidateScore is the lowest of the maxCandidates best coarse scores; found
+// has more documents than that. A heap of our own takes a third of the time of
+// container/heap, or of inserting into a sorted slice; sorting all scores of
+// 10,000 documents would take 1 ms, as long as the rest of the search.
 func (s *searcher) lowestCandidateScore(found []uint64) float64 {
-	best := slices.Repeat([]float64{-1}, maxCandidates) // ascending
+	best := slices.Repeat([]float64{-1}, maxCandidates) // a heap: the lowest comes first
 	for _, n := range found {
 		if score := s.coarseScore(n); score > best[0] {
-			at, _ := slices.BinarySearch(best, score)
-			copy(best, best[1:at])
-			best[at-1] = score
+			best[0] = score
+			siftDown(best)
 		}
 	}
 	return best[0]
+}
+
+// siftDown moves the first element of a heap down to its place.
+func siftDown(heap []float64) {
+	for i := 0; ; {
+		child := 2*i + 1
+		if child+1 < len(heap) && heap[child+1] < heap[child] {
+			child++
+		}
+		if child >= len(heap) || heap[i] <= heap[child] {
+			return
+		}
+		heap[i], heap[child] = heap[child], heap[i]
+		i = child
+	}
 }
 
 // appendRest appends the documents that were not candidates, in the order of
