@@ -74,7 +74,9 @@ func (w *writer) commit(ops []op) {
 		w.mechas.forget()
 		w.listeners.entriesChanged()
 	}
-	w.checkpoints.begin()
+	if w.batch.committing { // else the log is as it was
+		w.checkpoints.begin()
+	}
 }
 
 // attempt makes one transaction of ops. After an error, none of them is applied; but if
