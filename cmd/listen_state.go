@@ -25,7 +25,7 @@ import (
 // the last place is kept.
 type bookmark struct {
 	path  string
-	lock  *os.File
+	lock  *lock.Held
 	own   relay.Address
 	after string // the place that was in the file at the start
 

@@ -90,7 +90,7 @@ type DB struct {
 	disk      disk
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
-	lock      *os.File
+	lock      *lock.Held
 
 	shutdown sync.Once
 	done     chan struct{} // closed when the store closes

@@ -94,7 +94,7 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 }
 
 // lockForRestore takes the server's lock. The caller closes it.
-func lockForRestore(to string) (*os.File, error) {
+func lockForRestore(to string) (*lock.Held, error) {
 	held, err := lock.File(to + ".lock")
 	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("a server runs on %s: end it first", to)

@@ -80,7 +80,7 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 
 // lockToUpgrade takes the server's lock. It tries for a second, since another command
 // may have the lock for a moment.
-func lockToUpgrade(path string) (*os.File, error) {
+func lockToUpgrade(path string) (*lock.Held, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err

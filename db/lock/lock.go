@@ -11,11 +11,13 @@ import (
 // ErrHeld is the error of File if another process has the lock.
 var ErrHeld = errors.New("locked by another process")
 
+// Held is a lock that this process has, until Close or the end of the process.
+type Held struct{ file *os.File }
+
 // File takes an exclusive lock on the file at path, which it makes if it is missing:
-// ErrHeld if another process has the lock. Closing the file releases the lock, and so
-// does the end of the process. Do not remove the file: two processes could then lock
-// two files of the same name. Safe for concurrent use.
-func File(path string) (*os.File, error) {
+// ErrHeld if another process has the lock. Do not remove the file: two processes
+// could then lock two files of the same name. Safe for concurrent use.
+func File(path string) (*Held, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, err
@@ -24,5 +26,9 @@ func File(path string) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	return f, nil
+	return &Held{f}, nil
 }
+
+// Close releases the lock at once. To close the file is not enough: a process that is
+// being started has a copy of its descriptor for a moment, and would keep the lock.
+func (h *Held) Close() error { return errors.Join(release(h.file), h.file.Close()) }

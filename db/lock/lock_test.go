@@ -27,6 +27,20 @@ func TestOnlyOneHasTheLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	again.Close()
+	// Closed means released, though a process that is being started still has a copy of
+	// the descriptor: here, another descriptor of the same open file.
+	held, err := lock.File(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lock.Duplicate(t, held)
+	if err := held.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if again, err = lock.File(path); err != nil {
+		t.Fatal(err)
+	}
+	again.Close()
 	if info, err := os.Stat(path); err != nil || info.Size() != 0 {
 		t.Errorf("the file is not left as it was: %v, %v", info, err)
 	}

@@ -16,3 +16,5 @@ func take(f *os.File) error {
 	}
 	return err
 }
+
+func release(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_UN) }

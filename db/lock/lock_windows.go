@@ -15,3 +15,7 @@ func take(f *os.File) error {
 	}
 	return err
 }
+
+func release(f *os.File) error {
+	return windows.UnlockFileEx(windows.Handle(f.Fd()), 0, 1, 0, new(windows.Overlapped))
+}
