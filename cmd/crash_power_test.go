@@ -32,7 +32,7 @@ func TestCrashThePowerGoes(t *testing.T) {
 	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
-	n := rounds(30, 1500)
+	n := rounds(30, 700)
 	run := recordRun(t, binary)
 	states, lost := run.cut(t, n, false)
 	t.Logf("%d messages, %d file operations, %d states rebuilt: %d lost an acknowledged message", len(run.order), len(run.ops), states, lost)

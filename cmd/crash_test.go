@@ -20,7 +20,7 @@ import (
 func TestCrashKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(3, 60)
+	n := rounds(3, 30)
 	c := newCrash(t)
 	for range n {
 		c.round()

@@ -105,6 +105,7 @@ func found(t *testing.T, path string, options ...func(*file.CheckOptions)) (name
 }
 
 func TestAWholeFileHasNoFaults(t *testing.T) {
+	t.Parallel()
 	path := mustFill(t)
 	if names, said, r := found(t, path); len(names) > 0 || r.Messages != 9 || r.Mechas != 4 || r.Checks < 20 {
 		t.Errorf("%+v\n%s", r, said)
@@ -113,6 +114,7 @@ func TestAWholeFileHasNoFaults(t *testing.T) {
 
 // Each case breaks one rule by SQL, and the check of that rule must find it.
 func TestEveryBrokenRuleIsFound(t *testing.T) {
+	t.Parallel()
 	whole := content(t, mustFill(t))
 	const (
 		oldest = "(SELECT min(position) FROM message)"
@@ -230,6 +232,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 
 // The payload is not a JSON object, though its hash is right.
 func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
+	t.Parallel()
 	path := mustFill(t)
 	makeByHand(t, path, `UPDATE payload SET body = CAST('{"n": 1' AS BLOB) WHERE position = (SELECT min(position) FROM message)`,
 		`UPDATE message SET payload_bytes = 7, payload_sha256 = x'706b303b9f8f955786f3c0ffecdc3f1d79b493a1d6eaac284db10f0bc8f38976' WHERE position = (SELECT min(position) FROM message)`)
@@ -242,6 +245,7 @@ func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 }
 
 func TestADamagedPageIsFound(t *testing.T) {
+	t.Parallel()
 	whole := content(t, mustFill(t))
 	page := int(binary.BigEndian.Uint16(whole[16:]))
 	for name, damage := range map[string]func([]byte) []byte{
@@ -261,6 +265,7 @@ func TestADamagedPageIsFound(t *testing.T) {
 }
 
 func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
+	t.Parallel()
 	whole := content(t, mustFill(t))
 	dir := t.TempDir()
 	for says, bytes := range map[string][]byte{
@@ -306,6 +311,7 @@ func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 }
 
 func TestACheckEndsWithItsContext(t *testing.T) {
+	t.Parallel()
 	path := mustFill(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err := file.Check(ctx, file.CheckOptions{Path: path, Schema: schema(t), Report: func(file.Finding) { cancel() }})

@@ -85,6 +85,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 
 // An expired message stays expired.
 func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
+	t.Parallel()
 	expired := make(chan relay.MessageID, 1)
 	d, c := openSetClock(t)
 	d.OnCommit(func(b *relay.Commit) {

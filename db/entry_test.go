@@ -136,6 +136,7 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 
 // Another process changes entries of the file that this one serves.
 func TestAnotherProcessChangesAnEntry(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^x")
 	changed := make(chan struct{}, 1)

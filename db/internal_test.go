@@ -26,6 +26,12 @@ func TestMain(m *testing.M) {
 	if flag.Lookup("test.bench").Value.String() == "" {
 		segmentLength, leastRows, scanRatio = 5, 2, 1
 	}
+	// The parallel ones wait for the disk, so there may be more of them than cores.
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		flag.Set("test.parallel", "8")
+	}
 	os.Exit(m.Run())
 }
 

@@ -116,6 +116,7 @@ func wantCounts(t *testing.T, path string, all []known) {
 // server, by another process, after a stop, and after a kill. A copy of the files takes
 // the place of a kill.
 func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	var mechas []relay.IssuedKey
 	for i := range 5 {
@@ -188,6 +189,7 @@ func wantAllIndexed(t *testing.T, path string, n int) {
 // Readers that follow a cursor get every message once, in order, while messages are
 // sent, acknowledged and indexed.
 func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	var mechas []relay.IssuedKey
 	for i := range 4 {
@@ -263,6 +265,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 // A process that does not serve indexes its messages at once, because the server's late
 // index does not have them.
 func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
 	mechas := []relay.IssuedKey{alice, bob}

@@ -119,6 +119,7 @@ func mustServeHere(t *testing.T) (*serving, *used) {
 }
 
 func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
+	t.Parallel()
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 2*fullNoncePage+maxBatch+3*fewNonces) // two pages, and some that are in none
 	s.reopen(t)
@@ -135,6 +136,7 @@ func TestNoncesComeBackFromPagesAndFromRows(t *testing.T) {
 }
 
 func TestNoncesThatNoPageCoversAreReadFromTheirRows(t *testing.T) {
+	t.Parallel()
 	for _, gone := range []string{"max", "min"} {
 		s, u := mustServeHere(t)
 		u.send(t, s.DB, 2*fullNoncePage+maxBatch+1)
@@ -156,6 +158,7 @@ func (failedCommit) apply(t *tx) error {
 }
 
 func TestNoPageCoversATransactionThatFailed(t *testing.T) {
+	t.Parallel()
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 2*fewNonces)
 	if err := s.wait(failedCommit{}); err != nil {
@@ -174,6 +177,7 @@ func TestNoPageCoversATransactionThatFailed(t *testing.T) {
 }
 
 func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
+	t.Parallel()
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, fewNonces)
 	s.advance(oldNoncePage + time.Second)
@@ -218,6 +222,7 @@ func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 }
 
 func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
+	t.Parallel()
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, 1)
 	p, err := s.History(t.Context(), relay.HistoryQuery{Mecha: u.key.Mecha.Number, Limit: 1})
@@ -241,6 +246,7 @@ func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 }
 
 func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
+	t.Parallel()
 	s, u := mustServeHere(t)
 	u.send(t, s.DB, fullNoncePage+maxBatch+10)
 	s.advance(time.Minute)

@@ -13,6 +13,7 @@ import (
 
 // Another command's writes to a file that has lost its name would be gone.
 func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
+	t.Parallel()
 	backup := mustFill(t)
 	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as relay key create does
 	k := s.mustIssue("alice^demo")
@@ -38,6 +39,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 
 // A copy has the properties of its source, except WAL mode.
 func TestABackupKeepsTheKindOfFile(t *testing.T) {
+	t.Parallel()
 	from, to := mustFill(t), filepath.Join(t.TempDir(), "backup.db")
 	if _, err := file.Backup(ctx, file.BackupOptions{From: from, To: to, Schema: schema(t)}); err != nil {
 		t.Fatal(err)
@@ -60,6 +62,7 @@ func TestABackupKeepsTheKindOfFile(t *testing.T) {
 // A copy has one state of the file, however many writes are made meanwhile, and it does
 // not begin again for them, as SQLite's backup does by itself.
 func TestABackupIsOfOneState(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^demo")
 	payload := `{"text": "` + strings.Repeat("x", 1<<20) + `"}`

@@ -79,6 +79,7 @@ func (s *searched) wantSearch(id relay.SearchID, m relay.MechaNumber, code relay
 // The text of an expired answer leaves the file. Its row stays, so that a request for it
 // gets search_expired.
 func TestExpiredAnswersAreEmptied(t *testing.T) {
+	t.Parallel()
 	s := mustSearched(t)
 	var old []relay.SearchID
 	for range 60 {
@@ -113,6 +114,7 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 // Answers that were saved while the clock was far ahead do not keep others from being
 // emptied.
 func TestAnswersOfTheFutureHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
 	s := mustSearched(t)
 	s.minutes.Store(60 * 24 * 365)
 	s.mustSave(s.alice, 10)
@@ -134,6 +136,7 @@ func TestOnlyAServerEmptiesAnswers(t *testing.T) {
 }
 
 func TestAnswersAreBoundedInBytes(t *testing.T) {
+	t.Parallel()
 	s := mustSearched(t)
 	small := s.mustSave(s.bob, 10)
 	var ids []relay.SearchID

@@ -95,6 +95,7 @@ func TestAStreamIsReadInPages(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	clock := newClock()
 	s := mustOpen(t, clock.option)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
@@ -182,6 +183,7 @@ func TestTheMailboxHasABound(t *testing.T) {
 
 // After a restart, a mailbox is counted right, whichever write comes first.
 func TestTheMailboxIsCountedRightAfterARestart(t *testing.T) {
+	t.Parallel()
 	bound := func(o *db.Options) { o.MaxPending = 10 }
 	for name, first := range map[string]func(store, *relay.Key, relay.MessageID){
 		"an acknowledgement": func(s store, k *relay.Key, id relay.MessageID) { s.mustAck(k, id, "completed") },
@@ -244,6 +246,7 @@ func TestAClockThatWasAheadDoesNotFillTheNonces(t *testing.T) {
 
 // Another process (the command line) changes keys while this one serves.
 func TestAnotherProcessRevokes(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	told := make(chan struct{}, 10)
 	s.OnKeys(func() { told <- struct{}{} })

@@ -11,6 +11,7 @@ import (
 // Each line is one request and what it makes of the message: the words of the
 // recipient in a row, the state after each, and whether it was a repetition.
 func TestTheLifeOfAMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	type step struct {

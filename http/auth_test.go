@@ -135,6 +135,7 @@ func TestTheTimestampMayBeOffByTheSkew(t *testing.T) {
 }
 
 func TestWhoami(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Label, i.ExpiresAt = `my "laptop"`, i.At.Add(time.Hour) })
 	alice.get(whoami).want(200).
@@ -167,6 +168,7 @@ func TestAKeyLivesFromIssueToItsEnd(t *testing.T) {
 
 // The command line issues and revokes in a process of its own.
 func TestKeysOfAnotherProcess(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	o := r.settings.db
 	o.Create, o.Serve = false, false
@@ -197,6 +199,7 @@ func TestKeysOfAnotherProcess(t *testing.T) {
 }
 
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	old := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.WithSecret, i.Label = true, "laptop" })
 	fresh := r.mustIssue("", func(i *relay.IssueKey) { i.Replaces, i.Overlap = old.ID, time.Hour })

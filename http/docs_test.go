@@ -44,6 +44,7 @@ func TestTheErrorsPage(t *testing.T) {
 // A person who opens the server's address finds the documentation, and every
 // page of it, also as Markdown.
 func TestTheDocsAreServed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	for _, path := range []string{"/", "/docs", "/docs/promises", "/docs/errors.md"} {
 		if a := r.anyone("HEAD", path); a.status >= 400 || len(a.body) > 0 {

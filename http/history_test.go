@@ -192,6 +192,7 @@ func (m mecha) walk(query, cursor string) (ids []string, pages int) {
 }
 
 func TestPagesCoverEachMessageOnce(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	var all, received []string
@@ -246,6 +247,7 @@ func TestPagesCoverEachMessageOnce(t *testing.T) {
 
 // A filtered page looks at 10,000 rows: it comes back short, and the walk still finds all.
 func TestAFilterThatFindsLittle(t *testing.T) {
+	t.Parallel()
 	if testing.Short() {
 		t.Skip("writes 10,000 messages")
 	}
@@ -280,6 +282,7 @@ func TestAFilterThatFindsLittle(t *testing.T) {
 }
 
 func TestPagesWithPayloadsEndAt4MiB(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBody = 6 << 20 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	var ids []string

@@ -72,6 +72,7 @@ func TestOnly201IsKept(t *testing.T) {
 }
 
 func TestIdempotencyKeyForms(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	for i, key := range []string{"k", strings.Repeat("k", 128), `!"#$%&'()*+,-./:;<=>?@[\]^_{|}~`, "a b"} {
@@ -112,6 +113,7 @@ func TestKeptForADayOverRestarts(t *testing.T) {
 
 // HTTP libraries resend a request with an Idempotency-Key by themselves, nonce and all.
 func TestTheSameRequestAgain(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	c := alice.prepare("POST", messages, letter(bob), idempotent("k"))
@@ -142,6 +144,7 @@ func TestTheSameRequestAgain(t *testing.T) {
 }
 
 func TestConcurrentDuplicatesMakeOneMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	const n = 24

@@ -72,6 +72,7 @@ func TestTheClientsAddress(t *testing.T) {
 // A flood of addresses takes bounded memory, and does not wash away the limit
 // of the one that goes on.
 func TestLimitersHaveABound(t *testing.T) {
+	t.Parallel()
 	l, now := &limiters[netip.Prefix]{rate: 1, burst: 2}, time.Unix(1e9, 0)
 	busy := netip.MustParsePrefix("192.0.2.1/32")
 	l.allow(busy, now)

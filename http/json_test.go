@@ -13,6 +13,7 @@ import (
 
 // A payload is bytes: it comes back as it was sent, whatever a JSON library would make of it.
 func TestPayloadsAreKeptByteForByte(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	for name, payload := range map[string]string{
@@ -139,6 +140,7 @@ func TestTextsThatAreNoEnvelope(t *testing.T) {
 
 // The same reader stands before acknowledgements.
 func TestTextsThatAreNoAck(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	id := alice.mustSend(bob).MessageID
@@ -155,6 +157,7 @@ func TestTextsThatAreNoAck(t *testing.T) {
 
 // Whatever stands in a record, the answer is JSON.
 func TestAnswersAreJSON(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.Label = "\"\\é</script>" })
 	odd := `\u0000\u001f\"\\\u2028\ud83d\ude00\u007f`

@@ -15,6 +15,7 @@ import (
 )
 
 func TestRateOfAKey(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 2, 3 })
 	alice, spare := r.mustIssue("alice^demo"), r.mustIssue("alice^demo")
 	for range 3 {
@@ -33,6 +34,7 @@ func TestRateOfAKey(t *testing.T) {
 
 // Guessing is slowed down, but nobody can lock out anybody else.
 func TestFailuresOfAnAddress(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.FailureLimit, s.api.FailureBurst = 1, 3 })
 	alice := r.mustIssue("alice^demo")
 	for _, c := range []change{with("X-Mecha-Key"), with("X-Mecha-Key", typo(alice.Text)), signedBy("mk_wrong")} {
@@ -53,6 +55,7 @@ func TestFailuresOfAnAddress(t *testing.T) {
 }
 
 func TestAFullMailbox(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.db.MaxPending = 2 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	id := alice.mustSend(bob).MessageID
@@ -69,6 +72,7 @@ func TestAFullMailbox(t *testing.T) {
 }
 
 func TestBodyLimit(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBody = 4000 })
 	alice := r.mustIssue("alice^demo")
 	empty := letter(alice)
@@ -172,6 +176,7 @@ func TestLargeHeaders(t *testing.T) {
 
 // Without room on the disk, messages are refused; all else goes on.
 func TestAFullDisk(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	first := alice.sendOnce("k", letter(bob)).want(201)

@@ -59,6 +59,7 @@ func (m mecha) eventually(body string) {
 
 // Large answers that nobody reads count as well. A refused request has changed nothing.
 func TestAnswersUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBodyMemory = 64 << 20 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	alice.fill(6)

@@ -138,6 +138,7 @@ func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
 // A request that changed something is refused when it comes again, also when
 // the process was killed in between and remembers nothing.
 func TestReplaysAfterARestart(t *testing.T) {
+	t.Parallel()
 	for name, again := range map[string]func(*testRelay){"restart": (*testRelay).mustRestart, "kill": (*testRelay).mustCrash} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)

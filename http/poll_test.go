@@ -96,6 +96,7 @@ func TestALongPollTimesOut(t *testing.T) {
 }
 
 func TestALongPollEndsWithItsKey(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	spare := r.mustIssue("alice^demo")

@@ -167,6 +167,7 @@ func TestAPutCannotBeReplayed(t *testing.T) {
 // The largest profile that can be put is taken back as GET gives it, with what
 // the reply adds: clients read, change a word, and put it all.
 func TestTheLargestProfileIsPutAgain(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue(relay.Address(strings.Repeat("a", 60) + "^" + strings.Repeat("c", 60)))
 	// full gives a body of exactly 64 KiB: skills, and the last text to fill it up.

@@ -143,6 +143,7 @@ func TestATransportThatDoesNot(t *testing.T) {
 // still there: else the same request, sent again, would be refused for the
 // nonce, with nothing stored. The readers are kept busy, so that it has to wait.
 func TestASendWhoseClientHasGone(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	r.mustFill(alice, bob, 100)

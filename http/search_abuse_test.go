@@ -201,6 +201,7 @@ func (m mecha) wantAbuse(c abuse) reply {
 // The abuse table: no 5xx, no panic, each with the documented answer. There is
 // no query syntax, so there is none to abuse.
 func TestSearchAbuse(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	for _, c := range slices.Concat(abusiveQueries(), abusiveRequests(), abusiveTypes()) {
 		t.Run(c.name, func(t *testing.T) {
@@ -217,6 +218,7 @@ func TestSearchAbuse(t *testing.T) {
 
 // A cursor moved by hand leads nowhere that paging does not.
 func TestForgedCursors(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	f := alice.mustFind(`{"filter":{"crew":["acme"]},"limit":1}`)
 	if f.NextCursor == nil {
@@ -235,6 +237,7 @@ func TestForgedCursors(t *testing.T) {
 
 // A profile can be as odd as it likes: it is found, and its neighbours too.
 func TestOddProfilesAreFound(t *testing.T) {
+	t.Parallel()
 	r, alice, _ := directory(t)
 	odd := map[string]any{
 		"display_name": "\x1b[31m🚀\u202e" + strings.Repeat("W", 190), "description": strings.Repeat("aB", 1000), "details": strings.Repeat("x", 16_000),

@@ -43,6 +43,7 @@ func TestHitsWithoutAnythingToMark(t *testing.T) {
 // A profile that is withdrawn while a search for it is under way is not shown,
 // neither as it was nor as it is now.
 func TestWhatIsWithdrawnMeanwhileIsNotShown(t *testing.T) {
+	t.Parallel()
 	for _, change := range []string{`{"description":"a secret plan","visibility":"crew"}`, `{"description":"a secret plan","visibility":"unlisted"}`} {
 		for _, options := range []string{`"limit":5`, `"highlight":true`} {
 			var r *testRelay
@@ -79,6 +80,7 @@ func TestWhatIsWithdrawnMeanwhileIsNotShown(t *testing.T) {
 
 // However a search is ordered, it finds the same.
 func TestOrdersFindTheSame(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	for _, query := range []string{"hotel", "hotels", "flight booking", "invoice", "acme", "htels", "book", "reads", "bookkeeping", "flighty hotels"} {
 		want := alice.mustFind(`{"query":"` + query + `"}`)
@@ -180,6 +182,7 @@ func TestWaitIsPreferred(t *testing.T) {
 }
 
 func TestOnlineInASearch(t *testing.T) {
+	t.Parallel()
 	r, alice, _ := directory(t)
 	hotels := r.mustIssue("hotels^acme")
 	answer := hotels.mustWait("direction=in")
@@ -199,6 +202,7 @@ func TestOnlineInASearch(t *testing.T) {
 
 // Times that do not fit into nanoseconds since 1970 are still before or after.
 func TestUpdatedSinceFarAway(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	for since, want := range map[string]bool{
 		"9999-12-31T23:59:59Z": false, "2300-01-01T00:00:00Z": false, "2026-11-20T08:00:00.001Z": false,
@@ -213,6 +217,7 @@ func TestUpdatedSinceFarAway(t *testing.T) {
 // While the disk does not keep up, the answers that wait for it are bounded:
 // then searches are refused, until it has caught up.
 func TestAnswersThatWaitAreBounded(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	r.longAnswers()

@@ -75,6 +75,7 @@ func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
 // The answers that this process keeps are bounded: the oldest go, and no search is
 // refused for them.
 func TestAnswersWithoutADiskAreBounded(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, noRoom)
 	alice := r.mustIssue("alice^demo")
 	r.longAnswers()

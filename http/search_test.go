@@ -182,6 +182,7 @@ func TestASearchIsKept(t *testing.T) {
 }
 
 func TestOnlyTheNewestSearchesAreKept(t *testing.T) {
+	t.Parallel()
 	r, alice, _ := directory(t)
 	var ids []string
 	for i := range 105 {
@@ -194,6 +195,7 @@ func TestOnlyTheNewestSearchesAreKept(t *testing.T) {
 }
 
 func TestPagesOfASearch(t *testing.T) {
+	t.Parallel()
 	r, alice, _ := directory(t)
 	for i := range 25 {
 		r.mustIssue(relay.Address(fmt.Sprintf("worker%02d^many", i))).put(`{"description":"sorts parcels"}`).want(200)

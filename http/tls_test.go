@@ -44,6 +44,7 @@ func (c watchedConn) Close() error {
 // A socket over TLS that reads nothing is cut off without a goodbye. That would
 // be one more write, which waits for seconds, and the hub with it.
 func TestACutOverTLSWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.hub.WriteTimeout = 200 * time.Millisecond })
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 // the profiles as they are now, whatever comes, changes and goes between searches and
 // during them.
 func TestFacetsFollowChanges(t *testing.T) {
+	t.Parallel()
 	s := newShelf()
 	s.page = 40
 	x := mustFollow(t, t.TempDir(), s)

@@ -13,6 +13,7 @@ import (
 // However much of root.bolt is left, opening the index ends in an index: bolt
 // maps the file and would fault, and with it the process, on what is not there.
 func TestRootBoltCutAnywhere(t *testing.T) {
+	t.Parallel()
 	dir, s := t.TempDir(), newShelf()
 	for i := range 50 {
 		s.put(mecha(relay.MechaNumber(1+i), fmt.Sprintf("m%02d^acme", i), "knows the weather"))

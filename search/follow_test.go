@@ -87,6 +87,7 @@ func fill(t *testing.T, dir string, source *shelf) {
 
 // Whatever is wrong with the files: the index says so and is made anew.
 func TestDamageIsRepaired(t *testing.T) {
+	t.Parallel()
 	g, all := newGenerator(t, 3), amount(100, 300)
 	s := newShelf(append(travel(), g.entries(all)[5:]...)...)
 	for name, damage := range map[string]func(t *testing.T, dir string){
@@ -141,6 +142,7 @@ func TestDamageIsRepaired(t *testing.T) {
 // A segment cut short under a running index: searches fail at worst, the
 // process lives, and the index is made anew.
 func TestDamageWhileRunning(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("a mapped file cannot be cut short everywhere")
 	}
@@ -190,6 +192,7 @@ func TestOtherStoreIsRebuilt(t *testing.T) {
 // Close and Follow begin at once, as when a server cannot listen: Close waits
 // for a Follow that has begun, and none begins after it.
 func TestCloseWhileFollowBegins(t *testing.T) {
+	t.Parallel()
 	s := newShelf(travel()...)
 	for range 20 {
 		x, err := search.Open(t.TempDir(), search.Options{})
@@ -208,6 +211,7 @@ func TestCloseWhileFollowBegins(t *testing.T) {
 }
 
 func TestFolderInUse(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := newShelf(travel()...)
 	x := mustFollow(t, dir, s)
@@ -223,6 +227,7 @@ func TestFolderInUse(t *testing.T) {
 
 // A source that fails is asked again; meanwhile searches use the entries that are there.
 func TestSourceFails(t *testing.T) {
+	t.Parallel()
 	s := newShelf(travel()...)
 	failing := &failingSource{Source: s, failures: 1}
 	x := mustFollow(t, t.TempDir(), failing)
@@ -266,6 +271,7 @@ func TestSearchWorksDuringARebuild(t *testing.T) {
 }
 
 func TestCloseEndsEverything(t *testing.T) {
+	t.Parallel()
 	s := newShelf(newGenerator(t, 5).entries(200)...)
 	s.page = 10
 	x, err := search.Open(t.TempDir(), search.Options{})

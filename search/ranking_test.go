@@ -21,6 +21,7 @@ func crowd(t testing.TB, known ...relay.Entry) []relay.Entry {
 }
 
 func TestExactNameIsFirst(t *testing.T) {
+	t.Parallel()
 	g := newGenerator(t, 7)
 	entries := g.entries(800)
 	// Others that say the name more often, and longer and shorter names.
@@ -49,6 +50,7 @@ func TestExactNameIsFirst(t *testing.T) {
 
 // Every way to get one letter wrong in a name keeps its Mecha in the first three.
 func TestOneTypoInAName(t *testing.T) {
+	t.Parallel()
 	names := []string{"oracle", "plumber", "skyfinder", "getHotelRooms", "tax-adviser", "quill"}
 	var known []relay.Entry
 	for _, n := range names {
@@ -81,6 +83,7 @@ func TestOneTypoInAName(t *testing.T) {
 }
 
 func TestPrefixFindsAName(t *testing.T) {
+	t.Parallel()
 	x := mustIndex(t, crowd(t, mecha(0, "getHotelRooms^acme", ""), mecha(0, "philatelist^acme", "")), 1000)
 	for q, want := range map[string]string{"gethotelr": "getHotelRooms^acme", "get hotel ro": "getHotelRooms^acme", "philat": "philatelist^acme"} {
 		r := mustSearch(t, x, search.Request{Query: q})
@@ -92,6 +95,7 @@ func TestPrefixFindsAName(t *testing.T) {
 
 // A profile with a word 500 times does not beat one whose skill it is.
 func TestRepetitionDoesNotPay(t *testing.T) {
+	t.Parallel()
 	skilled := mecha(0, "sam^acme", "A helper in the kitchen.")
 	skilled.Skills = []relay.Skill{{ID: "sour", Name: "Sourdough baking", Description: "Bakes bread with sourdough"}}
 	spam := func(i int, e relay.Entry) relay.Entry {

@@ -13,6 +13,7 @@ import (
 // and changed before the index sees it. Entries of the lost time
 // must go. The same store's own later history is no reason to begin anew.
 func TestARestoredBackupIsNoticed(t *testing.T) {
+	t.Parallel()
 	const lost = "horoscopes" // what only profiles of the lost time say
 	for name, c := range map[string]struct {
 		entries  int

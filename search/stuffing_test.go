@@ -197,6 +197,7 @@ func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 
 // In a large directory there may be more stuffed profiles than are looked at closely.
 func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
+	t.Parallel()
 	for _, skill := range exactSkills[:amount(1, len(exactSkills))] {
 		t.Run(skill, func(t *testing.T) {
 			known := append(oneOfThem(strings.ToLower(skill), 20), skilled(skill))

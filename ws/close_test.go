@@ -76,6 +76,7 @@ func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 // After the relay's close frame, the peer's answer ends the connection at once:
 // before that of one who does not answer.
 func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c, silent := r.mustUpgrade(bob, ""), r.mustUpgrade(bob, "")

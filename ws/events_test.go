@@ -65,6 +65,7 @@ func TestReceiptsTellTheSenderOfEachChangeOnce(t *testing.T) {
 }
 
 func TestExpiryIsReceipted(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(alice, "events=receipts")

@@ -240,6 +240,7 @@ func TestFramesInTheSegmentOfTheHandshakeAreNotLost(t *testing.T) {
 // A client that sends and does not read is not read either: its answers wait
 // in a bounded place, and none is lost.
 func TestAnswersWaitForASlowReader(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")

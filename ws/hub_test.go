@@ -40,6 +40,7 @@ func TestARevokedKeyEndsItsConnections(t *testing.T) {
 
 // Another process, the command line, revokes: the same file, a store of its own.
 func TestAKeyRevokedByAnotherProcessEndsItsConnections(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	a, b := r.mustDial(alice, ""), r.mustDial(bob, "")
@@ -58,6 +59,7 @@ func TestAKeyRevokedByAnotherProcessEndsItsConnections(t *testing.T) {
 }
 
 func TestAKeyThatExpiresEndsItsConnections(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	r.mustPair()
 	k, err := r.Issue(&relay.IssueKey{At: r.now(), Address: "bob^test", ExpiresAt: r.soon()})
@@ -75,6 +77,7 @@ func TestAKeyThatExpiresEndsItsConnections(t *testing.T) {
 // A rotated key goes on for its overlap, and no longer: also on a connection
 // that was open before.
 func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	before := r.mustDial(bob, "")
@@ -106,6 +109,7 @@ func TestARotatedKeyEndsItsConnectionsAfterTheOverlap(t *testing.T) {
 // A connection learns of the end that its key was given, without another one
 // that was opened after it.
 func TestARotatedKeyEndsAConnectionThatIsAlone(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustDial(bob, "")

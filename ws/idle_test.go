@@ -82,6 +82,7 @@ func TestAFrameByteByByte(t *testing.T) {
 
 // A frame that arrives just as the reader parks is not overlooked.
 func TestFramesInAnyRhythm(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	var wg sync.WaitGroup

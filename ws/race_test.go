@@ -34,6 +34,7 @@ func (s *store) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPa
 // A message that is committed just before a page is read stands in the page and
 // in the queue; one that is committed just after it, in the queue alone.
 func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
+	t.Parallel()
 	for _, query := range []string{"", "sync_limit=1000", "sync_limit=2"} {
 		for _, before := range []bool{true, false} {
 			var r *testRelay
@@ -94,6 +95,7 @@ func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 // Connections catch up while messages are being sent: whatever the moment at
 // which one becomes live, it gets every message once, in commit order.
 func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, _ := r.mustPair()
 	const senders, backlog, live = 8, 90, 160
@@ -157,6 +159,7 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 // Connections that open in the middle of the stream miss nothing of what
 // follows: neither with a cursor, nor from the oldest pending, nor live only.
 func TestConnectingWhileMessagesAreSent(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	const n = 600

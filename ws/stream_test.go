@@ -191,6 +191,7 @@ func TestSyncLimitZeroIsLiveOnly(t *testing.T) {
 
 // A window of more than 1000 is one of 1000: so many come, then nothing until an acknowledgement.
 func TestSyncLimitIsAtMostAThousand(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 300 * time.Millisecond })
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 1001)
@@ -203,6 +204,7 @@ func TestSyncLimitIsAtMostAThousand(t *testing.T) {
 }
 
 func TestSyncLimitIsTwoHundredByDefault(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 200 * time.Millisecond })
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 201)

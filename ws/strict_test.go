@@ -41,6 +41,7 @@ var all16 = []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}
 // RFC 6455 §5.2: every first byte that a frame may not have, at the start of a
 // message and within one.
 func TestFirstBytes(t *testing.T) {
+	t.Parallel()
 	var faults []fault
 	for _, op := range all16 {
 		data, control := op <= opBinary, op >= opClose && op <= opPong

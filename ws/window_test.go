@@ -44,6 +44,7 @@ func TestAClientThatAcknowledgesGetsABacklogInOneGo(t *testing.T) {
 
 // However a client answers, no more than the window is in flight.
 func TestTheWindowIsNeverOverrun(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, _ := r.mustPair()
 	for _, limit := range []int{1, 2, 7, 64, 65} {
@@ -70,6 +71,7 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 }
 
 func TestAClientThatDoesNotAcknowledgePagesThrough(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 600)
@@ -225,6 +227,7 @@ func TestWhatFreesNoPlace(t *testing.T) {
 }
 
 func TestExpiryFreesPlaces(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
@@ -259,6 +262,7 @@ func TestExpiryIsNoAcknowledgement(t *testing.T) {
 // Several connections of one Mecha sync, one acknowledges. Each of its words is
 // for all, even if another one is just about to send that message.
 func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	n := amount(300, 1000)
