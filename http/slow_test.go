@@ -52,7 +52,9 @@ func TestSlowAttacks(t *testing.T) {
 		"a TLS handshake that drips": {true, func(mecha) string { return "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" }, "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+			if !testing.Short() { // the race detector takes the time that the relay gives a slow client
+				t.Parallel()
+			}
 			label(t)
 			r, n := mustServe(t, short), n
 			g := r.guarded(4*n, row.encrypted, slowWrites)
