@@ -24,7 +24,7 @@ type cutter struct {
 
 const (
 	cutNothing int32 = iota
-	cutBefore        // when the request has gone on to the server
+	cutBefore        // when the request has gone on to the server: no answer is passed on
 	cutAfter         // when the answer comes
 )
 
@@ -84,7 +84,7 @@ func (c *cutter) forward(client, server net.Conn) {
 			c.sends.Add(1)
 			what = c.cut.Swap(cutNothing)
 		}
-		lost.Store(what == cutAfter)
+		lost.Store(what != cutNothing)
 		server.Write(b[:n])
 		if what == cutBefore {
 			client.Close()
@@ -117,7 +117,7 @@ func TestATransportThatResends(t *testing.T) {
 				}
 			}
 			if got := proxy.sends.Load(); got != 2*n {
-				t.Fatalf("%d sends went by: nothing was sent again", got)
+				t.Fatalf("%d sends went by, want %d", got, 2*n)
 			}
 			r.wantMessages(n)
 		})
