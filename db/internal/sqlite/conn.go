@@ -65,6 +65,7 @@ func Open(path string, r Role) (*Conn, error) {
 		// drops SQLite's locks. It exists on Linux only; other systems keep POSIX locks.
 		_, _ = sqlite.OFDLocking(true)
 		sqlite.StrictPragmas(true)
+		countNoRoom()
 	})
 	connector, err := sqlite.NewConnector(dsn(path, r))
 	if err != nil {

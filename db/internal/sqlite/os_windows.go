@@ -22,3 +22,7 @@ func FreeDisk(path string) (int64, error) {
 
 // ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
+
+// countNoRoom does nothing: SQLite for Windows knows both codes for a full disk, and a
+// quota reports the same.
+func countNoRoom() {}
