@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -244,6 +245,66 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 		wantFiles(t, dir)
 	}
 	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db.index", "relay.db.lock")
+}
+
+// Killed in the middle of its work, a command leaves no copy behind that the next one
+// does not remove: a copy has messages and secrets, and takes much space.
+func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
+	t.Parallel()
+	notOnWindows(t, "a lock outlives its process for a while")
+	db := tempDB(t)
+	large(t, db)
+	copies, target := t.TempDir(), tempDB(t)
+	partials := func(dir string) (found []string) {
+		found, err := filepath.Glob(filepath.Join(dir, ".*.partial-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	kill := func(dir string, args ...string) {
+		t.Helper()
+		before := partials(dir)
+		p := launch(t, exec.Command(binary, args...), nil)
+		eventually(t, patience, "the copy is under way", func() bool {
+			return slices.ContainsFunc(partials(dir), func(f string) bool { return !slices.Contains(before, f) })
+		})
+		p.kill()
+	}
+	left := 0
+	for n := range rounds(4, 15) {
+		kill(copies, "backup", filepath.Join(copies, fmt.Sprintf("day-%d.db", n)), "--db", db)
+		left += len(partials(copies))
+		kill(filepath.Dir(target), "restore", db, "--db", target)
+		if n := len(partials(copies)); n > 1 {
+			t.Errorf("%d partial copies: each run removes those before it", n)
+		}
+	}
+	t.Logf("%d partial copies counted after the kills", left)
+	mustRelay(t, "backup", filepath.Join(copies, "last.db"), "--db", db)
+	mustRelay(t, "restore", db, "--db", target)
+	if found := append(partials(copies), partials(filepath.Dir(target))...); len(found) > 0 {
+		t.Errorf("left: %v", found)
+	}
+
+	kill(copies, "backup", filepath.Join(copies, "other.db"), "--db", db)
+	kill(filepath.Dir(target), "restore", db, "--db", target, "--force")
+	startServer(t, target).terminate() // a server removes what is beside its database
+	if found := partials(filepath.Dir(target)); len(found) > 0 {
+		t.Errorf("left beside the database: %v", found)
+	}
+	mustRelay(t, "check", target)
+
+	temp := t.TempDir()
+	for range rounds(2, 10) {
+		p := launch(t, exec.Command(binary, "compact", "--db", target), []string{"SQLITE_TMPDIR=" + temp})
+		eventually(t, patience, "the rebuild is under way", func() bool { info, err := os.Stat(target + "-wal"); return err == nil && info.Size() > 0 })
+		p.kill()
+		wantFiles(t, temp)
+		wantWhole(t, target)
+	}
+	mustRelay(t, "compact", "--db", target)
+	wantFiles(t, filepath.Dir(target), "relay.db", "relay.db.index", "relay.db.lock")
 }
 
 func TestARestoreReplacesOnlyWhenTold(t *testing.T) {

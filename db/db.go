@@ -90,7 +90,7 @@ type DB struct {
 	disk      disk
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
-	lock      *lock.Held
+	lock      *file.Locked
 
 	shutdown sync.Once
 	done     chan struct{} // closed when the store closes
@@ -143,6 +143,9 @@ func (d *DB) open(prepare func(*DB)) error {
 		if err := d.takeLock(); err != nil {
 			return err
 		}
+		for _, path := range file.RemovePartials(filepath.Dir(d.path)) {
+			d.opts.Logger.Info("removed what a killed backup or restore had left", "path", path)
+		}
 	}
 	c, err := file.OpenCurrent(d.path, d.opts.Schema, d.opts.Serve)
 	if err != nil {
@@ -182,18 +185,13 @@ func (d *DB) run(prepare func(*DB)) error {
 	return nil
 }
 
-// takeLock takes the server's lock. The lock belongs to the file's real path, so that
-// a second server cannot open the file under another name.
-func (d *DB) takeLock() error {
-	real, err := filepath.EvalSymlinks(d.path)
-	if err != nil {
-		return err
-	}
-	held, err := lock.File(real + ".lock")
+// takeLock takes the server's lock, which no other process can have, also not for the
+// same file under another name.
+func (d *DB) takeLock() (err error) {
+	d.lock, err = file.Lock(d.path)
 	if errors.Is(err, lock.ErrHeld) {
 		return fmt.Errorf("%s is already being served by another process", d.path)
 	}
-	d.lock = held
 	return err
 }
 

@@ -98,6 +98,7 @@ func unreadable(path string, err error) error {
 // SQLite makes one, and the last connection to close removes it. If the folder cannot
 // be written, the file is opened as Frozen, since no other process can make a log
 // either. The same holds for a log that is empty and has no index: no server has it open.
+// A file in WAL mode that is known by several names is refused.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {
@@ -106,6 +107,14 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
+	}
+	if logs { // a backup has no log, so its other names do no harm
+		if err := mustHaveOneName(real); err != nil {
+			return nil, err
+		}
+		if err := mustNotBeElsewhere(real); err != nil {
+			return nil, err
+		}
 	}
 	if !logs {
 		if exists(real + "-journal") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -35,13 +36,15 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 			return result, err
 		}
 		held.Close()
+	} else if err := mustHaveOneName(to); err != nil {
+		return result, fmt.Errorf("%s: %w", to, err)
 	}
-	temp, copied, err := copyChecked(ctx, from, to, o)
+	p, copied, err := copyChecked(ctx, from, to, o)
 	result.BackupResult = copied
 	if err != nil {
 		return result, err
 	}
-	defer os.Remove(temp)
+	defer p.remove()
 	held, err := lockForRestore(to)
 	if err != nil {
 		return result, err
@@ -51,7 +54,7 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 		return result, err
 	}
 	result.Path = to
-	return result, moveInto(temp, to)
+	return result, p.replace(to)
 }
 
 // restorePaths gives the absolute paths, or the reason why they are refused. Links in
@@ -94,13 +97,40 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 }
 
 // lockForRestore takes the server's lock. The caller closes it.
-func lockForRestore(to string) (*lock.Held, error) {
-	held, err := lock.File(to + ".lock")
+func lockForRestore(to string) (held *Locked, err error) {
+	if err = undoSetAside(to); err == nil {
+		held, err = Lock(to)
+	}
 	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("a server runs on %s: end it first", to)
 	}
 	return held, err
 }
+
+// undoSetAside takes back what setAside did in a restore that was killed before it
+// replaced the file: the file's second name, and that of its log.
+func undoSetAside(path string) error {
+	held, err := lock.File(path + ".lock") // so that no restore is at work
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	for _, kept := range otherNames(path) {
+		if !strings.HasPrefix(kept, path+keptMark) {
+			continue
+		}
+		if err := os.Rename(kept+"-wal", path+"-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Remove(kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptMark stands in the name of a file that a restore has replaced, before the time.
+const keptMark = ".before-restore-"
 
 // setAside gives the file at path a second name, and renames its log. The file keeps
 // its first name until the caller's rename replaces it, so that there is a database
@@ -118,7 +148,7 @@ func setAside(path string, replace bool) (kept string, err error) {
 	if !there && !exists(path+"-wal") {
 		return "", nil
 	}
-	kept = path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
+	kept = path + keptMark + time.Now().UTC().Format("20060102T150405.000Z")
 	if there {
 		if err := os.Link(path, kept); err != nil {
 			if err := os.Rename(path, kept); err != nil { // this file system has no links
