@@ -13,10 +13,25 @@ import (
 	"relay/db/lock"
 )
 
+// RestoreOptions says which backup to put in the place of which database.
+type RestoreOptions struct {
+	BackupOptions
+	// RevokeNewer ends the keys of the backup that the replaced database has ended since:
+	// those it revoked or rotated. Restore refuses if there is no database to replace, or
+	// if its keys cannot be read.
+	RevokeNewer bool
+}
+
 // RestoreResult says what a Restore has done.
 type RestoreResult struct {
 	BackupResult
 	Kept string // the new path of the file that was replaced; "" if there was none
+	// Revived has the keys that the replaced database had ended. With RevokeNewer they
+	// have ended in the restored one too; else they work again.
+	Revived []RevivedKey
+	// KeysUnread is why the keys of the replaced database could not be read, as if it is
+	// damaged: then Revived is empty. Nil if they were read, or no database was replaced.
+	KeysUnread error
 }
 
 // Restore puts a checked copy of the backup From at To, the path of the database. If
@@ -25,7 +40,7 @@ type RestoreResult struct {
 // before. If ctx ends, Restore stops. The caller must remove the search index beside
 // To, because it belongs to the old file. Errors name the path; IsFaulty tells
 // whether the check found faults.
-func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err error) {
+func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
 		return result, err
@@ -39,7 +54,7 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 	} else if err := mustHaveOneName(to); err != nil {
 		return result, fmt.Errorf("%s: %w", to, err)
 	}
-	p, copied, err := copyChecked(ctx, from, to, o)
+	p, copied, err := copyChecked(ctx, from, to, o.BackupOptions)
 	result.BackupResult = copied
 	if err != nil {
 		return result, err
@@ -50,11 +65,35 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 		return result, err
 	}
 	defer held.Close()
+	if err := o.compareKeys(p.path, to, &result); err != nil {
+		return result, err
+	}
 	if result.Kept, err = setAside(to, o.Replace); err != nil {
 		return result, err
 	}
 	result.Path = to
 	return result, p.replace(to)
+}
+
+// compareKeys finds the keys of the copy that the database at to has ended, and ends them
+// in the copy with RevokeNewer.
+func (o RestoreOptions) compareKeys(copied, to string, result *RestoreResult) error {
+	if !exists(to) || isEmpty(to) {
+		if o.RevokeNewer {
+			return fmt.Errorf("there is no database at %s whose revocations could be kept: leave out --revoke-newer", to)
+		}
+		return nil
+	}
+	ended, err := endedKeys(to)
+	if err != nil && o.RevokeNewer {
+		return fmt.Errorf("the keys of the database that is to be replaced cannot be read, so nothing was changed; without --revoke-newer it is replaced all the same: %w", err)
+	}
+	if err != nil {
+		result.KeysUnread = err
+		return nil
+	}
+	result.Revived, err = revivedKeys(copied, ended, o.RevokeNewer, time.Now())
+	return err
 }
 
 // restorePaths gives the absolute paths, or the reason why they are refused. Links in
