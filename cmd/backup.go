@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -54,7 +53,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), from)
 	case err != nil:
-		return cmp.Or(denied(o.From, false), err)
+		return denied(o.To, true, denied(o.From, false, err))
 	}
 	if a.json {
 		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds()})

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -65,7 +64,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), from)
 	case err != nil:
-		return cmp.Or(denied(o.From, false), err)
+		return denied(o.To, true, denied(o.From, false, err))
 	}
 	if err := a.removeIndexes(r.Path); err != nil {
 		return fmt.Errorf("the database is restored, but its search index could not be removed; remove it before the server starts: %w", err)

@@ -90,6 +90,10 @@ func unreadable(path string, err error) error {
 	return fmt.Errorf("%s: %w", path, err)
 }
 
+// IsDenied tells whether err, of opening a database, may come from a missing permission
+// on one of its files or on its folder. SQLite does not tell more.
+func IsDenied(err error) bool { return errors.Is(err, os.ErrPermission) || sqlite.WantsLog(err) }
+
 // openSilently opens a file for reading so that no other file stays behind. A file
 // that is not in WAL mode, such as a backup, needs no log. If a journal stands beside
 // it, a process was killed while it wrote: the file is opened as Reading, since SQLite
