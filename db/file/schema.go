@@ -50,7 +50,7 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 	}
 	info, err := infoAt(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	if _, err := info.steps(path, schema); err != nil {
 		return nil, err
@@ -68,8 +68,14 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 		r = sqlite.Creating
 	}
 	c, err := openPatiently(path, r)
+	if err == nil {
+		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // most faults show only at the first read
+		if err != nil {
+			c.Close()
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	if isCurrent {
 		return c, nil
