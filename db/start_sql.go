@@ -3,6 +3,8 @@ package db
 import (
 	"time"
 
+	"relay/db/file"
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -24,8 +26,16 @@ func (w *writer) start(nonces *Nonces) error {
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
 	// durable before the relay shows them to clients again.
-	if _, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		return err
+	// On a full disk, the sync is enough; without the index of the log it has been made.
+	if !w.cramped {
+		_, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)")
+		if sqlite.IsDiskFull(err) {
+			w.opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.path, "error", err)
+			err = file.SyncLog(w.path)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
 		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up", "behind", ahead)
