@@ -243,7 +243,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 		}
 		wantFiles(t, dir)
 	}
-	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db.index", "relay.db.lock")
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
 }
 
 func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
@@ -263,7 +263,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	runRelay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
-	wantFiles(t, dir, "relay.db", filepath.Base(r.Kept), "relay.db.lock") // the index is gone
+	wantFiles(t, dir, "relay.db", "relay.db-nonces", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; the nonces count for every state of the database
 	s = startServer(t, db)
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != old.MessageID {
 		t.Errorf("%+v", h)

@@ -27,9 +27,13 @@ func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
 	t.Helper()
 	c := &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
-	d := openHere(t, append(options, func(o *Options) { o.Now, o.Serve = c.now, true })...)
-	d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
-	return d, c
+	return openHere(t, append(options, c.tells)...), c
+}
+
+// tells makes a server that goes by the clock, and by the time that passes.
+func (c *setClock) tells(o *Options) {
+	o.Now, o.Serve = c.now, true
+	o.passed = func() time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 }
 
 // Whatever the clock does, messages are in the order in which they were accepted, times
@@ -57,7 +61,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := d.path
-			d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
+			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		}
 	}
 	var listed []relay.MessageID
@@ -126,8 +130,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := d.path
-		d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
-		d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+		d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		c.set(jump)
 		c.pass(2 * nonceSweep)
 		if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
@@ -185,7 +188,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 
 // Nonces are swept though the clock was far ahead at the last sweep.
 func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
-	n, c := newNonces(2), &setClock{}
+	n, c := newNonces(2, time.Now()), &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
 	n.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	claim := func(h relay.NonceHash) {
