@@ -2,12 +2,14 @@ package db
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"relay/db/relay"
+	"relay/db/ring"
 )
 
 // setClock is a clock that the test sets, beside the time that passes.
@@ -144,6 +146,52 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		c.pass(12 * time.Hour)
 		if _, err := d.Claim(u.key, u.nonce(0), c.now()); err != nil {
 			t.Errorf("clock set by %v and back, long ago: %v", jump, err)
+		}
+	}
+}
+
+// A start while the clock is wrong shortens nothing either, whether the ring is there or
+// only the database is.
+func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
+	for _, jump := range []time.Duration{2 * time.Hour, -2 * time.Hour, 20 * 24 * time.Hour} {
+		for _, kept := range []bool{true, false} {
+			d, c := openSetClock(t)
+			u := &used{key: mustIssue(t, d, "a^b"), stamp: c.now()}
+			u.send(t, d, 3)
+			reads := []string{"read", "handshake"}
+			for _, nonce := range reads {
+				if _, err := d.Claim(u.key, nonce, c.now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.pass(time.Minute)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path := d.path
+			if !kept {
+				if err := os.Remove(path + ring.Suffix); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.set(jump)
+			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
+			c.pass(2 * nonceSweep)
+			if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
+				t.Fatal(err)
+			}
+			c.set(-jump)
+			u.wantUsed(t, d)
+			for _, nonce := range reads {
+				if _, err := d.Claim(u.key, nonce, u.stamp); kept && relay.ErrorCode(err) != relay.NonceReused {
+					t.Errorf("clock wrong by %v at the start: a read got %v", jump, err)
+				}
+			}
+			// Without the ring, their timestamps are refused: not those of the start's clock.
+			earliest := d.EarliestTimestamp(c.now())
+			if refused := u.stamp.Before(earliest); refused == kept || earliest.After(c.now()) {
+				t.Errorf("clock wrong by %v at the start, ring kept: %v; timestamps are accepted from %v on", jump, kept, earliest)
+			}
 		}
 	}
 }

@@ -180,7 +180,8 @@ func (r *Ring) scan(i int, f func(slot int, hash uint64, at uint32, life uint16)
 // killed while the system went on, it has every nonce. A copy of the file does not count:
 // the nonces that were accepted after the copy are in the other one.
 func (r *Ring) past(o Options) Past {
-	began := max(time.Duration(r.head.Began), time.Duration(r.last+1)*time.Second)
+	// Rather too early than too late: Floor must not seem to be longer ago than it is.
+	began := max(time.Duration(r.head.Began), time.Duration(r.last)*time.Second)
 	whole := r.head.Mark == o.Last && o.Last != Mark{} && r.head.File == identity(r.file) && r.head.File != 0 &&
 		(r.head.Clean == 1 || r.head.Boot == bootMark() && r.head.Boot != Mark{})
 	switch {
