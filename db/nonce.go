@@ -128,7 +128,9 @@ func (n *Nonces) close() error {
 
 // restore remembers the nonces that a start has read, beyond the limit. Call it before
 // any Claim. now is the time of the start.
-func (n *Nonces) restore(f *foundNonces, now time.Time) { n.restored.Store(f.set(now)) }
+func (n *Nonces) restore(f *foundNonces, now time.Time) {
+	n.restored.Store(f.set(now, uint32(n.past.Began/time.Second)))
+}
 
 func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 	if _, known := s.until[h]; !known {
@@ -177,21 +179,42 @@ func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 // foundNonces collects the nonces that a start reads, until their number is known and
 // set can make a nonceSet of them.
 type foundNonces struct {
-	count   int
-	seconds [][]byte // for each second after the start, the nonces that are remembered until then, 8 bytes each
+	count int
+	pages []foundPage
+	ring  []foundSegment
+}
+
+// foundPage has nonces from the database.
+type foundPage struct {
+	until  uint16 // seconds after the start
+	nonces []byte // 8 bytes each
+}
+
+// foundSegment has nonces from the ring, as package ring finds them.
+type foundSegment struct {
+	hashes []uint64
+	ends   []uint32
 }
 
 // add takes nonces of 8 bytes each, which must be refused for so many seconds.
 func (f *foundNonces) add(seconds uint16, nonces []byte) {
-	if int(seconds) >= len(f.seconds) {
-		f.seconds = append(f.seconds, make([][]byte, int(seconds)+1-len(f.seconds))...)
-	}
 	f.count += len(nonces) / 8
-	f.seconds[seconds] = append(f.seconds[seconds], nonces...)
+	if n := len(f.pages); n > 0 && f.pages[n-1].until == seconds { // nonces from rows come one by one
+		f.pages[n-1].nonces = append(f.pages[n-1].nonces, nonces...)
+		return
+	}
+	f.pages = append(f.pages, foundPage{seconds, append([]byte(nil), nonces...)})
 }
 
-// set makes the nonceSet; nil if no nonces were found.
-func (f *foundNonces) set(now time.Time) *nonceSet {
+// addSegment takes nonces from the ring.
+func (f *foundNonces) addSegment(hashes []uint64, ends []uint32) {
+	f.count += len(hashes)
+	f.ring = append(f.ring, foundSegment{hashes, ends})
+}
+
+// set makes the nonceSet; nil if no nonces were found. now and began are the time of the
+// start, by the clock and in the running time of the ring.
+func (f *foundNonces) set(now time.Time, began uint32) *nonceSet {
 	if f.count == 0 {
 		return nil
 	}
@@ -200,15 +223,26 @@ func (f *foundNonces) set(now time.Time) *nonceSet {
 		size *= 2
 	}
 	s := &nonceSet{hashes: make([]relay.NonceHash, size), until: make([]uint16, size), began: now.Unix()}
-	for until, nonces := range f.seconds {
-		s.last = uint16(until)
-		for i := 0; i+8 <= len(nonces); i += 8 {
-			h := relay.NonceHash(binary.LittleEndian.Uint64(nonces[i:]))
-			at := s.slot(h)
-			s.hashes[at], s.until[at] = h, uint16(until) // the later end wins, since it comes later here
+	for _, p := range f.pages {
+		for i := 0; i+8 <= len(p.nonces); i += 8 {
+			s.put(relay.NonceHash(binary.LittleEndian.Uint64(p.nonces[i:])), p.until)
+		}
+	}
+	for _, p := range f.ring {
+		for i, h := range p.hashes {
+			if end := p.ends[i]; end >= began {
+				s.put(relay.NonceHash(h), uint16(min(end-began+1, math.MaxUint16)))
+			}
 		}
 	}
 	return s
+}
+
+// put adds a nonce. Only set may call it.
+func (s *nonceSet) put(h relay.NonceHash, until uint16) {
+	at := s.slot(h)
+	s.hashes[at], s.until[at] = h, max(s.until[at], until)
+	s.last = max(s.last, until)
 }
 
 // forget drops the expired nonces of a shard. elapsed is in seconds since the start.

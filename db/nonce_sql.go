@@ -140,14 +140,10 @@ func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
 	if err != nil {
 		return err
 	}
-	var packed [8]byte
 	nonces.ring, nonces.past, err = ring.Open(real+ring.Suffix, ring.Options{
 		Store: uint64(w.ids.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
 		Skew: w.opts.ClockSkew, Most: 2 * w.opts.MaxNonces, Logger: w.opts.Logger,
-		Found: func(hash uint64, seconds uint16) {
-			binary.LittleEndian.PutUint64(packed[:], hash)
-			found.add(seconds, packed[:])
-		},
+		Found: found.addSegment,
 	})
 	if err != nil {
 		w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)

@@ -47,8 +47,10 @@ type Options struct {
 	Skew   time.Duration // how far the timestamp of a request may be off in this run
 	Most   int64         // how many nonces the file may have, roughly; 0: no limit
 	Logger *slog.Logger
-	// Found is called for each nonce that must be refused for so many seconds more.
-	Found func(hash uint64, seconds uint16)
+	// Found is called with nonces that must be refused, and perhaps some others. The end
+	// of each is the last second of the running time for which it must be. The slices are
+	// the caller's from then on.
+	Found func(hashes []uint64, ends []uint32)
 }
 
 // Past says what Open knows of the nonces that were accepted before this start. Its
@@ -94,12 +96,9 @@ func Open(path string, o Options) (*Ring, Past, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err == nil {
 		r.file = f
-		err = r.read(o.Store)
+		err = r.read(o.Store, o.Found)
 	}
 	past := r.past(o)
-	if err == nil {
-		err = r.visit(uint32(past.Began/time.Second), o.Found)
-	}
 	if err != nil { // Found may have got some only
 		past.Since, past.Floor = past.Began, past.Began
 	} else {
@@ -112,9 +111,9 @@ func Open(path string, o Options) (*Ring, Past, error) {
 	return r, past, nil
 }
 
-// read reads the header and finds out which slots are used. A ring of another database,
-// or one that cannot be read as a ring, is emptied.
-func (r *Ring) read(store uint64) error {
+// read reads the header and the segments. A ring of another database, or one that
+// cannot be read as a ring, is emptied.
+func (r *Ring) read(store uint64, found func([]uint64, []uint32)) error {
 	info, err := r.file.Stat()
 	if err != nil {
 		return err
@@ -125,55 +124,39 @@ func (r *Ring) read(store uint64) error {
 		return r.file.Truncate(0)
 	}
 	r.until = make([]uint32, max(0, info.Size()/segmentBytes-1))
+	buffer := make([]byte, segmentBytes)
 	for i := range r.until {
-		used := 0
-		err := r.scan(i, func(slot int, _ uint64, at uint32, life uint16) {
-			used = slot + 1
-			r.last = max(r.last, at)
-			r.until[i] = max(r.until[i], at+uint32(life))
-		})
-		if err != nil {
+		if _, err := r.file.ReadAt(buffer, offset(i)); err != nil {
 			return err
 		}
-		if used < segmentSlots {
-			r.at, r.next = i, used // to be gone on with, so that many starts do not need many segments
+		if hashes, ends := r.readSegment(i, buffer); len(hashes) > 0 {
+			found(hashes, ends)
 		}
 	}
 	return nil
 }
 
-// visit calls found for each nonce that is to be refused at a second or later.
-func (r *Ring) visit(second uint32, found func(uint64, uint16)) error {
-	for i, until := range r.until {
-		if until < second {
+// readSegment gives the nonces of a segment. If it has free slots, it is gone on with, so
+// that many starts do not need many segments.
+func (r *Ring) readSegment(i int, buffer []byte) (hashes []uint64, ends []uint32) {
+	hashes, ends = make([]uint64, 0, segmentSlots), make([]uint32, 0, segmentSlots)
+	used := 0
+	for slot := range segmentSlots {
+		entry := buffer[slot*slotBytes:][:slotBytes]
+		hash, word := binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint64(entry[8:])
+		at, life := uint32(word>>32), uint16(word>>16)
+		if word == 0 || word != pack(r.store, hash, at, life) {
 			continue
 		}
-		err := r.scan(i, func(_ int, hash uint64, at uint32, life uint16) {
-			if end := at + uint32(life); end >= second {
-				found(hash, uint16(min(end-second+1, math.MaxUint16)))
-			}
-		})
-		if err != nil {
-			return err
-		}
+		used = slot + 1
+		end := at + uint32(life)
+		r.last, r.until[i] = max(r.last, at), max(r.until[i], end)
+		hashes, ends = append(hashes, hash), append(ends, end)
 	}
-	return nil
-}
-
-// scan calls f for each entry of a segment.
-func (r *Ring) scan(i int, f func(slot int, hash uint64, at uint32, life uint16)) error {
-	buffer := make([]byte, segmentBytes)
-	if _, err := r.file.ReadAt(buffer, offset(i)); err != nil {
-		return err
+	if used < segmentSlots {
+		r.at, r.next = i, used
 	}
-	for slot := range segmentSlots {
-		entry := buffer[slot*slotBytes:]
-		hash, word := binary.LittleEndian.Uint64(entry), binary.LittleEndian.Uint64(entry[8:])
-		if at, life := uint32(word>>32), uint16(word>>16); word != 0 && word == pack(r.store, hash, at, life) {
-			f(slot, hash, at, life)
-		}
-	}
-	return nil
+	return hashes, ends
 }
 
 // past judges what the ring has. If it was written to the end, or by a process that was

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/crc64"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"testing"
@@ -20,7 +21,7 @@ type box struct {
 	options ring.Options
 	path    string
 	past    ring.Past
-	found   map[uint64]uint16
+	found   map[uint64]uint32
 }
 
 func mustOpen(t *testing.T) *box {
@@ -34,12 +35,17 @@ func mustOpen(t *testing.T) *box {
 
 func (b *box) open() {
 	b.t.Helper()
-	b.found = map[uint64]uint16{}
-	b.options.Found = func(hash uint64, seconds uint16) { b.found[hash] = seconds }
+	b.found = map[uint64]uint32{}
+	b.options.Found = func(hashes []uint64, ends []uint32) {
+		for i, h := range hashes {
+			b.found[h] = ends[i]
+		}
+	}
 	var err error
 	if b.Ring, b.past, err = ring.Open(b.path, b.options); err != nil {
 		b.t.Fatal(err)
 	}
+	maps.DeleteFunc(b.found, func(_ uint64, end uint32) bool { return end < uint32(b.past.Began/time.Second) })
 	b.t.Cleanup(func() { b.Close() })
 }
 
@@ -98,8 +104,8 @@ func TestNoncesSurviveAKillAndAStop(t *testing.T) {
 	if b.past.Began < 10*time.Second {
 		t.Errorf("running time went back to %v", b.past.Began)
 	}
-	if b.found[1] < 295 || b.found[1] > 301 {
-		t.Errorf("a nonce of 300 s is refused for %d s more", b.found[1])
+	if b.found[1] != 310 {
+		t.Errorf("a nonce of 300 s from second 10 on is refused until second %d", b.found[1])
 	}
 }
 
