@@ -244,7 +244,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 		}
 		wantFiles(t, dir)
 	}
-	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db.index", "relay.db.lock")
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
 }
 
 // Killed in the middle of its work, a command leaves no copy behind that the next one
@@ -304,5 +304,5 @@ func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
 		wantWhole(t, target)
 	}
 	mustRelay(t, "compact", "--db", target)
-	wantFiles(t, filepath.Dir(target), "relay.db", "relay.db.index", "relay.db.lock")
+	wantFiles(t, filepath.Dir(target), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
 }

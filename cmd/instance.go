@@ -77,7 +77,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	d.OnKeys(in.hub.CheckKeys)
 	in.api = http.New(http.Config{
 		DB: d, Live: in.hub, Finder: in.index, Logger: log,
-		RequireSignature: s.RequireSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
+		RequireSignature: s.RequireSignature, RequireRequestSignature: s.RequireRequestSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies,

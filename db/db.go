@@ -76,6 +76,9 @@ type Options struct {
 	// Fatal is called once, from any goroutine, after a fault that the process must
 	// not survive (a failed fsync, a damaged file). Every later write fails.
 	Fatal func(error)
+
+	forgetful bool                 // set by OpenForgetful: the store needs no ring of nonces
+	passed    func() time.Duration // in tests: the time that has passed, whatever Now says
 }
 
 // DB is an open store. All its methods are safe for concurrent use.
@@ -114,7 +117,11 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces), readers: newReaderPool(), done: make(chan struct{})}
+	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), readers: newReaderPool(), done: make(chan struct{})}
+	if o.passed != nil {
+		began := o.passed()
+		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }
+	}
 	d.keys = newKeyCache()
 	d.listeners.onKeys = []func(){d.keys.forget}
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
@@ -232,9 +239,9 @@ func (d *DB) release() error {
 		return nil
 	}
 	d.readers.close()
-	var err error
+	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {
-		err = d.w.c.Close() // closed last, since that copies the log into the file
+		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file
 		d.w.c = nil
 	}
 	if d.lock != nil {

@@ -67,8 +67,14 @@ func (w *writer) findLast() error {
 
 // Claim remembers that a key used a nonce, in a request with the given timestamp, and
 // returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
-// before; Overloaded, if Options.MaxNonces are remembered. Safe for concurrent use.
+// before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
+// for concurrent use.
 func (d *DB) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
 	h := relay.NonceHash(d.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
 	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))
 }
+
+// EarliestTimestamp gives the earliest timestamp that a request may have now. After a
+// start that may have lost nonces it is the time of the start, else it is long ago
+// (PROTOCOL §2). Safe for concurrent use.
+func (d *DB) EarliestTimestamp(now time.Time) time.Time { return d.nonces.Earliest(now) }

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"relay/db/ring"
 )
 
 // A Progress function is told how far a long command has come: done of total, in a
@@ -77,7 +79,7 @@ func errExists(path string) error {
 }
 
 // companions are the endings of the files that belong to a database.
-var companions = []string{"-wal", "-shm", "-journal", ".lock", ".index"}
+var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".index"}
 
 // paths gives the absolute paths, or the reason why the copy may not be written to To.
 func (o BackupOptions) paths() (from, to string, err error) {

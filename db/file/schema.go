@@ -148,7 +148,7 @@ func migrateTx(c *sqlite.Conn, path, schema string) error {
 	if info.application == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0)", secret); err != nil {
+		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('start', x'')", secret); err != nil {
 			return err
 		}
 	}
