@@ -102,7 +102,7 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 
 // findKey reads one key from the file; nil if there is none.
 func (d *DB) findKey(ctx context.Context, where string, arg any) (k *relay.Key, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.key(), func(x *rx) error {
 		_, err := x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
 		return err
 	})
@@ -119,7 +119,7 @@ func readKey(r *sqlite.Rows) *relay.Key {
 
 // Keys lists the keys of one address, or all if it is "", the oldest first.
 func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
 		r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
 		for r.Next() {
 			all = append(all, readKey(r))

@@ -342,7 +342,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
-	for range readingConns + 1 { // readers without a pause, each of which keeps SQLite from restarting the log
+	for range pointConns + scanConns + 1 { // readers without a pause, each of which keeps SQLite from restarting the log
 		readers.Go(func() {
 			for {
 				select {
