@@ -34,7 +34,7 @@ func (d *DB) SaveSearch(s *SaveSearch, done func(error)) {
 		done(errDiskFull())
 		return
 	}
-	d.submit(s, done)
+	d.submit(s, s.Mecha, done)
 }
 
 func (s *SaveSearch) size() int { return 256 + len(s.Answer) }

@@ -141,6 +141,7 @@ type Error struct {
 	Detail     string // a sentence about this case
 	Fields     []FieldError
 	DidYouMean []Address     // with RecipientNotFound: similar addresses, the most similar first
+	Looked     int           // with RecipientNotFound: how many addresses were compared for DidYouMean
 	RetryAfter time.Duration // with codes of status 429 and 503: when to try again
 	ServerTime time.Time     // with TimestampOutOfRange: the relay's time
 	Global     bool          // with TooManySockets: the limit of all Mechas together is reached
