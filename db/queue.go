@@ -8,7 +8,7 @@ import (
 
 const (
 	maxQueue      = 16 << 10 // jobs that wait
-	maxBatch      = 512      // jobs in a transaction
+	maxBatch      = 512      // jobs in a transaction, at most
 	maxBatchBytes = 8 << 20  // bytes of all jobs in a transaction; a single job may have more
 )
 
@@ -16,14 +16,17 @@ const (
 // the next transaction takes them all. If they are too many for one, the Mechas take
 // turns: the transaction gets the first job of each, then the second of each, and so on.
 // So a Mecha with one job waits for one transaction, however many jobs others have. The
-// jobs of one Mecha keep their order. writer.mu guards a queue.
+// jobs of one Mecha keep their order. Make a queue with newQueue; writer.mu guards it.
 type queue struct {
+	most  int // jobs in a transaction, up to maxBatch
 	ops   []op
 	bytes int                       // of all ops
 	of    map[relay.MechaNumber]int // how many of ops each Mecha has
 	spare []op                      // the array of the next ops or of the next batch
 	turns []int                     // of each op, while a batch is chosen: how many ops of its Mecha are before it
 }
+
+func newQueue(most int) queue { return queue{most: most, of: map[relay.MechaNumber]int{}} }
 
 // add adds a job of a Mecha; 0 is the relay itself. A Mecha may have as many jobs as
 // there are places free. So one that floods gets half of the places, two that do a third
@@ -55,7 +58,7 @@ func (q *queue) take() []op {
 	}
 	var batch []op
 	batch, q.spare = q.spare, nil
-	if len(q.ops) <= maxBatch && q.bytes <= maxBatchBytes {
+	if len(q.ops) <= q.most && q.bytes <= maxBatchBytes {
 		batch, q.ops = q.ops, batch
 		q.bytes = 0
 		clear(q.of)
@@ -64,7 +67,7 @@ func (q *queue) take() []op {
 	last, count, bytes := q.findTurns()
 	rest := q.ops[:0]
 	for i, o := range q.ops {
-		fits := count < maxBatch && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
+		fits := count < q.most && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
 		switch {
 		case q.turns[i] == last && fits:
 			count, bytes = count+1, bytes+o.bytes
@@ -98,7 +101,7 @@ func (q *queue) findTurns() (last, count, bytes int) {
 			size[turn] += o.bytes
 		}
 	}
-	for last < maxBatch && count+ops[last] <= maxBatch && bytes+size[last] <= maxBatchBytes {
+	for last < maxBatch && count+ops[last] <= q.most && bytes+size[last] <= maxBatchBytes {
 		count, bytes, last = count+ops[last], bytes+size[last], last+1
 	}
 	return last, count, bytes

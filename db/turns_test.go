@@ -272,7 +272,7 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 
 // However many Mechas flood the queue, a place is left for one more.
 func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
-	q := queue{of: map[relay.MechaNumber]int{}}
+	q := newQueue(maxBatch)
 	for range maxQueue / 20 {
 		for of := relay.MechaNumber(1); of <= 20; of++ {
 			q.add(&choreJob{nothing{}, nil}, of)
@@ -308,7 +308,7 @@ func (s sizedChore) size() int     { return int(s) }
 
 // Large jobs wait for the next transaction, but not for ever.
 func TestABatchHasABoundInBytes(t *testing.T) {
-	q := queue{of: map[relay.MechaNumber]int{}}
+	q := newQueue(maxBatch)
 	var want []int
 	for i, bytes := range []int{maxBatchBytes + 1, 1, maxBatchBytes, 2, 3} {
 		q.add(&choreJob{sizedChore(bytes), nil}, relay.MechaNumber(1+i%2))

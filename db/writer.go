@@ -73,7 +73,7 @@ type rider interface {
 
 func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
-		queue: queue{of: map[relay.MechaNumber]int{}}, wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		queue: newQueue(maxBatch), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
