@@ -79,7 +79,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time in which a request's headers must arrive")
 	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time in which a request's body must arrive")
 	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "time that a connection may stay open between two requests")
-	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key")
+	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key; each 100 rows that a page looks through count as one")
 	f.IntVar(&s.RateBurst, "rate-burst", 1000, "`requests` of a key at once, above --rate-limit")
 	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "`failures` to authenticate, per second for each client IP; ten seconds' worth at once")
 	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")

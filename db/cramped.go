@@ -36,17 +36,14 @@ func (w *writer) findRoom() bool {
 	if !hasRoom(w.disk.folder) {
 		return false
 	}
-	held := w.foreign.readers.hold(holdTimeout)
-	if len(held) < readingConns {
-		w.foreign.readers.release(held)
+	defer w.foreign.readers.release()
+	if !w.foreign.readers.hold(holdTimeout) {
 		return false
 	}
 	// SQLite keeps what it has of the log's index for as long as this process has the
 	// file open. So all connections must be closed first.
-	for _, c := range append(held, w.c) {
-		c.Close()
-	}
-	w.foreign.readers.opened = 0
+	w.foreign.readers.closeHeld()
+	w.c.Close()
 	w.c = nil
 	err := w.reopen()
 	if err == nil && w.cramped {

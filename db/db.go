@@ -21,8 +21,11 @@
 //
 // # Reading
 //
-// Four query-only connections, the readers, see the last commit and never block the
-// writer. A method that reads copies its rows and closes the cursor before it returns.
+// Query-only connections, the readers, see the last commit and never block the writer. A
+// method that reads copies its rows and closes the cursor before it returns. Mechas take
+// turns in three lanes (read.go, lane.go): keys, points, and scans, which look through
+// many rows. A scan gives its connection back after every piece, so that nobody waits
+// for more than a piece of another's scan.
 //
 // # Listening
 //
@@ -278,13 +281,19 @@ func (d *DB) Failed() error { return d.w.failed() }
 // refuses them with DiskFull, while acknowledgements and reads go on.
 func (d *DB) AcceptsMessages() bool { return !d.disk.low.Load() }
 
-// read runs f in a read transaction on one of the reading connections.
+// read is readIn for a read of the relay itself.
 func (d *DB) read(ctx context.Context, f func(*rx) error) error {
-	c, err := d.readers.take(ctx, d.done)
+	return d.readIn(ctx, d.readers.point(0), f)
+}
+
+// readIn runs f in a read transaction on a connection of the turn's lane, when the turn
+// has come. Errors: those of take and of f.
+func (d *DB) readIn(ctx context.Context, t turn, f func(*rx) error) error {
+	c, err := t.take(ctx, d.done)
 	if err != nil {
 		return err
 	}
-	defer d.readers.give(c)
+	defer t.give(c)
 	if err := c.Begin(); err != nil {
 		return d.readFault(err)
 	}

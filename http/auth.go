@@ -78,8 +78,8 @@ func (s *Server) verify(c *call) error {
 	}
 	vouch(c.Context())
 	if !s.keys.allow(c.key.Number, c.at) {
-		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key", s.config.RateLimit)
-		e.RetryAfter = time.Second
+		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key; each %d rows that a page looks through count as one", s.config.RateLimit, rowsPerRequest)
+		e.RetryAfter = s.keys.wait(c.key.Number, c.at)
 		return e
 	}
 	if err := s.readBody(c); err != nil {
