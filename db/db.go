@@ -26,15 +26,16 @@
 //
 // # Listening
 //
-// A listener (OnCommit, OnKeys, OnEntries) is called after a commit, in commit order,
-// from the writer's goroutine. The file is the truth: a listener may use a message
-// directly only if it has seen every message before that one. Else it reads the file.
+// A listener (OnCommit, OnKeys, OnEntries) is called after a commit. OnCommit is called
+// in commit order, from the writer's goroutine. The file is the truth: a listener may
+// use a message directly only if it has seen every message before that one. Else it
+// reads the file.
 //
 // # Beside a server
 //
 // An Inspector reads the file of a server, or of none, in another process. Commands
 // may open a DB beside a server, too, without Options.Serve; the server notices their
-// writes (foreign_sql.go).
+// writes (watch_sql.go).
 //
 // The files *_sql.go have the SQL; the other files have none.
 package db
@@ -84,9 +85,11 @@ type DB struct {
 	path string
 	*lookups
 	keys      keyCache
+	keyReader keyReader
 	nonces    *Nonces
 	readers   *readerPool
 	w         *writer
+	watch     *watch
 	disk      disk
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
@@ -155,20 +158,28 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.readers.open(d.path); err != nil {
 		return err
 	}
+	if err := d.keyReader.open(d.path); err != nil {
+		return err
+	}
 	if err := d.w.start(d.nonces); err != nil {
 		return err
 	}
 	return d.run(prepare)
 }
 
-// run starts the writer and the goroutine that copies the log.
+// run starts the writer, the goroutine that copies the log, and the watch.
 func (d *DB) run(prepare func(*DB)) error {
 	copier, err := sqlite.Open(d.path, sqlite.Writing)
 	if err != nil {
 		return err
 	}
+	if d.watch, err = newWatch(d.w, d.path); err != nil {
+		copier.Close()
+		return err
+	}
 	if d.opts.Serve {
 		if err := d.w.foreign.rememberFiles(d.path); err != nil {
+			d.watch.c.Close()
 			copier.Close()
 			return err
 		}
@@ -179,6 +190,7 @@ func (d *DB) run(prepare func(*DB)) error {
 	}
 	d.wg.Go(d.w.run)
 	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
+	d.wg.Go(func() { d.watch.run(d.done) })
 	return nil
 }
 
@@ -217,6 +229,7 @@ func (d *DB) release() error {
 		return nil
 	}
 	d.readers.close()
+	d.keyReader.close()
 	var err error
 	if d.w != nil && d.w.c != nil {
 		err = d.w.c.Close() // closed last, since that copies the log into the file
@@ -229,6 +242,11 @@ func (d *DB) release() error {
 	return err
 }
 
+// WithoutLocks runs f while no store of this process has its file locked against other
+// processes: no write transaction and no copying of the log is under way, and none
+// begins before f returns. f must not use a store. Safe for concurrent use.
+func WithoutLocks(f func()) { sqlite.WithoutLocks(f) }
+
 // Path is the absolute path of the file.
 func (d *DB) Path() string { return d.path }
 
@@ -240,11 +258,13 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
-// here or by another process. The rules are those of OnCommit.
+// here or by another process. Two goroutines may call f at the same time, and more than
+// once for a change: f must be safe for that, and must not block. Register before the
+// store is used.
 func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
 // OnEntries registers f, which is called when a Mecha or a profile may have changed,
-// here or in another process. The rules are those of OnCommit.
+// here or in another process. The rules are those of OnKeys.
 func (d *DB) OnEntries(f func()) {
 	d.listeners.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
 }

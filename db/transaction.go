@@ -113,9 +113,12 @@ func (w *writer) try(ops []op) error {
 	if err := w.failed(); err != nil {
 		return err
 	}
+	w.lock.wait()
+	defer w.lock.end()
 	if err := w.c.BeginWrite(); err != nil {
 		return err
 	}
+	w.lock.begin()
 	err := w.fill(t, ops)
 	if err == nil {
 		t.committing = true
@@ -186,7 +189,7 @@ func (w *writer) explain(err error) error {
 		w.disk.low.Store(true)
 		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
 	case sqlite.IsBusy(err):
-		return &relay.Error{Code: relay.Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
+		return &relay.Error{Code: relay.DatabaseLocked, Detail: "another process holds the write lock of the database; nothing was written", RetryAfter: time.Second, Cause: err}
 	case sqlite.IsReadOnly(err):
 		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.path, err)}
 	case w.batch.committing:

@@ -14,6 +14,8 @@ const (
 	maxQueue      = 16 << 10               // queued jobs; further ones are refused with Overloaded
 	maxBatch      = 512                    // jobs in a transaction
 	maxBatchBytes = 8 << 20                // bytes of all jobs in a transaction; a single job may have more
+	commandBatch  = 64                     // jobs in a transaction of a command, because a server may wait for it
+	mostRest      = 50 * time.Millisecond  // the longest pause of a command between two transactions
 	servantsEvery = 250 * time.Millisecond // how often servants run while no jobs come
 	gatherRounds  = 4                      // how often the writer yields before it takes the queue
 )
@@ -35,6 +37,7 @@ type writer struct {
 	c         *sqlite.Conn
 	disk      *disk
 	listeners *listeners
+	lock      lockState
 	transact  func([]op) error // makes one transaction of the jobs
 
 	spare     []op                           // the backing array of the next queue
@@ -180,9 +183,12 @@ func (w *writer) run() {
 		}
 		for len(ops) > 0 {
 			w.runServants() // before every transaction, so that servants also run under load
-			n := batchSize(ops)
+			n := w.batchSize(ops)
+			began := time.Now()
 			w.commit(ops[:n])
-			ops = ops[n:]
+			if ops = ops[n:]; len(ops) > 0 {
+				w.rest(time.Since(began))
+			}
 		}
 	}
 }
@@ -229,15 +235,26 @@ func (w *writer) take() (ops []op, shut bool) {
 }
 
 // batchSize gives how many of the jobs the next transaction takes.
-func batchSize(ops []op) int {
-	bytes := 0
+func (w *writer) batchSize(ops []op) int {
+	most, bytes := maxBatch, 0
+	if !w.opts.Serve {
+		most = commandBatch
+	}
 	for i, o := range ops {
 		bytes += o.job.size()
-		if i == maxBatch || i > 0 && bytes > maxBatchBytes {
+		if i == most || i > 0 && bytes > maxBatchBytes {
 			return i
 		}
 	}
 	return len(ops)
+}
+
+// rest leaves the write lock to a server for as long as a command had it. Without that,
+// a server that waits for the lock would seldom find it free.
+func (w *writer) rest(had time.Duration) {
+	if !w.opts.Serve {
+		time.Sleep(min(had, mostRest))
+	}
 }
 
 // doNow makes a transaction of one chore. Only the writer's goroutine may call it.

@@ -29,6 +29,7 @@ import (
 type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
+	locks bool // in a write transaction or a checkpoint (WithoutLocks)
 	// Ctx interrupts the queries of a command when it ends. After that, the Conn
 	// can only be closed. Nil: queries are never interrupted.
 	Ctx context.Context
@@ -55,6 +56,7 @@ const (
 	Reading               // reads, with a log, which it copies and removes if it closes last
 	Frozen                // reads a file that no process has open, where SQLite can make no log
 	Receiving             // writes an empty file that becomes a copy of another, without a sync
+	Polling               // reads, and tries locks, but never waits for another process (IsBusy)
 )
 
 // Open opens the file at path, which must exist. The errors are those of SQLite;
@@ -112,6 +114,8 @@ func dsn(path string, r Role) string {
 		q.Set("mode", "ro") // else the last connection to close copies the log of a file that may not be ours
 	case Writing:
 		q.Set("_journal_mode", "WAL")
+	case Polling:
+		q.Set("_busy_timeout", "0")
 	case Reading:
 		q.Set("_query_only", "1")
 	case Frozen:
@@ -134,6 +138,10 @@ func (c *Conn) Close() error {
 	for _, s := range c.stmts {
 		s.close()
 	}
+	if !c.locks {
+		c.lock() // the last connection copies the log
+	}
+	defer c.unlock()
 	return c.raw.Close()
 }
 
@@ -265,15 +273,31 @@ func (c *Conn) Begin() error { return c.Exec("BEGIN") }
 
 // BeginWrite starts a transaction that may write. It waits up to 10 s for the
 // write lock (IsBusy); a Begin that turned to writing later would not wait.
-func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
+func (c *Conn) BeginWrite() error {
+	c.lock()
+	err := c.Exec("BEGIN IMMEDIATE")
+	if err != nil {
+		c.unlock()
+	}
+	return err
+}
 
 // Commit ends a transaction and keeps its changes. They are durable when it
-// returns nil, unless the role does not sync.
-func (c *Conn) Commit() error { return c.Exec("COMMIT") }
+// returns nil, unless the role does not sync. After an error, call Rollback.
+func (c *Conn) Commit() error {
+	err := c.Exec("COMMIT")
+	if err == nil {
+		c.unlock()
+	}
+	return err
+}
 
 // Rollback ends a transaction and drops its changes. It ignores errors, since
 // SQLite may have ended a failed transaction itself.
-func (c *Conn) Rollback() { _ = c.Exec("ROLLBACK") }
+func (c *Conn) Rollback() {
+	_ = c.Exec("ROLLBACK")
+	c.unlock()
+}
 
 // Script runs several statements without arguments.
 func (c *Conn) Script(text string) error {

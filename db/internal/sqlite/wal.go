@@ -10,6 +10,8 @@ func (c *Conn) NotCopied() (pages int64) {
 // Checkpoint copies as much of the log into the database as readers allow, without
 // waiting for them. It returns how many pages the log has.
 func (c *Conn) Checkpoint() (frames int64, err error) {
+	c.lock()
+	defer c.unlock()
 	_, err = c.Row(func(r *Rows) { frames = r.Int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
 	return frames, err
 }
