@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"sync"
 
 	"relay/db/internal/sqlite"
@@ -48,7 +49,7 @@ func (n *names[T]) put(id int64, text T) {
 	n.text[id], n.id[text] = text, id
 }
 
-// lookup gives the text of a number, "" for 0. remember must be false in a transaction
+// lookup gives the text of a number, which must exist; "" for 0. remember must be false in a transaction
 // that may be rolled back, because its numbers may then get another meaning.
 func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if id == 0 {
@@ -61,6 +62,9 @@ func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 		return text, nil
 	}
 	ok, err := c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
+	if !ok && err == nil {
+		err = fmt.Errorf("%w: a row has the number %d, which %q does not find", sqlite.ErrDamaged, id, n.byID)
+	}
 	if ok && err == nil && remember {
 		n.mu.Lock()
 		n.text[id] = text // only in this direction, since find must not give a removed Mecha
