@@ -90,7 +90,7 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 				if suffix == "-wal" {
 					eventually(t, patience, "messages are refused", func() bool { return l.refusals("disk_full") > 5 })
 				} else {
-					s.await(s.stderr, `background checkpoint.*full`)
+					s.await(s.stderr, `cannot be copied into the database.*full`)
 				}
 				s.ask(keys[0], "GET", "/api/v1/whoami", "").want(t, 200)
 				s.history(keys[3], "")

@@ -129,6 +129,7 @@ func (w *writer) try(ops []op) error {
 		clear(w.callers) // some may have been read in the transaction that failed
 		return err
 	}
+	w.disk.committed(w.c)
 	t.publish()
 	return nil
 }
@@ -186,7 +187,7 @@ func (w *writer) explain(err error) error {
 		w.fail(err)
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
 	case sqlite.IsDiskFull(err):
-		w.disk.low.Store(true)
+		w.disk.becameFull(w.c)
 		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
 	case sqlite.IsBusy(err):
 		return &relay.Error{Code: relay.DatabaseLocked, Detail: "another process holds the write lock of the database; nothing was written", RetryAfter: time.Second, Cause: err}

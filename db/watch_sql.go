@@ -1,6 +1,7 @@
 package db
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,10 @@ type watch struct {
 	held     time.Time                 // since when another process has the write lock; zero: it has not
 	reported bool                      // held has been logged
 	locked   atomic.Pointer[time.Time] // held once it is reported; nil: writes go through
+
+	// reports are run one after the other by a goroutine of their own, because to find
+	// the name of a process can take seconds on a busy machine.
+	reports chan func()
 }
 
 const (
@@ -39,7 +44,7 @@ func newWatch(w *writer, path string) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &watch{w: w, c: c}
+	h := &watch{w: w, c: c, reports: make(chan func(), 16)}
 	h.data, err = c.Number("PRAGMA data_version")
 	if err == nil {
 		h.seen, err = h.versions()
@@ -54,6 +59,14 @@ func newWatch(w *writer, path string) (*watch, error) {
 // run looks at the file several times a second until closed is.
 func (h *watch) run(closed <-chan struct{}) {
 	defer h.c.Close()
+	var reporter sync.WaitGroup
+	reporter.Go(func() {
+		for report := range h.reports {
+			report()
+		}
+	})
+	defer reporter.Wait()
+	defer close(h.reports)
 	tick := time.NewTicker(watchEvery)
 	defer tick.Stop()
 	for {
@@ -156,14 +169,25 @@ func (h *watch) report() {
 	since := h.held
 	h.reported = true
 	h.locked.Store(&since)
-	h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
-		"since", relay.FormatTime(since), "holder", sqlite.Holder(h.w.path, sqlite.WriteLock))
+	h.say(func() {
+		h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
+			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.w.path, sqlite.WriteLock))
+	})
+}
+
+// say has a report logged. If too many are waiting, it is left out.
+func (h *watch) say(report func()) {
+	select {
+	case h.reports <- report:
+	default:
+	}
 }
 
 // free notes that the lock is free, and logs it if the opposite was logged.
 func (h *watch) free() {
 	if h.reported {
-		h.w.opts.Logger.Warn("the write lock of the database is free again", "held_seconds", int(time.Since(h.held).Seconds()))
+		held := int(time.Since(h.held).Seconds())
+		h.say(func() { h.w.opts.Logger.Info("the write lock of the database is free again", "held_seconds", held) })
 	}
 	h.held, h.reported = time.Time{}, false
 	h.locked.Store(nil)

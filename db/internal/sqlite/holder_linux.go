@@ -11,7 +11,7 @@ import (
 
 // holderTime bounds the search for a holder, because a machine may have very many
 // processes.
-const holderTime = 200 * time.Millisecond
+const holderTime = 5 * time.Second
 
 // Holder names the other processes that have a lock of the database at path, for
 // people: "pid 4242 (relay mecha import), stopped". It returns "unknown" if it finds

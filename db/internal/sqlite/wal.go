@@ -15,3 +15,10 @@ func (c *Conn) Checkpoint() (frames int64, err error) {
 	_, err = c.Row(func(r *Rows) { frames = r.Int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
 	return frames, err
 }
+
+// Changes counts the rows that the connection has changed since it was opened, those of
+// failed transactions included; 0 after an error.
+func (c *Conn) Changes() (rows int64) {
+	rows, _ = c.Number("SELECT total_changes()")
+	return rows
+}
