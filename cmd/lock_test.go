@@ -136,3 +136,41 @@ func stopped(s *server) bool {
 	state, _ := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(s.cmd.Process.Pid)).Output()
 	return strings.HasPrefix(strings.TrimSpace(string(state)), "T")
 }
+
+// A process that stands still while it reads keeps the log from being copied. The relay
+// says so, and the log becomes short again when the process has gone.
+func TestAReaderThatStandsStillIsNamed(t *testing.T) {
+	notOnWindows(t, "there is no SIGSTOP")
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^log")[0]
+	s := startServer(t, db, "--rate-limit", "0")
+	large := fmt.Sprintf(`{"text":"%0900000d"}`, 1)
+	n := startNeighbour(t, db)
+	n.does("BEGIN")
+	n.does("SELECT count(*) FROM message")
+	pause(n.server)
+	for logSize(t, db) < 48<<20 {
+		s.send(a, "a^log", large)
+	}
+	if runtime.GOOS == "linux" {
+		s.await(s.stderr, fmt.Sprintf(`reads an old state[^\n]* log_bytes=\d{8,} [^\n]* holder="pid %d \([^\n]*\), stopped"`, n.cmd.Process.Pid))
+	} else {
+		s.await(s.stderr, "reads an old state")
+	}
+	n.kill()
+	s.await(s.stderr, "log is copied again") // without a further write
+	eventually(t, patience, "the log is short", func() bool {
+		s.send(a, "a^log", `{}`)
+		return logSize(t, db) <= 17<<20
+	})
+}
+
+func logSize(t *testing.T, db string) int64 {
+	t.Helper()
+	info, err := os.Stat(db + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}

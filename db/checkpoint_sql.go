@@ -44,6 +44,7 @@ type checkpoints struct {
 	copySoon   bool          // another process has written to the log
 	checked    time.Time     // when do ran last, by the real clock
 	heldInVain time.Time     // when holding the readers did not help
+	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: it does not
 }
 
 func newCheckpoints(w *writer, readers *readerPool) checkpoints {
@@ -120,7 +121,8 @@ func (k *checkpoints) wait() {
 }
 
 func (k *checkpoints) due(time.Time) bool {
-	return k.copySoon && time.Since(k.checked) >= copyForeign && k.w.failed() == nil
+	again := k.stuck.Load() != 0 && time.Since(k.checked) >= holdAgain // also without further writes
+	return (again || k.copySoon && time.Since(k.checked) >= copyForeign) && k.w.failed() == nil
 }
 
 func (k *checkpoints) do(time.Time) {
@@ -147,8 +149,12 @@ func (k *checkpoints) finish() {
 		_, err = w.c.Checkpoint()
 		if w.c.NotCopied() > 0 {
 			k.heldInVain = time.Now() // another process is reading, such as relay backup or relay check
+			k.stuck.CompareAndSwap(0, k.heldInVain.UnixNano())
 		}
 		k.readers.release(held)
+	}
+	if k.stuck.Load() != 0 && w.c.NotCopied() < copyAfterPages {
+		k.stuck.Store(0)
 	}
 	if err != nil && sqlite.IsFatal(err) {
 		w.fail(err)

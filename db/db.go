@@ -283,6 +283,7 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 		return err
 	}
 	defer d.readers.give(c)
+	c.Until = time.Now().Add(longestRead)
 	if err := c.Begin(); err != nil {
 		return d.readFault(err)
 	}
@@ -290,9 +291,17 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 	return d.readFault(f(&rx{c: c, lookups: d.lookups, now: d.opts.Now()}))
 }
 
+// longestRead bounds a read of the server, because the log grows for as long as a read
+// sees an old state of the file. Every read is a page, and takes milliseconds.
+const longestRead = 10 * time.Second
+
 // readFault passes on the error of a read, and stops the store if it is fatal.
 func (d *DB) readFault(err error) error {
-	if err != nil && sqlite.IsFatal(err) {
+	switch {
+	case err == nil:
+	case errors.Is(err, sqlite.ErrTooLong):
+		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time", RetryAfter: time.Second, Cause: err}
+	case sqlite.IsFatal(err):
 		d.w.fail(err)
 	}
 	return err

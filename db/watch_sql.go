@@ -23,6 +23,8 @@ type watch struct {
 	reported bool                      // held has been logged
 	locked   atomic.Pointer[time.Time] // held once it is reported; nil: writes go through
 
+	grows time.Time // when it was last logged that the log grows; zero: it has not been
+
 	// reports are run one after the other by a goroutine of their own, because to find
 	// the name of a process can take seconds on a busy machine.
 	reports chan func()
@@ -91,6 +93,7 @@ func (h *watch) look() {
 	}
 	if err == nil && h.w.opts.Serve {
 		err = h.lookAtLock(changed)
+		h.lookAtLog()
 	}
 	if err != nil && sqlite.IsFatal(err) {
 		h.w.fail(err)
@@ -173,6 +176,30 @@ func (h *watch) report() {
 		h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
 			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.w.path, sqlite.WriteLock))
 	})
+}
+
+const (
+	stuckAfter = 10 * time.Second // a backup or a check of a small file takes less
+	stuckEvery = time.Minute
+)
+
+// lookAtLog logs that the log grows because another process reads an old state of the
+// file, and when that has ended.
+func (h *watch) lookAtLog() {
+	stuck := h.w.checkpoints.stuck.Load()
+	switch {
+	case stuck == 0 && !h.grows.IsZero():
+		h.grows = time.Time{}
+		h.say(func() {
+			h.w.opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.w.path))
+		})
+	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
+		h.grows = time.Now()
+		h.say(func() {
+			h.w.opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
+				"log_bytes", sqlite.LogSize(h.w.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", sqlite.Holder(h.w.path, sqlite.SnapshotLock))
+		})
+	}
 }
 
 // say has a report logged. If too many are waiting, it is left out.

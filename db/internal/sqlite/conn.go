@@ -14,11 +14,13 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -30,6 +32,8 @@ type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
 	locks bool // in a write transaction or a checkpoint (WithoutLocks)
+	// Until is when a query must end; its rows then end with ErrTooLong. Zero: never.
+	Until time.Time
 	// Ctx interrupts the queries of a command when it ends. After that, the Conn
 	// can only be closed. Nil: queries are never interrupted.
 	Ctx context.Context
@@ -182,12 +186,23 @@ func (c *Conn) Exec(query string, args ...any) error {
 type Rows struct {
 	cursor driver.Rows
 	dest   []driver.Value
+	until  time.Time
+	read   int // rows
 	err    error
 }
+
+// ErrTooLong says that a query went on after Conn.Until.
+var ErrTooLong = errors.New("the query took too long")
+
+// clockEvery is after how many rows a query looks at the clock.
+const clockEvery = 64
 
 // Query runs a query and gives its rows. Arguments are those of Exec. Its error, if
 // any, comes from Close of the rows. The end of Ctx ends the query.
 func (c *Conn) Query(query string, args ...any) *Rows {
+	if !c.Until.IsZero() && time.Now().After(c.Until) {
+		return &Rows{err: ErrTooLong}
+	}
 	s, err := c.prepare(query)
 	if err != nil {
 		return &Rows{err: err}
@@ -203,13 +218,17 @@ func (c *Conn) Query(query string, args ...any) *Rows {
 	if s.dest == nil {
 		s.dest = make([]driver.Value, len(r.Columns()))
 	}
-	return &Rows{cursor: r, dest: s.dest}
+	return &Rows{cursor: r, dest: s.dest, until: c.Until}
 }
 
 // Next reads the next row. It returns false at the end and after an error, which
 // Close returns.
 func (r *Rows) Next() bool {
 	if r.err != nil {
+		return false
+	}
+	if r.read++; r.read%clockEvery == 0 && !r.until.IsZero() && time.Now().After(r.until) {
+		r.err = ErrTooLong
 		return false
 	}
 	r.err = r.cursor.Next(r.dest)

@@ -1,5 +1,23 @@
 package sqlite
 
+import (
+	"os"
+	"path/filepath"
+)
+
+// LogSize gives the bytes of the log of the database at path; 0 if there is none.
+func LogSize(path string) int64 {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return 0
+	}
+	info, err := os.Stat(real + "-wal")
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // NotCopied tells how many pages of the log have not been copied into the database;
 // 0 after an error. It changes nothing and takes about two microseconds.
 func (c *Conn) NotCopied() (pages int64) {
