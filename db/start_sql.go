@@ -30,9 +30,7 @@ func (w *writer) start(nonces *Nonces) error {
 	if _, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		return err
 	}
-	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
-		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up", "behind", ahead)
-	}
+	w.sayAhead()
 	if err := w.segments.start(); err != nil {
 		return err
 	}

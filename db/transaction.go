@@ -23,6 +23,7 @@ type tx struct {
 	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
+	ahead          aheadRow
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
 }
 
@@ -41,6 +42,7 @@ func (t *tx) begin(w *writer) {
 // position gives out the next position in the shared order, for a write of time at.
 func (t *tx) position(at time.Time) relay.Position {
 	t.last = max(t.last+1, relay.PositionAt(at))
+	t.aheadOf(t.last, at)
 	return t.last
 }
 
@@ -145,6 +147,9 @@ func (w *writer) fill(t *tx, ops []op) error {
 			continue
 		}
 		o.err = o.job.apply(t)
+		if o.err == nil {
+			o.err = t.keepAhead()
+		}
 		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err
 		}
@@ -164,6 +169,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 func (t *tx) publish() {
 	w := t.w
 	w.last, w.lastLocal = t.last, t.lastLocal
+	w.sayAhead()
 	for id, n := range t.pending {
 		w.pending[id] = n
 	}
