@@ -2,7 +2,9 @@ package db
 
 import (
 	"fmt"
+	"log/slog"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -263,4 +265,49 @@ func TestHistoryByTimeGoesOnAfterTheClockWasAhead(t *testing.T) {
 			t.Errorf("%v ahead: the key is kept after a day", ahead)
 		}
 	}
+}
+
+// lines is a log of which a test waits for lines.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
+
+func (l lines) await(t *testing.T, text string) {
+	t.Helper()
+	for late := time.After(time.Minute); ; {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-late:
+			t.Fatalf("the log does not say %q", text)
+		}
+	}
+}
+
+// A clock that is set is worth a line, and so are the beginning and the end of the time
+// for which created_at stands still.
+func TestTheLogTellsOfAClockThatIsSet(t *testing.T) {
+	t.Parallel()
+	log := make(lines, 100)
+	d, c := openSetClock(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	k := mustIssue(t, d, "a^b")
+	send := func() {
+		t.Helper()
+		m := message(k, "a^b", `{}`)
+		m.At = c.now()
+		if _, err := d.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.set(2 * time.Hour)
+	log.await(t, "the clock was set")
+	send()
+	c.set(-2 * time.Hour)
+	send()
+	log.await(t, "created_at stands still")
+	c.set(3 * time.Hour)
+	send()
+	log.await(t, "created_at goes on")
 }

@@ -23,6 +23,8 @@ type watch struct {
 	reported bool                      // held has been logged
 	locked   atomic.Pointer[time.Time] // held once it is reported; nil: writes go through
 
+	clock, passed time.Time // the store's clock and the time that passes, at the last look
+
 	grows time.Time // when it was last logged that the log grows; zero: it has not been
 
 	// reports are run one after the other by a goroutine of their own, because to find
@@ -86,6 +88,7 @@ func (h *watch) run(closed <-chan struct{}) {
 // look tells the listeners of changes, and finds out whether the write lock is free.
 // Commits of this process are found, too; then the listeners are told twice.
 func (h *watch) look() {
+	h.lookAtClock()
 	data, err := h.c.Number("PRAGMA data_version")
 	changed := data != h.data
 	if err == nil && changed {
@@ -176,6 +179,21 @@ func (h *watch) report() {
 		h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
 			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.w.path, sqlite.WriteLock))
 	})
+}
+
+// jump is by how much the clock may differ from the time that passes between two looks.
+const jump = time.Minute
+
+// lookAtClock logs when the clock was set. The relay follows it nevertheless: a machine
+// that has slept cannot be told from a wrong clock.
+func (h *watch) lookAtClock() {
+	clock, passed := h.w.opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
+	if !h.clock.IsZero() {
+		if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
+			h.w.opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
+		}
+	}
+	h.clock, h.passed = clock, passed
 }
 
 const (

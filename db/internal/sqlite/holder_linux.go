@@ -29,10 +29,7 @@ func Holder(path string, l Lock) string {
 	end := time.Now().Add(holderTime)
 	processes, _ := filepath.Glob("/proc/[0-9]*")
 	for _, p := range processes {
-		if time.Now().After(end) {
-			break
-		}
-		if pid := filepath.Base(p); pid != strconv.Itoa(os.Getpid()) && holds(p, index, l) {
+		if pid := filepath.Base(p); pid != strconv.Itoa(os.Getpid()) && holds(p, index, l, end) {
 			found = append(found, describe(p))
 		}
 	}
@@ -42,13 +39,17 @@ func Holder(path string, l Lock) string {
 	return strings.Join(found, ", ")
 }
 
-// holds tells whether a process has a lock through one of its open files.
-func holds(process string, index os.FileInfo, l Lock) bool {
+// holds tells whether a process has a lock through one of its open files. At the time
+// end it gives up.
+func holds(process string, index os.FileInfo, l Lock, end time.Time) bool {
 	names, err := os.ReadDir(process + "/fd")
 	if err != nil {
 		return false // it has ended, or belongs to another user
 	}
 	for _, name := range names {
+		if time.Now().After(end) {
+			return false
+		}
 		target, err := os.Readlink(process + "/fd/" + name.Name())
 		if err != nil || !strings.HasSuffix(target, "-shm") {
 			continue
