@@ -48,7 +48,7 @@ func newWatch(w *writer, path string) (*watch, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &watch{w: w, c: c, reports: make(chan func(), 16)}
+	h := &watch{w: w, c: c, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
 	h.data, err = c.Number("PRAGMA data_version")
 	if err == nil {
 		h.seen, err = h.versions()
@@ -188,10 +188,8 @@ const jump = time.Minute
 // that has slept cannot be told from a wrong clock.
 func (h *watch) lookAtClock() {
 	clock, passed := h.w.opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
-	if !h.clock.IsZero() {
-		if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
-			h.w.opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
-		}
+	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
+		h.w.opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
 	}
 	h.clock, h.passed = clock, passed
 }
