@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -157,7 +156,8 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	// A log that nobody reads any more is no reason to stop.
 	signal.Ignore(syscall.SIGPIPE)
-	log := a.logger(s.LogFormat)
+	log, end := a.logger(s.LogFormat)
+	defer end()
 	// A closed terminal, or a renewed certificate, is no reason either.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -188,11 +188,4 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 			return exitError(exitStore)
 		}
 	}
-}
-
-func (a *app) logger(format string) *slog.Logger {
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(a.stderr, nil))
-	}
-	return slog.New(slog.NewTextHandler(a.stderr, nil))
 }

@@ -158,6 +158,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"keys", "a hash", "UPDATE mecha_key SET hash = x'00' WHERE id = 1"},
 		{"keys", "a secret", "UPDATE mecha_key SET secret = 'ms_short' WHERE secret IS NOT NULL"},
 		{"positions", "a time", "UPDATE profile_nonce SET position = -5"},
+		{"positions", "ahead of the clock", "INSERT INTO clock_ahead VALUES (4096, 5000)"},
 		{"positions", "one of a message and a receipt", "UPDATE receipt SET position = " + oldest + " WHERE position = " + first},
 		{"positions", "one of a message and a profile's nonce", "UPDATE profile_nonce SET position = " + oldest},
 		{"states", "a state", "UPDATE message SET state = 7 WHERE position = " + oldest},

@@ -73,12 +73,14 @@ func (w *writer) reopen() error {
 	if err := w.foreign.readers.open(w.path, role); err != nil || w.cramped {
 		return err
 	}
-	if err := w.startCopying(); err != nil {
+	if err := w.startHelpers(); err != nil {
 		return err
 	}
-	w.disk.full.Store(false)
+	w.disk.cramped.Store(false)
 	// Another process may have been faster, and have written before this.
-	w.foreign.data, w.foreign.keys = w.versions()
+	if w.foreign.data, err = c.Number("PRAGMA data_version"); err != nil {
+		return err
+	}
 	w.cachedAt = w.foreign.data
 	w.mechas.forget()
 	clear(w.callers)

@@ -242,7 +242,11 @@ func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 		pr.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		pr.to = relay.PositionFrom(q.Until)
+		to, err := x.untilPosition(q.Until)
+		if err != nil {
+			return pr, err
+		}
+		pr.to = to
 	}
 	if q.After != "" {
 		p, err := x.ids.Cursor(q.After)

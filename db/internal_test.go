@@ -138,3 +138,23 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 		}
 	}
 }
+
+// A read that would go on without end is ended, before its first row and between rows.
+func TestAReadHasABound(t *testing.T) {
+	d := openHere(t)
+	for name, left := range map[string]time.Duration{"over before it begins": -time.Second, "over in the middle": 10 * time.Millisecond} {
+		err := d.read(t.Context(), func(x *rx) error {
+			x.c.Until = time.Now().Add(left)
+			r := x.c.Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
+			for r.Next() {
+			}
+			return r.Close()
+		})
+		if relay.ErrorCode(err) != relay.Overloaded {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.read(t.Context(), func(x *rx) error { _, err := x.latest(); return err }); err != nil {
+			t.Errorf("the next read: %v", err)
+		}
+	}
+}

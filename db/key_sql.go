@@ -3,7 +3,9 @@ package db
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,14 +94,14 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
-		k, err := d.findKey(ctx, "k.hash = ?", hash[:])
+		found, err := d.findKeys(ctx, "k.hash = ?", hash[:])
 		if err != nil {
 			return nil, err
 		}
-		if k == nil {
+		if len(found) == 0 {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
-		u = d.keys.add(k, hash, epoch)
+		u = d.keys.add(found[0], hash, epoch)
 	}
 	now := d.opts.Now()
 	if err := u.Check(now); err != nil {
@@ -110,21 +112,39 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 	return u.Key, nil
 }
 
-// KeyByID reads a key from the file, past the cache; nil if there is no such key.
-func (d *DB) KeyByID(ctx context.Context, id relay.KeyID) (*relay.Key, error) {
-	return d.findKey(ctx, "k.public_id = ?", string(id))
+// KeysByID reads keys from the file, past the cache. Unknown keys are left out. It waits
+// for no other kind of read. Safe for concurrent use.
+func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
+	for some := range slices.Chunk(ids, keysAtOnce) {
+		list, err := json.Marshal(some)
+		if err != nil {
+			return nil, err
+		}
+		found, err := d.findKeys(ctx, "k.public_id IN (SELECT value FROM json_each(?))", string(list))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
 }
+
+// keysAtOnce is how many keys one query reads, because other requests wait for it.
+const keysAtOnce = 500
 
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
 	m.address, m.created_at FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
-// findKey reads one key from the file; nil if there is none.
-func (d *DB) findKey(ctx context.Context, where string, arg any) (k *relay.Key, err error) {
+// findKeys reads keys from the file, in the lane of the keys.
+func (d *DB) findKeys(ctx context.Context, where string, arg any) (all []*relay.Key, err error) {
 	err = d.readIn(ctx, d.readers.key(), func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
-		return err
+		r := x.c.Query(keyColumns+" WHERE "+where, arg)
+		for r.Next() {
+			all = append(all, readKey(r))
+		}
+		return r.Close()
 	})
-	return k, err
+	return all, err
 }
 
 func readKey(r *sqlite.Rows) *relay.Key {

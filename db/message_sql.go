@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -28,6 +29,9 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 		m.State = relay.Expired
 	}
 	if !r.Null(15) {
+		if r.Null(16) {
+			return nil, fmt.Errorf("%w: the message at position %d names the acknowledgement %d, but there is no such receipt", sqlite.ErrDamaged, m.Position, r.Int(15))
+		}
 		m.Ack = &relay.Ack{ClientTS: r.Text(17), At: relay.Position(r.Int(15)).Time(), Detail: r.Text(18)}
 	}
 	return m, x.readNames(r, m)
@@ -100,9 +104,12 @@ func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
 	return nil, relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
-// payload reads the exact bytes of the message at a position; nil if there is none.
+// payload reads the exact bytes of the message at a position, which must exist.
 func (x *rx) payload(p relay.Position) (body []byte, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	ok, err := x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: there is no payload of the message at position %d", sqlite.ErrDamaged, p)
+	}
 	return body, err
 }
 

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"sync"
 
 	"relay/db/internal/sqlite"
@@ -81,7 +82,7 @@ func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
 	return v, ok, ok
 }
 
-// lookup gives the text of a number, "" for 0. remember must be false in a transaction
+// lookup gives the text of a number, which must exist; "" for 0. remember must be false in a transaction
 // that may be rolled back, because its numbers may then get another meaning.
 func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if id == 0 {
@@ -94,6 +95,9 @@ func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if !ok {
 		ok, err = c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
 		stale = ok && err == nil && remember
+	}
+	if !ok && err == nil {
+		err = fmt.Errorf("%w: a row has the number %d, which %q does not find", sqlite.ErrDamaged, id, n.byID)
 	}
 	if stale {
 		n.mu.Lock()

@@ -171,7 +171,7 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 	if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: spare.ID}); err != nil {
 		t.Error(err)
 	}
-	if found, err := d.KeyByID(ctx, spare.ID); err != nil || found.RevokedAt.IsZero() {
+	if found, err := d.KeysByID(ctx, []relay.KeyID{spare.ID}); err != nil || len(found) != 1 || found[0].RevokedAt.IsZero() {
 		t.Error(found, err)
 	}
 	if found, err := d.Key(ctx, issued.Text); err != nil || found.ID != issued.ID { // it is in no cache

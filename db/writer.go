@@ -11,6 +11,8 @@ import (
 )
 
 const (
+	commandBatch  = 64                     // jobs in a transaction of a command, because a server may wait for it
+	mostRest      = 50 * time.Millisecond  // the longest pause of a command between two transactions
 	servantsEvery = 250 * time.Millisecond // how often servants run while no jobs come
 	gatherRounds  = 4                      // how often the writer yields before it takes the queue
 )
@@ -32,14 +34,16 @@ type writer struct {
 	c         *sqlite.Conn
 	disk      *disk
 	listeners *listeners
+	lock      lockState
 	transact  func([]op) error // makes one transaction of the jobs
 	cramped   bool             // the disk had no room at the start (cramped.go)
 	roomAt    time.Time        // when room was looked for last, by the real clock
 
-	startCopying func() error // starts the goroutine that copies the log
+	startHelpers func() error // starts the goroutines beside the writer
 
 	batch     tx                             // the present transaction
 	last      relay.Position                 // the last committed position in the shared order
+	saidAhead bool                           // it is logged that last is ahead of the clock
 	lastLocal relay.Position                 // the last committed position of a local row
 	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
@@ -76,8 +80,12 @@ type rider interface {
 }
 
 func newWriter(d *DB, c *sqlite.Conn) *writer {
+	most := maxBatch
+	if !d.opts.Serve {
+		most = commandBatch
+	}
 	w := &writer{
-		queue: newQueue(maxBatch), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
@@ -177,8 +185,12 @@ func (w *writer) run() {
 			continue
 		}
 		w.runServants() // before every transaction, so that servants also run under load
+		began := time.Now()
 		w.commit(ops)
 		w.reuse(ops)
+		if w.queued() > 0 {
+			w.rest(time.Since(began))
+		}
 	}
 }
 
@@ -227,6 +239,14 @@ func (w *writer) reuse(ops []op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.queue.reuse(ops)
+}
+
+// rest leaves the write lock to a server for as long as a command had it. Without that,
+// a server that waits for the lock would seldom find it free.
+func (w *writer) rest(had time.Duration) {
+	if !w.opts.Serve {
+		time.Sleep(min(had, mostRest))
+	}
 }
 
 // doNow makes a transaction of one chore. Only the writer's goroutine may call it.

@@ -62,11 +62,12 @@ const (
 	MailboxFull     Code = "mailbox_full"
 	TooManySockets  Code = "too_many_sockets"
 
-	Internal     Code = "internal"
-	Overloaded   Code = "overloaded"
-	ShuttingDown Code = "shutting_down"
-	StoreFailed  Code = "store_failed"
-	DiskFull     Code = "disk_full"
+	Internal       Code = "internal"
+	Overloaded     Code = "overloaded"
+	ShuttingDown   Code = "shutting_down"
+	DatabaseLocked Code = "database_locked"
+	StoreFailed    Code = "store_failed"
+	DiskFull       Code = "disk_full"
 )
 
 // CodeInfo explains one code to people. The page http/docs/errors.md shows it.
@@ -124,6 +125,7 @@ var Codes = []CodeInfo{
 	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: retry with the same Idempotency-Key."},
 	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},
 	{ShuttingDown, "The relay is stopping; try again in a moment. Nothing was written."},
+	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command that was stopped in the middle of a write. Nothing was written; reads go on. Its operator finds the process in the relay's log."},
 	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: retry with the same Idempotency-Key."},
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
