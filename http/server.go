@@ -241,7 +241,12 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path; /docs lists the API"))
+	const detail = "there is no such path; /docs lists the API"
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		s.refuse(w, r, relay.Errorf(relay.NotFound, detail))
+		return
+	}
+	s.noPage(w, r, detail)
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
