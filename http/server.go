@@ -86,7 +86,7 @@ func New(c Config) *Server {
 		keys:         limiters[relay.KeyNumber]{rate: c.RateLimit, burst: c.RateBurst},
 		failures:     limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst},
 		failuresWarn: rate.Sometimes{Interval: 10 * time.Second},
-		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / keyShare},
+		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
 	}
@@ -224,6 +224,7 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 			s.refuse(w, r, err)
 			return
 		}
+		c.conn.endWork() // from here on the client decides how long it takes
 		header := w.Header()
 		header["Content-Type"] = jsonContentType
 		for i := 0; i+1 < len(a.header); i += 2 {
