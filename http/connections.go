@@ -78,7 +78,8 @@ type guarded struct {
 	holder *holder
 	// state is a connState and, above connStateBits, a number of door.seq: taken when
 	// the connection came, and again whenever it falls idle. The lower number goes first.
-	state atomic.Int64
+	state   atomic.Int64
+	framing framing // of the goroutine that serves the connection
 }
 
 // connState says what a connection waits for.
@@ -324,6 +325,9 @@ func noteState(conn net.Conn, s http.ConnState) {
 	c := guardedOf(conn)
 	if c == nil {
 		return
+	}
+	if s == http.StateIdle {
+		c.framing.end()
 	}
 	switch old := c.state.Load(); {
 	case stateOf(old) == stranger || stateOf(old) == evicted:

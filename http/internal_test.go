@@ -124,3 +124,43 @@ func TestMemoryIsShared(t *testing.T) {
 	}
 	want("the first request passes, however large", code(1, 100*mib), "")
 }
+
+// However the bytes of a request come, its Content-Length is seen, and not taken for
+// one of the next request.
+func TestFramingSeesALengthInAnyPieces(t *testing.T) {
+	with := "POST / HTTP/1.1\r\nHost: x\r\n\n\r\nContent-LENGTH: 5\r\n\r\n"
+	without := "POST / HTTP/1.1\r\nContent-Lengt: x\r\nX-Content-Length: 5\r\nContent\r\n-Length: 5\r\n\r\n"
+	for i := range len(with) {
+		for j := i; j < len(with); j++ {
+			f := &framing{}
+			for _, piece := range []string{with[:i], with[i:j], with[j:]} {
+				f.note([]byte(piece), 4096)
+			}
+			if !f.mayHaveLength() {
+				t.Fatalf("not seen: %q %q %q", with[:i], with[i:j], with[j:])
+			}
+		}
+	}
+	f := &framing{}
+	for range 3 {
+		for i := range len(without) {
+			f.note([]byte(without[i:i+1]), 4096)
+		}
+		if f.mayHaveLength() {
+			t.Fatal("seen where none is")
+		}
+		f.end()
+	}
+	f.note([]byte(with), 4096) // two requests, of which the second may be the one
+	f.end()
+	f.note([]byte("P"), 1) // its end was waited for
+	if !f.mayHaveLength() {
+		t.Error("one that was read ahead is forgotten")
+	}
+	f.note([]byte(without), 4096)
+	f.end()
+	f.note([]byte(without), 4096)
+	if f.mayHaveLength() {
+		t.Error("one of a request before is remembered")
+	}
+}

@@ -173,12 +173,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["X-Request-Id"] = []string{id}
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = noSniff
+	if endsConnection(r) {
+		h["Connection"] = closing
+	}
+	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
+		return
+	}
 	s.router.ServeHTTP(w, r)
 }
 
 var (
 	noStore         = []string{"no-store"}
 	noSniff         = []string{"nosniff"}
+	closing         = []string{"close"}
 	jsonContentType = []string{"application/json"}
 )
 
@@ -275,7 +283,16 @@ type Timeouts struct {
 	Header     time.Duration // to the end of the headers
 	Body       time.Duration // to the end of the body; zero also lifts the limit for answers
 	Idle       time.Duration // between two requests
-	MaxHeaders int           // bytes
+	MaxHeaders int           // bytes of the request line and the headers, from 4,097
+}
+
+// headerBytes is the MaxHeaderBytes of an http.Server that accepts so many bytes:
+// net/http adds the size of its read buffer.
+func headerBytes(most int) int {
+	if most <= 0 {
+		return 0
+	}
+	return max(most-4096, 1)
 }
 
 // Listening makes the standard library's server for s.
@@ -290,7 +307,7 @@ func (s *Server) Listening(t Timeouts) *http.Server {
 		ReadTimeout:       t.Body,
 		WriteTimeout:      write,
 		IdleTimeout:       t.Idle,
-		MaxHeaderBytes:    t.MaxHeaders,
+		MaxHeaderBytes:    headerBytes(t.MaxHeaders),
 		ConnContext:       withConnection,
 		ConnState:         noteState,
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
