@@ -36,7 +36,10 @@ func (f *framing) note(b []byte, size int) {
 			if i < 0 {
 				return
 			}
-			b, f.matched = b[i+1:], 1
+			b = b[i+1:]
+			if len(b) == 0 || b[0]|0x20 == contentLength[1] {
+				f.matched = 1
+			}
 			continue
 		}
 		switch c := b[0]; {
