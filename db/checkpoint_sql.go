@@ -132,12 +132,12 @@ func (k *checkpoints) finish() {
 	}
 	frames, err := w.c.Checkpoint()
 	if err == nil && frames > maxLogPages && time.Since(k.heldInVain) > holdAgain {
-		held := k.readers.hold(holdTimeout)
+		k.readers.hold(holdTimeout)
 		_, err = w.c.Checkpoint()
 		if w.c.NotCopied() > 0 {
 			k.heldInVain = time.Now() // another process is reading, such as relay backup or relay check
 		}
-		k.readers.release(held)
+		k.readers.release()
 	}
 	if err != nil && sqlite.IsFatal(err) {
 		w.fail(err)

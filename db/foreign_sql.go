@@ -123,9 +123,10 @@ func (f *foreign) leave(lost error) error {
 	if data, _ := w.versions(); data != f.data {
 		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
 	}
-	held, busy := f.readers.hold(holdTimeout), int64(1)
+	busy := int64(1)
+	f.readers.hold(holdTimeout)
 	_, err := w.c.Row(func(r *sqlite.Rows) { busy = r.Int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
-	f.readers.release(held)
+	f.readers.release()
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w", lost, err)

@@ -13,7 +13,8 @@ import (
 )
 
 // The tests have segments of a few messages, so that all of them meet messages that
-// are indexed late. Benchmarks have segments as they are.
+// are indexed late, and pieces of a few rows, so that pages and counts have many. Their
+// caches of names hold a dozen. In benchmarks all are as they are.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
 		segmentLength, leastRows, scanRatio = 5, 2, 1
+		pieceRows, inboxRows = 3, 3
+		nameBytes = 1 << 10
 	}
 	// The parallel ones wait for the disk, so there may be more of them than cores.
 	given := false

@@ -109,7 +109,7 @@ func (x *rx) payload(p relay.Position) (body []byte, err error) {
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound.
 func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.Mes
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound.
 func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err != nil {
 			return err
@@ -147,7 +147,7 @@ func errRecipientOnly(what string) error {
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
 func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(sender), func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)
 		return err
 	})

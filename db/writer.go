@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	maxQueue      = 16 << 10               // queued jobs; further ones are refused with Overloaded
-	maxBatch      = 512                    // jobs in a transaction
-	maxBatchBytes = 8 << 20                // bytes of all jobs in a transaction; a single job may have more
 	servantsEvery = 250 * time.Millisecond // how often servants run while no jobs come
 	gatherRounds  = 4                      // how often the writer yields before it takes the queue
 )
@@ -23,7 +20,7 @@ const (
 // queue belong to the writer's goroutine.
 type writer struct {
 	mu    sync.Mutex
-	queue []op
+	queue queue
 	shut  bool
 	wake  chan struct{} // has a token while the queue has jobs, many pushes are noted, or shut is set
 	fault atomic.Pointer[error]
@@ -36,8 +33,11 @@ type writer struct {
 	disk      *disk
 	listeners *listeners
 	transact  func([]op) error // makes one transaction of the jobs
+	cramped   bool             // the disk had no room at the start (cramped.go)
+	roomAt    time.Time        // when room was looked for last, by the real clock
 
-	spare     []op                           // the backing array of the next queue
+	startCopying func() error // starts the goroutine that copies the log
+
 	batch     tx                             // the present transaction
 	last      relay.Position                 // the last committed position in the shared order
 	lastLocal relay.Position                 // the last committed position of a local row
@@ -77,7 +77,7 @@ type rider interface {
 
 func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		queue: newQueue(maxBatch), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
@@ -97,24 +97,22 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	return w
 }
 
-// enqueue queues a job. The writer calls the job's finish once the job is durable or
-// refused. If the queue takes no more, enqueue calls finish itself.
-func (w *writer) enqueue(j job) {
+// enqueue queues a job of a Mecha; 0 is the relay itself. The writer calls the job's
+// finish once the job is durable or refused. If the queue takes no more, enqueue calls
+// finish itself.
+func (w *writer) enqueue(j job, of relay.MechaNumber) {
+	var err error
 	w.mu.Lock()
-	switch {
-	case w.shut:
-		w.mu.Unlock()
-		j.finish(errShuttingDown())
-		return
-	case len(w.queue) >= maxQueue:
-		w.mu.Unlock()
-		e := relay.Errorf(relay.Overloaded, "too many writes are waiting")
-		e.RetryAfter = time.Second
-		j.finish(e)
+	if w.shut {
+		err = errShuttingDown()
+	} else {
+		err = w.queue.add(j, of)
+	}
+	w.mu.Unlock()
+	if err != nil {
+		j.finish(err)
 		return
 	}
-	w.queue = append(w.queue, op{job: j})
-	w.mu.Unlock()
 	w.signal()
 }
 
@@ -178,17 +176,17 @@ func (w *writer) run() {
 			}
 			continue
 		}
-		for len(ops) > 0 {
-			w.runServants() // before every transaction, so that servants also run under load
-			n := batchSize(ops)
-			w.commit(ops[:n])
-			ops = ops[n:]
-		}
+		w.runServants() // before every transaction, so that servants also run under load
+		w.commit(ops)
+		w.reuse(ops)
 	}
 }
 
 // runServants lets the servants that have work do it.
 func (w *writer) runServants() {
+	if w.cramped && !w.findRoom() {
+		return
+	}
 	now := w.opts.Now()
 	for _, s := range w.servants {
 		if s.due(now) {
@@ -202,7 +200,7 @@ func (w *writer) runServants() {
 // writer does not wait: if no other goroutine is ready to run, yielding returns at once.
 func (w *writer) gather() {
 	before := w.queued()
-	for i := 0; i < gatherRounds && before > 0; i++ {
+	for i := 0; i < gatherRounds && before > 0 && before < maxBatch; i++ {
 		runtime.Gosched()
 		now := w.queued()
 		if now == before {
@@ -215,29 +213,20 @@ func (w *writer) gather() {
 func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.queue)
+	return len(w.queue.ops)
 }
 
-// take takes all jobs from the queue.
+// take takes the jobs of the next transaction from the queue.
 func (w *writer) take() (ops []op, shut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ops, shut = w.queue, w.shut
-	clear(w.spare)
-	w.queue, w.spare = w.spare[:0], ops
-	return ops, shut
+	return w.queue.take(), w.shut
 }
 
-// batchSize gives how many of the jobs the next transaction takes.
-func batchSize(ops []op) int {
-	bytes := 0
-	for i, o := range ops {
-		bytes += o.job.size()
-		if i == maxBatch || i > 0 && bytes > maxBatchBytes {
-			return i
-		}
-	}
-	return len(ops)
+func (w *writer) reuse(ops []op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue.reuse(ops)
 }
 
 // doNow makes a transaction of one chore. Only the writer's goroutine may call it.

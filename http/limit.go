@@ -30,6 +30,27 @@ func (l *limiters[K]) allow(k K, now time.Time) bool {
 	return l.rate <= 0 || l.bucket(k).AllowN(now, 1)
 }
 
+// charge takes n tokens for what a request has cost beyond its first one. It may leave a
+// debt, which the key's next requests wait for.
+func (l *limiters[K]) charge(k K, n int, now time.Time) {
+	if l.rate <= 0 || n <= 0 {
+		return
+	}
+	b := l.bucket(k)
+	for ; n > 0; n -= b.Burst() { // a reservation is never larger than the burst
+		b.ReserveN(now, min(n, b.Burst()))
+	}
+}
+
+// wait gives how long it takes until k has a token; 0 if it has one.
+func (l *limiters[K]) wait(k K, now time.Time) time.Duration {
+	if l.rate <= 0 {
+		return 0
+	}
+	missing := 1 - l.bucket(k).TokensAt(now)
+	return time.Duration(max(missing, 0) / l.rate * float64(time.Second))
+}
+
 func (l *limiters[K]) bucket(k K) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,6 +136,18 @@ func (m *memory) add(owner relay.MechaNumber, n int64) {
 	if m.of[owner] += n; m.of[owner] == 0 {
 		delete(m.of, owner)
 	}
+}
+
+const (
+	rowsPerRequest  = 100  // rows of a page that cost the relay about as much as a request
+	countPerRequest = 1000 // rows of an inbox, which are counted and not read
+)
+
+// chargeRows charges the rows that a request has looked through to its key, as if each
+// further `each` rows had been a request. So the rate of a key bounds what it costs, and
+// not only how often it asks.
+func (s *Server) chargeRows(c *call, looked, each int) {
+	s.keys.charge(c.key.Number, (looked-1)/each, s.config.Now())
 }
 
 // hold counts an answer of n bytes while it is written, for the client may read

@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -103,7 +104,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", "Mecha-Key")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		h.Set("Retry-After", strconv.Itoa(int(max(e.RetryAfter, time.Second)/time.Second)))
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(max(e.RetryAfter, time.Second).Seconds()))))
 	case http.StatusUpgradeRequired:
 		h.Set("Upgrade", "websocket")
 		h.Add("Connection", "Upgrade") // perhaps beside close

@@ -90,9 +90,9 @@ var Codes = []CodeInfo{
 	{UnknownKey, "The key is well-formed, but this relay never issued it."},
 	{KeyRevoked, "The key has been revoked."},
 	{KeyExpired, "The key has expired."},
-	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock; `server_time` says what that is."},
-	{SignatureRequired, "This relay takes signed requests only; send X-Signature."},
-	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret."},
+	{TimestampOutOfRange, "X-Request-Timestamp is too far from the relay's clock, or lies before a start at which the relay may have lost used nonces. `server_time` says what its clock says: sign the request anew."},
+	{SignatureRequired, "This relay takes signed requests only. The sentence of the answer names the header that is missing: X-Signature or X-Request-Signature."},
+	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret, or X-Request-Signature not that of `METHOD|path?query|body|nonce|timestamp`."},
 	{NonceReused, "This key has used this nonce before; send a fresh one with every request."},
 	{SenderMismatch, "`from` is not the address of the key."},
 	{NotYourMecha, "The path names a Mecha other than the key's own."},
@@ -117,7 +117,7 @@ var Codes = []CodeInfo{
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
 	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
 	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
-	{RateLimited, "Too many requests with this key, or too much under way for its Mecha: bodies that arrive, bytes in memory, searches. `detail` says which; wait for Retry-After."},
+	{RateLimited, "Too many requests with this key, or rows that its pages looked through, or too much under way for its Mecha: reads, writes, searches, bodies that arrive, bytes in memory. `detail` says which; wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
 	{MailboxFull, "The recipient has too many messages that it has not acknowledged."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
@@ -141,6 +141,7 @@ type Error struct {
 	Detail     string // a sentence about this case
 	Fields     []FieldError
 	DidYouMean []Address     // with RecipientNotFound: similar addresses, the most similar first
+	Looked     int           // with RecipientNotFound: how many addresses were compared for DidYouMean
 	RetryAfter time.Duration // with codes of status 429 and 503: when to try again
 	ServerTime time.Time     // with TimestampOutOfRange: the relay's time
 	Global     bool          // with TooManySockets: the limit of all Mechas together is reached
