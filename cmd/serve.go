@@ -71,10 +71,10 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.RequireRequestSignature, "require-request-signature", false, "refuse requests without X-Request-Signature, which covers the method and the path, too")
 	f.StringVar(&s.LogFormat, "log-format", "text", "the `format` of the log on stderr: text or json")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
-	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones")
+	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
 	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, in `bytes`")
-	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; one key may use an eighth of it; bodies and answers up to 16 KiB do not count")
-	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "the largest headers of a request, in `bytes`")
+	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; one Mecha may use an eighth of it; bodies and answers up to 16 KiB do not count")
+	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "the largest request line and headers of a request, in `bytes`, from 4097")
 	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time in which a request's headers must arrive")
 	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time in which a request's body must arrive")
 	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "time that a connection may stay open between two requests")
@@ -111,6 +111,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
 		return usagef("--clock-skew must be from 30s to 15m")
+	}
+	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
+		return usagef("--max-headers must be at least 4097")
 	}
 	if s.LogFormat != "text" && s.LogFormat != "json" {
 		return usagef("--log-format must be text or json")

@@ -46,7 +46,9 @@ func mustFill(t *testing.T) string {
 	in := func(c relay.ConversationID) func(*relay.SendMessage) {
 		return func(m *relay.SendMessage) { m.Conversation = c }
 	}
-	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation))
+	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation), func(m *relay.SendMessage) {
+		m.Type, m.Priority, m.Version = strings.Repeat("😀", 64), strings.Repeat("𝄞", 32), strings.Repeat("𝄞", 32)
+	})
 	s.mustSend(bob.Key, "carol^demo", `{"n": 5}`, in(question.Conversation))
 	s.mustSend(carol.Key, "alice^demo", `{"n": 6}`, in(question.Conversation))
 	s.mustSend(carol.Key, "bob^demo", `{"n": 7}`, in("a-label"))

@@ -223,7 +223,7 @@ func choice[T any](v *query, name string, words map[string]T) T {
 // limit reads the largest number of messages on a page.
 func (v *query) limit() int {
 	text := v.values.Get("limit")
-	if text == "" && !v.values.Has("limit") {
+	if text == "" {
 		return defaultLimit
 	}
 	n, ok := wholeNumber(text, maxLimit)

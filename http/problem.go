@@ -107,7 +107,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(max(e.RetryAfter, time.Second).Seconds()))))
 	case http.StatusUpgradeRequired:
 		h.Set("Upgrade", "websocket")
-		h.Set("Connection", "Upgrade")
+		h.Add("Connection", "Upgrade") // perhaps beside close
 		h.Set("Sec-WebSocket-Version", "13")
 	}
 	body, _ := encode(p) // strings and numbers cannot fail

@@ -118,7 +118,7 @@ var Codes = []CodeInfo{
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
 	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
 	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
-	{RateLimited, "Too many requests with this key, or rows that its pages looked through, or reads or writes of its Mecha that wait; wait for Retry-After."},
+	{RateLimited, "Too many requests with this key, or rows that its pages looked through, or too much under way for its Mecha: reads, writes, searches, bodies that arrive, bytes in memory. `detail` says which; wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
 	{MailboxFull, "The recipient has too many messages that it has not acknowledged."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
