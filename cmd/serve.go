@@ -84,7 +84,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
 	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")
 	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from a WebSocket; two seconds' worth at once")
-	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 60*time.Second, "how long a full sync window waits for a first acknowledgement")
+	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 10*time.Second, "how long a full sync window waits for an acknowledgement before it opens again")
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")

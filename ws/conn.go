@@ -237,17 +237,18 @@ func (c *Conn) kill() {
 	c.wakeReader()
 }
 
-// tick closes the connection if its client has been silent for too long, or has
-// left a full sync window without an acknowledgement. It tells whether a ping is due.
+// tick closes the connection if its client has been silent for too long, and opens a
+// sync window in which no place has become free for too long. It tells whether a ping
+// is due.
 func (c *Conn) tick(now time.Time) (pingDue bool) {
 	if now.Sub(time.Unix(0, c.in.lastFrame.Load())) > c.hub.config.DeadAfter {
 		c.close(ws.StatusGoingAway, "no frame has come from the client for too long")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w, wait := c.out.window, c.hub.config.SyncAckWait
-	if c.out.stalled && !w.acked && wait > 0 && now.Sub(w.fullSince) > wait {
-		c.closeLocked(statusTryAgainLater, "resume after "+string(w.lastSent))
+	if wait := c.hub.config.SyncAckWait; c.out.stalled && wait > 0 && now.Sub(c.out.window.fullSince) > wait {
+		c.out.window.open()
+		c.goOn()
 	}
 	return now.Sub(c.out.pinged) >= c.hub.config.PingEvery
 }

@@ -58,7 +58,7 @@ type Config struct {
 	Logger             *slog.Logger     // nil: nothing is logged
 	Now                func() time.Time // the time for keys and acknowledgements; nil: time.Now
 	AllowOrigins       []string         // browser origins that may connect besides the relay's own; "*" allows all
-	SyncAckWait        time.Duration    // how long a full sync window waits for its first acknowledgement
+	SyncAckWait        time.Duration    // how long a full sync window waits for a free place before it opens again
 	MaxSockets         int              // sockets and long-polls in all
 	MaxSocketsPerMecha int              // sockets and long-polls of one Mecha
 	FrameRate          float64          // frames per second that are read from one socket

@@ -107,9 +107,8 @@ func (c *Conn) receivedChanged(change *relay.Change) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.out.window != nil && c.out.window.free(change.Position, change.State != relay.Expired) && c.out.stalled {
-		c.out.stalled = false
-		c.wakePush()
+	if c.out.window != nil && c.out.window.free(change.Position) && c.out.stalled {
+		c.goOn()
 	}
 }
 

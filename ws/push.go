@@ -166,6 +166,12 @@ func (c *Conn) stall() {
 	}
 }
 
+// goOn ends a stall. c.mu is held.
+func (c *Conn) goOn() {
+	c.out.stalled = false
+	c.wakePush()
+}
+
 // takePage gives the messages of a page their places in the window. It runs
 // before the page is written, for acknowledgements may come before the write
 // returns. It tells whether the stream has caught up now, which it does once.
@@ -184,8 +190,7 @@ func (c *Conn) takePage(page relay.StreamPage) (caughtUp bool) {
 		return true
 	}
 	for _, m := range page.Messages {
-		w.add(m.Position)
-		w.lastSent = m.ID
+		w.add(m)
 	}
 	w.pageTaken()
 	return false
