@@ -26,7 +26,7 @@ type queuedMessage struct {
 
 var outboxes = sync.Pool{New: func() any { return &outbox{} }}
 
-const keepFrames = maxAnswersDue // an outbox with longer lists is not reused, so that it does not keep their memory
+const keepFrames = 256 // an outbox with longer lists is not reused, so that it does not keep their memory
 
 // outbox returns the connection's outbox, a new one if there was none. c.mu is
 // held, and the caller puts something in.
@@ -131,10 +131,16 @@ func (c *Conn) sentChanged(r *receipt) {
 	c.wakePush()
 }
 
-// answer queues an answer that is due (handler). Safe for concurrent use.
+// answer queues an answer that is due (handler). After our close frame nothing more
+// may be sent (RFC 6455 §5.5.1). Safe for concurrent use.
 func (c *Conn) answer(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ending.closeSent {
+		c.out.answersDue--
+		c.signal()
+		return
+	}
 	o := c.outbox()
 	o.answers = append(o.answers, frame)
 	c.wakePush()
@@ -156,5 +162,5 @@ func (c *Conn) answersDone(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.answersDue -= int32(n)
-	c.changed.Signal()
+	c.signal()
 }

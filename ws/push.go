@@ -41,7 +41,7 @@ func (c *Conn) push() {
 		}
 		err := c.send(o, readStore, b)
 		o.release()
-		if err != nil {
+		if err != nil && err != errClosing {
 			if !errors.Is(err, errConnection) {
 				c.hub.config.Logger.Error("cannot read the messages for a connection", "mecha", c.key.Mecha.Address, "error", err)
 				c.close(statusTryAgainLater, "the relay failed")
@@ -51,6 +51,9 @@ func (c *Conn) push() {
 		}
 	}
 }
+
+// errClosing ends a send early: our close frame waits, and goes before further messages.
+var errClosing = errors.New("closing")
 
 // errConnection marks a write that failed: the peer has gone, or reads nothing.
 var errConnection = errors.New("connection lost")
@@ -83,6 +86,7 @@ func (c *Conn) send(o *outbox, readStore bool, b *batch) error {
 }
 
 func (c *Conn) sendOutbox(o *outbox, b *batch) error {
+	defer c.answersDone(len(o.answers))
 	b.frames = o.appendFrames(b.frames)
 	if o.closing != nil {
 		err := c.write(b)
@@ -96,13 +100,11 @@ func (c *Conn) sendOutbox(o *outbox, b *batch) error {
 			}
 		}
 	}
-	err := c.write(b)
-	c.answersDone(len(o.answers))
-	return err
+	return c.write(b)
 }
 
 // add adds a message to the batch, moves the cursor past it, and writes the
-// batch if it is large.
+// batch if it is large. Errors: those of write, and errClosing.
 func (c *Conn) add(b *batch, m *relay.Message, shared *sharedFrame) error {
 	if shared != nil {
 		b.frames = append(b.frames, shared.of(m)...)
@@ -112,8 +114,16 @@ func (c *Conn) add(b *batch, m *relay.Message, shared *sharedFrame) error {
 	b.messages = append(b.messages, m.Position)
 	c.stream.cursor = m.Position
 	c.stream.sent++
-	if len(b.frames) >= flushAt {
-		return c.write(b)
+	if len(b.frames) < flushAt {
+		return nil
+	}
+	if err := c.write(b); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending.closing {
+		return errClosing
 	}
 	return nil
 }
