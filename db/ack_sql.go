@@ -9,7 +9,7 @@ import (
 
 // Acknowledge applies an acknowledgement that has passed Validate, and returns once it
 // is durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly,
-// MessageExpired, AlreadyAcknowledged, UnknownKey, KeyRevoked, KeyExpired; and those
+// MessageExpired, AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those
 // of every write: Overloaded, ShuttingDown, DiskFull, StoreFailed, Internal. Safe for
 // concurrent use.
 func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
@@ -32,8 +32,11 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		t.noteChange(m, m.ExpiresAt, true, false)
 		return relay.AckOutcome{}, errExpired(m)
 	}
-	if m.Ack != nil && relay.IsFinal(m.Ack.Status) {
+	if m.Ack != nil && (relay.IsFinal(m.Ack.Status) || m.Ack.Status == a.Status && m.Ack.Detail == a.Detail) {
 		return t.acknowledgeAgain(a, m)
+	}
+	if err := t.countAck(a, m); err != nil {
+		return relay.AckOutcome{}, err
 	}
 	state, first := relay.Acknowledged, m.State != relay.Acknowledged
 	if relay.ReportsProgress(a.Status) {
@@ -62,8 +65,9 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
-// acknowledgeAgain answers an acknowledgement that follows a final one. In both cases
-// the recipient has answered for the message, so the message is no longer in flight.
+// acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
+// latest one. Nothing is written. In each case the recipient has answered for the
+// message, so the message is no longer in flight.
 func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
 	t.noteChange(m, m.Ack.At, true, false)
 	if m.Ack.Status != a.Status {
@@ -71,6 +75,27 @@ func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.Ack
 	}
 	return relay.AckOutcome{ID: m.ID, State: m.State, Status: m.Ack.Status, ClientTS: m.Ack.ClientTS,
 		AcknowledgedAt: m.AcknowledgedAt, Duplicate: true}, nil
+}
+
+// maxAcks is how many acknowledgements that are not final one message may have. Each is
+// a row, and a receipt to the sender.
+const maxAcks = 100
+
+// countAck counts an acknowledgement that is not final, or refuses it if the message
+// has had maxAcks of them.
+func (t *tx) countAck(a *relay.Acknowledge, m *relay.Message) error {
+	if m.Ack == nil || relay.IsFinal(a.Status) {
+		return nil
+	}
+	n, err := t.c.Number("SELECT acks FROM progress WHERE message = ?", int64(m.Position))
+	if err != nil {
+		return err
+	}
+	if n >= maxAcks-1 { // the first one is not counted
+		t.noteChange(m, m.Ack.At, true, false)
+		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", maxAcks)
+	}
+	return t.c.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
 }
 
 // MarkDelivered records that a message has arrived, and returns once that is durable

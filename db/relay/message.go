@@ -74,7 +74,7 @@ type Change struct {
 	// message has expired. It no longer takes a place in the window of a connection
 	// (PROTOCOL §4, The sync window).
 	Freed bool
-	// New is false for a repeated final acknowledgement, which changes nothing.
+	// New is false for an acknowledgement that is repeated or refused, which changes nothing.
 	New bool
 }
 
