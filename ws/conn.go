@@ -66,23 +66,27 @@ type ending struct {
 
 // outbound is the work that waits for push.
 type outbound struct {
-	box        *outbox   // frames and messages that wait to be written; nil: none
-	window     *window   // the messages in flight while the stream has not caught up; nil: it is live
-	pinged     time.Time // when the latest ping was queued; before the first, when the connection began
-	answersDue int32     // answers that wait for the store, or in the outbox, or are being written
-	running    bool      // there is a push goroutine
-	lagging    bool      // the outbox lacks messages, so push must read from the store
-	stalled    bool      // the sync window is full, so push waits although lagging
+	box        *outbox // frames and messages that wait to be written; nil: none
+	window     *window // the messages in flight while the stream has not caught up; nil: it is live
+	pinged     int64   // when the latest ping was queued, as Hub.elapsed; before the first, when the connection began
+	answersDue int32   // answers that wait for the store, or in the outbox, or are being written
+	running    bool    // there is a push goroutine
+	lagging    bool    // the outbox lacks messages, so push must read from the store
+	// receiptsAfter says that the outbox lacks the receipts after this position, so push
+	// must read them from the store; 0: it lacks none.
+	receiptsAfter relay.Position
+	stalled       bool // the sync window is full, so push waits although lagging
 }
 
 // stream is how far push has come.
 type stream struct {
-	cursor relay.Position // every message up to here has been sent, or was not to be
-	sent   int            // how many messages have been sent, for the sync frames
+	cursor   relay.Position // every message up to here has been sent, or was not to be
+	receipts relay.Position // every receipt up to here has been sent; 0: none was read from the store
+	sent     int            // how many messages have been sent, for the sync frames
 }
 
 const (
-	maxReceipts   = 1 << 20     // bytes of receipts that may be queued; above this the connection is closed
+	maxReceipts   = 256 << 10   // bytes of receipts that may be queued; above this push reads them from the store
 	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
 	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
 	drainTimeout  = time.Second // for how long the input is read after our close frame, once nothing of the peer comes
@@ -126,8 +130,8 @@ func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *relay.Key, ha
 func (h *Hub) newConn(key *relay.Key, s session, handle handler) *Conn {
 	c := &Conn{hub: h, handler: handle, heldKey: heldKey{key: key}, session: s}
 	c.in.state.Store(reading)
-	c.out.pinged = time.Now()
-	c.in.lastFrame.Store(h.elapsed())
+	c.out.pinged = h.elapsed()
+	c.in.lastFrame.Store(c.out.pinged)
 	c.out.running = true // begin starts push: until then nobody else may
 	if s.syncLimit > 0 {
 		c.out.lagging, c.out.window = true, &window{size: s.syncLimit}
@@ -282,13 +286,13 @@ func (c *Conn) tick(now time.Time) (pingDue bool) {
 		c.out.window.open()
 		c.goOn()
 	}
-	return now.Sub(c.out.pinged) >= h.config.PingEvery
+	return elapsed-time.Duration(c.out.pinged) >= h.config.PingEvery
 }
 
-func (c *Conn) ping(now time.Time) {
+func (c *Conn) ping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out.pinged, c.outbox().pings[0] = now, pingFrame
+	c.out.pinged, c.outbox().pings[0] = c.hub.elapsed(), pingFrame
 	c.wakePush()
 }
 

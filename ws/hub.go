@@ -6,7 +6,7 @@
 // Once it has caught up, the hub hands it each new message at its commit. If it
 // falls behind, it drops those messages and reads from the store again. Both
 // ways are the same loop (push.go), so a resumed stream and a live one cannot
-// disagree.
+// disagree. Receipts, which are only live, go the same two ways (receipt.go).
 //
 // Most connections are idle. An idle one costs a small struct, and where there
 // is no poller (epoll_linux.go) a goroutine that waits to read. The push
@@ -37,6 +37,8 @@ import (
 type Store interface {
 	// Stream reads a page of a Mecha's incoming messages, in commit order.
 	Stream(context.Context, relay.StreamQuery) (relay.StreamPage, error)
+	// Receipts reads a page of the changes of the messages that a Mecha has sent, in commit order.
+	Receipts(context.Context, relay.ReceiptQuery) (relay.ReceiptPage, error)
 	// Cursor returns the position of a message, after which a stream is to start. Error: CursorNotFound.
 	Cursor(relay.MessageID) (relay.Position, error)
 	// Latest returns the position of the newest committed message.
@@ -295,7 +297,7 @@ func (h *Hub) tick() {
 		}
 		h.endKeys(h.keysOver())
 		h.forgetMeters()
-		ping(due, now)
+		ping(due)
 	}
 }
 
@@ -308,9 +310,9 @@ func (h *Hub) forgetMeters() {
 // ping pings connections, a few at a time. Connections that were opened
 // together, say after a restart, are due together, and each ping takes a
 // goroutine for a moment.
-func ping(due []*Conn, now time.Time) {
+func ping(due []*Conn) {
 	for i, c := range due {
-		c.ping(now)
+		c.ping()
 		if i%64 == 63 {
 			runtime.Gosched()
 		}

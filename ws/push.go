@@ -35,11 +35,11 @@ func (c *Conn) push() {
 		}
 	}()
 	for {
-		o, readStore, more := c.take()
+		o, read, more := c.take()
 		if !more {
 			return
 		}
-		err := c.send(o, readStore, b)
+		err := c.send(o, read, b)
 		o.release()
 		if err != nil && err != errClosing {
 			if !errors.Is(err, errConnection) {
@@ -58,28 +58,39 @@ var errClosing = errors.New("closing")
 // errConnection marks a write that failed: the peer has gone, or reads nothing.
 var errConnection = errors.New("connection lost")
 
-// take takes the outbox, and tells whether to read from the store after it. If
-// there is nothing to do, more is false and push must end.
-func (c *Conn) take() (o *outbox, readStore, more bool) {
+// toRead is what push must read from the store.
+type toRead struct{ receipts, messages bool }
+
+// take takes the outbox, and tells what to read from the store after it. If there is
+// nothing to do, more is false and push must end.
+func (c *Conn) take() (o *outbox, read toRead, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o, readStore = c.out.box, c.out.lagging && !c.out.stalled && !c.ending.closing
-	if o == nil && !readStore || c.ending.closeSent || c.ending.dead {
+	o = c.out.box
+	if !c.ending.closing {
+		read = toRead{receipts: c.out.receiptsAfter != 0, messages: c.out.lagging && !c.out.stalled}
+	}
+	if o == nil && read == (toRead{}) || c.ending.closeSent || c.ending.dead {
 		c.out.running = false
-		return nil, false, false
+		return nil, toRead{}, false
 	}
 	c.out.box = nil
-	return o, readStore, true
+	return o, read, true
 }
 
-func (c *Conn) send(o *outbox, readStore bool, b *batch) error {
+func (c *Conn) send(o *outbox, read toRead, b *batch) error {
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	if o != nil {
 		if err := c.sendOutbox(o, b); err != nil || o.closing != nil {
 			return err
 		}
 	}
-	if readStore {
+	if read.receipts {
+		if err := c.sendReceipts(b); err != nil {
+			return err
+		}
+	}
+	if read.messages {
 		return c.sendPage(b)
 	}
 	return nil
@@ -87,8 +98,8 @@ func (c *Conn) send(o *outbox, readStore bool, b *batch) error {
 
 func (c *Conn) sendOutbox(o *outbox, b *batch) error {
 	defer c.answersDone(len(o.answers))
-	b.frames = o.appendFrames(b.frames)
-	if o.closing != nil {
+	b.frames = appendReceipts(o.appendFrames(b.frames), c.newReceipts(o.receipts))
+	if b.frames = append(b.frames, o.closing...); o.closing != nil {
 		err := c.write(b)
 		c.closeWritten()
 		return err

@@ -62,7 +62,8 @@ type Message struct {
 
 // Change is a committed change of a message's state, or a report of progress.
 type Change struct {
-	Position  Position
+	Position  Position // of the message
+	Receipt   Position // of the receipt of the change, in the same order; 0 unless New
 	ID        MessageID
 	Sender    MechaNumber
 	Recipient MechaNumber
