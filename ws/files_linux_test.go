@@ -28,7 +28,7 @@ func TestHalfFramesOfSomeLockOutNobody(t *testing.T) {
 		return
 	}
 	r := mustServe(t, func(c *ws.Config) {
-		c.MaxSocketsPerMecha, c.WriteTimeout, c.MessageTimeout = 16, 2*time.Second, patience
+		c.MaxSocketsPerMecha, c.MessageTimeout = 16, patience
 	})
 	alice, bob := r.mustPair()
 	half := masked(fin|opText, ackOf("x"))[:9]
