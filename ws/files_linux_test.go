@@ -28,7 +28,7 @@ func TestHalfFramesOfSomeLockOutNobody(t *testing.T) {
 		return
 	}
 	r := mustServe(t, func(c *ws.Config) {
-		c.MaxSocketsPerMecha, c.MessageTimeout = 16, patience
+		c.MaxSocketsPerMecha, c.MessageTimeout, c.PingEvery, c.DeadAfter = 16, time.Hour, time.Hour, time.Hour
 	})
 	alice, bob := r.mustPair()
 	half := masked(fin|opText, ackOf("x"))[:9]

@@ -239,7 +239,7 @@ func TestFramesInTheSegmentOfTheHandshakeAreNotLost(t *testing.T) {
 // in a bounded place, and none is lost.
 func TestAnswersWaitForASlowReader(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.PingEvery = patience, time.Hour })
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
 	const n = 20_000 // far more than may be owed, and than the network holds unread

@@ -78,7 +78,7 @@ func (c *raw) mustReadMessages(n int) (ids []relay.MessageID) {
 }
 
 func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.PingEvery = patience, time.Hour })
 	alice, bob := r.mustPair()
 	slow := r.mustBeDeaf(bob, "sync_limit=1000")
 	quick := r.mustUpgrade(bob, "sync_limit=0")
@@ -254,7 +254,7 @@ func TestReceiptsWaitInTheStoreForASlowReader(t *testing.T) {
 // stay open, and it learns of every end.
 func TestAFloodOfProgressEndsNobodysReceipts(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	r := mustServe(t, func(c *ws.Config) { c.DeadAfter = time.Hour })
 	alice, bob := r.mustPair()
 	sender := r.mustDial(alice, "sync_limit=0&events=receipts")
 	const messages, sockets = 4, 16
