@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 2. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 3. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -135,6 +135,13 @@ CREATE TABLE receipt (
   detail    TEXT,
   key       INTEGER REFERENCES mecha_key (id),  -- NULL if the message expired
   nonce     INTEGER
+) STRICT;
+
+-- How many acknowledgements that are not final a message has had since its first
+-- acknowledgement. A message with fewer than two has no row.
+CREATE TABLE progress (
+  message INTEGER PRIMARY KEY REFERENCES message (position),
+  acks    INTEGER NOT NULL
 ) STRICT;
 
 -- The Mechas that have sent or received in a conversation, without the two of its

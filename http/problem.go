@@ -27,7 +27,7 @@ var statuses = map[relay.Code]int{
 	relay.NotFound: 404, relay.MessageNotFound: 404, relay.RecipientNotFound: 404,
 	relay.ConversationNotFound: 404, relay.CursorNotFound: 404, relay.MechaNotFound: 404, relay.SearchNotFound: 404,
 
-	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
+	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.TooManyAcks: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
 	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.UpgradeRequired: 426,
 	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.TooManySockets: 429,
 

@@ -51,6 +51,7 @@ const (
 	MethodNotAllowed     Code = "method_not_allowed"
 	RequestTimeout       Code = "request_timeout"
 	AlreadyAcknowledged  Code = "already_acknowledged"
+	TooManyAcks          Code = "too_many_acks"
 	MessageExpired       Code = "message_expired"
 	PayloadTooLarge      Code = "payload_too_large"
 	UnsupportedEncoding  Code = "unsupported_encoding"
@@ -113,6 +114,7 @@ var Codes = []CodeInfo{
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
+	{TooManyAcks, "The message has had 100 acknowledgements that were not final; it takes only `completed`, `failed` or `rejected` now."},
 	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
 	{PayloadTooLarge, "The request body is over the limit; see --max-body."},
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},

@@ -88,6 +88,21 @@ type StreamPage struct {
 	End      bool     // no further message had been committed
 }
 
+// ReceiptQuery asks for a piece of the changes of the messages that a Mecha has sent, in
+// commit order.
+type ReceiptQuery struct {
+	Sender MechaNumber
+	After  Position // the piece begins after the receipt at this position
+	Limit  int      // receipts that are looked at, also those of others
+}
+
+// ReceiptPage is the answer to a ReceiptQuery. The changes are New, and have no Freed.
+type ReceiptPage struct {
+	Changes []Change
+	Upto    Position // every receipt up to this position is in Changes or is another Mecha's
+	End     bool     // no further receipt had been committed
+}
+
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count).
 type Inbox struct {
 	Pending    int
