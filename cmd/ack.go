@@ -110,6 +110,6 @@ func (a *app) printChange(answer []byte) error {
 	if out.Status != "" {
 		line += "  " + out.Status
 	}
-	_, err := fmt.Fprintln(a.stdout, line)
+	_, err := fmt.Fprintln(a.stdout, relay.Visible(line))
 	return err
 }

@@ -135,11 +135,11 @@ func (a *app) printEvent(e db.Event) error {
 	}
 	line := fmt.Sprintf("%s  %s  %s  %s → %s", atTime(s.At), paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", what)}.on(a.colourful()), m.ID, m.From, m.To)
 	if s.What == db.StepAccepted {
-		line += fmt.Sprintf("  %s, %d bytes", m.Type, m.PayloadBytes)
+		line += fmt.Sprintf("  %s, %d bytes", relay.Visible(m.Type), m.PayloadBytes)
 	}
 	if s.Detail != "" {
-		line += "  " + harmless(s.Detail)
+		line += "  " + relay.Visible(s.Detail)
 	}
-	_, err := io.WriteString(a.stdout, line+"\n")
+	_, err := io.WriteString(under(a.stdout), line+"\n")
 	return err
 }
