@@ -168,7 +168,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	warnOfFolder(log, in.db.Path())
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature, "version", version)
 	if s.Dev {
-		if err := a.printDev(in); err != nil {
+		if err := a.printDev(cmd.Context(), in, log); err != nil {
 			in.stop()
 			return err
 		}
