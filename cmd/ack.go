@@ -60,7 +60,7 @@ no harm.`,
 		},
 	}
 	c.add(cmd)
-	cmd.Flags().StringVar(&detail, "detail", "", "`why`, for the sender")
+	cmd.Flags().StringVar(&detail, "detail", "", "the reason, as a `text` for the sender; it is sent as it is typed")
 	return cmd
 }
 
