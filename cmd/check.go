@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"relay/db/file"
+	"relay/db/relay"
 
 	"github.com/spf13/cobra"
 )
@@ -101,7 +102,7 @@ func (a *app) printFinding(f file.Finding) error {
 		return err
 	}
 	for _, example := range f.Examples {
-		if _, err := fmt.Fprintf(a.stdout, "    %s\n", harmless(example)); err != nil {
+		if _, err := fmt.Fprintf(a.stdout, "    %s\n", relay.Visible(example)); err != nil {
 			return err
 		}
 	}

@@ -173,7 +173,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	warnOfFolder(log, in.db.Path())
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", version)
 	if s.Dev {
-		if err := a.printDev(in, s); err != nil {
+		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
 			in.stop()
 			return err
 		}

@@ -251,7 +251,7 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 		return nil, err
 	}
 	if old == nil {
-		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s", i.Replaces)
+		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(i.Replaces)))
 	}
 	if err := old.Check(i.At); err != nil {
 		return nil, err

@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bytes"
 	"net/http"
 	"time"
 
@@ -61,8 +60,7 @@ func (s *Server) profile(c *call, a relay.Address) (answer, error) {
 		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
 		Online: s.config.Live.Online(e.Number), LastSeen: timeOrNull(seen),
 	})
-	// Without the newline: what is read must not be longer than what may be put.
-	return answer{status: http.StatusOK, body: bytes.TrimSuffix(body, []byte("\n"))}, err
+	return answer{status: http.StatusOK, body: body}, err
 }
 
 func timeOrNull(t time.Time) *string {

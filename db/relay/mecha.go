@@ -60,10 +60,10 @@ func only(s, extra string) bool {
 }
 
 // Quote gives a client's text in quotation marks, for an error sentence. It cuts the
-// text after 80 characters and replaces bytes that are not UTF-8.
+// text after 80 characters, and makes the rest Visible.
 func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"
 	}
-	return "“" + strings.ToValidUTF8(s, "\uFFFD") + "”"
+	return "“" + Visible(s) + "”"
 }

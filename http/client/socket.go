@@ -15,6 +15,8 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
+
+	"relay/db/relay"
 )
 
 const (
@@ -42,8 +44,9 @@ type Closed struct {
 	Reason string // for people; with 1008 an error code
 }
 
+// Error is one line, whatever the relay has written into the reason.
 func (e *Closed) Error() string {
-	return fmt.Sprintf("the relay closed the connection: %d %s", e.Code, e.Reason)
+	return fmt.Sprintf("the relay closed the connection: %d %s", e.Code, relay.Visible(e.Reason))
 }
 
 func newSocket(ctx context.Context, conn net.Conn, in *bufio.Reader) *Socket {
