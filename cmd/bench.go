@@ -154,8 +154,12 @@ func checkBench(c bench.Config) error {
 			return usagef("--attacks: there is no attack %q; there are %s", attack, strings.Join(bench.Attacks(), ", "))
 		}
 	}
-	if (len(c.Attacks) > 0 || c.URL != "") && slices.Contains(c.Only, bench.Fairness) == (c.URL != "") {
-		return usagef("the stage %s needs --only %[1]s, and goes without --url: each attack has a relay of its own", bench.Fairness)
+	fair := slices.Contains(c.Only, bench.Fairness)
+	if len(c.Attacks) > 0 && !fair {
+		return usagef("--attacks needs --only %s", bench.Fairness)
+	}
+	if c.URL != "" && fair {
+		return usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
 	}
 	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 || c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
 		return usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")

@@ -120,6 +120,11 @@ func (b *bench) checkFiles() error {
 	if len(b.Only) == 0 || slices.Contains(b.Only, "idle") || slices.Contains(b.Only, "fanout") {
 		need = max(need, b.Sockets+others)
 	}
+	for _, a := range attacks {
+		if slices.Contains(b.Only, Fairness) && (len(b.Attacks) == 0 || slices.Contains(b.Attacks, a.name)) {
+			need = max(need, a.clients+others)
+		}
+	}
 	if limit := openFiles(); limit > 0 && limit < need {
 		return fmt.Errorf("relay bench needs %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)
 	}
