@@ -170,8 +170,8 @@ func (a *attacker) connected(f func(c *conn) error) {
 		begun()
 		for err == nil {
 			a.gate.RLock()
-			a.gate.RUnlock()
 			err = f(c)
+			a.gate.RUnlock()
 			if _, keeps := err.(*client.Refusal); keeps {
 				a.fail(err)
 				err = nil
