@@ -64,15 +64,12 @@ func TestEchoOfEveryLengthForm(t *testing.T) {
 	c.expectAlive()
 }
 
-// echoAddr names the variable with the address of TestServeEcho.
-const echoAddr = "RELAY_ECHO_ADDR"
-
 // The relay's WebSocket on a port, without credentials, so that a conformance
 // suite can be run against it; CONTRIBUTING.md says how.
 func TestServeEcho(t *testing.T) {
-	addr := os.Getenv(echoAddr)
+	addr := os.Getenv("RELAY_ECHO_ADDR")
 	if addr == "" {
-		t.Skip(echoAddr + " is not set")
+		t.Skip("RELAY_ECHO_ADDR is not set")
 	}
 	r, _ := mustEchoAt(t, addr)
 	stop := make(chan os.Signal, 1)
