@@ -121,7 +121,8 @@ type arena struct {
 
 const (
 	rivals   = 4
-	minCrowd = 64 // so that none of them is near the rate limit of a key
+	minCrowd = 64   // so that none of them is near the rate limit of a key
+	minCores = 0.01 // beside an attack that takes no CPU; 0 would be no bound
 )
 
 // arena starts a relay with the settings of an attack, and registers all Mechas
@@ -181,7 +182,7 @@ func (b *bench) introduce(ctx context.Context, ar *arena) error {
 // control is a load of n clients of the crowd, which take the CPU time of so many
 // cores at most, the server's included.
 func (ar *arena) control(n int, cores float64) job {
-	j := job{Kind: requestsJob, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: cores}
+	j := job{Kind: requestsJob, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: max(cores, minCores)}
 	for i, m := range ar.crowd {
 		j.Actors = append(j.Actors, actor{Address: m.address, Key: m.key, Path: ar.texts[i]})
 	}
