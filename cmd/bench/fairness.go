@@ -25,9 +25,8 @@ type attack struct {
 }
 
 const (
-	halfFrames  = "half-frames"
-	sockets     = 64 // of rivals: 4 Mechas with 16 sockets each, which is the default limit
-	slowReaders = 6  // times Config.Duration: a socket is cut after 10 s
+	rivalSockets = 64 // 4 Mechas with 16 sockets each, which is the default limit
+	longPhase    = 6  // with the default Config.Duration, longer than the 10 s after which a socket is cut
 )
 
 var attacks = []attack{
@@ -35,8 +34,8 @@ var attacks = []attack{
 	{name: "history-300", what: "history pages that match nothing", clients: 300, probes: []string{"read", "send", "ack", "handshake"}, prepare: (*bench).fillRival, job: historyJob},
 	{name: "socket-acks", what: "acks of one message over sockets", clients: 16, probes: []string{"read", "send", "ack"}, prepare: (*bench).messageFromRival, job: ackJob},
 	{name: "receipts", what: "acks of the bystander's message", clients: 16, probes: []string{"receipt", "send"}, prepare: (*bench).messageFromBystander, job: ackJob},
-	{name: halfFrames, what: "half a frame on each socket, 1,024 files", clients: sockets, probes: []string{"split", "slow"}, times: slowReaders, files: 1024, prepare: (*bench).fillSlow, job: halfFrameJob},
-	{name: "unread", what: "sockets that are not read, 1,024 files", clients: sockets, probes: []string{"split", "slow"}, times: slowReaders, files: 1024, prepare: (*bench).fillUnread, job: unreadJob},
+	{name: "half-frames", what: "half a frame on each socket, 1,024 files", clients: rivalSockets, probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillSlow, job: halfFrameJob},
+	{name: "unread", what: "sockets that are not read, 1,024 files", clients: rivalSockets, probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillUnread, job: unreadJob},
 	{name: "slow-bodies", what: "slow bodies, 400 connections", clients: 450, probes: []string{"read", "send", "handshake"}, args: []string{"--max-connections=400"}, job: slowBodyJob},
 	{name: "searches", what: "searches of 64 words", clients: 64, probes: []string{"search", "send"}, prepare: (*bench).importProfiles, job: searchJob},
 	{name: "sends", what: "sends beyond the rate limit", clients: 64, probes: []string{"read", "send", "ack"}, job: sendJob},
@@ -113,7 +112,7 @@ type arena struct {
 	people  map[string]*mecha
 	rivals  []*mecha // those of the attacker: one, or several where an attack needs several
 	crowd   []*mecha // those of the control load
-	texts   []string // of the crowd's requests: the path of a message of each
+	paths   []string // of a message of each of the crowd
 	known   string   // the id of a message from alice to bob
 	target  string   // the id of the message that rivals[0] acknowledges
 	queries [][]byte
@@ -174,7 +173,7 @@ func (b *bench) introduce(ctx context.Context, ar *arena) error {
 		if err != nil {
 			return err
 		}
-		ar.texts = append(ar.texts, sendPath+"/"+id)
+		ar.paths = append(ar.paths, sendPath+"/"+id)
 	}
 	return nil
 }
@@ -184,7 +183,7 @@ func (b *bench) introduce(ctx context.Context, ar *arena) error {
 func (ar *arena) control(n int, cores float64) job {
 	j := job{Kind: requestsJob, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: max(cores, minCores)}
 	for i, m := range ar.crowd {
-		j.Actors = append(j.Actors, actor{Address: m.address, Key: m.key, Path: ar.texts[i]})
+		j.Actors = append(j.Actors, actor{Address: m.address, Key: m.key, Path: ar.paths[i]})
 	}
 	return j
 }
