@@ -16,6 +16,7 @@ type attack struct {
 	name    string
 	what    string   // for people
 	clients int      // connections, or sockets
+	control int      // of the control load, if it has fewer; 0: as many
 	probes  []string // what the bystander does; see probes
 	times   int      // a phase takes so many times Config.Duration; 0: once
 	files   int      // RLIMIT_NOFILE of the server; 0: as it is
@@ -36,7 +37,7 @@ var attacks = []attack{
 	{name: "receipts", what: "acks of the bystander's message", clients: 16, probes: []string{"receipt", "send"}, prepare: (*bench).messageFromBystander, job: ackJob},
 	{name: "half-frames", what: "half a frame on each socket, 1,024 files", clients: rivalSockets, probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillSlow, job: halfFrameJob},
 	{name: "unread", what: "sockets that are not read, 1,024 files", clients: rivalSockets, probes: []string{"split", "slow"}, times: longPhase, files: 1024, prepare: (*bench).fillUnread, job: unreadJob},
-	{name: "slow-bodies", what: "slow bodies, 400 connections", clients: 450, probes: []string{"read", "send", "handshake"}, args: []string{"--max-connections=400"}, job: slowBodyJob},
+	{name: "slow-bodies", what: "slow bodies, 400 connections", clients: 450, control: 300, probes: []string{"read", "send", "handshake"}, args: []string{"--max-connections=400"}, job: slowBodyJob},
 	{name: "searches", what: "searches of 64 words", clients: 64, probes: []string{"search", "send"}, prepare: (*bench).importProfiles, job: searchJob},
 	{name: "sends", what: "sends beyond the rate limit", clients: 64, probes: []string{"read", "send", "ack"}, job: sendJob},
 }
@@ -94,7 +95,7 @@ func (b *bench) withstand(ctx context.Context, a attack) error {
 		if c.attacked, err = b.phase(ctx, ar, title("attacked"), &attacking); err != nil {
 			return err
 		}
-		control := ar.control(a.clients, c.attacked.cores())
+		control := ar.fairLoad(c.attacked.cores())
 		if c.control, err = b.phase(ctx, ar, title("beside a control load"), &control); err != nil {
 			return err
 		}
@@ -178,9 +179,13 @@ func (b *bench) introduce(ctx context.Context, ar *arena) error {
 	return nil
 }
 
-// control is a load of n clients of the crowd, which take the CPU time of so many
-// cores at most, the server's included.
-func (ar *arena) control(n int, cores float64) job {
+// fairLoad is the control load. It takes the CPU time of so many cores at most, the
+// server's included.
+func (ar *arena) fairLoad(cores float64) job {
+	n := ar.clients
+	if ar.control > 0 {
+		n = ar.control
+	}
 	j := job{Kind: requestsJob, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: max(cores, minCores)}
 	for i, m := range ar.crowd {
 		j.Actors = append(j.Actors, actor{Address: m.address, Key: m.key, Path: ar.paths[i]})
