@@ -42,9 +42,9 @@ type readerPool struct {
 
 func newReaderPool() *readerPool { return &readerPool{idle: make(chan *sqlite.Conn, readingConns)} }
 
-func (p *readerPool) open(path string) error {
+func (p *readerPool) open(path string, r sqlite.Role) error {
 	for range readingConns {
-		c, err := sqlite.Open(path, sqlite.Reading)
+		c, err := sqlite.Open(path, r)
 		if err != nil {
 			return err
 		}

@@ -88,7 +88,8 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := ws.Config{Store: d, SyncAckWait: time.Minute, NoPoller: noPoller}
+	// A busy machine takes its time: no ping comes between, and nobody is given up for it.
+	config := ws.Config{Store: d, SyncAckWait: time.Minute, PingEvery: time.Hour, DeadAfter: time.Hour, NoPoller: noPoller}
 	for _, f := range options {
 		f(&config)
 	}
