@@ -102,7 +102,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 		t.Fatal(err)
 	}
 	api := relayhttp.New(relayhttp.Config{DB: d, Live: hub, ClockSkew: 5 * time.Minute, MaxBody: 1 << 20})
-	server := api.Listening(relayhttp.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	server := api.Listening(relayhttp.Timeouts{Header: patience, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
 	addr := listener.Addr().String()
 	if certificate != nil {
 		listener = tls.NewListener(api.Guard(listener, 10_000), certificate)
