@@ -52,9 +52,11 @@ const (
 
 // A tally is what an attacker has done, until it was told to stop.
 type tally struct {
-	Accepted, Refused, Broken int64 // requests or frames; connections
-	Seconds                   float64
-	Problem                   string // the first refusal or fault
+	Begun             int64 // requests or frames that were sent, or sockets that were opened
+	Accepted, Refused int64 // of these; the others were not answered in time
+	Broken            int64 // connections
+	Seconds           float64
+	Problem           string // the first refusal or fault
 }
 
 func (t *tally) perSecond(n int64) float64 { return float64(n) / max(t.Seconds, 1e-9) }
@@ -64,6 +66,7 @@ type attacker struct {
 	job
 	ctx      context.Context
 	links    *links
+	begun    atomic.Int64
 	accepted atomic.Int64
 	refused  atomic.Int64
 	broken   atomic.Int64
@@ -102,7 +105,7 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 		return err
 	}
 	io.Copy(io.Discard, io.MultiReader(d.Buffered(), in)) // until the bench says that it is enough
-	t := tally{Accepted: a.accepted.Load(), Refused: a.refused.Load(), Broken: a.broken.Load(), Seconds: time.Since(began).Seconds()}
+	t := tally{Begun: a.begun.Load(), Accepted: a.accepted.Load(), Refused: a.refused.Load(), Broken: a.broken.Load(), Seconds: time.Since(began).Seconds()}
 	if p := a.problem.Load(); p != nil {
 		t.Problem = *p
 	}
@@ -170,6 +173,7 @@ func (a *attacker) connected(f func(c *conn) error) {
 		begun()
 		for err == nil {
 			a.gate.RLock()
+			a.begun.Add(1)
 			err = f(c)
 			a.gate.RUnlock()
 			if _, keeps := err.(*client.Refusal); keeps {

@@ -35,6 +35,7 @@ func (a *attacker) acknowledge(i int) {
 		reader.Go(func() { a.countAnswers(s) })
 		for err == nil {
 			err = s.SendText(frames...)
+			a.begun.Add(int64(len(frames)))
 		}
 		s.Close()
 		reader.Wait()

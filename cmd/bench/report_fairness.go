@@ -15,6 +15,7 @@ type Fair struct {
 	// Ratio is the p99 under attack divided by the greater of the two others: what
 	// a lack of CPU explains is no unfairness. It is 0 if nothing succeeded.
 	Ratio         float64  `json:"ratio"`
+	Begun         float64  `json:"attacker_begun_per_second"` // accepted, refused, or still waiting for an answer
 	Accepted      float64  `json:"attacker_accepted_per_second"`
 	Refused       float64  `json:"attacker_refused_per_second"`
 	Broken        float64  `json:"attacker_connections_broken_per_second"`
@@ -52,6 +53,7 @@ func fairRows(a attack, rounds []*contest) (rows []Fair) {
 			Control:  met(func(c *contest) *phase { return c.control }),
 			Attacked: met(func(c *contest) *phase { return c.attacked })}
 		of := func(value func(*contest) float64) float64 { return median(rounds, value) }
+		f.Begun = of(func(c *contest) float64 { t := c.attacked.tally; return t.perSecond(t.Begun) })
 		f.Accepted = of(func(c *contest) float64 { t := c.attacked.tally; return t.perSecond(t.Accepted) })
 		f.Refused = of(func(c *contest) float64 { t := c.attacked.tally; return t.perSecond(t.Refused) })
 		f.Broken = of(func(c *contest) float64 { t := c.attacked.tally; return t.perSecond(t.Broken) })
