@@ -98,8 +98,22 @@ func (b *bench) sendMany(ctx context.Context, ar *arena, to *mecha, n int, paylo
 	})
 }
 
+// rareType is the type of one message, which is not the rival's: a relay could
+// answer at once if nobody had ever used the word.
+const rareType = "rare"
+
 // fillRival fills the history that the first rival pages through.
 func (b *bench) fillRival(ctx context.Context, ar *arena) error {
+	l := b.links(ctx, ar.server)
+	defer l.close()
+	c, err := l.dial()
+	if err != nil {
+		return err
+	}
+	rare := fmt.Appendf(nil, `{"to":%q,"message_type":%q,"payload":{}}`, ar.crowd[1].address, rareType)
+	if _, err := c.do(ar.crowd[0], "POST", sendPath, rare, http.StatusCreated); err != nil {
+		return err
+	}
 	return b.sendMany(ctx, ar, ar.rivals[0], b.Messages, []byte(`{}`))
 }
 
