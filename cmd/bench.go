@@ -42,11 +42,19 @@ With --url, bench measures a relay that runs already, whose database is --db. It
 makes Mechas there, in a crew bench-… of their own, and removes them at the end.
 Their messages stay, and the relay's limits affect the figures.
 
-Stages: ` + strings.Join(bench.Stages(), ", ") + `.`,
+The stage fairness runs only when --only names it, and takes ten minutes. One
+Mecha uses all that its key allows, in several ways (--attacks), against a relay
+with default limits. The table shows what another Mecha notices: its times alone,
+beside a control load that takes as much CPU fairly, and attacked. The figures
+are fair if nothing failed and the last p99 is at most 3 times the others.
+
+Stages: ` + strings.Join(bench.Stages(), ", ") + `.
+Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 		Example: `  relay bench
   relay bench --only send --connections 64 --duration 5s
   relay bench --dir /var/lib/relay --json > figures.json
   relay bench --only scale,start --stored 5000000 --profiles 10000 --db big.db
+  relay bench --only fairness --attacks socket-acks,searches --profiles 5000
   relay bench --url http://127.0.0.1:8080 --db relay.db --mechas 100 --only push`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd, c) },
@@ -66,7 +74,10 @@ Stages: ` + strings.Join(bench.Stages(), ", ") + `.`,
 	f.IntVar(&c.Stored, "stored", 0, "how many messages are in the database before anything is measured")
 	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "over how much time, up to now, these were sent")
 	f.StringSliceVar(&c.Only, "only", nil, "only these `stages`")
-	cmd.AddCommand(a.forgetfulCommand())
+	f.StringSliceVar(&c.Attacks, "attacks", nil, "of the stage fairness, only these `attacks`")
+	f.StringVar(&c.Server, "server-program", "", "the `program` whose fairness is measured")
+	f.MarkHidden("server-program") // to compare with an older one
+	cmd.AddCommand(a.forgetfulCommand(), a.attackerCommand())
 	return cmd
 }
 
@@ -88,6 +99,17 @@ func (a *app) forgetfulCommand() *cobra.Command {
 	}
 	s.flags(cmd.Flags())
 	return cmd
+}
+
+// attackerCommand is the process that attacks a relay in the stage fairness.
+func (a *app) attackerCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    bench.Attacker,
+		Short:  "Attack a relay, for relay bench",
+		Hidden: true,
+		Args:   exactly(0, "no arguments"),
+		RunE:   func(cmd *cobra.Command, _ []string) error { return bench.Attack(cmd.Context(), a.stdin, a.stdout) },
+	}
 }
 
 func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
@@ -112,7 +134,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing is left behind")
 	}
-	if err != nil && (report == nil || len(report.Rows) == 0) {
+	if err != nil && (report == nil || len(report.Rows)+len(report.Fairness) == 0) {
 		return err
 	}
 	if a.json {
@@ -128,6 +150,18 @@ func checkBench(c bench.Config) error {
 		if !slices.Contains(bench.Stages(), stage) {
 			return usagef("--only: there is no stage %q; there are %s", stage, strings.Join(bench.Stages(), ", "))
 		}
+	}
+	for _, attack := range c.Attacks {
+		if !slices.Contains(bench.Attacks(), attack) {
+			return usagef("--attacks: there is no attack %q; there are %s", attack, strings.Join(bench.Attacks(), ", "))
+		}
+	}
+	fair := slices.Contains(c.Only, bench.Fairness)
+	if len(c.Attacks) > 0 && !fair {
+		return usagef("--attacks needs --only %s", bench.Fairness)
+	}
+	if c.URL != "" && fair {
+		return usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
 	}
 	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 || c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
 		return usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")

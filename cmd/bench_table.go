@@ -60,6 +60,9 @@ func (a *app) printBench(r *bench.Report) error {
 		}
 		r.Rows = r.Rows[n:]
 	}
+	if len(r.Fairness) > 0 {
+		return a.printFairness(r.Fairness)
+	}
 	_, err := fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. OTHERS: the share of the machine that other programs took.\n")
 	if busy > 0 {
 		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)

@@ -3,6 +3,8 @@ package ws_test
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -10,6 +12,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -46,10 +49,34 @@ type testRelay struct {
 	stop func()
 	past *atomic.Int64 // how far its clock has been advanced
 	mine string        // the label of its goroutines
+	tls  *tls.Config   // of its clients; nil: without TLS
 }
 
 // mustServe starts a relay, wired as the serve command does it.
 func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
+	t.Helper()
+	return serve(t, nil, options...)
+}
+
+// mustServeTLS is mustServe for a relay with a certificate (serve --tls-cert).
+func mustServeTLS(t testing.TB, options ...func(*ws.Config)) *testRelay {
+	t.Helper()
+	other := httptest.NewTLSServer(nil) // for its certificate
+	defer other.Close()
+	r := serve(t, &tls.Config{Certificates: other.TLS.Certificates, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}, options...)
+	pool := x509.NewCertPool()
+	pool.AddCert(other.Certificate())
+	r.tls = &tls.Config{RootCAs: pool, ServerName: "example.com"} // the name in that certificate
+	return r
+}
+
+// withAndWithoutTLS runs a test on a relay of either kind.
+func withAndWithoutTLS(t *testing.T, test func(t *testing.T, r *testRelay)) {
+	t.Run("TCP", func(t *testing.T) { test(t, mustServe(t)) })
+	t.Run("TLS", func(t *testing.T) { test(t, mustServeTLS(t)) })
+}
+
+func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *testRelay {
 	t.Helper()
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -75,7 +102,11 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 		t.Fatal(err)
 	}
 	api := relayhttp.New(relayhttp.Config{DB: d, Live: hub, ClockSkew: 5 * time.Minute, MaxBody: 1 << 20})
-	server := api.Listening(relayhttp.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	server := api.Listening(relayhttp.Timeouts{Header: patience, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	addr := listener.Addr().String()
+	if certificate != nil {
+		listener = tls.NewListener(api.Guard(listener, 10_000), certificate)
+	}
 	go server.Serve(listener)
 	stop := sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
@@ -91,7 +122,7 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 		}
 	})
 	t.Cleanup(stop)
-	r.DB, r.hub, r.addr, r.stop, r.mine = d, hub, listener.Addr().String(), stop, mine
+	r.DB, r.hub, r.addr, r.stop, r.mine = d, hub, addr, stop, mine
 	return r
 }
 
@@ -211,7 +242,13 @@ type client struct {
 func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c, resp, err := websocket.Dial(ctx, "ws://"+r.addr+socketPath(k.Mecha.Address, query), &websocket.DialOptions{HTTPHeader: headers(k)})
+	scheme, options := "ws", &websocket.DialOptions{HTTPHeader: headers(k)}
+	if r.tls != nil {
+		transport := &http.Transport{TLSClientConfig: r.tls}
+		defer transport.CloseIdleConnections()
+		scheme, options.HTTPClient = "wss", &http.Client{Transport: transport}
+	}
+	c, resp, err := websocket.Dial(ctx, scheme+"://"+r.addr+socketPath(k.Mecha.Address, query), options)
 	if err != nil {
 		return nil, resp, err
 	}

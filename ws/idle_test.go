@@ -1,9 +1,7 @@
 package ws_test
 
 import (
-	"context"
 	"io"
-	"net/http/httptest"
 	"sync"
 	"testing"
 	"time"
@@ -11,7 +9,6 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db/relay"
-	relayhttp "relay/http"
 	"relay/ws"
 )
 
@@ -110,27 +107,16 @@ func TestFramesInAnyRhythm(t *testing.T) {
 
 // Over TLS no poller knows whether there is something to read, so TLS goes without one.
 func TestSocketsOverTLS(t *testing.T) {
-	r := mustServe(t)
+	r := mustServeTLS(t)
 	alice, bob := r.mustPair()
-	api := relayhttp.New(relayhttp.Config{DB: r.DB, Live: r.hub, ClockSkew: time.Minute, MaxBody: 1 << 20})
-	server := httptest.NewTLSServer(api)
-	defer server.Close()
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	conn, _, err := websocket.Dial(ctx, server.URL+socketPath("bob^test", "events=acks"),
-		&websocket.DialOptions{HTTPHeader: headers(bob), HTTPClient: server.Client()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.CloseNow()
-	c := &client{conn, t}
+	c := r.mustDial(bob, "events=acks")
 	for range 3 {
 		id := r.mustSend(alice, "bob^test", `{}`)
 		c.expectMessage(id)
 		c.ack(id, "completed")
 		c.expect("ack_ok")
 	}
-	if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
+	if err := c.Close(websocket.StatusNormalClosure, ""); err != nil {
 		t.Fatal(err)
 	}
 }

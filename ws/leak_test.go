@@ -2,7 +2,6 @@ package ws_test
 
 import (
 	"io"
-	"net"
 	"os"
 	"runtime"
 	"strings"
@@ -23,8 +22,8 @@ type ending struct {
 
 // reset closes with a TCP reset: nothing that is under way arrives.
 func (c *raw) reset() {
-	c.Conn.(*net.TCPConn).SetLinger(0)
-	c.Close()
+	c.tcp().SetLinger(0)
+	c.tcp().Close()
 }
 
 var endings = []ending{
@@ -44,6 +43,12 @@ var endings = []ending{
 	{"half close", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "sync_limit=0")
 		c.CloseWrite()
+		c.expectEnd()
+		c.Close()
+	}},
+	{"half close below TLS", func(r *testRelay, k relay.IssuedKey) {
+		c := r.mustUpgrade(k, "sync_limit=0")
+		c.tcp().CloseWrite()
 		c.expectEnd()
 		c.Close()
 	}},
@@ -165,8 +170,12 @@ const leftPerCycle = 128
 // Thousands of connections that end in every way leave nothing behind: no
 // goroutine, no file, no place in the hub, no memory.
 func TestNoConnectionLeavesAnythingBehind(t *testing.T) {
-	cycles := amount(700, 5000)
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 })
+	rates := func(c *ws.Config) { c.FrameRate, c.FrameBurst = 2000, 4000 }
+	t.Run("TCP", func(t *testing.T) { leavesNothing(t, mustServe(t, rates), amount(700, 5000)) })
+	t.Run("TLS", func(t *testing.T) { leavesNothing(t, mustServeTLS(t, rates), amount(200, 5000)) })
+}
+
+func leavesNothing(t *testing.T, r *testRelay, cycles int) {
 	_, bob := r.mustPair()
 	r.mustCycle(bob, 8*len(endings)) // files that are opened once, and kept, are open now
 	before, heapBefore, began := leftAtRest(), heap(), time.Now()

@@ -96,7 +96,10 @@ func TestMessagesCommittedAroundTheReadingOfAPage(t *testing.T) {
 // which one becomes live, it gets every message once, in commit order.
 func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	withAndWithoutTLS(t, catchingUpWhileMessagesAreSent)
+}
+
+func catchingUpWhileMessagesAreSent(t *testing.T, r *testRelay) {
 	alice, _ := r.mustPair()
 	const senders, backlog, live = 8, 90, 160
 	for round := range amount(3, 8) {
@@ -160,7 +163,10 @@ func TestCatchingUpWhileMessagesAreSent(t *testing.T) {
 // follows: neither with a cursor, nor from the oldest pending, nor live only.
 func TestConnectingWhileMessagesAreSent(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	withAndWithoutTLS(t, connectingWhileMessagesAreSent)
+}
+
+func connectingWhileMessagesAreSent(t *testing.T, r *testRelay) {
 	alice, bob := r.mustPair()
 	const n = 600
 	first := r.mustSend(alice, "bob^test", `{}`)
@@ -213,7 +219,10 @@ func TestConnectingWhileMessagesAreSent(t *testing.T) {
 }
 
 func TestEverySocketOfAMechaGetsEverything(t *testing.T) {
-	r := mustServe(t)
+	withAndWithoutTLS(t, everySocketGetsEverything)
+}
+
+func everySocketGetsEverything(t *testing.T, r *testRelay) {
 	alice, bob := r.mustPair()
 	var sockets []*client
 	for i := range 10 {

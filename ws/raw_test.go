@@ -2,6 +2,7 @@ package ws_test
 
 import (
 	"bufio"
+	"crypto/tls"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -29,6 +30,9 @@ func (r *testRelay) mustConnect() *raw {
 	c, err := net.Dial("tcp", r.addr)
 	if err != nil {
 		r.t.Fatal(err)
+	}
+	if r.tls != nil {
+		c = tls.Client(c, r.tls)
 	}
 	c.SetDeadline(time.Now().Add(patience))
 	r.t.Cleanup(func() { c.Close() })
@@ -66,8 +70,16 @@ func handshake(k relay.IssuedKey, query string, edits ...string) string {
 	return line + "\r\n" + strings.Join(lines, "\r\n") + "\r\n\r\n"
 }
 
-// CloseWrite says that nothing more comes from us.
-func (c *raw) CloseWrite() { c.Conn.(*net.TCPConn).CloseWrite() }
+// CloseWrite says that nothing more comes from us; over TLS with its own alert.
+func (c *raw) CloseWrite() { c.Conn.(interface{ CloseWrite() error }).CloseWrite() }
+
+// tcp is the connection below TLS, if there is TLS.
+func (c *raw) tcp() *net.TCPConn {
+	if t, ok := c.Conn.(*tls.Conn); ok {
+		return t.NetConn().(*net.TCPConn)
+	}
+	return c.Conn.(*net.TCPConn)
+}
 
 func (c *raw) mustWrite(parts ...string) {
 	c.t.Helper()

@@ -24,6 +24,7 @@ import (
 // Config says what to measure.
 type Config struct {
 	Program string // the relay's executable; it is started as a process of its own
+	Server  string // the executable of the relay whose fairness is measured; "": Program
 	Schema  string // for a new database
 	Dir     string // a folder for the databases is made in here, and removed at the end
 	URL     string // measure the relay that runs at this URL, with the file DB; "": start one
@@ -39,7 +40,8 @@ type Config struct {
 	Profiles    int           // to search in
 	Stored      int           // messages in the file before anything is measured
 	StoredOver  time.Duration // the time over which these were sent, up to now
-	Only        []string      // names of stages; none: all
+	Only        []string      // names of stages; none: all but fairness
+	Attacks     []string      // of the stage fairness; none: all
 
 	Relay string // the relay's version, for the report
 	// Progress is called with what happens, and how many operations a second (0: not known).
@@ -51,10 +53,15 @@ type stage struct {
 	run  func(*bench, context.Context) error
 }
 
+// Fairness is the stage that runs only when Config.Only names it: it takes as long as
+// all others together.
+const Fairness = "fairness"
+
 var stages = []stage{
 	{"send", (*bench).send}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
 	{"idle", (*bench).idle}, {"history", (*bench).history}, {"sync", (*bench).sync}, {"search", (*bench).search},
 	{"scale", (*bench).scale}, {"start", (*bench).start},
+	{Fairness, (*bench).fairness},
 }
 
 // Stages returns the names of all stages, in their order.
@@ -95,7 +102,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	}
 	defer func() { err = errors.Join(err, b.clear()) }()
 	for _, s := range stages {
-		if len(c.Only) > 0 && !slices.Contains(c.Only, s.name) {
+		if !slices.Contains(c.Only, s.name) && (len(c.Only) > 0 || s.name == Fairness) {
 			continue
 		}
 		if err := s.run(b, ctx); err != nil {
@@ -112,6 +119,11 @@ func (b *bench) checkFiles() error {
 	need := max(slices.Max(b.Connections), 2*64+64) + others
 	if len(b.Only) == 0 || slices.Contains(b.Only, "idle") || slices.Contains(b.Only, "fanout") {
 		need = max(need, b.Sockets+others)
+	}
+	for _, a := range attacks {
+		if slices.Contains(b.Only, Fairness) && (len(b.Attacks) == 0 || slices.Contains(b.Attacks, a.name)) {
+			need = max(need, a.clients+others)
+		}
 	}
 	if limit := openFiles(); limit > 0 && limit < need {
 		return fmt.Errorf("relay bench needs %d open files, and %d are allowed: raise the limit (ulimit -n %d), or ask for fewer --sockets and --connections", need, limit, need)

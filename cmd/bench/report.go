@@ -20,6 +20,7 @@ type Report struct {
 	Mechas   int       `json:"mechas"`
 	Stored   int       `json:"stored_messages,omitempty"` // in the database before anything was measured
 	Rows     []Row     `json:"rows"`
+	Fairness []Fair    `json:"fairness,omitempty"` // of the stage fairness
 }
 
 // Row is one figure: the median of its rounds. Fields that do not apply, or that

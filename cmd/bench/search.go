@@ -64,7 +64,7 @@ func (b *bench) registerProfiles(ctx context.Context, s *server, v *vocabulary) 
 	if err != nil {
 		return err
 	}
-	if b.profilesFound(c, s) >= b.Profiles {
+	if profilesFound(c, s.mechas[0]) >= b.Profiles {
 		return nil
 	}
 	b.Progress(fmt.Sprintf("registering %d profiles", b.Profiles), 0)
@@ -77,9 +77,14 @@ func (b *bench) registerProfiles(ctx context.Context, s *server, v *vocabulary) 
 	if err != nil {
 		return err
 	}
+	return b.awaitProfiles(ctx, c, s.mechas[0])
+}
+
+// awaitProfiles waits until searches of a Mecha find all profiles.
+func (b *bench) awaitProfiles(ctx context.Context, c *conn, m *mecha) error {
 	late := time.Now().Add(5 * time.Minute)
 	for time.Now().Before(late) {
-		found := b.profilesFound(c, s)
+		found := profilesFound(c, m)
 		if found >= b.Profiles {
 			return nil
 		}
@@ -93,8 +98,8 @@ func (b *bench) registerProfiles(ctx context.Context, s *server, v *vocabulary) 
 
 // profilesFound returns how many profiles the index has. It searches for a word
 // that all of them have.
-func (b *bench) profilesFound(c *conn, s *server) int {
-	answer, err := c.do(s.mechas[0], "POST", searchPath, []byte(`{"query":"`+commonWord+`","limit":1}`), http.StatusOK)
+func profilesFound(c *conn, m *mecha) int {
+	answer, err := c.do(m, "POST", searchPath, []byte(`{"query":"`+commonWord+`","limit":1}`), http.StatusOK)
 	var found struct{ Total int }
 	if err != nil || json.Unmarshal(answer, &found) != nil {
 		return 0

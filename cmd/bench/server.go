@@ -21,16 +21,17 @@ import (
 
 // A server is a relay that is measured: a process of ours, or one that ran already.
 type server struct {
-	url    string
-	pid    int // 0: it ran already
-	file   string
-	env    []string
-	args   []string
-	log    *serverLog // nil: it ran already, or has ended
-	mechas []*mecha
-	stop   func()
-	kill   func() // SIGKILL, as in a crash
-	borrow bool   // it ran already: its database must lose our Mechas at the end
+	url     string
+	pid     int // 0: it ran already
+	file    string
+	env     []string
+	program string
+	args    []string
+	log     *serverLog // nil: it ran already, or has ended
+	mechas  []*mecha
+	stop    func()
+	kill    func() // SIGKILL, as in a crash
+	borrow  bool   // it ran already: its database must lose our Mechas at the end
 }
 
 // end ends a server of ours, and removes our Mechas from the database of another.
@@ -75,12 +76,8 @@ func (b *bench) startForgetful(ctx context.Context, file string) (*server, error
 
 func (b *bench) startProgram(ctx context.Context, command []string, file string, env []string, args ...string) (*server, error) {
 	s := &server{file: file, env: env, stop: func() {}}
-	s.args = slices.Concat(command, []string{"--addr=127.0.0.1:0", "--db=" + file}, unlimited, args)
-	for _, e := range os.Environ() { // the environment must not change the settings
-		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
-			s.env = append(s.env, e)
-		}
-	}
+	s.args, s.program = slices.Concat(command, []string{"--addr=127.0.0.1:0", "--db=" + file}, unlimited, args), b.Program
+	s.env = append(s.env, cleanEnviron()...)
 	b.servers = append(b.servers, s)
 	if err := b.launch(ctx, s); err != nil {
 		return nil, err
@@ -88,9 +85,19 @@ func (b *bench) startProgram(ctx context.Context, command []string, file string,
 	return s, b.issue(ctx, s, ownCrew)
 }
 
+// cleanEnviron returns the environment without what would change a relay's settings.
+func cleanEnviron() (env []string) {
+	for _, e := range os.Environ() {
+		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
+			env = append(env, e)
+		}
+	}
+	return env
+}
+
 // launch starts the process of a server, and returns when the relay is ready.
 func (b *bench) launch(ctx context.Context, s *server) error {
-	c := exec.Command(b.Program, s.args...)
+	c := exec.Command(s.program, s.args...)
 	c.Env = s.env
 	stderr, err := c.StderrPipe()
 	if err != nil {
