@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 1. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 2. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -144,6 +144,14 @@ CREATE TABLE participant (
   mecha        INTEGER NOT NULL REFERENCES mecha (id),
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
+
+-- The times of the clock at which writes got positions of later times, because the
+-- clock had been ahead before: a row for each minute of such a time
+-- (db/ahead_sql.go).
+CREATE TABLE clock_ahead (
+  position INTEGER PRIMARY KEY,
+  at       INTEGER NOT NULL
+) STRICT;
 
 -- Local to the process
 -- --------------------

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,8 +22,8 @@ addresses, profiles.
 
 The command only reads. It sees one state of the file, leaves nothing beside
 it, and works while a server runs. It takes about 20 s for a million messages,
-and the server's log grows meanwhile: under load, check a backup of a large
-database.
+and the server's log grows meanwhile, also while the command is stopped
+(Ctrl-Z): under load, check a backup of a large database.
 
 Each check prints a line, and the first few faults below it. Exit codes: 0 no
 faults; 1 faults, or not a relay database; 2 wrong usage. If there are faults,
@@ -62,7 +61,7 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: the check is not complete")
 	case err != nil:
-		return cmp.Or(denied(path, false), err)
+		return denied(path, false, err)
 	case printing != nil:
 		return printing
 	}

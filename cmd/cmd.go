@@ -56,6 +56,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	stopBetweenWrites()
 	a := &app{schema: schema, stdin: stdin, stdout: stdout, stderr: stderr}
 	root := a.root()
 	root.SetArgs(args)

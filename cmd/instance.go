@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -58,7 +57,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	})
 	if err != nil {
 		listener.Close()
-		return nil, cmp.Or(denied(s.DB, true), err)
+		return nil, denied(s.DB, true, err)
 	}
 	if in.certs != nil {
 		if err := in.certs.begin(d.Path()); err != nil {

@@ -19,6 +19,9 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
+// stopBetweenWrites does nothing: Windows has no Ctrl-Z that stops a process.
+func stopBetweenWrites() {}
+
 // unread would tell whether f is a pipe whose reader has gone. Windows has no way
 // to ask.
 func unread(*os.File) bool { return false }
@@ -26,6 +29,6 @@ func unread(*os.File) bool { return false }
 // openFiles returns false: Windows has no limit that matters here.
 func openFiles() (int, bool) { return 0, false }
 
-// denied returns nil: access is by lists on Windows, and the system's own error
+// denied returns err as it is: access is by lists on Windows, and the system's own error
 // has to do.
-func denied(string, bool) error { return nil }
+func denied(_ string, _ bool, err error) error { return err }

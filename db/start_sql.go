@@ -3,6 +3,8 @@ package db
 import (
 	"time"
 
+	"relay/db/file"
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -14,8 +16,11 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.expiry.start(); err != nil {
 		return err
 	}
-	w.foreign.data, w.foreign.keys = w.versions()
-	w.cachedAt = w.foreign.data
+	data, err := w.c.Number("PRAGMA data_version")
+	if err != nil {
+		return err
+	}
+	w.foreign.data, w.cachedAt = data, data
 	w.searches.next = 1 // so that answers that have expired meanwhile are done at once
 	now := w.opts.Now()
 	w.keyUse.wrote = now
@@ -24,12 +29,18 @@ func (w *writer) start(nonces *Nonces) error {
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
 	// durable before the relay shows them to clients again.
-	if _, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		return err
+	// On a full disk, the sync is enough; without the index of the log it has been made.
+	if !w.cramped {
+		_, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)")
+		if sqlite.IsDiskFull(err) {
+			w.opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.path, "error", err)
+			err = file.SyncLog(w.path)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
-		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up", "behind", ahead)
-	}
+	w.sayAhead()
 	if err := w.segments.start(); err != nil {
 		return err
 	}

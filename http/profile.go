@@ -48,11 +48,11 @@ func (s *Server) getProfile(c *call) (answer, error) {
 }
 
 func (s *Server) profile(c *call, a relay.Address) (answer, error) {
-	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha.Address)
+	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha)
 	if err != nil {
 		return answer{}, err
 	}
-	seen, err := s.config.DB.LastSeen(c.Context(), e.Number)
+	seen, err := s.config.DB.LastSeen(c.Context(), c.key.Mecha.Number, e.Number)
 	if err != nil {
 		return answer{}, err
 	}

@@ -41,8 +41,8 @@ type Store interface {
 	Cursor(relay.MessageID) (relay.Position, error)
 	// Latest returns the position of the newest committed message.
 	Latest(context.Context) (relay.Position, error)
-	// KeyByID reads a key; nil if there is none.
-	KeyByID(context.Context, relay.KeyID) (*relay.Key, error)
+	// KeysByID reads keys; it leaves out those that do not exist. It must not wait for other reads.
+	KeysByID(context.Context, []relay.KeyID) ([]*relay.Key, error)
 	// AcknowledgeThen queues an acknowledgement and returns. Once it is durable or
 	// refused, the store calls the function, which must not block.
 	AcknowledgeThen(*relay.Acknowledge, func(relay.AckOutcome, error))
@@ -84,7 +84,8 @@ type Hub struct {
 	closed    bool
 
 	keyCheckQueued atomic.Bool
-	keyCheck       sync.Mutex // held by the check of the keys that is under way
+	keyCheckFailed atomic.Bool // the ticker makes the check again
+	keyCheck       sync.Mutex  // held by the check of the keys that is under way
 }
 
 // NewHub makes a hub and starts its ticker; Close ends both.
@@ -253,6 +254,9 @@ func (h *Hub) tick() {
 			}
 		}
 		h.endKeys(h.keysOver())
+		if h.keyCheckFailed.Swap(false) {
+			h.CheckKeys()
+		}
 		ping(due, now)
 	}
 }

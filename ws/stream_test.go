@@ -168,12 +168,13 @@ func TestRefusedQueries(t *testing.T) {
 		r.expectRefused(bob, "since_message_id="+query, 404, relay.CursorNotFound)
 	}
 	for _, query := range []string{
-		"sync_limit=-1", "sync_limit=", "sync_limit=ten", "sync_limit=1.5", "sync_limit=%2B5", "sync_limit=1e3", "sync_limit=0x10", "sync_limit=%20",
+		"sync_limit=-1", "sync_limit=ten", "sync_limit=1.5", "sync_limit=%2B5", "sync_limit=1e3", "sync_limit=0x10", "sync_limit=%20",
 		"sync_limit=0&since_message_id=" + id,
 	} {
 		r.expectRefused(bob, query, 400, relay.InvalidLimit)
 	}
 	r.expectRefused(bob, "sync_limit=%zz", 400, relay.InvalidRequest)
+	r.mustDial(bob, "sync_limit=&since_message_id=&events=").expectMessage(relay.MessageID(id)) // empty values count as absent
 	// None of them has left anything open.
 	r.stop()
 }

@@ -16,7 +16,9 @@ const applicationID = 0x524c4159 // "RLAY", in the file's header
 
 // upgrades[n] is the script that brings a file of user_version n+1 to n+2. After all
 // of them, a file has the schema of schema.sql. A released script is never changed.
-var upgrades []string
+var upgrades = []string{
+	"CREATE TABLE clock_ahead (position INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT",
+}
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this
 // program writes.
@@ -45,9 +47,12 @@ func Create(path string) error {
 // would fail. locked says that the caller has the server's lock. Errors name the path.
 // The caller closes the connection.
 func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
+	if err := mustHaveOneName(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	info, err := infoAt(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	if _, err := info.steps(path, schema); err != nil {
 		return nil, err
@@ -65,8 +70,14 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 		r = sqlite.Creating
 	}
 	c, err := openPatiently(path, r)
+	if err == nil {
+		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // most faults show only at the first read
+		if err != nil {
+			c.Close()
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	if isCurrent {
 		return c, nil
@@ -80,13 +91,9 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 
 // lockToUpgrade takes the server's lock. It tries for a second, since another command
 // may have the lock for a moment.
-func lockToUpgrade(path string) (*lock.Held, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, err
-	}
+func lockToUpgrade(path string) (*Locked, error) {
 	for tries := 0; ; tries++ {
-		held, err := lock.File(real + ".lock")
+		held, err := Lock(path)
 		if !errors.Is(err, lock.ErrHeld) {
 			return held, err
 		}

@@ -90,7 +90,7 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	if _, err := db.Inspect(path); err == nil || !strings.Contains(err.Error(), "written by an older relay") {
 		t.Errorf("a look into the file before: %v", err)
 	}
-	wantWhole(t, path, schema(t)+step, 1)
+	wantWhole(t, path, schema(t)+step, 2)
 	d := mustOpen(t, path, schema(t)+step)
 	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "old^timer"})
 	if err != nil {
@@ -105,7 +105,7 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	if n := number(t, path, "SELECT count(*) FROM pretended"); n != 1 {
 		t.Errorf("the step brought %d rows", n)
 	}
-	wantWhole(t, path, schema(t)+step, 2) // with the schema of a new file
+	wantWhole(t, path, schema(t)+step, 3) // with the schema of a new file
 }
 
 // An upgrade that fails leaves the file as it was, with its version.
@@ -116,7 +116,7 @@ func TestAStepThatFailsChangesNothing(t *testing.T) {
 		t.Error("it was opened")
 	}
 	undo()
-	wantWhole(t, path, schema(t), 1)
+	wantWhole(t, path, schema(t), 2)
 }
 
 // A command of a newer relay must not change the file under an older one that serves it.
@@ -127,7 +127,29 @@ func TestAnOlderFileThatIsServedIsLeftAlone(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "older relay") {
 		t.Errorf("%v", err)
 	}
-	if v := number(t, d.Path(), "PRAGMA user_version"); v != 1 {
+	if v := number(t, d.Path(), "PRAGMA user_version"); v != 2 {
 		t.Errorf("it is of version %d now", v)
 	}
+}
+
+// The files of the first schema become those of the present one.
+func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
+	path, _ := mustMakeOlder(t)
+	d, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"DROP TABLE clock_ahead", "PRAGMA user_version = 1"} {
+		if _, err := d.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, path, schema(t), 1)
+	if err := mustOpen(t, path, schema(t)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, path, schema(t), file.CurrentSchema())
 }

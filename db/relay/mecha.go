@@ -25,7 +25,7 @@ func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); retu
 // Crew is the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
-const maxWord = 64 // characters of a name, a crew, a message type
+const maxWord = 64 // characters of a name or a crew, which are all ASCII
 
 // ParseAddress checks the form of an address (PROTOCOL §1): two words of 1–64
 // characters with a ^ between them. The error is InvalidAddress.
