@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -185,4 +186,43 @@ func TestNoRecordedRequestWorksAfterAPowerCut(t *testing.T) {
 	s = startServer(t, db)
 	s.wantRefused(first, "timestamp_out_of_range", "nonce_reused")
 	s.wantWorking(alice, bob)
+}
+
+// Without room for the file of nonces the relay goes on, and the next start refuses what
+// was signed before it.
+func TestCrashTheDiskIsFullForTheNonces(t *testing.T) {
+	t.Parallel()
+	dir := mountTmpfs(t, 24)
+	db := filepath.Join(dir, "relay.db")
+	a := issue(t, db, "a^nonces")[0]
+	s := startServer(t, db, "--min-free-disk", "0")
+	makeRoom := fill(t, dir, 0)
+	read := a.request("GET", "/api/v1/whoami", "")
+	if got := s.statusOf(read); got != 200 {
+		t.Fatalf("a read got %d", got)
+	}
+	s.await(s.stderr, "the file of used nonces cannot be written")
+	if got := s.statusOf(read); got != 401 {
+		t.Errorf("a replay got %d", got)
+	}
+	makeRoom()
+	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
+	if code := s.terminate(); code != 0 {
+		t.Errorf("exit %d: %s", code, s.stderr)
+	}
+	s = startServer(t, db)
+	s.wantRefused(map[string]request{"read": read}, "timestamp_out_of_range")
+	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
+
+	// A start on a full disk goes on with the file that is there.
+	read = a.request("GET", "/api/v1/whoami", "")
+	if got := s.statusOf(read); got != 200 {
+		t.Fatalf("a read got %d", got)
+	}
+	s.kill()
+	makeRoom = fill(t, dir, 0)
+	defer makeRoom()
+	s = startServer(t, db)
+	s.wantRefused(map[string]request{"read": read}, "nonce_reused", "timestamp_out_of_range")
+	s.ask(a, "GET", "/api/v1/whoami", "").want(t, 200)
 }

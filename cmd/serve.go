@@ -20,34 +20,35 @@ import (
 // settings are the settings of a server. The method flags gives each its name,
 // default and explanation.
 type settings struct {
-	Addr, DB                string
-	TLSCert, TLSKey         string
-	ACME                    []string
-	ACMEEmail               string
-	ACMEDirectory           string
-	TrustedProxies          []string
-	Dev, RequireSignature   bool
+	Addr, DB              string
+	TLSCert, TLSKey       string
+	ACME                  []string
+	ACMEEmail             string
+	ACMEDirectory         string
+	TrustedProxies        []string
+	Dev, RequireSignature bool
+	LogFormat             string
+	ClockSkew             time.Duration
+	MaxConnections        int
+	MaxBody               int64
+	MaxBodyMemory         int64
+	MaxHeaders            int
+	HeaderTimeout         time.Duration
+	BodyTimeout           time.Duration
+	IdleTimeout           time.Duration
+	RateLimit             float64
+	RateBurst             int
+	AuthFailureLimit      float64
+	MaxPending            int
+	MaxSockets            int
+	MaxSocketsPerMecha    int
+	SocketRateLimit       float64
+	SyncAckWait           time.Duration
+	AllowOrigins          []string
+	MaxNonces             int64
+	MinFreeDisk           int64
+
 	RequireRequestSignature bool
-	LogFormat               string
-	ClockSkew               time.Duration
-	MaxConnections          int
-	MaxBody                 int64
-	MaxBodyMemory           int64
-	MaxHeaders              int
-	HeaderTimeout           time.Duration
-	BodyTimeout             time.Duration
-	IdleTimeout             time.Duration
-	RateLimit               float64
-	RateBurst               int
-	AuthFailureLimit        float64
-	MaxPending              int
-	MaxSockets              int
-	MaxSocketsPerMecha      int
-	SocketRateLimit         float64
-	SyncAckWait             time.Duration
-	AllowOrigins            []string
-	MaxNonces               int64
-	MinFreeDisk             int64
 
 	open func(db.Options) (*db.DB, error) // opens the store
 }

@@ -30,7 +30,7 @@ type Nonces struct {
 	shards   [nonceShards]nonceShard
 	restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
 	ring     *ring.Ring               // nil: the nonces are in memory alone
-	past     ring.Past
+	past     ring.Past                // what is known of the nonces of before the start
 }
 
 type nonceShard struct {
@@ -50,6 +50,7 @@ type nonceExpiry struct {
 // setting the clock does not change.
 func newNonces(limit int64, now time.Time) *Nonces {
 	n := &Nonces{max: limit, bounded: limit > 0, elapsed: func(later time.Time) time.Duration { return later.Sub(now) }}
+	n.past = ring.Past{Since: ring.Beginning, Floor: ring.Beginning}
 	for i := range n.shards {
 		n.shards[i] = nonceShard{until: map[relay.NonceHash]nonceExpiry{}, nextSweep: math.MinInt32}
 	}

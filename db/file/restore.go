@@ -38,7 +38,8 @@ type RestoreResult struct {
 // there is a file, Restore refuses; with Replace, it keeps that file under another
 // name. It always refuses while a server runs on To. To is complete, or as it was
 // before. If ctx ends, Restore stops. The caller must remove the search index beside
-// To, because it belongs to the old file. Errors name the path; IsFaulty tells
+// To, because it belongs to the old file. The ring of nonces stays: what was used on the
+// old file must be refused on the new one, too. Errors name the path; IsFaulty tells
 // whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()

@@ -65,8 +65,8 @@ type Past struct {
 	Floor time.Duration
 }
 
-// beginning is a running time before every other one.
-const beginning = -24 * time.Hour
+// Beginning is a running time before every other one.
+const Beginning = -24 * time.Hour
 
 // Ring is an open ring. Its methods are safe for concurrent use.
 type Ring struct {
@@ -169,7 +169,7 @@ func (r *Ring) past(o Options) Past {
 		(r.head.Clean == 1 || r.head.Boot == bootMark() && r.head.Boot != Mark{})
 	switch {
 	case o.Unused && r.head.Store != o.Store: // else the database is an old copy of one that was used
-		return Past{Began: began, Since: beginning, Floor: beginning}
+		return Past{Began: began, Since: Beginning, Floor: Beginning}
 	case whole:
 		// Nonces that the last run had forgotten could be used again if this run accepts
 		// older timestamps than that one did.
