@@ -158,7 +158,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.readers.open(d.path); err != nil {
 		return err
 	}
-	if err := d.keyReader.open(d.path); err != nil {
+	if err := d.keyReader.open(d.path, sqlite.Reading); err != nil {
 		return err
 	}
 	if err := d.w.start(d.nonces); err != nil {
@@ -173,13 +173,9 @@ func (d *DB) run(prepare func(*DB)) error {
 	if err != nil {
 		return err
 	}
-	if d.watch, err = newWatch(d.w, d.path); err != nil {
-		copier.Close()
-		return err
-	}
+	d.watch = newWatch(d.w, d.path)
 	if d.opts.Serve {
 		if err := d.w.foreign.rememberFiles(d.path); err != nil {
-			d.watch.c.Close()
 			copier.Close()
 			return err
 		}

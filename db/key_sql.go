@@ -127,8 +127,8 @@ type keyReader struct {
 	c  *sqlite.Conn // nil once the store is closed
 }
 
-func (k *keyReader) open(path string) (err error) {
-	k.c, err = sqlite.Open(path, sqlite.Reading)
+func (k *keyReader) open(path string, r sqlite.Role) (err error) {
+	k.c, err = sqlite.Open(path, r)
 	return err
 }
 
