@@ -37,7 +37,7 @@ func (w *writer) findRoom() bool {
 		return false
 	}
 	defer w.foreign.readers.release()
-	if !w.foreign.readers.hold(holdTimeout) {
+	if !w.foreign.readers.holdAll(holdTimeout) {
 		return false
 	}
 	// SQLite keeps what it has of the log's index for as long as this process has the

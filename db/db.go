@@ -171,7 +171,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	}
 	d.w = newWriter(d, c)
 	d.w.cramped = cramped
-	d.watch = newWatch(d.w)
+	d.watch = newWatch(d.w, d.path)
 	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
 		return err
 	}
@@ -210,10 +210,6 @@ func (d *DB) run(prepare func(*DB)) error {
 func (d *DB) startHelpers() error {
 	copier, err := sqlite.Open(d.path, sqlite.Writing)
 	if err != nil {
-		return err
-	}
-	if err := d.watch.open(d.path); err != nil {
-		copier.Close()
 		return err
 	}
 	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })

@@ -12,16 +12,16 @@ import (
 // Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
 // a write finds room again. Only the writer's goroutine uses the fields below low.
 type disk struct {
-	cramped atomic.Bool // the writer could not open the file for want of room; no messages are accepted
-	low     atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
-	folder  string
-	floor   int64 // bytes; 0: no limit
-	log     *slog.Logger
-	checked time.Time // by the real clock
-	below   bool      // free space is below the floor
-	full    time.Time // since when writes have failed because the disk is full; zero: it is not
-	failed  time.Time // when the latest of them failed
-	changes int64     // Conn.Changes when the disk was found full last
+	cramped   atomic.Bool // the writer could not open the file for want of room; no messages are accepted
+	low       atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
+	folder    string
+	floor     int64 // bytes; 0: no limit
+	log       *slog.Logger
+	checked   time.Time // by the real clock
+	below     bool      // free space is below the floor
+	fullSince time.Time // since when writes have failed because the disk is full; zero: it is not
+	fullLast  time.Time // when the latest of them failed
+	changes   int64     // Conn.Changes when the disk was found full last
 }
 
 const (
@@ -58,9 +58,9 @@ func (d *disk) check() {
 // messages are accepted.
 func (d *disk) becameFull(c *sqlite.Conn) {
 	d.low.Store(true)
-	d.changes, d.failed = c.Changes(), time.Now()
-	if d.full.IsZero() {
-		d.full = d.failed
+	d.changes, d.fullLast = c.Changes(), time.Now()
+	if d.fullSince.IsZero() {
+		d.fullSince = d.fullLast
 		d.log.Warn("the disk is full: nothing can be written, reads go on")
 	}
 }
@@ -69,8 +69,8 @@ func (d *disk) becameFull(c *sqlite.Conn) {
 // room again. On a disk that is almost full a small write may succeed between others
 // that fail, so this is said only when none has failed for a while.
 func (d *disk) committed(c *sqlite.Conn) {
-	if !d.full.IsZero() && time.Since(d.failed) >= roomAfter && c.Changes() != d.changes {
-		d.log.Info("there is room on the disk again", "full_seconds", int(time.Since(d.full).Seconds()))
-		d.full = time.Time{}
+	if !d.fullSince.IsZero() && time.Since(d.fullLast) >= roomAfter && c.Changes() != d.changes {
+		d.log.Info("there is room on the disk again", "full_seconds", int(time.Since(d.fullSince).Seconds()))
+		d.fullSince = time.Time{}
 	}
 }

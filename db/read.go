@@ -71,16 +71,24 @@ func (p *readerPool) scan(of relay.MechaNumber) turn  { return turn{p.scans, of,
 // the sockets of a revoked one. It waits for no other kind of read.
 func (p *readerPool) key() turn { return turn{p.keys, 0, anyNumber} }
 
-// hold takes the connections out of use, waiting up to timeout for the reads that are
-// under way. Further reads wait until release, which must follow. The keys come last,
-// when no longer read is left to wait for. hold tells whether all connections are idle.
+// hold takes the connections of points and scans out of use, waiting up to timeout for
+// the reads that are under way. Further reads wait until release, which must follow. The
+// keys are not held: nothing that the relay does may keep a request from being let in or
+// refused. hold tells whether the held connections are idle.
 func (p *readerPool) hold(timeout time.Duration) bool {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	return p.scans.hold(over.C) && p.points.hold(over.C) && p.keys.hold(over.C)
+	return p.scans.hold(over.C) && p.points.hold(over.C)
 }
 
-// closeHeld closes the connections, all of which hold has found idle. The pool may be
+// holdAll is hold for the keys, too.
+func (p *readerPool) holdAll(timeout time.Duration) bool {
+	over := time.NewTimer(timeout)
+	defer over.Stop()
+	return p.hold(timeout) && p.keys.hold(over.C)
+}
+
+// closeHeld closes the connections, all of which holdAll has found idle. The pool may be
 // opened again before release.
 func (p *readerPool) closeHeld() {
 	for _, l := range []*lane{p.scans, p.points, p.keys} {

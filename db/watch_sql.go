@@ -15,8 +15,9 @@ import (
 // after its revocation, whatever the writer and the readers do.
 type watch struct {
 	w    *writer
-	c    *sqlite.Conn
-	data int64 // PRAGMA data_version at the last look
+	path string
+	c    *sqlite.Conn // nil before the first look
+	data int64        // PRAGMA data_version at the last look
 	seen versions
 
 	held     time.Time                 // since when another process has the write lock; zero: it has not
@@ -42,28 +43,19 @@ const (
 // versions tell whether keys or entries have changed: they grow with every change.
 type versions struct{ keys, entries int64 }
 
-// newWatch makes a watch. Open it before it runs.
-func newWatch(w *writer) *watch { return &watch{w: w, reports: make(chan func(), 16)} }
-
-// open opens the connection and notes the present state of the file.
-func (h *watch) open(path string) (err error) {
-	if h.c, err = sqlite.Open(path, sqlite.Polling); err != nil {
-		return err
-	}
-	h.clock, h.passed = h.w.opts.Now().Round(0), time.Now()
-	h.data, err = h.c.Number("PRAGMA data_version")
-	if err == nil {
-		h.seen, err = h.versions()
-	}
-	if err != nil {
-		h.c.Close()
-	}
-	return err
+// newWatch makes the watch of the file at path. At its first look it finds that
+// everything has changed.
+func newWatch(w *writer, path string) *watch {
+	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1}, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
 }
 
 // run looks at the file several times a second until closed is.
 func (h *watch) run(closed <-chan struct{}) {
-	defer h.c.Close()
+	defer func() {
+		if h.c != nil {
+			h.c.Close()
+		}
+	}()
 	var reporter sync.WaitGroup
 	reporter.Go(func() {
 		for report := range h.reports {
@@ -90,6 +82,13 @@ func (h *watch) run(closed <-chan struct{}) {
 // Commits of this process are found, too; then the listeners are told twice.
 func (h *watch) look() {
 	h.lookAtClock()
+	if h.c == nil { // a full disk may have no room for it yet
+		c, err := sqlite.Open(h.path, sqlite.Polling)
+		if err != nil {
+			return
+		}
+		h.c = c
+	}
 	data, err := h.c.Number("PRAGMA data_version")
 	changed := data != h.data
 	if err == nil && changed {
@@ -178,7 +177,7 @@ func (h *watch) report() {
 	h.locked.Store(&since)
 	h.say(func() {
 		h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
-			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.w.path, sqlite.WriteLock))
+			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.path, sqlite.WriteLock))
 	})
 }
 
@@ -208,13 +207,13 @@ func (h *watch) lookAtLog() {
 	case stuck == 0 && !h.grows.IsZero():
 		h.grows = time.Time{}
 		h.say(func() {
-			h.w.opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.w.path))
+			h.w.opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.path))
 		})
 	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
 		h.grows = time.Now()
 		h.say(func() {
 			h.w.opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
-				"log_bytes", sqlite.LogSize(h.w.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", sqlite.Holder(h.w.path, sqlite.SnapshotLock))
+				"log_bytes", sqlite.LogSize(h.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", sqlite.Holder(h.path, sqlite.SnapshotLock))
 		})
 	}
 }
