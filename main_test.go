@@ -28,10 +28,11 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"ws", "db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/relay", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
-	{"db", "db/file db/internal/sqlite db/lock db/relay", "net github.com golang.org modernc.org database/sql"},
-	{"db/file", "db/internal/sqlite db/lock db/relay db/strict", "net github.com golang.org modernc.org database/sql"},
+	{"db", "db/file db/internal/sqlite db/lock db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
+	{"db/file", "db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
 	{"db/internal/sqlite", "", "net/http github.com"},
 	{"db/lock", "", "net github.com modernc.org database"},
+	{"db/ring", "", "net github.com modernc.org database"},
 	{"db/relay", "db/strict", "os net/http github.com golang.org modernc.org database"},
 	{"db/strict", "", "os net github.com golang.org modernc.org database"},
 }

@@ -152,6 +152,10 @@ func TestSigningPrograms(t *testing.T) {
 	if got := base64.StdEncoding.EncodeToString(vector); got != want {
 		t.Errorf("the vector's signature is %s; %s says %s", got, file, want)
 	}
+	request := relay.SignRequest(cell(t, file, "key"), cell(t, file, "method"), cell(t, file, "path"), []byte(cell(t, file, "body")), nonce, cell(t, file, "timestamp"))
+	if got, want := base64.StdEncoding.EncodeToString(request), cell(t, file, "request signature"); got != want {
+		t.Errorf("the vector's request signature is %s; %s says %s", got, file, want)
+	}
 	gofile := write(t, "sign.go", block(t, file, "go", nonce))
 	for language, command := range map[string][]string{"sh": {"sh", "-s"}, "python": {"python3", "-"}, "js": {"node", "-"}, "go": {"go", "run", gofile}} {
 		t.Run(language, func(t *testing.T) {

@@ -16,7 +16,8 @@
 -- The store's settings. `secret` keys ids and hashes. `keys_version` grows
 -- whenever keys change, so that a server notices changes by the command line.
 -- `indexed_upto` is local: up to that position, `received` and `sent` have all
--- messages.
+-- messages. `start` is local, too: a random mark of the last start of a server, which
+-- its ring of nonces has as well; empty before the first one.
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL

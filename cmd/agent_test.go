@@ -52,7 +52,12 @@ type request struct {
 
 // request signs anew. more are further headers, as name and value.
 func (a agent) request(method, path, body string, more ...string) request {
-	nonce, timestamp := rand.Text(), time.Now().UTC().Format(time.RFC3339Nano)
+	return a.requestAt(time.Now(), method, path, body, more...)
+}
+
+// requestAt is request by a clock of its own.
+func (a agent) requestAt(now time.Time, method, path, body string, more ...string) request {
+	nonce, timestamp := rand.Text(), now.UTC().Format(time.RFC3339Nano)
 	secret := a.Key
 	if a.Secret != nil {
 		secret = *a.Secret

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db/file"
-	"relay/search"
 )
 
 func (a *app) backupCommand() *cobra.Command {
@@ -55,10 +53,10 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), from)
 	case err != nil:
-		return cmp.Or(denied(o.From, false), err)
+		return denied(o.To, true, denied(o.From, false, err))
 	}
 	if a.json {
-		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds(), nil})
+		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds()})
 	}
 	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
@@ -67,13 +65,12 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 
 // copied is the output of backup and restore with --json.
 type copied struct {
-	File     string  `json:"file"`
-	Bytes    int64   `json:"bytes"`
-	Messages int64   `json:"messages"`
-	Mechas   int64   `json:"mechas"`
-	Checked  bool    `json:"checked"`
-	TookMS   int64   `json:"took_ms"`
-	Kept     *string `json:"kept,omitempty"` // the path of the replaced database
+	File     string `json:"file"`
+	Bytes    int64  `json:"bytes"`
+	Messages int64  `json:"messages"`
+	Mechas   int64  `json:"mechas"`
+	Checked  bool   `json:"checked"`
+	TookMS   int64  `json:"took_ms"`
 }
 
 func contents(r file.BackupResult, o file.BackupOptions) string {
@@ -82,74 +79,4 @@ func contents(r file.BackupResult, o file.BackupOptions) string {
 		checked = "not checked"
 	}
 	return fmt.Sprintf("%d messages, %d Mechas, %s", r.Messages, r.Mechas, checked)
-}
-
-func (a *app) restoreCommand() *cobra.Command {
-	var o file.BackupOptions
-	cmd := &cobra.Command{
-		Use:   "restore FILE",
-		Short: "Put a backup in the database's place",
-		Long: `Put a checked copy of the backup FILE in the database's place. No server may run
-on the database. If there is one already, --force replaces it and keeps it under
-another name; remove it when you no longer need it. The search index is removed,
-and the server builds it anew.
-
-The backup does not have what came after it:
-  - Messages, acknowledgements, keys and revocations since then are gone. Revoke
-    again the keys that must not work.
-  - If somebody captured requests since then, the relay would accept them once
-    more while their timestamps are recent. To be sure, wait for --clock-skew
-    (5 minutes) before you start the server.
-  - Clients may still resume after the id of a lost message. They get what the
-    relay accepts from now on.`,
-		Example: `  relay restore /backups/relay-2026-01-31.db --db /var/lib/relay/relay.db
-  relay restore latest.db --force`,
-		Args: exactly(1, "one file, the backup"),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			o.From, o.To = args[0], a.dbPath
-			return a.restore(cmd.Context(), o)
-		},
-	}
-	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database, and keep it under another name")
-	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the backup; it may have faults")
-	a.dbFlag(cmd)
-	return cmd
-}
-
-func (a *app) restore(ctx context.Context, o file.BackupOptions) error {
-	progress, end := a.reporting()
-	o.Schema, o.Progress = a.schema, progress
-	began := time.Now()
-	r, err := file.Restore(ctx, o)
-	end()
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted: nothing was changed")
-	case file.IsFaulty(err):
-		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), from)
-	case err != nil:
-		return cmp.Or(denied(o.From, false), err)
-	}
-	if err := a.removeIndexes(r.Path); err != nil {
-		return fmt.Errorf("the database is restored, but its search index could not be removed; remove it before the server starts: %w", err)
-	}
-	if a.json {
-		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds(), optional(r.Kept)})
-	}
-	if r.Kept != "" {
-		fmt.Fprintf(a.stderr, "(the database from before is now %s)\n", r.Kept)
-	}
-	_, err = fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r.BackupResult, o))
-	return err
-}
-
-// removeIndexes removes the search index of a replaced database. A server notices
-// an index of another database, but no longer once the restored one has changed.
-func (a *app) removeIndexes(path string) error {
-	named, err := filepath.Abs(a.dbPath) // --db may be a link to path
-	if err != nil {
-		return err
-	}
-	return errors.Join(search.Remove(path+".index"), search.Remove(named+".index"))
 }

@@ -81,7 +81,9 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 	for _, row := range r.Rows {
 		name := fmt.Sprintf("%s/%s/%d", row.Stage, row.Case, row.At)
 		cases = append(cases, name)
-		if row.Rounds != 2 || row.Failed != 0 {
+		// On a busy machine a search may find all places taken. The row must then say so.
+		refused := row.Stage == "search" && strings.Contains(strings.Join(row.Doubts, "; "), "503 overloaded")
+		if row.Rounds != 2 || row.Failed != 0 && !refused {
 			t.Errorf("%s: %+v", name, row)
 		}
 		switch {

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,7 +61,7 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: the check is not complete")
 	case err != nil:
-		return cmp.Or(denied(path, false), err)
+		return denied(path, false, err)
 	case printing != nil:
 		return printing
 	}

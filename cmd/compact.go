@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,7 +37,7 @@ func (a *app) compact(ctx context.Context) error {
 		return errors.New("interrupted: the database is whole, but still has unused space")
 	}
 	if err != nil {
-		return cmp.Or(denied(a.dbPath, true), err)
+		return denied(a.dbPath, true, err)
 	}
 	if a.json {
 		return a.printJSON(struct {

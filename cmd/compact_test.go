@@ -85,7 +85,7 @@ func TestCompactRebuildsAFileThatNobodyServes(t *testing.T) {
 	if !r.Rebuilt || r.Before != before || r.After != sizeOf(t, db) || r.After > before/10 {
 		t.Errorf("%+v; the file has %d bytes", r, sizeOf(t, db))
 	}
-	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db.index", "relay.db.lock")
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
 	mustRelay(t, "check", "--db", db)
 	again := parse[compacted](t, []byte(mustRelay(t, "compact", "--db", db, "--json")))
 	if again.After != r.After {

@@ -1,8 +1,11 @@
 package cmd_test
 
 import (
+	"database/sql"
 	"fmt"
+	"net/url"
 	"os/exec"
+	"path/filepath"
 	"syscall"
 	"testing"
 	"time"
@@ -47,8 +50,9 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 		call, errno, file string
 		says              string
 	}{
-		{"fsync", "EIO", "-wal", "disk I/O error"}, // the commit's fsync
-		{"fsync", "EIO", "", "disk I/O error"},     // a checkpoint's
+		{"fsync", "EIO", "-wal", "disk I/O error"},    // the commit's fsync
+		{"fsync", "ENOSPC", "-wal", "disk I/O error"}, // no space is for a write to find; after an fsync, data is lost
+		{"fsync", "EIO", "", "disk I/O error"},        // a checkpoint's
 		{"pwrite64", "EIO", "-wal", "disk I/O error"},
 		{"pwrite64", "EIO", "", "disk I/O error"},
 		{"pwrite64", "EROFS", "-wal", "disk I/O error"}, // the file system has become read-only
@@ -73,45 +77,76 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 	}
 }
 
-// No space for one write of many: that is refused, and the next may succeed.
+// No space for one write of many: that is refused, and the next may succeed. A quota
+// and a limit of file sizes are no space, too.
 func TestCrashTheDiskIsFullForACall(t *testing.T) {
 	tool(t, "strace")
 	t.Parallel()
-	for _, suffix := range []string{"-wal", ""} {
-		t.Run("relay.db"+suffix, func(t *testing.T) {
+	for _, c := range []struct{ suffix, errno string }{
+		{"-wal", "ENOSPC"}, {"-wal", "EDQUOT"}, {"-wal", "EFBIG"}, {"", "ENOSPC"}, {"", "EDQUOT"}, {"-shm", "ENOSPC"},
+	} {
+		t.Run("relay.db"+c.suffix+": "+c.errno, func(t *testing.T) {
 			for range rounds(1, 10) {
-				db, l := tempDB(t), newLedger()
-				keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
-				s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
-				stop := make(chan struct{})
-				wait := l.goOn(s, keys[:3], "d^nospace", 40_000, stop)
-				eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })
-				heal := inject(t, s, "pwrite64", "ENOSPC", "1+", db+suffix)
-				if suffix == "-wal" {
-					eventually(t, patience, "messages are refused", func() bool { return l.refusals("disk_full") > 5 })
-				} else {
-					s.await(s.stderr, `background checkpoint.*full`)
-				}
-				s.ask(keys[0], "GET", "/api/v1/whoami", "").want(t, 200)
-				s.history(keys[3], "")
-				heal()
-				before := l.count()
-				eventually(t, patience, "messages are accepted again", func() bool { return l.count() > before+20 })
-				close(stop)
-				wait()
-				l.compare(s, keys[3])
-				s.kill()
-				wantWhole(t, db)
-				s = startServer(t, db)
-				l.compare(s, keys[3])
-				t.Logf("%d messages accepted, refused: %v: none lost, doubled or out of order", l.count(), l.codes)
-				if l.codes["store_failed"]+l.codes["internal"] > 0 {
-					t.Errorf("a full disk was answered otherwise: %v", l.codes)
-				}
-				s.kill()
+				fullForACall(t, c.suffix, c.errno)
 			}
 		})
 	}
+}
+
+func fullForACall(t *testing.T, suffix, errno string) {
+	db, l := tempDB(t), newLedger()
+	keys := issue(t, db, "a^nospace", "b^nospace", "c^nospace", "d^nospace")
+	s := startServer(t, db, "--rate-limit", "0", "--min-free-disk", "0")
+	stop := make(chan struct{})
+	wait := l.goOn(s, keys[:3], "d^nospace", 40_000, stop)
+	eventually(t, patience, "messages are accepted", func() bool { return l.count() > 20 })
+	release := func() {}
+	if suffix == "-shm" { // the index of the log grows with the log, which a reader makes grow
+		release = holdLog(t, db)
+	}
+	heal := inject(t, s, "pwrite64", errno, "1+", db+suffix)
+	if suffix == "" {
+		s.await(s.stderr, `background checkpoint.*full`)
+	} else {
+		eventually(t, patience, "messages are refused", func() bool { return l.refusals("disk_full") > 5 })
+	}
+	s.ask(keys[0], "GET", "/api/v1/whoami", "").want(t, 200)
+	s.history(keys[3], "")
+	heal()
+	release()
+	before := l.count()
+	eventually(t, patience, "messages are accepted again", func() bool { return l.count() > before+20 })
+	close(stop)
+	wait()
+	l.compare(s, keys[3])
+	s.kill()
+	wantWhole(t, db)
+	s = startServer(t, db)
+	l.compare(s, keys[3])
+	t.Logf("%d messages accepted, refused: %v: none lost, doubled or out of order", l.count(), l.codes)
+	if l.codes["store_failed"]+l.codes["internal"] > 0 {
+		t.Errorf("a full disk was answered otherwise: %v", l.codes)
+	}
+	s.kill()
+}
+
+// holdLog reads from a database until release, so that its log is not restarted.
+func holdLog(t *testing.T, db string) (release func()) {
+	t.Helper()
+	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(db), RawQuery: "mode=ro"}).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	view, err := d.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var n int
+	if err := view.QueryRow("SELECT count(*) FROM message").Scan(&n); err != nil { // the first read fixes the state that is seen
+		t.Fatal(err)
+	}
+	return func() { view.Rollback() }
 }
 
 func (l *ledger) refusals(code string) int {

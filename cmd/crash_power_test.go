@@ -224,7 +224,7 @@ func (run *powerRun) open(t *testing.T, disk *powerDisk, name string, files map[
 		}
 	}
 	defer func() {
-		for _, suffix := range []string{"", "-wal", "-shm", ".lock"} {
+		for _, suffix := range []string{"", "-wal", "-shm", "-nonces", ".lock"} {
 			os.Remove(name + suffix) // what there is of them
 		}
 	}()

@@ -81,14 +81,17 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 
 func (a *app) signCommand() *cobra.Command {
 	var c clientFlags
+	var request string
 	cmd := &cobra.Command{
 		Use:   "sign [BODY|-|@FILE]",
 		Short: "Print the headers of one signed request, with this body",
 		Long: `Print the four headers that authenticate one request with this body. They are
 valid for one request, for as long as the relay's --clock-skew. One of them is
-the key.`,
+the key. With --request there is a fifth, X-Request-Signature, which makes them
+valid for that method and path only.`,
 		Example: `  body='{"to":"bob^demo","payload":{"text":"hello"}}'
-  relay sign "$body" | curl -H @- -d "$body" "$RELAY_URL/api/v1/messages"`,
+  relay sign "$body" | curl -H @- -d "$body" "$RELAY_URL/api/v1/messages"
+  relay sign --request 'POST /api/v1/messages' "$body"`,
 		Args: between(0, 1, "at most one body"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			signer, err := c.signer()
@@ -100,21 +103,35 @@ the key.`,
 				return err
 			}
 			h := signer.Header(body)
-			if a.json {
-				flat := map[string]string{}
-				for name := range h {
-					flat[name] = h.Get(name)
+			if request != "" {
+				method, target, ok := strings.Cut(request, " ")
+				if !ok || !strings.HasPrefix(target, "/") {
+					return usagef("--request is a method and a path, as in 'POST /api/v1/messages'")
 				}
-				return a.printJSON(flat)
+				h = signer.RequestHeader(strings.ToUpper(method), target, body)
 			}
-			for _, name := range []string{"X-Mecha-Key", "X-Request-Timestamp", "X-Nonce", "X-Signature"} {
-				fmt.Fprintf(a.stdout, "%s: %s\n", name, h.Get(name))
-			}
-			return nil
+			return a.printSigned(h)
 		},
 	}
 	c.addKey(cmd)
+	cmd.Flags().StringVar(&request, "request", "", "sign this `method and path`, too, as in 'POST /api/v1/messages'")
 	return cmd
+}
+
+func (a *app) printSigned(h nethttp.Header) error {
+	if a.json {
+		flat := map[string]string{}
+		for name := range h {
+			flat[name] = h.Get(name)
+		}
+		return a.printJSON(flat)
+	}
+	for _, name := range []string{"X-Mecha-Key", "X-Request-Timestamp", "X-Nonce", "X-Signature", "X-Request-Signature"} {
+		if h.Get(name) != "" {
+			fmt.Fprintf(a.stdout, "%s: %s\n", name, h.Get(name))
+		}
+	}
+	return nil
 }
 
 // bodyArgument returns the body that an argument stands for: its own text, - for

@@ -75,6 +75,41 @@ func TestRelaySignFeedsCurl(t *testing.T) {
 	}
 }
 
+// With --request, the headers are good for that request alone.
+func TestRelaySignSignsTheRequest(t *testing.T) {
+	s, _, _, env := talk(t)
+	r := run(t, []string{"sign", hello, "--json", "--request", "post /api/v1/messages"}, env, "").wantCode(t, 0)
+	h := http.Header{}
+	for k, v := range parse[map[string]string](t, []byte(r.out)) {
+		h.Set(k, v)
+	}
+	if len(h) != 5 {
+		t.Errorf("%v", h)
+	}
+	for _, c := range []struct {
+		path   string
+		status int
+	}{{"/api/v1/search", 401}, {"/api/v1/messages?x", 401}, {"/api/v1/messages", 201}} {
+		if ans, err := (request{"POST", c.path, hello, h}).to(s.url); err != nil || ans.status != c.status {
+			t.Errorf("%s: %v, %d %s; want %d", c.path, err, ans.status, ans.body, c.status)
+		}
+	}
+	run(t, []string{"sign", "--request", "whoami"}, env, "").wantCode(t, 2, "--request is a method and a path")
+}
+
+// The client commands do what a relay needs that requires request signatures.
+func TestCommandsSignTheRequest(t *testing.T) {
+	db := tempDB(t)
+	keys := issue(t, db, "alice^curl", "bob^curl")
+	s := startServer(t, db, "--require-request-signature")
+	s.ask(keys[0], "GET", "/api/v1/whoami", "").wantProblem(t, 401, "signature_required")
+	env := []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + keys[0].Key}
+	run(t, []string{"curl", "GET", "/api/v1/mecha/alice^curl/messages?limit=3&x=a|b"}, env, "").wantCode(t, 0)
+	run(t, []string{"send", "alice^curl", `{"text":"hello"}`}, env, "").wantCode(t, 0)
+	l := launch(t, exec.Command(binary, "listen", "--state", filepath.Join(t.TempDir(), "state")), env)
+	l.await(l.stdout, "hello")
+}
+
 func TestRelaySignPrintsTheHeaders(t *testing.T) {
 	s, alice, _, env := talk(t)
 	for name, args := range map[string][]string{"argument": {"sign", hello}, "stdin": {"sign", "-"}} {

@@ -1,8 +1,6 @@
 package cmd
 
 import (
-	"cmp"
-
 	"github.com/spf13/cobra"
 
 	"relay/db"
@@ -24,11 +22,11 @@ func (a *app) createFlag(cmd *cobra.Command) {
 func (a *app) withDB(create bool, f func(*db.DB) error) error {
 	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create})
 	if err != nil {
-		return cmp.Or(denied(a.dbPath, true), err)
+		return denied(a.dbPath, true, err)
 	}
 	if err := f(d); err != nil {
 		d.Close()
-		return err
+		return denied(a.dbPath, true, err) // SQLite opens a file that it may not write, and then only reads
 	}
 	return d.Close()
 }
@@ -37,7 +35,7 @@ func (a *app) withDB(create bool, f func(*db.DB) error) error {
 func (a *app) withInspector(f func(*db.Inspector) error) error {
 	in, err := db.Inspect(a.dbPath)
 	if err != nil {
-		return cmp.Or(denied(a.dbPath, false), err)
+		return denied(a.dbPath, false, err)
 	}
 	defer in.Close()
 	return plain(f(in))

@@ -12,7 +12,7 @@ import (
 )
 
 // printDev registers two demo Mechas and prints how to try them.
-func (a *app) printDev(in *instance) error {
+func (a *app) printDev(in *instance, s *settings) error {
 	now := time.Now()
 	var keys [2]relay.IssuedKey
 	for i, address := range [...]relay.Address{"alice^demo", "bob^demo"} {
@@ -33,7 +33,11 @@ func (a *app) printDev(in *instance) error {
 		}
 		trust, caCert = " RELAY_CA_FILE="+quoted(file), ` --cacert "$RELAY_CA_FILE"`
 	}
-	_, err := fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), keys[0].Text, keys[1].Text, self(), trust, caCert)
+	header, signs := "X-Signature", ""
+	if s.RequireRequestSignature {
+		header, signs = "X-Request-Signature", "POST|/api/v1/messages|"
+	}
+	_, err := fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), keys[0].Text, keys[1].Text, self(), trust, caCert, header, signs)
 	return err
 }
 
@@ -54,7 +58,7 @@ const devText = `
 export RELAY_URL=%[1]s RELAY_KEY=%[3]s%[6]s
 body='{"to":"bob^demo","payload":{"text":"hello, bob"}}' nonce=$(openssl rand -hex 16) ts=$(date -u +%%Y-%%m-%%dT%%H:%%M:%%SZ)
 curl -sS%[7]s "$RELAY_URL/api/v1/messages" -d "$body" -H "X-Mecha-Key: $RELAY_KEY" -H "X-Nonce: $nonce" -H "X-Request-Timestamp: $ts" \
-  -H "X-Signature: $(printf %%s "$body|$nonce|$ts" | openssl dgst -sha256 -hmac "$RELAY_KEY" -binary | openssl base64)"
+  -H "%[8]s: $(printf %%s "%[9]s$body|$nonce|$ts" | openssl dgst -sha256 -hmac "$RELAY_KEY" -binary | openssl base64)"
 
   Read it as bob (relay curl signs for you):
 

@@ -28,7 +28,7 @@ func pasted(s *server) (send, read string) {
 }
 
 func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
-	for _, env := range [][]string{nil, {"REQUIRE_MESSAGE_SIGNATURE=1"}} {
+	for _, env := range [][]string{nil, {"REQUIRE_MESSAGE_SIGNATURE=1"}, {"RELAY_REQUIRE_REQUEST_SIGNATURE=1"}} {
 		t.Run(strings.Join(append(env, "bash"), " "), func(t *testing.T) {
 			tool(t, "bash", "curl", "openssl")
 			s := startServerIn(t, env, tempDB(t), "--dev")

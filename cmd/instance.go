@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -58,7 +57,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	})
 	if err != nil {
 		listener.Close()
-		return nil, cmp.Or(denied(s.DB, true), err)
+		return nil, denied(s.DB, true, err)
 	}
 	if in.certs != nil {
 		if err := in.certs.begin(d.Path()); err != nil {
@@ -78,7 +77,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	d.OnKeys(in.hub.CheckKeys)
 	in.api = http.New(http.Config{
 		DB: d, Live: in.hub, Finder: in.index, Logger: log,
-		RequireSignature: s.RequireSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
+		RequireSignature: s.RequireSignature, RequireRequestSignature: s.RequireRequestSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies,

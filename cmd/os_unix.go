@@ -4,14 +4,8 @@ package cmd
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
-	"os/user"
-	"path/filepath"
-	"strconv"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -44,39 +38,4 @@ func openFiles() (int, bool) {
 		return 0, false
 	}
 	return int(l.Cur), true
-}
-
-// denied says why this process may not open the file at path, if that is for
-// want of a permission; otherwise it returns nil. SQLite itself says no more
-// than "unable to open database file".
-func denied(path string, write bool) error {
-	mode := uint32(unix.R_OK)
-	if write {
-		mode |= unix.W_OK
-	}
-	if !errors.Is(unix.Access(path, mode), fs.ErrPermission) {
-		return nil
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return nil
-	}
-	name, at := "it", path
-	info, err := os.Stat(at)
-	for ; err != nil && at != "/"; info, err = os.Stat(at) { // up to the folder that is closed to us
-		at = filepath.Dir(at)
-		name = at
-	}
-	if err != nil {
-		return nil
-	}
-	uid := info.Sys().(*syscall.Stat_t).Uid
-	if int(uid) == os.Geteuid() {
-		return fmt.Errorf("%s: permission denied: %s has mode %04o", path, name, info.Mode().Perm())
-	}
-	owner := fmt.Sprintf("user %d", uid)
-	if u, err := user.LookupId(strconv.Itoa(int(uid))); err == nil {
-		owner = u.Username
-	}
-	return fmt.Errorf("%s: permission denied: %s belongs to %s, with mode %04o; run this command as that user", path, name, owner, info.Mode().Perm())
 }

@@ -26,6 +26,6 @@ func unread(*os.File) bool { return false }
 // openFiles returns false: Windows has no limit that matters here.
 func openFiles() (int, bool) { return 0, false }
 
-// denied returns nil: access is by lists on Windows, and the system's own error
+// denied returns err as it is: access is by lists on Windows, and the system's own error
 // has to do.
-func denied(string, bool) error { return nil }
+func denied(_ string, _ bool, err error) error { return err }

@@ -21,33 +21,34 @@ import (
 // settings are the settings of a server. The method flags gives each its name,
 // default and explanation.
 type settings struct {
-	Addr, DB              string
-	TLSCert, TLSKey       string
-	ACME                  []string
-	ACMEEmail             string
-	ACMEDirectory         string
-	TrustedProxies        []string
-	Dev, RequireSignature bool
-	LogFormat             string
-	ClockSkew             time.Duration
-	MaxConnections        int
-	MaxBody               int64
-	MaxBodyMemory         int64
-	MaxHeaders            int
-	HeaderTimeout         time.Duration
-	BodyTimeout           time.Duration
-	IdleTimeout           time.Duration
-	RateLimit             float64
-	RateBurst             int
-	AuthFailureLimit      float64
-	MaxPending            int
-	MaxSockets            int
-	MaxSocketsPerMecha    int
-	SocketRateLimit       float64
-	SyncAckWait           time.Duration
-	AllowOrigins          []string
-	MaxNonces             int64
-	MinFreeDisk           int64
+	Addr, DB                string
+	TLSCert, TLSKey         string
+	ACME                    []string
+	ACMEEmail               string
+	ACMEDirectory           string
+	TrustedProxies          []string
+	Dev, RequireSignature   bool
+	RequireRequestSignature bool
+	LogFormat               string
+	ClockSkew               time.Duration
+	MaxConnections          int
+	MaxBody                 int64
+	MaxBodyMemory           int64
+	MaxHeaders              int
+	HeaderTimeout           time.Duration
+	BodyTimeout             time.Duration
+	IdleTimeout             time.Duration
+	RateLimit               float64
+	RateBurst               int
+	AuthFailureLimit        float64
+	MaxPending              int
+	MaxSockets              int
+	MaxSocketsPerMecha      int
+	SocketRateLimit         float64
+	SyncAckWait             time.Duration
+	AllowOrigins            []string
+	MaxNonces               int64
+	MinFreeDisk             int64
 
 	open func(db.Options) (*db.DB, error) // opens the store
 }
@@ -68,6 +69,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&s.TrustedProxies, "trusted-proxy", nil, "believe the X-Forwarded-For of the proxies in these `networks`, as in 10.0.0.0/8")
 	f.BoolVar(&s.Dev, "dev", false, "also create two demo Mechas, and print their keys")
 	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"), "refuse unsigned requests; REQUIRE_MESSAGE_SIGNATURE=1 does the same")
+	f.BoolVar(&s.RequireRequestSignature, "require-request-signature", false, "refuse requests without X-Request-Signature, which covers the method and the path, too")
 	f.StringVar(&s.LogFormat, "log-format", "text", "the `format` of the log on stderr: text or json")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
 	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones")
@@ -166,9 +168,9 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	warnIfOpen(log, s, in.addr)
 	warnOfFolder(log, in.db.Path())
-	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature, "version", version)
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", version)
 	if s.Dev {
-		if err := a.printDev(in); err != nil {
+		if err := a.printDev(in, s); err != nil {
 			in.stop()
 			return err
 		}

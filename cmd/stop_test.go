@@ -83,7 +83,7 @@ func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
 	if got := <-code; got != 0 {
 		t.Errorf("exit %d:\n%s", got, s.stderr)
 	}
-	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db.index", "relay.db.lock") // the log has been copied back
+	wantFiles(t, filepath.Dir(db), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock") // the log has been copied back
 
 	s = startServer(t, db)
 	if h := s.history(bob, ""); len(h) != 1 || h[0].MessageID != m.MessageID {

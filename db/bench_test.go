@@ -14,6 +14,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/ring"
 )
 
 // benchmarkRows is how many messages the mailboxes of the benchmarks have, the
@@ -167,20 +168,55 @@ func BenchmarkHistory(b *testing.B) {
 }
 
 // BenchmarkOpen opens a file whose messages have all come in the last minutes, as a
-// server does.
+// server does: after a clean stop, with their nonces in the ring, and after the ring was
+// lost, with their nonces in the database.
 func BenchmarkOpen(b *testing.B) {
 	for _, rows := range benchmarkRows(b) {
 		path := filepath.Join(b.TempDir(), "relay.db")
 		options := func(o *db.Options) { o.Path = path }
 		s := mustOpen(b, options)
-		s.fill(s.mustIssue("from^bench"), s.mustIssue("to^bench"), rows)
+		from := s.mustIssue("from^bench")
+		s.fill(from, s.mustIssue("to^bench"), rows)
+		for i := range rows * 3 / 2 { // one for each message and each acknowledgement
+			if _, err := s.Claim(from.Key, strconv.Itoa(i), time.Now()); err != nil {
+				b.Fatal(err)
+			}
+		}
 		s.Close()
-		b.Run(fmt.Sprint(rows), func(b *testing.B) {
-			for range b.N {
-				s := mustOpen(b, options)
-				b.StopTimer()
-				s.Close()
-				b.StartTimer()
+		for _, name := range []string{"ring", "rows"} {
+			b.Run(fmt.Sprint(rows, "/", name), func(b *testing.B) {
+				for range b.N {
+					s := mustOpen(b, options)
+					b.StopTimer()
+					s.Close()
+					if name == "rows" {
+						os.Remove(path + ring.Suffix)
+					}
+					b.StartTimer()
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkClaim is the part that nonces have in a request, with the ring and without.
+func BenchmarkClaim(b *testing.B) {
+	for _, name := range []string{"ring", "memory"} {
+		b.Run(name, func(b *testing.B) {
+			s := mustOpen(b, func(o *db.Options) {
+				if name == "memory" { // no ring can be made where there is a folder
+					if err := os.MkdirAll(o.Path+ring.Suffix+"/x", 0o700); err != nil {
+						b.Fatal(err)
+					}
+				}
+			})
+			k, now := s.mustIssue("a^bench"), time.Now()
+			b.ReportAllocs()
+			b.ResetTimer()
+			for i := range b.N {
+				if _, err := s.Claim(k.Key, strconv.Itoa(i), now); err != nil {
+					b.Fatal(err)
+				}
 			}
 		})
 	}

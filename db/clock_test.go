@@ -2,12 +2,14 @@ package db
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"relay/db/relay"
+	"relay/db/ring"
 )
 
 // setClock is a clock that the test sets, beside the time that passes.
@@ -27,9 +29,13 @@ func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
 	t.Helper()
 	c := &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
-	d := openHere(t, append(options, func(o *Options) { o.Now, o.Serve = c.now, true })...)
-	d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
-	return d, c
+	return openHere(t, append(options, c.tells)...), c
+}
+
+// tells makes a server that goes by the clock, and by the time that passes.
+func (c *setClock) tells(o *Options) {
+	o.Now, o.Serve = c.now, true
+	o.passed = func() time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 }
 
 // Whatever the clock does, messages are in the order in which they were accepted, times
@@ -57,7 +63,7 @@ func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := d.path
-			d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
+			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		}
 	}
 	var listed []relay.MessageID
@@ -126,8 +132,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 			t.Fatal(err)
 		}
 		path := d.path
-		d = openHere(t, func(o *Options) { o.Path, o.Now, o.Serve = path, c.now, true })
-		d.nonces.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
+		d = openHere(t, c.tells, func(o *Options) { o.Path = path })
 		c.set(jump)
 		c.pass(2 * nonceSweep)
 		if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
@@ -141,6 +146,52 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 		c.pass(12 * time.Hour)
 		if _, err := d.Claim(u.key, u.nonce(0), c.now()); err != nil {
 			t.Errorf("clock set by %v and back, long ago: %v", jump, err)
+		}
+	}
+}
+
+// A start while the clock is wrong shortens nothing either, whether the ring is there or
+// only the database is.
+func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
+	for _, jump := range []time.Duration{2 * time.Hour, -2 * time.Hour, 20 * 24 * time.Hour} {
+		for _, kept := range []bool{true, false} {
+			d, c := openSetClock(t)
+			u := &used{key: mustIssue(t, d, "a^b"), stamp: c.now()}
+			u.send(t, d, 3)
+			reads := []string{"read", "handshake"}
+			for _, nonce := range reads {
+				if _, err := d.Claim(u.key, nonce, c.now()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.pass(time.Minute)
+			if err := d.Close(); err != nil {
+				t.Fatal(err)
+			}
+			path := d.path
+			if !kept {
+				if err := os.Remove(path + ring.Suffix); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.set(jump)
+			d = openHere(t, c.tells, func(o *Options) { o.Path = path })
+			c.pass(2 * nonceSweep)
+			if _, err := d.Claim(u.key, "meanwhile", c.now()); err != nil {
+				t.Fatal(err)
+			}
+			c.set(-jump)
+			u.wantUsed(t, d)
+			for _, nonce := range reads {
+				if _, err := d.Claim(u.key, nonce, u.stamp); kept && relay.ErrorCode(err) != relay.NonceReused {
+					t.Errorf("clock wrong by %v at the start: a read got %v", jump, err)
+				}
+			}
+			// Without the ring, their timestamps are refused: not those of the start's clock.
+			earliest := d.EarliestTimestamp(c.now())
+			if refused := u.stamp.Before(earliest); refused == kept || earliest.After(c.now()) {
+				t.Errorf("clock wrong by %v at the start, ring kept: %v; timestamps are accepted from %v on", jump, kept, earliest)
+			}
 		}
 	}
 }
@@ -185,7 +236,7 @@ func TestNoncesOutliveAWrongClock(t *testing.T) {
 
 // Nonces are swept though the clock was far ahead at the last sweep.
 func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
-	n, c := newNonces(2), &setClock{}
+	n, c := newNonces(2, time.Now()), &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
 	n.elapsed = func(time.Time) time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 	claim := func(h relay.NonceHash) {

@@ -79,6 +79,9 @@ type Options struct {
 	// Fatal is called once, from any goroutine, after a fault that the process must
 	// not survive (a failed fsync, a damaged file). Every later write fails.
 	Fatal func(error)
+
+	forgetful bool                 // set by OpenForgetful: the store needs no ring of nonces
+	passed    func() time.Duration // in tests: the time that has passed, whatever Now says
 }
 
 // DB is an open store. All its methods are safe for concurrent use.
@@ -93,7 +96,7 @@ type DB struct {
 	disk      disk
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
-	lock      *lock.Held
+	lock      *file.Locked
 
 	shutdown sync.Once
 	done     chan struct{} // closed when the store closes
@@ -117,7 +120,11 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces), readers: newReaderPool(), done: make(chan struct{})}
+	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), readers: newReaderPool(), done: make(chan struct{})}
+	if o.passed != nil {
+		began := o.passed()
+		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }
+	}
 	d.keys = newKeyCache()
 	d.listeners.onKeys = []func(){d.keys.forget}
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
@@ -146,16 +153,26 @@ func (d *DB) open(prepare func(*DB)) error {
 		if err := d.takeLock(); err != nil {
 			return err
 		}
+		for _, path := range file.RemovePartials(filepath.Dir(d.path)) {
+			d.opts.Logger.Info("removed what a killed backup or restore had left", "path", path)
+		}
 	}
 	c, err := file.OpenCurrent(d.path, d.opts.Schema, d.opts.Serve)
+	role := sqlite.Reading
+	cramped := d.opts.Serve && sqlite.IsDiskFull(err)
+	if cramped {
+		c, err = file.OpenFull(d.path)
+		role = sqlite.Unindexed
+	}
 	if err != nil {
 		return err
 	}
 	d.w = newWriter(d, c)
+	d.w.cramped = cramped
 	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
 		return err
 	}
-	if err := d.readers.open(d.path); err != nil {
+	if err := d.readers.open(d.path, role); err != nil {
 		return err
 	}
 	if err := d.w.start(d.nonces); err != nil {
@@ -164,39 +181,44 @@ func (d *DB) open(prepare func(*DB)) error {
 	return d.run(prepare)
 }
 
-// run starts the writer and the goroutine that copies the log.
+// run starts the writer, and the goroutine that copies the log unless the disk is full.
 func (d *DB) run(prepare func(*DB)) error {
-	copier, err := sqlite.Open(d.path, sqlite.Writing)
-	if err != nil {
-		return err
-	}
 	if d.opts.Serve {
 		if err := d.w.foreign.rememberFiles(d.path); err != nil {
-			copier.Close()
 			return err
 		}
+	}
+	d.w.startCopying = d.startCopying
+	if d.w.cramped {
+		d.opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.path)
+		d.disk.full.Store(true)
+	} else if err := d.startCopying(); err != nil {
+		return err
 	}
 	d.disk.check()
 	if prepare != nil {
 		prepare(d)
 	}
 	d.wg.Go(d.w.run)
-	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
 	return nil
 }
 
-// takeLock takes the server's lock. The lock belongs to the file's real path, so that
-// a second server cannot open the file under another name.
-func (d *DB) takeLock() error {
-	real, err := filepath.EvalSymlinks(d.path)
-	if err != nil {
-		return err
+// startCopying starts the goroutine that copies the log.
+func (d *DB) startCopying() error {
+	copier, err := sqlite.Open(d.path, sqlite.Writing)
+	if err == nil {
+		d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
 	}
-	held, err := lock.File(real + ".lock")
+	return err
+}
+
+// takeLock takes the server's lock, which no other process can have, also not for the
+// same file under another name.
+func (d *DB) takeLock() (err error) {
+	d.lock, err = file.Lock(d.path)
 	if errors.Is(err, lock.ErrHeld) {
 		return fmt.Errorf("%s is already being served by another process", d.path)
 	}
-	d.lock = held
 	return err
 }
 
@@ -220,9 +242,9 @@ func (d *DB) release() error {
 		return nil
 	}
 	d.readers.close()
-	var err error
+	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {
-		err = d.w.c.Close() // closed last, since that copies the log into the file
+		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file
 		d.w.c = nil
 	}
 	if d.lock != nil {

@@ -19,7 +19,7 @@ func OpenForgetful(o Options) (*DB, error) {
 	if _, err := os.Lstat(o.Path); !errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%s exists: a store that keeps nothing needs a new file", o.Path)
 	}
-	o.Create = true
+	o.Create, o.forgetful = true, true
 	return open(o, func(d *DB) { d.w.transact = d.w.forget })
 }
 

@@ -51,9 +51,11 @@ func newLane(share int) *lane {
 	return &lane{share: share, readers: map[relay.MechaNumber]*reader{}, full: make(chan struct{}, 1)}
 }
 
-func (l *lane) open(path string, conns int) error {
+func (l *lane) open(path string, r sqlite.Role, conns int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for range conns {
-		c, err := sqlite.Open(path, sqlite.Reading)
+		c, err := sqlite.Open(path, r)
 		if err != nil {
 			return err
 		}
@@ -253,6 +255,12 @@ func (l *lane) close() {
 	l.noteFull()
 	l.mu.Unlock()
 	<-l.full
+	l.closeIdle()
+}
+
+func (l *lane) closeIdle() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	for _, c := range l.idle {
 		c.Close()
 	}

@@ -2,12 +2,14 @@ package db
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"relay/db/relay"
+	"relay/db/ring"
 )
 
 const (
@@ -18,7 +20,8 @@ const (
 // Nonces remembers which nonces each key has used (PROTOCOL §2). It keeps a nonce
 // for as long as a request with the nonce's timestamp could be accepted, or a few
 // seconds longer. If the clock is set ahead and back again, no nonce is lost: Nonces
-// forgets one only after as much time has passed, too. It is safe for concurrent use.
+// forgets one only after as much time has passed, too. A ring in a file has the same
+// nonces, for the next start. It is safe for concurrent use.
 type Nonces struct {
 	max      int64 // how many to remember, besides the restored ones
 	count    atomic.Int64
@@ -26,12 +29,15 @@ type Nonces struct {
 	elapsed  func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	shards   [nonceShards]nonceShard
 	restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
+	ring     *ring.Ring               // nil: the nonces are in memory alone
+	past     ring.Past
 }
 
 type nonceShard struct {
 	mu        sync.Mutex
 	until     map[relay.NonceHash]nonceExpiry
 	nextSweep int32 // seconds since the start
+	closed    bool
 }
 
 // nonceExpiry says until when a nonce is remembered. Both ends must have come.
@@ -40,9 +46,10 @@ type nonceExpiry struct {
 	elapsed int32  // seconds since the start
 }
 
-func newNonces(limit int64) *Nonces {
-	begin := time.Now() // with a monotonic reading, which setting the clock does not change
-	n := &Nonces{max: limit, bounded: limit > 0, elapsed: func(now time.Time) time.Duration { return now.Sub(begin) }}
+// newNonces makes a Nonces that starts now. now should have a monotonic reading, which
+// setting the clock does not change.
+func newNonces(limit int64, now time.Time) *Nonces {
+	n := &Nonces{max: limit, bounded: limit > 0, elapsed: func(later time.Time) time.Duration { return later.Sub(now) }}
 	for i := range n.shards {
 		n.shards[i] = nonceShard{until: map[relay.NonceHash]nonceExpiry{}, nextSweep: math.MinInt32}
 	}
@@ -56,13 +63,29 @@ func (n *Nonces) seconds(now time.Time) int32 {
 	return int32(min(max(int64(n.elapsed(now)/time.Second), -most), most))
 }
 
+// running gives the running time of the ring (package ring).
+func (n *Nonces) running(now time.Time) time.Duration {
+	return n.past.Began + max(n.elapsed(now), 0)
+}
+
+// Earliest gives the earliest timestamp that a request may have. The nonces of requests
+// with an earlier one may be forgotten: those of before a start that found no complete
+// ring. The time is counted back from now by the time that has passed since, so that a
+// clock that is set makes nobody wait.
+func (n *Nonces) Earliest(now time.Time) time.Time {
+	return now.Add(n.past.Floor - n.running(now))
+}
+
 // Claim remembers a nonce until the given time, or refuses it: NonceReused if it is
-// remembered already, Overloaded if the limit of nonces is reached. Safe for
-// concurrent use.
+// remembered already, Overloaded if the limit of nonces is reached, ShuttingDown after
+// close. Safe for concurrent use.
 func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	s := &n.shards[uint64(h)%nonceShards]
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.closed {
+		return errShuttingDown()
+	}
 	elapsed := n.seconds(now)
 	if elapsed >= s.nextSweep {
 		n.forget(s, now, elapsed)
@@ -70,7 +93,7 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.clock) || n.wasRestored(h, now) {
 		return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
-	if n.bounded && n.count.Load() >= n.max {
+	if n.bounded && n.count.Load() >= n.max || errors.Is(n.keep(h, now, until), ring.ErrFull) {
 		e := relay.Errorf(relay.Overloaded, "too many nonces to remember (see --max-nonces)")
 		e.RetryAfter = nonceSweep
 		return e
@@ -79,9 +102,35 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 	return nil
 }
 
-// restore remembers the nonces that a start has read from the file, beyond the
-// limit. Call it before any Claim.
-func (n *Nonces) restore(f *foundNonces) { n.restored.Store(f.set()) }
+// keep adds a nonce to the ring.
+func (n *Nonces) keep(h relay.NonceHash, now, until time.Time) error {
+	if n.ring == nil {
+		return nil
+	}
+	life := min(max(until.Unix()+1-now.Unix(), 0), math.MaxUint16)
+	return n.ring.Add(uint64(h), uint32(n.running(now)/time.Second), uint16(life))
+}
+
+// close refuses further nonces and closes the ring, which then has all that were
+// accepted. It may be called more than once.
+func (n *Nonces) close() error {
+	for i := range n.shards {
+		s := &n.shards[i]
+		s.mu.Lock()
+		s.closed = true
+		s.mu.Unlock()
+	}
+	if n.ring == nil {
+		return nil
+	}
+	return n.ring.Close()
+}
+
+// restore remembers the nonces that a start has read, beyond the limit. Call it before
+// any Claim. now is the time of the start.
+func (n *Nonces) restore(f *foundNonces, now time.Time) {
+	n.restored.Store(f.set(now, uint32(n.past.Began/time.Second)))
+}
 
 func (n *Nonces) put(s *nonceShard, h relay.NonceHash, now, until time.Time) {
 	if _, known := s.until[h]; !known {
@@ -106,7 +155,7 @@ func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 	return until != 0 && second <= int64(until)
 }
 
-// A nonceSet has the nonces that a start has read from the file. Nothing is added
+// A nonceSet has the nonces that a start has read. Nothing is added
 // later, so it needs no lock, and for millions of nonces it takes less time and
 // memory than a map.
 type nonceSet struct {
@@ -127,41 +176,45 @@ func (s *nonceSet) slot(h relay.NonceHash) uint64 {
 	return i
 }
 
-// foundNonces collects the nonces that a start reads from the file, until their
-// number is known and set can make a nonceSet of them.
+// foundNonces collects the nonces that a start reads, until their number is known and
+// set can make a nonceSet of them.
 type foundNonces struct {
-	now    time.Time
-	window time.Duration // for so long after its commit a nonce must be refused
-	count  int
-	pages  []foundPage
+	count int
+	pages []foundPage
+	ring  []foundSegment
 }
 
+// foundPage has nonces from the database.
 type foundPage struct {
-	until  uint16
+	until  uint16 // seconds after the start
 	nonces []byte // 8 bytes each
 }
 
-// add takes nonces of 8 bytes each. p is the position of the last of them. Nonces
-// that have expired are left out.
-func (f *foundNonces) add(p relay.Position, nonces []byte) {
-	at := p.Time()
-	if at.After(f.now) {
-		at = f.now // the clock was ahead at the commit
-	}
-	until := at.Add(f.window).Unix() + 1 - f.now.Unix()
-	if until <= 0 {
-		return
-	}
+// foundSegment has nonces from the ring, as package ring finds them.
+type foundSegment struct {
+	hashes []uint64
+	ends   []uint32
+}
+
+// add takes nonces of 8 bytes each, which must be refused for so many seconds.
+func (f *foundNonces) add(seconds uint16, nonces []byte) {
 	f.count += len(nonces) / 8
-	if n := len(f.pages); n > 0 && f.pages[n-1].until == uint16(until) { // nonces from rows come one by one
+	if n := len(f.pages); n > 0 && f.pages[n-1].until == seconds { // nonces from rows come one by one
 		f.pages[n-1].nonces = append(f.pages[n-1].nonces, nonces...)
 		return
 	}
-	f.pages = append(f.pages, foundPage{uint16(until), append([]byte(nil), nonces...)})
+	f.pages = append(f.pages, foundPage{seconds, append([]byte(nil), nonces...)})
 }
 
-// set makes the nonceSet; nil if no nonces were found.
-func (f *foundNonces) set() *nonceSet {
+// addSegment takes nonces from the ring.
+func (f *foundNonces) addSegment(hashes []uint64, ends []uint32) {
+	f.count += len(hashes)
+	f.ring = append(f.ring, foundSegment{hashes, ends})
+}
+
+// set makes the nonceSet; nil if no nonces were found. now and began are the time of the
+// start, by the clock and in the running time of the ring.
+func (f *foundNonces) set(now time.Time, began uint32) *nonceSet {
 	if f.count == 0 {
 		return nil
 	}
@@ -169,16 +222,27 @@ func (f *foundNonces) set() *nonceSet {
 	for size < 2*f.count {
 		size *= 2
 	}
-	s := &nonceSet{hashes: make([]relay.NonceHash, size), until: make([]uint16, size), began: f.now.Unix()}
+	s := &nonceSet{hashes: make([]relay.NonceHash, size), until: make([]uint16, size), began: now.Unix()}
 	for _, p := range f.pages {
-		s.last = max(s.last, p.until)
 		for i := 0; i+8 <= len(p.nonces); i += 8 {
-			h := relay.NonceHash(binary.LittleEndian.Uint64(p.nonces[i:]))
-			at := s.slot(h)
-			s.hashes[at], s.until[at] = h, max(s.until[at], p.until)
+			s.put(relay.NonceHash(binary.LittleEndian.Uint64(p.nonces[i:])), p.until)
+		}
+	}
+	for _, p := range f.ring {
+		for i, h := range p.hashes {
+			if end := p.ends[i]; end >= began {
+				s.put(relay.NonceHash(h), uint16(min(end-began+1, math.MaxUint16)))
+			}
 		}
 	}
 	return s
+}
+
+// put adds a nonce. Only set may call it.
+func (s *nonceSet) put(h relay.NonceHash, until uint16) {
+	at := s.slot(h)
+	s.hashes[at], s.until[at] = h, max(s.until[at], until)
+	s.last = max(s.last, until)
 }
 
 // forget drops the expired nonces of a shard. elapsed is in seconds since the start.

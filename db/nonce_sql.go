@@ -1,11 +1,15 @@
 package db
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"math"
+	"path/filepath"
 	"time"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
+	"relay/db/ring"
 )
 
 // At a start, the server must restore the nonces of all writes that could still be
@@ -100,31 +104,125 @@ func nonceOf(j job) relay.NonceHash {
 
 const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
 
-// restoreNonces reads the nonces of committed writes that could still be replayed, the
-// newest first. The timestamp of a request may have been ahead of its commit, by as
-// much as the clock skew that was allowed then.
+// restoreNonces reads the nonces that could still be replayed: from the ring, and, unless
+// that is known to have them all, those of the committed writes.
 func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	w.nonces.restart(w.last)
-	window := w.opts.ClockSkew + relay.MaxClockSkew
-	found, from := &foundNonces{now: now, window: window}, relay.PositionAt(now.Add(-window))
-	gaps, err := w.readNoncePages(found, from)
+	found := &foundNonces{}
+	if err := w.openRing(nonces, found); err != nil {
+		return err
+	}
+	if window := w.nonceWindow(); nonces.past.Began-nonces.past.Since < window {
+		if err := w.readNonces(found, now, window); err != nil {
+			return err
+		}
+	}
+	nonces.restore(found, now)
+	return nil
+}
+
+// nonceWindow is for how long after its commit the nonce of a write must be refused. The
+// timestamp of a request may have been ahead of its commit, by as much as the clock skew
+// that was allowed then.
+func (w *writer) nonceWindow() time.Duration { return w.opts.ClockSkew + relay.MaxClockSkew }
+
+// openRing opens the ring beside the file. Without one the server goes on: then the next
+// start refuses the requests that were signed before it.
+func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
+	if w.opts.forgetful {
+		return nil
+	}
+	last, this, unused, err := w.markStart()
+	if err != nil {
+		return err
+	}
+	real, err := filepath.EvalSymlinks(w.path)
+	if err != nil {
+		return err
+	}
+	nonces.ring, nonces.past, err = ring.Open(real+ring.Suffix, ring.Options{
+		Store: uint64(w.ids.Hash('r', 0, nil)), Last: last, Mark: this, Unused: unused,
+		Skew: w.opts.ClockSkew, Most: 2 * w.opts.MaxNonces, Logger: w.opts.Logger,
+		Found: found.addSegment,
+	})
+	if err != nil {
+		w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
+	}
+	if nonces.past.Floor == nonces.past.Began {
+		w.opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
+	}
+	return nil
+}
+
+// markStart writes a new mark of a start into the file, and returns it with the one
+// before. unused says that no server has started on the file before. On a full disk the
+// mark stays as it is.
+func (w *writer) markStart() (last, this ring.Mark, unused bool, err error) {
+	var text []byte
+	known, err := w.c.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
+	if err != nil {
+		return last, this, false, err
+	}
+	copy(last[:], text)
+	unused = known && len(text) == 0
+	rand.Read(this[:]) // never fails (crypto/rand)
+	if err = w.c.BeginWrite(); err != nil {
+		return last, this, unused, err
+	}
+	if err = w.c.Exec("INSERT OR REPLACE INTO setting (name, value) VALUES ('start', ?)", this[:]); err == nil {
+		err = w.c.Commit()
+	}
+	if err != nil {
+		w.c.Rollback()
+	}
+	if err != nil && sqlite.IsDiskFull(err) && !unused {
+		return last, last, false, nil
+	}
+	return last, this, unused, err
+}
+
+// readNonces reads the nonces of the committed writes that could still be replayed, the
+// newest first.
+func (w *writer) readNonces(found *foundNonces, now time.Time, window time.Duration) error {
+	// Count back from the last commit. The clock may be ahead now, and be set right later.
+	if last := w.last.Time(); last.Before(now) {
+		now = last
+	}
+	from := relay.PositionAt(now.Add(-window))
+	rows := &writeNonces{foundNonces: found, now: now, window: window}
+	gaps, err := w.readNoncePages(rows, from)
 	if err != nil {
 		return err
 	}
 	most := found.count + maxRestored
 	for _, gap := range gaps {
-		if err := w.readNonceRows(found, gap, most, "message", "receipt", "profile_nonce"); err != nil {
+		if err := w.readNonceRows(rows, gap, most, "message", "receipt", "profile_nonce"); err != nil {
 			return err
 		}
 	}
 	// The rows of searches have local positions, so they are read whatever the pages
 	// cover. Pages have the nonces of searches, too, because newer searches delete the
 	// rows of older ones.
-	if err := w.readNonceRows(found, nonceRange{from - 1, math.MaxInt64}, most, "search"); err != nil {
-		return err
+	return w.readNonceRows(rows, nonceRange{from - 1, math.MaxInt64}, most, "search")
+}
+
+// writeNonces is foundNonces for nonces whose commit has a position.
+type writeNonces struct {
+	*foundNonces
+	now    time.Time // what is counted as the time of the start
+	window time.Duration
+}
+
+// at takes nonces of 8 bytes each. p is the position of the last of them. Nonces that
+// have expired are left out.
+func (f *writeNonces) at(p relay.Position, nonces []byte) {
+	at := p.Time()
+	if at.After(f.now) {
+		at = f.now // the clock was ahead at the commit
 	}
-	nonces.restore(found)
-	return nil
+	if seconds := at.Add(f.window).Unix() + 1 - f.now.Unix(); seconds > 0 {
+		f.add(uint16(seconds), nonces)
+	}
 }
 
 // nonceRange is a range of positions: after is exclusive, upto inclusive.
@@ -132,15 +230,15 @@ type nonceRange struct{ after, upto relay.Position }
 
 // readNoncePages reads the pages from a position on, and returns the ranges that they
 // do not cover.
-func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps []nonceRange, err error) {
-	upto := w.last
+func (w *writer) readNoncePages(found *writeNonces, from relay.Position) (gaps []nonceRange, err error) {
+	upto, most := w.last, found.count+maxRestored
 	r := w.c.Query("SELECT position, after, nonces FROM nonce_page WHERE position >= ? ORDER BY position DESC", int64(from))
-	for found.count < maxRestored && r.Next() {
+	for found.count < most && r.Next() {
 		position, after := relay.Position(r.Int(0)), relay.Position(r.Int(1))
 		if position < upto {
 			gaps = append(gaps, nonceRange{position, upto})
 		}
-		found.add(position, r.Blob(2))
+		found.at(position, r.Blob(2))
 		upto = min(upto, after)
 	}
 	if err := r.Close(); err != nil {
@@ -154,14 +252,14 @@ func (w *writer) readNoncePages(found *foundNonces, from relay.Position) (gaps [
 
 // readNonceRows reads the nonces of a range from the rows of tables, until found has
 // most nonces.
-func (w *writer) readNonceRows(found *foundNonces, gap nonceRange, most int, tables ...string) error {
+func (w *writer) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
 		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.Next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))
-			found.add(relay.Position(r.Int(0)), packed[:])
+			found.at(relay.Position(r.Int(0)), packed[:])
 		}
 		if err := r.Close(); err != nil {
 			return err

@@ -1,7 +1,9 @@
 package db
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
+	"relay/db/ring"
 )
 
 // used is a key with the nonces that it has used, all with the same timestamp.
@@ -58,7 +61,8 @@ func (u *used) wantUsed(t *testing.T, d *DB) {
 	}
 }
 
-// serving is a store on a file that is opened again and again, with a clock.
+// serving is a store on a file that is opened again and again, with a clock, and each
+// time without its ring: so the nonces must come from the database.
 type serving struct {
 	*DB
 	path  string
@@ -71,6 +75,9 @@ func (s *serving) advance(d time.Duration) { s.clock.Add(int64(d / time.Second))
 
 func (s *serving) open(t *testing.T) {
 	t.Helper()
+	if err := os.Remove(s.path + ring.Suffix); err != nil && !errors.Is(err, os.ErrNotExist) {
+		t.Fatal(err)
+	}
 	s.DB = openHere(t, func(o *Options) {
 		o.Serve, o.Now = true, s.now
 		if s.path != "" {
@@ -269,7 +276,7 @@ func TestARestoredNonceIsFreeAfterItsWindow(t *testing.T) {
 
 func TestNonces(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	n := newNonces(3)
+	n := newNonces(3, now)
 	until := now.Add(5 * time.Minute)
 	for h := range relay.NonceHash(3) {
 		if err := n.Claim(h+1, now, until); err != nil {

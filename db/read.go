@@ -50,12 +50,12 @@ func newReaderPool() *readerPool {
 	return &readerPool{keys: newLane(keyConns), points: newLane(pointShare), scans: newLane(scanShare)}
 }
 
-func (p *readerPool) open(path string) error {
+func (p *readerPool) open(path string, r sqlite.Role) error {
 	for _, l := range []struct {
 		*lane
 		conns int
 	}{{p.keys, keyConns}, {p.points, pointConns}, {p.scans, scanConns}} {
-		if err := l.open(path, l.conns); err != nil {
+		if err := l.open(path, r, l.conns); err != nil {
 			return err
 		}
 	}
@@ -72,12 +72,20 @@ func (p *readerPool) scan(of relay.MechaNumber) turn  { return turn{p.scans, of,
 func (p *readerPool) key() turn { return turn{p.keys, 0, anyNumber} }
 
 // hold takes the connections out of use, waiting up to timeout for the reads that are
-// under way. Further reads wait until release. The keys come last, when no longer read
-// is left to wait for.
-func (p *readerPool) hold(timeout time.Duration) {
+// under way. Further reads wait until release, which must follow. The keys come last,
+// when no longer read is left to wait for. hold tells whether all connections are idle.
+func (p *readerPool) hold(timeout time.Duration) bool {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	_ = p.scans.hold(over.C) && p.points.hold(over.C) && p.keys.hold(over.C)
+	return p.scans.hold(over.C) && p.points.hold(over.C) && p.keys.hold(over.C)
+}
+
+// closeHeld closes the connections, all of which hold has found idle. The pool may be
+// opened again before release.
+func (p *readerPool) closeHeld() {
+	for _, l := range []*lane{p.scans, p.points, p.keys} {
+		l.closeIdle()
+	}
 }
 
 func (p *readerPool) release() {

@@ -17,7 +17,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	backup := mustFill(t)
 	s := mustOpen(t, func(o *db.Options) { o.Serve = false }) // as relay key create does
 	k := s.mustIssue("alice^demo")
-	_, err := file.Restore(ctx, file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
+	_, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true}})
 	if err == nil || !strings.Contains(err.Error(), "another command has "+s.Path()+" open") {
 		t.Fatalf("%v", err)
 	}
@@ -28,7 +28,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	r, err := file.Restore(ctx, file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true})
+	r, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true}})
 	if err != nil || r.Kept == "" || r.Messages != 9 {
 		t.Fatalf("%+v, %v", r, err)
 	}

@@ -3,6 +3,8 @@ package db
 import (
 	"time"
 
+	"relay/db/file"
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -24,8 +26,16 @@ func (w *writer) start(nonces *Nonces) error {
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
 	// durable before the relay shows them to clients again.
-	if _, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		return err
+	// On a full disk, the sync is enough; without the index of the log it has been made.
+	if !w.cramped {
+		_, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)")
+		if sqlite.IsDiskFull(err) {
+			w.opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.path, "error", err)
+			err = file.SyncLog(w.path)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
 		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up", "behind", ahead)
@@ -57,8 +67,14 @@ func (w *writer) findLast() error {
 
 // Claim remembers that a key used a nonce, in a request with the given timestamp, and
 // returns the nonce's hash (PROTOCOL §2). Errors: NonceReused, if the key used the nonce
-// before; Overloaded, if Options.MaxNonces are remembered. Safe for concurrent use.
+// before; Overloaded, if Options.MaxNonces are remembered; ShuttingDown after Close. Safe
+// for concurrent use.
 func (d *DB) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.NonceHash, error) {
 	h := relay.NonceHash(d.ids.Hash('n', int64(k.Number), []byte(nonce)) | 1)
 	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))
 }
+
+// EarliestTimestamp gives the earliest timestamp that a request may have now. After a
+// start that may have lost nonces it is the time of the start, else it is long ago
+// (PROTOCOL §2). Safe for concurrent use.
+func (d *DB) EarliestTimestamp(now time.Time) time.Time { return d.nonces.Earliest(now) }

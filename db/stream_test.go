@@ -234,9 +234,9 @@ func TestAClockThatWasAheadDoesNotFillTheNonces(t *testing.T) {
 	}
 	clock.advance(-48 * time.Hour)
 	s.Close()
-	for range 2 {
+	for i := range 2 {
 		s = mustOpen(t, clock.option, few, func(o *db.Options) { o.Path = s.Path() })
-		if _, err := s.Claim(k.Key, "fresh", clock.now()); err != nil {
+		if _, err := s.Claim(k.Key, fmt.Sprint("fresh-", i), clock.now()); err != nil {
 			t.Fatal(err)
 		}
 		s.Close()

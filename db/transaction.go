@@ -1,6 +1,7 @@
 package db
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -113,6 +114,9 @@ func (w *writer) try(ops []op) error {
 	if err := w.failed(); err != nil {
 		return err
 	}
+	if w.cramped {
+		return errCramped
+	}
 	if err := w.c.BeginWrite(); err != nil {
 		return err
 	}
@@ -182,7 +186,7 @@ func (w *writer) explain(err error) error {
 	case sqlite.IsFatal(err):
 		w.fail(err)
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
-	case sqlite.IsDiskFull(err):
+	case sqlite.IsDiskFull(err), errors.Is(err, errCramped):
 		w.disk.low.Store(true)
 		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
 	case sqlite.IsBusy(err):

@@ -107,7 +107,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 func TestMechasTakeTurns(t *testing.T) {
 	d := openHere(t)
 	l := newLane(1)
-	if err := l.open(d.path, 2); err != nil {
+	if err := l.open(d.path, sqlite.Reading, 2); err != nil {
 		t.Fatal(err)
 	}
 	defer l.close()

@@ -33,6 +33,10 @@ type writer struct {
 	disk      *disk
 	listeners *listeners
 	transact  func([]op) error // makes one transaction of the jobs
+	cramped   bool             // the disk had no room at the start (cramped.go)
+	roomAt    time.Time        // when room was looked for last, by the real clock
+
+	startCopying func() error // starts the goroutine that copies the log
 
 	batch     tx                             // the present transaction
 	last      relay.Position                 // the last committed position in the shared order
@@ -180,6 +184,9 @@ func (w *writer) run() {
 
 // runServants lets the servants that have work do it.
 func (w *writer) runServants() {
+	if w.cramped && !w.findRoom() {
+		return
+	}
 	now := w.opts.Now()
 	for _, s := range w.servants {
 		if s.due(now) {

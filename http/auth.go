@@ -102,34 +102,18 @@ func (s *Server) verify(c *call) error {
 		return relay.Errorf(relay.MalformedHeader, "X-Request-Timestamp is not an RFC 3339 time such as %s", relay.FormatTime(c.at))
 	}
 	if d := c.at.Sub(c.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
-		e := relay.Errorf(relay.TimestampOutOfRange, "X-Request-Timestamp differs from the relay's clock by more than %s; the clock says %s", s.config.ClockSkew, relay.FormatTime(c.at))
-		e.ServerTime = c.at
-		return e
+		return errTimestamp(c.at, "X-Request-Timestamp differs from the relay's clock by more than %s; the clock says %s", s.config.ClockSkew, relay.FormatTime(c.at))
 	}
-	return s.checkSignature(c, text, timestamp)
+	if c.timestamp.Before(s.config.DB.EarliestTimestamp(c.at)) {
+		return errTimestamp(c.at, "X-Request-Timestamp lies before the relay's start, at which it may have lost used nonces; the clock says %s: sign the request anew", relay.FormatTime(c.at))
+	}
+	return s.checkSignatures(c, c.key.SigningSecret(text), timestamp)
 }
 
-func (s *Server) checkSignature(c *call, keyText, timestamp string) error {
-	values := c.Header["X-Signature"]
-	if len(values) == 0 {
-		if s.config.RequireSignature {
-			return relay.Errorf(relay.SignatureRequired, "this relay accepts signed requests only; send X-Signature")
-		}
-		return nil
-	}
-	text, err := header(c.Request, "X-Signature")
-	if err != nil {
-		return err
-	}
-	signature, ok := relay.DecodeSignature(text)
-	if !ok {
-		return relay.Errorf(relay.MalformedHeader, "X-Signature must be the Base64 of 32 bytes")
-	}
-	if !c.key.Verify(keyText, signature, c.body, c.nonce, timestamp) {
-		return relay.Errorf(relay.InvalidSignature, "X-Signature is not the HMAC-SHA256 of body|nonce|timestamp under this key's signing secret")
-	}
-	c.signed = true
-	return nil
+func errTimestamp(now time.Time, format string, args ...any) error {
+	e := relay.Errorf(relay.TimestampOutOfRange, format, args...)
+	e.ServerTime = now
+	return e
 }
 
 // claim uses the nonce up. A send with an Idempotency-Key may come again with the

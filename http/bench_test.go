@@ -1,7 +1,11 @@
 package http_test
 
 import (
+	"bufio"
+	"bytes"
 	"fmt"
+	"io"
+	"net"
 	nethttp "net/http"
 	"os"
 	"strings"
@@ -67,6 +71,48 @@ func BenchmarkRequest(b *testing.B) {
 				}
 			}
 		})
+	}
+}
+
+// BenchmarkRead reads over a real connection, with the ring of nonces and without.
+func BenchmarkRead(b *testing.B) {
+	for _, nonces := range []string{"ring", "memory"} {
+		r := mustServe(b, func(s *settings) {
+			if nonces == "memory" { // no ring can be made where there is a folder
+				if err := os.MkdirAll(s.db.Path+"-nonces/x", 0o700); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+		alice := r.mustIssue("alice^demo")
+		for name, path := range map[string]string{"whoami": whoami, "message": messagePath(alice.mustSend(alice).MessageID)} {
+			b.Run(name+"/"+nonces, func(b *testing.B) {
+				conn, err := net.Dial("tcp", strings.TrimPrefix(r.url, "http://"))
+				if err != nil {
+					b.Fatal(err)
+				}
+				defer conn.Close()
+				answers := bufio.NewReader(conn)
+				var request bytes.Buffer
+				b.ReportAllocs()
+				for b.Loop() {
+					b.StopTimer()
+					q, err := alice.prepare("GET", path, "").request(r.url)
+					if err != nil {
+						b.Fatal(err)
+					}
+					request.Reset()
+					q.Write(&request)
+					b.StartTimer()
+					conn.Write(request.Bytes())
+					a, err := nethttp.ReadResponse(answers, q)
+					if err != nil || a.StatusCode != 200 {
+						b.Fatal(a, err)
+					}
+					io.Copy(io.Discard, a.Body)
+				}
+			})
+		}
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -170,10 +171,59 @@ func TestReplaysAfterARestart(t *testing.T) {
 				}
 			}
 			r.wantMessages(5)
-			r.clock.advance(time.Hour)
 			again(r)
+			r.clock.advance(time.Hour) // time in which a relay runs: a clock that jumps over a stop does not count
 			alice.get(whoami, nonce(calls[0].nonce)).want(200)
 		})
+	}
+}
+
+// After a start that may have lost nonces, requests of before it are refused, for as
+// long as their timestamps would be accepted, and over further restarts.
+func TestAStartThatMayHaveLostNonces(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	early := []*call{alice.prepare("GET", whoami, ""), alice.prepare("GET", socketPath(alice), "", handshake), alice.prepare("GET", messagePath("msg_none"), "")}
+	for _, c := range early {
+		r.mustDo(c)
+	}
+	r.clock.advance(1700 * time.Millisecond)
+	lose := func() {
+		r.stop()
+		if err := os.Remove(r.settings.db.Path + "-nonces"); err != nil {
+			t.Fatal(err)
+		}
+		r.start()
+	}
+	late := alice.prepare("GET", whoami, "", at(r.clock.Now().Truncate(time.Second)))
+	for _, again := range []func(){lose, r.mustRestart, r.mustCrash} {
+		again()
+		for _, c := range append(early, late) {
+			p := r.mustDo(c).wantProblem(401, relay.TimestampOutOfRange)
+			if p.ServerTime != relay.FormatTime(r.clock.Now()) {
+				t.Errorf("server_time is %q", p.ServerTime)
+			}
+		}
+		alice.get(whoami).want(200)
+		if a := alice.get(socketPath(alice), handshake); a.status != 101 {
+			t.Errorf("a fresh handshake got %d %s", a.status, a.body)
+		}
+		r.clock.advance(20 * time.Second)
+	}
+	r.clock.advance(r.settings.api.ClockSkew)
+	alice.get(whoami, at(r.clock.Now().Add(-r.settings.api.ClockSkew))).want(200) // the rule has ended
+}
+
+// After a clean stop, a client that counts in whole seconds is not held up.
+func TestASecondThatBeganBeforeTheStart(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo")
+	alice.get(whoami).want(200)
+	r.clock.advance(1700 * time.Millisecond)
+	for _, again := range []func(){r.mustRestart, r.mustCrash} {
+		again()
+		alice.get(whoami, at(r.clock.Now().Truncate(time.Second))).want(200)
 	}
 }
 

@@ -37,16 +37,17 @@ type Config struct {
 	Logger *slog.Logger     // nil: nothing is logged
 	Now    func() time.Time // nil: time.Now
 
-	RequireSignature bool
-	ClockSkew        time.Duration  // how far X-Request-Timestamp may be off, either way
-	MaxBody          int64          // bytes of one request body
-	RateLimit        float64        // requests per second and key
-	RateBurst        int            // requests
-	FailureLimit     float64        // failed authentications per second and client IP
-	FailureBurst     int            // failed authentications
-	MaxBodyMemory    int64          // bytes of all bodies and answers under way together
-	TrustedProxies   []netip.Prefix // proxies whose X-Forwarded-For is believed
-	Version          Version
+	RequireSignature        bool           // with X-Signature or X-Request-Signature
+	RequireRequestSignature bool           // with X-Request-Signature
+	ClockSkew               time.Duration  // how far X-Request-Timestamp may be off, either way
+	MaxBody                 int64          // bytes of one request body
+	RateLimit               float64        // requests per second and key
+	RateBurst               int            // requests
+	FailureLimit            float64        // failed authentications per second and client IP
+	FailureBurst            int            // failed authentications
+	MaxBodyMemory           int64          // bytes of all bodies and answers under way together
+	TrustedProxies          []netip.Prefix // proxies whose X-Forwarded-For is believed
+	Version                 Version
 }
 
 // Version says what is running, for GET /version.

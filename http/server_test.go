@@ -165,18 +165,20 @@ func (r *testRelay) mustRestart() {
 // mustCrash goes on from the files as they stand, as after kill -9: nothing was closed or flushed.
 func (r *testRelay) mustCrash() {
 	r.t.Helper()
-	path := filepath.Join(r.t.TempDir(), "relay.db")
-	for _, suffix := range []string{"", "-wal"} {
+	left := map[string][]byte{}
+	for _, suffix := range []string{"", "-wal", "-nonces"} {
 		b, err := os.ReadFile(r.settings.db.Path + suffix)
-		if err == nil {
-			err = os.WriteFile(path+suffix, b, 0o600)
-		}
 		if err != nil {
 			r.t.Fatal(err)
 		}
+		left[suffix] = b
 	}
 	r.stop()
-	r.settings.db.Path = path
+	for suffix, b := range left { // into the same files, where there still are some
+		if err := os.WriteFile(r.settings.db.Path+suffix, b, 0o600); err != nil {
+			r.t.Fatal(err)
+		}
+	}
 	r.start()
 }
 

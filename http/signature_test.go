@@ -129,3 +129,97 @@ func TestASigningSecretOfItsOwn(t *testing.T) {
 	alice.get(whoami, signedBy(alice.Secret)).want(200)
 	alice.get(whoami, signedBy(alice.Text)).wantProblem(401, relay.InvalidSignature)
 }
+
+// requestSigned adds a request signature for this method and target, which is spelled
+// as Go's client writes it into the request line.
+func requestSigned(method, target string) change {
+	return requestSignedAs(method, strings.ReplaceAll(target, "^", "%5E"))
+}
+
+func requestSignedAs(method, target string) change {
+	return func(c *call) {
+		sum := relay.SignRequest(c.secret, method, target, []byte(c.body), c.nonce, c.timestamp)
+		with("X-Request-Signature", base64.StdEncoding.EncodeToString(sum))(c)
+	}
+}
+
+// alone leaves out X-Signature.
+func alone(c *call) { with("X-Signature")(c) }
+
+// A request signature covers method, path and query, too: what was recorded of one
+// request is good for no other one, though its nonce is fresh.
+func TestWhatARequestSignatureCovers(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.WithSecret = true })
+	id := alice.mustSend(alice).MessageID
+	deliver, inbox, socket := messagePath(id)+"/deliver", inboxPath(alice), socketPath(alice)
+	for name, row := range map[string]struct {
+		method, path, body string
+		change
+		status int
+	}{
+		"as sent":             {"GET", whoami, "", requestSigned("GET", whoami), 200},
+		"as sent, alone":      {"GET", whoami, "", all(requestSigned("GET", whoami), alone), 200},
+		"with a query":        {"GET", historyPath(alice) + "?limit=1&order=desc", "", requestSigned("GET", historyPath(alice)+"?limit=1&order=desc"), 200},
+		"with a body":         {"POST", messages, letter(alice), requestSigned("POST", messages), 201},
+		"handshake":           {"GET", socket, "", all(requestSigned("GET", socket), handshake), 101},
+		"another path":        {"GET", whoami, "", requestSigned("GET", inbox), 401},
+		"another method":      {"POST", deliver, "", requestSigned("GET", deliver), 401},
+		"another query":       {"GET", historyPath(alice) + "?limit=2", "", requestSigned("GET", historyPath(alice)+"?limit=1"), 401},
+		"another handshake":   {"GET", socket + "?sync_limit=0", "", all(requestSigned("GET", socket), handshake), 401},
+		"another spelling":    {"GET", inbox, "", requestSignedAs("GET", inbox), 401},
+		"a bar in the query":  {"GET", whoami + "?a|b", "", requestSigned("GET", whoami+"?a|b"), 401},
+		"a body in the query": {"GET", whoami + "?a|b", "", requestSigned("GET", whoami+"?a"), 401},
+		"upside down":         {"GET", whoami, "", all(requestSigned("GET", whoami), signedBy("ms_other")), 401},
+		"by the key":          {"GET", whoami, "", all(signedBy(alice.Text), requestSigned("GET", whoami), alone), 401},
+		"the other signature": {"GET", whoami, "", func(c *call) { with("X-Request-Signature", base64.StdEncoding.EncodeToString(c.signature()))(c) }, 401},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := alice.in(t).do(row.method, row.path, row.body, row.change)
+			if row.status == 401 {
+				a.wantProblem(401, relay.InvalidSignature)
+			} else if a.status != row.status {
+				t.Errorf("%d, want %d: %s", a.status, row.status, a.body)
+			}
+		})
+	}
+	alice.get(whoami, with("X-Request-Signature", "AAAA")).wantProblem(401, relay.MalformedHeader)
+	if got := alice.record(id); got.State != "queued" {
+		t.Errorf("a request that was not signed so made the message %s", got.State)
+	}
+}
+
+func TestRequestSignaturesMayBeRequired(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.api.RequireRequestSignature = true })
+	alice := r.mustIssue("alice^demo")
+	for _, c := range []change{unsigned, func(*call) {}} { // X-Signature alone is not enough
+		for _, a := range []reply{alice.get(whoami, c), alice.post(messages, letter(alice), c), alice.get(socketPath(alice), c, handshake)} {
+			a.wantProblem(401, relay.SignatureRequired)
+			if !strings.Contains(string(a.body), "X-Request-Signature") {
+				t.Errorf("the answer does not name the header: %s", a.body)
+			}
+		}
+	}
+	var who struct {
+		Signature bool `json:"signature_required"`
+		Request   bool `json:"request_signature_required"`
+	}
+	alice.get(whoami, requestSigned("GET", whoami)).want(200).into(&who)
+	if !who.Signature || !who.Request {
+		t.Errorf("whoami says %+v", who)
+	}
+	r.wantMessages(0)
+}
+
+// A request signature covers what a signature does, so it counts as one.
+func TestARequestSignatureIsASignature(t *testing.T) {
+	r := mustServe(t, func(s *settings) { s.api.RequireSignature = true })
+	alice := r.mustIssue("alice^demo")
+	var s sent
+	alice.post(messages, letter(alice), requestSigned("POST", messages), alone).want(201).into(&s)
+	got := struct{ Signed bool }{}
+	alice.get(messagePath(s.MessageID), requestSigned("GET", messagePath(s.MessageID)), alone).want(200).into(&got)
+	if !got.Signed {
+		t.Error("the message counts as unsigned")
+	}
+}

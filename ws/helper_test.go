@@ -61,7 +61,8 @@ func mustServe(t testing.TB, options ...func(*ws.Config)) *testRelay {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := ws.Config{Store: d, SyncAckWait: time.Minute, NoPoller: noPoller}
+	// A busy machine takes its time: no ping comes between, and nobody is given up for it.
+	config := ws.Config{Store: d, SyncAckWait: time.Minute, PingEvery: time.Hour, DeadAfter: time.Hour, NoPoller: noPoller}
 	for _, f := range options {
 		f(&config)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"relay/db/internal/sqlite"
+	"relay/db/ring"
 )
 
 // A Progress function is told how far a long command has come: done of total, in a
@@ -53,11 +53,11 @@ func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 	if err != nil {
 		return BackupResult{}, err
 	}
-	temp, result, err := copyChecked(ctx, from, to, o)
+	p, result, err := copyChecked(ctx, from, to, o)
 	if err != nil {
 		return result, err
 	}
-	defer os.Remove(temp)
+	defer p.remove()
 	result.Path = to
 	if o.Replace {
 		// Checked again, since To may have changed while the copy was made: only a
@@ -65,24 +65,13 @@ func Backup(ctx context.Context, o BackupOptions) (BackupResult, error) {
 		if info, err := os.Lstat(to); err == nil && !info.Mode().IsRegular() && info.Mode()&os.ModeSymlink == 0 {
 			return result, fmt.Errorf("%s is not a file", to)
 		}
-		return result, moveInto(temp, to)
+		return result, p.replace(to)
 	}
-	// A link, unlike a rename, never replaces a file that another process has made meanwhile.
-	if err := os.Link(temp, to); err != nil {
-		if _, there := os.Lstat(to); there == nil {
-			return result, errExists(to)
-		}
-		return result, moveInto(temp, to) // this file system has no links
+	err = p.place(to)
+	if errors.Is(err, os.ErrExist) {
+		err = errExists(to)
 	}
-	return result, sqlite.SyncDir(filepath.Dir(to))
-}
-
-// moveInto gives a complete file its name, durably.
-func moveInto(temp, to string) error {
-	if err := os.Rename(temp, to); err != nil {
-		return err
-	}
-	return sqlite.SyncDir(filepath.Dir(to))
+	return result, err
 }
 
 func errExists(path string) error {
@@ -90,7 +79,7 @@ func errExists(path string) error {
 }
 
 // companions are the endings of the files that belong to a database.
-var companions = []string{"-wal", "-shm", "-journal", ".lock", ".index"}
+var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".index"}
 
 // paths gives the absolute paths, or the reason why the copy may not be written to To.
 func (o BackupOptions) paths() (from, to string, err error) {
@@ -135,44 +124,52 @@ func (o BackupOptions) paths() (from, to string, err error) {
 	return from, to, nil
 }
 
-// copyChecked copies a database into a new file in the folder of to, checks and syncs
-// it, and returns its name. After an error it leaves no file.
-func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ string, result BackupResult, err error) {
-	f, err := os.CreateTemp(filepath.Dir(to), "."+filepath.Base(to)+".partial-*") // 0600
+// copyChecked copies a database into a new file beside to, checks and syncs it. After an
+// error it leaves no file.
+func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *partial, result BackupResult, err error) {
+	p, err := newPartial(to)
 	if err != nil {
-		return "", result, err
+		return nil, result, err
 	}
-	temp := f.Name()
 	defer func() {
-		f.Close()
 		if err != nil {
-			os.Remove(temp)
+			p.remove()
 		}
 	}()
 	began := time.Now()
-	if result, err = copyPages(ctx, from, temp, o.Progress); err != nil {
-		return "", result, err
+	if result, err = copyPages(ctx, from, p.path, o.Progress); err != nil {
+		return nil, result, err
 	}
 	result.Copying = time.Since(began)
 	if !o.Unchecked {
-		found, err := Check(ctx, CheckOptions{Path: temp, Schema: o.Schema, Progress: o.Progress})
+		found, err := Check(ctx, CheckOptions{Path: p.path, Schema: o.Schema, Progress: o.Progress})
 		if err == nil && found.Faults > 0 {
 			err = errFaults
 		}
 		result.Faults, result.Checking = found.Faults, found.Took
 		if err != nil {
-			return "", result, err
+			return nil, result, err
 		}
 	}
-	if err = f.Sync(); err != nil { // SQLite wrote through its own handle, but a sync is of the whole file
-		return "", result, err
+	result.Bytes, err = sync(p.path)
+	return p, result, err
+}
+
+// sync makes the content of a file durable, and returns its size.
+func sync(path string) (bytes int64, err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0) // Windows syncs only what may be written
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
+		return 0, err
 	}
 	info, err := f.Stat()
 	if err != nil {
-		return "", result, err
+		return 0, err
 	}
-	result.Bytes = info.Size()
-	return temp, result, nil
+	return info.Size(), nil
 }
 
 // IsFaulty tells whether err says that Backup or Restore refused a copy in which the

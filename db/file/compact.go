@@ -44,16 +44,12 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	if err := MustExist(path); err != nil {
 		return result, err
 	}
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return result, err
-	}
 	if info, err := infoAt(path); err != nil {
 		return result, unreadable(path, err)
 	} else if err := info.mustBeRelays(path); err != nil {
 		return result, err
 	}
-	held, err := lock.File(real + ".lock")
+	held, err := Lock(path)
 	served := errors.Is(err, lock.ErrHeld)
 	if err != nil && !served {
 		return result, err

@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -84,11 +85,17 @@ func unreadable(path string, err error) error {
 	switch {
 	case sqlite.IsNotDatabase(err):
 		return fmt.Errorf("%s is not a database: %w", path, err)
+	case sqlite.IsDiskFull(err):
+		return fmt.Errorf("%s: its disk is full: make room: %w", path, err)
 	case sqlite.IsCorrupt(err):
 		return fmt.Errorf("%s is damaged (relay restore puts a backup in its place): %w", path, err)
 	}
 	return fmt.Errorf("%s: %w", path, err)
 }
+
+// IsDenied tells whether err, of opening a database, may come from a missing permission
+// on one of its files or on its folder. SQLite does not tell more.
+func IsDenied(err error) bool { return errors.Is(err, os.ErrPermission) || sqlite.WantsLog(err) }
 
 // openSilently opens a file for reading so that no other file stays behind. A file
 // that is not in WAL mode, such as a backup, needs no log. If a journal stands beside
@@ -98,6 +105,7 @@ func unreadable(path string, err error) error {
 // SQLite makes one, and the last connection to close removes it. If the folder cannot
 // be written, the file is opened as Frozen, since no other process can make a log
 // either. The same holds for a log that is empty and has no index: no server has it open.
+// A file in WAL mode that is known by several names is refused.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {
@@ -106,6 +114,14 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, err
+	}
+	if logs { // a backup has no log, so its other names do no harm
+		if err := mustHaveOneName(real); err != nil {
+			return nil, err
+		}
+		if err := mustNotBeElsewhere(real); err != nil {
+			return nil, err
+		}
 	}
 	if !logs {
 		if exists(real + "-journal") {
@@ -116,6 +132,8 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	if exists(real + "-wal") {
 		c, err := openAndRead(path, sqlite.Watching)
 		switch {
+		case sqlite.IsDiskFull(err):
+			return openUnindexed(path)
 		case !sqlite.WantsLog(err):
 		case isEmpty(real+"-wal") && !exists(real+"-shm"): // a server would have an index of its log
 			return openAndRead(path, sqlite.Frozen)
@@ -125,10 +143,56 @@ func openSilently(path string) (*sqlite.Conn, error) {
 		return c, err
 	}
 	c, err := openAndRead(path, sqlite.Reading)
+	if sqlite.IsDiskFull(err) {
+		return openUnindexed(path)
+	}
 	if sqlite.WantsLog(err) {
 		return openAndRead(path, sqlite.Frozen)
 	}
 	return c, err
+}
+
+// openUnindexed opens a file for reading where the disk has no room for the index of its
+// log. SQLite then makes the index in memory, but only if the files exist.
+func openUnindexed(path string) (*sqlite.Conn, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil, err
+	}
+	for _, ending := range []string{"-wal", "-shm"} {
+		if err := Create(real + ending); err != nil {
+			return nil, err
+		}
+	}
+	return openAndRead(path, sqlite.Unindexed)
+}
+
+// OpenFull opens a file for reading, for a server whose disk is full, and makes its log
+// durable. Errors are those of OpenReadOnly, and a file of an older schema is refused.
+func OpenFull(path string) (*sqlite.Conn, error) {
+	c, err := openUnindexed(path)
+	if err != nil {
+		return nil, unreadable(path, err)
+	}
+	info, err := readInfo(c)
+	if err == nil {
+		err = cmp.Or(info.mustBeRelays(path), info.MustBeCurrent(path), SyncLog(path))
+	}
+	if err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+// SyncLog makes what stands in the log of the database at path durable.
+func SyncLog(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	_, err = sync(real + "-wal")
+	return err
 }
 
 // openAndRead opens a file and reads from it, because most faults show only then.

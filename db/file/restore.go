@@ -6,16 +6,32 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
 )
 
+// RestoreOptions says which backup to put in the place of which database.
+type RestoreOptions struct {
+	BackupOptions
+	// RevokeNewer ends the keys of the backup that the replaced database has ended since:
+	// those it revoked or rotated. Restore refuses if there is no database to replace, or
+	// if its keys cannot be read.
+	RevokeNewer bool
+}
+
 // RestoreResult says what a Restore has done.
 type RestoreResult struct {
 	BackupResult
 	Kept string // the new path of the file that was replaced; "" if there was none
+	// Revived has the keys that the replaced database had ended. With RevokeNewer they
+	// have ended in the restored one too; else they work again.
+	Revived []RevivedKey
+	// KeysUnread is why the keys of the replaced database could not be read, as if it is
+	// damaged: then Revived is empty. Nil if they were read, or no database was replaced.
+	KeysUnread error
 }
 
 // Restore puts a checked copy of the backup From at To, the path of the database. If
@@ -24,7 +40,7 @@ type RestoreResult struct {
 // before. If ctx ends, Restore stops. The caller must remove the search index beside
 // To, because it belongs to the old file. Errors name the path; IsFaulty tells
 // whether the check found faults.
-func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err error) {
+func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
 		return result, err
@@ -35,23 +51,49 @@ func Restore(ctx context.Context, o BackupOptions) (result RestoreResult, err er
 			return result, err
 		}
 		held.Close()
+	} else if err := mustHaveOneName(to); err != nil {
+		return result, fmt.Errorf("%s: %w", to, err)
 	}
-	temp, copied, err := copyChecked(ctx, from, to, o)
+	p, copied, err := copyChecked(ctx, from, to, o.BackupOptions)
 	result.BackupResult = copied
 	if err != nil {
 		return result, err
 	}
-	defer os.Remove(temp)
+	defer p.remove()
 	held, err := lockForRestore(to)
 	if err != nil {
 		return result, err
 	}
 	defer held.Close()
+	if err := o.compareKeys(p.path, to, &result); err != nil {
+		return result, err
+	}
 	if result.Kept, err = setAside(to, o.Replace); err != nil {
 		return result, err
 	}
 	result.Path = to
-	return result, moveInto(temp, to)
+	return result, p.replace(to)
+}
+
+// compareKeys finds the keys of the copy that the database at to has ended, and ends them
+// in the copy with RevokeNewer.
+func (o RestoreOptions) compareKeys(copied, to string, result *RestoreResult) error {
+	if !exists(to) || isEmpty(to) {
+		if o.RevokeNewer {
+			return fmt.Errorf("there is no database at %s whose revocations could be kept: leave out --revoke-newer", to)
+		}
+		return nil
+	}
+	ended, err := endedKeys(to)
+	if err != nil && o.RevokeNewer {
+		return fmt.Errorf("the keys of the database that is to be replaced cannot be read, so nothing was changed; without --revoke-newer it is replaced all the same: %w", err)
+	}
+	if err != nil {
+		result.KeysUnread = err
+		return nil
+	}
+	result.Revived, err = revivedKeys(copied, ended, o.RevokeNewer, time.Now())
+	return err
 }
 
 // restorePaths gives the absolute paths, or the reason why they are refused. Links in
@@ -94,13 +136,40 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 }
 
 // lockForRestore takes the server's lock. The caller closes it.
-func lockForRestore(to string) (*lock.Held, error) {
-	held, err := lock.File(to + ".lock")
+func lockForRestore(to string) (held *Locked, err error) {
+	if err = undoSetAside(to); err == nil {
+		held, err = Lock(to)
+	}
 	if errors.Is(err, lock.ErrHeld) {
 		return nil, fmt.Errorf("a server runs on %s: end it first", to)
 	}
 	return held, err
 }
+
+// undoSetAside takes back what setAside did in a restore that was killed before it
+// replaced the file: the file's second name, and that of its log.
+func undoSetAside(path string) error {
+	held, err := lock.File(path + ".lock") // so that no restore is at work
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	for _, kept := range otherNames(path) {
+		if !strings.HasPrefix(kept, path+keptMark) {
+			continue
+		}
+		if err := os.Rename(kept+"-wal", path+"-wal"); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
+		if err := os.Remove(kept); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keptMark stands in the name of a file that a restore has replaced, before the time.
+const keptMark = ".before-restore-"
 
 // setAside gives the file at path a second name, and renames its log. The file keeps
 // its first name until the caller's rename replaces it, so that there is a database
@@ -118,7 +187,7 @@ func setAside(path string, replace bool) (kept string, err error) {
 	if !there && !exists(path+"-wal") {
 		return "", nil
 	}
-	kept = path + ".before-restore-" + time.Now().UTC().Format("20060102T150405.000Z")
+	kept = path + keptMark + time.Now().UTC().Format("20060102T150405.000Z")
 	if there {
 		if err := os.Link(path, kept); err != nil {
 			if err := os.Rename(path, kept); err != nil { // this file system has no links

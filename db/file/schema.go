@@ -45,9 +45,12 @@ func Create(path string) error {
 // would fail. locked says that the caller has the server's lock. Errors name the path.
 // The caller closes the connection.
 func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
+	if err := mustHaveOneName(path); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
 	info, err := infoAt(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	if _, err := info.steps(path, schema); err != nil {
 		return nil, err
@@ -65,8 +68,14 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 		r = sqlite.Creating
 	}
 	c, err := openPatiently(path, r)
+	if err == nil {
+		_, err = c.Row(nil, "SELECT 1 FROM sqlite_schema") // most faults show only at the first read
+		if err != nil {
+			c.Close()
+		}
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, unreadable(path, err)
 	}
 	if isCurrent {
 		return c, nil
@@ -80,13 +89,9 @@ func OpenCurrent(path, schema string, locked bool) (*sqlite.Conn, error) {
 
 // lockToUpgrade takes the server's lock. It tries for a second, since another command
 // may have the lock for a moment.
-func lockToUpgrade(path string) (*lock.Held, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return nil, err
-	}
+func lockToUpgrade(path string) (*Locked, error) {
 	for tries := 0; ; tries++ {
-		held, err := lock.File(real + ".lock")
+		held, err := Lock(path)
 		if !errors.Is(err, lock.ErrHeld) {
 			return held, err
 		}
@@ -143,7 +148,7 @@ func migrateTx(c *sqlite.Conn, path, schema string) error {
 	if info.application == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0)", secret); err != nil {
+		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('start', x'')", secret); err != nil {
 			return err
 		}
 	}

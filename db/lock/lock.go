@@ -31,4 +31,10 @@ func File(path string) (*Held, error) {
 
 // Close releases the lock at once. To close the file is not enough: a process that is
 // being started has a copy of its descriptor for a moment, and would keep the lock.
-func (h *Held) Close() error { return errors.Join(release(h.file), h.file.Close()) }
+// Close of nil does nothing.
+func (h *Held) Close() error {
+	if h == nil {
+		return nil
+	}
+	return errors.Join(release(h.file), h.file.Close())
+}

@@ -72,7 +72,21 @@ func (k *Key) Check(now time.Time) error {
 
 // Sign computes the signature of PROTOCOL §2: HMAC-SHA256 over body|nonce|timestamp.
 func Sign(secret string, body []byte, nonce, timestamp string) []byte {
+	return sign(secret, nil, body, nonce, timestamp)
+}
+
+// SignRequest computes the request signature of PROTOCOL §2: HMAC-SHA256 over
+// METHOD|path?query|body|nonce|timestamp. target is the path with the query, as in the
+// request line.
+func SignRequest(secret, method, target string, body []byte, nonce, timestamp string) []byte {
+	prefix := make([]byte, 0, 2+len(method)+len(target))
+	prefix = append(append(append(append(prefix, method...), '|'), target...), '|')
+	return sign(secret, prefix, body, nonce, timestamp)
+}
+
+func sign(secret string, prefix, body []byte, nonce, timestamp string) []byte {
 	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(prefix)
 	mac.Write(body)
 	suffix := make([]byte, 0, 2+len(nonce)+len(timestamp))
 	suffix = append(append(append(append(suffix, '|'), nonce...), '|'), timestamp...)
@@ -80,15 +94,13 @@ func Sign(secret string, body []byte, nonce, timestamp string) []byte {
 	return mac.Sum(nil)
 }
 
-// Verify tells whether signature is the signature of a request (PROTOCOL §2). text
-// is the key's text as the client sent it: the signing secret, unless the key has
-// its own. The comparison takes constant time.
-func (k *Key) Verify(text string, signature, body []byte, nonce, timestamp string) bool {
-	secret := text
+// SigningSecret gives the secret that signs (PROTOCOL §2). text is the key's text as the
+// client sent it: the signing secret, unless the key has its own.
+func (k *Key) SigningSecret(text string) string {
 	if k.Secret != "" {
-		secret = string(k.Secret)
+		return string(k.Secret)
 	}
-	return hmac.Equal(Sign(secret, body, nonce, timestamp), signature)
+	return text
 }
 
 // MaxClockSkew is the greatest value of the setting --clock-skew: how far a
@@ -99,7 +111,7 @@ const MaxClockSkew = 15 * time.Minute
 // = - (PROTOCOL §2).
 func IsNonce(s string) bool { return len(s) >= 1 && len(s) <= 128 && only(s, "._~:+/=-") }
 
-// DecodeSignature reads the 32 bytes of an X-Signature header, in standard or
+// DecodeSignature reads the 32 bytes of a header with a signature, in standard or
 // URL-safe Base64, padded or not (PROTOCOL §2). It returns false for any other text.
 func DecodeSignature(s string) ([]byte, bool) {
 	trimmed := strings.TrimSuffix(s, "=")

@@ -88,6 +88,7 @@ func (e *ConfigError) Error() string { return e.Field + " " + e.Reason }
 // concurrently.
 type Client struct {
 	url         string // without a slash at the end
+	prefix      string // the path of url, which the relay behind it does not see
 	key, secret string
 	tls         *tls.Config
 	http        *http.Client
@@ -114,7 +115,7 @@ func New(config Config) (*Client, error) {
 	transport.MaxIdleConnsPerHost = idleConnections
 	transport.TLSClientConfig = config.TLS.Clone() // the transport changes it
 	return &Client{
-		url: strings.TrimSuffix(config.URL, "/"), key: config.Key, secret: config.SigningSecret, tls: config.TLS.Clone(),
+		url: strings.TrimSuffix(config.URL, "/"), prefix: strings.TrimSuffix(u.EscapedPath(), "/"), key: config.Key, secret: config.SigningSecret, tls: config.TLS.Clone(),
 		http: &http.Client{
 			Timeout: requestTimeout, Transport: transport,
 			// A redirect would carry the key to another host.
@@ -159,7 +160,7 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte, heade
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalidRequest, err) // New has checked the URL
 	}
-	req.Header = c.authentication(body)
+	req.Header = c.authentication(req, body)
 	if len(body) > 0 {
 		req.Header.Set("Content-Type", "application/json")
 	}
@@ -187,9 +188,11 @@ func readResponse(asked *url.URL, resp *http.Response) (*Response, error) {
 	return &Response{Proto: resp.Proto, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }
 
-// authentication makes the headers for a body (PROTOCOL §2).
-func (c *Client) authentication(body []byte) http.Header {
-	return newSigner(c.key, c.secret).Header(body) // one for each request: a Signer is not for concurrent use
+// authentication makes the headers for a request with this body (PROTOCOL §2).
+func (c *Client) authentication(req *http.Request, body []byte) http.Header {
+	req.URL.RawQuery = strings.ReplaceAll(req.URL.RawQuery, "|", "%7C") // a bar would part the signed text
+	target := strings.TrimPrefix(req.URL.RequestURI(), c.prefix)
+	return newSigner(c.key, c.secret).RequestHeader(req.Method, target, body) // one for each request: a Signer is not for concurrent use
 }
 
 // Call is Do for an answer that is wanted as a value. in is sent as JSON, or as

@@ -4,6 +4,9 @@ import (
 	"errors"
 	"fmt"
 	nethttp "net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -178,5 +181,35 @@ func TestConfigThatCannotBeUsed(t *testing.T) {
 		if made != nil || !errors.As(err, &config) || config.Field != c.field || strings.Contains(err.Error(), "secret") || err.Error() != c.field+" "+config.Reason {
 			t.Errorf("%+v: %v, %v", c.config, made, err)
 		}
+	}
+}
+
+// The path that is signed is the one that the relay sees, however the client spells it
+// and whatever stands before it.
+func TestPathsAreSignedAsTheRelaySeesThem(t *testing.T) {
+	r := mustServe(t)
+	alice := r.mustIssue("alice^test")
+	target, err := url.Parse(r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy := httptest.NewServer(nethttp.StripPrefix("/a relay", httputil.NewSingleHostReverseProxy(target)))
+	defer proxy.Close()
+	for _, at := range []string{r.url, r.url + "/", proxy.URL + "/a%20relay", proxy.URL + "/a%20relay/"} {
+		for _, path := range []string{
+			"/api/v1/whoami", "/api/v1/mecha/alice^test/inbox", "/api/v1/mecha/alice%5Etest/inbox",
+			"/api/v1/mecha/alice^test/messages?limit=3&peer=alice^test", "/api/v1/whoami?a|b=c%7Cd", "/api/v1/whoami?",
+		} {
+			a, err := alice.at(at).Do(t.Context(), "GET", path, nil, nil)
+			if err != nil || a.Status != 200 {
+				t.Errorf("%s%s: %v, %s", at, path, err, a.Body)
+			}
+		}
+		s, err := alice.at(at).Dial(t.Context(), alice.name, "sync_limit=5&x=a|b")
+		if err != nil {
+			t.Errorf("%s: the socket: %v", at, err)
+			continue
+		}
+		s.Close()
 	}
 }

@@ -78,7 +78,7 @@ func (c *Client) handshake(conn net.Conn, path string) (*bufio.Reader, error) {
 	var random [16]byte
 	rand.Read(random[:]) // never fails
 	key := base64.StdEncoding.EncodeToString(random[:])
-	req.Header = c.authentication(nil)
+	req.Header = c.authentication(req, nil)
 	req.Header.Set("Connection", "Upgrade")
 	req.Header.Set("Upgrade", "websocket")
 	req.Header.Set("Sec-WebSocket-Version", "13")

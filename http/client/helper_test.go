@@ -28,7 +28,7 @@ import (
 const patience = 20 * time.Second
 
 // testRelay is a running relay on a real file and a real port, wired as package cmd
-// does it. It takes signed requests only.
+// does it. It takes only requests whose method and path are signed, too.
 type testRelay struct {
 	t     testing.TB
 	db    *db.DB
@@ -68,7 +68,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	hub := ws.NewHub(ws.Config{Store: d, SyncAckWait: time.Minute})
 	d.OnCommit(hub.Committed)
 	d.OnKeys(hub.CheckKeys)
-	config := http.Config{DB: d, Live: hub, RequireSignature: true, ClockSkew: skew, MaxBody: 2 << 20}
+	config := http.Config{DB: d, Live: hub, RequireSignature: true, RequireRequestSignature: true, ClockSkew: skew, MaxBody: 2 << 20}
 	for _, f := range options {
 		f(&config)
 	}

@@ -16,11 +16,12 @@ import (
 )
 
 // Signer makes the headers that authenticate the requests of one Mecha
-// (PROTOCOL §2): its key, the time, a nonce, and the signature over body, nonce
-// and time. A Client signs by itself; a Signer is for programs that send
-// requests by other means. One goroutine at a time may use it.
+// (PROTOCOL §2): its key, the time, a nonce, and the signatures. A Client signs
+// by itself; a Signer is for programs that send requests by other means. One
+// goroutine at a time may use it.
 type Signer struct {
 	key    string
+	secret string
 	mac    hash.Hash
 	random string // begins every nonce
 	count  uint64 // ends it
@@ -45,7 +46,7 @@ func newSigner(key, secret string) *Signer {
 	if secret == "" {
 		secret = key
 	}
-	return &Signer{key: key, mac: hmac.New(sha256.New, []byte(secret)), random: rand.Text()}
+	return &Signer{key: key, secret: secret, mac: hmac.New(sha256.New, []byte(secret)), random: rand.Text()}
 }
 
 // Header returns the four headers of one request with this body.
@@ -59,7 +60,17 @@ func (s *Signer) Header(body []byte) http.Header {
 	}
 }
 
-// Append appends the same to b, as four lines of an HTTP/1.1 request. It does
+// RequestHeader returns the headers of Header, and X-Request-Signature, which
+// covers the method and the target, too: the path and the query, as they stand
+// in the request line that the relay gets.
+func (s *Signer) RequestHeader(method, target string, body []byte) http.Header {
+	h := s.Header(body)
+	sum := relay.SignRequest(s.secret, method, target, body, h["X-Nonce"][0], h["X-Request-Timestamp"][0])
+	h["X-Request-Signature"] = []string{base64.StdEncoding.EncodeToString(sum)}
+	return h
+}
+
+// Append appends the headers of Header to b, as four lines of an HTTP/1.1 request. It does
 // not allocate if b has room.
 func (s *Signer) Append(b, body []byte) []byte {
 	nonce, timestamp := s.sign(body)

@@ -54,6 +54,7 @@ const (
 	Writing               // reads and writes
 	Reading               // reads, with a log, which it copies and removes if it closes last
 	Frozen                // reads a file that no process has open, where SQLite can make no log
+	Unindexed             // reads, and keeps the index of the log in memory: for a full disk. The files -wal and -shm must exist
 	Receiving             // writes an empty file that becomes a copy of another, without a sync
 )
 
@@ -65,6 +66,7 @@ func Open(path string, r Role) (*Conn, error) {
 		// drops SQLite's locks. It exists on Linux only; other systems keep POSIX locks.
 		_, _ = sqlite.OFDLocking(true)
 		sqlite.StrictPragmas(true)
+		countNoRoom()
 	})
 	connector, err := sqlite.NewConnector(dsn(path, r))
 	if err != nil {
@@ -117,6 +119,9 @@ func dsn(path string, r Role) string {
 	case Frozen:
 		q.Set("mode", "ro")
 		q.Set("immutable", "1")
+	case Unindexed:
+		q.Set("mode", "ro")
+		q.Set("readonly_shm", "1")
 	case Receiving:
 		q.Set("_synchronous", "OFF")                                // the caller syncs the file once, when it is whole
 		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // MEMORY leaves no journal file; SQLite refuses OFF in defensive mode

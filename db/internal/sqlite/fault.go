@@ -50,8 +50,13 @@ func WantsLog(err error) bool {
 	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
-// IsDiskFull tells whether err says that nothing was written because the disk is full.
-func IsDiskFull(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_FULL }
+// IsDiskFull tells whether err says that nothing was written because there is no room:
+// the disk is full, a quota is used up, the file may not grow (countNoRoom), or the
+// index of the log cannot grow, for which SQLite has a code of its own.
+func IsDiskFull(err error) bool {
+	code := Code(err)
+	return code&0xff == sqlite3.SQLITE_FULL || code == sqlite3.SQLITE_IOERR_SHMSIZE
+}
 
 // IsReadOnly tells whether err says that SQLite could only open the file for reading.
 func IsReadOnly(err error) bool { return Code(err)&0xff == sqlite3.SQLITE_READONLY }

@@ -5,6 +5,7 @@ package sqlite
 import (
 	"errors"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -39,4 +40,20 @@ func ReadableByOthers(path string) (bool, error) {
 		return false, err
 	}
 	return info.Mode().Perm()&0o077 != 0, nil
+}
+
+// Links gives how many names (hard links) the file at path has.
+func Links(path string) (int, error) {
+	var s unix.Stat_t
+	if err := unix.Stat(path, &s); err != nil {
+		return 0, err
+	}
+	return int(s.Nlink), nil
+}
+
+// OnlyOurs tells whether a file or folder belongs to the user of this process, and nobody
+// else has any permission on it.
+func OnlyOurs(info os.FileInfo) bool {
+	s, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(s.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0
 }

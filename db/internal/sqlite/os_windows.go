@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"os"
+
 	"golang.org/x/sys/windows"
 )
 
@@ -22,3 +24,24 @@ func FreeDisk(path string) (int64, error) {
 
 // ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
+
+// countNoRoom does nothing: SQLite for Windows knows both codes for a full disk, and a
+// quota reports the same.
+func countNoRoom() {}
+
+// Links gives how many names (hard links) the file at path has.
+func Links(path string) (int, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var info windows.ByHandleFileInformation
+	if err := windows.GetFileInformationByHandle(windows.Handle(f.Fd()), &info); err != nil {
+		return 0, err
+	}
+	return int(info.NumberOfLinks), nil
+}
+
+// OnlyOurs is always true on Windows, where access lists decide.
+func OnlyOurs(os.FileInfo) bool { return true }

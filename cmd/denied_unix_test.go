@@ -1,0 +1,107 @@
+//go:build unix
+
+package cmd_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// nobody is a user that no system has.
+const nobody = 1234567
+
+// asNobody makes a command of a user who owns nothing.
+func asNobody(t *testing.T) func(args ...string) *exec.Cmd {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can be another user")
+	}
+	real, err := filepath.EvalSymlinks(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := t.TempDir()
+	program := filepath.Join(folder, programName) // the folder of the binary may be closed to others
+	if err := os.Link(real, program); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Chmod(program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if schema, err := os.ReadFile(filepath.Join(filepath.Dir(binary), "schema.sql")); err == nil { // the short form reads it there
+		if err := os.WriteFile(filepath.Join(folder, "schema.sql"), schema, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(args ...string) *exec.Cmd {
+		c := exec.Command(program, args...)
+		c.Dir = folder
+		c.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		return c
+	}
+}
+
+// The README's own advice is sudo -u relay relay …; to forget the sudo is the mistake to
+// expect. Each file of the database, and its folder, may be the one that is closed.
+func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
+	command := asNobody(t)
+	db := tempDB(t)
+	keys := issue(t, db, "a^denied")
+	s := startServer(t, db)
+	s.send(keys[0], "a^denied", `{}`)
+	for _, dir := range []string{filepath.Dir(db), filepath.Dir(filepath.Dir(db))} {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const reads, writes = "message list", "key create b^denied"
+	open := map[string]os.FileMode{}
+	for _, c := range []struct {
+		command, file string
+		mode          os.FileMode // of that file; the files before it stay open
+		says          string
+	}{
+		{reads, "", 0o600, "only the user root may read it (mode 0600); run this command as that user, as in sudo -u root relay …"},
+		{writes, "", 0o600, "only the user root may read it (mode 0600)"},
+		{writes, "", 0o640, "only the user root and the group root may read it (mode 0640)"},
+		{writes, "", 0o644, "only the user root and the group root may write it (mode 0644)"},
+		{"serve --addr 127.0.0.1:0", "", 0o644, "may write it (mode 0644)"},
+		{reads, "-wal", 0o600, "only the user root may read " + db + "-wal (mode 0600)"},
+		{reads, "-shm", 0o600, "only the user root may read " + db + "-shm (mode 0600)"},
+		{writes, "-wal", 0o600, "only the user root may read " + db + "-wal (mode 0600)"},
+	} {
+		for _, ending := range []string{"", "-wal", "-shm"} {
+			open[ending] = 0o666
+		}
+		open[c.file] = c.mode
+		for ending, mode := range open {
+			if err := os.Chmod(db+ending, mode); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r := finish(t, command(append(strings.Fields(c.command), "--db", db)...), nil, "").wantCode(t, 1, db+": permission denied: ", c.says)
+		if strings.Contains(r.err, "unable to open") {
+			t.Errorf("%+v: %s", c, r.err)
+		}
+	}
+	s.send(keys[0], "a^denied", `{}`) // nobody was disturbed
+	if s.terminate() != 0 {
+		t.Fatal("no clean end")
+	}
+
+	// Without a log, one must be made in the folder.
+	if err := os.Chmod(db, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, command("key", "create", "b^denied", "--db", db), nil, "").wantCode(t, 1, "may write "+filepath.Dir(db)+" (mode 0755)")
+	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 0) // to read, none is needed
+	if err := os.Chmod(filepath.Dir(db), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 1, "only the user root may enter "+filepath.Dir(db)+" (mode 0700)")
+	mustRelay(t, "check", "--db", db)
+}

@@ -1,0 +1,110 @@
+package cmd_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// openers are commands that open the database db: one of each way in which they do.
+func openers(t *testing.T, db string) map[string][]string {
+	t.Helper()
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	return map[string][]string{
+		"serve":        {"serve", "--addr", "127.0.0.1:0", "--db", db},
+		"backup":       {"backup", backup, "--db", db},
+		"check":        {"check", "--db", db},
+		"check FILE":   {"check", db},
+		"compact":      {"compact", "--db", db},
+		"key create":   {"key", "create", "x^names", "--db", db},
+		"key --create": {"key", "create", "x^names", "--create", "--db", db},
+		"key list":     {"key", "list", "--db", db},
+		"mecha list":   {"mecha", "list", "--db", db},
+		"message list": {"message", "list", "--db", db},
+		"restore from": {"restore", db, "--db", tempDB(t)},
+		"stats":        {"stats", "--db", db},
+	}
+}
+
+// One file under two names would have two logs. So nothing opens it, whatever the name;
+// a server that has it open goes on, and with one name all is as before.
+func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^names")[0]
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	mustRelay(t, "backup", backup, "--db", db)
+	s := startServer(t, db)
+	s.send(a, a.Address, `{"n":1}`)
+	for _, other := range []string{filepath.Join(filepath.Dir(db), "other.db"), filepath.Join(t.TempDir(), "relay.db")} {
+		if err := os.Link(db, other); err != nil {
+			t.Skip(err)
+		}
+		for _, served := range []bool{true, false} {
+			for _, name := range []string{db, other} {
+				says := []string{name, "2 names", "find / -xdev -samefile"}
+				if filepath.Dir(other) == filepath.Dir(db) {
+					says[2] = "rm " + map[string]string{db: other, other: db}[name]
+				}
+				for what, args := range openers(t, name) {
+					if r := runRelay(t, args...).wantCode(t, 1, says...); r.out != "" || strings.Contains(r.err, "malformed") {
+						t.Errorf("%s, served: %v: %+v", what, served, r)
+					}
+				}
+				runRelay(t, "restore", backup, "--db", name, "--force").wantCode(t, 1, name)
+			}
+			if served {
+				s.send(a, a.Address, `{"n":2}`)
+				s.kill()
+			}
+		}
+		if err := os.Remove(other); err != nil {
+			t.Fatal(err)
+		}
+		s = startServer(t, db)
+	}
+	mustRelay(t, "check", "--db", db)
+	if h := s.history(a, ""); len(h) != 3 {
+		t.Errorf("%d messages of 3", len(h))
+	}
+}
+
+// A backup has no log, and may have names: backup programs that keep many days make links.
+func TestABackupMayHaveManyNames(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	issue(t, db, "a^names")
+	backup := filepath.Join(t.TempDir(), "monday.db")
+	mustRelay(t, "backup", backup, "--db", db)
+	if err := os.Link(backup, filepath.Join(filepath.Dir(backup), "tuesday.db")); err != nil {
+		t.Skip(err)
+	}
+	mustRelay(t, "check", backup)
+	mustRelay(t, "restore", backup, "--db", tempDB(t))
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", backup).wantCode(t, 1, "2 names", "tuesday.db")
+	runRelay(t, "key", "create", "b^names", "--db", backup).wantCode(t, 1, "2 names", "tuesday.db")
+}
+
+// A restore gives the old file a second name before it replaces the first. Killed in
+// between, it has left both. The next one takes that back; all others say what it is.
+func TestTheSecondNameThatAKilledRestoreLeaves(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	issue(t, db, "a^names")
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	mustRelay(t, "backup", backup, "--db", db)
+	mustRelay(t, "restore", backup, "--db", db, "--force", "--json") // makes the lock, as the killed one did
+	kept := db + ".before-restore-20261122T101112.000Z"
+	if err := os.Link(db, kept); err != nil {
+		t.Skip(err)
+	}
+	mustRelay(t, "key", "list", "--db", backup)
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "2 names", "relay restore that was killed", "rm "+kept)
+	r := parse[struct{ Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
+	if _, err := os.Lstat(kept); err == nil {
+		t.Error("the name is still there")
+	}
+	mustRelay(t, "check", "--db", db)
+	mustRelay(t, "check", r.Kept)
+}

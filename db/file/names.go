@@ -1,0 +1,148 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
+)
+
+// SQLite finds the log of a database, and we find its lock, by the database's name. Two
+// processes that open one file under two names have two logs, and each damages what the
+// other writes. Symbolic links do no harm, since they are resolved. Hard links and mounts
+// of a single file cannot be resolved, so a file that has them is refused.
+
+// mustHaveOneName refuses a file that is a mount point of its own, or has several hard
+// links. The error does not name the path. A missing file is not refused.
+func mustHaveOneName(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if sqlite.IsMountPoint(real) {
+		return fmt.Errorf("this file is itself a mount point. Its log would be on one side of the mount only, and a process on the other side would damage the database: mount its folder instead, as in docker -v ./data:%s", filepath.Dir(real))
+	}
+	links, err := sqlite.Links(real)
+	if err != nil || links < 2 {
+		return err
+	}
+	return manyNames(real, links)
+}
+
+// manyNames is the error for a file with several names. It says which they are, as far as
+// they are in the same folder, and what to do.
+func manyNames(real string, links int) error {
+	others := otherNames(real)
+	how := fmt.Sprintf("find the others, as with find / -xdev -samefile %s, and remove them (the file itself stays)", real)
+	if len(others) > 0 && len(others) == links-1 {
+		how = fmt.Sprintf("remove the other name (the file itself stays): rm %s", strings.Join(others, " "))
+	} else if len(others) > 0 {
+		how = fmt.Sprintf("one is %s; %s", strings.Join(others, " "), how)
+	}
+	if len(others) > 0 && strings.Contains(others[0], keptMark) {
+		how = "a relay restore that was killed has left the other. " + strings.ToUpper(how[:1]) + how[1:]
+	}
+	return fmt.Errorf("this file has %d names (hard links), and a process that opens it by another name would damage it: %s", links, how)
+}
+
+// otherNames gives the other paths of the file in its folder.
+func otherNames(real string) (others []string) {
+	info, err := os.Stat(real)
+	if err != nil {
+		return nil
+	}
+	entries, err := os.ReadDir(filepath.Dir(real))
+	if err != nil {
+		return nil
+	}
+	for _, e := range entries {
+		path := filepath.Join(filepath.Dir(real), e.Name())
+		if there, err := os.Lstat(path); err == nil && path != real && os.SameFile(info, there) {
+			others = append(others, path)
+		}
+	}
+	return others
+}
+
+// Locked is a database that no other process can serve, restore or rebuild, until Close
+// or the end of the process.
+type Locked struct{ name, inode *lock.Held }
+
+// Lock locks the database at path by its name, with path + ".lock", and on Linux by the
+// file itself as well. The error is lock.ErrHeld if another process has the lock. Else it
+// names the path: the file is in use under another name, or is one that mustHaveOneName
+// refuses. Close it after the last connection to the database. Safe for concurrent use.
+func Lock(path string) (*Locked, error) {
+	real, err := filepath.EvalSymlinks(path)
+	if errors.Is(err, os.ErrNotExist) {
+		real, err = path, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := mustHaveOneName(real); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	name, err := lock.File(real + ".lock")
+	if err != nil {
+		return nil, err
+	}
+	if !exists(real) {
+		return &Locked{name: name}, nil
+	}
+	inode, err := lockInode(real)
+	if err == nil {
+		return &Locked{name, inode}, nil
+	}
+	name.Close()
+	if errors.Is(err, lock.ErrHeld) {
+		err = fmt.Errorf("%s: %w", path, errElsewhere)
+	}
+	return nil, err
+}
+
+// Close releases the locks; that of the name last, so that a process that has it finds the file free.
+func (l *Locked) Close() error { return errors.Join(l.inode.Close(), l.name.Close()) }
+
+// errElsewhere refuses a file that is locked, though nobody has the lock of its name.
+var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: name it in the same way, or end that process first")
+
+// lockInode locks the file itself. It tries for a second, because a command that asks
+// whether the file is locked has the lock for a moment, too.
+func lockInode(real string) (*lock.Held, error) {
+	for tries := 0; ; tries++ {
+		held, err := lock.Inode(real)
+		if !errors.Is(err, lock.ErrHeld) || tries == lockTries {
+			return held, err
+		}
+		time.Sleep(openPause)
+	}
+}
+
+// mustNotBeElsewhere refuses a file that another process has locked under another name:
+// the file itself is locked, its name is not. It asks more than once, since a server that
+// starts or stops has one of its two locks for a moment. The error does not name the path.
+func mustNotBeElsewhere(path string) error {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	for range 3 {
+		if held, err := lock.IsHeld(real); err != nil || !held {
+			return nil // SQLite says why a file cannot be read
+		}
+		if held, err := lock.IsHeld(real + ".lock"); held || err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		time.Sleep(openPause)
+	}
+	return errElsewhere
+}

@@ -1,0 +1,137 @@
+package file
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
+)
+
+// A partial is a file that is being made. It has a folder of its own beside its later
+// place, with a lock. A process that is killed leaves the folder, whose lock then ends;
+// the next backup, restore or server there removes it.
+type partial struct {
+	folder string // .NAME.partial-NUMBER; only its owner can read it
+	path   string // the file
+	held   *lock.Held
+}
+
+// partialLock is the name of the lock in the folder of a partial.
+const partialLock = "lock"
+
+// newPartial makes an empty file, of mode 0600, that is to get the path to.
+func newPartial(to string) (*partial, error) {
+	RemovePartials(filepath.Dir(to))
+	for tries := 0; ; tries++ {
+		p, err := tryPartial(to)
+		// Another process may take the new folder for one that was left, before it is locked.
+		if err == nil || tries == lockTries || !errors.Is(err, lock.ErrHeld) && !errors.Is(err, os.ErrNotExist) {
+			return p, err
+		}
+	}
+}
+
+func tryPartial(to string) (*partial, error) {
+	name := filepath.Base(to)
+	folder, err := os.MkdirTemp(filepath.Dir(to), "."+name+".partial-*") // 0700
+	if err != nil {
+		return nil, err
+	}
+	held, err := lock.File(filepath.Join(folder, partialLock))
+	if err != nil {
+		os.Remove(folder)
+		return nil, err
+	}
+	p := &partial{folder, filepath.Join(folder, name), held}
+	f, err := os.OpenFile(p.path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		p.remove()
+		return nil, err
+	}
+	return p, f.Close()
+}
+
+// remove removes the file, unless it has been moved, and its folder. The lock goes last,
+// so that nobody takes the folder for a new one.
+func (p *partial) remove() {
+	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
+		os.Remove(p.path + ending)
+	}
+	os.Remove(filepath.Join(p.folder, partialLock))
+	os.Remove(p.folder)
+	p.held.Close()
+	os.RemoveAll(p.folder) // where a locked file cannot be removed
+}
+
+// replace gives the complete file its path, durably. It replaces the file at that path.
+func (p *partial) replace(to string) error {
+	if err := os.Rename(p.path, to); err != nil {
+		return err
+	}
+	return sqlite.SyncDir(filepath.Dir(to))
+}
+
+// place is replace for a path that has no file: os.ErrExist if it has one by now.
+func (p *partial) place(to string) error {
+	err := sqlite.RenameNew(p.path, to)
+	if err == nil {
+		err = sqlite.SyncDir(filepath.Dir(to))
+	}
+	return err
+}
+
+var partialName = regexp.MustCompile(`^\.(.+)\.partial-[0-9]+$`)
+
+// RemovePartials removes what backups and restores of this user that were killed have
+// left in a folder, and returns the paths. Safe for concurrent use, also by several processes.
+func RemovePartials(folder string) (removed []string) {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return nil // the caller's own work in the folder will say why
+	}
+	for _, e := range entries {
+		if name := partialName.FindStringSubmatch(e.Name()); name != nil && e.IsDir() {
+			path := filepath.Join(folder, e.Name())
+			if removePartial(path, name[1]) {
+				removed = append(removed, path)
+			}
+		}
+	}
+	return removed
+}
+
+// removePartial removes one folder, if it is a partial that nobody works on.
+func removePartial(folder, name string) bool {
+	info, err := os.Lstat(folder)
+	if err != nil || !sqlite.OnlyOurs(info) {
+		return false
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return false
+	}
+	if len(entries) == 0 {
+		return os.Remove(folder) == nil // killed before it had a lock, or not yet locked: then it is made again
+	}
+	known := []string{partialLock, name, name + "-wal", name + "-shm", name + "-journal"}
+	locked := false
+	for _, e := range entries {
+		if !e.Type().IsRegular() || !slices.Contains(known, e.Name()) {
+			return false // not ours
+		}
+		locked = locked || e.Name() == partialLock
+	}
+	if !locked {
+		return false
+	}
+	held, err := lock.File(filepath.Join(folder, partialLock))
+	if err != nil {
+		return false
+	}
+	(&partial{folder, filepath.Join(folder, name), held}).remove()
+	return true
+}

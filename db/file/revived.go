@@ -1,0 +1,88 @@
+package file
+
+import (
+	"fmt"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// RevivedKey is a key that the replaced database had ended, and that a restored backup
+// knows as it was before.
+type RevivedKey struct {
+	ID        relay.KeyID
+	Address   relay.Address
+	Label     string
+	RevokedAt time.Time // zero: it was not revoked, but rotated
+	EndsAt    time.Time // the end that the rotation set; zero: none
+}
+
+// endedKey is a key's end in a database, in Unix ms; 0: none.
+type endedKey struct {
+	hash             string
+	revoked, expires int64
+}
+
+// endedKeys reads the keys of the database at path that have an end.
+func endedKeys(path string) (map[string]endedKey, error) {
+	c, _, err := OpenReadOnly(path)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	ended := map[string]endedKey{}
+	r := c.Query("SELECT public_id, hash, revoked_at, expires_at FROM mecha_key WHERE revoked_at IS NOT NULL OR expires_at IS NOT NULL")
+	for r.Next() {
+		ended[r.Text(0)] = endedKey{string(r.Blob(1)), r.Int(2), r.Int(3)}
+	}
+	return ended, r.Close()
+}
+
+// revivedKeys gives the keys of the copy at path that end sooner in a replaced database,
+// whose keys with an end are given. If they are to end, it also writes that into the
+// copy, and syncs it. now tells which keys of the copy have ended anyway.
+func revivedKeys(path string, ended map[string]endedKey, end bool, now time.Time) (revived []RevivedKey, err error) {
+	c, err := sqlite.Open(path, sqlite.Receiving)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	defer func() {
+		if closed := c.Close(); err == nil {
+			err = closed
+		}
+		if err == nil && len(revived) > 0 && end {
+			_, err = sync(path)
+		}
+	}()
+	r := c.Query(`SELECT k.public_id, k.hash, k.expires_at, m.address, k.label FROM mecha_key k JOIN mecha m ON m.id = k.mecha
+		WHERE k.revoked_at IS NULL AND coalesce(k.expires_at, ?1 + 1) > ?1 ORDER BY k.id`, now.UnixMilli())
+	for r.Next() {
+		e, known := ended[r.Text(0)]
+		sooner := e.expires != 0 && (r.Null(2) || e.expires < r.Int(2))
+		if known && e.hash == string(r.Blob(1)) && (e.revoked != 0 || sooner) {
+			revived = append(revived, RevivedKey{ID: relay.KeyID(r.Text(0)), Address: relay.Address(r.Text(3)), Label: r.Text(4),
+				RevokedAt: relay.UnixMilli(e.revoked), EndsAt: relay.UnixMilli(e.expires)})
+		}
+	}
+	if err := r.Close(); err != nil || !end || len(revived) == 0 {
+		return revived, err
+	}
+	return revived, endKeys(c, revived)
+}
+
+// endKeys writes the ends of keys, in one transaction.
+func endKeys(c *sqlite.Conn, keys []RevivedKey) error {
+	if err := c.BeginWrite(); err != nil {
+		return err
+	}
+	for _, k := range keys {
+		err := c.Exec("UPDATE mecha_key SET revoked_at = ?1, expires_at = ?2 WHERE public_id = ?3",
+			sqlite.OrNull(relay.MilliOf(k.RevokedAt)), sqlite.OrNull(relay.MilliOf(k.EndsAt)), string(k.ID))
+		if err != nil {
+			c.Rollback()
+			return err
+		}
+	}
+	return c.Commit()
+}

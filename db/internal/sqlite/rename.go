@@ -1,0 +1,22 @@
+package sqlite
+
+import (
+	"errors"
+	"os"
+)
+
+// linkNew is RenameNew by a link, which never replaces a file, and the removal of the
+// first name. Where there are no links it renames, after a look whether there is a file.
+func linkNew(from, to string) error {
+	err := os.Link(from, to)
+	if err == nil {
+		return os.Remove(from)
+	}
+	if errors.Is(err, os.ErrExist) {
+		return err
+	}
+	if _, err := os.Lstat(to); err == nil {
+		return os.ErrExist
+	}
+	return os.Rename(from, to)
+}

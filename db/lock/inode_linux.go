@@ -1,0 +1,61 @@
+package lock
+
+import (
+	"errors"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// Inode takes an exclusive lock on the file at path itself, which stands for all names
+// of the file: ErrHeld if another process has it. The lock (flock(2)) does not meet the
+// locks that SQLite takes on a database (fcntl(2)). On a network file system it would,
+// since those make one kind of the two: there, Inode returns nil and no error, and
+// Close of nil does nothing. Close the lock after the last connection to the database,
+// because where SQLite's locks belong to the process, the close of any descriptor drops
+// them. Safe for concurrent use.
+func Inode(path string) (*Held, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	var s unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &s); err != nil || isNetwork(int64(s.Type)) {
+		return nil, f.Close()
+	}
+	err = take(f)
+	if err == nil {
+		return &Held{f}, nil
+	}
+	f.Close()
+	if errors.Is(err, ErrHeld) {
+		return nil, err
+	}
+	return nil, nil // this file system has no such locks
+}
+
+// isNetwork tells whether a file system, by the number that statfs(2) gives it, may
+// turn flock into a lock of fcntl.
+func isNetwork(kind int64) bool {
+	switch uint32(kind) {
+	case unix.NFS_SUPER_MAGIC, unix.SMB_SUPER_MAGIC, unix.SMB2_SUPER_MAGIC, unix.CIFS_SUPER_MAGIC, unix.V9FS_MAGIC, unix.AFS_SUPER_MAGIC, unix.AFS_FS_MAGIC:
+		return true
+	}
+	return false
+}
+
+// IsHeld tells whether a process has the lock of File or Inode on the file at path. It
+// has the lock itself for a moment, shared, so a process that takes the lock just then
+// should try again. Errors are those of opening the file. Safe for concurrent use.
+func IsHeld(path string) (bool, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer f.Close()
+	err = unix.Flock(int(f.Fd()), unix.LOCK_SH|unix.LOCK_NB)
+	if err == nil {
+		release(f) // a process that is being started may have a copy of the descriptor
+	}
+	return errors.Is(err, unix.EWOULDBLOCK), nil
+}

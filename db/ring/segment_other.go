@@ -1,0 +1,32 @@
+//go:build !unix
+
+package ring
+
+import (
+	"encoding/binary"
+	"os"
+)
+
+// segment is a part of the file. What put has written is the kernel's, even if the
+// process is killed.
+type segment struct {
+	file   *os.File
+	offset int64
+}
+
+func openSegment(f *os.File, offset int64) (segment, error) { return segment{f, offset}, nil }
+
+func (s *segment) isOpen() bool { return s.file != nil }
+
+func (s *segment) put(slot int, hash, word uint64) error {
+	var entry [slotBytes]byte
+	binary.LittleEndian.PutUint64(entry[:], hash)
+	binary.LittleEndian.PutUint64(entry[8:], word)
+	_, err := s.file.WriteAt(entry[:], s.offset+int64(slot)*slotBytes)
+	return err
+}
+
+func (s *segment) close() error {
+	s.file = nil
+	return nil
+}
