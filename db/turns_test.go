@@ -241,7 +241,7 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	}
 	wg.Add(3)
 	in := func(what string) {
-		if n := done.Load(); n > maxBatch {
+		if n := done.Load(); n > cutBatch {
 			t.Errorf("%d writes of the flood came before %s", n, what)
 		}
 		wg.Done()

@@ -18,11 +18,11 @@ func TestRowsCountAgainstTheRate(t *testing.T) {
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	r.mustFill(alice, alice, 2001)
 	search := historyPath(alice) + "?message_type=normal&limit=1" // a word that is in use, as a priority
-	alice.get(search).want(200)                            // 1 and 20
-	alice.get(historyPath(alice)).want(200)                // 1
-	alice.get(historyPath(alice) + "?limit=301").want(200) // 1 and 3
-	alice.get(inboxPath(alice)).want(200)                  // 1 and 2, since counting costs less
-	alice.get(whoami).want(200)                            // 1
+	alice.get(search).want(200)                                   // 1 and 20
+	alice.get(historyPath(alice)).want(200)                       // 1
+	alice.get(historyPath(alice) + "?limit=301").want(200)        // 1 and 3
+	alice.get(inboxPath(alice)).want(200)                         // 1 and 2, since counting costs less
+	alice.get(whoami).want(200)                                   // 1
 	alice.get(search).wantProblem(429, relay.RateLimited)
 	bob.get(whoami).want(200)
 
