@@ -5,6 +5,7 @@ import (
 	"math"
 	"strings"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -22,22 +23,6 @@ var pieceRows = 500
 // filtered tells whether the query may not want some rows of its range.
 func filtered(q relay.HistoryQuery) bool {
 	return q.State != relay.AnyState || q.Peer != "" || q.Type != "" || q.Priority != "" || q.Conversation != ""
-}
-
-// matches applies the conditions of q that the range and its index do not ensure.
-func matches(q relay.HistoryQuery, m *relay.Message) bool {
-	mine := q.Mecha == 0 || m.Recipient == q.Mecha && q.Direction != relay.Out || m.Sender == q.Mecha && q.Direction != relay.In
-	if !mine || !q.State.Matches(m.State) {
-		return false
-	}
-	if q.Peer != "" {
-		sent := m.Sender == q.Mecha && m.To == q.Peer && q.Direction != relay.In
-		received := m.Recipient == q.Mecha && m.From == q.Peer && q.Direction != relay.Out
-		if !sent && !received {
-			return false
-		}
-	}
-	return (q.Type == "" || q.Type == m.Type) && (q.Priority == "" || q.Priority == m.Priority)
 }
 
 // History reads a page of a Mecha's messages (PROTOCOL §3, History). With filters, it
@@ -78,9 +63,10 @@ type history struct {
 	page  relay.Page
 	rest  positionRange // what is still to be looked through
 	begun bool
-	found bool // nothing is left to look through: only payloads are
-	paid  int  // how many of the messages have their payload, or need none
-	bytes int  // of payloads
+	last  relay.Position // the last row that was looked at
+	found bool           // nothing is left to look through: only payloads are
+	paid  int            // how many of the messages have their payload, or need none
+	bytes int            // of payloads
 	done  bool
 }
 
@@ -146,61 +132,136 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 // lookThrough looks through the next pieceRows rows of the range, in order, and keeps the
 // messages that match, up to the limits.
 func (h *history) lookThrough(x *rx) (err error) {
+	if err := h.findUnindexed(x, &h.rest); err != nil {
+		return err
+	}
+	if filtered(h.q) {
+		return h.search(x)
+	}
 	q, p := h.q, &h.page
-	if h.rest.conversation == 0 {
-		if h.rest.unindexed, err = x.findUnindexed(q.Mecha, h.rest.from, h.rest.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
+	rows := min(pieceRows, pageScan-p.Looked, q.Limit-len(p.Messages))
+	h.rest.limit = rows + 1 // one more tells whether there is more
+	text, args := h.rest.query(q)
+	found, more, err := x.readMessages(rows, text, args)
+	if err != nil {
+		return err
+	}
+	p.Messages, p.Looked = append(p.Messages, found...), p.Looked+len(found)
+	if len(found) > 0 {
+		h.moveOn(found[len(found)-1].Position)
+	}
+	h.found = !more || len(p.Messages) == q.Limit || p.Looked == pageScan
+	p.More = h.found && more
+	h.setNext(x)
+	return nil
+}
+
+// search is lookThrough for a page with filters. SQLite applies them, which costs a
+// third of reading all messages. It does not tell how many it has looked at, so they are
+// counted by the index.
+func (h *history) search(x *rx) error {
+	q, p := h.q, &h.page
+	where, args, possible, err := x.conditions(q)
+	if err != nil || !possible {
+		h.found = true
+		return err
+	}
+	looked := h.rest
+	looked.limit = min(pieceRows, pageScan-p.Looked)
+	text, of := looked.query(q)
+	found, _, err := x.readMessages(q.Limit-len(p.Messages), text+where, append(of, args...))
+	if err != nil {
+		return err
+	}
+	p.Messages = append(p.Messages, found...)
+	full := len(p.Messages) == q.Limit
+	if full { // the rows up to the last match
+		looked.end(q, p.Messages[q.Limit-1].Position)
+		if err := h.findUnindexed(x, &looked); err != nil {
 			return err
 		}
 	}
-	h.rest.limit = pieceRows + 1 // one more tells whether there is more
-	if !filtered(q) {
-		h.rest.limit = min(h.rest.limit, q.Limit-len(p.Messages)+1)
+	n, last, err := x.countRange(q, looked)
+	if err != nil {
+		return err
 	}
-	text, args := h.rest.query(q)
-	r := x.c.Query(text, args...)
-	h.found = true
-	var last relay.Position
-	for rows := 0; r.Next(); rows++ {
-		if len(p.Messages) == q.Limit || p.Looked == pageScan {
-			p.More = true
-			break
+	if p.Looked += n; n > 0 {
+		h.moveOn(last)
+	}
+	switch {
+	case full || p.Looked == pageScan:
+		h.found, h.rest.limit = true, 1
+		if err := h.findUnindexed(x, &h.rest); err != nil {
+			return err
 		}
-		if rows == pieceRows {
-			h.found = false
+		n, _, err := x.countRange(q, h.rest)
+		p.More = n > 0
+		h.setNext(x)
+		return err
+	case n < looked.limit:
+		h.found = true
+	}
+	h.setNext(x)
+	return nil
+}
+
+// findUnindexed finds how the messages of the range that the index may lack are found.
+func (h *history) findUnindexed(x *rx, pr *positionRange) (err error) {
+	if pr.conversation == 0 {
+		pr.unindexed, err = x.findUnindexed(h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
+	}
+	return err
+}
+
+// moveOn goes behind the last row of a piece.
+func (h *history) moveOn(last relay.Position) {
+	h.last = last
+	if h.q.Descending {
+		h.rest.to = last
+	} else {
+		h.rest.from = last + 1
+	}
+}
+
+// setNext sets the cursor once the range has been looked through.
+func (h *history) setNext(x *rx) {
+	p, n := &h.page, len(h.page.Messages)
+	switch {
+	case !h.found:
+	case p.More && p.Looked == pageScan && n < h.q.Limit:
+		p.Next = x.ids.Message(h.last) // since a page without matches must still move the cursor
+	case n > 0:
+		p.Next = p.Messages[n-1].ID
+	}
+}
+
+// readMessages reads up to limit messages of a query. more tells that it has another.
+func (x *rx) readMessages(limit int, text string, args []any) (all []*relay.Message, more bool, err error) {
+	r := x.c.Query(text, args...)
+	for r.Next() {
+		if more = len(all) == limit; more {
 			break
 		}
 		m, err := x.readMessage(r)
 		if err != nil {
 			r.Close()
-			return err
+			return nil, false, err
 		}
-		p.Looked++
-		last = m.Position
-		if matches(q, m) {
-			p.Messages = append(p.Messages, m)
-		}
+		all = append(all, m)
 	}
-	if err := r.Close(); err != nil {
-		return err
-	}
-	h.moveOn(x, last)
-	return nil
+	return all, more, r.Close()
 }
 
-// moveOn sets what is still to be looked through after the last row of a piece, and the
-// cursor once all is.
-func (h *history) moveOn(x *rx, last relay.Position) {
-	p, n := &h.page, len(h.page.Messages)
-	switch {
-	case !h.found && h.q.Descending:
-		h.rest.to = last
-	case !h.found:
-		h.rest.from = last + 1
-	case p.More && p.Looked == pageScan && n < h.q.Limit:
-		p.Next = x.ids.Message(last) // the last scanned message, since a page without matches must still move the cursor
-	case n > 0:
-		p.Next = p.Messages[n-1].ID
+// countRange counts the rows of a range up to its limit, and gives the last one.
+func (x *rx) countRange(q relay.HistoryQuery, pr positionRange) (n int, last relay.Position, err error) {
+	positions, args := pr.positions(q)
+	end := "max"
+	if q.Descending {
+		end = "min"
 	}
+	_, err = x.c.Row(func(r *sqlite.Rows) { n, last = int(r.Int(0)), relay.Position(r.Int(1)) },
+		"SELECT count(*), "+end+"(position) FROM ("+positions+")", args...)
+	return n, last, err
 }
 
 // addPayloads reads the payloads of received messages, up to pieceBytes. It shortens the
@@ -283,12 +344,18 @@ const (
 	outRange       = "SELECT position FROM sent WHERE mecha = ? AND position >= ? AND position < ?"
 	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
 	foundingRange  = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
-	pageOfMessages = "SELECT " + messageColumns + " FROM (%RANGES% ORDER BY position %ORDER% LIMIT ?) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
+	pageOfMessages = "SELECT " + messageColumns + " FROM (%POSITIONS%) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 )
 
-// query makes one ordered query of the ranges. SQLite merges them row by row, so the
-// cost is that of the rows it gives.
+// query makes the query of the messages of the ranges, in order.
 func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
+	positions, args := pr.positions(q)
+	return strings.Replace(pageOfMessages, "%POSITIONS%", positions, 1), args
+}
+
+// positions makes one ordered query of the ranges. SQLite merges them row by row, so the
+// cost is that of the rows it gives.
+func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
 	var ranges []string
 	var args []any
 	add := func(text string, first ...any) {
@@ -309,11 +376,20 @@ func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
 			ranges, args = append(ranges, late), append(args, more...)
 		}
 	}
-	order := "ASC"
+	order := " ORDER BY position LIMIT ?"
 	if q.Descending {
-		order = "DESC"
+		order = " ORDER BY position DESC LIMIT ?"
 	}
-	return composed(ranges, order), append(args, int64(pr.limit))
+	return strings.Join(ranges, " UNION ") + order, append(args, int64(pr.limit))
+}
+
+// end ends the range with a position, in the order of q.
+func (pr *positionRange) end(q relay.HistoryQuery, p relay.Position) {
+	if q.Descending {
+		pr.from = p
+	} else {
+		pr.to = p + 1
+	}
 }
 
 // addOwn adds the ranges of a Mecha's messages. It leaves out those in which no message
@@ -332,9 +408,4 @@ func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, 
 	if q.Direction != relay.In {
 		add(outRange, int64(q.Mecha))
 	}
-}
-
-func composed(ranges []string, order string) string {
-	text := strings.Replace(pageOfMessages, "%RANGES%", strings.Join(ranges, " UNION "), 1)
-	return strings.ReplaceAll(text, "%ORDER%", order)
 }

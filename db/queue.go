@@ -9,6 +9,7 @@ import (
 const (
 	maxQueue      = 16 << 10 // jobs that wait
 	maxBatch      = 512      // jobs in a transaction, at most
+	cutBatch      = 128      // jobs in a transaction that does not take all that wait: a job that comes meanwhile waits for its end
 	maxBatchBytes = 8 << 20  // bytes of all jobs in a transaction; a single job may have more
 )
 
@@ -18,7 +19,7 @@ const (
 // So a Mecha with one job waits for one transaction, however many jobs others have. The
 // jobs of one Mecha keep their order. Make a queue with newQueue; writer.mu guards it.
 type queue struct {
-	most  int // jobs in a transaction, up to maxBatch
+	most  int // jobs in a transaction that takes all that wait
 	ops   []op
 	bytes int                       // of all ops
 	of    map[relay.MechaNumber]int // how many of ops each Mecha has
@@ -67,7 +68,7 @@ func (q *queue) take() []op {
 	last, count, bytes := q.findTurns()
 	rest := q.ops[:0]
 	for i, o := range q.ops {
-		fits := count < q.most && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
+		fits := count < cutBatch && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
 		switch {
 		case q.turns[i] == last && fits:
 			count, bytes = count+1, bytes+o.bytes
@@ -89,19 +90,19 @@ func (q *queue) take() []op {
 // findTurns sets turns, and finds the first turn for which the transaction has not room
 // for all. count and bytes are those of the turns before it.
 func (q *queue) findTurns() (last, count, bytes int) {
-	var ops, size [maxBatch]int // of each turn
+	var ops, size [cutBatch]int // of each turn
 	q.turns = q.turns[:0]
 	before := make(map[relay.MechaNumber]int, len(q.of))
 	for _, o := range q.ops {
 		turn := before[o.of]
 		before[o.of]++
 		q.turns = append(q.turns, turn)
-		if turn < maxBatch {
+		if turn < cutBatch {
 			ops[turn]++
 			size[turn] += o.bytes
 		}
 	}
-	for last < maxBatch && count+ops[last] <= q.most && bytes+size[last] <= maxBatchBytes {
+	for last < cutBatch && count+ops[last] <= cutBatch && bytes+size[last] <= maxBatchBytes {
 		count, bytes, last = count+ops[last], bytes+size[last], last+1
 	}
 	return last, count, bytes

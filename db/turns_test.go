@@ -67,6 +67,7 @@ func mustHaveMessages(t *testing.T, d *DB, a relay.Address, n int) *relay.Key {
 func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	d := openHere(t)
 	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
+	noMatch := relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "normal"} // a word in use, but of a priority
 	scans := d.readers.scans
 	defer occupy(t, scans, scanConns-1)()
 	free := occupy(t, scans, 1)
@@ -74,7 +75,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	var wg sync.WaitGroup
 	for range scansWait {
 		wg.Go(func() {
-			p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "none"})
+			p, err := d.History(t.Context(), noMatch)
 			if err != nil || p.Looked != 10*pieceRows {
 				t.Errorf("looked at %d rows, %v", p.Looked, err)
 			}
@@ -82,7 +83,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 		})
 	}
 	scans.waiting(busy.Mecha.Number, scansWait)
-	if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "none"}); relay.ErrorCode(err) != relay.RateLimited {
+	if _, err := d.History(t.Context(), noMatch); relay.ErrorCode(err) != relay.RateLimited {
 		t.Errorf("a scan beyond the bound got %v", err)
 	}
 	wg.Go(func() {
@@ -240,7 +241,7 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	}
 	wg.Add(3)
 	in := func(what string) {
-		if n := done.Load(); n > maxBatch {
+		if n := done.Load(); n > cutBatch {
 			t.Errorf("%d writes of the flood came before %s", n, what)
 		}
 		wg.Done()

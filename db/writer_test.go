@@ -350,7 +350,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 					return
 				default:
 				}
-				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "none"}); err != nil {
+				if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "normal"}); err != nil {
 					t.Error(err)
 					return
 				}

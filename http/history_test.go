@@ -270,12 +270,15 @@ func TestAFilterThatFindsLittle(t *testing.T) {
 	if slices.Reverse(got); !slices.Equal(got, want) || pages != 2 {
 		t.Errorf("backward in %d pages: %v, want %v", pages, got, want)
 	}
-	p = alice.history("priority=none")
+	p = alice.history("priority=message") // a word in use, but as a type
 	if len(p.Messages) != 0 || !p.HasMore || p.NextCursor == nil {
 		t.Fatalf("a page of nothing: %+v", p)
 	}
-	if p := alice.history("priority=none&since_message_id=" + *p.NextCursor); len(p.Messages) != 0 || p.HasMore {
+	if p := alice.history("priority=message&since_message_id=" + *p.NextCursor); len(p.Messages) != 0 || p.HasMore {
 		t.Errorf("the end of nothing: %+v", p)
+	}
+	if p := alice.history("priority=none"); len(p.Messages) != 0 || p.HasMore || p.NextCursor != nil {
+		t.Errorf("a word that nobody has used needs no search: %+v", p)
 	}
 	if p := bob.history("limit=5000"); len(p.Messages) != 1000 || p.Limit != 1000 || !p.HasMore {
 		t.Errorf("a page above the maximum has %d", len(p.Messages))

@@ -252,7 +252,7 @@ func (r *testRelay) keepReadersBusy(m mecha) (stop func()) {
 				case <-done:
 					return
 				default:
-					r.db.History(context.Background(), relay.HistoryQuery{Mecha: m.Mecha.Number, Limit: 1, Priority: "none"})
+					r.db.History(context.Background(), relay.HistoryQuery{Mecha: m.Mecha.Number, Limit: 1, Priority: "message"})
 				}
 			}
 		})

@@ -1,0 +1,75 @@
+package db
+
+import (
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// inState has the condition of each filter on the state of a message m. Its arguments
+// are as many times now, in Unix ms, as it has question marks: a pending message whose
+// ExpiresAt has come counts as expired.
+var inState = map[relay.StateFilter]string{
+	relay.AnyState:         "TRUE",
+	relay.OnlyPending:      "m.state IN (0, 1) AND (m.expires_at IS NULL OR m.expires_at > ?)",
+	relay.OnlyQueued:       "m.state = 0 AND (m.expires_at IS NULL OR m.expires_at > ?)",
+	relay.OnlyDelivered:    "m.state = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)",
+	relay.OnlyAcknowledged: "m.state = 2",
+	relay.OnlyExpired:      "(m.state = 3 OR m.state IN (0, 1) AND m.expires_at <= ?)",
+}
+
+// The parties of a message m. The arguments of each are the Mecha, and twice its peer or 0.
+const (
+	isReceived = "(m.recipient = ? AND (? = 0 OR m.sender = ?))"
+	isSent     = "(m.sender = ? AND (? = 0 OR m.recipient = ?))"
+)
+
+// conditions makes the part of a query of messages m that applies the filters of q. It
+// has few texts, since each is a statement that every connection keeps: values are
+// arguments, 0 for a filter that is not set. possible is false if no message can match.
+func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
+	number := func(text string, find func(string) (int64, error)) (id int64) {
+		if text == "" || err != nil || !possible {
+			return 0
+		}
+		id, err = find(text)
+		possible = id != 0
+		return id
+	}
+	possible = true
+	word := func(text string) (int64, error) { return x.words.find(x.c, text) }
+	kind, priority := number(q.Type, word), number(q.Priority, word)
+	peer := number(string(q.Peer), x.anyMecha)
+	if err != nil || !possible {
+		return "", nil, false, err
+	}
+	where = " WHERE (? = 0 OR m.type = ?) AND (? = 0 OR m.priority = ?) AND " + inState[q.State]
+	args = []any{kind, kind, priority, priority}
+	switch q.State {
+	case relay.OnlyPending, relay.OnlyQueued, relay.OnlyDelivered, relay.OnlyExpired:
+		args = append(args, x.now.UnixMilli())
+	}
+	if q.Mecha == 0 {
+		return where, args, q.Peer == "", nil
+	}
+	party := []any{int64(q.Mecha), peer, peer}
+	switch q.Direction {
+	case relay.In:
+		where += " AND " + isReceived
+	case relay.Out:
+		where += " AND " + isSent
+	default:
+		where += " AND (" + isReceived + " OR " + isSent + ")"
+		args = append(args, party...)
+	}
+	return where, append(args, party...), true, nil
+}
+
+// anyMecha gives the number of an address, also if its Mecha was removed; 0 if there is none.
+func (x *rx) anyMecha(a string) (id int64, err error) {
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		if r.Text(1) == a {
+			id = r.Int(0)
+		}
+	}, "SELECT id, address FROM mecha WHERE address = ?", a)
+	return id, err
+}
