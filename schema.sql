@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 1. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 3. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -137,6 +137,13 @@ CREATE TABLE receipt (
   nonce     INTEGER
 ) STRICT;
 
+-- How many acknowledgements that are not final a message has had since its first
+-- acknowledgement. A message with fewer than two has no row.
+CREATE TABLE progress (
+  message INTEGER PRIMARY KEY REFERENCES message (position),
+  acks    INTEGER NOT NULL
+) STRICT;
+
 -- The Mechas that have sent or received in a conversation, without the two of its
 -- founding message.
 CREATE TABLE participant (
@@ -144,6 +151,14 @@ CREATE TABLE participant (
   mecha        INTEGER NOT NULL REFERENCES mecha (id),
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
+
+-- The times of the clock at which writes got positions of later times, because the
+-- clock had been ahead before: a row for each minute of such a time
+-- (db/ahead_sql.go).
+CREATE TABLE clock_ahead (
+  position INTEGER PRIMARY KEY,
+  at       INTEGER NOT NULL
+) STRICT;
 
 -- Local to the process
 -- --------------------

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,7 +33,7 @@ func ack(ctx context.Context, c *client.Client, id, status, detail string, out a
 
 func (a *app) ackCommand() *cobra.Command {
 	var c clientFlags
-	var detail string
+	var detail, detailFile string
 	cmd := &cobra.Command{
 		Use:   "ack ID [STATUS]",
 		Short: "Acknowledge a message",
@@ -48,9 +49,19 @@ no harm.`,
 			if !ackStatus.MatchString(status) {
 				return usagef("%q is not a valid status, such as completed or failed: at most 32 letters, digits and _", status)
 			}
+			if detail != "" && detailFile != "" {
+				return usagef("--detail or --detail-file, not both")
+			}
 			relay, err := c.client()
 			if err != nil {
 				return err
+			}
+			if detailFile != "" {
+				text, err := a.input([]string{detailFile})
+				if err != nil {
+					return err
+				}
+				detail = strings.TrimSuffix(string(text), "\n")
 			}
 			var out json.RawMessage
 			if err := ack(cmd.Context(), relay, args[0], status, detail, &out); err != nil {
@@ -60,7 +71,8 @@ no harm.`,
 		},
 	}
 	c.add(cmd)
-	cmd.Flags().StringVar(&detail, "detail", "", "`why`, for the sender")
+	cmd.Flags().StringVar(&detail, "detail", "", "the reason, as a `text` for the sender")
+	cmd.Flags().StringVar(&detailFile, "detail-file", "", "the reason is in this `file`; - is stdin")
 	return cmd
 }
 
@@ -110,6 +122,6 @@ func (a *app) printChange(answer []byte) error {
 	if out.Status != "" {
 		line += "  " + out.Status
 	}
-	_, err := fmt.Fprintln(a.stdout, line)
+	_, err := fmt.Fprintln(a.stdout, relay.Visible(line))
 	return err
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -123,12 +124,18 @@ func advice(err error) error {
 		return err
 	case client.Refused(err, relay.TimestampOutOfRange):
 		return advised{err, "; set this machine's clock"}
-	case errors.As(err, &refused) && refused.Code != "":
+	case errors.As(err, &refused) && known(refused.Code):
 		return advised{err, fmt.Sprintf("; see relay errors %s", refused.Code)}
 	case untrusted(err):
 		return advised{err, "; if the certificate is the right one, trust its authority with --ca-file (RELAY_CA_FILE)"}
 	}
 	return err
+}
+
+// known tells whether relay errors has a code: a relay of another version, or
+// another program, may answer with one that it does not have.
+func known(code relay.Code) bool {
+	return slices.ContainsFunc(relay.Codes, func(c relay.CodeInfo) bool { return c.Code == code })
 }
 
 // untrusted tells whether a relay's certificate is signed by an authority that

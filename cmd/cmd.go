@@ -5,7 +5,6 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -33,8 +32,8 @@ const (
 type app struct {
 	schema string
 	stdin  io.Reader
-	stdout io.Writer
-	stderr io.Writer
+	stdout io.Writer // a screen if it is a terminal
+	stderr io.Writer // a screen if it is a terminal
 	json   bool
 	dbPath string
 	create bool // create the database if there is none
@@ -56,7 +55,8 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	a := &app{schema: schema, stdin: stdin, stdout: stdout, stderr: stderr}
+	stopBetweenWrites()
+	a := &app{schema: schema, stdin: stdin, stdout: shown(stdout), stderr: shown(stderr)}
 	root := a.root()
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -80,12 +80,11 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.stderr, "relay: %v\n%s", err, hint)
 		return code
 	}
-	line, _ := json.Marshal(struct { // strings and a number: this cannot fail
+	_ = jsonTo(a.stderr, struct { // there is no other place to report to
 		Error string  `json:"error"`
 		Code  *string `json:"code"` // of the API
 		Exit  int     `json:"exit"`
 	}{err.Error(), optional(string(codeOf(err))), code})
-	fmt.Fprintf(a.stderr, "%s\n", line)
 	return code
 }
 

@@ -169,7 +169,7 @@ func (a *app) choices(choose chooser) cobra.CompletionFunc {
 		var found []cobra.Completion
 		for _, c := range list {
 			if strings.HasPrefix(c.Value, begun) {
-				found = append(found, cobra.CompletionWithDesc(c.Value, harmless(c.About)))
+				found = append(found, cobra.CompletionWithDesc(c.Value, relay.Visible(c.About)))
 			}
 		}
 		return found, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveKeepOrder

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // fill takes space on a file system until less than left bytes are free; 0
@@ -84,6 +86,7 @@ func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 	dir := mountTmpfs(t, 24)
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
+	began := time.Now()
 	s := startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
 	n := rounds(2, 40)
 	for round := range n {
@@ -106,6 +109,8 @@ func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 			wait()
 			makeRoom()
 			wantWhole(t, db)
+			s.wantQuietLog(time.Since(began), "the disk is full")
+			began = time.Now()
 			s = startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
 			l.compare(s, keys[3])
 			continue
@@ -113,8 +118,10 @@ func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 		makeRoom()
 		before = l.count()
 		eventually(t, patience, "messages are accepted again", func() bool { return l.count() > before+20 })
+		s.await(s.stderr, "there is room on the disk again")
 		close(stop)
 		wait()
+		s.wantQuietLog(time.Since(began), "the disk is full")
 		l.compare(s, keys[3])
 		s.acknowledgeAll(keys[3])
 	}
@@ -131,5 +138,29 @@ func (s *server) acknowledgeAll(a agent) {
 	s.t.Helper()
 	for _, m := range s.history(a, "direction=in&state=pending")[:3] {
 		s.ask(a, "POST", "/api/v1/messages/"+m.MessageID+"/ack", `{"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`).want(s.t, 200)
+	}
+}
+
+// wantQuietLog expects lines in the log, and that no fault has filled it: each is
+// logged at most once a minute.
+func (s *server) wantQuietLog(ran time.Duration, lines ...string) {
+	s.t.Helper()
+	log := s.stderr.String()
+	for _, line := range lines {
+		if !strings.Contains(log, line) {
+			s.t.Errorf("the log does not say %q:\n%s", line, log)
+		}
+	}
+	fault := regexp.MustCompile(`level=(?:WARN|ERROR) (msg="[^"]*").*?(error=.*?)?(?: repeated=\d+)?$`)
+	count := map[string]int{}
+	for line := range strings.Lines(log) {
+		if m := fault.FindStringSubmatch(strings.TrimSpace(line)); m != nil {
+			count[m[1]+" "+m[2]]++
+		}
+	}
+	for what, n := range count {
+		if most := 1 + int(ran/time.Minute); n > most {
+			s.t.Errorf("%d times in %v: %s", n, ran, what)
+		}
 	}
 }

@@ -1,6 +1,8 @@
 package cmd
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -22,7 +24,8 @@ func (a *app) curlCommand() *cobra.Command {
 		Use:   "curl METHOD PATH [BODY|-|@FILE]",
 		Short: "Send one signed request and print the answer",
 		Long: `Send one signed request to the relay at --url with the key in RELAY_KEY, and
-print the body of the answer. The exit code is 1 if the status is not 2xx.`,
+print the body of the answer: byte for byte, but indented on a terminal if it is
+JSON. The exit code is 1 if the status is not 2xx.`,
 		Example: `  relay curl GET /api/v1/whoami
   relay curl POST /api/v1/messages '{"to":"bob^demo","payload":{"text":"hello"}}'
   relay curl POST /api/v1/messages @message.json -H 'Idempotency-Key: order-17'`,
@@ -66,9 +69,12 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 		resp.Header.Write(a.stdout)
 		fmt.Fprintln(a.stdout)
 	}
-	a.stdout.Write(resp.Body)
-	if n := len(resp.Body); n > 0 && resp.Body[n-1] != '\n' {
-		fmt.Fprintln(a.stdout)
+	body := resp.Body
+	if onScreen(a.stdout) && len(body) > 0 {
+		body = a.forPeople(body)
+	}
+	if _, err := a.stdout.Write(body); err != nil {
+		return err
 	}
 	if resp.Err() != nil && resp.Status != nethttp.StatusNotModified {
 		if !include {
@@ -77,6 +83,17 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 		return exitError(exitFailure)
 	}
 	return nil
+}
+
+// forPeople returns a body as it is shown on a terminal: JSON is indented, unless
+// --json is set, and the last line ends.
+func (a *app) forPeople(body []byte) []byte {
+	var b bytes.Buffer
+	if a.json || json.Indent(&b, body, "", "  ") != nil {
+		b.Reset()
+		b.Write(body)
+	}
+	return append(bytes.TrimSuffix(b.Bytes(), []byte("\n")), '\n')
 }
 
 func (a *app) signCommand() *cobra.Command {

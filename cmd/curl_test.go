@@ -194,3 +194,49 @@ func TestRelayCurl(t *testing.T) {
 	}
 	curl("", "GET", "/api/v1/whoami", "--url", s.url+"/").wantCode(t, 0)
 }
+
+// A payload, a body and a profile may be an argument, a file or stdin, in every
+// command that takes one. Text is never taken for the name of a file: it may be
+// the words of others.
+func TestWhereAPayloadComesFrom(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	file := text(t, "p.json", `{"text":"from a file"}`)
+	for _, at := range []string{"@" + file, "-"} {
+		for _, args := range []string{"send bob^talk", "curl PUT /api/v1/mecha/alice^talk/profile", "mecha profile set alice^talk --db " + p.db, "sign"} {
+			run(t, append(strings.Fields(args), at), p.asAlice, `{"text":"from stdin"}`).wantCode(t, 0)
+		}
+	}
+	does(t, p.asAlice, "send", "bob^talk", file).wantCode(t, 2, "is not valid JSON", "to send the file of that name, write @"+file)
+	got := p.history(p.alice, "direction=out")
+	if len(got) != 2 {
+		t.Fatalf("%d messages", len(got))
+	}
+	detail := func(id, want string, flags ...string) {
+		t.Helper()
+		run(t, append([]string{"ack", id, "processing"}, flags...), p.asBob, "from stdin\n").wantCode(t, 0)
+		if m := p.record(p.bob, id); m.Ack == nil || m.Ack.Detail != want {
+			t.Errorf("%v: %+v, want %q", flags, m.Ack, want)
+		}
+	}
+	detail(got[0].MessageID, "@"+file, "--detail", "@"+file)
+	detail(got[0].MessageID, `{"text":"from a file"}`, "--detail-file", file)
+	detail(got[1].MessageID, "from stdin", "--detail-file", "-")
+	does(t, p.asBob, "ack", got[1].MessageID, "--detail", "x", "--detail-file", file).wantCode(t, 2, "not both")
+}
+
+// What the page on sockets says of two workers on one address.
+func TestTwoWorkersOnOneAddressBothRun(t *testing.T) {
+	tool(t, "sh")
+	t.Parallel()
+	p := newPair(t)
+	ran := filepath.Join(t.TempDir(), "ran")
+	for range 2 {
+		p.listen("--exec", `echo once >> '`+ran+`'`)
+	}
+	p.send(p.alice, "bob^talk", `{}`)
+	eventually(t, patience, "both have run", func() bool {
+		text, _ := os.ReadFile(ran)
+		return string(text) == "once\nonce\n"
+	})
+}

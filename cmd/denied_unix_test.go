@@ -48,6 +48,7 @@ func asNobody(t *testing.T) func(args ...string) *exec.Cmd {
 // The README's own advice is sudo -u relay relay …; to forget the sudo is the mistake to
 // expect. Each file of the database, and its folder, may be the one that is closed.
 func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
+	notShort(t)
 	command := asNobody(t)
 	db := tempDB(t)
 	keys := issue(t, db, "a^denied")

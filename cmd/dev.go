@@ -1,29 +1,24 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"time"
-
-	"relay/db/relay"
 )
 
 // printDev registers two demo Mechas and prints how to try them.
-func (a *app) printDev(in *instance, s *settings) error {
-	now := time.Now()
-	var keys [2]relay.IssuedKey
-	for i, address := range [...]relay.Address{"alice^demo", "bob^demo"} {
-		k, err := in.db.Issue(&relay.IssueKey{At: now, Address: address, Label: "dev", ExpiresAt: now.Add(7 * 24 * time.Hour)})
-		if err != nil {
-			return err
-		}
-		keys[i] = k
+func (a *app) printDev(ctx context.Context, in *instance, s *settings, log *slog.Logger) error {
+	keys, err := demoKeys(ctx, in.db, log)
+	if err != nil {
+		return err
 	}
+	alice, bob := keys[demoMechas[0]], keys[demoMechas[1]]
 	if a.json {
-		return a.printJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": keys[0].Text, "bob^demo": keys[1].Text})
+		return a.printJSON(map[string]string{"url": in.url, "db": in.db.Path(), "alice^demo": alice.Text, "bob^demo": bob.Text})
 	}
 	trust, caCert := "", ""
 	if p, ok := in.certs.(*keyPair); ok { // which this machine need not trust
@@ -33,11 +28,15 @@ func (a *app) printDev(in *instance, s *settings) error {
 		}
 		trust, caCert = " RELAY_CA_FILE="+quoted(file), ` --cacert "$RELAY_CA_FILE"`
 	}
+	end := alice.expires
+	if bob.expires.Before(end) {
+		end = bob.expires
+	}
 	header, signs := "X-Signature", ""
 	if s.RequireRequestSignature {
 		header, signs = "X-Request-Signature", "POST|/api/v1/messages|"
 	}
-	_, err := fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), keys[0].Text, keys[1].Text, self(), trust, caCert, header, signs)
+	_, err = fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header, signs, end.UTC().Format("2006-01-02 15:04Z"))
 	return err
 }
 
@@ -49,7 +48,7 @@ func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) +
 const devText = `
   The relay is running at %[1]s  (database: %[2]s)
 
-  Two Mechas for trying out; their keys are valid for seven days:
+  Two Mechas for trying out; their keys are valid until %[10]s:
     alice^demo  %[3]s
     bob^demo    %[4]s
 

@@ -103,7 +103,7 @@ func TestACommandThatOnlyLooksCreatesNoDatabase(t *testing.T) {
 func TestUsageErrorsCreateNoDatabase(t *testing.T) {
 	db := tempDB(t)
 	for _, args := range [][]string{
-		{"serve", "--clock-skew", "1s"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
+		{"serve", "--clock-skew", "1s"}, {"serve", "--max-headers", "4096"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
 		{"key", "create", "nobody"}, {"key", "create", "a^b", "--expires", "soon"},
 	} {
 		runRelay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")

@@ -77,7 +77,7 @@ func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool
 	}
 	var counts []string
 	for _, p := range slices.Sorted(maps.Keys(in.ByPriority)) {
-		counts = append(counts, fmt.Sprintf("%d %s", in.ByPriority[p], p))
+		counts = append(counts, fmt.Sprintf("%d %s", in.ByPriority[p], relay.Visible(p)))
 	}
 	fmt.Fprintf(a.stderr, "%s\n", strings.TrimSuffix(fmt.Sprintf("%d pending: %s", in.Pending, strings.Join(counts, ", ")), ": "))
 	if more := in.Pending - shown; more > 0 && shown == limit {

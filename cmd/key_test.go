@@ -96,7 +96,10 @@ func TestRotationOverlaps(t *testing.T) {
 	if next.Address != "alice^keys" || last.Address != "alice^keys" {
 		t.Errorf("rotated to %s and %s", next.Address, last.Address)
 	}
-	runRelay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired")
+	// The error offers what can be done: a key that has ended cannot be rotated.
+	if r := runRelay(t, "key", "rotate", next.KeyID, "--db", db).wantCode(t, 1, "expired", "ask for a new one (relay key create)"); strings.Contains(r.err, "rotate it") {
+		t.Errorf("%s", r.err)
+	}
 
 	// A short overlap ends without a command.
 	conn = s.dial(last, "")

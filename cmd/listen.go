@@ -33,8 +33,10 @@ func (a *app) listenCommand() *cobra.Command {
 		Use:   "listen",
 		Short: "Receive messages: print them, or run a command for each",
 		Long: `Receive the messages for the Mecha of RELAY_KEY, in order, each at least once,
-and print each as a line of JSON, until SIGINT or SIGTERM. If the connection is
-lost or the relay is away, listen tries again, with growing pauses.
+and print each as a line of JSON, until SIGINT or SIGTERM. On a terminal and
+without --json, people read who sent it and when, and the payload below. If the
+connection is lost or the relay is away, listen tries again, with growing
+pauses.
 
 Without --ack and --exec, listen keeps its place in the --state file. The first
 start begins with the oldest pending message, the next one where the last one
@@ -230,7 +232,7 @@ func (l *listener) receiveAll(ctx context.Context) error {
 		case !client.Temporary(err), errors.As(err, new(permanentError)):
 			return err
 		case errors.As(err, &closed) && closed.Code == policyViolation:
-			return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid", closed.Reason)
+			return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid", relay.Visible(closed.Reason))
 		}
 		l.pause(ctx, err, &b)
 	}
@@ -345,23 +347,4 @@ func (l *listener) take(ctx context.Context, e *envelope) error {
 		l.finish(ctx, e)
 	})
 	return nil
-}
-
-// print waits until stdout takes the line, but no longer than to the second signal.
-func (l *listener) print(e *envelope) error {
-	line, err := e.line()
-	if err != nil {
-		return err
-	}
-	printed := make(chan error, 1)
-	go func() {
-		_, err := l.stdout.Write(line)
-		printed <- err
-	}()
-	select {
-	case err := <-printed:
-		return err
-	case <-l.alive.Done():
-		return context.Cause(l.alive)
-	}
 }

@@ -65,7 +65,7 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	c.Stdin = bytes.NewReader(e.payload())
 	last, printed := &tail{}, &head{}
 	c.Stderr = io.MultiWriter(last, careless{l.stderr})
-	c.Stdout = l.stdout
+	c.Stdout = under(l.stdout)
 	if l.f.reply {
 		c.Stdout = printed
 	}
@@ -123,7 +123,7 @@ var errUnread = errors.New("nobody reads the output any more")
 // unread tells whether nobody reads what commands print. Then every command that
 // prints would fail, whatever its message is.
 func (l *listener) unread() bool {
-	f, ok := l.stdout.(*os.File)
+	f, ok := under(l.stdout).(*os.File)
 	return ok && !l.f.reply && unread(f)
 }
 
@@ -150,7 +150,7 @@ func (t *tail) Write(p []byte) (int, error) {
 // line returns the last line that is not empty, fit for a detail.
 func (t *tail) line() string {
 	text := strings.TrimSpace(strings.ToValidUTF8(string(t.b), "\uFFFD"))
-	return clip(harmless(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])))
+	return clip(relay.Visible(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])))
 }
 
 // clip cuts a text to the length that a detail may have.

@@ -101,7 +101,7 @@ func (a *app) mechaShow() *cobra.Command {
 		Example: "  relay mecha show planner^acme",
 		Args:    exactly(1, "one address"),
 	}, func(ctx context.Context, d *db.DB, address relay.Address, _ []string) error {
-		e, err := d.Entry(ctx, address, "")
+		e, err := d.Entry(ctx, address, relay.Mecha{})
 		if err != nil {
 			return err
 		}
@@ -167,7 +167,7 @@ func (a *app) profileGet() *cobra.Command {
 		Example: "  relay mecha profile get planner^acme > profile.json",
 		Args:    exactly(1, "one address"),
 	}, func(ctx context.Context, d *db.DB, address relay.Address, _ []string) error {
-		e, err := d.Entry(ctx, address, "")
+		e, err := d.Entry(ctx, address, relay.Mecha{})
 		if err != nil {
 			return err
 		}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -112,7 +113,7 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 		return err
 	}
 	if len(list) == 0 {
-		return fmt.Errorf("%s has no messages", harmless(string(q.Conversation)))
+		return fmt.Errorf("%s has no messages", relay.Visible(string(q.Conversation)))
 	}
 	for n, m := range list {
 		if m.Payload, err = in.Payload(m.ID); err != nil {
@@ -135,8 +136,9 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.List
 
 // printTurn prints one message of a dialogue.
 func (a *app) printTurn(m *relay.Message, gap bool) error {
+	var b strings.Builder
 	if gap {
-		fmt.Fprintln(a.stdout)
+		b.WriteByte('\n')
 	}
 	state := m.State.String()
 	status := ""
@@ -147,20 +149,26 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 	if m.Type != relay.DefaultType {
 		state = m.Type + ", " + state
 	}
-	fmt.Fprintf(a.stdout, "%s  %s → %s  %s  %s\n", atTime(m.CreatedAt), m.From, m.To,
-		paint{stateColour(m.State.String(), status), state}.on(a.colourful()), paint{grey, string(m.ID)}.on(a.colourful()))
-	for line := range strings.SplitSeq(spoken(m.Payload), "\n") {
-		fmt.Fprintf(a.stdout, "    %s\n", harmless(line))
-	}
+	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", atTime(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
+		paint{stateColour(m.State.String(), status), state}.on(a.colourful()), paint{grey, string(m.ID)}.on(a.colourful()), spoken(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
-		fmt.Fprintf(a.stdout, "    (%s: %s)\n", status, harmless(m.Ack.Detail))
+		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}
-	return nil
+	_, err := io.WriteString(under(a.stdout), b.String())
+	return err
 }
 
-// spoken returns a payload for people to read. Of a payload that has nothing but a
-// text, it is that text.
+// spoken returns a payload in lines for people to read, with a margin. Of a
+// payload that has nothing but a text, it is that text.
 func spoken(payload []byte) string {
+	var b strings.Builder
+	for line := range strings.SplitSeq(said(payload), "\n") {
+		fmt.Fprintf(&b, "    %s\n", relay.Visible(line))
+	}
+	return b.String()
+}
+
+func said(payload []byte) string {
 	var only map[string]json.RawMessage
 	if json.Unmarshal(payload, &only) == nil && len(only) == 1 {
 		var text string

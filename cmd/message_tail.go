@@ -3,7 +3,6 @@ package cmd
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -133,13 +132,14 @@ func (a *app) printEvent(e db.Event) error {
 	if what == "" {
 		what = string(s.What)
 	}
-	line := fmt.Sprintf("%s  %s  %s  %s → %s", atTime(s.At), paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", what)}.on(a.colourful()), m.ID, m.From, m.To)
+	line := fmt.Sprintf("%s  %s → %s", m.ID, m.From, m.To)
 	if s.What == db.StepAccepted {
 		line += fmt.Sprintf("  %s, %d bytes", m.Type, m.PayloadBytes)
 	}
 	if s.Detail != "" {
-		line += "  " + harmless(s.Detail)
+		line += "  " + s.Detail
 	}
-	_, err := io.WriteString(a.stdout, line+"\n")
+	event := paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", what)}.on(a.colourful())
+	_, err := fmt.Fprintf(under(a.stdout), "%s  %s  %s\n", atTime(s.At), event, relay.Visible(line))
 	return err
 }

@@ -304,7 +304,7 @@ func TestMessageShowAndConversation(t *testing.T) {
 	r := parse[record](t, s.ask(k[1], "POST", "/api/v1/messages", reply).want(t, 201))
 	s.ask(k[0], "POST", "/api/v1/messages/"+r.MessageID+"/ack", `{"status":"rejected","detail":"rude","client_ts":"2026-01-01T00:00:00Z"}`).want(t, 200)
 	out := mustRelay(t, "message", "conversation", m.ConversationID, "--db", s.db)
-	for _, w := range []string{"alice^x → bob^x", "bob^x → alice^x", "    \"n\": 1.50e2\n", "    and\n    you�\n", "(rejected: rude)"} {
+	for _, w := range []string{"alice^x → bob^x", "bob^x → alice^x", "    \"n\": 1.50e2\n", "    and\n    you\\u0007\n", "(rejected: rude)"} {
 		if !strings.Contains(out, w) {
 			t.Errorf("the dialogue lacks %q:\n%s", w, out)
 		}

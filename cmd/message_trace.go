@@ -74,7 +74,7 @@ func (a *app) printTraceJSON(t *db.Trace) error {
 
 func (a *app) printTrace(t *db.Trace, now time.Time) error {
 	m := t.Message
-	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, harmless(m.Type), harmless(m.Priority), m.PayloadBytes, harmless(string(m.Conversation)))
+	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
 	w := a.tableOf("TIME", "AFTER", heading("WHAT"), "KEY", "")
 	last := time.Time{}
 	for _, s := range t.Steps {

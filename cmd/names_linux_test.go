@@ -26,6 +26,7 @@ func mounted(t *testing.T, from, at string, args []string) *exec.Cmd {
 // The mount of a single file, as by docker -v ./relay.db:/data/relay.db: SQLite's log
 // would be on one side only.
 func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db, at := tempDB(t), tempDB(t)
 	a := issue(t, db, "a^mount")[0]
@@ -76,6 +77,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 
 // Where a second name cannot be seen, the lock of the file itself tells.
 func TestAFileThatIsLockedUnderAnotherNameIsOpenedByNobody(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^lock")[0]

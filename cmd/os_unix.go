@@ -6,9 +6,13 @@ import (
 	"context"
 	"os"
 	"os/exec"
+	"os/signal"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
+
+	"relay/db"
 )
 
 const addressInUse = unix.EADDRINUSE
@@ -21,6 +25,40 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	return c
+}
+
+// stopBetweenWrites has Ctrl-Z stop this process only while it has no lock on a
+// database. A process that is stopped in the middle of a transaction keeps every other
+// process from writing.
+func stopBetweenWrites() {
+	if os.Getpid() == 1 {
+		return // the first process of a container cannot be stopped
+	}
+	asked := make(chan os.Signal, 1)
+	for _, s := range []os.Signal{unix.SIGTSTP, unix.SIGTTIN, unix.SIGTTOU} { // of a terminal: Ctrl-Z, reading or writing in the background
+		if !signal.Ignored(s) {
+			signal.Notify(asked, s)
+		}
+	}
+	go func() {
+		for range asked {
+			db.WithoutLocks(stopSelf)
+		}
+	}()
+}
+
+// stopSelf stops this process and returns when it goes on.
+func stopSelf() {
+	resumed := make(chan os.Signal, 1)
+	signal.Notify(resumed, unix.SIGCONT)
+	defer signal.Stop(resumed)
+	if unix.Kill(os.Getpid(), unix.SIGSTOP) != nil {
+		return
+	}
+	select {
+	case <-resumed:
+	case <-time.After(time.Second): // the system has not stopped it after all
+	}
 }
 
 // unread tells whether f is a pipe, or something like it, whose reader has gone.

@@ -21,6 +21,7 @@ func free(t *testing.T, f *os.File) int64 {
 
 func pause(s *server)  { signal(s, unix.SIGSTOP) }
 func resume(s *server) { signal(s, unix.SIGCONT) }
+func ctrlZ(s *server)  { signal(s, unix.SIGTSTP) }
 
 func signal(s *server, sig unix.Signal) {
 	s.t.Helper()

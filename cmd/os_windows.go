@@ -19,6 +19,9 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
+// stopBetweenWrites does nothing: Windows has no Ctrl-Z that stops a process.
+func stopBetweenWrites() {}
+
 // unread would tell whether f is a pipe whose reader has gone. Windows has no way
 // to ask.
 func unread(*os.File) bool { return false }

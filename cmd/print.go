@@ -4,16 +4,17 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"strings"
+	"io"
 	"time"
-	"unicode"
 
 	"relay/db/relay"
 )
 
 // printJSON prints v on a line of its own.
-func (a *app) printJSON(v any) error {
-	enc := json.NewEncoder(a.stdout)
+func (a *app) printJSON(v any) error { return jsonTo(a.stdout, v) }
+
+func jsonTo(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -115,15 +116,4 @@ func counted(n int, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
-}
-
-// harmless replaces the control characters in a text that an agent wrote: they
-// could forge lines, or steer the terminal.
-func harmless(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, s)
 }

@@ -30,8 +30,8 @@ func (a *app) progress(what string, total int64) *progress {
 
 // terminal returns stderr if it is a terminal, otherwise nil.
 func (a *app) terminal() io.Writer {
-	if f, ok := a.stderr.(*os.File); ok && isTerminal(f) {
-		return f
+	if onScreen(a.stderr) {
+		return under(a.stderr)
 	}
 	return nil
 }

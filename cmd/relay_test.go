@@ -28,6 +28,9 @@ func TestMain(m *testing.M) {
 	if name := filepath.Base(os.Args[0]); name == programName {
 		os.Exit(beRelay())
 	}
+	if path := os.Getenv(neighbourEnv); path != "" {
+		os.Exit(beNeighbour(path))
+	}
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

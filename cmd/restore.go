@@ -127,7 +127,7 @@ func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 		if k.RevokedAt.IsZero() {
 			how = "rotated, ends " + timeOrDash(k.EndsAt)
 		}
-		fmt.Fprintf(a.stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, harmless(k.Label))
+		fmt.Fprintf(a.stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, relay.Visible(k.Label))
 	}
 	if !ended {
 		fmt.Fprintln(a.stderr, "(relay key revoke KEY_ID revokes one again; relay restore --revoke-newer would have kept all of them so)")

@@ -47,6 +47,7 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 
 // A backup knows keys as they were. What was revoked since is said, and can be kept.
 func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "a^revive", "b^revive", "c^revive", "d^revive")

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	nethttp "net/http"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
+
+	"relay/db/relay"
 )
 
 // searchFlags are the arguments and flags of search, as the API takes them.
@@ -116,14 +117,13 @@ func (a *app) printFound(answer []byte) error {
 		return err
 	}
 	if f.Corrected != "" {
-		fmt.Fprintf(a.stderr, "searched for: %s\n", harmless(f.Corrected))
+		fmt.Fprintf(a.stderr, "searched for: %s\n", relay.Visible(f.Corrected))
 	}
 	if len(f.Results) == 0 {
 		_, err := fmt.Fprintln(a.stderr, "nothing found")
 		return err
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SCORE\tMECHA\tONLINE\tWHAT\tWHY")
+	w := a.tableOf("SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
 	for _, r := range f.Results {
 		online := "-"
 		if r.Online {
@@ -140,12 +140,12 @@ func (a *app) printFound(answer []byte) error {
 		if r.Description != "" {
 			what = strings.TrimLeft(what+": "+r.Description, ": ")
 		}
-		fmt.Fprintf(w, "%.3f\t%s\t%s\t%s\t%s\n", r.Score, r.MechaID, online, harmless(oneLine(what, 60)), dash(harmless(oneLine(why, 120))))
+		w.row(fmt.Sprintf("%.3f", r.Score), r.MechaID, online, oneLine(what, 60), dash(oneLine(why, 120)))
 	}
 	if more := f.Total - len(f.Results); more > 0 {
 		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
 	}
-	return w.Flush()
+	return w.end()
 }
 
 // oneLine cuts a text to n characters on one line, for a table.

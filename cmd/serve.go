@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
@@ -72,21 +71,21 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.RequireRequestSignature, "require-request-signature", false, "refuse requests without X-Request-Signature, which covers the method and the path, too")
 	f.StringVar(&s.LogFormat, "log-format", "text", "the `format` of the log on stderr: text or json")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
-	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones")
+	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
 	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, in `bytes`")
-	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; one key may use an eighth of it; bodies and answers up to 16 KiB do not count")
-	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "the largest headers of a request, in `bytes`")
+	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; one Mecha may use an eighth of it; bodies and answers up to 16 KiB do not count")
+	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "the largest request line and headers of a request, in `bytes`, from 4097")
 	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time in which a request's headers must arrive")
 	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time in which a request's body must arrive")
 	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "time that a connection may stay open between two requests")
-	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key")
+	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key; each 100 rows that a page looks through count as one")
 	f.IntVar(&s.RateBurst, "rate-burst", 1000, "`requests` of a key at once, above --rate-limit")
 	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "`failures` to authenticate, per second for each client IP; ten seconds' worth at once")
 	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")
 	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
 	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")
-	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from a WebSocket; two seconds' worth at once")
-	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 60*time.Second, "how long a full sync window waits for a first acknowledgement")
+	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from all WebSockets of a key; two seconds' worth at once")
+	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 10*time.Second, "how long a full sync window waits for an acknowledgement before it opens again")
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
@@ -112,6 +111,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
 		return usagef("--clock-skew must be from 30s to 15m")
+	}
+	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
+		return usagef("--max-headers must be at least 4097")
 	}
 	if s.LogFormat != "text" && s.LogFormat != "json" {
 		return usagef("--log-format must be text or json")
@@ -157,7 +159,8 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	// A log that nobody reads any more is no reason to stop.
 	signal.Ignore(syscall.SIGPIPE)
-	log := a.logger(s.LogFormat)
+	log, end := a.logger(s.LogFormat)
+	defer end()
 	// A closed terminal, or a renewed certificate, is no reason either.
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
@@ -170,7 +173,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	warnOfFolder(log, in.db.Path())
 	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", version)
 	if s.Dev {
-		if err := a.printDev(in, s); err != nil {
+		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
 			in.stop()
 			return err
 		}
@@ -188,11 +191,4 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 			return exitError(exitStore)
 		}
 	}
-}
-
-func (a *app) logger(format string) *slog.Logger {
-	if format == "json" {
-		return slog.New(slog.NewJSONHandler(a.stderr, nil))
-	}
-	return slog.New(slog.NewTextHandler(a.stderr, nil))
 }

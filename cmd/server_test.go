@@ -87,11 +87,12 @@ func launch(t testing.TB, c *exec.Cmd, env []string) *server {
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	ended := s.exited // launchOnTerminal has another one
 	go func() {
 		s.cmd.Wait() // the exit code is read from its ProcessState
-		close(s.exited)
+		close(ended)
 	}()
-	t.Cleanup(s.kill)
+	t.Cleanup(func() { s.kill() })
 	return s
 }
 

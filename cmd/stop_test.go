@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -91,6 +92,51 @@ func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
 	}
 	if s.signal(os.Interrupt) != 0 {
 		t.Error("no clean exit")
+	}
+}
+
+// What a client has acknowledged counts, though the relay was told to stop before it
+// had read it: a client that resumes with a cursor would never see those messages again.
+func TestAcknowledgementsUnderWayAtTheStopCount(t *testing.T) {
+	t.Parallel()
+	notOnWindows(t, "there is no SIGTERM")
+	db := tempDB(t)
+	keys := issue(t, db, "alice^stop", "bob^stop")
+	alice, bob := keys[0], keys[1]
+	s := startServer(t, db)
+	const n = 400
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range n / 8 {
+				s.send(alice, bob.Address, `{}`)
+			}
+		})
+	}
+	wg.Wait()
+	conn := s.dial(bob, "?sync_limit=1000")
+	var acks []string
+	for range n {
+		_, text, err := conn.Read(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		acks = append(acks, fmt.Sprintf(`{"type":"ack","message_id":%q,"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`, parse[record](t, text).MessageID))
+	}
+	for _, ack := range acks {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(ack)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code := make(chan int, 1)
+	go func() { code <- s.terminate() }()
+	wantClosed(t, conn, websocket.StatusGoingAway, patience)
+	if got := <-code; got != 0 {
+		t.Errorf("exit %d:\n%s", got, s.stderr)
+	}
+	s = startServer(t, db)
+	if pending := s.history(bob, "state=pending"); len(pending) > 0 {
+		t.Errorf("%d of %d messages are still pending", len(pending), n)
 	}
 }
 

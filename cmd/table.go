@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 	"text/tabwriter"
+
+	"relay/db/relay"
 )
 
 // A table aligns cells for people to read. It has colours on a terminal only.
@@ -14,12 +16,12 @@ type table struct {
 }
 
 func (a *app) tableOf(titles ...any) *table {
-	t := &table{w: tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0), painted: a.colourful()}
+	t := &table{w: tabwriter.NewWriter(under(a.stdout), 0, 0, 2, ' ', 0), painted: a.colourful()}
 	t.row(titles...)
 	return t
 }
 
-// row adds a line. Control characters in its cells are replaced.
+// row adds a line. Its cells are made Visible.
 func (t *table) row(cells ...any) {
 	for i, cell := range cells {
 		if i > 0 {
@@ -28,7 +30,7 @@ func (t *table) row(cells ...any) {
 		if p, ok := cell.(paint); ok {
 			fmt.Fprint(t.w, p.on(t.painted))
 		} else {
-			io.WriteString(t.w, harmless(fmt.Sprint(cell)))
+			io.WriteString(t.w, relay.Visible(fmt.Sprint(cell)))
 		}
 	}
 	io.WriteString(t.w, "\n")
@@ -57,16 +59,15 @@ const (
 
 func (p paint) on(painted bool) string {
 	if !painted {
-		return harmless(p.text)
+		return relay.Visible(p.text)
 	}
-	return "\x1b[" + p.colour + "m" + harmless(p.text) + "\x1b[0m"
+	return "\x1b[" + p.colour + "m" + relay.Visible(p.text) + "\x1b[0m"
 }
 
 // colourful tells whether stdout is a terminal that shows colours
 // (https://no-color.org).
 func (a *app) colourful() bool {
-	f, ok := a.stdout.(*os.File)
-	return ok && isTerminal(f) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+	return onScreen(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // stateColour lets messages that wait or have failed stand out.

@@ -193,6 +193,19 @@ func TestErrorsAreListed(t *testing.T) {
 	}
 }
 
+// An error for programs is one line of JSON, and < and > are not escaped in it.
+func TestErrorsForPrograms(t *testing.T) {
+	r := runRelay(t, "errors", "<code>", "--json").wantCode(t, 1)
+	v := parse[struct {
+		Error string
+		Code  *string
+		Exit  int
+	}](t, []byte(r.err))
+	if !strings.Contains(v.Error, `"<code>"`) || v.Code != nil || v.Exit != 1 || !strings.Contains(r.err, `<code>`) || strings.Count(r.err, "\n") != 1 {
+		t.Errorf("%s", r.err)
+	}
+}
+
 func TestVersion(t *testing.T) {
 	var v map[string]string
 	if err := json.Unmarshal([]byte(mustRelay(t, "version", "--json")), &v); err != nil || v["version"] == "" || v["commit"] == "" || v["go"] == "" {

@@ -48,7 +48,7 @@ func (r *sentRecord) failed(id string) error {
 	case r.Ack.Detail == "":
 		return fmt.Errorf("%s was acknowledged as %s", id, r.Ack.Status)
 	}
-	return fmt.Errorf("%s was acknowledged as %s: %s", id, r.Ack.Status, harmless(r.Ack.Detail))
+	return fmt.Errorf("%s was acknowledged as %s: %s", id, r.Ack.Status, relay.Visible(r.Ack.Detail))
 }
 
 // waitForAck waits for the final ack of a message. Any but completed is an error.

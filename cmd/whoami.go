@@ -3,7 +3,6 @@ package cmd
 import (
 	"encoding/json"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 )
@@ -52,8 +51,10 @@ func (a *app) printWhoami(answer []byte) error {
 	if who.SignatureRequired {
 		signatures = "required"
 	}
-	w := tabwriter.NewWriter(a.stdout, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "Mecha\t%s\nkey\t%s\nlabel\t%s\nexpires\t%s\nsignatures\t%s\n",
-		who.MechaID, who.KeyID, dash(harmless(who.Label)), dash(who.ExpiresAt), signatures)
-	return w.Flush()
+	w := a.tableOf("Mecha", who.MechaID)
+	w.row("key", who.KeyID)
+	w.row("label", dash(who.Label))
+	w.row("expires", dash(who.ExpiresAt))
+	w.row("signatures", signatures)
+	return w.end()
 }

@@ -9,7 +9,7 @@ import (
 
 // Acknowledge applies an acknowledgement that has passed Validate, and returns once it
 // is durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly,
-// MessageExpired, AlreadyAcknowledged, UnknownKey, KeyRevoked, KeyExpired; and those
+// MessageExpired, AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those
 // of every write: Overloaded, ShuttingDown, DiskFull, StoreFailed, Internal. Safe for
 // concurrent use.
 func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
@@ -29,11 +29,14 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	if m.State == relay.Expired {
-		t.noteChange(m, m.ExpiresAt, true, false)
+		t.noteChange(relay.Change{At: m.ExpiresAt, Freed: true}, m)
 		return relay.AckOutcome{}, errExpired(m)
 	}
-	if m.Ack != nil && relay.IsFinal(m.Ack.Status) {
+	if m.Ack != nil && (relay.IsFinal(m.Ack.Status) || m.Ack.Status == a.Status && m.Ack.Detail == a.Detail) {
 		return t.acknowledgeAgain(a, m)
+	}
+	if err := t.countAck(a, m); err != nil {
+		return relay.AckOutcome{}, err
 	}
 	state, first := relay.Acknowledged, m.State != relay.Acknowledged
 	if relay.ReportsProgress(a.Status) {
@@ -58,19 +61,41 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
-	t.noteChange(m, p.Time(), true, true)
+	t.noteReceipt(m, p, p.Time(), true)
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
-// acknowledgeAgain answers an acknowledgement that follows a final one. In both cases
-// the recipient has answered for the message, so the message is no longer in flight.
+// acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
+// latest one. Nothing is written. In each case the recipient has answered for the
+// message, so the message is no longer in flight.
 func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
-	t.noteChange(m, m.Ack.At, true, false)
+	t.noteChange(relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
 	}
 	return relay.AckOutcome{ID: m.ID, State: m.State, Status: m.Ack.Status, ClientTS: m.Ack.ClientTS,
 		AcknowledgedAt: m.AcknowledgedAt, Duplicate: true}, nil
+}
+
+// maxAcks is how many acknowledgements that are not final one message may have. Each is
+// a row, and a receipt to the sender.
+const maxAcks = 100
+
+// countAck counts an acknowledgement that is not final, or refuses it if the message
+// has had maxAcks of them.
+func (t *tx) countAck(a *relay.Acknowledge, m *relay.Message) error {
+	if m.Ack == nil || relay.IsFinal(a.Status) {
+		return nil
+	}
+	n, err := t.c.Number("SELECT acks FROM progress WHERE message = ?", int64(m.Position))
+	if err != nil {
+		return err
+	}
+	if n >= maxAcks-1 { // the first one is not counted
+		t.noteChange(relay.Change{At: m.Ack.At, Freed: true}, m)
+		return relay.Errorf(relay.TooManyAcks, "the message has had %d acknowledgements that were not final; now only completed, failed or rejected is taken", maxAcks)
+	}
+	return t.c.Exec("INSERT INTO progress (message, acks) VALUES (?, 1) ON CONFLICT (message) DO UPDATE SET acks = acks + 1", int64(m.Position))
 }
 
 // MarkDelivered records that a message has arrived, and returns once that is durable
@@ -98,7 +123,7 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 		if err := t.setState(m, relay.Delivered, p, false); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
-		t.noteChange(m, p.Time(), false, true)
+		t.noteReceipt(m, p, p.Time(), false)
 	}
 	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
@@ -160,9 +185,16 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 		int64(p), ack, int64(m.Position))
 }
 
-// noteChange adds a change of a message to those that the listeners get.
-func (t *tx) noteChange(m *relay.Message, at time.Time, freed, isNew bool) {
-	c := relay.Change{Position: m.Position, ID: m.ID, Sender: m.Sender, Recipient: m.Recipient, State: m.State, At: at, Freed: freed, New: isNew}
+// noteReceipt adds the change of a message that a receipt records to those that the
+// listeners get.
+func (t *tx) noteReceipt(m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
+	t.noteChange(relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
+}
+
+// noteChange adds a change to those that the listeners get, with what it takes from its
+// message.
+func (t *tx) noteChange(c relay.Change, m *relay.Message) {
+	c.Position, c.ID, c.Sender, c.Recipient, c.State = m.Position, m.ID, m.Sender, m.Recipient, m.State
 	if m.Ack != nil && m.State != relay.Expired {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail
 	}

@@ -46,7 +46,9 @@ func mustFill(t *testing.T) string {
 	in := func(c relay.ConversationID) func(*relay.SendMessage) {
 		return func(m *relay.SendMessage) { m.Conversation = c }
 	}
-	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation))
+	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation), func(m *relay.SendMessage) {
+		m.Type, m.Priority, m.Version = strings.Repeat("😀", 64), strings.Repeat("𝄞", 32), strings.Repeat("𝄞", 32)
+	})
 	s.mustSend(bob.Key, "carol^demo", `{"n": 5}`, in(question.Conversation))
 	s.mustSend(carol.Key, "alice^demo", `{"n": 6}`, in(question.Conversation))
 	s.mustSend(carol.Key, "bob^demo", `{"n": 7}`, in("a-label"))
@@ -158,6 +160,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"keys", "a hash", "UPDATE mecha_key SET hash = x'00' WHERE id = 1"},
 		{"keys", "a secret", "UPDATE mecha_key SET secret = 'ms_short' WHERE secret IS NOT NULL"},
 		{"positions", "a time", "UPDATE profile_nonce SET position = -5"},
+		{"positions", "ahead of the clock", "INSERT INTO clock_ahead VALUES (4096, 5000)"},
 		{"positions", "one of a message and a receipt", "UPDATE receipt SET position = " + oldest + " WHERE position = " + first},
 		{"positions", "one of a message and a profile's nonce", "UPDATE profile_nonce SET position = " + oldest},
 		{"states", "a state", "UPDATE message SET state = 7 WHERE position = " + oldest},

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"sync/atomic"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -23,6 +24,8 @@ const (
 	holdTimeout = 10 * time.Second
 	// holdAgain is how long the readers are left alone after holding them did not help.
 	holdAgain = 5 * time.Second
+	// copyFailed is how long the log is left alone after it could not be copied.
+	copyFailed = time.Second
 	// copyForeign is how often the pages of other processes may be copied.
 	copyForeign = time.Second
 )
@@ -35,10 +38,13 @@ type checkpoints struct {
 	readers    *readerPool
 	wanted     chan struct{} // tells the copying goroutine to copy
 	done       chan struct{} // tells the writer that it has copied
+	fault      atomic.Bool   // the copying goroutine has failed last
 	running    bool          // the copying goroutine is at work
+	started    time.Time     // when it was started last, by the real clock
 	copySoon   bool          // another process has written to the log
 	checked    time.Time     // when do ran last, by the real clock
 	heldInVain time.Time     // when holding the readers did not help
+	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: it does not
 }
 
 func newCheckpoints(w *writer, readers *readerPool) checkpoints {
@@ -54,8 +60,10 @@ func (k *checkpoints) copyInBackground(c *sqlite.Conn, closed <-chan struct{}) {
 			return
 		case <-k.wanted:
 		}
-		if _, err := c.Checkpoint(); err != nil {
-			k.w.opts.Logger.Warn("background checkpoint", "error", err)
+		_, err := c.Checkpoint()
+		k.fault.Store(err != nil)
+		if err != nil {
+			k.w.opts.Logger.Warn("the log cannot be copied into the database for now, and grows meanwhile", "error", err)
 			if sqlite.IsFatal(err) {
 				k.w.fail(err)
 			}
@@ -73,7 +81,7 @@ func (k *checkpoints) begin() {
 	}
 	left := k.w.c.NotCopied()
 	switch {
-	case !k.running && left >= copyAfterPages:
+	case !k.running && left >= copyAfterPages && !k.failing():
 		k.start()
 	case k.running && left >= maxLogPages:
 		<-k.done
@@ -86,8 +94,12 @@ func (k *checkpoints) begin() {
 // start has the copying goroutine copy the log.
 func (k *checkpoints) start() {
 	k.wanted <- struct{}{}
-	k.running = true
+	k.running, k.started = true, time.Now()
 }
+
+// failing tells that the copying goroutine has failed a moment ago, as on a full disk.
+// Then it is left alone for a while, and not started again by every transaction.
+func (k *checkpoints) failing() bool { return k.fault.Load() && time.Since(k.started) < copyFailed }
 
 // finishIfDone calls finish if the copying goroutine is done.
 func (k *checkpoints) finishIfDone() bool {
@@ -109,7 +121,8 @@ func (k *checkpoints) wait() {
 }
 
 func (k *checkpoints) due(time.Time) bool {
-	return k.copySoon && time.Since(k.checked) >= copyForeign && k.w.failed() == nil
+	again := k.stuck.Load() != 0 && time.Since(k.checked) >= holdAgain // also without further writes
+	return (again || k.copySoon && time.Since(k.checked) >= copyForeign) && k.w.failed() == nil
 }
 
 func (k *checkpoints) do(time.Time) {
@@ -132,12 +145,16 @@ func (k *checkpoints) finish() {
 	}
 	frames, err := w.c.Checkpoint()
 	if err == nil && frames > maxLogPages && time.Since(k.heldInVain) > holdAgain {
-		held := k.readers.hold(holdTimeout)
+		k.readers.hold(holdTimeout)
 		_, err = w.c.Checkpoint()
 		if w.c.NotCopied() > 0 {
 			k.heldInVain = time.Now() // another process is reading, such as relay backup or relay check
+			k.stuck.CompareAndSwap(0, k.heldInVain.UnixNano())
 		}
-		k.readers.release(held)
+		k.readers.release()
+	}
+	if k.stuck.Load() != 0 && w.c.NotCopied() < copyAfterPages {
+		k.stuck.Store(0)
 	}
 	if err != nil && sqlite.IsFatal(err) {
 		w.fail(err)

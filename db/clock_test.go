@@ -2,8 +2,10 @@ package db
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -251,4 +253,112 @@ func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
 	claim(2)
 	c.pass(time.Hour)
 	claim(3)
+}
+
+// After the clock was ahead for one message, and with the right clock again, `until`
+// finds the messages by the time at which they were accepted, and Idempotency-Keys are
+// kept for a day.
+func TestHistoryByTimeGoesOnAfterTheClockWasAhead(t *testing.T) {
+	t.Parallel()
+	for _, ahead := range []time.Duration{2 * time.Hour, 365 * 24 * time.Hour} {
+		d, c := openSetClock(t)
+		k := mustIssue(t, d, "a^b")
+		send := func(idempotency string) relay.Sent {
+			t.Helper()
+			m := message(k, "a^b", `{}`)
+			m.At = c.now()
+			if idempotency != "" {
+				m.Idempotency = d.IdempotencyKey(k.Mecha.Number, idempotency, []byte(c.now().String()))
+			}
+			sent, err := d.Send(m)
+			if err != nil {
+				t.Fatalf("%v ahead: %v", ahead, err)
+			}
+			return sent
+		}
+		began := c.now()
+		send("")
+		c.set(ahead)
+		send("")
+		c.set(-ahead)
+		const many, each = 90, 10 * time.Second // a quarter of an hour
+		for range many {
+			c.pass(each)
+			send("")
+		}
+		count := func(since, until time.Time) int {
+			t.Helper()
+			p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Since: since, Until: until, Limit: 1000})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return len(p.Messages)
+		}
+		inMinute := int(time.Minute / each)
+		for _, after := range []time.Duration{time.Second, 5 * time.Minute, 10 * time.Minute, many * each, time.Hour} {
+			want := 1 + min(int((after-1)/each), many)
+			for what, since := range map[string]time.Time{"from the beginning": began, "without since": {}} {
+				if n := count(since, began.Add(after)); n < want || n > want+1+inMinute {
+					t.Errorf("%v ahead, until %v after the beginning, %s: %d messages, want %d, or up to a minute's more", ahead, after, what, n, want)
+				}
+			}
+		}
+		if n := count(began.Add(many*each), time.Time{}); n != many+1 {
+			t.Errorf("%v ahead: since the last minute: %d messages, want all whose created_at is ahead", ahead, n)
+		}
+		first := send("key")
+		c.pass(23 * time.Hour)
+		if _, known, err := d.Idempotent(t.Context(), k.Mecha.Number, d.IdempotencyKey(k.Mecha.Number, "key", nil), c.now()); !known && relay.ErrorCode(err) != relay.IdempotencyKeyReused {
+			t.Errorf("%v ahead: the key is forgotten within a day: %v", ahead, err)
+		}
+		c.pass(2 * time.Hour)
+		if again := send("key"); again.ID == first.ID {
+			t.Errorf("%v ahead: the key is kept after a day", ahead)
+		}
+	}
+}
+
+// lines is a log of which a test waits for lines.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
+
+func (l lines) await(t *testing.T, text string) {
+	t.Helper()
+	for late := time.After(time.Minute); ; {
+		select {
+		case line := <-l:
+			if strings.Contains(line, text) {
+				return
+			}
+		case <-late:
+			t.Fatalf("the log does not say %q", text)
+		}
+	}
+}
+
+// A clock that is set is worth a line, and so are the beginning and the end of the time
+// for which created_at stands still.
+func TestTheLogTellsOfAClockThatIsSet(t *testing.T) {
+	t.Parallel()
+	log := make(lines, 100)
+	d, c := openSetClock(t, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })
+	k := mustIssue(t, d, "a^b")
+	send := func() {
+		t.Helper()
+		m := message(k, "a^b", `{}`)
+		m.At = c.now()
+		if _, err := d.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.set(2 * time.Hour)
+	log.await(t, "the clock was set")
+	send()
+	c.set(-2 * time.Hour)
+	send()
+	log.await(t, "created_at stands still")
+	c.set(3 * time.Hour)
+	send()
+	log.await(t, "created_at goes on")
 }

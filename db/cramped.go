@@ -36,17 +36,14 @@ func (w *writer) findRoom() bool {
 	if !hasRoom(w.disk.folder) {
 		return false
 	}
-	held := w.foreign.readers.hold(holdTimeout)
-	if len(held) < readingConns {
-		w.foreign.readers.release(held)
+	defer w.foreign.readers.release()
+	if !w.foreign.readers.hold(holdTimeout) {
 		return false
 	}
 	// SQLite keeps what it has of the log's index for as long as this process has the
 	// file open. So all connections must be closed first.
-	for _, c := range append(held, w.c) {
-		c.Close()
-	}
-	w.foreign.readers.opened = 0
+	w.foreign.readers.closeHeld()
+	w.c.Close()
 	w.c = nil
 	err := w.reopen()
 	if err == nil && w.cramped {
@@ -76,12 +73,14 @@ func (w *writer) reopen() error {
 	if err := w.foreign.readers.open(w.path, role); err != nil || w.cramped {
 		return err
 	}
-	if err := w.startCopying(); err != nil {
+	if err := w.startHelpers(); err != nil {
 		return err
 	}
-	w.disk.full.Store(false)
+	w.disk.cramped.Store(false)
 	// Another process may have been faster, and have written before this.
-	w.foreign.data, w.foreign.keys = w.versions()
+	if w.foreign.data, err = c.Number("PRAGMA data_version"); err != nil {
+		return err
+	}
 	w.cachedAt = w.foreign.data
 	w.mechas.forget()
 	clear(w.callers)

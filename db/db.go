@@ -21,20 +21,24 @@
 //
 // # Reading
 //
-// Four query-only connections, the readers, see the last commit and never block the
-// writer. A method that reads copies its rows and closes the cursor before it returns.
+// Query-only connections, the readers, see the last commit and never block the writer. A
+// method that reads copies its rows and closes the cursor before it returns. Mechas take
+// turns in three lanes (read.go, lane.go): keys, points, and scans, which look through
+// many rows. A scan gives its connection back after every piece, so that nobody waits
+// for more than a piece of another's scan.
 //
 // # Listening
 //
-// A listener (OnCommit, OnKeys, OnEntries) is called after a commit, in commit order,
-// from the writer's goroutine. The file is the truth: a listener may use a message
-// directly only if it has seen every message before that one. Else it reads the file.
+// A listener (OnCommit, OnKeys, OnEntries) is called after a commit. OnCommit is called
+// in commit order, from the writer's goroutine. The file is the truth: a listener may
+// use a message directly only if it has seen every message before that one. Else it
+// reads the file.
 //
 // # Beside a server
 //
 // An Inspector reads the file of a server, or of none, in another process. Commands
 // may open a DB beside a server, too, without Options.Serve; the server notices their
-// writes (foreign_sql.go).
+// writes (watch_sql.go).
 //
 // The files *_sql.go have the SQL; the other files have none.
 package db
@@ -90,6 +94,7 @@ type DB struct {
 	nonces    *Nonces
 	readers   *readerPool
 	w         *writer
+	watch     *watch
 	disk      disk
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
@@ -166,6 +171,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	}
 	d.w = newWriter(d, c)
 	d.w.cramped = cramped
+	d.watch = newWatch(d.w)
 	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
 		return err
 	}
@@ -178,18 +184,18 @@ func (d *DB) open(prepare func(*DB)) error {
 	return d.run(prepare)
 }
 
-// run starts the writer, and the goroutine that copies the log unless the disk is full.
+// run starts the writer and, unless the disk is full, the goroutines beside it.
 func (d *DB) run(prepare func(*DB)) error {
 	if d.opts.Serve {
 		if err := d.w.foreign.rememberFiles(d.path); err != nil {
 			return err
 		}
 	}
-	d.w.startCopying = d.startCopying
+	d.w.startHelpers = d.startHelpers
 	if d.w.cramped {
 		d.opts.Logger.Error("the disk is full: reads are served, and every write gets 507 disk_full until there is room", "db", d.path)
-		d.disk.full.Store(true)
-	} else if err := d.startCopying(); err != nil {
+		d.disk.cramped.Store(true)
+	} else if err := d.startHelpers(); err != nil {
 		return err
 	}
 	d.disk.check()
@@ -200,13 +206,19 @@ func (d *DB) run(prepare func(*DB)) error {
 	return nil
 }
 
-// startCopying starts the goroutine that copies the log.
-func (d *DB) startCopying() error {
+// startHelpers starts the goroutine that copies the log, and the watch.
+func (d *DB) startHelpers() error {
 	copier, err := sqlite.Open(d.path, sqlite.Writing)
-	if err == nil {
-		d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
+	if err != nil {
+		return err
 	}
-	return err
+	if err := d.watch.open(d.path); err != nil {
+		copier.Close()
+		return err
+	}
+	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
+	d.wg.Go(func() { d.watch.run(d.done) })
+	return nil
 }
 
 // takeLock takes the server's lock, which no other process can have, also not for the
@@ -251,6 +263,11 @@ func (d *DB) release() error {
 	return err
 }
 
+// WithoutLocks runs f while no store of this process has its file locked against other
+// processes: no write transaction and no copying of the log is under way, and none
+// begins before f returns. f must not use a store. Safe for concurrent use.
+func WithoutLocks(f func()) { sqlite.WithoutLocks(f) }
+
 // Path is the absolute path of the file.
 func (d *DB) Path() string { return d.path }
 
@@ -262,11 +279,13 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
-// here or by another process. The rules are those of OnCommit.
+// here or by another process. Two goroutines may call f at the same time, and more than
+// once for a change: f must be safe for that, and must not block. Register before the
+// store is used.
 func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
 // OnEntries registers f, which is called when a Mecha or a profile may have changed,
-// here or in another process. The rules are those of OnCommit.
+// here or in another process. The rules are those of OnKeys.
 func (d *DB) OnEntries(f func()) {
 	d.listeners.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
 }
@@ -278,13 +297,20 @@ func (d *DB) Failed() error { return d.w.failed() }
 // refuses them with DiskFull, while acknowledgements and reads go on.
 func (d *DB) AcceptsMessages() bool { return !d.disk.low.Load() }
 
-// read runs f in a read transaction on one of the reading connections.
+// read is readIn for a read of the relay itself.
 func (d *DB) read(ctx context.Context, f func(*rx) error) error {
-	c, err := d.readers.take(ctx, d.done)
+	return d.readIn(ctx, d.readers.point(0), f)
+}
+
+// readIn runs f in a read transaction on a connection of the turn's lane, when the turn
+// has come. Errors: those of take and of f.
+func (d *DB) readIn(ctx context.Context, t turn, f func(*rx) error) error {
+	c, err := t.take(ctx, d.done)
 	if err != nil {
 		return err
 	}
-	defer d.readers.give(c)
+	defer t.give(c)
+	c.Until = time.Now().Add(longestRead)
 	if err := c.Begin(); err != nil {
 		return d.readFault(err)
 	}
@@ -292,9 +318,17 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 	return d.readFault(f(&rx{c: c, lookups: d.lookups, now: d.opts.Now()}))
 }
 
+// longestRead bounds a read of the server, because the log grows for as long as a read
+// sees an old state of the file. Every read is a page, and takes milliseconds.
+const longestRead = 10 * time.Second
+
 // readFault passes on the error of a read, and stops the store if it is fatal.
 func (d *DB) readFault(err error) error {
-	if err != nil && sqlite.IsFatal(err) {
+	switch {
+	case err == nil:
+	case errors.Is(err, sqlite.ErrTooLong):
+		return &relay.Error{Code: relay.Overloaded, Detail: "the relay could not read this in time", RetryAfter: time.Second, Cause: err}
+	case sqlite.IsFatal(err):
 		d.w.fail(err)
 	}
 	return err

@@ -9,17 +9,25 @@ import (
 )
 
 // disk is the servant that compares the free space on the file's disk with
-// Options.MinFreeDisk, once a second.
+// Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
+// a write finds room again. Only the writer's goroutine uses the fields below low.
 type disk struct {
-	full    atomic.Bool // the writer could not open the file for want of room; no messages are accepted
+	cramped atomic.Bool // the writer could not open the file for want of room; no messages are accepted
 	low     atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
 	folder  string
 	floor   int64 // bytes; 0: no limit
 	log     *slog.Logger
 	checked time.Time // by the real clock
+	below   bool      // free space is below the floor
+	full    time.Time // since when writes have failed because the disk is full; zero: it is not
+	failed  time.Time // when the latest of them failed
+	changes int64     // Conn.Changes when the disk was found full last
 }
 
-const checkDiskEvery = time.Second
+const (
+	checkDiskEvery = time.Second
+	roomAfter      = 2 * time.Second
+)
 
 func (d *disk) due(time.Time) bool { return time.Since(d.checked) >= checkDiskEvery }
 
@@ -31,12 +39,38 @@ func (d *disk) do(time.Time) {
 // check compares the free space with the floor. If the file system does not tell its
 // free space, check assumes room; SQLite will say when the disk is full.
 func (d *disk) check() {
-	low := d.full.Load()
+	below := false
 	if d.floor > 0 {
 		free, err := sqlite.FreeDisk(d.folder)
-		low = low || err == nil && free < d.floor
+		below = err == nil && free < d.floor
 	}
-	if was := d.low.Swap(low); was != low && !d.full.Load() {
-		d.log.Warn("free disk space crossed the floor", "refusing_messages", low, "floor_bytes", d.floor)
+	d.low.Store(below || d.cramped.Load())
+	switch {
+	case below && !d.below:
+		d.log.Warn("less disk space is free than --min-free-disk: messages are refused, acknowledgements and reads go on", "floor_bytes", d.floor)
+	case !below && d.below:
+		d.log.Info("more disk space is free than --min-free-disk again: messages are accepted", "floor_bytes", d.floor)
+	}
+	d.below = below
+}
+
+// becameFull notes that SQLite found no room for a transaction. Until the next check no
+// messages are accepted.
+func (d *disk) becameFull(c *sqlite.Conn) {
+	d.low.Store(true)
+	d.changes, d.failed = c.Changes(), time.Now()
+	if d.full.IsZero() {
+		d.full = d.failed
+		d.log.Warn("the disk is full: nothing can be written, reads go on")
+	}
+}
+
+// committed notes that a transaction has succeeded. If it has changed a row, there is
+// room again. On a disk that is almost full a small write may succeed between others
+// that fail, so this is said only when none has failed for a while.
+func (d *disk) committed(c *sqlite.Conn) {
+	if !d.full.IsZero() && time.Since(d.failed) >= roomAfter && c.Changes() != d.changes {
+		d.log.Info("there is room on the disk again", "full_seconds", int(time.Since(d.full).Seconds()))
+		d.full = time.Time{}
 	}
 }

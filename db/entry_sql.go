@@ -158,17 +158,17 @@ func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, e
 // revision, with removed ones and without cards. The search index follows the
 // directory by it.
 func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all []relay.Entry, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
 		return err
 	})
 	return all, err
 }
 
-// Entries reads the Mechas with these ids, without their cards. Removed and unknown
-// ones are left out.
-func (d *DB) Entries(ctx context.Context, ids []relay.MechaNumber) (all []relay.Entry, err error) {
-	err = d.read(ctx, func(x *rx) error {
+// Entries reads the Mechas with these ids for a caller, without their cards. Removed and
+// unknown ones are left out.
+func (d *DB) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		for _, id := range ids {
 			some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
 			if err != nil {
@@ -184,7 +184,7 @@ func (d *DB) Entries(ctx context.Context, ids []relay.MechaNumber) (all []relay.
 // Directory gives up to limit registered Mechas, by address, those after an address,
 // without their cards.
 func (d *DB) Directory(ctx context.Context, after relay.Address, limit int) (all []relay.Entry, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 		return err
 	})
@@ -192,14 +192,14 @@ func (d *DB) Directory(ctx context.Context, after relay.Address, limit int) (all
 }
 
 // Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
-// visible to viewer. For a viewer "" all Mechas are visible.
-func (d *DB) Entry(ctx context.Context, a, viewer relay.Address) (e relay.Entry, err error) {
-	err = d.read(ctx, func(x *rx) error {
+// visible to viewer. For the zero viewer all Mechas are visible.
+func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (e relay.Entry, err error) {
+	err = d.readIn(ctx, d.readers.point(viewer.Number), func(x *rx) error {
 		some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
 		if err != nil {
 			return err
 		}
-		if len(some) == 0 || some[0].Address != a || viewer != "" && !some[0].VisibleTo(viewer) {
+		if len(some) == 0 || some[0].Address != a || viewer.Address != "" && !some[0].VisibleTo(viewer.Address) {
 			return errMechaNotFound(a)
 		}
 		e = some[0]
@@ -217,13 +217,13 @@ func (d *DB) saw(id relay.MechaNumber, now time.Time) {
 	v.(*atomic.Int64).Store(now.UnixMilli())
 }
 
-// LastSeen gives the time of a Mecha's last request; zero if there was none. After a
-// restart, it may be up to about a minute too early.
-func (d *DB) LastSeen(ctx context.Context, id relay.MechaNumber) (at time.Time, err error) {
+// LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
+// After a restart, it may be up to about a minute too early.
+func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at time.Time, err error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		_, err := x.c.Row(func(r *sqlite.Rows) { at = relay.UnixMilli(r.Int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
 		return err
 	})

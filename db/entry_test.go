@@ -28,7 +28,7 @@ func (s store) mustProfile(a relay.Address, text string) {
 
 func (s store) mustEntry(a relay.Address) relay.Entry {
 	s.t.Helper()
-	e, err := s.Entry(ctx, a, "")
+	e, err := s.Entry(ctx, a, relay.Mecha{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -124,7 +124,7 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	if string(e.Card) != `{"version":"7"}` || e.Version != "7" || e.Number != alice.Mecha.Number || e.Removed || e.UpdatedAt.Before(e.CreatedAt) {
 		t.Errorf("%+v", e)
 	}
-	some, err := s.Entries(ctx, []relay.MechaNumber{alice.Mecha.Number, 99})
+	some, err := s.Entries(ctx, 0, []relay.MechaNumber{alice.Mecha.Number, 99})
 	if err != nil || len(some) != 1 || some[0].DisplayName != "A2" || some[0].Card != nil {
 		t.Errorf("%+v, %v", some, err)
 	}
@@ -185,7 +185,7 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 	wantCode(t, err, relay.RecipientNotFound)
 	_, err = s.Key(ctx, bob.Text)
 	wantCode(t, err, relay.KeyRevoked)
-	_, err = s.Entry(ctx, "bob^x", "")
+	_, err = s.Entry(ctx, "bob^x", relay.Mecha{})
 	wantCode(t, err, relay.MechaNotFound)
 	wantCode(t, s.profile("bob^x", `{}`), relay.MechaNotFound)
 	wantCode(t, s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "bob^x"}), relay.MechaNotFound)
@@ -193,7 +193,7 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 	if all, err := s.Directory(ctx, "", 10); err != nil || len(all) != 1 || all[0].Address != "alice^x" {
 		t.Errorf("the directory has %+v, %v", all, err)
 	}
-	if some, err := s.Entries(ctx, []relay.MechaNumber{bob.Mecha.Number}); err != nil || len(some) != 0 {
+	if some, err := s.Entries(ctx, 0, []relay.MechaNumber{bob.Mecha.Number}); err != nil || len(some) != 0 {
 		t.Errorf("%+v, %v", some, err)
 	}
 	p := s.mustHistory(relay.HistoryQuery{Mecha: alice.Mecha.Number, Peer: "bob^x"})
@@ -238,7 +238,7 @@ func TestVisibility(t *testing.T) {
 		{"same crew", "unlisted", true, false}, {"other crew", "unlisted", true, false},
 	} {
 		k, a := viewer[c.viewer], relay.Address(c.of+"^acme")
-		e, err := s.Entry(ctx, a, k.Mecha.Address)
+		e, err := s.Entry(ctx, a, k.Mecha)
 		if (err == nil) != c.exists || err == nil && e.Address != a || err != nil && relay.ErrorCode(err) != relay.MechaNotFound {
 			t.Errorf("%s looks at %s: %+v, %v", c.viewer, a, e, err)
 		}
@@ -292,7 +292,7 @@ func TestLastSeen(t *testing.T) {
 	k, never := s.mustIssue("alice^x"), s.mustIssue("bob^x")
 	want := func(s store, id relay.MechaNumber, at time.Time) {
 		t.Helper()
-		if got, err := s.LastSeen(ctx, id); err != nil || !got.Equal(at) {
+		if got, err := s.LastSeen(ctx, 0, id); err != nil || !got.Equal(at) {
 			t.Errorf("last seen %v, %v; want %v", got, err, at)
 		}
 	}

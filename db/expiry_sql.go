@@ -70,7 +70,7 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextExpiry, error) {
 		if err := t.setState(m, relay.Expired, p, false); err != nil {
 			return 0, err
 		}
-		t.noteChange(m, m.ExpiresAt, true, true)
+		t.noteReceipt(m, p, m.ExpiresAt, true)
 	}
 	return next, nil
 }

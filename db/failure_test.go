@@ -70,7 +70,7 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	}
 	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
 	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
-	d.submit(fails, func(err error) { got <- err })
+	d.submit(fails, 0, func(err error) { got <- err })
 	close(b.release)
 	for i := range 5 {
 		if err := <-got; relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {

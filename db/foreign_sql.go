@@ -11,15 +11,15 @@ import (
 )
 
 // foreign is the servant that notices, a few times a second, that another process has
-// written to the file, changed keys, or removed or replaced one of the files. It reads
-// PRAGMA data_version on the writer's connection, where our own commits do not count.
+// written to the log, or has removed or replaced one of the files. It reads PRAGMA
+// data_version on the writer's connection, where our own commits do not count. What
+// another process has changed is the business of watch.
 type foreign struct {
 	w       *writer
 	readers *readerPool
 	files   []servedFile // empty if this process does not serve
 	checked time.Time    // by the real clock
 	data    int64        // PRAGMA data_version when it was checked
-	keys    int64        // the setting keys_version when it was checked
 }
 
 func (f *foreign) due(time.Time) bool { return time.Since(f.checked) >= servantsEvery }
@@ -32,31 +32,12 @@ func (f *foreign) do(time.Time) {
 		return
 	}
 	data, err := w.c.Number("PRAGMA data_version")
-	if err != nil {
-		if sqlite.IsFatal(err) {
-			w.fail(err)
-		}
-		return
+	switch {
+	case err == nil && data != f.data:
+		f.data, w.checkpoints.copySoon = data, true
+	case err != nil && sqlite.IsFatal(err):
+		w.fail(err)
 	}
-	if data == f.data {
-		return
-	}
-	_, keys := w.versions()
-	f.data, w.checkpoints.copySoon = data, true
-	w.mechas.forget()
-	w.listeners.entriesChanged()
-	if keys != f.keys {
-		f.keys = keys
-		w.listeners.keysChanged()
-	}
-}
-
-// versions reads data, which changes when another process has written, and keys, which
-// grows when keys change.
-func (w *writer) versions() (data, keys int64) {
-	data, _ = w.c.Number("PRAGMA data_version")
-	keys, _ = w.c.Number("SELECT value FROM setting WHERE name = 'keys_version'")
-	return data, keys
 }
 
 // forgetStale empties the caches of keys and Mechas if another process has written to
@@ -120,12 +101,13 @@ func (f *foreign) lostFile() error {
 func (f *foreign) leave(lost error) error {
 	w := f.w
 	w.checkpoints.wait()
-	if data, _ := w.versions(); data != f.data {
+	if data, err := w.c.Number("PRAGMA data_version"); err != nil || data != f.data {
 		return fmt.Errorf("%w, and another process has written since: relay check tells whether the database is whole", lost)
 	}
-	held, busy := f.readers.hold(holdTimeout), int64(1)
+	busy := int64(1)
+	f.readers.hold(holdTimeout)
 	_, err := w.c.Row(func(r *sqlite.Rows) { busy = r.Int(0) }, "PRAGMA wal_checkpoint(TRUNCATE)")
-	f.readers.release(held)
+	f.readers.release()
 	switch {
 	case err != nil:
 		return fmt.Errorf("%w; its log could not be copied into the database, which may lack the newest messages: %w", lost, err)

@@ -9,9 +9,15 @@ import (
 )
 
 const (
-	pageScan  = 10_000  // the most rows that are scanned for a page with filters
-	pageBytes = 4 << 20 // payload bytes after which a page ends early
+	pageScan   = 10_000    // the most rows that are scanned for a page with filters
+	pageBytes  = 4 << 20   // payload bytes after which a page ends early
+	pieceBytes = 256 << 10 // payload bytes that are read in one turn
+	shortPage  = 100       // messages; such a page without filters is a point, not a scan
 )
+
+// pieceRows is how many rows a scan looks through in one turn. It is a variable, so that
+// tests can have many pieces of few messages.
+var pieceRows = 500
 
 // filtered tells whether the query may not want some rows of its range.
 func filtered(q relay.HistoryQuery) bool {
@@ -36,42 +42,75 @@ func matches(q relay.HistoryQuery, m *relay.Message) bool {
 
 // History reads a page of a Mecha's messages (PROTOCOL §3, History). With filters, it
 // scans up to 10,000 messages; with payloads, it ends after 4 MiB. Then the page may
-// have fewer than Limit messages and More set. Errors: CursorNotFound; with
-// MustTakePart, ConversationNotFound and NotAParticipant.
-func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (p relay.Page, err error) {
-	err = d.read(ctx, func(x *rx) error {
-		p, err = x.history(q)
-		return err
-	})
-	return p, err
+// have fewer than Limit messages and More set. A long page is read in pieces, each as
+// the file is in its turn: a state may change between two pieces, but the page has no
+// message twice and leaves out none, since positions only grow. Errors: CursorNotFound;
+// with MustTakePart, ConversationNotFound and NotAParticipant; RateLimited, if too many
+// reads of the Mecha wait. Safe for concurrent use.
+func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
+	t := d.readers.scan(q.Mecha)
+	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
+		t = d.readers.point(q.Mecha)
+	}
+	h := history{q: q}
+	for !h.done {
+		if err := d.readIn(ctx, t, h.goOn); err != nil {
+			return relay.Page{Looked: h.page.Looked}, err
+		}
+	}
+	return h.page, nil
 }
 
+// history reads a page in one view.
 func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
-	pr, err := x.positionRange(q)
-	if err != nil {
-		return relay.Page{}, err
-	}
-	pr.conversation, err = x.conversationFilter(q)
-	if err != nil {
-		return relay.Page{}, err
-	}
-	if pr.conversation == newLabel {
-		return relay.Page{Next: cursorOf(q)}, nil // a label that nobody used
-	}
-	pr.limit = q.Limit + 1
-	if filtered(q) {
-		pr.limit = pageScan + 1
-	}
-	if pr.conversation == 0 {
-		if pr.unindexed, err = x.findUnindexed(q.Mecha, pr.from, pr.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
+	h := history{q: q}
+	for !h.done {
+		if err := h.goOn(x); err != nil {
 			return relay.Page{}, err
 		}
 	}
-	p, err := x.scan(q, pr)
-	if err == nil && q.Payload {
-		err = x.addPayloads(q, &p)
+	return h.page, nil
+}
+
+// A history is a page that is being read.
+type history struct {
+	q     relay.HistoryQuery
+	page  relay.Page
+	rest  positionRange // what is still to be looked through
+	begun bool
+	found bool // nothing is left to look through: only payloads are
+	paid  int  // how many of the messages have their payload, or need none
+	bytes int  // of payloads
+	done  bool
+}
+
+// goOn reads the next piece of the page.
+func (h *history) goOn(x *rx) (err error) {
+	if !h.begun {
+		err = h.begin(x)
 	}
-	return p, err
+	switch {
+	case err != nil || h.done:
+		return err
+	case !h.found:
+		if err := h.lookThrough(x); err != nil || !h.found || h.q.Payload {
+			return err
+		}
+		h.done = true
+		return nil
+	}
+	return h.addPayloads(x)
+}
+
+// begin finds the range of the page. A page that has none is done.
+func (h *history) begin(x *rx) (err error) {
+	h.begun, h.page.Next = true, cursorOf(h.q)
+	if h.rest, err = x.positionRange(h.q); err != nil {
+		return err
+	}
+	h.rest.conversation, err = x.conversationFilter(h.q)
+	h.done = h.rest.conversation == newLabel // a label that nobody used
+	return err
 }
 
 // cursorOf gives the cursor of the query, which an empty page returns.
@@ -104,52 +143,79 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 	return number, nil
 }
 
-// scan reads the range in order and keeps the messages that match, up to the limits.
-func (x *rx) scan(q relay.HistoryQuery, pr positionRange) (relay.Page, error) {
-	p := relay.Page{Next: cursorOf(q)}
-	text, args := pr.query(q)
+// lookThrough looks through the next pieceRows rows of the range, in order, and keeps the
+// messages that match, up to the limits.
+func (h *history) lookThrough(x *rx) (err error) {
+	q, p := h.q, &h.page
+	if h.rest.conversation == 0 {
+		if h.rest.unindexed, err = x.findUnindexed(q.Mecha, h.rest.from, h.rest.to, q.Direction == relay.In && q.State == relay.OnlyPending); err != nil {
+			return err
+		}
+	}
+	h.rest.limit = pieceRows + 1 // one more tells whether there is more
+	if !filtered(q) {
+		h.rest.limit = min(h.rest.limit, q.Limit-len(p.Messages)+1)
+	}
+	text, args := h.rest.query(q)
 	r := x.c.Query(text, args...)
-	scanned := 0
+	h.found = true
 	var last relay.Position
-	for r.Next() {
-		if len(p.Messages) == q.Limit || scanned == pageScan {
+	for rows := 0; r.Next(); rows++ {
+		if len(p.Messages) == q.Limit || p.Looked == pageScan {
 			p.More = true
+			break
+		}
+		if rows == pieceRows {
+			h.found = false
 			break
 		}
 		m, err := x.readMessage(r)
 		if err != nil {
 			r.Close()
-			return relay.Page{}, err
+			return err
 		}
-		scanned++
+		p.Looked++
 		last = m.Position
 		if matches(q, m) {
 			p.Messages = append(p.Messages, m)
 		}
 	}
 	if err := r.Close(); err != nil {
-		return relay.Page{}, err
+		return err
 	}
-	switch n := len(p.Messages); {
-	case p.More && scanned == pageScan && n < q.Limit:
+	h.moveOn(x, last)
+	return nil
+}
+
+// moveOn sets what is still to be looked through after the last row of a piece, and the
+// cursor once all is.
+func (h *history) moveOn(x *rx, last relay.Position) {
+	p, n := &h.page, len(h.page.Messages)
+	switch {
+	case !h.found && h.q.Descending:
+		h.rest.to = last
+	case !h.found:
+		h.rest.from = last + 1
+	case p.More && p.Looked == pageScan && n < h.q.Limit:
 		p.Next = x.ids.Message(last) // the last scanned message, since a page without matches must still move the cursor
 	case n > 0:
 		p.Next = p.Messages[n-1].ID
 	}
-	return p, nil
 }
 
-// addPayloads reads the payloads of received messages. It shortens the page to
-// pageBytes, but not below one message.
-func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
-	total := 0
-	for i, m := range p.Messages {
-		if m.Recipient != q.Mecha {
+// addPayloads reads the payloads of received messages, up to pieceBytes. It shortens the
+// page to pageBytes, but not below one message.
+func (h *history) addPayloads(x *rx) error {
+	p, piece := &h.page, 0
+	for ; h.paid < len(p.Messages) && piece < pieceBytes; h.paid++ {
+		i, m := h.paid, p.Messages[h.paid]
+		if m.Recipient != h.q.Mecha {
 			continue
 		}
-		if total += m.PayloadBytes; total > pageBytes && i > 0 {
+		piece += m.PayloadBytes
+		if h.bytes += m.PayloadBytes; h.bytes > pageBytes && i > 0 {
 			p.Messages, p.More, p.Next = p.Messages[:i], true, p.Messages[i-1].ID
-			return nil
+			break
 		}
 		body, err := x.payload(m.Position)
 		if err != nil {
@@ -157,6 +223,7 @@ func (x *rx) addPayloads(q relay.HistoryQuery, p *relay.Page) error {
 		}
 		m.Payload = body
 	}
+	h.done = h.paid == len(p.Messages)
 	return nil
 }
 
@@ -175,7 +242,11 @@ func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 		pr.from = relay.PositionFrom(q.Since)
 	}
 	if !q.Until.IsZero() {
-		pr.to = relay.PositionFrom(q.Until)
+		to, err := x.untilPosition(q.Until)
+		if err != nil {
+			return pr, err
+		}
+		pr.to = to
 	}
 	if q.After != "" {
 		p, err := x.ids.Cursor(q.After)
@@ -183,6 +254,9 @@ func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 			return pr, err
 		}
 		pr.from = max(pr.from, p+1)
+	}
+	if q.Later != 0 {
+		pr.from = max(pr.from, q.Later+1)
 	}
 	if q.Before != "" {
 		p, err := x.ids.Cursor(q.Before)

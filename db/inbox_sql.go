@@ -8,53 +8,83 @@ import (
 	"relay/db/relay"
 )
 
-// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It reads
-// them all.
-func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (in relay.Inbox, err error) {
-	err = d.read(ctx, func(x *rx) error {
-		in, err = x.inbox(id)
-		return err
-	})
-	return in, err
+// inboxRows is how many messages an inbox counts in one turn. Counting is cheaper than
+// reading. It is a variable, so that tests can have many pieces of few messages.
+var inboxRows = 2000
+
+// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It looks at
+// them all, in pieces, each as the file is in its turn. Errors: RateLimited, if too many
+// reads of the Mecha wait. Safe for concurrent use.
+func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
+	i := inbox{of: id, counts: map[int64]int{}}
+	for !i.done {
+		if err := d.readIn(ctx, d.readers.scan(id), i.goOn); err != nil {
+			return relay.Inbox{Looked: i.looked}, err
+		}
+	}
+	return i.Inbox, nil
 }
 
-func (x *rx) inbox(id relay.MechaNumber) (relay.Inbox, error) {
-	in := relay.Inbox{ByPriority: map[string]int{}}
-	counts := map[int64]int{}
-	var oldest, newest relay.Position
-	pending, args, err := x.pending(id)
+// An inbox is a count that is under way.
+type inbox struct {
+	relay.Inbox
+	of             relay.MechaNumber
+	counts         map[int64]int  // by the word of the priority
+	oldest, newest relay.Position // of the messages that were counted
+	from           relay.Position // messages from here on are still to be counted
+	looked         int
+	done           bool
+}
+
+// goOn counts the next piece. The last one adds the names of the priorities.
+func (i *inbox) goOn(x *rx) error {
+	pending, args, err := x.pending(i.of, i.from, inboxRows)
 	if err != nil {
-		return in, err
+		return err
 	}
-	r := x.c.Query("SELECT priority, count(*), min(m.position), max(m.position) FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position
-		WHERE m.expires_at IS NULL OR m.expires_at > ? GROUP BY priority`, append(args, x.now.UnixMilli())...)
+	rows := 0
+	r := x.c.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) FROM (SELECT m.priority, m.position, "+
+		"iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position) m
+		GROUP BY priority`, append([]any{x.now.UnixMilli()}, args...)...)
 	for r.Next() {
-		counts[r.Int(0)] = int(r.Int(1))
-		in.Pending += int(r.Int(1))
-		if p := relay.Position(r.Int(2)); oldest == 0 || p < oldest {
-			oldest = p
+		rows += int(r.Int(1))
+		i.from = max(i.from, relay.Position(r.Int(2))+1)
+		if n := int(r.Int(3)); n > 0 {
+			i.counts[r.Int(0)] += n
+			i.Pending += n
+			if p := relay.Position(r.Int(4)); i.oldest == 0 || p < i.oldest {
+				i.oldest = p
+			}
+			i.newest = max(i.newest, relay.Position(r.Int(5)))
 		}
-		newest = max(newest, relay.Position(r.Int(3)))
 	}
 	if err := r.Close(); err != nil {
-		return in, err
+		return err
 	}
-	for word, n := range counts {
+	if i.looked += rows; rows == inboxRows {
+		return nil
+	}
+	return i.finish(x)
+}
+
+func (i *inbox) finish(x *rx) error {
+	i.ByPriority, i.Looked, i.done = map[string]int{}, i.looked, true
+	for word, n := range i.counts {
 		text, err := x.word(word)
 		if err != nil {
-			return in, err
+			return err
 		}
-		in.ByPriority[text] = n
+		i.ByPriority[text] = n
 	}
-	if in.Pending > 0 {
-		in.Oldest, in.Newest = x.ids.Message(oldest), x.ids.Message(newest)
+	if i.Pending > 0 {
+		i.Oldest, i.Newest = x.ids.Message(i.oldest), x.ids.Message(i.newest)
 	}
-	return in, nil
+	return nil
 }
 
 // countOpen counts the pending messages of a Mecha, with those that are due to expire.
 func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
-	pending, args, err := x.pending(id)
+	pending, args, err := x.pending(id, 0, -1)
 	if err != nil {
 		return 0, err
 	}
@@ -62,17 +92,18 @@ func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
 	return n, err
 }
 
-// pending gives a query for the positions of a Mecha's pending messages. LIMIT -1, which
-// is no limit, keeps their order, so that SQLite merges its parts without a sort.
-func (x *rx) pending(id relay.MechaNumber) (text string, args []any, err error) {
-	u, err := x.findUnindexed(id, 0, math.MaxInt64, true)
+// pending gives a query for the positions of a Mecha's pending messages from a position
+// on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
+// SQLite merges the parts without a sort.
+func (x *rx) pending(id relay.MechaNumber, from relay.Position, limit int) (text string, args []any, err error) {
+	u, err := x.findUnindexed(id, from, math.MaxInt64, true)
 	if err != nil {
 		return "", nil, err
 	}
-	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1", []any{int64(id)}
-	if late, more := u.query(relay.In, true, false, 0, math.MaxInt64); late != "" {
-		text += " UNION " + late + " ORDER BY position LIMIT -1"
+	text, args = "SELECT position FROM received WHERE mecha = ? AND open = 1 AND position >= ?", []any{int64(id), int64(from)}
+	if late, more := u.query(relay.In, true, false, from, math.MaxInt64); late != "" {
+		text += " UNION " + late
 		args = append(args, more...)
 	}
-	return text, args, nil
+	return text + " ORDER BY position LIMIT ?", append(args, int64(limit)), nil
 }

@@ -13,7 +13,8 @@ import (
 )
 
 // The tests have segments of a few messages, so that all of them meet messages that
-// are indexed late. Benchmarks have segments as they are.
+// are indexed late, and pieces of a few rows, so that pages and counts have many. Their
+// caches of names hold a dozen. In benchmarks all are as they are.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
@@ -25,6 +26,8 @@ func TestMain(m *testing.M) {
 	}
 	if flag.Lookup("test.bench").Value.String() == "" {
 		segmentLength, leastRows, scanRatio = 5, 2, 1
+		pieceRows, inboxRows = 3, 3
+		nameBytes = 1 << 10
 	}
 	// The parallel ones wait for the disk, so there may be more of them than cores.
 	given := false
@@ -132,6 +135,26 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 		})
 		if err != nil {
 			t.Error(err)
+		}
+	}
+}
+
+// A read that would go on without end is ended, before its first row and between rows.
+func TestAReadHasABound(t *testing.T) {
+	d := openHere(t)
+	for name, left := range map[string]time.Duration{"over before it begins": -time.Second, "over in the middle": 10 * time.Millisecond} {
+		err := d.read(t.Context(), func(x *rx) error {
+			x.c.Until = time.Now().Add(left)
+			r := x.c.Query("WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT i FROM n")
+			for r.Next() {
+			}
+			return r.Close()
+		})
+		if relay.ErrorCode(err) != relay.Overloaded {
+			t.Errorf("%s: %v", name, err)
+		}
+		if err := d.read(t.Context(), func(x *rx) error { _, err := x.latest(); return err }); err != nil {
+			t.Errorf("the next read: %v", err)
 		}
 	}
 }

@@ -21,6 +21,8 @@ type job interface {
 // op is a job in the queue or in a transaction, with its error.
 type op struct {
 	job     job
+	of      relay.MechaNumber // whose job it is; 0: the relay's own
+	bytes   int               // the job's size
 	err     error
 	spoiled bool // the job cannot be applied, so the transaction is made without it
 }
@@ -58,15 +60,32 @@ func (j *task[W, O]) shared() relay.Write { return j.write }
 // write is applied even if its caller stops waiting.
 func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
 	j := &task[W, O]{write: write, decide: decide, ended: make(chan struct{})}
-	d.w.enqueue(j)
+	d.w.enqueue(j, d.ownerOf(write))
 	<-j.ended
 	return j.outcome, j.err
 }
 
-// then is do without waiting. done is called from the writer's goroutine, in the order
-// of the calls, and must not block. If the queue takes no more, then calls done itself.
+// then is do without waiting. done is called from the writer's goroutine, for the writes
+// of one key in the order of the calls, and must not block. If the queue takes no more,
+// then calls done itself.
 func then[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error), done func(O, error)) {
-	d.w.enqueue(&task[W, O]{write: write, decide: decide, done: done})
+	d.w.enqueue(&task[W, O]{write: write, decide: decide, done: done}, d.ownerOf(write))
+}
+
+// ownerOf gives the Mecha that a write is for, whose turns in the queue it takes; 0 for
+// the relay's own writes.
+func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
+	switch w := write.(type) {
+	case *relay.SendMessage:
+		return d.keys.mechaOf(w.Key)
+	case *relay.Acknowledge:
+		return d.keys.mechaOf(w.Key)
+	case *relay.MarkDelivered:
+		return d.keys.mechaOf(w.Key)
+	case *relay.PutProfile:
+		return d.keys.mechaOf(w.Key)
+	}
+	return 0
 }
 
 // none is the outcome of writes that have no answer.
@@ -118,5 +137,7 @@ type choreJob struct {
 func (j *choreJob) finish(err error)    { j.done(err) }
 func (j *choreJob) shared() relay.Write { return nil }
 
-// submit queues a chore. done is called as by then.
-func (d *DB) submit(c chore, done func(error)) { d.w.enqueue(&choreJob{c, done}) }
+// submit queues a chore for a Mecha; 0 is the relay itself. done is called as by then.
+func (d *DB) submit(c chore, of relay.MechaNumber, done func(error)) {
+	d.w.enqueue(&choreJob{c, done}, of)
+}

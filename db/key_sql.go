@@ -3,7 +3,9 @@ package db
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,18 +20,24 @@ import (
 type keyCache struct {
 	mu     sync.RWMutex
 	byHash map[[sha256.Size]byte]*usedKey
-	epoch  int                               // how often the cache was emptied
-	used   map[relay.KeyNumber]*atomic.Int64 // the time of each key's last use, in Unix ms; not emptied with the keys
+	epoch  int                          // how often the cache was emptied
+	used   map[relay.KeyNumber]*keyNote // not emptied with the keys
+}
+
+// keyNote is what stays known of a key that was used.
+type keyNote struct {
+	mecha relay.MechaNumber
+	last  atomic.Int64 // the time of its last use, in Unix ms
 }
 
 // usedKey is a cached key with the time of its last use.
 type usedKey struct {
 	*relay.Key
-	last *atomic.Int64
+	note *keyNote
 }
 
 func newKeyCache() keyCache {
-	return keyCache{byHash: map[[sha256.Size]byte]*usedKey{}, used: map[relay.KeyNumber]*atomic.Int64{}}
+	return keyCache{byHash: map[[sha256.Size]byte]*usedKey{}, used: map[relay.KeyNumber]*keyNote{}}
 }
 
 // find gives a key, or nil with the present epoch.
@@ -43,17 +51,29 @@ func (c *keyCache) find(hash [sha256.Size]byte) (k *usedKey, epoch int) {
 func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	last := c.used[k.Number]
-	if last == nil {
-		last = new(atomic.Int64)
-		last.Store(relay.MilliOf(k.LastUsedAt))
-		c.used[k.Number] = last
+	note := c.used[k.Number]
+	if note == nil {
+		note = &keyNote{mecha: k.Mecha.Number}
+		note.last.Store(relay.MilliOf(k.LastUsedAt))
+		c.used[k.Number] = note
 	}
-	u := &usedKey{k, last}
+	u := &usedKey{k, note}
 	if c.epoch == epoch { // else the key may have changed since it was read
 		c.byHash[hash] = u
 	}
 	return u
+}
+
+// mechaOf gives the Mecha of a key that was used in this process, 0 for the key 0. A key
+// that was not, such as one of a program that has no requests, stands for a Mecha of its
+// own: the result is then negative.
+func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	if note := c.used[k]; note != nil {
+		return note.mecha
+	}
+	return -relay.MechaNumber(k)
 }
 
 // forget empties the cache: some key may have changed.
@@ -74,39 +94,57 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
-		k, err := d.findKey(ctx, "k.hash = ?", hash[:])
+		found, err := d.findKeys(ctx, "k.hash = ?", hash[:])
 		if err != nil {
 			return nil, err
 		}
-		if k == nil {
+		if len(found) == 0 {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
-		u = d.keys.add(k, hash, epoch)
+		u = d.keys.add(found[0], hash, epoch)
 	}
 	now := d.opts.Now()
 	if err := u.Check(now); err != nil {
 		return nil, err
 	}
-	u.last.Store(now.UnixMilli())
+	u.note.last.Store(now.UnixMilli())
 	d.saw(u.Mecha.Number, now)
 	return u.Key, nil
 }
 
-// KeyByID reads a key from the file, past the cache; nil if there is no such key.
-func (d *DB) KeyByID(ctx context.Context, id relay.KeyID) (*relay.Key, error) {
-	return d.findKey(ctx, "k.public_id = ?", string(id))
+// KeysByID reads keys from the file, past the cache. Unknown keys are left out. It waits
+// for no other kind of read. Safe for concurrent use.
+func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
+	for some := range slices.Chunk(ids, keysAtOnce) {
+		list, err := json.Marshal(some)
+		if err != nil {
+			return nil, err
+		}
+		found, err := d.findKeys(ctx, "k.public_id IN (SELECT value FROM json_each(?))", string(list))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
 }
+
+// keysAtOnce is how many keys one query reads, because other requests wait for it.
+const keysAtOnce = 500
 
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
 	m.address, m.created_at FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
-// findKey reads one key from the file; nil if there is none.
-func (d *DB) findKey(ctx context.Context, where string, arg any) (k *relay.Key, err error) {
-	err = d.read(ctx, func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE "+where, arg)
-		return err
+// findKeys reads keys from the file, in the lane of the keys.
+func (d *DB) findKeys(ctx context.Context, where string, arg any) (all []*relay.Key, err error) {
+	err = d.readIn(ctx, d.readers.key(), func(x *rx) error {
+		r := x.c.Query(keyColumns+" WHERE "+where, arg)
+		for r.Next() {
+			all = append(all, readKey(r))
+		}
+		return r.Close()
 	})
-	return k, err
+	return all, err
 }
 
 func readKey(r *sqlite.Rows) *relay.Key {
@@ -119,7 +157,7 @@ func readKey(r *sqlite.Rows) *relay.Key {
 
 // Keys lists the keys of one address, or all if it is "", the oldest first.
 func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
 		r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
 		for r.Next() {
 			all = append(all, readKey(r))
@@ -140,13 +178,15 @@ func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
 		if k == nil {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
-		if len(t.w.callers) >= maxNames {
+		if len(t.w.callers) >= maxCallers {
 			clear(t.w.callers)
 		}
 		t.w.callers[number] = k
 	}
 	return k, k.Check(t.now)
 }
+
+const maxCallers = 1 << 17 // keys; then the writer's cache is emptied
 
 // Issue completes the write and makes the key, and returns once that is durable.
 // Errors: InvalidAddress, InvalidTime, InvalidRequest (of the label); for the key that
@@ -211,7 +251,7 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 		return nil, err
 	}
 	if old == nil {
-		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s", i.Replaces)
+		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(i.Replaces)))
 	}
 	if err := old.Check(i.At); err != nil {
 		return nil, err
@@ -273,8 +313,8 @@ func (u *keyUse) do(now time.Time) {
 func (u *keyUse) flush() {
 	used := lastUsed{}
 	u.cache.mu.RLock()
-	for number, last := range u.cache.used {
-		if at := last.Load(); at > u.written[number] {
+	for number, note := range u.cache.used {
+		if at := note.last.Load(); at > u.written[number] {
 			used[number] = at
 		}
 	}

@@ -22,18 +22,20 @@ func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 
 // suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
 // caller may find. It runs in the goroutine of Send, because the scan is too slow for
-// the writer.
+// the writer. Suggestions are a courtesy: there are none if scans of the caller wait already.
 func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {
 		return err
 	}
-	_ = d.read(context.Background(), func(x *rx) error {
+	t := d.readers.scan(d.keys.mechaOf(caller))
+	t.most = 1
+	_ = d.readIn(context.Background(), t, func(x *rx) error {
 		var viewer relay.Address
 		_, err := x.c.Row(func(r *sqlite.Rows) { viewer = relay.Address(r.Text(0)) },
 			"SELECT address FROM mecha_key k JOIN mecha m ON m.id = k.mecha WHERE k.id = ?", int64(caller))
 		if err == nil {
-			e.DidYouMean, err = x.closeAddresses(a, viewer)
+			e.DidYouMean, e.Looked, err = x.closeAddresses(a, viewer)
 		}
 		return err
 	})
@@ -50,8 +52,9 @@ const (
 )
 
 // closeAddresses gives up to three registered addresses that are similar to a, the most
-// similar first: they begin as a does, and differ in few letters.
-func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
+// similar first: they begin as a does, and differ in few letters. looked is how many
+// addresses were compared.
+func (x *rx) closeAddresses(a, viewer relay.Address) (out []relay.Address, looked int, err error) {
 	type candidate struct {
 		address relay.Address
 		edits   int
@@ -62,6 +65,7 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 		r := x.c.Query(`SELECT address, coalesce(visibility, 0) FROM mecha LEFT JOIN profile ON mecha = id WHERE address >= ? AND address < ?
 			AND removed_at IS NULL AND coalesce(visibility, 0) <> ? LIMIT ?`, prefix, prefix+"\x7f", relay.Unlisted.Number(), int64(suggestScan))
 		for r.Next() {
+			looked++
 			known := relay.Address(r.Text(0))
 			if r.Int(1) == relay.CrewOnly.Number() && known.Crew() != viewer.Crew() {
 				continue
@@ -72,7 +76,7 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 			seen[known] = true
 		}
 		if err := r.Close(); err != nil {
-			return nil, err
+			return nil, looked, err
 		}
 	}
 	sort.Slice(found, func(i, j int) bool {
@@ -81,11 +85,10 @@ func (x *rx) closeAddresses(a, viewer relay.Address) ([]relay.Address, error) {
 		}
 		return found[i].address < found[j].address
 	})
-	var out []relay.Address
 	for _, c := range found[:min(len(found), maxSuggestions)] {
 		out = append(out, c.address)
 	}
-	return out, nil
+	return out, looked, nil
 }
 
 // edits gives the optimal string alignment distance: how many insertions, deletions,

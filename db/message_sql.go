@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -28,6 +29,9 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 		m.State = relay.Expired
 	}
 	if !r.Null(15) {
+		if r.Null(16) {
+			return nil, fmt.Errorf("%w: the message at position %d names the acknowledgement %d, but there is no such receipt", sqlite.ErrDamaged, m.Position, r.Int(15))
+		}
 		m.Ack = &relay.Ack{ClientTS: r.Text(17), At: relay.Position(r.Int(15)).Time(), Detail: r.Text(18)}
 	}
 	return m, x.readNames(r, m)
@@ -100,16 +104,19 @@ func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
 	return nil, relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
-// payload reads the exact bytes of the message at a position; nil if there is none.
+// payload reads the exact bytes of the message at a position, which must exist.
 func (x *rx) payload(p relay.Position) (body []byte, err error) {
-	_, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	ok, err := x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: there is no payload of the message at position %d", sqlite.ErrDamaged, p)
+	}
 	return body, err
 }
 
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound.
 func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
 			return err
 		}
@@ -124,7 +131,7 @@ func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.Mes
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound.
 func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err != nil {
 			return err
@@ -147,7 +154,7 @@ func errRecipientOnly(what string) error {
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
 func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.point(sender), func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)
 		return err
 	})

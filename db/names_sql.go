@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"sync"
 
 	"relay/db/internal/sqlite"
@@ -10,11 +11,15 @@ import (
 // names caches a table of numbered strings in both directions. A cached pair stays
 // right, because this process only adds rows; forget is for changes by another
 // process, and for removed Mechas. It is safe for concurrent use.
+//
+// Clients choose most words, so the memory of a cache has a bound of its own, whatever
+// they write and read. On disk, the rates of the keys and the floor of the free disk
+// bound them. A word stays there as long as the file.
 type names[T ~string] struct {
 	byID, byText string // the queries
 	mu           sync.RWMutex
-	text         map[int64]T
-	id           map[T]int64
+	text         generations[int64, T]
+	id           generations[T, int64]
 }
 
 func newWords() *names[string] {
@@ -25,8 +30,6 @@ func newMechas() *names[relay.Address] {
 	return newNames[relay.Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL")
 }
 
-const maxNames = 1 << 17 // entries; then a cache is emptied, so that its memory is bounded
-
 func newNames[T ~string](byID, byText string) *names[T] {
 	n := &names[T]{byID: byID, byText: byText}
 	n.forget()
@@ -36,34 +39,69 @@ func newNames[T ~string](byID, byText string) *names[T] {
 func (n *names[T]) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.text, n.id = map[int64]T{}, map[T]int64{}
+	n.text, n.id = generations[int64, T]{}, generations[T, int64]{}
 }
 
 func (n *names[T]) put(id int64, text T) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if len(n.text) >= maxNames {
-		n.text, n.id = map[int64]T{}, map[T]int64{}
-	}
-	n.text[id], n.id[text] = text, id
+	n.text.put(id, text, len(text))
+	n.id.put(text, id, len(text))
 }
 
-// lookup gives the text of a number, "" for 0. remember must be false in a transaction
+// generations is a cache in two halves. When the young half is full, it becomes the old
+// one, and that is dropped. A pair that is found in the old half moves to the young one:
+// so a flood of pairs that are used once drops those alone.
+type generations[K comparable, V any] struct {
+	young, old map[K]V
+	bytes      int // of the young half
+}
+
+// nameBytes bounds a half. Each pair counts its text and nameOverhead, which is about
+// what it takes in a map.
+var nameBytes = 8 << 20
+
+const nameOverhead = 64
+
+func (g *generations[K, V]) put(k K, v V, length int) {
+	if _, known := g.young[k]; !known {
+		g.bytes += length + nameOverhead
+	}
+	if g.young == nil || g.bytes > nameBytes {
+		g.young, g.old, g.bytes = map[K]V{}, g.young, length+nameOverhead
+	}
+	g.young[k] = v
+}
+
+// find looks k up. stale says that it is in the old half, and should be put again.
+func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
+	if v, ok = g.young[k]; ok {
+		return v, true, false
+	}
+	v, ok = g.old[k]
+	return v, ok, ok
+}
+
+// lookup gives the text of a number, which must exist; "" for 0. remember must be false in a transaction
 // that may be rolled back, because its numbers may then get another meaning.
 func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if id == 0 {
 		return "", nil
 	}
 	n.mu.RLock()
-	text, ok := n.text[id]
+	text, ok, stale := n.text.find(id)
 	n.mu.RUnlock()
-	if ok {
-		return text, nil
+	var err error
+	if !ok {
+		ok, err = c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
+		stale = ok && err == nil && remember
 	}
-	ok, err := c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
-	if ok && err == nil && remember {
+	if !ok && err == nil {
+		err = fmt.Errorf("%w: a row has the number %d, which %q does not find", sqlite.ErrDamaged, id, n.byID)
+	}
+	if stale {
 		n.mu.Lock()
-		n.text[id] = text // only in this direction, since find must not give a removed Mecha
+		n.text.put(id, text, len(text)) // only in this direction, since find must not give a removed Mecha
 		n.mu.Unlock()
 	}
 	return text, err
@@ -72,8 +110,13 @@ func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 // find gives the number of a text, 0 if it has none. Texts are compared exactly.
 func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	n.mu.RLock()
-	id, ok := n.id[text]
+	id, ok, stale := n.id.find(text)
 	n.mu.RUnlock()
+	if stale {
+		n.mu.Lock()
+		n.id.put(text, id, len(text))
+		n.mu.Unlock()
+	}
 	if ok {
 		return id, nil
 	}

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -30,70 +29,75 @@ func newLookups() *lookups {
 	return &lookups{words: newWords(), mechas: newMechas(), late: &lateIndex{}}
 }
 
-// readingConns is how many connections read beside the writer's.
-const readingConns = 4
+// The readers have three lanes, each with connections of its own, so that a read never
+// waits for a longer one of another kind. Waiting reads beyond the bounds are refused
+// with RateLimited: they are those of one Mecha.
+const (
+	keyConns   = 1 // for keys and positions: a few rows, for the relay itself
+	pointConns = 4 // for messages, profiles, short pages: what costs about as much as a request
+	pointShare = 3 // connections that one Mecha may have; another's read finds one
+	pointsWait = 1024
+	scanConns  = 2 // for what looks through many rows, a piece in each turn
+	scanShare  = 1
+	scansWait  = 64
+)
 
 // readerPool has the reading connections. It is safe for concurrent use, except open
 // and close.
-type readerPool struct {
-	idle   chan *sqlite.Conn
-	opened int
+type readerPool struct{ keys, points, scans *lane }
+
+func newReaderPool() *readerPool {
+	return &readerPool{keys: newLane(keyConns), points: newLane(pointShare), scans: newLane(scanShare)}
 }
 
-func newReaderPool() *readerPool { return &readerPool{idle: make(chan *sqlite.Conn, readingConns)} }
-
 func (p *readerPool) open(path string, r sqlite.Role) error {
-	for range readingConns {
-		c, err := sqlite.Open(path, r)
-		if err != nil {
+	for _, l := range []struct {
+		*lane
+		conns int
+	}{{p.keys, keyConns}, {p.points, pointConns}, {p.scans, scanConns}} {
+		if err := l.open(path, r, l.conns); err != nil {
 			return err
 		}
-		p.give(c)
-		p.opened++
 	}
 	return nil
 }
 
-// take waits for an idle connection, until ctx ends or the store closes.
-func (p *readerPool) take(ctx context.Context, closed <-chan struct{}) (*sqlite.Conn, error) {
-	select {
-	case c := <-p.idle:
-		return c, nil
-	case <-closed:
-		return nil, errShuttingDown()
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	}
-}
+// point is the turn of a read of a few rows, scan that of a read that looks through
+// many rows. Each is for a Mecha, or for 0, the relay itself.
+func (p *readerPool) point(of relay.MechaNumber) turn { return turn{p.points, of, pointsWait} }
+func (p *readerPool) scan(of relay.MechaNumber) turn  { return turn{p.scans, of, scansWait} }
 
-func (p *readerPool) give(c *sqlite.Conn) { p.idle <- c }
+// key is the turn of a read on which others wait: of a key, to let a request in or to end
+// the sockets of a revoked one. It waits for no other kind of read.
+func (p *readerPool) key() turn { return turn{p.keys, 0, anyNumber} }
 
-// hold takes the connections out of use, as many as become idle within timeout. Reads
-// that are under way end first; further reads wait until release.
-func (p *readerPool) hold(timeout time.Duration) (held []*sqlite.Conn) {
+// hold takes the connections out of use, waiting up to timeout for the reads that are
+// under way. Further reads wait until release, which must follow. The keys come last,
+// when no longer read is left to wait for. hold tells whether all connections are idle.
+func (p *readerPool) hold(timeout time.Duration) bool {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
-	for range readingConns {
-		select {
-		case c := <-p.idle:
-			held = append(held, c)
-		case <-over.C:
-			return held
-		}
-	}
-	return held
+	return p.scans.hold(over.C) && p.points.hold(over.C) && p.keys.hold(over.C)
 }
 
-func (p *readerPool) release(held []*sqlite.Conn) {
-	for _, c := range held {
-		p.give(c)
+// closeHeld closes the connections, all of which hold has found idle. The pool may be
+// opened again before release.
+func (p *readerPool) closeHeld() {
+	for _, l := range []*lane{p.scans, p.points, p.keys} {
+		l.closeIdle()
+	}
+}
+
+func (p *readerPool) release() {
+	for _, l := range []*lane{p.keys, p.points, p.scans} {
+		l.release()
 	}
 }
 
 // close waits until all connections are idle, and closes them.
 func (p *readerPool) close() {
-	for ; p.opened > 0; p.opened-- {
-		(<-p.idle).Close()
+	for _, l := range []*lane{p.scans, p.points, p.keys} {
+		l.close()
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "received", "sent"}
+var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "clock_ahead", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -147,6 +148,39 @@ func (p *player) fine(err error) {
 	}
 }
 
+// progress acknowledges one message until it takes no more that are not final.
+func (p *player) progress() {
+	k, err := p.d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(fmt.Sprintf("worker%d^crew", p.random.IntN(1000)))}) // its mailbox is empty
+	if err != nil {
+		p.Error(err)
+		return
+	}
+	m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: k.Mecha.Address, Payload: []byte("{}"), Nonce: relay.NonceHash(p.random.Int64() | 1)}
+	if m.Validate() != nil {
+		p.Error("invalid message")
+	}
+	sent, err := p.d.Send(m)
+	if err != nil {
+		p.Error(err)
+		return
+	}
+	var refused atomic.Int32
+	var all sync.WaitGroup
+	for i := range 2 * maxAcks {
+		all.Go(func() {
+			_, err := p.d.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: "processing",
+				ClientTS: "2026-01-01T00:00:00Z", Detail: fmt.Sprint(i), Nonce: relay.NonceHash(i + 1)})
+			if p.fine(err); relay.ErrorCode(err) == relay.TooManyAcks {
+				refused.Add(1)
+			}
+		})
+	}
+	all.Wait()
+	if refused.Load() != maxAcks {
+		p.Errorf("%d acknowledgements were refused", refused.Load())
+	}
+}
+
 func (p *player) play(rounds int) {
 	statuses := []string{"received", "processing", "seen", "completed", "failed"}
 	for range rounds {
@@ -208,6 +242,9 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 						return
 					}
 					p.keys = append(p.keys, k.Key)
+				}
+				if n == 1 {
+					p.progress()
 				}
 				p.play(150)
 				if n == 0 {

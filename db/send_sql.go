@@ -227,7 +227,10 @@ func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now 
 	found, err := x.c.Row(func(r *sqlite.Rows) { p, body, from = relay.Position(r.Int(0)), r.Int(1), r.Int(2) },
 		`SELECT position, body_hash, sender FROM message INDEXED BY message_idempotency
 		WHERE idempotency_key = ? ORDER BY position DESC LIMIT 1`, key.Key)
-	if err != nil || !found || relay.MechaNumber(from) != sender || now.Sub(p.Time()) > idempotencyWindow {
+	if err != nil || !found || relay.MechaNumber(from) != sender {
+		return relay.Sent{}, false, err
+	}
+	if at, err := x.accepted(p); err != nil || now.Sub(at) > idempotencyWindow {
 		return relay.Sent{}, false, err
 	}
 	if body != key.Body {

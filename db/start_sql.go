@@ -16,8 +16,11 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.expiry.start(); err != nil {
 		return err
 	}
-	w.foreign.data, w.foreign.keys = w.versions()
-	w.cachedAt = w.foreign.data
+	data, err := w.c.Number("PRAGMA data_version")
+	if err != nil {
+		return err
+	}
+	w.foreign.data, w.cachedAt = data, data
 	w.searches.next = 1 // so that answers that have expired meanwhile are done at once
 	now := w.opts.Now()
 	w.keyUse.wrote = now
@@ -37,9 +40,7 @@ func (w *writer) start(nonces *Nonces) error {
 			return err
 		}
 	}
-	if ahead := w.last.Time().Sub(now); ahead > time.Minute {
-		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up", "behind", ahead)
-	}
+	w.sayAhead()
 	if err := w.segments.start(); err != nil {
 		return err
 	}

@@ -11,7 +11,9 @@ import (
 // Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
 // stream). The piece may be empty although End is false.
 func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (p relay.StreamPage, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	t := d.readers.point(q.Mecha)
+	t.most = anyNumber // a stream cannot be refused, and a socket has one read at a time
+	err = d.readIn(ctx, t, func(x *rx) error {
 		p, err = x.stream(q)
 		return err
 	})
@@ -84,7 +86,7 @@ func (x *rx) latest() (p relay.Position, err error) {
 
 // Latest gives the position of the newest committed message, 0 if there is none.
 func (d *DB) Latest(ctx context.Context) (p relay.Position, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	err = d.readIn(ctx, d.readers.key(), func(x *rx) error {
 		p, err = x.latest()
 		return err
 	})

@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
@@ -103,6 +104,9 @@ func (x *rx) traceReceipts(t *Trace) error {
 		if err != nil {
 			return err
 		}
+		if previous >= receipt { // a chain leads back in time, or reading would not end
+			return fmt.Errorf("%w: the receipt at position %d follows %d", sqlite.ErrDamaged, receipt, previous)
+		}
 		t.Steps = append(t.Steps, s)
 		receipt = previous
 	}
@@ -114,10 +118,13 @@ func (x *rx) traceReceipts(t *Trace) error {
 func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	var state relay.State
 	var word, key int64
-	_, err = x.c.Row(func(r *sqlite.Rows) {
+	ok, err := x.c.Row(func(r *sqlite.Rows) {
 		previous, state, word, key = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5)
 		s.ClientTS, s.Detail = r.Text(3), r.Text(4)
 	}, "SELECT previous, state, status, client_ts, detail, key FROM receipt WHERE position = ?", position)
+	if err == nil && !ok {
+		err = fmt.Errorf("%w: there is no receipt at position %d", sqlite.ErrDamaged, position)
+	}
 	if err != nil {
 		return s, 0, err
 	}

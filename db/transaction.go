@@ -24,6 +24,7 @@ type tx struct {
 	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
+	ahead          aheadRow
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
 }
 
@@ -42,6 +43,7 @@ func (t *tx) begin(w *writer) {
 // position gives out the next position in the shared order, for a write of time at.
 func (t *tx) position(at time.Time) relay.Position {
 	t.last = max(t.last+1, relay.PositionAt(at))
+	t.aheadOf(t.last, at)
 	return t.last
 }
 
@@ -117,9 +119,12 @@ func (w *writer) try(ops []op) error {
 	if w.cramped {
 		return errCramped
 	}
+	w.lock.wait()
+	defer w.lock.end()
 	if err := w.c.BeginWrite(); err != nil {
 		return err
 	}
+	w.lock.begin()
 	err := w.fill(t, ops)
 	if err == nil {
 		t.committing = true
@@ -130,6 +135,7 @@ func (w *writer) try(ops []op) error {
 		clear(w.callers) // some may have been read in the transaction that failed
 		return err
 	}
+	w.disk.committed(w.c)
 	t.publish()
 	return nil
 }
@@ -145,6 +151,9 @@ func (w *writer) fill(t *tx, ops []op) error {
 			continue
 		}
 		o.err = o.job.apply(t)
+		if o.err == nil {
+			o.err = t.keepAhead()
+		}
 		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err
 		}
@@ -164,6 +173,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 func (t *tx) publish() {
 	w := t.w
 	w.last, w.lastLocal = t.last, t.lastLocal
+	w.sayAhead()
 	for id, n := range t.pending {
 		w.pending[id] = n
 	}
@@ -186,11 +196,14 @@ func (w *writer) explain(err error) error {
 	case sqlite.IsFatal(err):
 		w.fail(err)
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
-	case sqlite.IsDiskFull(err), errors.Is(err, errCramped):
+	case errors.Is(err, errCramped):
 		w.disk.low.Store(true)
 		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
+	case sqlite.IsDiskFull(err):
+		w.disk.becameFull(w.c)
+		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
 	case sqlite.IsBusy(err):
-		return &relay.Error{Code: relay.Overloaded, Detail: "the database is locked by another process; nothing was written", RetryAfter: time.Second, Cause: err}
+		return &relay.Error{Code: relay.DatabaseLocked, Detail: "another process holds the write lock of the database; nothing was written", RetryAfter: time.Second, Cause: err}
 	case sqlite.IsReadOnly(err):
 		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.path, err)}
 	case w.batch.committing:

@@ -11,9 +11,8 @@ import (
 )
 
 const (
-	maxQueue      = 16 << 10               // queued jobs; further ones are refused with Overloaded
-	maxBatch      = 512                    // jobs in a transaction
-	maxBatchBytes = 8 << 20                // bytes of all jobs in a transaction; a single job may have more
+	commandBatch  = 64                     // jobs in a transaction of a command, because a server may wait for it
+	mostRest      = 50 * time.Millisecond  // the longest pause of a command between two transactions
 	servantsEvery = 250 * time.Millisecond // how often servants run while no jobs come
 	gatherRounds  = 4                      // how often the writer yields before it takes the queue
 )
@@ -23,7 +22,7 @@ const (
 // queue belong to the writer's goroutine.
 type writer struct {
 	mu    sync.Mutex
-	queue []op
+	queue queue
 	shut  bool
 	wake  chan struct{} // has a token while the queue has jobs, many pushes are noted, or shut is set
 	fault atomic.Pointer[error]
@@ -35,15 +34,16 @@ type writer struct {
 	c         *sqlite.Conn
 	disk      *disk
 	listeners *listeners
+	lock      lockState
 	transact  func([]op) error // makes one transaction of the jobs
 	cramped   bool             // the disk had no room at the start (cramped.go)
 	roomAt    time.Time        // when room was looked for last, by the real clock
 
-	startCopying func() error // starts the goroutine that copies the log
+	startHelpers func() error // starts the goroutines beside the writer
 
-	spare     []op                           // the backing array of the next queue
 	batch     tx                             // the present transaction
 	last      relay.Position                 // the last committed position in the shared order
+	saidAhead bool                           // it is logged that last is ahead of the clock
 	lastLocal relay.Position                 // the last committed position of a local row
 	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
@@ -80,8 +80,12 @@ type rider interface {
 }
 
 func newWriter(d *DB, c *sqlite.Conn) *writer {
+	most := maxBatch
+	if !d.opts.Serve {
+		most = commandBatch
+	}
 	w := &writer{
-		wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
@@ -101,24 +105,22 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	return w
 }
 
-// enqueue queues a job. The writer calls the job's finish once the job is durable or
-// refused. If the queue takes no more, enqueue calls finish itself.
-func (w *writer) enqueue(j job) {
+// enqueue queues a job of a Mecha; 0 is the relay itself. The writer calls the job's
+// finish once the job is durable or refused. If the queue takes no more, enqueue calls
+// finish itself.
+func (w *writer) enqueue(j job, of relay.MechaNumber) {
+	var err error
 	w.mu.Lock()
-	switch {
-	case w.shut:
-		w.mu.Unlock()
-		j.finish(errShuttingDown())
-		return
-	case len(w.queue) >= maxQueue:
-		w.mu.Unlock()
-		e := relay.Errorf(relay.Overloaded, "too many writes are waiting")
-		e.RetryAfter = time.Second
-		j.finish(e)
+	if w.shut {
+		err = errShuttingDown()
+	} else {
+		err = w.queue.add(j, of)
+	}
+	w.mu.Unlock()
+	if err != nil {
+		j.finish(err)
 		return
 	}
-	w.queue = append(w.queue, op{job: j})
-	w.mu.Unlock()
 	w.signal()
 }
 
@@ -182,11 +184,12 @@ func (w *writer) run() {
 			}
 			continue
 		}
-		for len(ops) > 0 {
-			w.runServants() // before every transaction, so that servants also run under load
-			n := batchSize(ops)
-			w.commit(ops[:n])
-			ops = ops[n:]
+		w.runServants() // before every transaction, so that servants also run under load
+		began := time.Now()
+		w.commit(ops)
+		w.reuse(ops)
+		if w.queued() > 0 {
+			w.rest(time.Since(began))
 		}
 	}
 }
@@ -209,7 +212,7 @@ func (w *writer) runServants() {
 // writer does not wait: if no other goroutine is ready to run, yielding returns at once.
 func (w *writer) gather() {
 	before := w.queued()
-	for i := 0; i < gatherRounds && before > 0; i++ {
+	for i := 0; i < gatherRounds && before > 0 && before < maxBatch; i++ {
 		runtime.Gosched()
 		now := w.queued()
 		if now == before {
@@ -222,29 +225,28 @@ func (w *writer) gather() {
 func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.queue)
+	return len(w.queue.ops)
 }
 
-// take takes all jobs from the queue.
+// take takes the jobs of the next transaction from the queue.
 func (w *writer) take() (ops []op, shut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	ops, shut = w.queue, w.shut
-	clear(w.spare)
-	w.queue, w.spare = w.spare[:0], ops
-	return ops, shut
+	return w.queue.take(), w.shut
 }
 
-// batchSize gives how many of the jobs the next transaction takes.
-func batchSize(ops []op) int {
-	bytes := 0
-	for i, o := range ops {
-		bytes += o.job.size()
-		if i == maxBatch || i > 0 && bytes > maxBatchBytes {
-			return i
-		}
+func (w *writer) reuse(ops []op) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.queue.reuse(ops)
+}
+
+// rest leaves the write lock to a server for as long as a command had it. Without that,
+// a server that waits for the lock would seldom find it free.
+func (w *writer) rest(had time.Duration) {
+	if !w.opts.Serve {
+		time.Sleep(min(had, mostRest))
 	}
-	return len(ops)
 }
 
 // doNow makes a transaction of one chore. Only the writer's goroutine may call it.

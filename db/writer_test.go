@@ -40,7 +40,7 @@ func (poison) size() int { return 0 }
 // wait queues a chore and waits for its commit.
 func (d *DB) wait(c chore) error {
 	done := make(chan error, 1)
-	d.submit(c, func(err error) { done <- err })
+	d.submit(c, 0, func(err error) { done <- err })
 	return <-done
 }
 
@@ -81,7 +81,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	for i := range n {
 		then(d, message(k, "a^b", `{}`), (*tx).send, func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
-			d.submit(poison{}, func(err error) {
+			d.submit(poison{}, 0, func(err error) {
 				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 					t.Errorf("the poisoned write got %v", err)
 				}
@@ -169,7 +169,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z"}
 		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) { done <- err })
 	}
-	d.submit(poison{}, func(error) { done <- nil })
+	d.submit(poison{}, 0, func(error) { done <- nil })
 	close(b.release)
 	for range 3 {
 		if err := <-done; err != nil {
@@ -292,7 +292,7 @@ func TestAFullQueueIsRefused(t *testing.T) {
 	<-b.entered
 	last := make(chan error, maxQueue)
 	for range maxQueue {
-		d.submit(nothing{}, func(err error) { last <- err })
+		d.submit(nothing{}, 0, func(err error) { last <- err })
 	}
 	if err := d.wait(nothing{}); relay.ErrorCode(err) != relay.Overloaded {
 		t.Errorf("a write beyond the queue's bound got %v", err)
@@ -342,7 +342,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var wg, readers sync.WaitGroup
 	var mu sync.Mutex
 	stop := make(chan struct{})
-	for range readingConns + 1 { // readers without a pause, each of which keeps SQLite from restarting the log
+	for range pointConns + scanConns + 1 { // readers without a pause, each of which keeps SQLite from restarting the log
 		readers.Go(func() {
 			for {
 				select {

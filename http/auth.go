@@ -17,6 +17,7 @@ import (
 type call struct {
 	*http.Request
 	w         http.ResponseWriter // for deadlines and upgrades; endpoints return their answers
+	conn      *guarded            // nil if nothing bounds the connections
 	params    httprouter.Params
 	at        time.Time
 	key       *relay.Key
@@ -39,9 +40,10 @@ func (c *call) done(s *Server) {
 		c.endSend()
 	}
 	if c.key != nil {
-		s.memory.give(c.key.Number, c.bodyBytes)
-		s.memory.give(c.key.Number, c.answerBytes)
+		s.memory.give(c.key.Mecha.Number, c.bodyBytes)
+		s.memory.give(c.key.Mecha.Number, c.answerBytes)
 	}
+	c.conn.endWork()
 }
 
 // authenticate establishes who sent a request. It checks in the order of
@@ -54,7 +56,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 		e.RetryAfter = time.Second
 		return nil, e
 	}
-	c := &call{Request: r, w: w, params: p, at: s.config.Now()}
+	c := &call{Request: r, w: w, conn: connection(r.Context()), params: p, at: s.config.Now()}
 	err := s.verify(c)
 	if err == nil {
 		err = s.claim(c)
@@ -76,14 +78,17 @@ func (s *Server) verify(c *call) error {
 	if c.key, err = s.config.DB.Key(c.Context(), text); err != nil {
 		return err
 	}
-	vouch(c.Context())
+	c.conn.vouch(c.key.Mecha.Number)
 	if !s.keys.allow(c.key.Number, c.at) {
-		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key", s.config.RateLimit)
-		e.RetryAfter = time.Second
+		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key; each %d rows that a page looks through count as one", s.config.RateLimit, rowsPerRequest)
+		e.RetryAfter = s.keys.wait(c.key.Number, c.at)
 		return e
 	}
 	if err := s.readBody(c); err != nil {
 		return err
+	}
+	if !c.conn.beginWork() {
+		return errEvicted
 	}
 	// Read the clock again, since the body may have come slowly: a timestamp
 	// accepted by an older clock could stay valid after its nonce is forgotten.
@@ -168,7 +173,14 @@ func (s *Server) readBody(c *call) error {
 	if room < 0 { // chunked: it may become as long as is allowed
 		room = most
 	}
-	err := s.memory.take(c.key.Number, room)
+	if !c.conn.beginBody() {
+		c.w.Header().Set("Connection", "close") // the rest of the body is not waited for
+		e := relay.Errorf(relay.RateLimited, "the bodies of %d requests of this Mecha are arriving already", c.conn.door.mostBodies())
+		e.RetryAfter = time.Second
+		return e
+	}
+	defer c.conn.endBody()
+	err := s.memory.take(c.key.Mecha.Number, room)
 	if err != nil {
 		return err
 	}
@@ -194,6 +206,9 @@ func (s *Server) readBody(c *call) error {
 	}
 	return nil
 }
+
+// errEvicted reaches the log at most: the connection has been closed.
+var errEvicted = relay.Errorf(relay.Overloaded, "the connection was closed to make room")
 
 func errTooLarge(most int64) error {
 	return relay.Errorf(relay.PayloadTooLarge, "the request body is longer than the limit of %d bytes", most)

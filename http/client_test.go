@@ -272,7 +272,7 @@ type reply struct {
 }
 
 // want expects a success: its status, and a JSON object. A newline ends every one
-// but the payload and the profile, which are what a client has put there.
+// but the payload, which is what a client has put there.
 func (a reply) want(status int) reply {
 	a.t.Helper()
 	if a.status != status {
@@ -281,7 +281,7 @@ func (a reply) want(status int) reply {
 	if ct := a.header.Get("Content-Type"); ct != "application/json" || !json.Valid(a.body) || a.body[0] != '{' {
 		a.t.Fatalf("%s: %s, no JSON object: %s", a.of, ct, a.body)
 	}
-	if exact := strings.HasSuffix(a.of, "/payload") || strings.HasSuffix(a.of, "/profile"); (a.body[len(a.body)-1] == '\n') == exact {
+	if exact := strings.HasSuffix(a.of, "/payload"); (a.body[len(a.body)-1] == '\n') == exact {
 		a.t.Errorf("%s: the body ends with %q", a.of, a.body[len(a.body)-1:])
 	}
 	return a

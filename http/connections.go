@@ -12,21 +12,31 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/relay"
+
 	"golang.org/x/time/rate"
 )
 
 // Guard bounds the connections of a listener that s serves, sockets included, to
 // most; 0 is no bound. When there are as many, the next connection is accepted
-// all the same and others are closed to make room: first connections that have
-// not yet shown a valid key, the oldest first, then connections that are idle
-// between two requests. So a client without a key cannot keep out one with a key.
-// The new connection is closed at once only if all others are at work for a key.
-// Accepting never waits.
+// all the same and others are closed to make room:
+//
+//  1. Connections that have not yet shown a valid key, the oldest first.
+//  2. Connections of the Mecha that holds most, whatever its keys: those that are
+//     idle between two requests, the longest idle first; then, as long as the Mecha
+//     holds more than enough, those that wait for their client, because it sends a
+//     body or takes an answer slowly.
+//
+// So a client without a key cannot keep out one with a key, and one Mecha cannot
+// take the connections of another. A connection is never closed while the relay
+// works for it, and a WebSocket never: the hub bounds those. The new connection is
+// closed at once only if nothing else may be. Accepting never waits.
 func (s *Server) Guard(l net.Listener, most int) net.Listener {
 	if most <= 0 {
 		return l
 	}
-	return &door{Listener: l, most: most, all: map[*guarded]struct{}{}, log: s.config.Logger, full: rate.Sometimes{Interval: time.Minute}}
+	return &door{Listener: l, most: most, log: s.config.Logger, full: rate.Sometimes{Interval: time.Minute},
+		all: map[*guarded]struct{}{}, holders: map[relay.MechaNumber]*holder{}}
 }
 
 // door is a guarded listener.
@@ -37,8 +47,25 @@ type door struct {
 	log  *slog.Logger
 	full rate.Sometimes // limits the warnings that there is no room
 
-	mu  sync.Mutex
-	all map[*guarded]struct{}
+	mu      sync.Mutex
+	all     map[*guarded]struct{}
+	holders map[relay.MechaNumber]*holder // those of the connections in all
+}
+
+const (
+	// doorShare: bodies of more than 1/doorShare of all connections may not arrive
+	// for one Mecha at the same time.
+	doorShare = 8
+	// enough connections, or bodies that arrive, are left to a Mecha however small
+	// the door is.
+	enough = 16
+)
+
+// holder is a Mecha that has connections.
+type holder struct {
+	mecha       relay.MechaNumber
+	connections int          // guarded by door.mu
+	bodies      atomic.Int64 // requests whose body is arriving
 }
 
 // guarded is a connection that is counted until it is closed. It embeds the
@@ -46,16 +73,40 @@ type door struct {
 type guarded struct {
 	*net.TCPConn
 	door *door
-	// state is 2×n for a stranger and 2×n+1 for a known connection, which is one
-	// that has shown a valid key. n is a number of door.seq: taken when a stranger
-	// came, or when a known connection fell idle. The lower number goes first.
-	// A known connection at work has busyKnown.
-	state atomic.Int64
+	// holder is the Mecha of the latest request that has shown a valid key, nil if
+	// none has. The goroutine that serves the connection sets it, under door.mu.
+	holder *holder
+	// state is a connState and, above connStateBits, a number of door.seq: taken when
+	// the connection came, and again whenever it falls idle. The lower number goes first.
+	state   atomic.Int64
+	framing framing // of the goroutine that serves the connection
 }
 
-const busyKnown = 1 // no n is 0
+// connState says what a connection waits for.
+type connState int64
 
-func known(state int64) bool { return state&1 != 0 }
+const (
+	stranger connState = iota // for a valid key
+	idle                      // for the next request
+	waiting                   // for its client, which sends a body or takes an answer
+	working                   // for the relay
+	hijacked                  // for frames: it is a WebSocket, and for good
+	evicted                   // for nothing: it has been closed to make room, for good
+
+	connStateBits = 3
+)
+
+func stateOf(v int64) connState { return connState(v & (1<<connStateBits - 1)) }
+
+// become sets the state, and keeps the number. It is false if the connection has
+// been closed to make room. The goroutine that serves the connection calls it.
+func (c *guarded) become(s connState) bool {
+	old := c.state.Load()
+	if o := stateOf(old); o == s || o >= hijacked {
+		return o != evicted
+	}
+	return c.state.CompareAndSwap(old, old>>connStateBits<<connStateBits|int64(s))
+}
 
 // Accept implements net.Listener.
 func (d *door) Accept() (net.Conn, error) {
@@ -69,7 +120,7 @@ func (d *door) Accept() (net.Conn, error) {
 			return conn, nil
 		}
 		c := &guarded{TCPConn: tcp, door: d}
-		c.state.Store(d.seq.Add(1) << 1)
+		c.state.Store(d.seq.Add(1) << connStateBits)
 		if d.enter(c) {
 			return c, nil
 		}
@@ -83,7 +134,7 @@ func (d *door) enter(c *guarded) bool {
 	if len(d.all) >= d.most {
 		closed := d.makeRoom()
 		d.full.Do(func() {
-			d.log.Warn("no room for more connections (--max-connections): closing the oldest without a key, then idle ones", "connections", d.most)
+			d.log.Warn("no room for more connections (--max-connections): closing the oldest without a key, then those of the Mecha that holds most", "connections", d.most)
 		})
 		if !closed {
 			return false
@@ -96,29 +147,93 @@ func (d *door) enter(c *guarded) bool {
 // makeRoom closes connections, if any may be closed. It closes several, since it
 // has to look at all of them to find one. The caller holds d.mu.
 func (d *door) makeRoom() bool {
-	type entry struct {
-		c     *guarded
-		state int64
-	}
-	var strangers, idle []entry
-	for c := range d.all {
-		switch state := c.state.Load(); {
-		case !known(state):
-			strangers = append(strangers, entry{c, state})
-		case state != busyKnown:
-			idle = append(idle, entry{c, state})
+	room := max(1, d.most/64)
+	closed := 0
+	for _, e := range d.closable() {
+		if closed == room {
+			break
+		}
+		if e.c.state.CompareAndSwap(e.state, int64(evicted)) { // else it has just begun to work
+			d.remove(e.c)
+			e.c.TCPConn.Close() // does not block; the goroutine that serves e.c gets an error, and closes it again
+			closed++
 		}
 	}
-	chosen := strangers
-	if len(strangers) == 0 {
-		chosen = idle
+	return closed > 0
+}
+
+type closable struct {
+	c     *guarded
+	state int64
+	// rank is how many connections its Mecha has if it first gives up all that come
+	// before this one.
+	rank int
+}
+
+// closable lists the connections that may be closed, in the order of Guard. The
+// caller holds d.mu.
+func (d *door) closable() []closable {
+	var strangers, known []closable
+	for c := range d.all {
+		switch e := (closable{c: c, state: c.state.Load()}); stateOf(e.state) {
+		case stranger:
+			strangers = append(strangers, e)
+		case idle, waiting:
+			known = append(known, e)
+		}
 	}
-	slices.SortFunc(chosen, func(a, b entry) int { return cmp.Compare(a.state, b.state) })
-	for _, e := range chosen[:min(len(chosen), max(1, d.most/64))] {
-		delete(d.all, e.c)
-		e.c.TCPConn.Close() // does not block; the goroutine that serves e.c gets an error, and closes it again
+	if len(strangers) > 0 {
+		slices.SortFunc(strangers, func(a, b closable) int { return cmp.Compare(a.state, b.state) })
+		return strangers
 	}
-	return len(chosen) > 0
+	slices.SortFunc(known, func(a, b closable) int {
+		return cmp.Or(cmp.Compare(stateOf(a.state), stateOf(b.state)), cmp.Compare(a.state, b.state))
+	})
+	given := map[*holder]int{}
+	for i := range known {
+		h := known[i].c.holder
+		known[i].rank = h.connections - given[h]
+		given[h]++
+	}
+	known = slices.DeleteFunc(known, func(e closable) bool { return stateOf(e.state) == waiting && e.rank <= enough })
+	slices.SortStableFunc(known, func(a, b closable) int { return cmp.Compare(b.rank, a.rank) })
+	return known
+}
+
+// remove ends the counting of a connection. It may be called again. The caller
+// holds d.mu.
+func (d *door) remove(c *guarded) {
+	if _, counted := d.all[c]; !counted {
+		return
+	}
+	delete(d.all, c)
+	d.release(c)
+}
+
+func (d *door) release(c *guarded) {
+	if h := c.holder; h != nil {
+		if h.connections--; h.connections == 0 {
+			delete(d.holders, h.mecha)
+		}
+	}
+}
+
+// assign counts a connection for a Mecha, in place of the one before.
+func (d *door) assign(c *guarded, m relay.MechaNumber) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, counted := d.all[c]; !counted {
+		c.holder = &holder{mecha: m} // it is being closed
+		return
+	}
+	d.release(c)
+	h := d.holders[m]
+	if h == nil {
+		h = &holder{mecha: m}
+		d.holders[m] = h
+	}
+	h.connections++
+	c.holder = h
 }
 
 // Detach closes this descriptor of the connection and frees its memory, when the
@@ -133,7 +248,7 @@ func (c *guarded) Detach() {
 // Close ends the connection and gives its place back. It may be called again.
 func (c *guarded) Close() error {
 	c.door.mu.Lock()
-	delete(c.door.all, c)
+	c.door.remove(c)
 	c.door.mu.Unlock()
 	return c.TCPConn.Close()
 }
@@ -158,23 +273,69 @@ func withConnection(ctx context.Context, c net.Conn) context.Context {
 	return ctx
 }
 
-// vouch notes that a request has shown a valid key.
-func vouch(ctx context.Context) {
-	if g, _ := ctx.Value(guardedKey{}).(*guarded); g != nil && g.state.Load() != busyKnown {
-		g.state.Store(busyKnown)
+// connection returns nil for a request that came by no door.
+func connection(ctx context.Context) *guarded {
+	c, _ := ctx.Value(guardedKey{}).(*guarded)
+	return c
+}
+
+// vouch notes that a request has shown a valid key of a Mecha. c may be nil.
+func (c *guarded) vouch(m relay.MechaNumber) {
+	if c == nil {
+		return
+	}
+	if c.holder == nil || c.holder.mecha != m {
+		c.door.assign(c, m)
+	}
+	c.become(waiting)
+}
+
+// beginBody counts a body of the connection's Mecha until endBody. It is false if
+// too many are arriving already. c may be nil.
+func (c *guarded) beginBody() bool {
+	if c == nil || c.holder.bodies.Add(1) <= int64(c.door.mostBodies()) {
+		return true
+	}
+	c.endBody()
+	return false
+}
+
+func (c *guarded) endBody() {
+	if c != nil {
+		c.holder.bodies.Add(-1)
 	}
 }
 
-// noteState is the ConnState of the http.Server: it notes whether a known
-// connection is idle.
-func noteState(c net.Conn, s http.ConnState) {
-	g := guardedOf(c)
-	if g == nil || !known(g.state.Load()) {
+func (d *door) mostBodies() int { return max(d.most/doorShare, enough) }
+
+// beginWork keeps the connection from being closed until endWork. It is false if
+// that has happened. c may be nil.
+func (c *guarded) beginWork() bool { return c == nil || c.become(working) }
+
+// endWork may be called without beginWork, and again.
+func (c *guarded) endWork() {
+	if c != nil && stateOf(c.state.Load()) == working {
+		c.become(waiting)
+	}
+}
+
+// noteState is the ConnState of the http.Server: it notes whether a connection that
+// has shown a key is idle, or no longer the server's.
+func noteState(conn net.Conn, s http.ConnState) {
+	c := guardedOf(conn)
+	if c == nil {
 		return
 	}
 	if s == http.StateIdle {
-		g.state.Store(g.door.seq.Add(1)<<1 | 1)
-	} else {
-		g.state.Store(busyKnown)
+		c.framing.end()
+	}
+	switch old := c.state.Load(); {
+	case stateOf(old) == stranger || stateOf(old) == evicted:
+	case s == http.StateIdle:
+		c.state.CompareAndSwap(old, c.door.seq.Add(1)<<connStateBits|int64(idle))
+	case s == http.StateActive:
+		c.become(waiting)
+	case s == http.StateHijacked:
+		c.become(hijacked)
 	}
 }

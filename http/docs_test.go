@@ -72,8 +72,33 @@ func TestTheDocsAreServed(t *testing.T) {
 			t.Errorf("%s.md: %d %v", path, text.status, text.header)
 		}
 	}
-	for _, path := range []string{"/docs/nothing", "/docs/nothing.md", "/docs/errors.html", "/docs/", "/docs/style.css"} {
-		r.anyone("GET", path).wantProblem(404, relay.NotFound)
-	}
 	r.anyone("POST", "/docs/errors").wantProblem(405, relay.MethodNotAllowed)
+}
+
+// A browser gets a page that leads on where there is none; a program gets a problem
+// document, as everywhere.
+func TestAPathWithoutAPage(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t)
+	anyone := mecha{r: r}
+	noKey := all(with("X-Mecha-Key"), with("X-Nonce"), with("X-Request-Timestamp"), unsigned)
+	browser := "text/html,application/xhtml+xml,application/xml;q=0.9,image/avif,*/*;q=0.8"
+	for _, path := range []string{"/docs/nothing", "/docs/nothing.md", "/docs/errors.html", "/docs/", "/docs/style.css", "/nothing", "/favicon.ico"} {
+		for _, accept := range []string{browser, "application/xml, Text/HTML;q=0.5"} {
+			a := anyone.do("GET", path, "", noKey, with("Accept", accept))
+			if a.status != 404 || a.header.Get("Content-Type") != "text/html; charset=utf-8" || a.header.Get("Content-Security-Policy") == "" ||
+				!strings.Contains(string(a.body), "<h1>There is no such page</h1>") || !strings.Contains(string(a.body), `<a href="/docs/protocol">`) {
+				t.Errorf("%s for %s: %d %v %s", path, accept, a.status, a.header, a.body)
+			}
+		}
+		if a := anyone.do("HEAD", path, "", noKey, with("Accept", browser)); a.status != 404 || len(a.body) > 0 {
+			t.Errorf("HEAD %s: %d, %d bytes", path, a.status, len(a.body))
+		}
+		r.anyone("GET", path).wantProblem(404, relay.NotFound)
+		for _, accept := range []string{"*/*", "application/json", "text/html;q=0, */*", "text/html;q=x", "text/markdown", "text/*;q=0.1", ",;="} {
+			anyone.do("GET", path, "", noKey, with("Accept", accept)).wantProblem(404, relay.NotFound)
+		}
+	}
+	anyone.do("POST", "/nothing", "{}", noKey, with("Accept", browser)).wantProblem(404, relay.NotFound)
+	anyone.do("GET", "/api/v1/nothing", "", noKey, with("Accept", browser)).wantProblem(404, relay.NotFound)
 }

@@ -13,11 +13,14 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 
 // readyz answers GET /readyz: requests are answered, or why they are not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
+	locked := s.config.DB.CheckWritable()
 	switch {
 	case s.draining.Load():
 		s.refuse(w, r, relay.Errorf(relay.ShuttingDown, "not ready: the relay is shutting down"))
 	case s.config.DB.Failed() != nil:
 		s.refuse(w, r, relay.Errorf(relay.Overloaded, "not ready: the store has failed"))
+	case locked != nil:
+		s.refuse(w, r, locked)
 	default:
 		// A full disk does not make the relay unready: acknowledgements and reads go on.
 		writeJSON(w, map[string]any{"status": "ready", "accepting_messages": s.config.DB.AcceptsMessages()})

@@ -48,9 +48,9 @@ func (s *Server) conversation(c *call) (answer, error) {
 // page answers a history query. If nothing matches, it waits for a match; a wait
 // of zero does not.
 func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer, error) {
-	p, err := s.config.DB.History(c.Context(), q)
+	p, next, err := s.look(c, q, wait > 0)
 	if err == nil && wait > 0 && len(p.Messages) == 0 && !p.More {
-		p, err = s.waitForPage(c, q, wait)
+		p, err = s.waitForPage(c, next, wait)
 	}
 	if err != nil {
 		return answer{}, err
@@ -70,8 +70,29 @@ func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer
 	return ok(append(b, '}'))
 }
 
-// waitForPage is a long-poll. It reads again whenever something has happened to
-// the caller's messages, counts as a socket, and ends when the key does.
+// look reads a page, and charges the key for the rows. If the caller will look again, it
+// also gives the query for what was not there yet.
+func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, next relay.HistoryQuery, err error) {
+	next = q
+	if again && !mayMatchLater(q.State) {
+		if next.Later, err = s.config.DB.Latest(c.Context()); err != nil { // before the page, which then has looked at all up to there
+			return p, next, err
+		}
+	}
+	p, err = s.config.DB.History(c.Context(), q)
+	s.chargeRows(c, p.Looked, rowsPerRequest)
+	return p, next, err
+}
+
+// mayMatchLater tells whether a message that is there, and does not match, may match
+// later. The states of a message only go forward.
+func mayMatchLater(f relay.StateFilter) bool {
+	return f == relay.OnlyDelivered || f == relay.OnlyAcknowledged || f == relay.OnlyExpired
+}
+
+// waitForPage is a long-poll. It looks again whenever something has happened to
+// the caller's messages, at what is new if that is enough. It counts as a socket, and
+// ends when the key does. A key that has used up its rate looks again when it has a rate.
 func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) (relay.Page, error) {
 	wake, ended, stop, err := s.config.Live.Watch(c.key)
 	if err != nil {
@@ -83,7 +104,8 @@ func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) 
 	ctx, cancel := context.WithTimeout(c.Context(), wait)
 	defer cancel()
 	for reads := 1; ; reads++ {
-		p, err := s.config.DB.History(c.Context(), q) // after Watch, or a message that came between would be missed
+		var p relay.Page
+		p, q, err = s.look(c, q, true) // after Watch, or a message that came between would be missed
 		if err != nil || len(p.Messages) > 0 || p.More {
 			return p, err
 		}
@@ -94,9 +116,9 @@ func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) 
 		case <-ctx.Done():
 			return p, nil
 		}
-		if reads >= quickReads {
+		if pause := s.pause(c, reads); pause > 0 {
 			select {
-			case <-time.After(pollPause):
+			case <-time.After(pause):
 			case err := <-ended:
 				return p, err
 			case <-ctx.Done():
@@ -111,6 +133,15 @@ const (
 	quickReads = 20
 	pollPause  = 100 * time.Millisecond
 )
+
+// pause gives the pause of a long-poll after so many reads.
+func (s *Server) pause(c *call, reads int) time.Duration {
+	pause := s.keys.wait(c.key.Number, s.config.Now())
+	if reads >= quickReads {
+		pause = max(pause, pollPause)
+	}
+	return pause
+}
 
 // mecha reads the address in the path.
 func (c *call) mecha() (relay.Address, error) {
@@ -192,7 +223,7 @@ func choice[T any](v *query, name string, words map[string]T) T {
 // limit reads the largest number of messages on a page.
 func (v *query) limit() int {
 	text := v.values.Get("limit")
-	if text == "" && !v.values.Has("limit") {
+	if text == "" {
 		return defaultLimit
 	}
 	n, ok := wholeNumber(text, maxLimit)

@@ -17,7 +17,8 @@ func TestHistoryParameters(t *testing.T) {
 	huge := strings.Repeat("9", 400)
 	for query, limit := range map[string]int{
 		"": 100, "limit=1": 1, "limit=999": 999, "limit=1000": 1000, "limit=1001": 1000, "limit=" + huge: 1000, "limit=0005": 5,
-		"unknown=1&limit=7": 7, "wait=": 100, "state=&order=&direction=&include=&peer=&since=&since_message_id=&conversation_id=": 100,
+		"unknown=1&limit=7": 7, // An empty value counts as absent.
+		"limit=&wait=&state=&order=&direction=&include=&peer=&since=&until=&since_message_id=&before_message_id=&conversation_id=&message_type=&priority=": 100,
 		"direction=all&order=asc": 100, "until=9999-12-31T23:59:59Z": 100, "since=0000-01-01T00:00:00Z": 100,
 	} {
 		if p := alice.history(query); p.Limit != limit || len(p.Messages) != 1 {
@@ -29,7 +30,7 @@ func TestHistoryParameters(t *testing.T) {
 		code  relay.Code
 	}{
 		"limit=0": {"limit", relay.InvalidLimit}, "limit=00": {"limit", relay.InvalidLimit}, "limit=-1": {"limit", relay.InvalidLimit},
-		"limit=": {"limit", relay.InvalidLimit}, "limit=ten": {"limit", relay.InvalidLimit}, "limit=1.5": {"limit", relay.InvalidLimit},
+		"limit=%20": {"limit", relay.InvalidLimit}, "limit=ten": {"limit", relay.InvalidLimit}, "limit=1.5": {"limit", relay.InvalidLimit},
 		"limit=1e2": {"limit", relay.InvalidLimit}, "limit=%2B5": {"limit", relay.InvalidLimit}, "limit=-" + huge: {"limit", relay.InvalidLimit},
 		"limit=0x10": {"limit", relay.InvalidLimit}, "limit=%D9%A3": {"limit", relay.InvalidLimit},
 		"since=yesterday": {"since", relay.InvalidTime}, "since=2026-11-20": {"since", relay.InvalidTime},

@@ -94,18 +94,18 @@ func TestLimitersHaveABound(t *testing.T) {
 func TestMemoryIsShared(t *testing.T) {
 	const mib = 1 << 20
 	m := &memory{most: 8 * mib, share: mib}
-	code := func(key relay.KeyNumber, n int64) relay.Code { return relay.ErrorCode(m.take(key, n)) }
+	code := func(owner relay.MechaNumber, n int64) relay.Code { return relay.ErrorCode(m.take(owner, n)) }
 	want := func(what string, got, want relay.Code) {
 		t.Helper()
 		if got != want {
 			t.Errorf("%s: %q, want %q", what, got, want)
 		}
 	}
-	want("a key's first is never over its share", code(1, 2*mib), "")
+	want("a Mecha's first is never over its share", code(1, 2*mib), "")
 	want("its second is", code(1, mib), relay.RateLimited)
 	want("small ones do not count", code(1, smallEnough), "")
-	for key := range relay.KeyNumber(6) {
-		want(fmt.Sprint("another key ", key), code(10+key, mib), "")
+	for other := range relay.MechaNumber(6) {
+		want(fmt.Sprint("another Mecha ", other), code(10+other, mib), "")
 	}
 	want("all is used", code(20, mib), relay.Overloaded)
 	want("small ones still pass", code(20, smallEnough), "")
@@ -116,11 +116,51 @@ func TestMemoryIsShared(t *testing.T) {
 	m.give(20, 3*mib)
 	want("there is room again", code(1, mib), "")
 	m.give(1, mib)
-	for key := range relay.KeyNumber(6) {
-		m.give(10+key, mib)
+	for other := range relay.MechaNumber(6) {
+		m.give(10+other, mib)
 	}
 	if m.used != 0 || len(m.of) != 0 {
-		t.Errorf("%d bytes are left, of %d keys", m.used, len(m.of))
+		t.Errorf("%d bytes are left, of %d Mechas", m.used, len(m.of))
 	}
 	want("the first request passes, however large", code(1, 100*mib), "")
+}
+
+// However the bytes of a request come, its Content-Length is seen, and not taken for
+// one of the next request.
+func TestFramingSeesALengthInAnyPieces(t *testing.T) {
+	with := "POST / HTTP/1.1\r\nHost: x\r\n\n\r\nContent-LENGTH: 5\r\n\r\n"
+	without := "POST / HTTP/1.1\r\nContent-Lengt: x\r\nX-Content-Length: 5\r\nContent\r\n-Length: 5\r\n\r\n"
+	for i := range len(with) {
+		for j := i; j < len(with); j++ {
+			f := &framing{}
+			for _, piece := range []string{with[:i], with[i:j], with[j:]} {
+				f.note([]byte(piece), 4096)
+			}
+			if !f.mayHaveLength() {
+				t.Fatalf("not seen: %q %q %q", with[:i], with[i:j], with[j:])
+			}
+		}
+	}
+	f := &framing{}
+	for range 3 {
+		for i := range len(without) {
+			f.note([]byte(without[i:i+1]), 4096)
+		}
+		if f.mayHaveLength() {
+			t.Fatal("seen where none is")
+		}
+		f.end()
+	}
+	f.note([]byte(with), 4096) // two requests, of which the second may be the one
+	f.end()
+	f.note([]byte("P"), 1) // its end was waited for
+	if !f.mayHaveLength() {
+		t.Error("one that was read ahead is forgotten")
+	}
+	f.note([]byte(without), 4096)
+	f.end()
+	f.note([]byte(without), 4096)
+	if f.mayHaveLength() {
+		t.Error("one of a request before is remembered")
+	}
 }

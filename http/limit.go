@@ -30,6 +30,27 @@ func (l *limiters[K]) allow(k K, now time.Time) bool {
 	return l.rate <= 0 || l.bucket(k).AllowN(now, 1)
 }
 
+// charge takes n tokens for what a request has cost beyond its first one. It may leave a
+// debt, which the key's next requests wait for.
+func (l *limiters[K]) charge(k K, n int, now time.Time) {
+	if l.rate <= 0 || n <= 0 {
+		return
+	}
+	b := l.bucket(k)
+	for ; n > 0; n -= b.Burst() { // a reservation is never larger than the burst
+		b.ReserveN(now, min(n, b.Burst()))
+	}
+}
+
+// wait gives how long it takes until k has a token; 0 if it has one.
+func (l *limiters[K]) wait(k K, now time.Time) time.Duration {
+	if l.rate <= 0 {
+		return 0
+	}
+	missing := 1 - l.bucket(k).TokensAt(now)
+	return time.Duration(max(missing, 0) / l.rate * float64(time.Second))
+}
+
 func (l *limiters[K]) bucket(k K) *rate.Limiter {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,36 +69,36 @@ func (l *limiters[K]) bucket(k K) *rate.Limiter {
 }
 
 // memory bounds the bytes that all bodies and answers under way take together,
-// so that slow clients cannot exhaust the memory of the process. Each key has a
-// share of the bound, so that one Mecha cannot keep all others waiting. It is
-// safe for concurrent use.
+// so that slow clients cannot exhaust the memory of the process. Each Mecha has a
+// share of the bound, so that it cannot keep all others waiting, however many keys
+// it has. It is safe for concurrent use.
 type memory struct {
 	most  int64 // bytes in all; 0: no bound
-	share int64 // bytes of one key
+	share int64 // bytes of one Mecha
 	mu    sync.Mutex
 	used  int64
-	of    map[relay.KeyNumber]int64 // bytes used
+	of    map[relay.MechaNumber]int64 // bytes used
 }
 
 const (
-	keyShare    = 8        // the share of a key is most / keyShare
+	memoryShare = 8        // the share of a Mecha is most / memoryShare
 	smallEnough = 16 << 10 // bytes of a body or answer that is not counted: the headers may be as long
 )
 
-// take counts n bytes for a key until give returns them: RateLimited if the share
-// of the key is used up, Overloaded if the whole bound is. The first request of a
-// key always passes its share, however large, and the first of all the bound.
-func (m *memory) take(key relay.KeyNumber, n int64) error {
+// take counts n bytes for a Mecha until give returns them: RateLimited if its share
+// is used up, Overloaded if the whole bound is. The first request of a Mecha always
+// passes its share, however large, and the first of all the bound.
+func (m *memory) take(owner relay.MechaNumber, n int64) error {
 	if n <= smallEnough {
 		return nil
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var e *relay.Error
-	switch own := m.of[key]; {
+	switch own := m.of[owner]; {
 	case m.most == 0:
 	case own > 0 && own+n > m.share:
-		e = relay.Errorf(relay.RateLimited, "the requests and answers of this key already hold %d bytes; its share is %d", own, m.share)
+		e = relay.Errorf(relay.RateLimited, "the requests and answers of this Mecha already hold %d bytes; its share is %d", own, m.share)
 	case m.used > 0 && m.used+n > m.most:
 		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", m.used, m.most)
 	}
@@ -85,44 +106,56 @@ func (m *memory) take(key relay.KeyNumber, n int64) error {
 		e.RetryAfter = time.Second
 		return e
 	}
-	m.add(key, n)
+	m.add(owner, n)
 	return nil
 }
 
 // force counts n bytes beyond any bound: of an answer that can no longer be refused.
-func (m *memory) force(key relay.KeyNumber, n int64) {
+func (m *memory) force(owner relay.MechaNumber, n int64) {
 	if n > smallEnough {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.add(key, n)
+		m.add(owner, n)
 	}
 }
 
 // give returns n bytes that one call of take or force has counted.
-func (m *memory) give(key relay.KeyNumber, n int64) {
+func (m *memory) give(owner relay.MechaNumber, n int64) {
 	if n > smallEnough {
 		m.mu.Lock()
 		defer m.mu.Unlock()
-		m.add(key, -n)
+		m.add(owner, -n)
 	}
 }
 
-func (m *memory) add(key relay.KeyNumber, n int64) {
+func (m *memory) add(owner relay.MechaNumber, n int64) {
 	if m.of == nil {
-		m.of = map[relay.KeyNumber]int64{}
+		m.of = map[relay.MechaNumber]int64{}
 	}
 	m.used += n
-	if m.of[key] += n; m.of[key] == 0 {
-		delete(m.of, key)
+	if m.of[owner] += n; m.of[owner] == 0 {
+		delete(m.of, owner)
 	}
+}
+
+const (
+	rowsPerRequest  = 100  // rows of a page that cost the relay about as much as a request
+	countPerRequest = 1000 // rows of an inbox, which are counted and not read
+)
+
+// chargeRows charges the rows that a request has looked through to its key, as if each
+// further `each` rows had been a request. So the rate of a key bounds what it costs, and
+// not only how often it asks.
+func (s *Server) chargeRows(c *call, looked, each int) {
+	s.keys.charge(c.key.Number, (looked-1)/each, s.config.Now())
 }
 
 // hold counts an answer of n bytes while it is written, for the client may read
 // it slowly. Only a request that has changed nothing can be refused for it.
 func (s *Server) hold(c *call, n int) error {
 	if c.Method != http.MethodGet {
-		s.memory.force(c.key.Number, int64(n))
-	} else if err := s.memory.take(c.key.Number, int64(n)); err != nil {
+		s.memory.force(c.key.Mecha.Number, int64(n))
+	} else if err := s.memory.take(c.key.Mecha.Number, int64(n)); err != nil {
 		return err
 	}
 	c.answerBytes = int64(n)

@@ -2,6 +2,7 @@ package http
 
 import (
 	"context"
+	"errors"
 	"net/http"
 
 	"relay/db/relay"
@@ -23,6 +24,10 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 	}
 	sent, err := s.config.DB.Send(m)
 	if err != nil {
+		var e *relay.Error
+		if errors.As(err, &e) {
+			s.chargeRows(c, e.Looked, rowsPerRequest)
+		}
 		return answer{}, err
 	}
 	return created(sent), nil

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -27,10 +28,10 @@ func TestAMessageOfTheInterfaceDocument(t *testing.T) {
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	payload := `{"text": "hello",  "n": 1.0}`
 	a := alice.post(messages, `{"version":"2.5 beta","from":"alice^demo","to":"bob^demo","payload":`+payload+`,
-		"message_type":"task.request/v1","priority":"Urgent!"}`)
-	a.wantFault(400, relay.InvalidRequest, "priority")
+		"message_type":"task\nrequest","priority":"Urgent!"}`)
+	a.wantFault(400, relay.InvalidRequest, "message_type")
 	a = alice.post(messages, `{"version":"2.5 bêta","from":"alice^demo","to":"bob^demo","payload":`+payload+`,
-		"message_type":"task.request/v1","priority":"Urgent","correlation_id":"order \"17\"","later_field":[1]}`).want(201)
+		"message_type":"task request, v1","priority":"Urgent!","correlation_id":"order \"17\"","later_field":[1]}`).want(201)
 	var s sent
 	a.into(&s)
 	if !messageID.MatchString(s.MessageID) || !conversationID.MatchString(s.ConversationID) || !writtenTime.MatchString(s.CreatedAt) {
@@ -54,7 +55,7 @@ func TestAMessageOfTheInterfaceDocument(t *testing.T) {
 		a.into(&got)
 		if fmt.Sprint(got) != fmt.Sprint(record{
 			MessageID: s.MessageID, ConversationID: s.ConversationID, CreatedAt: s.CreatedAt, Version: "2.5 bêta", From: "alice^demo",
-			To: "bob^demo", MessageType: "task.request/v1", Priority: "Urgent", CorrelationID: `order "17"`, State: "queued",
+			To: "bob^demo", MessageType: "task request, v1", Priority: "Urgent!", CorrelationID: `order "17"`, State: "queued",
 			PayloadBytes: len(payload), PayloadSHA256: hex.EncodeToString(sum[:]), Signed: true,
 		}) {
 			t.Errorf("the record is %s", a.body)
@@ -65,6 +66,44 @@ func TestAMessageOfTheInterfaceDocument(t *testing.T) {
 	}
 	if got := bob.record(s.MessageID); got.State != "queued" || got.DeliveredAt != nil {
 		t.Errorf("reading changed the state: %+v", got)
+	}
+}
+
+// A client may write its types and priorities in its own words. It finds them again
+// whole, everywhere.
+func TestTypesAndPrioritiesOfAnyWords(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	words := []string{"task request", "a,b", "a", "b", "täsk", "仕事/依頼", "\u00e9", "e\u0301", " a ", `"\<&>`, "%2C+;=", "null", "a\u2028b", "*"}
+	ids := map[string]string{}
+	for _, w := range words {
+		quoted, err := json.Marshal(w)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids[w] = alice.mustSend(bob, `"message_type":`+string(quoted), `"priority":`+string(quoted)).MessageID
+	}
+	var counts struct {
+		ByPriority map[string]int `json:"by_priority"`
+	}
+	bob.get(inboxPath(bob)).want(200).into(&counts)
+	for _, w := range words {
+		if got := bob.record(ids[w]); got.MessageType != w || got.Priority != w {
+			t.Errorf("%q became the type %q and the priority %q", w, got.MessageType, got.Priority)
+		}
+		if counts.ByPriority[w] != 1 {
+			t.Errorf("of priority %q there are %d", w, counts.ByPriority[w])
+		}
+		for _, name := range []string{"message_type", "priority"} {
+			if got := bob.history(url.Values{name: {w}}.Encode()).ids(); !slices.Equal(got, []string{ids[w]}) {
+				t.Errorf("%s=%q finds %q", name, w, got)
+			}
+		}
+	}
+	for _, query := range []string{"message_type=a%2Cb%2C", "message_type=a,task%20request", "message_type=A", "priority=%00", "message_type=" + strings.Repeat("x", 5000)} {
+		if got := bob.history(query).ids(); len(got) > 0 {
+			t.Errorf("%s finds %q", query, got)
+		}
 	}
 }
 
@@ -96,8 +135,8 @@ func TestFieldRules(t *testing.T) {
 	x := strings.Repeat
 	for _, good := range []string{
 		str("version", "1"), str("version", x("v", 32)), str("version", x("é", 32)), str("version", `a b\"\u0000\n`),
-		str("message_type", "A.b_c:d/e-9"), str("message_type", x("t", 64)),
-		str("priority", "low"), str("priority", "P-0.a_b"), str("priority", x("p", 32)),
+		str("message_type", "A.b_c:d/e-9"), str("message_type", x("t", 64)), str("message_type", x("😀", 64)), str("message_type", " täsk, 仕事; <b>&'\\\" "),
+		str("priority", "low"), str("priority", "P-0.a_b"), str("priority", x("p", 32)), str("priority", x("𝄞", 32)), str("priority", "very high, a/b"),
 		str("conversation_id", "label"), str("conversation_id", x("c", 128)), str("conversation_id", "A.b_c:d~e-9"), str("conversation_id", "conversation"),
 		str("correlation_id", x("c", 256)), str("correlation_id", `\u0000 \ud83d\ude00 é`),
 		str("from", "alice^demo"),
@@ -116,12 +155,17 @@ func TestFieldRules(t *testing.T) {
 		{str("version", x("é", 33)), "version", relay.InvalidRequest},
 		{`"version":1.0`, "version", relay.InvalidRequest},
 		{str("message_type", x("t", 65)), "message_type", relay.InvalidRequest},
-		{str("message_type", "a b"), "message_type", relay.InvalidRequest},
-		{str("message_type", "é"), "message_type", relay.InvalidRequest},
+		{str("message_type", x("é", 65)), "message_type", relay.InvalidRequest},
+		{str("message_type", `a\u0000b`), "message_type", relay.InvalidRequest},
+		{str("message_type", `a\u001f`), "message_type", relay.InvalidRequest},
+		{str("message_type", `\u007f`), "message_type", relay.InvalidRequest},
+		{str("message_type", `a\u0080`), "message_type", relay.InvalidRequest},
+		{str("message_type", "\u009fa"), "message_type", relay.InvalidRequest},
 		{`"message_type":{}`, "message_type", relay.InvalidRequest},
 		{str("priority", x("p", 33)), "priority", relay.InvalidRequest},
-		{str("priority", "very high"), "priority", relay.InvalidRequest},
-		{str("priority", "a/b"), "priority", relay.InvalidRequest},
+		{str("priority", x("é", 33)), "priority", relay.InvalidRequest},
+		{str("priority", `high\t`), "priority", relay.InvalidRequest},
+		{str("priority", "\u009b31m"), "priority", relay.InvalidRequest},
 		{`"priority":1`, "priority", relay.InvalidRequest},
 		{str("conversation_id", x("c", 129)), "conversation_id", relay.InvalidRequest},
 		{str("conversation_id", "a b"), "conversation_id", relay.InvalidRequest},

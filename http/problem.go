@@ -3,6 +3,7 @@ package http
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -26,11 +27,11 @@ var statuses = map[relay.Code]int{
 	relay.NotFound: 404, relay.MessageNotFound: 404, relay.RecipientNotFound: 404,
 	relay.ConversationNotFound: 404, relay.CursorNotFound: 404, relay.MechaNotFound: 404, relay.SearchNotFound: 404,
 
-	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
+	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.TooManyAcks: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
 	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.UpgradeRequired: 426,
 	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.TooManySockets: 429,
 
-	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DiskFull: 507,
+	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503, relay.DiskFull: 507,
 }
 
 // Status returns the HTTP status of a code: 500 for an unknown one.
@@ -103,10 +104,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", "Mecha-Key")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
-		h.Set("Retry-After", strconv.Itoa(int(max(e.RetryAfter, time.Second)/time.Second)))
+		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(max(e.RetryAfter, time.Second).Seconds()))))
 	case http.StatusUpgradeRequired:
 		h.Set("Upgrade", "websocket")
-		h.Set("Connection", "Upgrade")
+		h.Add("Connection", "Upgrade") // perhaps beside close
 		h.Set("Sec-WebSocket-Version", "13")
 	}
 	body, _ := encode(p) // strings and numbers cannot fail

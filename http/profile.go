@@ -1,7 +1,6 @@
 package http
 
 import (
-	"bytes"
 	"net/http"
 	"time"
 
@@ -48,11 +47,11 @@ func (s *Server) getProfile(c *call) (answer, error) {
 }
 
 func (s *Server) profile(c *call, a relay.Address) (answer, error) {
-	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha.Address)
+	e, err := s.config.DB.Entry(c.Context(), a, c.key.Mecha)
 	if err != nil {
 		return answer{}, err
 	}
-	seen, err := s.config.DB.LastSeen(c.Context(), e.Number)
+	seen, err := s.config.DB.LastSeen(c.Context(), c.key.Mecha.Number, e.Number)
 	if err != nil {
 		return answer{}, err
 	}
@@ -61,8 +60,7 @@ func (s *Server) profile(c *call, a relay.Address) (answer, error) {
 		CreatedAt: relay.FormatTime(e.CreatedAt), UpdatedAt: relay.FormatTime(e.UpdatedAt),
 		Online: s.config.Live.Online(e.Number), LastSeen: timeOrNull(seen),
 	})
-	// Without the newline: what is read must not be longer than what may be put.
-	return answer{status: http.StatusOK, body: bytes.TrimSuffix(body, []byte("\n"))}, err
+	return answer{status: http.StatusOK, body: body}, err
 }
 
 func timeOrNull(t time.Time) *string {

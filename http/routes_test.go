@@ -70,3 +70,23 @@ func TestWhoMayCall(t *testing.T) {
 		}
 	}
 }
+
+// A body ends its line, so that the prompt, or the next answer, begins a new one,
+// and is for people to read: < and > are not escaped. Only a payload is as it was
+// sent.
+func TestEveryBodyIsALineForPeople(t *testing.T) {
+	r := mustServe(t)
+	bob := r.mustIssue("bob^demo")
+	odd := strings.NewReplacer("{messageId}", "<a>&", "{mechaId}", "<a>&", "{conversationId}", "<a>&", "{requestId}", "<a>&", "{page}", "<a>&")
+	own := strings.NewReplacer("{messageId}", bob.mustSend(bob, `"correlation_id":"<a>&"`).MessageID, "{mechaId}", "bob^demo",
+		"{conversationId}", "none", "{requestId}", "none", "{page}", "promises")
+	routes := append(rows(t), []string{"", "GET", "/nope"}, []string{"", "GET", "/docs/nope"}, []string{"", "PATCH", "/api/v1/whoami"})
+	for _, row := range routes {
+		for _, a := range []reply{r.anyone(row[1], odd.Replace(row[2])), bob.do(row[1], odd.Replace(row[2]), `{"to":"<a>&"}`), bob.do(row[1], own.Replace(row[2]), `{}`)} {
+			payload := a.status == 200 && strings.HasSuffix(row[2], "/payload")
+			if body := string(a.body); !payload && body != "" && (!strings.HasSuffix(body, "\n") || strings.Contains(body, `\u003`) || strings.Contains(body, `\u0026`)) {
+				t.Errorf("%s: %d %q", a.of, a.status, body)
+			}
+		}
+	}
+}

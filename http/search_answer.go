@@ -17,7 +17,7 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 	began := time.Now()
 	var entries map[relay.MechaNumber]*relay.Entry
 	q.Lookup = func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
-		all, err := s.config.DB.Entries(ctx, ids)
+		all, err := s.config.DB.Entries(ctx, c.key.Mecha.Number, ids)
 		entries = make(map[relay.MechaNumber]*relay.Entry, len(all))
 		for i := range all {
 			entries[all[i].Number] = &all[i]
@@ -37,7 +37,7 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 			return nil, err
 		}
 	}
-	results, err := s.results(c.Context(), &q, r, entries)
+	results, err := s.results(c, &q, r, entries)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ type facetResult struct {
 // results returns the hits with what the directory says of them now. The index
 // follows the directory a moment later, so a Mecha that has been removed
 // meanwhile, or that the caller may no longer see, is left out.
-func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaNumber]*relay.Entry) ([]searchHit, error) {
+func (s *Server) results(c *call, q *relay.SearchRequest, r *relay.SearchResult, entries map[relay.MechaNumber]*relay.Entry) ([]searchHit, error) {
 	out := []searchHit{}
 	for i := range r.Hits {
 		h := &r.Hits[i]
@@ -127,7 +127,7 @@ func (s *Server) results(ctx context.Context, q *relay.SearchRequest, r *relay.S
 		if h.Explanation != nil && h.Explanation.Words == nil {
 			h.Explanation.Words = []relay.WordExplanation{}
 		}
-		seen, err := s.config.DB.LastSeen(ctx, h.ID)
+		seen, err := s.config.DB.LastSeen(c.Context(), c.key.Mecha.Number, h.ID)
 		if err != nil {
 			return nil, err
 		}

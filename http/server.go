@@ -87,7 +87,7 @@ func New(c Config) *Server {
 		keys:         limiters[relay.KeyNumber]{rate: c.RateLimit, burst: c.RateBurst},
 		failures:     limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst},
 		failuresWarn: rate.Sometimes{Interval: 10 * time.Second},
-		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / keyShare},
+		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
 	}
@@ -174,12 +174,20 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h["X-Request-Id"] = []string{id}
 	h["Cache-Control"] = noStore
 	h["X-Content-Type-Options"] = noSniff
+	if endsConnection(r) {
+		h["Connection"] = closing
+	}
+	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
+		return
+	}
 	s.router.ServeHTTP(w, r)
 }
 
 var (
 	noStore         = []string{"no-store"}
 	noSniff         = []string{"nosniff"}
+	closing         = []string{"close"}
 	jsonContentType = []string{"application/json"}
 )
 
@@ -225,6 +233,7 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 			s.refuse(w, r, err)
 			return
 		}
+		c.conn.endWork() // from here on the client decides how long it takes
 		header := w.Header()
 		header["Content-Type"] = jsonContentType
 		for i := 0; i+1 < len(a.header); i += 2 {
@@ -242,7 +251,12 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path; /docs lists the API"))
+	const detail = "there is no such path; /docs lists the API"
+	if strings.HasPrefix(r.URL.Path, "/api/") {
+		s.refuse(w, r, relay.Errorf(relay.NotFound, detail))
+		return
+	}
+	s.noPage(w, r, detail)
 }
 
 func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
@@ -270,7 +284,16 @@ type Timeouts struct {
 	Header     time.Duration // to the end of the headers
 	Body       time.Duration // to the end of the body; zero also lifts the limit for answers
 	Idle       time.Duration // between two requests
-	MaxHeaders int           // bytes
+	MaxHeaders int           // bytes of the request line and the headers, from 4,097
+}
+
+// headerBytes is the MaxHeaderBytes of an http.Server that accepts so many bytes:
+// net/http adds the size of its read buffer.
+func headerBytes(most int) int {
+	if most <= 0 {
+		return 0
+	}
+	return max(most-4096, 1)
 }
 
 // Listening makes the standard library's server for s.
@@ -285,7 +308,7 @@ func (s *Server) Listening(t Timeouts) *http.Server {
 		ReadTimeout:       t.Body,
 		WriteTimeout:      write,
 		IdleTimeout:       t.Idle,
-		MaxHeaderBytes:    t.MaxHeaders,
+		MaxHeaderBytes:    headerBytes(t.MaxHeaders),
 		ConnContext:       withConnection,
 		ConnState:         noteState,
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),

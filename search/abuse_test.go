@@ -119,9 +119,10 @@ func TestBusy(t *testing.T) {
 		return true
 	}
 	var all sync.WaitGroup
-	for range searches {
+	for i := range searches {
 		all.Go(func() {
-			_, err := x.Search(context.Background(), search.Request{Query: "flights", Online: hold})
+			caller := relay.Address(fmt.Sprintf("caller%d^acme", i))
+			_, err := x.Search(context.Background(), search.Request{Query: "flights", Online: hold, Caller: caller})
 			switch {
 			case errors.Is(err, search.ErrBusy):
 				if busy.Add(1) == searches-1 {

@@ -134,6 +134,7 @@ func BenchmarkSearch(b *testing.B) {
 						requests := make([]search.Request, 64)
 						for i := range requests {
 							requests[i] = request(g, kind)
+							requests[i].Caller = relay.Address(fmt.Sprintf("client%d^bench", c))
 						}
 						all.Go(func() {
 							for i := c; i < b.N; i += clients {

@@ -41,10 +41,11 @@ type Source interface {
 // Options are the settings of an index. The zero value works.
 type Options struct {
 	Logger *slog.Logger // default: discard
-	// Concurrency is the number of searches that run at once; more wait. Default: GOMAXPROCS.
+	// Concurrency is the number of searches that run at once, at most half of them
+	// (rounded up) for one caller; more wait. Default: GOMAXPROCS.
 	Concurrency int
 	// Wait is the longest time that a search waits to run; then it fails with
-	// ErrBusy. Default: 250 ms.
+	// ErrBusy or ErrCallerBusy. Default: 500 ms, in which several searches end.
 	Wait time.Duration
 	// Budget is the longest time that a search runs; then it answers with the
 	// hits found so far. Default: 250 ms.
@@ -65,7 +66,7 @@ type Index struct {
 	log     *slog.Logger
 	wait    time.Duration
 	budget  time.Duration
-	slots   chan struct{} // one element for each running search
+	turns   *turns
 	changed chan struct{} // signals Follow; capacity 1, since one signal stands for any number of changes
 	stop    context.CancelFunc
 	stopped context.Context
@@ -97,13 +98,13 @@ func Open(dir string, o Options) (*Index, error) {
 		o.Concurrency = runtime.GOMAXPROCS(0)
 	}
 	if o.Wait <= 0 {
-		o.Wait = 250 * time.Millisecond
+		o.Wait = 500 * time.Millisecond
 	}
 	if o.Budget <= 0 {
 		o.Budget = 250 * time.Millisecond
 	}
 	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget,
-		slots: make(chan struct{}, o.Concurrency), changed: make(chan struct{}, 1)}
+		turns: newTurns(o.Concurrency), changed: make(chan struct{}, 1)}
 	x.restrictPermissions()
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {

@@ -2,7 +2,6 @@ package search
 
 import (
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"relay/db/relay"
@@ -42,10 +41,6 @@ const (
 	FacetTags      = "tags"
 	FacetLanguages = "languages"
 )
-
-// ErrBusy is returned by a search that did not run because too many others were
-// running.
-var ErrBusy = &relay.Error{Code: relay.Overloaded, Detail: "too many searches at once", RetryAfter: time.Second}
 
 // checkRequest validates the request and fills in defaults. Its errors are *relay.Error.
 func checkRequest(r *Request) error {

@@ -11,21 +11,17 @@ import (
 )
 
 // Search answers a request (PROTOCOL §5). It fails with InvalidRequest or
-// InvalidLimit, which name the field, if the request is wrong; with ErrBusy if
-// too many searches are running; with Overloaded if the index turns out to be
-// damaged, which Follow then rebuilds; with ShuttingDown after Close; or with
-// ctx's error. Any number of goroutines may call Search; Options.Concurrency of
-// them run at once.
+// InvalidLimit, which name the field, if the request is wrong; with ErrBusy or
+// ErrCallerBusy if too many searches are running; with Overloaded if the index
+// turns out to be damaged, which Follow then rebuilds; with ShuttingDown after
+// Close; or with ctx's error. Any number of goroutines may call Search;
+// Options.Concurrency of them run at once.
 func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 	began := time.Now()
 	if err := checkRequest(&req); err != nil {
 		return nil, err
 	}
-	if err := x.takeSlot(ctx); err != nil {
-		return nil, err
-	}
-	result, weights, err := x.search(ctx, &req)
-	<-x.slots
+	result, weights, err := x.searchInTurn(ctx, &req)
 	var damage *DamageError
 	if errors.As(err, &damage) {
 		x.log.Error("a search found damage in the search index", "cause", err)
@@ -45,24 +41,13 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 	return result, nil
 }
 
-// takeSlot waits until fewer than Options.Concurrency searches are running, for
-// Options.Wait at most.
-func (x *Index) takeSlot(ctx context.Context) error {
-	select {
-	case x.slots <- struct{}{}:
-		return nil
-	default:
+// searchInTurn is search, when the caller's turn has come.
+func (x *Index) searchInTurn(ctx context.Context, req *Request) (result *Result, weights map[string]float64, err error) {
+	if err := x.turns.take(ctx, req.Caller, x.wait); err != nil {
+		return nil, nil, err
 	}
-	timer := time.NewTimer(x.wait)
-	defer timer.Stop()
-	select {
-	case x.slots <- struct{}{}:
-		return nil
-	case <-timer.C:
-		return ErrBusy
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	defer x.turns.give(req.Caller)
+	return x.search(ctx, req)
 }
 
 // search answers from one view of the index. It also returns the weights of the

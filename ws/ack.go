@@ -9,12 +9,9 @@ import (
 )
 
 // acknowledge is the handler of the relay: a client's message is an
-// acknowledgement. It is queued like any other write, and the next frame is read
-// meanwhile.
-func acknowledge(c *Conn, op ws.OpCode, message []byte) error {
-	if op == ws.OpBinary {
-		return &closeError{code: ws.StatusUnsupportedData, reason: "frames must be JSON text"}
-	}
+// acknowledgement, in a text or a binary frame (PROTOCOL §4). It is queued like any
+// other write, and the next frame is read meanwhile.
+func acknowledge(c *Conn, _ ws.OpCode, message []byte) error {
 	a := &relay.Acknowledge{At: c.hub.config.Now(), Key: c.key.Number}
 	if err := a.ReadFrame(message); err != nil {
 		c.refuse(a.ID, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db"
+	"relay/db/relay"
 	"relay/ws"
 )
 
@@ -91,6 +92,57 @@ func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
 	if first := time.Now(); (<-last).Before(first) {
 		t.Error("it took as long as if it had not answered")
 	}
+	<-closed
+}
+
+// Acknowledgements that the client sent before it saw that the relay stops count: the
+// store takes them until the connection is closed.
+func TestAcknowledgementsAfterTheRelaysCloseFrameCount(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	alice, bob := r.mustPair()
+	const n = 700 // more than may be due at once
+	r.mustSendMany(alice, "bob^test", n)
+	c := r.mustUpgrade(bob, "sync_limit=0&events=acks")
+	acks := ""
+	for _, id := range r.received(bob) {
+		acks += masked(fin|opText, ackOf(string(id)))
+	}
+	closed := make(chan struct{})
+	go func() { r.hub.Close(ctx); close(closed) }()
+	body := c.expectFrame(opClose)
+	c.mustWrite(acks, masked(fin|opClose, body))
+	c.expectEnd() // and no answer comes after the close frame
+	<-closed
+	for _, id := range r.received(bob) {
+		r.expectState(bob, id, relay.Acknowledged)
+	}
+}
+
+// A slow reader has much before it that the network holds. It sees 1001 all the same,
+// though it acknowledges while it reads: on a connection that is closed already, the
+// network would answer that with a reset.
+func TestASlowReaderSees1001(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	alice, bob := r.mustPair()
+	r.mustSendBig(alice, "bob^test")
+	c := r.mustBeDeaf(bob, "sync_limit=1000")
+	op, _, err := c.frame()
+	if err != nil || op != opText {
+		t.Fatalf("got frame %x, %v", op, err)
+	}
+	closed := make(chan struct{})
+	go func() { r.hub.Close(ctx); close(closed) }()
+	began := time.Now()
+	for n := 0; op != opClose; n++ {
+		if op, _, err = c.frame(); err != nil {
+			t.Fatalf("after %d frames and %v: %v", n, time.Since(began), err)
+		}
+		<-time.After(200 * time.Millisecond)
+		c.mustWrite(masked(fin|opText, ackOf("x")))
+	}
+	c.mustWrite(masked(fin|opClose, closeBody(1001, "")))
 	<-closed
 }
 

@@ -13,7 +13,6 @@ import (
 	"relay/db/relay"
 
 	"github.com/gobwas/ws"
-	"golang.org/x/time/rate"
 )
 
 // Conn is one WebSocket of a Mecha. At most two goroutines work on it: the
@@ -28,60 +27,69 @@ type Conn struct {
 	net     netConn // set by begin
 	in      inbound
 
-	mu      sync.Mutex // guards ending, out, and the setting of net
-	changed sync.Cond  // signals the reader, which alone waits, when ending or out.answersDue has changed
+	mu      sync.Mutex    // guards ending, out, changed, and the setting of net
+	changed chan struct{} // signals the reader when ending or out.answersDue has changed; nil: it does not wait for that
 	ending  ending
 	out     outbound
 
 	stream stream // used by push alone, once it runs
 }
 
-// netConn is the part of net.Conn that a connection uses.
+// netConn is the part of net.Conn that a connection uses. If the poller waits for it,
+// Read does not wait, but returns errNothing.
 type netConn interface {
 	io.ReadWriteCloser
-	SetReadDeadline(time.Time) error
 	SetWriteDeadline(time.Time) error
 }
 
-// inbound is the reader's state, as far as it outlives a frame.
+// inbound is the reader's state, as far as it outlives a frame. Times are those of
+// Hub.elapsed. The ticker reads lastFrame and begun, too.
 type inbound struct {
-	lastFrame atomic.Int64  // when the client's latest frame came, in Unix nanoseconds; the ticker reads it too
-	limit     *rate.Limiter // the rate of frames; nil before the first one
-	state     atomic.Int32  // whether there is a reader: parked, reading or woken
-	polled    bool          // the poller wakes the reader, so the reader leaves between frames
-	first     [1]byte       // without a poller, the byte that ended the wait for a frame
+	lastFrame  atomic.Int64 // when the client's latest frame came
+	begun      atomic.Int64 // since when the rest of a message is awaited; 0: none has begun
+	meter      *meter       // the rate of the key's frames; set by register
+	part       *part        // what has come of a message, while the reader is parked; nil: nothing
+	state      atomic.Int32 // whether there is a reader: parked, reading or woken
+	mostDue    atomic.Int32 // answers that may be due; at this number we stop reading from the client
+	polled     bool         // the poller wakes the reader, so the reader leaves when nothing is there to read
+	discarding bool         // the peer has made a fault: what comes is not looked at
+	first      [1]byte      // without a poller, the byte that ended the wait for a frame
 }
 
 // ending is how far the end of the connection has come.
 type ending struct {
-	closing   bool // our close frame is queued or sent: no more messages are sent
-	closeSent bool // our close frame has been written, or could not be
-	dead      bool // the network connection is closed
+	closing   bool        // our close frame is queued or sent: no more messages are sent
+	closeSent bool        // our close frame has been written, or could not be
+	dead      bool        // the network connection is closed
+	drain     *time.Timer // ends the connection after our close frame; nil before it was written
 }
 
 // outbound is the work that waits for push.
 type outbound struct {
-	box        *outbox   // frames and messages that wait to be written; nil: none
-	window     *window   // the messages in flight while the stream has not caught up; nil: it is live
-	pinged     time.Time // when the latest ping was queued; before the first, when the connection began
-	answersDue int32     // answers that wait for the store, or in the outbox, or are being written
-	running    bool      // there is a push goroutine
-	lagging    bool      // the outbox lacks messages, so push must read from the store
-	stalled    bool      // the sync window is full, so push waits although lagging
+	box        *outbox // frames and messages that wait to be written; nil: none
+	window     *window // the messages in flight while the stream has not caught up; nil: it is live
+	pinged     int64   // when the latest ping was queued, as Hub.elapsed; before the first, when the connection began
+	answersDue int32   // answers that wait for the store, or in the outbox, or are being written
+	running    bool    // there is a push goroutine
+	lagging    bool    // the outbox lacks messages, so push must read from the store
+	// receiptsAfter says that the outbox lacks the receipts after this position, so push
+	// must read them from the store; 0: it lacks none.
+	receiptsAfter relay.Position
+	stalled       bool // the sync window is full, so push waits although lagging
 }
 
 // stream is how far push has come.
 type stream struct {
-	cursor relay.Position // every message up to here has been sent, or was not to be
-	sent   int            // how many messages have been sent, for the sync frames
+	cursor   relay.Position // every message up to here has been sent, or was not to be
+	receipts relay.Position // every receipt up to here has been sent; 0: none was read from the store
+	sent     int            // how many messages have been sent, for the sync frames
 }
 
 const (
-	maxAnswersDue = 256         // answers that may be due; at this number we stop reading from the client
-	maxReceipts   = 1 << 20     // bytes of receipts that may be queued; above this the connection is closed
+	maxReceipts   = 256 << 10   // bytes of receipts that may be queued; above this push reads them from the store
 	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
 	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
-	drainTimeout  = time.Second // for how long the input is read after our close frame
+	drainTimeout  = time.Second // for how long the input is read after our close frame, once nothing of the peer comes
 )
 
 // Connect upgrades a request to a WebSocket of the key's Mecha, and returns when
@@ -121,10 +129,9 @@ func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *relay.Key, ha
 
 func (h *Hub) newConn(key *relay.Key, s session, handle handler) *Conn {
 	c := &Conn{hub: h, handler: handle, heldKey: heldKey{key: key}, session: s}
-	c.changed.L = &c.mu
 	c.in.state.Store(reading)
-	c.out.pinged = time.Now()
-	c.in.lastFrame.Store(c.out.pinged.UnixNano())
+	c.out.pinged = h.elapsed()
+	c.in.lastFrame.Store(c.out.pinged)
 	c.out.running = true // begin starts push: until then nobody else may
 	if s.syncLimit > 0 {
 		c.out.lagging, c.out.window = true, &window{size: s.syncLimit}
@@ -158,12 +165,13 @@ func (c *Conn) prepare() (err error) {
 // the handshake.
 func (c *Conn) begin(conn net.Conn, early []byte) {
 	c.mu.Lock()
-	c.net = c.hub.poller.take(conn)
+	if !c.hub.poller.take(c, conn) {
+		c.net = conn
+	}
 	if c.ending.dead { // killed before it had a network connection
 		c.net.Close()
 	}
 	c.mu.Unlock()
-	c.in.polled = c.hub.poller.add(c)
 	c.hub.wg.Go(c.push) // before the reader, which may leave at once: then Close must know of push
 	go c.read(early)
 }
@@ -206,16 +214,36 @@ func (c *Conn) closeLocked(code ws.StatusCode, reason string) {
 	}
 }
 
-// closeWritten notes that push is done with our close frame. The reader then
-// drains the input for a while: closing with unread input would have the network
-// send a reset, which can overtake the frame.
+// closeWritten notes that push is done with our close frame. The answers that come
+// now are not wanted any more. The reader drains the input for a while: closing with
+// unread input would have the network send a reset, which can overtake the frame.
 func (c *Conn) closeWritten() {
-	_ = c.net.SetReadDeadline(time.Now().Add(drainTimeout))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.ending.closeSent = true
-	c.changed.Signal()
-	c.wakeReader() // perhaps the client sends nothing more: only a reader notices the deadline
+	if o := c.out.box; o != nil {
+		c.out.answersDue -= int32(len(o.answers))
+		c.out.box = nil
+	}
+	c.signal()
+	by := time.Now().Add(c.hub.config.WriteTimeout)
+	c.ending.drain = time.AfterFunc(drainTimeout, func() { c.drained(by) })
+}
+
+// drained ends the connection, unless there is more to come: the peer is still taking
+// what was written before our close frame, or frames of it come, or the store is busy
+// with its acknowledgements. Then drained looks again, until by.
+func (c *Conn) drained(by time.Time) {
+	s, ok := c.net.(interface{ unsent() bool })
+	more := ok && s.unsent() || c.hub.elapsed()-c.in.lastFrame.Load() < int64(drainTimeout)
+	c.mu.Lock()
+	if more = more || c.out.answersDue > 0; more && !c.ending.dead && time.Now().Before(by) {
+		c.ending.drain.Reset(drainTimeout)
+		c.mu.Unlock()
+		return
+	}
+	c.mu.Unlock()
+	c.kill()
 }
 
 // kill ends the connection at once, and the reader with it. A TLS connection is
@@ -228,34 +256,43 @@ func (c *Conn) kill() {
 		return
 	}
 	c.ending.dead = true
+	if c.ending.drain != nil {
+		c.ending.drain.Stop()
+	}
 	if t, ok := c.net.(*tls.Conn); ok {
 		t.NetConn().Close()
 	} else if c.net != nil {
 		c.net.Close()
 	}
-	c.changed.Signal()
+	c.signal()
 	c.wakeReader()
 }
 
-// tick closes the connection if its client has been silent for too long, or has
-// left a full sync window without an acknowledgement. It tells whether a ping is due.
+// tick closes the connection if its client has been silent for too long, or has not
+// finished a message. It opens a sync window in which no place has become free for too
+// long. It tells whether a ping is due.
 func (c *Conn) tick(now time.Time) (pingDue bool) {
-	if now.Sub(time.Unix(0, c.in.lastFrame.Load())) > c.hub.config.DeadAfter {
+	h := c.hub
+	elapsed, begun := now.Sub(h.began), c.in.begun.Load()
+	if elapsed-time.Duration(c.in.lastFrame.Load()) > h.config.DeadAfter {
 		c.close(ws.StatusGoingAway, "no frame has come from the client for too long")
 	}
+	if begun != 0 && elapsed-time.Duration(begun) > h.config.MessageTimeout {
+		c.close(ws.StatusProtocolError, "a message was begun and has not come whole in time")
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	w, wait := c.out.window, c.hub.config.SyncAckWait
-	if c.out.stalled && !w.acked && wait > 0 && now.Sub(w.fullSince) > wait {
-		c.closeLocked(statusTryAgainLater, "resume after "+string(w.lastSent))
+	if wait := h.config.SyncAckWait; c.out.stalled && wait > 0 && now.Sub(c.out.window.fullSince) > wait {
+		c.out.window.open()
+		c.goOn()
 	}
-	return now.Sub(c.out.pinged) >= c.hub.config.PingEvery
+	return elapsed-time.Duration(c.out.pinged) >= h.config.PingEvery
 }
 
-func (c *Conn) ping(now time.Time) {
+func (c *Conn) ping() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.out.pinged, c.outbox().pings[0] = now, pingFrame
+	c.out.pinged, c.outbox().pings[0] = c.hub.elapsed(), pingFrame
 	c.wakePush()
 }
 

@@ -1,10 +1,13 @@
 package ws_test
 
 import (
+	"bufio"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"os/signal"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -64,16 +67,45 @@ func TestEchoOfEveryLengthForm(t *testing.T) {
 	c.expectAlive()
 }
 
+const echoAddr = "RELAY_ECHO_ADDR"
+
 // The relay's WebSocket on a port, without credentials, so that a conformance
 // suite can be run against it; CONTRIBUTING.md says how.
 func TestServeEcho(t *testing.T) {
-	addr := os.Getenv("RELAY_ECHO_ADDR")
+	addr := os.Getenv(echoAddr)
 	if addr == "" {
-		t.Skip("RELAY_ECHO_ADDR is not set")
+		t.Skip(echoAddr + " is not set")
 	}
 	r, _ := mustEchoAt(t, addr)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, os.Interrupt)
 	t.Logf("echo on ws://%s until interrupted", r.addr)
 	<-stop
+}
+
+// One interrupt ends it, in one process with the reader that was asked for.
+func TestServeEchoEndsAtOneInterrupt(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("there is no SIGINT")
+	}
+	program := exec.Command(os.Args[0], "-test.v", "-test.timeout", "0", "-test.run", "^TestServeEcho$")
+	program.Env = append(os.Environ(), echoAddr+"=127.0.0.1:0")
+	out, err := program.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := program.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer program.Process.Kill()
+	served := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if strings.Contains(lines.Text(), "echo on ws://") {
+			served++
+			program.Process.Signal(os.Interrupt)
+		}
+	}
+	if err := program.Wait(); err != nil || served != 1 {
+		t.Errorf("it served %d times: %v", served, err)
+	}
 }

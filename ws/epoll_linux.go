@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A poller waits for all parked connections at once, by epoll(7), so that they
-// need no goroutine and no stack for it. It only wakes readers, which do all
-// reading (read.go). Its connections are sockets (socket_linux.go). A nil poller
-// takes no connection.
+// A poller waits for all its connections at once, by epoll(7), so that a parked one
+// needs no goroutine and no stack for it. It only wakes: readers, which do all
+// reading (read.go), and writes that wait for their peer. Its connections are
+// sockets (socket_linux.go). A nil poller takes no connection.
 type poller struct {
 	fd    int             // the epoll descriptor
 	file  *os.File        // the same descriptor, so that Go's runtime waits for its events
@@ -78,52 +78,56 @@ func (p *poller) run() {
 			if n <= 0 {
 				return false
 			}
-			p.wakeReaders(events[:n])
-			runtime.Gosched() // these readers run before more are started
+			p.wake(events[:n])
+			runtime.Gosched() // these goroutines run before more are started
 		}
 	})
 }
 
-func (p *poller) wakeReaders(events []unix.EpollEvent) {
+func (p *poller) wake(events []unix.EpollEvent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, e := range events {
 		// The event may have been meant for an earlier connection with this
-		// descriptor. Then the reader finds nothing, and parks again.
-		if c := p.conns[e.Fd]; c != nil {
+		// descriptor. Then the reader or the write finds nothing, and waits again.
+		c := p.conns[e.Fd]
+		if c == nil {
+			continue
+		}
+		if e.Events&^unix.EPOLLOUT != 0 {
 			c.wakeReader()
+		}
+		if e.Events&^unix.EPOLLIN != 0 {
+			c.net.(*socket).wakeWrite()
 		}
 	}
 }
 
-// take turns a new connection into one that the poller can wait for, if it can.
-func (p *poller) take(conn net.Conn) netConn {
+// take makes conn the network connection of c, as a socket that the poller waits for,
+// or returns false. From then on bytes that arrive wake the reader, and room for bytes
+// wakes a write that waits. That happens only once (EPOLLET), so both must go on until
+// there is nothing more. A TLS connection is not taken: TLS reads ahead, and epoll does
+// not know of the bytes in its buffer. c.mu is held, and c has no reader yet.
+func (p *poller) take(c *Conn, conn net.Conn) (taken bool) {
 	if p == nil {
-		return conn
-	}
-	return openSocket(conn)
-}
-
-// add takes a connection in. From then on, bytes that arrive wake its reader, but
-// only once (EPOLLET), so the reader must read until there is nothing more. A TLS
-// connection is not taken: TLS reads ahead, and epoll does not know of the bytes
-// in its buffer.
-func (p *poller) add(c *Conn) (taken bool) {
-	s, ok := c.net.(*socket)
-	if p == nil || !ok || !s.use() {
 		return false
 	}
-	defer s.leave()
+	fd, ok := duplicate(conn)
+	if !ok {
+		return false
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for len(p.conns) <= int(s.fd) {
-		p.conns = append(p.conns, nil)
-	}
-	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: s.fd}
-	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, int(s.fd), &e) != nil {
+	e := unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLET, Fd: int32(fd)}
+	if unix.EpollCtl(p.fd, unix.EPOLL_CTL_ADD, fd, &e) != nil {
+		unix.Close(fd)
 		return false
 	}
-	p.conns[s.fd] = c
+	for len(p.conns) <= fd {
+		p.conns = append(p.conns, nil)
+	}
+	c.net, c.in.polled = newSocket(fd, conn), true
+	p.conns[fd] = c
 	return true
 }
 

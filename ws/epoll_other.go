@@ -7,8 +7,7 @@ import "net"
 // poller does not exist on this system: a goroutine reads each connection.
 type poller struct{}
 
-func (h *Hub) newPoller() *poller         { return nil }
-func (p *poller) take(c net.Conn) netConn { return c }
-func (p *poller) add(*Conn) bool          { return false }
-func (p *poller) forget(*Conn)            {}
-func (p *poller) close()                  {}
+func (h *Hub) newPoller() *poller           { return nil }
+func (p *poller) take(*Conn, net.Conn) bool { return false }
+func (p *poller) forget(*Conn)              {}
+func (p *poller) close()                    {}

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"unicode/utf8"
 
 	"github.com/gobwas/ws"
@@ -33,7 +32,22 @@ func protocolError(format string, args ...any) error {
 type messageReader struct {
 	r       *bufio.Reader
 	scratch [ws.MaxHeaderSize]byte
+	coming  coming
 }
+
+// coming is a message of which a part has come. It has all that next needs to go on
+// when more comes; the zero value is that of no message.
+type coming struct {
+	op         ws.OpCode // of the message
+	fragmented bool      // a fragment has come, and the last one has not
+	payload    []byte    // of the fragments that have come
+	inFrame    bool      // the header of a frame has come
+	header     ws.Header // of that frame
+	body       []byte    // of that frame, as far as it has come
+}
+
+// begun tells whether a part of the message has come.
+func (c *coming) begun() bool { return c.inFrame || c.fragmented }
 
 // frameEvents is told of the frames while a message is read.
 type frameEvents interface {
@@ -46,59 +60,45 @@ type frameEvents interface {
 // next reads one message and joins its fragments. It also returns after a ping
 // or a pong that does not stand between fragments; then op is that of the ping
 // or pong, and there is no payload. The error is a *closeError for a fault of the
-// peer and for its close frame, else that of the connection.
+// peer and for its close frame, else that of the connection. If the connection does
+// not wait but returns an error, a later call goes on where this one has stopped.
 func (m *messageReader) next(events frameEvents) (op ws.OpCode, payload []byte, err error) {
-	state := ws.StateServerSide
+	c := &m.coming
 	for {
-		start, err := m.r.Peek(2)
-		if err != nil {
-			return 0, nil, err
-		}
-		lengthForm := start[1] & 0x7f // 126 and 127: the length follows in 2 or 8 bytes
-		h, err := ws.ReadHeaderBuffer(m.r, m.scratch[:])
-		if err != nil {
-			if errors.Is(err, ws.ErrHeaderLengthMSB) || errors.Is(err, ws.ErrHeaderLengthUnexpected) {
-				err = protocolError("the frame length is malformed")
+		if !c.inFrame {
+			if err := m.readHeader(events); err != nil {
+				return 0, nil, err
 			}
+		}
+		if err := m.readBody(); err != nil {
 			return 0, nil, err
 		}
-		events.countFrame()
-		if err := ws.CheckHeader(h, state); err != nil {
-			return 0, nil, protocolError("%v", err)
-		}
-		if !h.OpCode.IsControl() && h.Length > int64(maxMessage-len(payload)) { // not as a sum, which might overflow
-			return 0, nil, &closeError{code: ws.StatusMessageTooBig, reason: "a message may have at most 64 KiB"}
-		}
-		if lengthForm == 126 && h.Length < 126 || lengthForm == 127 && h.Length <= 0xffff {
-			return 0, nil, protocolError("the frame length is not in its shortest form")
-		}
-		body, err := m.body(int(h.Length))
-		if err != nil {
-			return 0, nil, err
-		}
+		h, body := c.header, c.body
+		c.inFrame, c.body = false, nil
 		ws.Cipher(body, h.Mask, 0)
 		if h.OpCode.IsControl() {
 			if h.OpCode == ws.OpClose {
 				return 0, nil, readClose(body)
 			}
 			events.control(h.OpCode, body)
-			if state.Fragmented() {
+			if c.fragmented {
 				continue
 			}
 			return h.OpCode, nil, nil
 		}
 		if h.OpCode != ws.OpContinuation {
-			op = h.OpCode
+			c.op = h.OpCode
 		}
-		if payload == nil {
-			payload = body
+		if c.payload == nil {
+			c.payload = body
 		} else {
-			payload = append(payload, body...)
+			c.payload = append(c.payload, body...)
 		}
-		if !h.Fin {
-			state = state.Set(ws.StateFragmented)
+		if c.fragmented = !h.Fin; c.fragmented {
 			continue
 		}
+		op, payload = c.op, c.payload
+		*c = coming{}
 		if op == ws.OpText && !utf8.Valid(payload) {
 			return 0, nil, &closeError{code: ws.StatusInvalidFramePayloadData, reason: "text must be UTF-8"}
 		}
@@ -106,19 +106,74 @@ func (m *messageReader) next(events frameEvents) (op ws.OpCode, payload []byte, 
 	}
 }
 
-// body reads n bytes. A long frame gets its memory as its bytes arrive, so that
-// a client cannot have much allocated by a header alone.
-func (m *messageReader) body(n int) ([]byte, error) {
-	if n <= allocatedAtOnce {
-		b := make([]byte, n)
-		_, err := io.ReadFull(m.r, b)
-		return b, err
+// readHeader reads and checks the header of a frame.
+func (m *messageReader) readHeader(events frameEvents) error {
+	start, err := m.r.Peek(2)
+	if err != nil {
+		return err
 	}
-	b, err := io.ReadAll(io.LimitReader(m.r, int64(n)))
-	if err == nil && len(b) < n {
-		err = io.ErrUnexpectedEOF
+	lengthForm := start[1] & 0x7f // 126 and 127: the length follows in 2 or 8 bytes
+	if _, err := m.r.Peek(headerSize(start[1])); err != nil {
+		return err // before any of it is taken, so that it is read again when all of it has come
 	}
-	return b, err
+	h, err := ws.ReadHeaderBuffer(m.r, m.scratch[:])
+	if err != nil {
+		if errors.Is(err, ws.ErrHeaderLengthMSB) || errors.Is(err, ws.ErrHeaderLengthUnexpected) {
+			err = protocolError("the frame length is malformed")
+		}
+		return err
+	}
+	events.countFrame()
+	state := ws.StateServerSide
+	if m.coming.fragmented {
+		state = state.Set(ws.StateFragmented)
+	}
+	if err := ws.CheckHeader(h, state); err != nil {
+		return protocolError("%v", err)
+	}
+	if !h.OpCode.IsControl() && h.Length > int64(maxMessage-len(m.coming.payload)) { // not as a sum, which might overflow
+		return &closeError{code: ws.StatusMessageTooBig, reason: "a message may have at most 64 KiB"}
+	}
+	if lengthForm == 126 && h.Length < 126 || lengthForm == 127 && h.Length <= 0xffff {
+		return protocolError("the frame length is not in its shortest form")
+	}
+	m.coming.inFrame, m.coming.header = true, h
+	return nil
+}
+
+// headerSize gives the length of a header whose second byte this is (RFC 6455 §5.2).
+func headerSize(second byte) int {
+	size := 2
+	switch second & 0x7f {
+	case 126:
+		size += 2
+	case 127:
+		size += 8
+	}
+	if second&0x80 != 0 {
+		size += 4 // the masking key
+	}
+	return size
+}
+
+// readBody reads the payload of a frame. A long one gets its memory as its bytes
+// arrive, so that a client cannot have much allocated by a header alone.
+func (m *messageReader) readBody() error {
+	c := &m.coming
+	if c.body == nil {
+		c.body = make([]byte, 0, min(int(c.header.Length), allocatedAtOnce))
+	}
+	for n := int(c.header.Length); len(c.body) < n; {
+		if len(c.body) == cap(c.body) {
+			c.body = append(make([]byte, 0, min(n, 2*cap(c.body))), c.body...)
+		}
+		k, err := m.r.Read(c.body[len(c.body):cap(c.body)])
+		c.body = c.body[:len(c.body)+k]
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 const allocatedAtOnce = 4 << 10 // frames up to this length are allocated at once

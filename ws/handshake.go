@@ -127,8 +127,8 @@ func readSession(r *http.Request) (session, error) {
 		return session{}, relay.Errorf(relay.InvalidRequest, "the query string is malformed: %v", err)
 	}
 	s := session{since: relay.MessageID(strings.Clone(v.Get("since_message_id"))), syncLimit: defaultSyncLimit}
-	if v.Has("sync_limit") {
-		if s.syncLimit, err = syncLimit(v.Get("sync_limit")); err != nil {
+	if text := v.Get("sync_limit"); text != "" {
+		if s.syncLimit, err = syncLimit(text); err != nil {
 			return s, err
 		}
 	}
@@ -143,7 +143,7 @@ func readSession(r *http.Request) (session, error) {
 }
 
 func syncLimit(text string) (int, error) {
-	if text == "" || strings.Trim(text, "0123456789") != "" {
+	if strings.Trim(text, "0123456789") != "" {
 		return 0, relay.FieldErrorf(relay.InvalidLimit, "sync_limit", "must be a whole number from 0; above %d counts as %d", maxSyncLimit, maxSyncLimit)
 	}
 	n, err := strconv.Atoi(text)

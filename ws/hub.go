@@ -6,7 +6,7 @@
 // Once it has caught up, the hub hands it each new message at its commit. If it
 // falls behind, it drops those messages and reads from the store again. Both
 // ways are the same loop (push.go), so a resumed stream and a live one cannot
-// disagree.
+// disagree. Receipts, which are only live, go the same two ways (receipt.go).
 //
 // Most connections are idle. An idle one costs a small struct, and where there
 // is no poller (epoll_linux.go) a goroutine that waits to read. The push
@@ -37,12 +37,14 @@ import (
 type Store interface {
 	// Stream reads a page of a Mecha's incoming messages, in commit order.
 	Stream(context.Context, relay.StreamQuery) (relay.StreamPage, error)
+	// Receipts reads a page of the changes of the messages that a Mecha has sent, in commit order.
+	Receipts(context.Context, relay.ReceiptQuery) (relay.ReceiptPage, error)
 	// Cursor returns the position of a message, after which a stream is to start. Error: CursorNotFound.
 	Cursor(relay.MessageID) (relay.Position, error)
 	// Latest returns the position of the newest committed message.
 	Latest(context.Context) (relay.Position, error)
-	// KeyByID reads a key; nil if there is none.
-	KeyByID(context.Context, relay.KeyID) (*relay.Key, error)
+	// KeysByID reads keys; it leaves out those that do not exist. It must not wait for other reads.
+	KeysByID(context.Context, []relay.KeyID) ([]*relay.Key, error)
 	// AcknowledgeThen queues an acknowledgement and returns. Once it is durable or
 	// refused, the store calls the function, which must not block.
 	AcknowledgeThen(*relay.Acknowledge, func(relay.AckOutcome, error))
@@ -58,13 +60,14 @@ type Config struct {
 	Logger             *slog.Logger     // nil: nothing is logged
 	Now                func() time.Time // the time for keys and acknowledgements; nil: time.Now
 	AllowOrigins       []string         // browser origins that may connect besides the relay's own; "*" allows all
-	SyncAckWait        time.Duration    // how long a full sync window waits for its first acknowledgement
+	SyncAckWait        time.Duration    // how long a full sync window waits for a free place before it opens again
 	MaxSockets         int              // sockets and long-polls in all
 	MaxSocketsPerMecha int              // sockets and long-polls of one Mecha
-	FrameRate          float64          // frames per second that are read from one socket
-	FrameBurst         int              // frames that may come at once, whatever the rate
+	FrameRate          float64          // frames per second that are read from all sockets of one key
+	FrameBurst         int              // frames of a key that may come at once, whatever the rate
 	PingEvery          time.Duration    // 0: 25 s
 	DeadAfter          time.Duration    // a socket without a frame from its client for so long is closed; 0: 60 s
+	MessageTimeout     time.Duration    // from the first byte of a client's message to the last; 0: 10 s
 	WriteTimeout       time.Duration    // for each write of up to 64 KiB; 0: 10 s
 	NoPoller           bool             // a goroutine reads each socket, as on systems without a poller
 }
@@ -74,6 +77,7 @@ type Hub struct {
 	config Config
 	poller *poller       // wakes the readers; nil: a goroutine reads each socket
 	stop   chan struct{} // closed by Close, which ends the ticker
+	began  time.Time
 	// Close waits for wg: the ticker, checks of the keys, and each connection from
 	// register until its reader and push have ended.
 	wg sync.WaitGroup
@@ -81,10 +85,12 @@ type Hub struct {
 	mu        sync.RWMutex // guards the fields below
 	listeners map[relay.MechaNumber][]listener
 	count     int // of listeners, of all Mechas
+	meters    meters
 	closed    bool
 
 	keyCheckQueued atomic.Bool
-	keyCheck       sync.Mutex // held by the check of the keys that is under way
+	keyCheckFailed atomic.Bool // the ticker makes the check again
+	keyCheck       sync.Mutex  // held by the check of the keys that is under way
 }
 
 // NewHub makes a hub and starts its ticker; Close ends both.
@@ -101,16 +107,24 @@ func NewHub(c Config) *Hub {
 	if c.DeadAfter == 0 {
 		c.DeadAfter = 60 * time.Second
 	}
+	if c.MessageTimeout == 0 {
+		c.MessageTimeout = 10 * time.Second
+	}
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 10 * time.Second
 	}
-	h := &Hub{config: c, listeners: map[relay.MechaNumber][]listener{}, stop: make(chan struct{})}
+	h := &Hub{config: c, listeners: map[relay.MechaNumber][]listener{}, stop: make(chan struct{}),
+		began: time.Now(), meters: newMeters(c.FrameRate, c.FrameBurst)}
 	if !c.NoPoller {
 		h.poller = h.newPoller()
 	}
 	h.wg.Go(h.tick)
 	return h
 }
+
+// elapsed is the time since the hub was made, in nanoseconds. A clock that is set
+// does not change it.
+func (h *Hub) elapsed() int64 { return int64(time.Since(h.began)) }
 
 // Committed tells the listeners of a commit. The store calls it in commit
 // order. It does not block.
@@ -187,7 +201,33 @@ func (h *Hub) register(l listener) error {
 	h.listeners[id] = append(h.listeners[id], l)
 	h.count++
 	h.wg.Add(1)
+	if c, ok := l.(*Conn); ok {
+		c.in.meter = h.meters.join(c.key.Number)
+	}
+	h.shareAnswers(id)
 	return nil
+}
+
+const (
+	mechaAnswers = 512 // answers that may be due to all sockets of a Mecha
+	mostAnswers  = 256 // to one of them
+	leastAnswers = 16  // to one of them, however many there are
+)
+
+// shareAnswers divides the answers that may be due to a Mecha among its listeners. So
+// one Mecha has few acknowledgements in the store's queue, however many sockets it
+// opens. h.mu is held.
+func (h *Hub) shareAnswers(id relay.MechaNumber) {
+	all := h.listeners[id]
+	share := int32(min(max(mechaAnswers/max(len(all), 1), leastAnswers), mostAnswers))
+	if len(all) > 2*mechaAnswers/leastAnswers {
+		all = all[len(all)-1:] // the others have the least share already
+	}
+	for _, l := range all {
+		if c, ok := l.(*Conn); ok {
+			c.in.mostDue.Store(share)
+		}
+	}
 }
 
 func (h *Hub) unregister(l listener) {
@@ -201,6 +241,10 @@ func (h *Hub) unregister(l listener) {
 	} else {
 		h.listeners[id] = rest
 	}
+	if c, ok := l.(*Conn); ok {
+		h.meters.leave(c.key.Number)
+	}
+	h.shareAnswers(id)
 }
 
 // all yields every listener. The hub is locked meanwhile, so the caller must
@@ -233,7 +277,7 @@ func (h *Hub) conns() iter.Seq[*Conn] {
 
 // tick does the timed work until Close: pings, time-outs, keys that expire.
 func (h *Hub) tick() {
-	every := min(time.Second, h.config.PingEvery/4, h.config.DeadAfter/4)
+	every := min(time.Second, h.config.PingEvery/4, h.config.DeadAfter/4, h.config.MessageTimeout/4)
 	if h.config.SyncAckWait > 0 {
 		every = min(every, h.config.SyncAckWait/4)
 	}
@@ -253,16 +297,26 @@ func (h *Hub) tick() {
 			}
 		}
 		h.endKeys(h.keysOver())
-		ping(due, now)
+		if h.keyCheckFailed.Swap(false) {
+			h.CheckKeys()
+		}
+		h.forgetMeters()
+		ping(due)
 	}
+}
+
+func (h *Hub) forgetMeters() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.meters.forget(h.elapsed())
 }
 
 // ping pings connections, a few at a time. Connections that were opened
 // together, say after a restart, are due together, and each ping takes a
 // goroutine for a moment.
-func ping(due []*Conn, now time.Time) {
+func ping(due []*Conn) {
 	for i, c := range due {
-		c.ping(now)
+		c.ping()
 		if i%64 == 63 {
 			runtime.Gosched()
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/coder/websocket"
 
 	"relay/db/relay"
+	"relay/ws"
 )
 
 // A socket on which nothing happens has no goroutine where there is a poller,
@@ -80,7 +81,7 @@ func TestAFrameByteByByte(t *testing.T) {
 // A frame that arrives just as the reader parks is not overlooked.
 func TestFramesInAnyRhythm(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery = time.Hour })
 	_, bob := r.mustPair()
 	var wg sync.WaitGroup
 	for range 8 {

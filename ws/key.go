@@ -2,6 +2,8 @@ package ws
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -31,10 +33,14 @@ func (k *heldKey) checkKey(now time.Time) error {
 // authenticated. The listener is registered before, so that CheckKeys finds it
 // if the key changes later.
 func (h *Hub) recheck(held *heldKey) error {
-	key, err := h.readKey(held.key.ID)
+	good, bad, err := h.readKeys([]relay.KeyID{held.key.ID})
 	if err != nil {
 		return err
 	}
+	if err := bad[held.key.ID]; err != nil {
+		return err
+	}
+	key := good[held.key.ID]
 	if key.ExpiresAt.Equal(held.key.ExpiresAt) && key.RevokedAt.Equal(held.key.RevokedAt) {
 		return nil // the copy is not kept: one copy serves all connections of the key
 	}
@@ -42,21 +48,32 @@ func (h *Hub) recheck(held *heldKey) error {
 	return nil
 }
 
-// readKey reads a key from the store and refuses one that does not hold.
-func (h *Hub) readKey(id relay.KeyID) (*relay.Key, error) {
-	k, err := h.config.Store.KeyByID(context.Background(), id)
+// readKeys reads keys from the store. bad says why a key does not hold; all others
+// are in good.
+func (h *Hub) readKeys(ids []relay.KeyID) (good map[relay.KeyID]*relay.Key, bad map[relay.KeyID]error, err error) {
+	found, err := h.config.Store.KeysByID(context.Background(), ids)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	if k == nil {
-		return nil, relay.Errorf(relay.KeyRevoked, "the key %s has been removed", id)
+	good, bad = map[relay.KeyID]*relay.Key{}, map[relay.KeyID]error{}
+	for _, k := range found {
+		if err := k.Check(h.config.Now()); err != nil {
+			bad[k.ID] = err
+		} else {
+			good[k.ID] = k
+		}
 	}
-	return k, k.Check(h.config.Now())
+	for _, id := range ids {
+		if good[id] == nil && bad[id] == nil {
+			bad[id] = relay.Errorf(relay.KeyRevoked, "the key %s has been removed", id)
+		}
+	}
+	return good, bad, nil
 }
 
 // CheckKeys ends the listeners whose key no longer holds, and notes until when
 // the other keys hold. The store calls it when keys have changed. It returns at
-// once.
+// once. If the store cannot be read, the hub makes the check again within a second.
 func (h *Hub) CheckKeys() {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
@@ -67,29 +84,23 @@ func (h *Hub) CheckKeys() {
 		h.keyCheck.Lock() // one check after the other, or an older reading might be noted last
 		defer h.keyCheck.Unlock()
 		h.keyCheckQueued.Store(false)
-		good, bad := map[relay.KeyID]*relay.Key{}, map[relay.KeyID]error{}
-		for id := range h.keysInUse() {
-			k, err := h.readKey(id)
-			switch code := relay.ErrorCode(err); code {
-			case "":
-				good[id] = k
-			case relay.KeyRevoked, relay.KeyExpired:
-				bad[id] = err
-			default:
-				h.config.Logger.Error("cannot check the key of a connection", "key", id, "error", err)
-			}
+		good, bad, err := h.readKeys(h.keysInUse())
+		if err != nil {
+			h.config.Logger.Error("cannot check the keys of the connections; trying again", "error", err)
+			h.keyCheckFailed.Store(true)
+			return
 		}
 		h.renewKeys(good)
 		h.endKeys(bad)
 	})
 }
 
-func (h *Hub) keysInUse() map[relay.KeyID]bool {
+func (h *Hub) keysInUse() []relay.KeyID {
 	ids := map[relay.KeyID]bool{}
 	for l := range h.all() {
 		ids[l.keyID()] = true
 	}
-	return ids
+	return slices.Collect(maps.Keys(ids))
 }
 
 // keysOver returns the keys that no longer hold, as far as the listeners know,

@@ -81,8 +81,8 @@ var endings = []ending{
 	{"handshake refused: no key", func(r *testRelay, k relay.IssuedKey) { r.mustBeRefused(handshake(k, "", "-X-Mecha-Key"), 401) }},
 	{"a fault of the peer", func(r *testRelay, k relay.IssuedKey) {
 		c := r.mustUpgrade(k, "")
-		c.mustWrite(masked(fin|opBinary, ""), strings.Repeat("\xff", 5000))
-		c.expectClose(1003)
+		c.mustWrite(strings.Repeat("\xff", 5000))
+		c.expectClose(1002)
 		c.Close()
 	}},
 	{"key revoked", func(r *testRelay, k relay.IssuedKey) {

@@ -3,6 +3,7 @@ package ws_test
 import (
 	"net"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -128,6 +129,64 @@ func TestFramesBeyondTheRateWait(t *testing.T) {
 	if d := time.Since(began); d < 3*time.Second { // 50 of them at 15 a second
 		t.Errorf("60 frames took %v", d)
 	}
+}
+
+// All sockets of a key share its rate, and each has its turns. The sockets of another
+// key have their own.
+func TestTheSocketsOfAKeyWaitInTurn(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 20, 1 })
+	alice, bob := r.mustPair()
+	const sockets, frames = 4, 15
+	began := time.Now()
+	var wg sync.WaitGroup
+	for range sockets {
+		c := r.mustDial(bob, "sync_limit=0")
+		for range frames {
+			c.send(`{}`)
+		}
+		wg.Go(func() {
+			for range frames {
+				if f, err := c.next(); err != nil || f.Code != relay.InvalidFrame {
+					t.Errorf("got %+v, %v", f, err)
+				}
+			}
+		})
+	}
+	r.mustDial(alice, "sync_limit=0").expectNothing()
+	wg.Wait()
+	if d := time.Since(began); d < 2*time.Second { // 59 of them at 20 a second; with a rate for each it would be 700 ms
+		t.Errorf("%d frames of %d sockets took %v", frames, sockets, d)
+	}
+}
+
+// A message that was begun must be finished in time. Until then its client may take
+// its time, and pings are answered.
+func TestAMessageThatIsNotFinishedEndsTheConnection(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.MessageTimeout, c.MaxSocketsPerMecha = time.Second, 0 })
+	_, bob := r.mustPair()
+	whole := masked(fin|opText, ackOf(strings.Repeat("x", 5000)))
+	var all []*raw
+	for _, part := range []string{whole[:1], whole[:3], whole[:7], whole[:9], whole[:5000], masked(opText, "{"), masked(opText, "{") + masked(fin|opPing, "p"), masked(fin|opPing, "ping")[:8]} {
+		c := r.mustUpgrade(bob, "sync_limit=0")
+		c.mustWrite(whole, part)
+		all = append(all, c)
+	}
+	for _, c := range all {
+		texts := 0
+		op, body, err := c.frame()
+		for ; err == nil && (op == opPong || op == opText); op, body, err = c.frame() {
+			if op == opText {
+				texts++
+			}
+		}
+		if err != nil || op != opClose || body[:2] != closeBody(1002, "") || texts != 1 {
+			t.Errorf("got %d answers, then frame %x %q, %v", texts, op, body, err)
+		}
+		c.expectEnd()
+	}
+	r.mustUpgrade(bob, "sync_limit=0").expectAlive()
 }
 
 func TestPingsAreSent(t *testing.T) {

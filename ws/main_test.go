@@ -36,7 +36,8 @@ func TestMain(m *testing.M) {
 	if os.Getenv(withoutPoller) != "" {
 		noPoller = true
 	}
-	if noPoller || testing.Short() || set("test.bench") || set("test.fuzz") || set("test.list") {
+	serves := os.Getenv(echoAddr) != "" // one address, one process: a second one would take it, or serve after the first
+	if noPoller || serves || testing.Short() || set("test.bench") || set("test.fuzz") || set("test.list") {
 		os.Exit(m.Run())
 	}
 	again := runWithoutPoller()

@@ -11,8 +11,8 @@ import (
 type outbox struct {
 	pings        [2][]byte       // a ping, and the pongs that answer the client's pings
 	answers      [][]byte        // frames that answer the client's messages
-	receipts     [][]byte        // frames
-	receiptBytes int             // the length of the receipts together
+	receipts     []queuedReceipt // none while the connection is behind with receipts
+	receiptBytes int             // what the receipts take together
 	closing      []byte          // our close frame; nil: none
 	messages     []queuedMessage // new messages; none while the connection is lagging
 	messageBytes int             // the payloads of these messages together
@@ -26,7 +26,7 @@ type queuedMessage struct {
 
 var outboxes = sync.Pool{New: func() any { return &outbox{} }}
 
-const keepFrames = maxAnswersDue // an outbox with longer lists is not reused, so that it does not keep their memory
+const keepFrames = 256 // an outbox with longer lists is not reused, so that it does not keep their memory
 
 // outbox returns the connection's outbox, a new one if there was none. c.mu is
 // held, and the caller puts something in.
@@ -37,8 +37,8 @@ func (c *Conn) outbox() *outbox {
 	return c.out.box
 }
 
-// appendFrames appends the frames in the order in which they are sent. The
-// messages come after them.
+// appendFrames appends the pings, the pongs and the answers, in the order in which they
+// are sent. Receipts, our close frame and messages come after them.
 func (o *outbox) appendFrames(b []byte) []byte {
 	for _, f := range o.pings {
 		b = append(b, f...)
@@ -46,10 +46,7 @@ func (o *outbox) appendFrames(b []byte) []byte {
 	for _, f := range o.answers {
 		b = append(b, f...)
 	}
-	for _, f := range o.receipts {
-		b = append(b, f...)
-	}
-	return append(b, o.closing...)
+	return b
 }
 
 // release returns an outbox, which may be nil, for use by any connection.
@@ -107,35 +104,21 @@ func (c *Conn) receivedChanged(change *relay.Change) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.out.window != nil && c.out.window.free(change.Position, change.State != relay.Expired) && c.out.stalled {
-		c.out.stalled = false
-		c.wakePush()
+	if c.out.window != nil && c.out.window.free(change.Position) && c.out.stalled {
+		c.goOn()
 	}
 }
 
-// sentChanged queues a receipt, if the client asked for receipts. A connection
-// that reads them too slowly is closed: a receipt left out would look to the
-// sender as if nothing had happened.
-func (c *Conn) sentChanged(r *receipt) {
-	if !c.session.receipts {
-		return
-	}
-	frame := r.frame()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	o := c.outbox()
-	if o.receiptBytes += len(frame); o.receiptBytes > maxReceipts {
-		c.closeLocked(statusTryAgainLater, "the client reads its receipts too slowly")
-		return
-	}
-	o.receipts = append(o.receipts, frame)
-	c.wakePush()
-}
-
-// answer queues an answer that is due (handler). Safe for concurrent use.
+// answer queues an answer that is due (handler). After our close frame nothing more
+// may be sent (RFC 6455 §5.5.1). Safe for concurrent use.
 func (c *Conn) answer(frame []byte) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.ending.closeSent {
+		c.out.answersDue--
+		c.signal()
+		return
+	}
 	o := c.outbox()
 	o.answers = append(o.answers, frame)
 	c.wakePush()
@@ -157,5 +140,5 @@ func (c *Conn) answersDone(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.out.answersDue -= int32(n)
-	c.changed.Signal()
+	c.signal()
 }

@@ -35,13 +35,13 @@ func (c *Conn) push() {
 		}
 	}()
 	for {
-		o, readStore, more := c.take()
+		o, read, more := c.take()
 		if !more {
 			return
 		}
-		err := c.send(o, readStore, b)
+		err := c.send(o, read, b)
 		o.release()
-		if err != nil {
+		if err != nil && err != errClosing {
 			if !errors.Is(err, errConnection) {
 				c.hub.config.Logger.Error("cannot read the messages for a connection", "mecha", c.key.Mecha.Address, "error", err)
 				c.close(statusTryAgainLater, "the relay failed")
@@ -52,39 +52,54 @@ func (c *Conn) push() {
 	}
 }
 
+// errClosing ends a send early: our close frame waits, and goes before further messages.
+var errClosing = errors.New("closing")
+
 // errConnection marks a write that failed: the peer has gone, or reads nothing.
 var errConnection = errors.New("connection lost")
 
-// take takes the outbox, and tells whether to read from the store after it. If
-// there is nothing to do, more is false and push must end.
-func (c *Conn) take() (o *outbox, readStore, more bool) {
+// toRead is what push must read from the store.
+type toRead struct{ receipts, messages bool }
+
+// take takes the outbox, and tells what to read from the store after it. If there is
+// nothing to do, more is false and push must end.
+func (c *Conn) take() (o *outbox, read toRead, more bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	o, readStore = c.out.box, c.out.lagging && !c.out.stalled && !c.ending.closing
-	if o == nil && !readStore || c.ending.closeSent || c.ending.dead {
+	o = c.out.box
+	if !c.ending.closing {
+		read = toRead{receipts: c.out.receiptsAfter != 0, messages: c.out.lagging && !c.out.stalled}
+	}
+	if o == nil && read == (toRead{}) || c.ending.closeSent || c.ending.dead {
 		c.out.running = false
-		return nil, false, false
+		return nil, toRead{}, false
 	}
 	c.out.box = nil
-	return o, readStore, true
+	return o, read, true
 }
 
-func (c *Conn) send(o *outbox, readStore bool, b *batch) error {
+func (c *Conn) send(o *outbox, read toRead, b *batch) error {
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	if o != nil {
 		if err := c.sendOutbox(o, b); err != nil || o.closing != nil {
 			return err
 		}
 	}
-	if readStore {
+	if read.receipts {
+		if err := c.sendReceipts(b); err != nil {
+			return err
+		}
+	}
+	if read.messages {
 		return c.sendPage(b)
 	}
 	return nil
 }
 
 func (c *Conn) sendOutbox(o *outbox, b *batch) error {
-	b.frames = o.appendFrames(b.frames)
-	if o.closing != nil {
+	defer c.answersDone(len(o.answers))
+	b.frames = appendReceipts(o.appendFrames(b.frames), c.newReceipts(o.receipts))
+	if b.frames = append(b.frames, o.closing...); o.closing != nil {
 		err := c.write(b)
 		c.closeWritten()
 		return err
@@ -96,13 +111,11 @@ func (c *Conn) sendOutbox(o *outbox, b *batch) error {
 			}
 		}
 	}
-	err := c.write(b)
-	c.answersDone(len(o.answers))
-	return err
+	return c.write(b)
 }
 
 // add adds a message to the batch, moves the cursor past it, and writes the
-// batch if it is large.
+// batch if it is large. Errors: those of write, and errClosing.
 func (c *Conn) add(b *batch, m *relay.Message, shared *sharedFrame) error {
 	if shared != nil {
 		b.frames = append(b.frames, shared.of(m)...)
@@ -112,8 +125,16 @@ func (c *Conn) add(b *batch, m *relay.Message, shared *sharedFrame) error {
 	b.messages = append(b.messages, m.Position)
 	c.stream.cursor = m.Position
 	c.stream.sent++
-	if len(b.frames) >= flushAt {
-		return c.write(b)
+	if len(b.frames) < flushAt {
+		return nil
+	}
+	if err := c.write(b); err != nil {
+		return err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.ending.closing {
+		return errClosing
 	}
 	return nil
 }
@@ -166,6 +187,12 @@ func (c *Conn) stall() {
 	}
 }
 
+// goOn ends a stall. c.mu is held.
+func (c *Conn) goOn() {
+	c.out.stalled = false
+	c.wakePush()
+}
+
 // takePage gives the messages of a page their places in the window. It runs
 // before the page is written, for acknowledgements may come before the write
 // returns. It tells whether the stream has caught up now, which it does once.
@@ -184,8 +211,7 @@ func (c *Conn) takePage(page relay.StreamPage) (caughtUp bool) {
 		return true
 	}
 	for _, m := range page.Messages {
-		w.add(m.Position)
-		w.lastSent = m.ID
+		w.add(m)
 	}
 	w.pageTaken()
 	return false

@@ -2,14 +2,15 @@ package ws
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/gobwas/ws"
-	"golang.org/x/time/rate"
 )
 
 // The states of a connection's reader (inbound.state).
@@ -32,8 +33,8 @@ func (c *Conn) wakeReader() {
 // handshake.
 //
 // Between frames the reader holds no buffers. With a poller it does not even
-// stay: it parks, and wakeReader starts it again. Without one it waits in this
-// function, where its stack is small.
+// stay: it parks, in the middle of a frame as well, and wakeReader starts it
+// again. Without one it waits in this function, where its stack is small.
 func (c *Conn) read(early []byte) {
 	for c.takeFrames(early) {
 		early = nil
@@ -53,21 +54,22 @@ func (c *Conn) read(early []byte) {
 	c.leave()
 }
 
-// takeFrames handles the frames that there are to read. It waits for the rest of
-// a message whose first byte has come. It returns true when nothing is left to
-// read for now, and false when the connection has ended.
+// takeFrames handles the frames that there are to read. It returns true when
+// nothing is left to read for now, and false when the connection has ended.
 func (c *Conn) takeFrames(early []byte) bool {
 	r := readers.Get().(*reader)
 	defer r.release()
-	r.conn, r.early = c, early
-	for r.more() {
-		op, message, err := r.next(c)
-		if err == nil && !op.IsControl() && !c.isClosing() { // once closing, only the peer's close frame matters
-			err = c.handle(op, message)
-		}
-		if err != nil {
-			c.readEnded(r.r, err)
-			return false
+	r.resume(c, early)
+	for c.in.polled || !r.empty() {
+		c.in.state.Store(reading) // before it looks, so that bytes that come later set it to woken
+		switch err := r.takeFrame(); {
+		case err == errNothing:
+			r.keep()
+			return true
+		case err != nil:
+			if !c.readEnded(err) {
+				return false
+			}
 		}
 	}
 	return true
@@ -78,7 +80,6 @@ type reader struct {
 	messageReader
 	conn  *Conn
 	early []byte // bytes to read before those of the network
-	now   bool   // Read does not wait, but returns errNothing
 }
 
 const readBuffer = 512 // holds a whole acknowledgement, so that one system call reads it
@@ -89,113 +90,151 @@ var readers = sync.Pool{New: func() any {
 	return r
 }}
 
+// A part is what has come of a message, kept while the reader is parked.
+type part struct {
+	coming
+	rest []byte // of the header of the next frame
+}
+
+// resume makes the reader one of c, which goes on where the last one has stopped.
+func (r *reader) resume(c *Conn, early []byte) {
+	r.conn, r.early = c, early
+	if p := c.in.part; p != nil {
+		r.coming, r.early, c.in.part = p.coming, p.rest, nil
+	}
+}
+
+// keep notes what has come of a message, if its beginning has.
+func (r *reader) keep() {
+	n := r.r.Buffered()
+	if n == 0 && !r.coming.begun() {
+		return
+	}
+	r.begun()
+	rest, _ := r.r.Peek(n)
+	r.conn.in.part = &part{coming: r.coming, rest: slices.Clone(rest)}
+}
+
+// begun notes that a message has begun, and that its client lets us wait for the rest.
+func (r *reader) begun() {
+	in := &r.conn.in
+	if in.begun.Load() == 0 {
+		in.begun.Store(r.conn.hub.elapsed())
+	}
+}
+
 // release returns the reader for use by any connection.
 func (r *reader) release() {
-	r.conn, r.early = nil, nil
+	r.conn, r.early, r.coming = nil, nil, coming{}
 	r.r.Reset(r)
 	readers.Put(r)
 }
 
+// errNothing is the error of a connection that does not wait: nothing is there to read.
 var errNothing = errors.New("nothing to read now")
 
+// Read reads for the bufio.Reader.
 func (r *reader) Read(p []byte) (n int, err error) {
-	switch {
-	case len(r.early) > 0:
+	if len(r.early) > 0 {
 		n = copy(p, r.early)
 		r.early = r.early[n:]
 		return n, nil
-	case r.now:
-		return r.conn.net.(interface{ readNow([]byte) (int, error) }).readNow(p)
+	}
+	if !r.conn.in.polled {
+		r.begun() // a frame has, or nobody would read
 	}
 	return r.conn.net.Read(p)
 }
 
-// more tells whether the reader is to go on. It returns false if the reader
-// would have to wait, which costs less elsewhere (read).
-func (r *reader) more() bool {
+// empty tells whether nothing is left of what has been read.
+func (r *reader) empty() bool { return r.r.Buffered()+len(r.early) == 0 }
+
+// takeFrame takes a message, a ping or a pong.
+func (r *reader) takeFrame() error {
 	c := r.conn
-	if r.r.Buffered()+len(r.early) > 0 {
-		return true
+	if c.in.discarding {
+		_, err := io.Copy(io.Discard, r.r)
+		return cmp.Or(err, io.EOF)
 	}
-	if !c.in.polled {
-		return false
+	op, message, err := r.next(c)
+	if err != nil {
+		return err
 	}
-	c.in.state.Store(reading) // before it looks, so that bytes that come later set it to woken
-	if c.hasSentClose() {
-		return true // and wait until the deadline of the drain, of which the poller does not know
+	c.in.begun.Store(0)
+	if op.IsControl() {
+		return nil
 	}
-	r.now = true
-	_, err := r.r.Peek(1)
-	r.now = false
-	return err != errNothing // the next read returns any other error again
+	return c.handle(op, message)
 }
 
-// countFrame is called for each frame of the client. If frames come faster than
-// the limit, it waits, so that the socket is not read meanwhile.
+// countFrame is called for each frame of the client. If the frames of the key come
+// faster than its rate, countFrame waits, so that the socket is not read meanwhile.
 func (c *Conn) countFrame() {
-	now := time.Now()
-	c.in.lastFrame.Store(now.UnixNano())
-	perSecond := c.hub.config.FrameRate
-	if perSecond <= 0 {
-		return
-	}
-	if c.in.limit == nil {
-		c.in.limit = rate.NewLimiter(rate.Limit(perSecond), max(c.hub.config.FrameBurst, 1))
-	}
-	if d := c.in.limit.ReserveN(now, 1).DelayFrom(now); d > 0 {
+	now := c.hub.elapsed()
+	c.in.lastFrame.Store(now)
+	if d := c.hub.meters.take(c.in.meter, now); d > 0 {
+		c.in.begun.Store(0) // if the rest is late, then because of us
 		c.pause(d)
 	}
 }
 
-// pause waits for d, or until the connection ends.
+// pause waits for d, or until our close frame is sent or the connection has ended.
 func (c *Conn) pause(d time.Duration) {
-	over := false
-	t := time.AfterFunc(d, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		over = true
-		c.changed.Signal()
-	})
+	t := time.NewTimer(d)
 	defer t.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !over && !c.ending.closeSent && !c.ending.dead {
-		c.changed.Wait()
+	for !c.ending.closeSent && !c.ending.dead && c.await(t.C) {
 	}
 }
 
-func (c *Conn) isClosing() bool {
+// await unlocks c.mu until signal is called, or timeout has a value: then it returns
+// false. It is for the reader alone.
+func (c *Conn) await(timeout <-chan time.Time) (signalled bool) {
+	c.changed = make(chan struct{}, 1)
+	changed := c.changed
+	c.mu.Unlock()
+	select {
+	case <-changed:
+		signalled = true
+	case <-timeout:
+	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ending.closing
+	c.changed = nil
+	return signalled
 }
 
-func (c *Conn) hasSentClose() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.ending.closeSent
+// signal lets await return. ending or out.answersDue has changed. c.mu is held.
+func (c *Conn) signal() {
+	select {
+	case c.changed <- struct{}{}: // never, while it is nil
+	default:
+	}
 }
 
 // readEnded finishes the closing handshake: it waits until our close frame is
-// sent. After a fault of the peer it then drains the input, as closeWritten says.
-func (c *Conn) readEnded(r io.Reader, err error) {
+// sent. It tells whether the reader must go on, which is after a fault of the peer:
+// then the reader drains the input, as closeWritten says.
+func (c *Conn) readEnded(err error) (goOn bool) {
 	var end *closeError
 	if !errors.As(err, &end) {
-		return // the connection is gone, or the drain is over
+		return false // the connection is gone, or the drain is over
 	}
 	c.mu.Lock()
 	c.closeLocked(end.code, end.reason)
 	for !c.ending.closeSent && !c.ending.dead {
-		c.changed.Wait()
+		c.await(nil)
 	}
 	dead := c.ending.dead
 	c.mu.Unlock()
-	if !dead && !end.byPeer {
-		if half, ok := c.net.(interface{ CloseWrite() error }); ok {
-			_ = half.CloseWrite() // the peer must not have to wait for the end of our drain (RFC 6455 §7.1.1)
-		}
-		_, _ = io.Copy(io.Discard, r) // until the deadline that closeWritten has set
+	if dead || end.byPeer {
+		return false
 	}
+	if half, ok := c.net.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite() // the peer must not have to wait for the end of our drain (RFC 6455 §7.1.1)
+	}
+	c.in.discarding = true
+	return true
 }
 
 const maxPongs = 2 << 10 // bytes of pongs that may be queued; above this only the latest is kept
@@ -222,18 +261,16 @@ func (c *Conn) control(op ws.OpCode, payload []byte) {
 // Or it returns an error, which ends the connection, with the code of a *closeError.
 type handler func(c *Conn, op ws.OpCode, message []byte) error
 
-// handle waits until one more answer may be due, and calls the handler.
+// handle waits until one more answer may be due, and calls the handler. It does so
+// after our close frame, too: the peer sent the message before it saw that frame.
 func (c *Conn) handle(op ws.OpCode, message []byte) error {
 	c.mu.Lock()
-	for c.out.answersDue >= maxAnswersDue && !c.ending.closeSent && !c.ending.dead {
-		c.changed.Wait()
+	for c.out.answersDue >= c.in.mostDue.Load() && !c.ending.dead {
+		c.await(nil)
 	}
-	if c.ending.dead || c.ending.closeSent {
-		defer c.mu.Unlock()
-		if c.ending.dead {
-			return net.ErrClosed
-		}
-		return nil // no answer could be sent; the reader drains
+	if c.ending.dead {
+		c.mu.Unlock()
+		return net.ErrClosed
 	}
 	c.out.answersDue++
 	c.mu.Unlock()

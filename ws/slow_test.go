@@ -78,7 +78,7 @@ func (c *raw) mustReadMessages(n int) (ids []relay.MessageID) {
 }
 
 func TestASlowReaderCostsLittleAndHoldsUpNobody(t *testing.T) {
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout, c.PingEvery = patience, time.Hour })
 	alice, bob := r.mustPair()
 	slow := r.mustBeDeaf(bob, "sync_limit=1000")
 	quick := r.mustUpgrade(bob, "sync_limit=0")
@@ -196,22 +196,39 @@ func readSlowly(t *testing.T, timeout time.Duration) (err error, paused bool) {
 	return nil, paused
 }
 
-// A sender that does not read its receipts is told to come again.
-func TestReceiptsThatAreNotReadEndTheConnection(t *testing.T) {
+// A sender that does not read its receipts for a while costs little memory. When it
+// reads, it gets every one of them, in the order of the commits, and is live again.
+func TestReceiptsWaitInTheStoreForASlowReader(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
 	alice, bob := r.mustPair()
+	carol := r.mustIssue("carol^test")
 	deaf := r.mustBeDeaf(alice, "sync_limit=0&events=receipts")
-	detail := strings.Repeat("d", 1024)
-	ids := make([]relay.MessageID, 0, 1000)
-	r.mustSendMany(alice, "bob^test", cap(ids))
-	ids = r.received(bob)
+	detail := strings.Repeat("d", 1000)
+	const n = 700 // more than the network holds
+	r.mustSendMany(alice, "bob^test", n)
+	r.mustSendMany(carol, "bob^test", 100) // whose receipts are not hers
+	ids := r.received(bob)
 	before := heap()
+	var mu sync.Mutex
+	var want []string
+	r.OnCommit(func(c *relay.Commit) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, change := range c.Changes {
+			if change.New && change.Sender == alice.Mecha.Number {
+				want = append(want, fmt.Sprint(change.ID, change.State, change.Status, len(change.Detail)))
+			}
+		}
+	})
 	var wg sync.WaitGroup
 	for part := range 50 {
 		wg.Go(func() {
 			for i := part; i < len(ids); i += 50 {
-				for range 7 {
-					a := &relay.Acknowledge{At: time.Now(), Key: bob.Number, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail}
+				for word := range 8 {
+					a := &relay.Acknowledge{At: time.Now(), Key: bob.Number, ID: ids[i], Status: "seen", ClientTS: clientTS, Detail: detail + fmt.Sprint(word)}
+					if word == 7 {
+						a.Status, a.Detail = "completed", ""
+					}
 					if _, err := r.Acknowledge(a); err != nil {
 						t.Error(err)
 						return
@@ -224,16 +241,77 @@ func TestReceiptsThatAreNotReadEndTheConnection(t *testing.T) {
 	if grown := heap() - before; grown > heapBound {
 		t.Errorf("the heap has grown by %d KiB", grown>>10)
 	}
-	for {
-		op, body, err := deaf.frame()
-		if err != nil {
-			t.Fatal(err)
+	next := func() string {
+		t.Helper()
+		op, text, err := deaf.frame()
+		for op == opPing && err == nil {
+			op, text, err = deaf.frame()
 		}
-		if op == opClose {
-			if body[:2] != closeBody(1013, "") {
-				t.Fatalf("close %q", body)
+		if err != nil || op != opText {
+			t.Fatalf("got frame %x %.200s, %v", op, text, err)
+		}
+		var f frame
+		if err := json.Unmarshal([]byte(text), &f); err != nil || f.Type != "receipt" {
+			t.Fatalf("got %.200s, %v", text, err)
+		}
+		return fmt.Sprint(f.MessageID, f.State, f.Status, len(f.Detail))
+	}
+	var got []string
+	for range 8 * n {
+		got = append(got, next())
+	}
+	mu.Lock()
+	expectSame(t, got, want)
+	mu.Unlock()
+	last := r.mustSend(alice, "bob^test", `{}`)
+	r.mustAck(bob, last, "completed")
+	if got, want := next(), fmt.Sprint(last, relay.Acknowledged, "completed", 0); got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
+
+// A recipient reports progress on many sockets, as fast as it may. The sender's sockets
+// stay open, and it learns of every end.
+func TestAFloodOfProgressEndsNobodysReceipts(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.DeadAfter = time.Hour })
+	alice, bob := r.mustPair()
+	sender := r.mustDial(alice, "sync_limit=0&events=receipts")
+	const messages, sockets = 4, 16
+	r.mustSendMany(alice, "bob^test", messages)
+	ids := r.received(bob)
+	var wg sync.WaitGroup
+	for i := range sockets {
+		c := r.mustDial(bob, "sync_limit=0&events=acks")
+		wg.Go(func() {
+			for range 2 {
+				for n := range 200 {
+					c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,"status":"processing","detail":"%d of %d","client_ts":%q}`, ids[n%messages], n, i, clientTS))
+				}
+				for range 200 {
+					if f, err := c.next(); err != nil || f.Type != "ack_ok" && f.Code != relay.TooManyAcks {
+						t.Errorf("got %+v, %v", f, err)
+						return
+					}
+				}
 			}
-			return
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		r.mustAck(bob, id, "completed")
+	}
+	progress := 0
+	for done := 0; done < messages; {
+		switch f := sender.expect("receipt"); f.Status {
+		case "processing":
+			progress++
+		case "completed":
+			done++
 		}
 	}
+	if progress == 0 || progress > messages*100 {
+		t.Errorf("%d receipts of progress", progress)
+	}
+	sender.expectNothing()
 }

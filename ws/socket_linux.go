@@ -13,41 +13,40 @@ import (
 
 // A socket is a TCP connection that Go's runtime does not manage. A net.Conn takes
 // about 1 KB for what an idle connection does not need: its addresses, two timers,
-// a place in the runtime's epoll set. A socket is read and written without waiting.
-// A call that must wait after all, because the peer reads slowly or has sent only
-// part of a frame, attaches a second descriptor that the runtime does manage, for
-// as long as the call takes.
+// a place in the runtime's epoll set. A socket is read without waiting. A write that
+// must wait, because the peer reads slowly, waits for the poller.
 //
-// One goroutine may read while another writes. The other methods are safe for
-// concurrent use, but SetWriteDeadline, which is the writer's.
+// One goroutine may read while another writes. Close, wakeWrite, CloseWrite and unsent
+// are safe for concurrent use.
 type socket struct {
 	place   io.Closer // its place among the server's connections, given back by Close; or nil
 	writeBy int64     // the write deadline in Unix nanoseconds; 0: none. Used by the writer alone
 
-	mu      sync.Mutex
-	fd      int32
-	users   int32    // the calls that use the descriptor; after Close, the last one closes it
-	closed  bool     // Close has been called
-	readBy  int64    // the read deadline in Unix nanoseconds; 0: none
-	waiting *os.File // the second descriptor of a read that waits; nil: none waits
+	mu     sync.Mutex
+	fd     int32
+	users  int32         // the calls that use the descriptor; after Close, the last one closes it
+	closed bool          // Close has been called
+	room   chan struct{} // has a token when a write that waits is to go on; nil: none waits
 }
 
-// openSocket takes a TCP connection over from the runtime. If that is not
-// possible, for instance with a TLS connection, it returns the connection itself.
-func openSocket(conn net.Conn) netConn {
+// duplicate gives a second descriptor of a TCP connection; of no other, for instance
+// one with TLS.
+func duplicate(conn net.Conn) (fd int, ok bool) {
 	tcp, ok := conn.(syscall.Conn)
 	if !ok {
-		return conn
+		return 0, false
 	}
 	raw, err := tcp.SyscallConn()
 	if err != nil {
-		return conn
+		return 0, false
 	}
-	fd, failed := -1, error(nil)
+	failed := error(nil)
 	err = raw.Control(func(old uintptr) { fd, failed = unix.FcntlInt(old, unix.F_DUPFD_CLOEXEC, 0) })
-	if err != nil || failed != nil {
-		return conn
-	}
+	return fd, err == nil && failed == nil
+}
+
+// newSocket takes a connection over from the runtime. fd is a second descriptor of it.
+func newSocket(fd int, conn net.Conn) *socket {
 	s := &socket{fd: int32(fd)}
 	if counted, ok := conn.(interface {
 		io.Closer
@@ -80,7 +79,7 @@ func (s *socket) leave() {
 	}
 }
 
-// Close ends the connection, and the calls that wait. It does not block.
+// Close ends the connection, and a write that waits. It does not block.
 func (s *socket) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +90,8 @@ func (s *socket) Close() error {
 	if s.users == 0 {
 		unix.Close(int(s.fd))
 	} else {
-		_ = unix.Shutdown(int(s.fd), unix.SHUT_RDWR) // this ends the calls that wait
+		_ = unix.Shutdown(int(s.fd), unix.SHUT_RDWR)
+		s.wakeLocked()
 	}
 	if s.place != nil {
 		s.place.Close()
@@ -108,8 +108,18 @@ func (s *socket) CloseWrite() error {
 	return os.NewSyscallError("shutdown", unix.Shutdown(int(s.fd), unix.SHUT_WR))
 }
 
-// readNow reads without waiting. It returns errNothing if there is nothing to read.
-func (s *socket) readNow(b []byte) (n int, err error) {
+// unsent tells whether the peer has not yet taken all that was written.
+func (s *socket) unsent() bool {
+	if !s.use() {
+		return false
+	}
+	defer s.leave()
+	n, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQ)
+	return err == nil && n > 0
+}
+
+// Read reads without waiting. It returns errNothing if there is nothing to read.
+func (s *socket) Read(b []byte) (n int, err error) {
 	if !s.use() {
 		return 0, net.ErrClosed
 	}
@@ -129,67 +139,13 @@ func (s *socket) readNow(b []byte) (n int, err error) {
 	}
 }
 
-// Read waits until there is something to read, or until the deadline.
-func (s *socket) Read(b []byte) (int, error) {
-	if !s.use() {
-		return 0, net.ErrClosed
-	}
-	defer s.leave()
-	s.mu.Lock()
-	by := s.readBy
-	s.mu.Unlock()
-	if by != 0 && time.Now().UnixNano() >= by {
-		return 0, os.ErrDeadlineExceeded // even if the peer never stops sending
-	}
-	if n, err := s.readNow(b); err != errNothing {
-		return n, err
-	}
-	f, err := s.attach(by)
-	if err != nil {
-		return 0, err
-	}
-	defer detach(f)
-	if err := s.setWaiting(f); err != nil {
-		return 0, err
-	}
-	defer s.setWaiting(nil)
-	return f.Read(b)
-}
-
-// setWaiting notes the descriptor on which a read waits, or nil, so that
-// SetReadDeadline can end the wait.
-func (s *socket) setWaiting(f *os.File) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.waiting = f
-	if f == nil || s.readBy == 0 {
-		return nil
-	}
-	return f.SetReadDeadline(time.Unix(0, s.readBy))
-}
-
-// SetReadDeadline is like that of net.Conn: it holds for a read that waits, too.
-func (s *socket) SetReadDeadline(t time.Time) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.readBy = nanoseconds(t)
-	if s.waiting == nil {
-		return nil
-	}
-	return s.waiting.SetReadDeadline(t)
-}
-
 // SetWriteDeadline holds for the writes that follow. Only the writer may call it.
 func (s *socket) SetWriteDeadline(t time.Time) error {
-	s.writeBy = nanoseconds(t)
-	return nil
-}
-
-func nanoseconds(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
+	s.writeBy = 0
+	if !t.IsZero() {
+		s.writeBy = t.UnixNano()
 	}
-	return t.UnixNano()
+	return nil
 }
 
 // Write writes all of b, or as much as it can until the deadline.
@@ -214,64 +170,59 @@ func (s *socket) Write(b []byte) (n int, err error) {
 	return n, nil
 }
 
-func (s *socket) writeWaiting(b []byte) (int, error) {
-	f, err := s.attach(s.writeBy)
-	if err != nil {
-		return 0, err
-	}
-	defer detach(f)
+// writeWaiting is Write when the network takes no more for now.
+func (s *socket) writeWaiting(b []byte) (n int, err error) {
+	room, late := s.beginWait(), (<-chan time.Time)(nil)
+	defer s.endWait()
 	if s.writeBy != 0 {
-		if err := f.SetWriteDeadline(time.Unix(0, s.writeBy)); err != nil {
-			return 0, err
-		}
+		t := time.NewTimer(time.Until(time.Unix(0, s.writeBy)))
+		defer t.Stop()
+		late = t.C
 	}
-	return f.Write(b)
-}
-
-// attach opens a second descriptor of the connection, which the runtime manages.
-// If there are too many of these, it waits until one is closed, or until the
-// deadline.
-func (s *socket) attach(by int64) (*os.File, error) {
-	select {
-	case attached <- struct{}{}:
-	default:
-		var late <-chan time.Time
-		if by != 0 {
-			t := time.NewTimer(time.Until(time.Unix(0, by)))
-			defer t.Stop()
-			late = t.C
+	for {
+		// Write before each wait: only a write that fails has the poller told of room.
+		switch m, err := unix.Write(int(s.fd), b[n:]); {
+		case err == unix.EINTR:
+			continue
+		case err != nil && err != unix.EAGAIN:
+			return n, os.NewSyscallError("write", err)
+		case err == nil:
+			if n += m; n == len(b) {
+				return n, nil
+			}
+			continue
 		}
 		select {
-		case attached <- struct{}{}:
+		case <-room:
 		case <-late:
-			return nil, os.ErrDeadlineExceeded
+			return n, os.ErrDeadlineExceeded
 		}
 	}
-	fd, err := unix.FcntlInt(uintptr(s.fd), unix.F_DUPFD_CLOEXEC, 0)
-	if err != nil {
-		<-attached
-		return nil, os.NewSyscallError("fcntl", err)
+}
+
+func (s *socket) beginWait() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room = make(chan struct{}, 1)
+	return s.room
+}
+
+func (s *socket) endWait() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.room = nil
+}
+
+// wakeWrite has a write that waits go on. The poller calls it.
+func (s *socket) wakeWrite() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.wakeLocked()
+}
+
+func (s *socket) wakeLocked() {
+	select {
+	case s.room <- struct{}{}: // never, while it is nil
+	default:
 	}
-	return os.NewFile(uintptr(fd), "socket"), nil // it is non-blocking, by which os knows that the runtime can wait for it
 }
-
-// detach closes a second descriptor.
-func detach(f *os.File) {
-	f.Close()
-	<-attached
-}
-
-// attached holds a token for each second descriptor. There may be so many that
-// they take a sixteenth of the files that the process may open: half of what its
-// connections leave free.
-var attached = make(chan struct{}, mostAttached())
-
-func mostAttached() int {
-	var l unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil {
-		return leastAttached
-	}
-	return int(max(leastAttached, min(l.Cur/16, 1<<16)))
-}
-
-const leastAttached = 16

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// mustSocket gives a socket, and what its peer has.
+// mustSocket gives a socket that a poller waits for, and its peer.
 func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -28,86 +28,42 @@ func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, ok := openSocket(conn).(*socket)
-	if !ok {
+	p, err := openPoller()
+	if err != nil {
+		t.Fatal(err)
+	}
+	go p.run()
+	t.Cleanup(p.close)
+	c := &Conn{}
+	c.in.state.Store(reading) // so that the poller starts no reader
+	if !p.take(c, conn) {
 		t.Fatal("a TCP connection was not taken")
 	}
-	t.Cleanup(func() { s.Close() })
-	return s, peer.(*net.TCPConn)
+	t.Cleanup(func() { c.net.Close() })
+	return c.net.(*socket), peer.(*net.TCPConn)
 }
 
-// waits returns once a read of the socket waits.
-func (s *socket) waits(t *testing.T) {
-	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // nothing tells
-		s.mu.Lock()
-		waiting := s.waiting != nil
-		s.mu.Unlock()
-		if waiting {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("the read does not wait")
-		}
+// comes reads what comes, and does what the reader of a connection leaves to the poller.
+func (s *socket) comes(b []byte) (n int, err error) {
+	for err = errNothing; err == errNothing; time.Sleep(time.Millisecond) { // the poller wakes readers alone
+		n, err = s.Read(b)
 	}
+	return n, err
 }
 
 func TestASocketReads(t *testing.T) {
 	s, peer := mustSocket(t)
 	b := make([]byte, 10)
-	if _, err := s.readNow(b); err != errNothing {
+	if _, err := s.Read(b); err != errNothing {
 		t.Errorf("nothing was sent: %v", err)
 	}
-	read := make(chan string)
-	go func() {
-		n, err := s.Read(b)
-		read <- string(b[:n]) + errText(err)
-	}()
-	s.waits(t)
 	peer.Write([]byte("later"))
-	if got := <-read; got != "later" {
-		t.Errorf("%q", got)
+	if n, err := s.comes(b); string(b[:n]) != "later" || err != nil {
+		t.Errorf("%q, %v", b[:n], err)
 	}
 	peer.CloseWrite()
-	if n, err := s.Read(b); n != 0 || err != io.EOF {
+	if n, err := s.comes(b); n != 0 || err != io.EOF {
 		t.Errorf("at the end: %d, %v", n, err)
-	}
-	if n, err := s.readNow(b); n != 0 || err != io.EOF {
-		t.Errorf("at the end: %d, %v", n, err)
-	}
-}
-
-func errText(err error) string {
-	if err == nil {
-		return ""
-	}
-	return err.Error()
-}
-
-// A deadline ends a read that waits, and one that need not wait.
-func TestASocketsReadDeadline(t *testing.T) {
-	s, peer := mustSocket(t)
-	ended := make(chan error)
-	go func() {
-		_, err := s.Read(make([]byte, 10))
-		ended <- err
-	}()
-	s.waits(t)
-	s.SetReadDeadline(time.Now())
-	if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the read that waited ended with %v", err)
-	}
-	peer.Write([]byte("much"))
-	if _, err := s.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("with something to read it ended with %v", err)
-	}
-	s.SetReadDeadline(time.Time{})
-	if n, err := s.Read(make([]byte, 10)); n != 4 || err != nil {
-		t.Errorf("without a deadline: %d, %v", n, err)
-	}
-	s.SetReadDeadline(time.Now().Add(20 * time.Millisecond)) // set before the read begins to wait
-	if _, err := s.Read(make([]byte, 10)); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("a read that waited until then ended with %v", err)
 	}
 }
 
@@ -142,6 +98,61 @@ func TestASocketsWriteDeadline(t *testing.T) {
 	}
 }
 
+// Writes that wait for their peers take no descriptors.
+func TestWritesThatWaitTakeNoDescriptor(t *testing.T) {
+	const n = 20
+	var sockets []*socket
+	var peers []*net.TCPConn
+	for range n {
+		s, peer := mustSocket(t)
+		sockets, peers = append(sockets, s), append(peers, peer)
+	}
+	before := openFiles(t)
+	ended := make(chan error, n)
+	for _, s := range sockets {
+		go func() {
+			_, err := s.Write(make([]byte, 16<<20))
+			ended <- err
+		}()
+		s.waits(t)
+	}
+	if now := openFiles(t); now > before {
+		t.Errorf("%d files are open, %d were", now, before)
+	}
+	for _, peer := range peers {
+		go io.Copy(io.Discard, peer)
+	}
+	for range n {
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func openFiles(t *testing.T) int {
+	files, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Skip(err)
+	}
+	return len(files)
+}
+
+// waits returns once a write of the socket waits.
+func (s *socket) waits(t *testing.T) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // nothing tells
+		s.mu.Lock()
+		waiting := s.room != nil
+		s.mu.Unlock()
+		if waiting {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the write does not wait")
+		}
+	}
+}
+
 // closings counts how often it is closed.
 type closings struct {
 	net.Conn
@@ -150,37 +161,29 @@ type closings struct {
 
 func (c *closings) Close() error { c.n++; return nil }
 
-// Close ends what waits, gives the place back once, and the descriptor when the
+// Close ends a write that waits, gives the place back once, and the descriptor when the
 // last call has left.
 func TestASocketIsClosed(t *testing.T) {
 	s, peer := mustSocket(t)
 	place := &closings{}
 	s.place = place
-	ended := make(chan error, 2)
-	go func() {
-		_, err := s.Read(make([]byte, 10))
-		ended <- err
-	}()
-	s.waits(t)
+	ended := make(chan error)
 	go func() {
 		_, err := s.Write(make([]byte, 64<<20))
 		ended <- err
 	}()
-	io.ReadFull(peer, make([]byte, 1<<20)) // it is at work
+	s.waits(t)
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	for range 2 {
-		if err := <-ended; err == nil {
-			t.Error("a call went on")
-		}
+	if err := <-ended; err == nil {
+		t.Error("the write went on")
 	}
 	if err := s.Close(); err != net.ErrClosed || place.n != 1 {
 		t.Errorf("closed again: %v; the place was given back %d times", err, place.n)
 	}
 	for name, call := range map[string]func() error{
 		"Read":       func() error { _, err := s.Read(make([]byte, 1)); return err },
-		"readNow":    func() error { _, err := s.readNow(make([]byte, 1)); return err },
 		"Write":      func() error { _, err := s.Write([]byte("x")); return err },
 		"CloseWrite": s.CloseWrite,
 	} {
@@ -193,39 +196,18 @@ func TestASocketIsClosed(t *testing.T) {
 	}
 }
 
-// When too many wait, the next one waits for its turn: to its deadline.
-func TestTooManySocketsWait(t *testing.T) {
-	all := attached
-	attached = make(chan struct{}, 1)
-	defer func() { attached = all }()
-	first, itsPeer := mustSocket(t)
-	second, otherPeer := mustSocket(t)
-	read := func(s *socket) chan string {
-		got := make(chan string)
-		go func() {
-			b := make([]byte, 10)
-			n, err := s.Read(b)
-			got <- string(b[:n]) + errText(err)
-		}()
-		return got
+// A socket knows whether its peer has taken everything.
+func TestASocketKnowsWhatIsUnsent(t *testing.T) {
+	s, peer := mustSocket(t)
+	s.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
+	s.Write(make([]byte, 64<<20)) // more than the network takes
+	if !s.unsent() {
+		t.Error("the peer has read nothing, and nothing is unsent")
 	}
-	one := read(first)
-	first.waits(t)
-	second.SetReadDeadline(time.Now().Add(20 * time.Millisecond))
-	if got := <-read(second); got != os.ErrDeadlineExceeded.Error() {
-		t.Errorf("beyond the bound: %q", got)
-	}
-	second.SetReadDeadline(time.Time{})
-	two := read(second)
-	otherPeer.Write([]byte("two"))
-	itsPeer.Write([]byte("one"))
-	if got := <-one; got != "one" {
-		t.Errorf("%q", got)
-	}
-	if got := <-two; got != "two" {
-		t.Errorf("%q", got)
-	}
-	if len(attached) > 0 {
-		t.Error("a turn was not given back")
+	go io.Copy(io.Discard, peer)
+	for end := time.Now().Add(20 * time.Second); s.unsent(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the peer reads, and something stays unsent")
+		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"relay/db/relay"
 )
 
 // A fault is a piece of a conversation that must end it. Whatever stands after
@@ -215,21 +217,33 @@ func TestBinaryIsNotText(t *testing.T) {
 	}
 }
 
-// The relay itself has no use for them, and says so at the end of the message.
-func TestBinaryIsRefused(t *testing.T) {
-	relay := mustServe(t)
-	_, bob := relay.mustPair()
-	for _, bytes := range []string{masked(fin|opBinary, ""), masked(fin|opBinary, "\xff"), masked(opBinary, "{") + masked(fin|opPing, "p") + masked(fin|opContinuation, "}")} {
-		c := relay.mustUpgrade(bob, "")
-		c.mustWrite(bytes)
-		op, body, err := c.frame()
-		if op == opPong {
-			op, body, err = c.frame()
+// Many clients send their JSON as bytes. The relay reads it as it reads text, and
+// answers in text; bytes that are no JSON get an error, and the connection stays.
+func TestABinaryFrameIsReadLikeText(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	c := r.mustUpgrade(bob, "sync_limit=0&events=acks")
+	for _, split := range []bool{false, true} {
+		id := string(r.mustSend(alice, "bob^test", `{}`))
+		c.expectFrame(opText)
+		text := ackOf(id)
+		if split {
+			c.mustWrite(masked(opBinary, text[:9]), masked(fin|opPing, "p"), masked(fin|opContinuation, text[9:]))
+			c.expectFrame(opPong)
+		} else {
+			c.mustWrite(masked(fin|opBinary, text))
 		}
-		if err != nil || op != opClose || body[:2] != closeBody(1003, "") {
-			t.Errorf("%q: got frame %x %q, %v", bytes, op, body, err)
+		if answer := c.expectFrame(opText); !strings.Contains(answer, `"ack_ok"`) || !strings.Contains(answer, id) {
+			t.Errorf("got %s", answer)
 		}
 	}
+	for _, bytes := range []string{"", "\xff", "{\"type\":\"\xff\"}", "{\x00}", "bytes"} {
+		c.mustWrite(masked(fin|opBinary, bytes))
+		if answer := c.expectFrame(opText); !strings.Contains(answer, string(relay.InvalidJSON)) {
+			t.Errorf("%q: got %s", bytes, answer)
+		}
+	}
+	c.expectAlive()
 }
 
 // RFC 6455 §5.3: the masking key is the client's to choose, and of four bytes

@@ -12,10 +12,8 @@ type window struct {
 	size      int                         // how many messages may be in flight
 	inFlight  map[relay.Position]struct{} // the messages in flight
 	reading   bool                        // push reads a page from the store
-	freed     map[relay.Position]bool     // messages freed while it does, which may be in the page; true: by an acknowledgement
-	acked     bool                        // at least one message in flight has been acknowledged
+	freed     map[relay.Position]struct{} // messages freed while it does, which may be in the page
 	fullSince time.Time                   // since when push waits for a free place, if the connection is stalled
-	lastSent  relay.MessageID             // the message after which a client that is closed resumes
 }
 
 func (w *window) room() int { return w.size - len(w.inFlight) }
@@ -28,31 +26,33 @@ func (w *window) pageBegins() { w.reading, w.freed = true, nil }
 // or there was no room for them.
 func (w *window) pageTaken() { w.reading, w.freed = false, nil }
 
-// add gives a message of the page a place, unless it has been freed already.
-func (w *window) add(p relay.Position) {
-	if byAck, freed := w.freed[p]; freed {
-		w.acked = w.acked || byAck
+// add gives a message of the page a place. A message that was acknowledged before,
+// which a cursor brings again, or that has been freed meanwhile takes none.
+func (w *window) add(m *relay.Message) {
+	if _, freed := w.freed[m.Position]; freed || m.State == relay.Acknowledged {
 		return
 	}
 	if w.inFlight == nil {
 		w.inFlight = map[relay.Position]struct{}{}
 	}
-	w.inFlight[p] = struct{}{}
+	w.inFlight[m.Position] = struct{}{}
 }
 
-// free takes a message out and tells whether it had a place. byAck says that its
-// recipient has acknowledged it, else it has expired.
-func (w *window) free(p relay.Position, byAck bool) bool {
+// free takes out a message that its recipient has answered for, or that has expired.
+// It tells whether the message had a place.
+func (w *window) free(p relay.Position) bool {
 	if _, in := w.inFlight[p]; !in {
 		if w.reading {
 			if w.freed == nil {
-				w.freed = map[relay.Position]bool{}
+				w.freed = map[relay.Position]struct{}{}
 			}
-			w.freed[p] = w.freed[p] || byAck
+			w.freed[p] = struct{}{}
 		}
 		return false
 	}
 	delete(w.inFlight, p)
-	w.acked = w.acked || byAck
 	return true
 }
+
+// open gives up the places of all messages in flight.
+func (w *window) open() { w.inFlight = nil }

@@ -3,11 +3,10 @@ package ws_test
 import (
 	"math/rand/v2"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
-
-	"github.com/coder/websocket"
 
 	"relay/db/relay"
 	"relay/ws"
@@ -70,35 +69,64 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 	}
 }
 
-func TestAClientThatDoesNotAcknowledgePagesThrough(t *testing.T) {
+// Nobody acknowledges, or one message alone is acknowledged: the window opens again and
+// again, on the same connection, and in the end the stream is live.
+func TestAWindowInWhichNoPlaceBecomesFreeOpensAgain(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
-	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 600)
-	ids := r.received(bob)
-	var got []relay.MessageID
-	cursor := ""
-	for pages := 1; ; pages++ {
-		c := r.mustDial(bob, "sync_limit=100"+cursor)
-		for range 100 {
-			got = append(got, c.expect("message").MessageID)
+	for _, acked := range []int{0, 1} {
+		r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
+		alice, bob := r.mustPair()
+		r.mustSendMany(alice, "bob^test", 20)
+		ids := r.received(bob)
+		c := r.mustDial(bob, "sync_limit=5&events=sync")
+		c.expect("sync")
+		c.expectMessage(ids[:5]...)
+		for _, id := range ids[:acked] {
+			c.ack(id, "completed")
 		}
-		last := string(got[len(got)-1])
-		if pages == 6 { // nothing is left: this one is live
-			c.ack(got[len(got)-1], "received")
-			c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
-			break
+		c.expectMessage(ids[5:]...)
+		if f := c.expect("sync"); f.Phase != "end" || f.Sent != 20 {
+			t.Fatalf("got %+v", f)
 		}
-		if reason := c.expectClose(websocket.StatusTryAgainLater); reason != "resume after "+last {
-			t.Fatalf("page %d ended with %q, want resume after %s", pages, reason, last)
-		}
-		cursor = "&since_message_id=" + last
+		c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
+		c.expectNothing()
 	}
-	expectSame(t, got, ids)
 }
 
-// A page ends with the last message sent, not with one that the window held back.
-func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
+// Without a wait, only an acknowledgement opens a full window.
+func TestWithoutAWaitTheWindowStaysFull(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait, c.PingEvery = 0, 100*time.Millisecond })
+	alice, bob := r.mustPair()
+	r.mustSendMany(alice, "bob^test", 3)
+	ids := r.received(bob)
+	c := r.mustUpgrade(bob, "sync_limit=2")
+	pings := 0
+	message := func() (text string) {
+		t.Helper()
+		op, text, err := c.frame()
+		for ; err == nil && op == opPing; op, text, err = c.frame() {
+			pings++
+		}
+		if err != nil || op != opText {
+			t.Fatalf("got frame %x %s, %v", op, text, err)
+		}
+		return text
+	}
+	message()
+	message()
+	for pings = 0; pings < 5; pings++ { // rounds of the ticker, which would open it
+		c.expectFrame(opPing)
+	}
+	c.mustWrite(masked(fin|opText, ackOf(string(ids[1]))))
+	if text := message(); !strings.Contains(text, string(ids[2])) {
+		t.Fatal(text)
+	}
+}
+
+// The window opens before an expired message as well, and skips it.
+func TestAWindowMayOpenBeforeAnExpiredMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 100 * time.Millisecond })
 	alice, bob := r.mustPair()
 	first := r.mustSend(alice, "bob^test", `{}`)
@@ -107,14 +135,7 @@ func TestAPageMayEndBeforeAnExpiredMessage(t *testing.T) {
 	r.advance(time.Minute)
 	r.expectState(bob, gone, relay.Expired)
 	c := r.mustDial(bob, "sync_limit=1")
-	c.expectMessage(first)
-	if reason := c.expectClose(websocket.StatusTryAgainLater); reason != "resume after "+string(first) {
-		t.Fatal(reason)
-	}
-	c = r.mustDial(bob, "sync_limit=1&since_message_id="+string(first))
-	c.expectMessage(last)
-	c.ack(last, "received")
-	c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
+	c.expectMessage(first, last, r.mustSend(alice, "bob^test", `{}`))
 }
 
 func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want relay.State) {
@@ -123,24 +144,6 @@ func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want rela
 		m, err := r.Message(ctx, k.Mecha.Number, id)
 		return err == nil && m.State == want
 	})
-}
-
-func TestASlowAcknowledgerIsNotClosed(t *testing.T) {
-	t.Parallel()
-	const wait = time.Second
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = wait })
-	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 5)
-	ids := r.received(bob)
-	c := r.mustDial(bob, "sync_limit=2")
-	c.expectMessage(ids[0], ids[1])
-	c.ack(ids[0], "received")
-	for i := 2; i < len(ids); i++ {
-		c.expectMessage(ids[i])
-		<-time.After(3 * wait / 2) // what this test is about
-		c.ack(ids[i-1], "completed")
-	}
-	c.expectMessage(r.mustSend(alice, "bob^test", `{}`))
 }
 
 // Any word of the recipient on any path frees a place.
@@ -176,32 +179,40 @@ func TestWhatFreesAPlace(t *testing.T) {
 	}
 }
 
-// With a cursor, a message that was acknowledged long ago is sent again, holds a place
-// like any other, and a repeated or refused acknowledgement frees it.
-func TestRepeatedAcknowledgementsFreePlaces(t *testing.T) {
+// A repeated acknowledgement changes nothing, but frees the place of a message that was
+// acknowledged before this connection began.
+func TestARepeatedAcknowledgementFreesAPlace(t *testing.T) {
 	r := mustServe(t)
 	alice, bob := r.mustPair()
-	r.mustSendMany(alice, "bob^test", 6)
+	r.mustSendMany(alice, "bob^test", 3)
 	ids := r.received(bob)
-	for _, id := range ids[1:5] {
-		r.mustAck(bob, id, "completed")
+	r.mustAck(bob, ids[0], "processing")
+	r.mustAck(bob, ids[1], "processing")
+	c := r.mustDial(bob, "sync_limit=1&events=acks")
+	c.expectMessage(ids[0])
+	c.expectNothing()
+	c.ack(ids[0], "processing")
+	c.expect("ack_ok")
+	c.expectMessage(ids[1])
+	r.mustAck(bob, ids[1], "processing")
+	c.expectMessage(ids[2])
+}
+
+// With a cursor, messages that were acknowledged long ago are sent again. They take no
+// place: a client that does not acknowledge them once more gets what is new behind them.
+func TestMessagesThatWereAcknowledgedTakeNoPlace(t *testing.T) {
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	r.mustSendMany(alice, "bob^test", 200)
+	ids := r.received(bob)
+	for i, id := range ids[1:198] {
+		r.mustAck(bob, id, []string{"completed", "seen"}[i%2])
 	}
 	c := r.mustDial(bob, "sync_limit=1&since_message_id="+string(ids[0]))
-	c.expectMessage(ids[1])
+	c.expectMessage(ids[1:199]...)
 	c.expectNothing()
-	c.ack(ids[1], "completed")
-	c.expectMessage(ids[2])
-	r.mustAck(bob, ids[2], "completed")
-	c.expectMessage(ids[3])
-	c.ack(ids[3], "failed")
-	if f := c.expect("error"); f.Code != relay.AlreadyAcknowledged {
-		t.Fatalf("got %+v", f)
-	}
-	c.expectMessage(ids[4])
-	if err := r.ack(bob, ids[4], "rejected"); relay.ErrorCode(err) != relay.AlreadyAcknowledged {
-		t.Fatal(err)
-	}
-	c.expectMessage(ids[5])
+	c.ack(ids[198], "received")
+	c.expectMessage(ids[199])
 }
 
 // Neither the wrong Mecha's acknowledgement nor a delivery mark frees a place.
@@ -239,23 +250,6 @@ func TestExpiryFreesPlaces(t *testing.T) {
 	c.expectMessage(b) // only once a has expired
 	if m, err := r.Message(ctx, bob.Mecha.Number, a); err != nil || m.State != relay.Expired {
 		t.Fatalf("the window was overrun: %+v, %v", m, err)
-	}
-}
-
-// An expiry is no sign of life: it does not spare a client that never acknowledges.
-func TestExpiryIsNoAcknowledgement(t *testing.T) {
-	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 3 * time.Second })
-	alice, bob := r.mustPair()
-	a := r.mustSend(alice, "bob^test", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = r.soon() })
-	b := r.mustSend(alice, "bob^test", `{}`)
-	r.mustSend(alice, "bob^test", `{}`)
-	c := r.mustDial(bob, "sync_limit=1")
-	c.expectMessage(a)
-	r.advance(time.Minute)
-	c.expectMessage(b)
-	if reason := c.expectClose(websocket.StatusTryAgainLater); reason != "resume after "+string(b) {
-		t.Fatal(reason)
 	}
 }
 

@@ -16,6 +16,11 @@ func reasons(key, cases, from string) string {
 }
 
 func (a *audit) checkPositions() error {
+	if a.info.Version >= 2 {
+		if err := a.ofRows("SELECT 'clock_ahead ' || position || ' is not ahead of the clock' FROM clock_ahead WHERE position >> 12 <= at"); err != nil {
+			return err
+		}
+	}
 	tables := a.ordered()
 	for n, table := range tables {
 		err := a.ofRows(`SELECT '`+table+` ' || position || ' is not of a time' FROM `+table+` WHERE position <= 0 OR position > ?`, int64(relay.MaxPosition))

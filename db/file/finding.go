@@ -55,7 +55,7 @@ func (f *Finding) fault(example string) {
 // The limits that checks compare with.
 const (
 	secretBytes  = 32
-	maxWordBytes = relay.MaxLabel // a version of 32 characters has at most as many bytes, and all other words are ASCII
+	maxWordBytes = relay.MaxWordBytes
 	clockAhead   = relay.MaxClockSkew
 )
 

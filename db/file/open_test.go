@@ -52,7 +52,7 @@ func mustCopyHot(t *testing.T) (path string) {
 // What a killed process had begun in a file without a log is undone, whoever opens the
 // file first.
 func TestAFileWithAJournalIsOpened(t *testing.T) {
-	t.Run("check", func(t *testing.T) { wantWhole(t, mustCopyHot(t), schema(t), 1) })
+	t.Run("check", func(t *testing.T) { wantWhole(t, mustCopyHot(t), schema(t), file.CurrentSchema()) })
 	t.Run("inspect", func(t *testing.T) {
 		i, err := db.Inspect(mustCopyHot(t))
 		if err != nil {
@@ -73,6 +73,6 @@ func TestAFileWithAJournalIsOpened(t *testing.T) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
-		wantWhole(t, path, schema(t), 1)
+		wantWhole(t, path, schema(t), file.CurrentSchema())
 	})
 }

@@ -16,7 +16,13 @@ const applicationID = 0x524c4159 // "RLAY", in the file's header
 
 // upgrades[n] is the script that brings a file of user_version n+1 to n+2. After all
 // of them, a file has the schema of schema.sql. A released script is never changed.
-var upgrades []string
+var upgrades = []string{
+	"CREATE TABLE clock_ahead (position INTEGER PRIMARY KEY, at INTEGER NOT NULL) STRICT",
+	`CREATE TABLE progress (
+  message INTEGER PRIMARY KEY REFERENCES message (position),
+  acks    INTEGER NOT NULL
+) STRICT`,
+}
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this
 // program writes.

@@ -84,13 +84,40 @@ func wantWhole(t *testing.T, path, schema string, version int64) {
 	}
 }
 
+// A file of the first schema has messages, and no table of progress.
+func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
+	path, _ := mustMakeOlder(t)
+	execute(t, path, "DROP TABLE progress", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
+	d := mustOpen(t, path, schema(t))
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, path, schema(t), file.CurrentSchema())
+}
+
+// execute changes a file by SQLite alone.
+func execute(t *testing.T, path string, statements ...string) {
+	t.Helper()
+	d, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	for _, s := range statements {
+		if _, err := d.Exec(s); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	path, id := mustMakeOlder(t)
+	older := file.CurrentSchema()
 	defer file.Pretend(step + " INSERT INTO pretended SELECT id, id FROM mecha;")()
 	if _, err := db.Inspect(path); err == nil || !strings.Contains(err.Error(), "written by an older relay") {
 		t.Errorf("a look into the file before: %v", err)
 	}
-	wantWhole(t, path, schema(t)+step, 1)
+	wantWhole(t, path, schema(t)+step, older)
 	d := mustOpen(t, path, schema(t)+step)
 	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "old^timer"})
 	if err != nil {
@@ -105,29 +132,31 @@ func TestAnOlderFileIsBroughtUpToDate(t *testing.T) {
 	if n := number(t, path, "SELECT count(*) FROM pretended"); n != 1 {
 		t.Errorf("the step brought %d rows", n)
 	}
-	wantWhole(t, path, schema(t)+step, 2) // with the schema of a new file
+	wantWhole(t, path, schema(t)+step, older+1) // with the schema of a new file
 }
 
 // An upgrade that fails leaves the file as it was, with its version.
 func TestAStepThatFailsChangesNothing(t *testing.T) {
 	path, _ := mustMakeOlder(t)
+	older := file.CurrentSchema()
 	undo := file.Pretend(step + " INSERT INTO nowhere VALUES (1);")
 	if _, err := db.Open(db.Options{Path: path, Schema: schema(t) + step}); err == nil {
 		t.Error("it was opened")
 	}
 	undo()
-	wantWhole(t, path, schema(t), 1)
+	wantWhole(t, path, schema(t), older)
 }
 
 // A command of a newer relay must not change the file under an older one that serves it.
 func TestAnOlderFileThatIsServedIsLeftAlone(t *testing.T) {
 	d := mustOpen(t, filepath.Join(t.TempDir(), "relay.db"), schema(t))
+	older := int(file.CurrentSchema())
 	defer file.Pretend(step)()
 	_, err := db.Open(db.Options{Path: d.Path(), Schema: schema(t) + step})
 	if err == nil || !strings.Contains(err.Error(), "older relay") {
 		t.Errorf("%v", err)
 	}
-	if v := number(t, d.Path(), "PRAGMA user_version"); v != 1 {
+	if v := number(t, d.Path(), "PRAGMA user_version"); v != older {
 		t.Errorf("it is of version %d now", v)
 	}
 }

@@ -42,7 +42,7 @@ type AckOutcome struct {
 	Status         string
 	ClientTS       string
 	AcknowledgedAt time.Time // zero while only progress was reported
-	Duplicate      bool      // the message had this final status before; nothing changed
+	Duplicate      bool      // this status ended the message before, or was its latest one with the same detail; nothing changed
 }
 
 // Validate checks Status, ClientTS and Detail, and puts Status in lower case

@@ -51,6 +51,7 @@ const (
 	MethodNotAllowed     Code = "method_not_allowed"
 	RequestTimeout       Code = "request_timeout"
 	AlreadyAcknowledged  Code = "already_acknowledged"
+	TooManyAcks          Code = "too_many_acks"
 	MessageExpired       Code = "message_expired"
 	PayloadTooLarge      Code = "payload_too_large"
 	UnsupportedEncoding  Code = "unsupported_encoding"
@@ -62,11 +63,12 @@ const (
 	MailboxFull     Code = "mailbox_full"
 	TooManySockets  Code = "too_many_sockets"
 
-	Internal     Code = "internal"
-	Overloaded   Code = "overloaded"
-	ShuttingDown Code = "shutting_down"
-	StoreFailed  Code = "store_failed"
-	DiskFull     Code = "disk_full"
+	Internal       Code = "internal"
+	Overloaded     Code = "overloaded"
+	ShuttingDown   Code = "shutting_down"
+	DatabaseLocked Code = "database_locked"
+	StoreFailed    Code = "store_failed"
+	DiskFull       Code = "disk_full"
 )
 
 // CodeInfo explains one code to people. The page http/docs/errors.md shows it.
@@ -112,18 +114,20 @@ var Codes = []CodeInfo{
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
+	{TooManyAcks, "The message has had 100 acknowledgements that were not final; it takes only `completed`, `failed` or `rejected` now."},
 	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
 	{PayloadTooLarge, "The request body is over the limit; see --max-body."},
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
 	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
 	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
-	{RateLimited, "Too many requests with this key; wait for Retry-After."},
+	{RateLimited, "Too many requests with this key, or rows that its pages looked through, or too much under way for its Mecha: reads, writes, searches, bodies that arrive, bytes in memory. `detail` says which; wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
 	{MailboxFull, "The recipient has too many messages that it has not acknowledged."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
 	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: retry with the same Idempotency-Key."},
 	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},
 	{ShuttingDown, "The relay is stopping; try again in a moment. Nothing was written."},
+	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command that was stopped in the middle of a write. Nothing was written; reads go on. Its operator finds the process in the relay's log."},
 	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: retry with the same Idempotency-Key."},
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
@@ -141,6 +145,7 @@ type Error struct {
 	Detail     string // a sentence about this case
 	Fields     []FieldError
 	DidYouMean []Address     // with RecipientNotFound: similar addresses, the most similar first
+	Looked     int           // with RecipientNotFound: how many addresses were compared for DidYouMean
 	RetryAfter time.Duration // with codes of status 429 and 503: when to try again
 	ServerTime time.Time     // with TimestampOutOfRange: the relay's time
 	Global     bool          // with TooManySockets: the limit of all Mechas together is reached

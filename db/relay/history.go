@@ -45,6 +45,7 @@ type HistoryQuery struct {
 	Since        time.Time      // messages created at this time or later; zero: from the first
 	Until        time.Time      // messages created before this time; zero: to the last
 	After        MessageID      // messages later than this one in the commit order; "": from the first
+	Later        Position       // messages at a later position than this one; 0: from the first
 	Before       MessageID      // messages earlier than this one in the commit order; "": to the last
 	Direction    Direction      // relative to Mecha
 	State        StateFilter    // as of the time of the query
@@ -64,6 +65,9 @@ type Page struct {
 	// Next is the cursor of the next page. On an empty page it is the cursor of the
 	// query, "" if that had none.
 	Next MessageID
+	// Looked is how many rows were looked through for the page, also those that did not
+	// match. An error comes with the number, too: the work is done.
+	Looked int
 }
 
 // StreamQuery asks for a piece of a Mecha's incoming stream, in commit order.
@@ -84,10 +88,26 @@ type StreamPage struct {
 	End      bool     // no further message had been committed
 }
 
+// ReceiptQuery asks for a piece of the changes of the messages that a Mecha has sent, in
+// commit order.
+type ReceiptQuery struct {
+	Sender MechaNumber
+	After  Position // the piece begins after the receipt at this position
+	Limit  int      // receipts that are looked at, also those of others
+}
+
+// ReceiptPage is the answer to a ReceiptQuery. The changes are New, and have no Freed.
+type ReceiptPage struct {
+	Changes []Change
+	Upto    Position // every receipt up to this position is in Changes or is another Mecha's
+	End     bool     // no further receipt had been committed
+}
+
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count).
 type Inbox struct {
 	Pending    int
 	Oldest     MessageID // "" if no message is pending
 	Newest     MessageID // "" if no message is pending
 	ByPriority map[string]int
+	Looked     int // how many rows were looked through, also if an error comes with it
 }

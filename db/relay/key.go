@@ -65,7 +65,7 @@ func (k *Key) Check(now time.Time) error {
 		return Errorf(KeyRevoked, "the key %s has been revoked; ask for a new one (relay key create)", k.ID)
 	}
 	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
-		return Errorf(KeyExpired, "the key %s expired at %s; rotate it or ask for a new one", k.ID, FormatTime(k.ExpiresAt))
+		return Errorf(KeyExpired, "the key %s expired at %s; ask for a new one (relay key create)", k.ID, FormatTime(k.ExpiresAt))
 	}
 	return nil
 }

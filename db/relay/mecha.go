@@ -25,7 +25,7 @@ func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); retu
 // Crew is the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
-const maxWord = 64 // characters of a name, a crew, a message type
+const maxWord = 64 // characters of a name or a crew, which are all ASCII
 
 // ParseAddress checks the form of an address (PROTOCOL §1): two words of 1–64
 // characters with a ^ between them. The error is InvalidAddress.
@@ -60,10 +60,10 @@ func only(s, extra string) bool {
 }
 
 // Quote gives a client's text in quotation marks, for an error sentence. It cuts the
-// text after 80 characters and replaces bytes that are not UTF-8.
+// text after 80 characters, and makes the rest Visible.
 func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"
 	}
-	return "“" + strings.ToValidUTF8(s, "\uFFFD") + "”"
+	return "“" + Visible(s) + "”"
 }

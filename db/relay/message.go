@@ -62,7 +62,8 @@ type Message struct {
 
 // Change is a committed change of a message's state, or a report of progress.
 type Change struct {
-	Position  Position
+	Position  Position // of the message
+	Receipt   Position // of the receipt of the change, in the same order; 0 unless New
 	ID        MessageID
 	Sender    MechaNumber
 	Recipient MechaNumber
@@ -74,7 +75,7 @@ type Change struct {
 	// message has expired. It no longer takes a place in the window of a connection
 	// (PROTOCOL §4, The sync window).
 	Freed bool
-	// New is false for a repeated final acknowledgement, which changes nothing.
+	// New is false for an acknowledgement that is repeated or refused, which changes nothing.
 	New bool
 }
 

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -103,8 +104,8 @@ const maxReply = 1 << 10
 // (over 64 KiB).
 //
 // Some bytes do not count towards the size: the fields that the relay adds to a
-// profile that it returns, and the fields that say the same as the card. So a client
-// can put back a profile that it has read.
+// profile that it returns, with the line feed at its end, and the fields that say the
+// same as the card. So a client can put back a profile that it has read.
 func ReadProfile(body []byte) (Profile, error) {
 	var p Profile
 	if len(body) > 2*maxProfile+maxReply { // too long whatever the card says
@@ -121,7 +122,7 @@ func ReadProfile(body []byte) (Profile, error) {
 		}
 		return nil
 	})
-	size := len(body) - min(added, maxReply)
+	size := len(bytes.TrimSuffix(body, []byte("\n"))) - min(added, maxReply)
 	if size > maxProfile && (err != nil || sizes["card"] == 0) {
 		return p, errProfileTooLarge()
 	}

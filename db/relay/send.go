@@ -3,6 +3,8 @@ package relay
 import (
 	"crypto/sha256"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // The values of fields that a sender leaves out (PROTOCOL §3, Send).
@@ -12,14 +14,16 @@ const (
 	DefaultPriority = "normal"
 )
 
-// MaxLabel is the most characters of a client's label for a conversation, which are
-// all ASCII.
-const MaxLabel = 128
+// MaxWordBytes is the most bytes of a text that the store keeps as a word: those of
+// a message type of 64 characters, each of which takes up to 4 bytes in UTF-8.
+const MaxWordBytes = maxType * utf8.UTFMax
 
 // Limits of the fields of a message and of an acknowledgement (PROTOCOL §3).
 const (
 	maxVersion     = 32 // characters
+	maxType        = 64
 	maxPriority    = 32
+	maxLabel       = 128     // of a client's label for a conversation, which are all ASCII
 	maxCorrelation = 256     // bytes
 	maxDetail      = 1 << 10 // bytes
 	maxStatus      = 32
@@ -101,12 +105,12 @@ func (m *SendMessage) Validate() error {
 	setDefault(&m.Type, DefaultType)
 	setDefault(&m.Priority, DefaultPriority)
 	switch {
-	case runes(m.Version) > maxVersion:
+	case utf8.RuneCountInString(m.Version) > maxVersion:
 		return FieldErrorf(InvalidRequest, "version", "must be 1–32 characters")
-	case len(m.Type) > maxWord || !only(m.Type, "._:/-"):
-		return FieldErrorf(InvalidRequest, "message_type", "must be 1–64 of A–Z a–z 0–9 . _ : / -")
-	case len(m.Priority) > maxPriority || !only(m.Priority, "._-"):
-		return FieldErrorf(InvalidRequest, "priority", "must be 1–32 of A–Z a–z 0–9 . _ -")
+	case !isPrintable(m.Type, maxType):
+		return FieldErrorf(InvalidRequest, "message_type", "must be 1–64 characters without control characters")
+	case !isPrintable(m.Priority, maxPriority):
+		return FieldErrorf(InvalidRequest, "priority", "must be 1–32 characters without control characters")
 	case len(m.CorrelationID) > maxCorrelation:
 		return FieldErrorf(InvalidRequest, "correlation_id", "must be at most 256 bytes")
 	case !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(m.At):
@@ -126,7 +130,7 @@ func errPast(field string, now time.Time) error {
 // Check refuses an id that a conversation cannot have: InvalidRequest, with the name
 // of the field. "" passes.
 func (c ConversationID) Check(field string) error {
-	if len(c) > MaxLabel || !only(string(c), "._:~-") {
+	if len(c) > maxLabel || !only(string(c), "._:~-") {
 		return FieldErrorf(InvalidRequest, field, "must be 1–128 of A–Z a–z 0–9 . _ : ~ -")
 	}
 	return nil
@@ -138,10 +142,18 @@ func setDefault(s *string, value string) {
 	}
 }
 
-func runes(s string) int {
-	n := 0
-	for range s {
-		n++
+// isPrintable tells whether s is UTF-8 of at most `most` characters, none of which is
+// a control character (C0, DEL, C1).
+func isPrintable(s string, most int) bool {
+	if len(s) > most*utf8.UTFMax || !utf8.ValidString(s) {
+		return false
 	}
-	return n
+	n := 0
+	for _, r := range s {
+		n++
+		if unicode.IsControl(r) {
+			return false
+		}
+	}
+	return n <= most
 }

@@ -179,8 +179,8 @@ func readResponse(asked *url.URL, resp *http.Response) (*Response, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	// First this: that server hangs up so soon that there may be an error too.
-	if asked.Scheme == "http" && resp.StatusCode == http.StatusBadRequest && bytes.HasPrefix(body, []byte(answerToHTTP)) {
-		return nil, wrongScheme(asked, errors.New(answerToHTTP))
+	if asked.Scheme == "http" && resp.StatusCode == http.StatusBadRequest && wantsTLS(body) {
+		return nil, wrongScheme(asked, fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	}
 	if err != nil {
 		return nil, err

@@ -89,7 +89,7 @@ func (c *Client) handshake(conn net.Conn, path string) (*bufio.Reader, error) {
 	in := bufio.NewReader(&patient{Conn: conn})
 	resp, err := http.ReadResponse(in, req)
 	if err != nil {
-		return nil, err
+		return nil, explain(req.URL, err)
 	}
 	if resp.StatusCode != http.StatusSwitchingProtocols {
 		answer, err := readResponse(req.URL, resp)

@@ -39,11 +39,12 @@ func newRefusal(resp *Response) *Refusal {
 	return r
 }
 
+// Error is one line, whatever the relay has written into the answer.
 func (r *Refusal) Error() string {
 	if r.Code == "" {
 		return fmt.Sprintf("the relay answered %d %s", r.Status, http.StatusText(r.Status))
 	}
-	return fmt.Sprintf("%s (%d %s)", r.Detail, r.Status, r.Code)
+	return fmt.Sprintf("%s (%d %s)", relay.Visible(r.Detail), r.Status, relay.Visible(string(r.Code)))
 }
 
 // Refused tells whether err is, or wraps, a *Refusal with one of these codes.

@@ -1,12 +1,15 @@
 package client
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 )
 
 // WrongScheme is the error of a URL that begins with https:// where the relay
@@ -28,9 +31,24 @@ func (e *WrongScheme) Error() string {
 // Unwrap returns what the connection failed with.
 func (e *WrongScheme) Unwrap() error { return e.Err }
 
-// answerToHTTP is how a TLS server of net/http, as a relay is, answers a
-// request without TLS.
-const answerToHTTP = "Client sent an HTTP request to an HTTPS server"
+// answersToHTTP is how TLS servers answer a request without TLS: net/http, which
+// a relay and Caddy are; nginx; Apache. The last two may stand before a relay.
+var answersToHTTP = [][]byte{
+	[]byte("Client sent an HTTP request to an HTTPS server"),
+	[]byte("The plain HTTP request was sent to HTTPS port"),
+	[]byte("speaking plain HTTP to an SSL-enabled server port"),
+}
+
+// wantsTLS tells whether the body of a 400 says that the server speaks HTTPS. The
+// relay's own refusals are JSON, and may repeat the words of a client.
+func wantsTLS(body []byte) bool {
+	return !bytes.HasPrefix(body, []byte("{")) &&
+		slices.ContainsFunc(answersToHTTP, func(says []byte) bool { return bytes.Contains(body, says) })
+}
+
+// tlsAlert is how net/http tells of a server that answers with an alert of TLS
+// (RFC 8446 §6) instead of HTTP.
+const tlsAlert = `malformed HTTP response "\x15\x03`
 
 // wrongScheme makes the error for a URL that was asked in vain.
 func wrongScheme(asked *url.URL, err error) error {
@@ -47,6 +65,7 @@ func explain(asked *url.URL, err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.Is(err, http.ErrSchemeMismatch),
+		asked.Scheme == "http" && strings.Contains(err.Error(), tlsAlert),
 		errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return wrongScheme(asked, err)
 	case errors.As(err, &dial) && dial.Op == "dial":

@@ -99,3 +99,36 @@ func TestNobodyIsThere(t *testing.T) {
 		}
 	}
 }
+
+// Proxies that may stand before a relay answer in other words.
+func TestTheWrongSchemeAtAProxy(t *testing.T) {
+	alice := mustServe(t).mustIssue("alice^test")
+	for name, answer := range map[string]string{
+		"nginx":  "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<html><center>The plain HTTP request was sent to HTTPS port</center>",
+		"Apache": "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n<p>Reason: You're speaking plain HTTP to an SSL-enabled server port.<br />",
+		"alert":  "\x15\x03\x01\x00\x02\x02\x46",
+	} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				conn.Read(make([]byte, 4096))
+				conn.Write([]byte(answer))
+				conn.Close()
+			}
+		}()
+		there := alice.at("http://" + l.Addr().String())
+		_, err = there.Address(t.Context())
+		_, err2 := there.Dial(t.Context(), alice.name, "")
+		for _, err := range []error{err, err2} {
+			t.Run(name, func(t *testing.T) { wantScheme(t, err, "https", "https://"+l.Addr().String()) })
+		}
+	}
+}

@@ -15,6 +15,8 @@ import (
 
 	"github.com/gobwas/ws"
 	"github.com/gobwas/ws/wsutil"
+
+	"relay/db/relay"
 )
 
 const (
@@ -39,11 +41,12 @@ type Socket struct {
 // Closed is the error of reading from a WebSocket that the relay has closed.
 type Closed struct {
 	Code   int    // RFC 6455 §7.4.1, PROTOCOL §4
-	Reason string // with 1013: "resume after " and a message id
+	Reason string // for people; with 1008 an error code
 }
 
+// Error is one line, whatever the relay has written into the reason.
 func (e *Closed) Error() string {
-	return fmt.Sprintf("the relay closed the connection: %d %s", e.Code, e.Reason)
+	return fmt.Sprintf("the relay closed the connection: %d %s", e.Code, relay.Visible(e.Reason))
 }
 
 func newSocket(ctx context.Context, conn net.Conn, in *bufio.Reader) *Socket {
@@ -122,7 +125,7 @@ func (s *Socket) read() ([]byte, error) {
 }
 
 // control answers a ping, and takes note of a close. The library's own handler
-// takes 1013, with which the relay says where to resume, for a fault.
+// takes 1013, with which the relay asks to try again later, for a fault.
 func (s *Socket) control(h ws.Header, r io.Reader) error {
 	payload := make([]byte, h.Length) // at most 125: the reader has checked the header
 	if _, err := io.ReadFull(r, payload); err != nil {

@@ -283,7 +283,7 @@ func TestFramesOfOthers(t *testing.T) {
 		"fragments":          {"\x01\x03{\"a" + "\x89\x02hi" + "\x00\x02\":" + "\x80\x031}\n", "{\"a\":1}\n", "EOF", "hi"},
 		"nothing":            {"\x81\x00\x81\x02{}", "|{}", "EOF", ""},
 		"pings":              {"\x89\x00\x8a\x02hi\x81\x02{}\x89\x01x", "{}", "EOF", "|x"},
-		"closed":             {"\x81\x02{}\x88\x1e\x03\xf5resume after msg_0t3z1hj9e00", "{}", "1013 resume after msg_0t3z1hj9e00", ""},
+		"closed":             {"\x81\x02{}\x88\x12\x03\xf5the relay failed", "{}", "1013 the relay failed", ""},
 		"closed, no reason":  {"\x88\x00", "", "closed the connection", ""},
 		"not UTF-8":          {"\x81\x02\xc3\x28", "", "not valid UTF-8", ""},
 		"masked":             {"\x81\x82\x00\x00\x00\x00{}", "", "mask", ""},

@@ -23,9 +23,10 @@ import (
 // A Site is the documentation as a server shows it. It is read-only, and safe
 // for concurrent use.
 type Site struct {
-	Index []byte            // /docs
-	Pages map[string][]byte // /docs/NAME
-	Texts map[string][]byte // /docs/NAME.md
+	Index   []byte            // /docs
+	Missing []byte            // for a path that has no page: it lists the pages
+	Pages   map[string][]byte // /docs/NAME
+	Texts   map[string][]byte // /docs/NAME.md
 	// Policy is the Content-Security-Policy of all of these: no script, nothing
 	// from elsewhere, and no style but their own.
 	Policy string
@@ -57,7 +58,11 @@ func newSite(pages []Page) (*Site, error) {
 	if s.Index, err = v.execute(); err != nil {
 		return nil, err
 	}
-	v.Codes = nil
+	v.Codes, v.Missing = nil, true
+	if s.Missing, err = v.execute(); err != nil {
+		return nil, err
+	}
+	v.Missing = false
 	for _, p := range pages {
 		v.Title, v.About, v.Current = p.Title, p.About, p.Name
 		if v.Content, v.Sections, err = render(p.Text); err == nil {
@@ -78,7 +83,8 @@ type view struct {
 	Style    template.CSS
 	Title    string
 	About    string
-	Current  string // the page's name; "": the index
+	Current  string // the page's name; "": the index, or Missing
+	Missing  bool   // the path that was asked for has no page
 	Parts    []part
 	Sections []section
 	Content  template.HTML

@@ -14,11 +14,13 @@ package sqlite
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"io"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
+	"time"
 
 	"modernc.org/sqlite"
 )
@@ -29,6 +31,9 @@ import (
 type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
+	locks bool // in a write transaction or a checkpoint (WithoutLocks)
+	// Until is when a query must end; its rows then end with ErrTooLong. Zero: never.
+	Until time.Time
 	// Ctx interrupts the queries of a command when it ends. After that, the Conn
 	// can only be closed. Nil: queries are never interrupted.
 	Ctx context.Context
@@ -56,6 +61,7 @@ const (
 	Frozen                // reads a file that no process has open, where SQLite can make no log
 	Unindexed             // reads, and keeps the index of the log in memory: for a full disk. The files -wal and -shm must exist
 	Receiving             // writes an empty file that becomes a copy of another, without a sync
+	Polling               // reads, and tries locks, but never waits for another process (IsBusy)
 )
 
 // Open opens the file at path, which must exist. The errors are those of SQLite;
@@ -114,6 +120,8 @@ func dsn(path string, r Role) string {
 		q.Set("mode", "ro") // else the last connection to close copies the log of a file that may not be ours
 	case Writing:
 		q.Set("_journal_mode", "WAL")
+	case Polling:
+		q.Set("_busy_timeout", "0")
 	case Reading:
 		q.Set("_query_only", "1")
 	case Frozen:
@@ -139,6 +147,10 @@ func (c *Conn) Close() error {
 	for _, s := range c.stmts {
 		s.close()
 	}
+	if !c.locks {
+		c.lock() // the last connection copies the log
+	}
+	defer c.unlock()
 	return c.raw.Close()
 }
 
@@ -179,12 +191,23 @@ func (c *Conn) Exec(query string, args ...any) error {
 type Rows struct {
 	cursor driver.Rows
 	dest   []driver.Value
+	until  time.Time
+	read   int // rows
 	err    error
 }
+
+// ErrTooLong says that a query went on after Conn.Until.
+var ErrTooLong = errors.New("the query took too long")
+
+// clockEvery is after how many rows a query looks at the clock.
+const clockEvery = 64
 
 // Query runs a query and gives its rows. Arguments are those of Exec. Its error, if
 // any, comes from Close of the rows. The end of Ctx ends the query.
 func (c *Conn) Query(query string, args ...any) *Rows {
+	if !c.Until.IsZero() && time.Now().After(c.Until) {
+		return &Rows{err: ErrTooLong}
+	}
 	s, err := c.prepare(query)
 	if err != nil {
 		return &Rows{err: err}
@@ -200,13 +223,17 @@ func (c *Conn) Query(query string, args ...any) *Rows {
 	if s.dest == nil {
 		s.dest = make([]driver.Value, len(r.Columns()))
 	}
-	return &Rows{cursor: r, dest: s.dest}
+	return &Rows{cursor: r, dest: s.dest, until: c.Until}
 }
 
 // Next reads the next row. It returns false at the end and after an error, which
 // Close returns.
 func (r *Rows) Next() bool {
 	if r.err != nil {
+		return false
+	}
+	if r.read++; r.read%clockEvery == 0 && !r.until.IsZero() && time.Now().After(r.until) {
+		r.err = ErrTooLong
 		return false
 	}
 	r.err = r.cursor.Next(r.dest)
@@ -270,15 +297,31 @@ func (c *Conn) Begin() error { return c.Exec("BEGIN") }
 
 // BeginWrite starts a transaction that may write. It waits up to 10 s for the
 // write lock (IsBusy); a Begin that turned to writing later would not wait.
-func (c *Conn) BeginWrite() error { return c.Exec("BEGIN IMMEDIATE") }
+func (c *Conn) BeginWrite() error {
+	c.lock()
+	err := c.Exec("BEGIN IMMEDIATE")
+	if err != nil {
+		c.unlock()
+	}
+	return err
+}
 
 // Commit ends a transaction and keeps its changes. They are durable when it
-// returns nil, unless the role does not sync.
-func (c *Conn) Commit() error { return c.Exec("COMMIT") }
+// returns nil, unless the role does not sync. After an error, call Rollback.
+func (c *Conn) Commit() error {
+	err := c.Exec("COMMIT")
+	if err == nil {
+		c.unlock()
+	}
+	return err
+}
 
 // Rollback ends a transaction and drops its changes. It ignores errors, since
 // SQLite may have ended a failed transaction itself.
-func (c *Conn) Rollback() { _ = c.Exec("ROLLBACK") }
+func (c *Conn) Rollback() {
+	_ = c.Exec("ROLLBACK")
+	c.unlock()
+}
 
 // Script runs several statements without arguments.
 func (c *Conn) Script(text string) error {

@@ -1,5 +1,23 @@
 package sqlite
 
+import (
+	"os"
+	"path/filepath"
+)
+
+// LogSize gives the bytes of the log of the database at path; 0 if there is none.
+func LogSize(path string) int64 {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return 0
+	}
+	info, err := os.Stat(real + "-wal")
+	if err != nil {
+		return 0
+	}
+	return info.Size()
+}
+
 // NotCopied tells how many pages of the log have not been copied into the database;
 // 0 after an error. It changes nothing and takes about two microseconds.
 func (c *Conn) NotCopied() (pages int64) {
@@ -10,6 +28,15 @@ func (c *Conn) NotCopied() (pages int64) {
 // Checkpoint copies as much of the log into the database as readers allow, without
 // waiting for them. It returns how many pages the log has.
 func (c *Conn) Checkpoint() (frames int64, err error) {
+	c.lock()
+	defer c.unlock()
 	_, err = c.Row(func(r *Rows) { frames = r.Int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
 	return frames, err
+}
+
+// Changes counts the rows that the connection has changed since it was opened, those of
+// failed transactions included; 0 after an error.
+func (c *Conn) Changes() (rows int64) {
+	rows, _ = c.Number("SELECT total_changes()")
+	return rows
 }

@@ -1,0 +1,176 @@
+package cmd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/coder/websocket"
+)
+
+// A process that is stopped in the middle of a transaction keeps the write lock. The
+// relay cannot take it away. It says so, in its log and to those who ask whether it is
+// ready, and goes on by itself when the lock is free.
+func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
+	notOnWindows(t, "there is no SIGSTOP")
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^lock")[0]
+	s := startServer(t, db)
+	ready := func() answer { return s.ask(a, "GET", "/readyz", "") }
+	ready().want(t, http.StatusOK)
+	for range 2 {
+		n := startNeighbour(t, db)
+		n.does("BEGIN IMMEDIATE")
+		pause(n.server)
+		eventually(t, patience, "the relay is not ready", func() bool { return ready().status != http.StatusOK })
+		ready().wantProblem(t, http.StatusServiceUnavailable, "database_locked")
+		if runtime.GOOS == "linux" {
+			s.await(s.stderr, fmt.Sprintf(`holds the write lock[^\n]* holder="pid %d \([^\n]*\), stopped"`, n.cmd.Process.Pid))
+		} else {
+			s.await(s.stderr, "holds the write lock")
+		}
+		s.ask(a, "GET", "/api/v1/whoami", "").want(t, http.StatusOK) // reads go on
+		resume(n.server)
+		n.does("ROLLBACK")
+		eventually(t, patience, "the relay is ready again", func() bool { return ready().status == http.StatusOK })
+		s.send(a, "a^lock", `{}`)
+		n.kill()
+	}
+	for _, line := range []string{"holds the write lock", "is free again"} {
+		if n := strings.Count(s.stderr.String(), line); n != 2 {
+			t.Errorf("%q is %d times in the log:\n%s", line, n, s.stderr)
+		}
+	}
+}
+
+// Revocations are found whatever the writer does: here it waits for a lock that another
+// process takes again as soon as the revocation is committed. The write that waited is
+// refused with a code that says why.
+func TestARevocationIsFoundWhileTheWriterWaits(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	keys := issue(t, db, "a^lock", "b^lock")
+	a, b := keys[0], keys[1]
+	s := startServer(t, db)
+	conn := s.dial(a, "")
+	n := startNeighbour(t, db)
+	n.does("BEGIN IMMEDIATE")
+	sent := make(chan answer, 1)
+	go func() {
+		ans, _ := b.request("POST", "/api/v1/messages", `{"to":"b^lock","payload":{}}`).to(s.url)
+		sent <- ans
+	}()
+	n.does("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
+	n.does(fmt.Sprintf("UPDATE mecha_key SET revoked_at = created_at WHERE public_id = '%s'", a.KeyID))
+	n.does("COMMIT; BEGIN IMMEDIATE")
+	eventually(t, patience, "the key is refused", func() bool { return s.ask(a, "GET", "/api/v1/whoami", "").code() == "key_revoked" })
+	wantClosed(t, conn, websocket.StatusPolicyViolation, patience)
+	if ans, err := a.request("GET", "/api/v1/ws/mecha/"+a.Address, "").to(s.url); err != nil || ans.code() != "key_revoked" {
+		t.Errorf("a handshake: %v %s", err, ans.body)
+	}
+	select {
+	case ans := <-sent:
+		t.Skipf("the writer had the lock in between: %d", ans.status)
+	default:
+	}
+	(<-sent).wantProblem(t, http.StatusServiceUnavailable, "database_locked")
+	n.does("ROLLBACK")
+	s.send(b, "b^lock", `{}`)
+}
+
+// Ctrl-Z stops an import only between two transactions, so a server beside it goes on.
+func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
+	notOnWindows(t, "there is no Ctrl-Z that stops")
+	tool(t, "ps")
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^lock")[0]
+	s := startServer(t, db, "--rate-limit", "0")
+	file := filepath.Join(t.TempDir(), "agents.jsonl")
+	const many = 20_000
+	var lines strings.Builder
+	for i := range many {
+		fmt.Fprintf(&lines, `{"mecha_id":"m%d^lock","profile":{"description":"number %d of many"}}`+"\n", i, i)
+	}
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	importing := launch(t, exec.Command(binary, "mecha", "import", file, "--db", db), nil)
+	for range rounds(10, 200) {
+		time.Sleep(rand.N(20 * time.Millisecond)) // at any moment of the import
+		ctrlZ(importing)
+		eventually(t, patience, "the import stands still", func() bool { return stopped(importing) || ended(importing) })
+		if ended(importing) {
+			break
+		}
+		s.send(a, "a^lock", `{}`)
+		resume(importing)
+	}
+	if code := importing.wait(); code != 0 || !strings.Contains(importing.stdout.String(), fmt.Sprintf("%d imported, 0 failed", many)) {
+		t.Errorf("exit %d: %s%s", code, importing.stdout, importing.stderr)
+	}
+	if log := s.stderr.String(); strings.Contains(log, "holds the write lock") {
+		t.Error(log)
+	}
+}
+
+func ended(s *server) bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+// stopped asks the system whether a process stands still.
+func stopped(s *server) bool {
+	state, _ := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(s.cmd.Process.Pid)).Output()
+	return strings.HasPrefix(strings.TrimSpace(string(state)), "T")
+}
+
+// A process that stands still while it reads keeps the log from being copied. The relay
+// says so, and the log becomes short again when the process has gone.
+func TestAReaderThatStandsStillIsNamed(t *testing.T) {
+	notOnWindows(t, "there is no SIGSTOP")
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^log")[0]
+	s := startServer(t, db, "--rate-limit", "0")
+	large := fmt.Sprintf(`{"text":"%0900000d"}`, 1)
+	n := startNeighbour(t, db)
+	n.does("BEGIN")
+	n.does("SELECT count(*) FROM message")
+	pause(n.server)
+	for logSize(t, db) < 48<<20 {
+		s.send(a, "a^log", large)
+	}
+	if runtime.GOOS == "linux" {
+		s.await(s.stderr, fmt.Sprintf(`reads an old state[^\n]* log_bytes=\d{8,} [^\n]* holder="pid %d \([^\n]*\), stopped"`, n.cmd.Process.Pid))
+	} else {
+		s.await(s.stderr, "reads an old state")
+	}
+	n.kill()
+	s.await(s.stderr, "log is copied again") // without a further write
+	eventually(t, patience, "the log is short", func() bool {
+		s.send(a, "a^log", `{}`)
+		return logSize(t, db) <= 17<<20
+	})
+}
+
+func logSize(t *testing.T, db string) int64 {
+	t.Helper()
+	info, err := os.Stat(db + "-wal")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return info.Size()
+}

@@ -1,0 +1,139 @@
+package cmd
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+)
+
+// logger makes the log of a server. end writes the counts that are left; the log goes
+// on to work after it.
+func (a *app) logger(format string) (log *slog.Logger, end func()) {
+	var h slog.Handler = slog.NewTextHandler(a.stderr, nil)
+	if format == "json" {
+		h = slog.NewJSONHandler(a.stderr, nil)
+	}
+	r := &repeats{to: h, kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
+	return slog.New(repeatHandler{h, r}), r.end
+}
+
+const (
+	repeatEvery = time.Minute
+	mostKinds   = 10 // faults with the same message that are told apart
+)
+
+// repeats counts warnings and errors that repeat. The first one is logged at once. While
+// it repeats, one line a minute says how often. So a fault that every request meets
+// again cannot fill the disk with its log. It is safe for concurrent use.
+type repeats struct {
+	to        slog.Handler
+	mu        sync.Mutex
+	kinds     map[string]*repeated
+	ofMessage map[string]int // how many kinds have this message
+	ended     bool
+}
+
+// repeated is a warning or an error that was logged less than a minute ago.
+type repeated struct {
+	to    slog.Handler
+	last  slog.Record
+	count int // since the latest line
+	timer *time.Timer
+}
+
+// repeatHandler is a slog.Handler that passes on what repeats lets pass.
+type repeatHandler struct {
+	slog.Handler
+	repeats *repeats
+}
+
+func (h repeatHandler) WithAttrs(a []slog.Attr) slog.Handler {
+	return repeatHandler{h.Handler.WithAttrs(a), h.repeats}
+}
+
+func (h repeatHandler) WithGroup(name string) slog.Handler {
+	return repeatHandler{h.Handler.WithGroup(name), h.repeats}
+}
+
+func (h repeatHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && h.repeats.count(h.Handler, r) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// count tells whether the record only repeats another one, and then counts it.
+func (s *repeats) count(to slog.Handler, r slog.Record) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended {
+		return false
+	}
+	kind := kindOf(r)
+	k := s.kinds[kind]
+	if k == nil && s.ofMessage[r.Message] >= mostKinds {
+		kind = r.Message // too many to tell apart
+		k = s.kinds[kind]
+	}
+	if k != nil {
+		k.to, k.last, k.count = to, r.Clone(), k.count+1
+		return true
+	}
+	s.ofMessage[r.Message]++
+	k = &repeated{last: r.Clone()}
+	k.timer = time.AfterFunc(repeatEvery, func() { s.minute(kind, k) })
+	s.kinds[kind] = k
+	return false
+}
+
+// minute is called when a minute has passed since the latest line of a kind.
+func (s *repeats) minute(kind string, k *repeated) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.ended:
+	case k.count > 0:
+		k.tell()
+		k.timer.Reset(repeatEvery)
+	default:
+		delete(s.kinds, kind)
+		if s.ofMessage[k.last.Message]--; s.ofMessage[k.last.Message] == 0 {
+			delete(s.ofMessage, k.last.Message)
+		}
+	}
+}
+
+// tell logs the latest record with the count.
+func (k *repeated) tell() {
+	k.last.AddAttrs(slog.Int("repeated", k.count))
+	_ = k.to.Handle(context.Background(), k.last) // as slog.Logger does
+	k.count = 0
+}
+
+func (s *repeats) end() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ended = true
+	for _, k := range s.kinds {
+		k.timer.Stop()
+		if k.count > 0 {
+			k.tell()
+		}
+	}
+}
+
+// kindOf gives what two records have in common if one repeats the other: the message,
+// and the attributes that say what has gone wrong.
+func kindOf(r slog.Record) string {
+	kind := []string{r.Message}
+	r.Attrs(func(a slog.Attr) bool {
+		switch a.Key {
+		case "code", "error", "cause", "value", "holder":
+			kind = append(kind, a.Value.String())
+		}
+		return true
+	})
+	return strings.Join(kind, "\x00")
+}

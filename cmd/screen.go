@@ -1,0 +1,105 @@
+package cmd
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"sync"
+	"unicode/utf8"
+
+	"relay/db/relay"
+)
+
+// A screen is a terminal that a command prints to. Messages, profiles, error
+// texts and arguments are the words of others: a control character in them could
+// steer the terminal, and a bidirectional mark could show another text than was
+// sent. Whatever a command writes to a screen, such a character is shown as its
+// escape in JSON, as in \u001b. JSON keeps its value by that, since such
+// characters stand in its strings only. Line feeds and tabs pass: they are the
+// layout of the output. A carriage return becomes a line feed, which is white
+// space in JSON too.
+//
+// All commands print to app.stdout and app.stderr, which are screens if they are
+// terminals. Output that goes elsewhere is not touched. Write may be called
+// concurrently.
+type screen struct {
+	file *os.File
+
+	mu       sync.Mutex
+	begun    []byte // the first bytes of a character whose rest has not been written yet
+	returned bool   // the last character was a carriage return: the line has ended
+}
+
+// shown returns the stream for what a command prints to w: a screen if w is a
+// terminal, otherwise w itself.
+func shown(w io.Writer) io.Writer {
+	if f, ok := w.(*os.File); ok && isTerminal(f) {
+		return &screen{file: f}
+	}
+	return w
+}
+
+// onScreen tells whether people read on a terminal what is written to w.
+func onScreen(w io.Writer) bool {
+	_, ok := w.(*screen)
+	return ok
+}
+
+// under returns the terminal itself if w is a screen, otherwise w. It is for the
+// programs that a command starts, and for lines with colours or with a bar that
+// is drawn again and again: all words of others in them are Visible already.
+func under(w io.Writer) io.Writer {
+	if s, ok := w.(*screen); ok {
+		return s.file
+	}
+	return w
+}
+
+func (s *screen) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	text := append(s.begun, p...)
+	whole := len(text) - begun(text)
+	var b bytes.Buffer
+	for rest := text[:whole]; len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		s.show(&b, r)
+		rest = rest[n:]
+	}
+	s.begun = bytes.Clone(text[whole:])
+	if _, err := s.file.Write(b.Bytes()); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// show writes one character; one that is utf8.RuneError may stand for a byte that
+// is not UTF-8.
+func (s *screen) show(b *bytes.Buffer, r rune) {
+	ended := s.returned
+	s.returned = r == '\r'
+	switch {
+	case r == '\n' && ended: // of a line that the carriage return has ended
+	case r == '\r':
+		b.WriteByte('\n')
+	case r == '\n' || r == '\t' || !relay.Steers(r):
+		b.WriteRune(r)
+	default:
+		fmt.Fprintf(b, `\u%04x`, r)
+	}
+}
+
+// begun counts the bytes at the end of a text that begin a character and do not
+// end it.
+func begun(text []byte) int {
+	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
+		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {
+			if utf8.FullRune(last) {
+				return 0
+			}
+			return n
+		}
+	}
+	return 0
+}

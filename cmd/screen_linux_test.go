@@ -1,0 +1,307 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A showing is one call of a command that prints what others wrote.
+type showing struct {
+	args  string // in which $NAME stands for a word of the cast
+	until string // appears in the output; then the command is interrupted
+	sees  string // appears on the terminal, if the command prints what was sent
+}
+
+// showings has every command. A client's commands are shown with a relay that has
+// hostile messages, and with relays that are hostile themselves.
+var showings = map[string][]showing{
+	"ack":                   {{args: "$ID processing --detail $HOSTILE"}, {args: "$HOSTILE"}, {args: "$ID $HOSTILE"}},
+	"backup":                {{args: "$DIR/$LEGAL.db"}, {args: "$DIR/$LEGAL.db"}},
+	"bench":                 {{args: "--only $HOSTILE"}, {args: "--url $HOSTILE"}},
+	"check":                 {{}, {args: "--quick --json"}, {args: "$DIR/$LEGAL"}},
+	"compact":               {{args: "--db $COPY"}},
+	"completion bash":       {{}},
+	"completion fish":       {{}},
+	"completion powershell": {{}},
+	"completion zsh":        {{}},
+	"curl": {{args: "GET /api/v1/messages/$ID -i", sees: `\u202e`}, {args: "GET /api/v1/messages/$ID/payload --json", sees: `\u009b`},
+		{args: "GET /hostile -i"}, {args: "$HOSTILE $HOSTILE"}, {args: "GET / -H $HOSTILE"}},
+	"deliver":              {{args: "$ID"}, {args: "$HOSTILE"}},
+	"demo":                 {{}},
+	"docs":                 {{}, {args: "protocol"}, {args: "$HOSTILE"}},
+	"errors":               {{}, {args: "$HOSTILE"}},
+	"help":                 {{}, {args: "$HOSTILE"}},
+	"inbox":                {{sees: "evil"}, {args: "--json", sees: `\u202e`}},
+	"key create":           {{args: "new^x --label $MARKS"}, {args: "$HOSTILE"}},
+	"key list":             {{sees: `\u202e`}, {args: "--json", sees: `\u202e`}, {args: "$HOSTILE"}},
+	"key revoke":           {{args: "key_$HOSTILE"}, {args: "$SPARE"}},
+	"key rotate":           {{args: "key_$HOSTILE"}, {args: "$SPARE"}, {args: "$SPARE --overlap $HOSTILE"}},
+	"listen":               {{args: "--state none", until: "\n    evil", sees: `\u202e`}, {args: "--state none --json", until: `"text":"evil`, sees: `\u202e`}, {args: "--exec $FAIL", until: " failed: "}},
+	"man":                  {{args: "$DIR/$LEGAL.d"}},
+	"mecha import":         {{args: "$FILE"}, {args: "$FILE --as $HOSTILE"}, {args: "$FILE --as new^x"}},
+	"mecha list":           {{sees: `\u202e`}, {args: "--json", sees: `\u202e`}},
+	"mecha profile get":    {{args: "bob^x", sees: `\u202e`}, {args: "bob^x --json", sees: `\u202e`}},
+	"mecha profile set":    {{args: "bob^x $DIR/$LEGAL"}, {args: "bob^x $FILE"}, {args: "$HOSTILE $FILE"}},
+	"mecha remove":         {{args: "spare^x"}, {args: "$HOSTILE"}},
+	"mecha show":           {{args: "bob^x", sees: `\u202e`}, {args: "bob^x --json", sees: `\u202e`}, {args: "$HOSTILE"}},
+	"message conversation": {{args: "$CONVERSATION", sees: `\u001b`}, {args: "$CONVERSATION --json", sees: `\u202e`}, {args: "$HOSTILE"}},
+	"message list":         {{}, {args: "--json", sees: `\u202e`}, {args: "--before $HOSTILE"}},
+	"message show":         {{args: "$ID --payload", sees: `\u202e`}, {args: "$ID --payload --json", sees: `\u202e`}, {args: "$ID --raw", sees: `\u202e`}, {args: "$HOSTILE"}},
+	"message stats":        {{}},
+	"message tail":         {{args: "--last 9 --json", until: "$ID"}, {args: "--last 9", until: "$ID"}},
+	"message trace":        {{args: "$ACKED", sees: `\u202e`}, {args: "$ACKED --json", sees: `\u202e`}, {args: "$HOSTILE"}},
+	"restore":              {{args: "$COPY --db $DIR/$LEGAL-restored.db"}, {args: "$FILE"}},
+	"search":               {{args: "zzyzx", sees: `\u202e`}, {args: "zzyzx --json", sees: `\u202e`}, {args: "zzyzx --sort $HOSTILE"}},
+	"send":                 {{args: "bob^x {}"}, {args: "bob^x {} --wait-ack 50ms --json"}, {args: "$HOSTILE {}"}, {args: "bob^x $HOSTILE"}, {args: "bob^x {} --wait-reply 5ms"}},
+	"serve":                {{args: "--dev --addr 127.0.0.1:0 --db $DIR/$LEGAL-new.db", until: "Ctrl-C"}, {args: "--addr $HOSTILE"}, {args: "--log-format json --addr 127.0.0.1:0 --db $DIR/$LEGAL-json.db", until: "serving"}},
+	"sign":                 {{args: "$HOSTILE"}, {args: "$HOSTILE --json"}},
+	"stats":                {{}, {args: "--json"}},
+	"version":              {{}},
+	"whoami":               {{}, {args: "--json"}},
+}
+
+// A cast is the store and the words that showings are about.
+type cast struct {
+	*server
+	words  map[string]string
+	env    []string
+	worker string // the key of another Mecha, whose messages are handled
+}
+
+func newCast(t *testing.T) *cast {
+	c := &cast{server: startServer(t, tempDB(t))}
+	dir := t.TempDir()
+	keys := issue(t, c.db, "alice^x", "bob^x", "carol^x", "spare^x", "--label", marks)
+	alice, bob, carol := keys[0], keys[1], keys[2]
+	profile := `{"display_name":` + inJSON("zzyzx "+hostile) + `,"description":` + inJSON(hostile) + `,"details":` + inJSON(hostile) + `,"languages":["en"]}`
+	for _, a := range keys[:2] {
+		c.ask(a, "PUT", "/api/v1/mecha/"+a.Address+"/profile", profile).want(t, http.StatusOK)
+	}
+	body := `{"to":"bob^x","version":` + inJSON("v"+c1+marks[:5]) + `,"correlation_id":` + inJSON(hostile) + `,"payload":{"text":` + inJSON(hostile) + `}}`
+	c.ask(alice, "POST", "/api/v1/messages", strings.Replace(body, "bob^x", "carol^x", 1)).want(t, http.StatusCreated)
+	sent := parse[record](t, c.ask(alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated))
+	acked := parse[record](t, c.ask(alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated))
+	ack := `{"status":"failed","client_ts":"2026-01-01T00:00:00Z","detail":` + inJSON(hostile) + `}`
+	c.ask(bob, "POST", "/api/v1/messages/"+acked.MessageID+"/ack", ack).want(t, http.StatusOK)
+	eventually(t, patience, "the profile is found", func() bool {
+		return strings.Contains(run(t, []string{"search", "zzyzx"}, []string{"RELAY_URL=" + c.url, "RELAY_KEY=" + bob.Key}, "").out, "alice^x")
+	})
+	c.words = map[string]string{
+		"HOSTILE": hostile, "LEGAL": legal, "MARKS": marks, "ID": sent.MessageID, "ACKED": acked.MessageID, "CONVERSATION": sent.ConversationID,
+		"SPARE": keys[3].KeyID, "DIR": dir, "COPY": filepath.Join(dir, "copy.db"), "FILE": filepath.Join(dir, "file"),
+		"FAIL": "cat >&2; exit 1",
+	}
+	lines := hostile + "\n" + `{"mecha_id":` + inJSON(hostile) + "}\n" + `{"mecha_id":"bob^y","profile":{"tags":` + inJSON(hostile) + "}}\n"
+	if err := os.WriteFile(c.words["FILE"], []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRelay(t, "backup", c.words["COPY"], "--db", c.db)
+	c.worker = carol.Key
+	c.env = []string{"RELAY_URL=" + c.url, "RELAY_KEY=" + bob.Key, "RELAY_DB=" + c.db, "TERM=xterm"}
+	return c
+}
+
+// called gives the words of a call.
+func (c *cast) called(command, args string) []string {
+	words := strings.Fields(command + " " + args)
+	for i, w := range words {
+		words[i] = c.expand(w)
+	}
+	return words
+}
+
+func (c *cast) expand(text string) string {
+	return os.Expand(text, func(name string) string { return c.words[name] })
+}
+
+// play runs a command on a terminal to its end.
+func (c *cast) play(t *testing.T, env []string, command string, sh showing) result {
+	t.Helper()
+	run := exec.Command(binary, c.called(command, sh.args)...)
+	run.Dir = c.words["DIR"]
+	s := launchOnTerminal(t, run, env)
+	if sh.until != "" {
+		until := c.expand(sh.until)
+		eventually(t, patience, until, func() bool { return strings.Contains(s.stdout.String()+s.stderr.String(), until) || s.ended() })
+		s.cmd.Process.Signal(syscall.SIGINT) // it may have ended
+	}
+	code := s.wait()
+	return result{s.stdout.String(), s.stderr.String(), code}
+}
+
+func (s *server) ended() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
+var ownColours = regexp.MustCompile(`\x1b\[(?:0|3[1-49]|90)m`)
+
+// bars is the commands that draw a bar on stderr, over and over on one line.
+var bars = map[string]bool{"backup": true, "bench": true, "check": true, "compact": true, "mecha import": true, "restore": true}
+
+// wantHarmless expects that nothing steers the terminal, and that no line is forged.
+func wantHarmless(t *testing.T, call string, r result, bar, raw bool) {
+	t.Helper()
+	for stream, text := range map[string]string{"stdout": r.out, "stderr": r.err} {
+		text = ownColours.ReplaceAllString(text, "")
+		if bar && stream == "stderr" {
+			text = strings.ReplaceAll(text, "\r", "")
+		}
+		for at, c := range text {
+			wrong := c == utf8.RuneError && text[at] != "\uFFFD"[0]
+			if c != '\n' && c != '\t' && unicode.IsControl(c) || unicode.Is(unicode.Bidi_Control, c) || wrong {
+				t.Errorf("%s: %s has %U: %q", call, stream, c, text)
+				break
+			}
+		}
+		if !raw && strings.Contains(text, "\nrelay: forged") {
+			t.Errorf("%s: a line of %s is forged: %q", call, stream, text)
+		}
+	}
+}
+
+// Nothing that others wrote can steer a terminal, whatever command prints it. The
+// program itself says which commands there are.
+func TestNoCommandLetsOthersSteerTheTerminal(t *testing.T) {
+	notShort(t)
+	t.Parallel()
+	tool(t, "sh", "cat")
+	c := newCast(t)
+	relays := []string{"RELAY_URL=" + hostileRelay(t), "RELAY_URL=" + hostileRefusals(t)}
+	for _, command := range leaves(t) {
+		t.Run(command, func(t *testing.T) {
+			t.Parallel()
+			if showings[command] == nil {
+				t.Fatal("say in showings how this command prints what others wrote")
+			}
+			client := strings.Contains(mustRelay(t, append(strings.Fields(command), "--help")...), "--ca-file")
+			for _, sh := range append(showings[command], showing{args: "--$HOSTILE"}) {
+				call, raw := strings.TrimSpace(command+" "+sh.args), strings.Contains(sh.args, "/hostile") || strings.Contains(sh.args, "--exec")
+				env := c.env
+				if command == "listen" {
+					env = slices.Concat(env, []string{"RELAY_KEY=" + c.worker})
+				}
+				r := c.play(t, env, command, sh)
+				wantHarmless(t, call, r, bars[command], raw)
+				if !strings.Contains(r.out+r.err, sh.sees) {
+					t.Errorf("%s: no %s in:\n%s%s", call, sh.sees, r.out, r.err)
+				}
+				if !client {
+					continue
+				}
+				for _, url := range relays {
+					r := c.play(t, slices.Concat(env, []string{url}), command, sh)
+					wantHarmless(t, call, r, bars[command], raw)
+				}
+			}
+		})
+	}
+}
+
+// leaves gives the commands that do something: those that hold no others. The
+// manual has a page for each.
+func leaves(t *testing.T) (all []string) {
+	dir := t.TempDir()
+	mustRelay(t, "man", dir)
+	pages, err := filepath.Glob(filepath.Join(dir, "relay-*.1"))
+	if err != nil || len(pages) < 40 {
+		t.Fatalf("%d pages: %v", len(pages), err)
+	}
+	for _, p := range pages {
+		name := strings.TrimSuffix(filepath.Base(p), ".1")
+		if below, _ := filepath.Glob(filepath.Join(dir, name+"-*.1")); below == nil {
+			all = append(all, strings.ReplaceAll(strings.TrimPrefix(name, "relay-"), "-", " "))
+		}
+	}
+	return append(all, "help")
+}
+
+// JSON on a terminal has the same value as JSON that goes elsewhere, which is the
+// bytes that were sent.
+func TestJSONOnATerminalKeepsItsValue(t *testing.T) {
+	c := newCast(t)
+	for _, call := range []string{"message show $ID --payload", "message show $ID --payload --json", "message show $ID --raw", "mecha show bob^x", "mecha profile get bob^x",
+		"inbox --json", "search zzyzx --json", "curl GET /api/v1/messages/$ID/payload", "curl GET /api/v1/mecha/bob^x/messages?include=payload"} {
+		elsewhere := run(t, c.called(call, ""), c.env, "").wantCode(t, 0).out
+		if strings.Contains(call, "$ID") != strings.Contains(elsewhere, c1[:2]) && !strings.Contains(elsewhere, marks) {
+			t.Errorf("%s: elsewhere it is %q", call, elsewhere)
+		}
+		shown := onTerminal(t, c.env, c.called(call, "")...).wantCode(t, 0).out
+		a, b := parse[map[string]any](t, []byte(shown)), parse[map[string]any](t, []byte(elsewhere))
+		for _, own := range []string{"request_id", "took_ms", "as_of", "created_at", "expires_at"} { // of each search
+			delete(a, own)
+			delete(b, own)
+		}
+		if !reflect.DeepEqual(a, b) {
+			t.Errorf("%s: on a terminal it is %q, elsewhere %q", call, shown, elsewhere)
+		}
+		wantHarmless(t, call, result{out: shown}, false, false)
+	}
+}
+
+// relay curl passes on the bytes of an answer, but indents JSON for people.
+func TestCurlIndentsOnATerminalOnly(t *testing.T) {
+	c := newCast(t)
+	payload := `{ "n": 1.50,  "a": [1,2] }`
+	var sent record
+	if err := json.Unmarshal([]byte(run(t, []string{"send", "bob^x", payload, "--json"}, c.env, "").wantCode(t, 0).out), &sent); err != nil {
+		t.Fatal(err)
+	}
+	path := "/api/v1/messages/" + sent.MessageID + "/payload"
+	if out := run(t, []string{"curl", "GET", path}, c.env, "").wantCode(t, 0).out; out != payload {
+		t.Errorf("elsewhere: %q", out)
+	}
+	if out := onTerminal(t, c.env, "curl", "GET", path).wantCode(t, 0).out; out != "{\n  \"n\": 1.50,\n  \"a\": [\n    1,\n    2\n  ]\n}\n" {
+		t.Errorf("on a terminal: %q", out)
+	}
+	if out := onTerminal(t, c.env, "curl", "GET", path, "--json").wantCode(t, 0).out; out != payload+"\n" {
+		t.Errorf("on a terminal with --json: %q", out)
+	}
+	if out := onTerminal(t, c.env, "curl", "GET", "/docs/nope").wantCode(t, 1, "404").out; !strings.HasPrefix(out, "{\n  \"type\"") {
+		t.Errorf("a refusal: %q", out)
+	}
+}
+
+// People read on a terminal who sent what and when; programs get lines of JSON.
+func TestListenOnATerminal(t *testing.T) {
+	t.Parallel()
+	p := newPair(t)
+	var sent []record
+	for _, body := range []string{`{"to":"bob^talk","message_type":"question","priority":"high","conversation_id":"trip","payload":{"text":"two\nlines"}}`,
+		`{"to":"bob^talk","conversation_id":"trip","payload":{"n":1.50}}`} {
+		sent = append(sent, parse[record](t, p.ask(p.alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated)))
+	}
+	listen := func(until string, args ...string) string {
+		t.Helper()
+		l := launchOnTerminal(t, exec.Command(binary, append([]string{"listen", "--state", "none"}, args...)...), append(p.asBob, "NO_COLOR=1"))
+		l.await(l.stdout, until)
+		l.signal(syscall.SIGINT)
+		return l.stdout.String()
+	}
+	at := func(i int) string { return sent[i].CreatedAt.Format("2006-01-02 15:04:05.000Z") }
+	want := at(0) + "  alice^talk  question, high  trip  " + sent[0].MessageID + "\n    two\n    lines\n" +
+		at(1) + "  alice^talk  message  trip  " + sent[1].MessageID + "\n    {\n      \"n\": 1.50\n    }\n"
+	if got := listen(`1\.50\n    }\n`); got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+	for i, m := range lines[record](t, listen(`1\.50.*\n`, "--json")) {
+		if m.MessageID != sent[i].MessageID {
+			t.Errorf("%+v", m)
+		}
+	}
+}

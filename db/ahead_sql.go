@@ -1,0 +1,99 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// The times of positions never decrease (PROTOCOL §1). So after the clock was ahead, the
+// order's time stands still until the clock has caught up: a message then has a
+// created_at that is later than its acceptance. The table clock_ahead notes, about once
+// for each minute of such a time, which position a write got at which time of the
+// clock. By it `until` and the 24 hours of an Idempotency-Key go by the right clock.
+
+const (
+	leastAhead = time.Second // by how much a position must be ahead of its write to be noted
+	aheadEvery = time.Minute
+	saidAhead  = time.Minute // a time ahead of the clock by more than this is logged
+)
+
+// aheadOf notes that a write got a position whose time is ahead of the write's.
+func (t *tx) aheadOf(p relay.Position, at time.Time) {
+	if t.ahead.position == 0 && p.Time().Sub(at) >= leastAhead {
+		t.ahead = aheadRow{p, at}
+	}
+}
+
+// aheadRow is a row of clock_ahead.
+type aheadRow struct {
+	position relay.Position
+	at       time.Time
+}
+
+// keepAhead writes the row of the job that was just applied, unless one tells the same.
+func (t *tx) keepAhead() error {
+	row := t.ahead
+	t.ahead = aheadRow{}
+	if row.position == 0 {
+		return nil
+	}
+	last, ok, err := t.lastAhead("", row.position)
+	if err != nil || ok && row.at.Sub(last.at).Abs() < aheadEvery && row.position.Time().Sub(last.position.Time()) < aheadEvery {
+		return err
+	}
+	return t.c.Exec("INSERT INTO clock_ahead (position, at) VALUES (?, ?)", int64(row.position), row.at.UnixMilli())
+}
+
+// lastAhead gives the last row up to a position that meets a condition, if there is one.
+func (x *rx) lastAhead(condition string, upto relay.Position, args ...any) (row aheadRow, ok bool, err error) {
+	ok, err = x.c.Row(func(r *sqlite.Rows) { row = aheadRow{relay.Position(r.Int(0)), relay.UnixMilli(r.Int(1))} },
+		"SELECT position, at FROM clock_ahead WHERE position <= ? "+condition+" ORDER BY position DESC LIMIT 1", append([]any{int64(upto)}, args...)...)
+	return row, ok, err
+}
+
+// untilPosition gives the position before which all messages stand that were created, or
+// accepted, before a time. After the clock was ahead, up to a minute's more messages may
+// stand before it, but none are missing.
+func (x *rx) untilPosition(until time.Time) (relay.Position, error) {
+	to := relay.PositionFrom(until)
+	row, ok, err := x.lastAhead("AND position >= ? AND at < ?", relay.MaxPosition, int64(to), until.UnixMilli())
+	if err != nil || !ok {
+		return to, err
+	}
+	end := relay.PositionFrom(row.position.Time().Add(aheadEvery))
+	next, err := x.c.Number("SELECT min(position) FROM clock_ahead WHERE position > ?", int64(row.position))
+	if err == nil && next != 0 {
+		end = min(end, relay.Position(next))
+	}
+	return max(to, end), err
+}
+
+// accepted gives the time at which the write of a position was accepted, or up to a
+// minute later. It is the position's own time, unless the clock had been ahead before.
+func (x *rx) accepted(p relay.Position) (time.Time, error) {
+	row, ok, err := x.lastAhead("", p)
+	if err != nil || !ok || p.Time().Sub(row.position.Time()) >= aheadEvery {
+		return p.Time(), err
+	}
+	if at := row.at.Add(aheadEvery); at.Before(p.Time()) {
+		return at, nil
+	}
+	return p.Time(), nil
+}
+
+// sayAhead logs that the order's time is ahead of the clock, and when the clock has
+// caught up.
+func (w *writer) sayAhead() {
+	ahead := w.last.Time().Sub(w.opts.Now())
+	switch {
+	case ahead > saidAhead && !w.saidAhead:
+		w.saidAhead = true
+		w.opts.Logger.Warn("the clock is behind the newest message: created_at stands still until the clock has caught up",
+			"behind", ahead.Round(time.Second), "until", relay.FormatTime(w.last.Time()))
+	case ahead <= 0 && w.saidAhead:
+		w.saidAhead = false
+		w.opts.Logger.Info("the clock has caught up with the newest message: created_at goes on")
+	}
+}

@@ -1,0 +1,17 @@
+package sqlite
+
+// A Lock is a range of bytes of a log's index (the file -shm), with which SQLite locks
+// the log (https://sqlite.org/walformat.html#wal_locks).
+type Lock struct {
+	first, last int64
+	shared      bool // readers have the lock; else one process has it alone
+}
+
+// The locks that a process may have for too long.
+var (
+	WriteLock    = Lock{first: 120, last: 120}               // of a process that writes
+	SnapshotLock = Lock{first: 123, last: 127, shared: true} // of processes that read
+)
+
+// unknownHolder is the answer where the operating system tells nothing.
+const unknownHolder = "unknown"

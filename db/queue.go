@@ -1,0 +1,114 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/relay"
+)
+
+const (
+	maxQueue      = 16 << 10 // jobs that wait
+	maxBatch      = 512      // jobs in a transaction, at most
+	maxBatchBytes = 8 << 20  // bytes of all jobs in a transaction; a single job may have more
+)
+
+// queue has the jobs that wait for the writer, in the order in which they came. Usually
+// the next transaction takes them all. If they are too many for one, the Mechas take
+// turns: the transaction gets the first job of each, then the second of each, and so on.
+// So a Mecha with one job waits for one transaction, however many jobs others have. The
+// jobs of one Mecha keep their order. Make a queue with newQueue; writer.mu guards it.
+type queue struct {
+	most  int // jobs in a transaction, up to maxBatch
+	ops   []op
+	bytes int                       // of all ops
+	of    map[relay.MechaNumber]int // how many of ops each Mecha has
+	spare []op                      // the array of the next ops or of the next batch
+	turns []int                     // of each op, while a batch is chosen: how many ops of its Mecha are before it
+}
+
+func newQueue(most int) queue { return queue{most: most, of: map[relay.MechaNumber]int{}} }
+
+// add adds a job of a Mecha; 0 is the relay itself. A Mecha may have as many jobs as
+// there are places free. So one that floods gets half of the places, two that do a third
+// each, and a place is always left for others. Errors: RateLimited for such a Mecha;
+// Overloaded, if no place is free.
+func (q *queue) add(j job, of relay.MechaNumber) error {
+	free := maxQueue - len(q.ops)
+	switch own := q.of[of]; {
+	case free <= 0:
+		e := relay.Errorf(relay.Overloaded, "too many writes are waiting")
+		e.RetryAfter = time.Second
+		return e
+	case of != 0 && own >= free:
+		e := relay.Errorf(relay.RateLimited, "%d writes of this Mecha are waiting, which is its share", own)
+		e.RetryAfter = time.Second
+		return e
+	}
+	o := op{job: j, of: of, bytes: j.size()}
+	q.ops = append(q.ops, o)
+	q.bytes += o.bytes
+	q.of[of]++
+	return nil
+}
+
+// take takes the jobs of the next transaction. reuse must follow before the next take.
+func (q *queue) take() []op {
+	if len(q.ops) == 0 {
+		return nil
+	}
+	var batch []op
+	batch, q.spare = q.spare, nil
+	if len(q.ops) <= q.most && q.bytes <= maxBatchBytes {
+		batch, q.ops = q.ops, batch
+		q.bytes = 0
+		clear(q.of)
+		return batch
+	}
+	last, count, bytes := q.findTurns()
+	rest := q.ops[:0]
+	for i, o := range q.ops {
+		fits := count < q.most && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
+		switch {
+		case q.turns[i] == last && fits:
+			count, bytes = count+1, bytes+o.bytes
+		case q.turns[i] >= last:
+			rest = append(rest, o)
+			continue
+		}
+		batch = append(batch, o)
+		q.bytes -= o.bytes
+		if q.of[o.of]--; q.of[o.of] == 0 {
+			delete(q.of, o.of)
+		}
+	}
+	clear(q.ops[len(rest):])
+	q.ops = rest
+	return batch
+}
+
+// findTurns sets turns, and finds the first turn for which the transaction has not room
+// for all. count and bytes are those of the turns before it.
+func (q *queue) findTurns() (last, count, bytes int) {
+	var ops, size [maxBatch]int // of each turn
+	q.turns = q.turns[:0]
+	before := make(map[relay.MechaNumber]int, len(q.of))
+	for _, o := range q.ops {
+		turn := before[o.of]
+		before[o.of]++
+		q.turns = append(q.turns, turn)
+		if turn < maxBatch {
+			ops[turn]++
+			size[turn] += o.bytes
+		}
+	}
+	for last < maxBatch && count+ops[last] <= q.most && bytes+size[last] <= maxBatchBytes {
+		count, bytes, last = count+ops[last], bytes+size[last], last+1
+	}
+	return last, count, bytes
+}
+
+// reuse takes back the array of a batch whose jobs are finished.
+func (q *queue) reuse(batch []op) {
+	clear(batch)
+	q.spare = batch[:0]
+}

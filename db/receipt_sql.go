@@ -1,0 +1,59 @@
+package db
+
+import (
+	"context"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// Receipts reads a piece of the changes of the messages that a Mecha has sent, in commit
+// order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
+// End is false. Safe for concurrent use.
+func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (p relay.ReceiptPage, err error) {
+	err = d.read(ctx, func(x *rx) error {
+		p, err = x.receipts(q)
+		return err
+	})
+	return p, err
+}
+
+func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
+	p := relay.ReceiptPage{Upto: q.After}
+	r := x.c.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at
+		FROM receipt r CROSS JOIN message m ON m.position = r.message
+		WHERE r.position > ? ORDER BY r.position LIMIT ?`, int64(q.After), int64(q.Limit))
+	scanned := 0
+	for ; r.Next(); scanned++ {
+		p.Upto = relay.Position(r.Int(0))
+		if relay.MechaNumber(r.Int(1)) != q.Sender {
+			continue
+		}
+		c, err := x.readReceipt(r)
+		if err != nil {
+			r.Close()
+			return p, err
+		}
+		p.Changes = append(p.Changes, c)
+	}
+	p.End = scanned < q.Limit
+	return p, r.Close()
+}
+
+// readReceipt makes a change of a row of receipts.
+func (x *rx) readReceipt(r *sqlite.Rows) (relay.Change, error) {
+	c := relay.Change{
+		Receipt: relay.Position(r.Int(0)), Sender: relay.MechaNumber(r.Int(1)), Position: relay.Position(r.Int(2)),
+		Recipient: relay.MechaNumber(r.Int(3)), State: relay.State(r.Int(4)), Detail: r.Text(6), New: true,
+	}
+	c.ID, c.At = x.ids.Message(c.Position), c.Receipt.Time()
+	if c.State == relay.Expired {
+		c.At = relay.UnixMilli(r.Int(7))
+	}
+	if r.Null(5) {
+		return c, nil
+	}
+	var err error
+	c.Status, err = x.word(r.Int(5))
+	return c, err
+}

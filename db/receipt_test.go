@@ -1,0 +1,70 @@
+package db_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db/relay"
+)
+
+// The receipts that are read are those that the listeners were told of, whatever the
+// size of the pages.
+func TestReceiptsAreReadAsTheyWereTold(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")
+	var mu sync.Mutex
+	var told []relay.Change
+	s.OnCommit(func(c *relay.Commit) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, change := range c.Changes {
+			if change.New && change.Sender == alice.Mecha.Number {
+				change.Freed = false
+				told = append(told, change)
+			}
+		}
+	})
+	soon := func(m *relay.SendMessage) { m.ExpiresAt = time.Now().Add(50 * time.Millisecond) }
+	for i := range 12 {
+		for _, from := range []relay.IssuedKey{alice, carol} {
+			id := s.mustSend(from.Key, "bob^demo", `{}`).ID
+			s.mustSend(from.Key, "bob^demo", `{}`, soon)
+			if _, err := s.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: id}); err != nil {
+				t.Fatal(err)
+			}
+			s.ack(bob.Key, id, "processing", func(a *relay.Acknowledge) { a.Detail = fmt.Sprint("step ", i) })
+			s.mustAck(bob.Key, id, "processing")
+			s.mustAck(bob.Key, id, "processing") // a duplicate
+			s.mustAck(bob.Key, id, "completed")
+		}
+	}
+	const all = 12 * 5 // with the expiry
+	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+		mu.Lock()
+		n := len(told)
+		mu.Unlock()
+		if n == all {
+			break
+		}
+		if n > all || time.Now().After(end) {
+			t.Fatalf("%d changes were told, want %d", n, all)
+		}
+	}
+	for _, limit := range []int{1, 2, 7, 1000} {
+		var read []relay.Change
+		q := relay.ReceiptQuery{Sender: alice.Mecha.Number, Limit: limit}
+		for end := false; !end; {
+			p, err := s.Receipts(ctx, q)
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, q.After, end = append(read, p.Changes...), p.Upto, p.End
+		}
+		if !slices.Equal(read, told) {
+			t.Fatalf("pages of %d: read %+v\ntold %+v", limit, read, told)
+		}
+	}
+}

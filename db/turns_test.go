@@ -1,0 +1,369 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// occupy takes n idle connections of a lane, until the returned function is called.
+func occupy(t *testing.T, l *lane, n int) (free func()) {
+	t.Helper()
+	own := turn{l, 0, 0}
+	var taken []*sqlite.Conn
+	free = func() {
+		for _, c := range taken {
+			own.give(c)
+		}
+	}
+	for range n {
+		c, _, err := own.ask()
+		if c == nil || err != nil {
+			free()
+			t.Fatal("a connection is in use", err)
+		}
+		taken = append(taken, c)
+	}
+	return free
+}
+
+// waiting waits until so many reads of a Mecha wait in the lane.
+func (l *lane) waiting(of relay.MechaNumber, n int) {
+	for {
+		l.mu.Lock()
+		r := l.readers[of]
+		there := r != nil && len(r.waiting) == n
+		l.mu.Unlock()
+		if there {
+			return
+		}
+		runtime.Gosched()
+	}
+}
+
+// mustHaveMessages makes a key whose Mecha has n messages from itself.
+func mustHaveMessages(t *testing.T, d *DB, a relay.Address, n int) *relay.Key {
+	t.Helper()
+	k := mustIssue(t, d, a)
+	for range n {
+		if _, err := d.Send(message(k, a, `{}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return k
+}
+
+// One Mecha has as many scans waiting as it may. Another's read comes when it is its
+// turn: before the first of those scans has ended, because a scan is read in pieces.
+func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
+	d := openHere(t)
+	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
+	scans := d.readers.scans
+	defer occupy(t, scans, scanConns-1)()
+	free := occupy(t, scans, 1)
+	var ended atomic.Int32
+	var wg sync.WaitGroup
+	for range scansWait {
+		wg.Go(func() {
+			p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "none"})
+			if err != nil || p.Looked != 10*pieceRows {
+				t.Errorf("looked at %d rows, %v", p.Looked, err)
+			}
+			ended.Add(1)
+		})
+	}
+	scans.waiting(busy.Mecha.Number, scansWait)
+	if _, err := d.History(t.Context(), relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "none"}); relay.ErrorCode(err) != relay.RateLimited {
+		t.Errorf("a scan beyond the bound got %v", err)
+	}
+	wg.Go(func() {
+		err := d.readIn(t.Context(), d.readers.scan(other.Mecha.Number), func(*rx) error {
+			if n := ended.Load(); n > 0 {
+				t.Errorf("%d scans of the busy Mecha came first", n)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	scans.waiting(other.Mecha.Number, 1)
+	free()
+	wg.Wait()
+}
+
+// The order of turns: each Mecha that waits has one before any has two, and none has
+// more connections than its share while another could use them.
+func TestMechasTakeTurns(t *testing.T) {
+	d := openHere(t)
+	l := newLane(1)
+	if err := l.open(d.path, sqlite.Reading, 2); err != nil {
+		t.Fatal(err)
+	}
+	defer l.close()
+	free := occupy(t, l, 2)
+	waits := map[relay.MechaNumber][]chan *sqlite.Conn{}
+	for of, n := range []int{1: 100, 2: 3, 3: 1} {
+		for range n {
+			_, wait, err := turn{l, relay.MechaNumber(of), 200}.ask()
+			if err != nil {
+				t.Fatal(err)
+			}
+			waits[relay.MechaNumber(of)] = append(waits[relay.MechaNumber(of)], wait)
+		}
+	}
+	free()
+	var order []relay.MechaNumber
+	var under []turn
+	conns := map[turn]*sqlite.Conn{}
+	take := func() { // notes all that have got their turn
+		for of := relay.MechaNumber(1); of <= 3; of++ {
+			for len(waits[of]) > 0 && len(waits[of][0]) == 1 {
+				has := turn{l, of, 0}
+				if conns[has] != nil {
+					t.Errorf("Mecha %d has more than its share", of)
+				}
+				conns[has], waits[of] = <-waits[of][0], waits[of][1:]
+				under, order = append(under, has), append(order, of)
+			}
+		}
+	}
+	for take(); len(under) > 0; take() {
+		first, c := under[0], conns[under[0]]
+		delete(conns, first)
+		under = under[1:]
+		first.give(c)
+	}
+	if len(order) != 104 || !slices.Equal(order[:9], []relay.MechaNumber{1, 2, 3, 1, 2, 1, 2, 1, 1}) {
+		t.Errorf("the turns came in the order %v", order)
+	}
+}
+
+// Keys, and the checks of sockets by them, go through while every other connection is in
+// use; a point read does while all scans are.
+func TestKeysWaitForNoOtherRead(t *testing.T) {
+	d := openHere(t, func(o *Options) { o.Serve = true })
+	k, spare := mustHaveMessages(t, d, "a^x", 1), mustIssue(t, d, "b^x")
+	issued, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "c^x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	latest, err := d.Latest(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	freeScans := occupy(t, d.readers.scans, scanConns)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // a read that waits fails the test
+	defer cancel()
+	if m, err := d.Message(ctx, k.Mecha.Number, d.ids.Message(latest)); err != nil || m.Position != latest {
+		t.Error(m, err)
+	}
+	freePoints := occupy(t, d.readers.points, pointConns)
+	if err := d.Revoke(&relay.RevokeKey{At: time.Now(), ID: spare.ID}); err != nil {
+		t.Error(err)
+	}
+	if found, err := d.KeysByID(ctx, []relay.KeyID{spare.ID}); err != nil || len(found) != 1 || found[0].RevokedAt.IsZero() {
+		t.Error(found, err)
+	}
+	if found, err := d.Key(ctx, issued.Text); err != nil || found.ID != issued.ID { // it is in no cache
+		t.Error(found, err)
+	}
+	if p, err := d.Latest(ctx); err != nil || p != latest {
+		t.Error(p, err)
+	}
+	if d.Failed() != nil || !d.AcceptsMessages() {
+		t.Error("the store is not ready")
+	}
+	freePoints()
+	freeScans()
+}
+
+// A read that gives up leaves its place, and a connection that comes in that moment goes
+// to the next.
+func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
+	d := openHere(t)
+	free := occupy(t, d.readers.points, pointConns)
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if err := d.readIn(ctx, d.readers.point(1), func(*rx) error { return nil }); err != nil && !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		})
+	}
+	d.readers.points.waiting(1, 20)
+	go cancel()
+	free()
+	wg.Wait()
+	occupy(t, d.readers.points, pointConns)() // all have come back
+}
+
+// One Mecha fills its share of the writer's queue. Another's write is taken into the
+// next transaction all the same, and the order of a key's own writes is kept.
+func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
+	d := openHere(t)
+	flooding, other := mustIssue(t, d, "flooding^x"), mustIssue(t, d, "other^x")
+	sent, err := d.Send(message(flooding, "flooding^x", `{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := block{make(chan struct{}), make(chan struct{})}
+	go d.wait(b)
+	<-b.entered
+	var done, refused atomic.Int32
+	var wg sync.WaitGroup
+	const flood = 10_000
+	wg.Add(flood)
+	for i := range flood {
+		a := &relay.Acknowledge{At: time.Now(), Key: flooding.Number, ID: sent.ID, Status: "processing", ClientTS: "2026-01-01T00:00:00Z"}
+		d.AcknowledgeThen(a, func(_ relay.AckOutcome, err error) {
+			defer wg.Done()
+			switch {
+			case relay.ErrorCode(err) == relay.RateLimited:
+				refused.Add(1)
+			case err != nil:
+				t.Error(err)
+			case int(done.Add(1)) != i+1:
+				t.Errorf("acknowledgement %d is done as number %d", i, done.Load())
+			}
+		})
+	}
+	wg.Add(3)
+	in := func(what string) {
+		if n := done.Load(); n > maxBatch {
+			t.Errorf("%d writes of the flood came before %s", n, what)
+		}
+		wg.Done()
+	}
+	then(d, message(other, "flooding^x", `{}`), (*tx).send, func(_ relay.Sent, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		in("another's message")
+	})
+	then(d, &relay.RevokeKey{At: time.Now(), ID: other.ID}, (*tx).revokeKey, func(_ none, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		in("a revocation")
+	})
+	d.submit(nothing{}, 0, func(err error) {
+		if err != nil {
+			t.Error(err)
+		}
+		in("a chore")
+	})
+	close(b.release)
+	wg.Wait()
+	if n := refused.Load(); n != flood-maxQueue/2 {
+		t.Errorf("%d writes of the flood were refused, not those beyond half of the queue", n)
+	}
+}
+
+// However many Mechas flood the queue, a place is left for one more.
+func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
+	q := newQueue(maxBatch)
+	for range maxQueue / 20 {
+		for of := relay.MechaNumber(1); of <= 20; of++ {
+			q.add(&choreJob{nothing{}, nil}, of)
+		}
+	}
+	if err := q.add(&choreJob{nothing{}, nil}, 21); err != nil {
+		t.Error(err)
+	}
+	if err := q.add(&choreJob{nothing{}, nil}, 1); relay.ErrorCode(err) != relay.RateLimited {
+		t.Errorf("a Mecha beyond its share got %v", err)
+	}
+	for of := relay.MechaNumber(1); of <= 20; of++ {
+		if n := q.of[of]; n < maxQueue/22 {
+			t.Errorf("Mecha %d has %d places", of, n)
+		}
+	}
+	for batch := q.take(); batch != nil; batch = q.take() {
+		if len(batch) > maxBatch {
+			t.Fatalf("a batch of %d", len(batch))
+		}
+		q.reuse(batch)
+	}
+	if q.bytes != 0 || len(q.of) != 0 || len(q.ops) != 0 {
+		t.Errorf("the empty queue counts %d bytes, %d jobs of %d Mechas", q.bytes, len(q.ops), len(q.of))
+	}
+}
+
+// sizedChore is a chore of so many bytes.
+type sizedChore int
+
+func (sizedChore) apply(*tx) error { return nil }
+func (s sizedChore) size() int     { return int(s) }
+
+// Large jobs wait for the next transaction, but not for ever.
+func TestABatchHasABoundInBytes(t *testing.T) {
+	q := newQueue(maxBatch)
+	var want []int
+	for i, bytes := range []int{maxBatchBytes + 1, 1, maxBatchBytes, 2, 3} {
+		q.add(&choreJob{sizedChore(bytes), nil}, relay.MechaNumber(1+i%2))
+		want = append(want, bytes)
+	}
+	var got []int
+	for batch := q.take(); batch != nil; batch = q.take() {
+		sum := 0
+		for i, o := range batch {
+			if sum += o.bytes; i > 0 && sum > maxBatchBytes && batch[0].bytes <= maxBatchBytes {
+				t.Errorf("a batch has %d bytes", sum)
+			}
+			got = append(got, o.bytes)
+		}
+		q.reuse(batch)
+	}
+	if len(got) != len(want) {
+		t.Errorf("taken: %v", got)
+	}
+}
+
+// Reading many more words than a cache holds leaves no more of them in memory than it
+// may hold, and those in use stay.
+func TestTheCachesOfNamesHaveABound(t *testing.T) {
+	d := openHere(t)
+	k := mustIssue(t, d, "a^x")
+	most := 2 * nameBytes / nameOverhead
+	for i := range 3 * most {
+		m := message(k, "a^x", `{}`)
+		m.Type, m.Conversation = fmt.Sprintf("type-%d", i), relay.ConversationID(fmt.Sprintf("label-%d", i))
+		if _, err := d.Send(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.words.forget() // what is there from now on comes from reading
+	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 3 * most})
+	if err != nil || len(p.Messages) != 3*most {
+		t.Fatal(len(p.Messages), err)
+	}
+	for i, m := range p.Messages {
+		if m.Type != fmt.Sprintf("type-%d", i) || m.Priority != "normal" {
+			t.Fatalf("message %d is %+v", i, m)
+		}
+		q := relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1, Conversation: m.Conversation}
+		if p, err := d.History(t.Context(), q); err != nil || len(p.Messages) != 1 {
+			t.Fatal(m.Conversation, len(p.Messages), err)
+		}
+	}
+	n := d.words
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if n := len(n.text.young) + len(n.text.old); n > most {
+		t.Errorf("%d words are cached by number, the bound is %d", n, most)
+	}
+	if n := len(n.id.young) + len(n.id.old); n > most {
+		t.Errorf("%d words are cached by text, the bound is %d", n, most)
+	}
+}

@@ -1,0 +1,271 @@
+package db
+
+import (
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// watch is the goroutine that notices what other processes do to the file: changed
+// keys, Mechas and profiles, and a write lock that is not given back. It has a
+// connection of its own and waits for no other goroutine, so that a key is refused soon
+// after its revocation, whatever the writer and the readers do.
+type watch struct {
+	w    *writer
+	c    *sqlite.Conn
+	data int64 // PRAGMA data_version at the last look
+	seen versions
+
+	held     time.Time                 // since when another process has the write lock; zero: it has not
+	reported bool                      // held has been logged
+	locked   atomic.Pointer[time.Time] // held once it is reported; nil: writes go through
+
+	clock, passed time.Time // the store's clock and the time that passes, at the last look
+
+	grows time.Time // when it was last logged that the log grows; zero: it has not been
+
+	// reports are run one after the other by a goroutine of their own, because to find
+	// the name of a process can take seconds on a busy machine.
+	reports chan func()
+}
+
+const (
+	watchEvery = 200 * time.Millisecond
+	// lockedAfter is how long another process may have the write lock before that is a
+	// fault. Commands have it for milliseconds.
+	lockedAfter = time.Second
+)
+
+// versions tell whether keys or entries have changed: they grow with every change.
+type versions struct{ keys, entries int64 }
+
+// newWatch makes a watch. Open it before it runs.
+func newWatch(w *writer) *watch { return &watch{w: w, reports: make(chan func(), 16)} }
+
+// open opens the connection and notes the present state of the file.
+func (h *watch) open(path string) (err error) {
+	if h.c, err = sqlite.Open(path, sqlite.Polling); err != nil {
+		return err
+	}
+	h.clock, h.passed = h.w.opts.Now().Round(0), time.Now()
+	h.data, err = h.c.Number("PRAGMA data_version")
+	if err == nil {
+		h.seen, err = h.versions()
+	}
+	if err != nil {
+		h.c.Close()
+	}
+	return err
+}
+
+// run looks at the file several times a second until closed is.
+func (h *watch) run(closed <-chan struct{}) {
+	defer h.c.Close()
+	var reporter sync.WaitGroup
+	reporter.Go(func() {
+		for report := range h.reports {
+			report()
+		}
+	})
+	defer reporter.Wait()
+	defer close(h.reports)
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-closed:
+			return
+		case <-tick.C:
+		}
+		if h.w.failed() == nil {
+			h.look()
+		}
+	}
+}
+
+// look tells the listeners of changes, and finds out whether the write lock is free.
+// Commits of this process are found, too; then the listeners are told twice.
+func (h *watch) look() {
+	h.lookAtClock()
+	data, err := h.c.Number("PRAGMA data_version")
+	changed := data != h.data
+	if err == nil && changed {
+		err = h.tell(data)
+	}
+	if err == nil && h.w.opts.Serve {
+		err = h.lookAtLock(changed)
+		h.lookAtLog()
+	}
+	if err != nil && sqlite.IsFatal(err) {
+		h.w.fail(err)
+	} // after any other error, the next look tries again
+}
+
+// tell tells the listeners which of keys and entries have changed.
+func (h *watch) tell(data int64) error {
+	now, err := h.versions()
+	if err != nil {
+		return err
+	}
+	h.data = data
+	if now.keys != h.seen.keys {
+		h.w.listeners.keysChanged()
+	}
+	if now.entries != h.seen.entries {
+		h.w.mechas.forget()
+		h.w.listeners.entriesChanged()
+	}
+	h.seen = now
+	return nil
+}
+
+func (h *watch) versions() (v versions, err error) {
+	_, err = h.c.Row(func(r *sqlite.Rows) { v = versions{r.Int(0), r.Int(1)} },
+		"SELECT (SELECT value FROM setting WHERE name = 'keys_version'), (SELECT max(revision) FROM mecha)")
+	return v, err
+}
+
+// lookAtLock finds out whether another process has the write lock. committed tells
+// that there was a commit since the last look: then the lock was free in between.
+func (h *watch) lookAtLock(committed bool) error {
+	since, err := h.lockedSince()
+	switch {
+	case err != nil:
+		return err
+	case since.IsZero():
+		h.free()
+		return nil
+	case committed:
+		h.free()
+		h.held = time.Now()
+	case h.held.IsZero():
+		h.held = since
+	}
+	if !h.reported && time.Since(h.held) >= lockedAfter {
+		h.report()
+	}
+	return nil
+}
+
+// lockedSince gives a time from which on another process has had the write lock; zero
+// if it does not have it. While the writer waits, another process has the lock. While
+// the writer does nothing, the lock is tried.
+func (h *watch) lockedSince() (time.Time, error) {
+	if since, waits := h.w.lock.waits(); waits {
+		return since, nil
+	}
+	if h.w.lock.has() {
+		return time.Time{}, nil
+	}
+	err := h.c.BeginWrite()
+	h.c.Rollback()
+	if sqlite.IsBusy(err) {
+		if h.w.lock.has() { // since then
+			return time.Time{}, nil
+		}
+		return time.Now(), nil
+	}
+	return time.Time{}, err
+}
+
+// report logs that another process has the lock, with its name if that can be found.
+func (h *watch) report() {
+	since := h.held
+	h.reported = true
+	h.locked.Store(&since)
+	h.say(func() {
+		h.w.opts.Logger.Warn("another process holds the write lock of the database: nothing can be written until it lets go",
+			"since", relay.FormatTime(since), "holder", sqlite.Holder(h.w.path, sqlite.WriteLock))
+	})
+}
+
+// jump is by how much the clock may differ from the time that passes between two looks.
+const jump = time.Minute
+
+// lookAtClock logs when the clock was set. The relay follows it nevertheless: a machine
+// that has slept cannot be told from a wrong clock.
+func (h *watch) lookAtClock() {
+	clock, passed := h.w.opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
+	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
+		h.w.opts.Logger.Warn("the clock was set, or the machine has slept: messages are stamped, and expire, by the clock", "by", by.Round(time.Second))
+	}
+	h.clock, h.passed = clock, passed
+}
+
+const (
+	stuckAfter = 10 * time.Second // a backup or a check of a small file takes less
+	stuckEvery = time.Minute
+)
+
+// lookAtLog logs that the log grows because another process reads an old state of the
+// file, and when that has ended.
+func (h *watch) lookAtLog() {
+	stuck := h.w.checkpoints.stuck.Load()
+	switch {
+	case stuck == 0 && !h.grows.IsZero():
+		h.grows = time.Time{}
+		h.say(func() {
+			h.w.opts.Logger.Info("the database's log is copied again; the next writes make it short", "log_bytes", sqlite.LogSize(h.w.path))
+		})
+	case stuck != 0 && time.Since(time.Unix(0, stuck)) >= stuckAfter && time.Since(h.grows) >= stuckEvery:
+		h.grows = time.Now()
+		h.say(func() {
+			h.w.opts.Logger.Warn("another process reads an old state of the database, so its log cannot be made short, and grows with every write",
+				"log_bytes", sqlite.LogSize(h.w.path), "since", relay.FormatTime(time.Unix(0, stuck)), "holder", sqlite.Holder(h.w.path, sqlite.SnapshotLock))
+		})
+	}
+}
+
+// say has a report logged. If too many are waiting, it is left out.
+func (h *watch) say(report func()) {
+	select {
+	case h.reports <- report:
+	default:
+	}
+}
+
+// free notes that the lock is free, and logs it if the opposite was logged.
+func (h *watch) free() {
+	if h.reported {
+		held := int(time.Since(h.held).Seconds())
+		h.say(func() { h.w.opts.Logger.Info("the write lock of the database is free again", "held_seconds", held) })
+	}
+	h.held, h.reported = time.Time{}, false
+	h.locked.Store(nil)
+}
+
+// lockState is what the writer does about the write lock. The writer sets it, the watch
+// reads it.
+type lockState struct{ v atomic.Int64 } // noLock, hasLock, or since when the writer waits, in Unix ns
+
+const (
+	noLock  = 0
+	hasLock = -1
+)
+
+func (l *lockState) wait()     { l.v.Store(time.Now().UnixNano()) }
+func (l *lockState) begin()    { l.v.Store(hasLock) }
+func (l *lockState) end()      { l.v.Store(noLock) }
+func (l *lockState) has() bool { return l.v.Load() == hasLock }
+
+// waits tells whether the writer waits for the lock, and since when.
+func (l *lockState) waits() (since time.Time, waits bool) {
+	state := l.v.Load()
+	return time.Unix(0, state), state != noLock && state != hasLock
+}
+
+// CheckWritable returns an error of the code DatabaseLocked while another process has
+// held the write lock for more than a second, so that nothing can be written. Safe for
+// concurrent use.
+func (d *DB) CheckWritable() error {
+	since := d.watch.locked.Load()
+	if since == nil {
+		return nil
+	}
+	e := relay.Errorf(relay.DatabaseLocked, "another process has held the write lock of the database since %s, so nothing can be written; the relay's log names the process", relay.FormatTime(*since))
+	e.RetryAfter = time.Second
+	return e
+}
