@@ -11,7 +11,9 @@ import (
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
 // End is false. Safe for concurrent use.
 func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (p relay.ReceiptPage, err error) {
-	err = d.read(ctx, func(x *rx) error {
+	t := d.readers.scan(q.Sender)
+	t.most = anyNumber // as with Stream
+	err = d.readIn(ctx, t, func(x *rx) error {
 		p, err = x.receipts(q)
 		return err
 	})
