@@ -78,10 +78,7 @@ func (w *writer) reopen() error {
 	}
 	w.disk.cramped.Store(false)
 	// Another process may have been faster, and have written before this.
-	if w.foreign.data, err = c.Number("PRAGMA data_version"); err != nil {
-		return err
-	}
-	w.cachedAt = w.foreign.data
+	w.foreign.data, w.cachedAt = unknownVersion, unknownVersion
 	w.mechas.forget()
 	clear(w.callers)
 	w.listeners.keysChanged()

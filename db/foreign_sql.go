@@ -22,6 +22,9 @@ type foreign struct {
 	data    int64        // PRAGMA data_version when it was checked
 }
 
+// unknownVersion is no data_version: whatever was read by it must be read again.
+const unknownVersion = -1
+
 func (f *foreign) due(time.Time) bool { return time.Since(f.checked) >= servantsEvery }
 
 func (f *foreign) do(time.Time) {

@@ -65,10 +65,11 @@ func (q *queue) take() []op {
 		clear(q.of)
 		return batch
 	}
-	last, count, bytes := q.findTurns()
+	cut := min(q.most, cutBatch)
+	last, count, bytes := q.findTurns(cut)
 	rest := q.ops[:0]
 	for i, o := range q.ops {
-		fits := count < cutBatch && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
+		fits := count < cut && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
 		switch {
 		case q.turns[i] == last && fits:
 			count, bytes = count+1, bytes+o.bytes
@@ -87,9 +88,9 @@ func (q *queue) take() []op {
 	return batch
 }
 
-// findTurns sets turns, and finds the first turn for which the transaction has not room
-// for all. count and bytes are those of the turns before it.
-func (q *queue) findTurns() (last, count, bytes int) {
+// findTurns sets turns, and finds the first turn for which a transaction of up to cut
+// jobs has not room for all. count and bytes are those of the turns before it.
+func (q *queue) findTurns(cut int) (last, count, bytes int) {
 	var ops, size [cutBatch]int // of each turn
 	q.turns = q.turns[:0]
 	before := make(map[relay.MechaNumber]int, len(q.of))
@@ -97,12 +98,12 @@ func (q *queue) findTurns() (last, count, bytes int) {
 		turn := before[o.of]
 		before[o.of]++
 		q.turns = append(q.turns, turn)
-		if turn < cutBatch {
+		if turn < cut {
 			ops[turn]++
 			size[turn] += o.bytes
 		}
 	}
-	for last < cutBatch && count+ops[last] <= cutBatch && bytes+size[last] <= maxBatchBytes {
+	for last < cut && count+ops[last] <= cut && bytes+size[last] <= maxBatchBytes {
 		count, bytes, last = count+ops[last], bytes+size[last], last+1
 	}
 	return last, count, bytes
