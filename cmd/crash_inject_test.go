@@ -106,7 +106,7 @@ func fullForACall(t *testing.T, suffix, errno string) {
 	}
 	heal := inject(t, s, "pwrite64", errno, "1+", db+suffix)
 	if suffix == "" {
-		s.await(s.stderr, `background checkpoint.*full`)
+		s.await(s.stderr, `cannot be copied into the database.*full`)
 	} else {
 		eventually(t, patience, "messages are refused", func() bool { return l.refusals("disk_full") > 5 })
 	}

@@ -79,7 +79,7 @@ func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.Ack
 
 // maxAcks is how many acknowledgements that are not final one message may have. Each is
 // a row, and a receipt to the sender.
-const maxAcks = 100
+const maxAcks = 1000
 
 // countAck counts an acknowledgement that is not final, or refuses it if the message
 // has had maxAcks of them.

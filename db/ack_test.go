@@ -14,7 +14,7 @@ import (
 func TestARepeatedAcknowledgementIsADuplicate(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
-	changes := make(chan relay.Change, 300)
+	changes := make(chan relay.Change, 3000)
 	s.OnCommit(func(c *relay.Commit) {
 		for _, change := range c.Changes {
 			changes <- change
@@ -56,10 +56,10 @@ func TestARepeatedAcknowledgementIsADuplicate(t *testing.T) {
 
 // Acknowledgements that are not final are bounded, for each is a row and a receipt. A
 // final one is always taken.
-func TestAMessageTakesAHundredAcknowledgementsThatAreNotFinal(t *testing.T) {
+func TestAMessageTakesAThousandAcknowledgementsThatAreNotFinal(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
-	changes := make(chan relay.Change, 300)
+	changes := make(chan relay.Change, 3000)
 	s.OnCommit(func(c *relay.Commit) {
 		for _, change := range c.Changes {
 			changes <- change
@@ -67,7 +67,7 @@ func TestAMessageTakesAHundredAcknowledgementsThatAreNotFinal(t *testing.T) {
 	})
 	told := 0
 	for _, delivered := range []bool{false, true} { // the mark does not count
-		told += 100
+		told += 1000
 		id := s.mustSend(alice.Key, "bob^demo", `{}`).ID
 		if delivered {
 			if _, err := s.MarkDelivered(&relay.MarkDelivered{At: time.Now(), Key: bob.Number, ID: id}); err != nil {
@@ -76,7 +76,7 @@ func TestAMessageTakesAHundredAcknowledgementsThatAreNotFinal(t *testing.T) {
 			told++
 		}
 		var wg sync.WaitGroup
-		for i := range 100 {
+		for i := range 1000 {
 			wg.Go(func() {
 				word := []string{"processing", "received", "seen"}[i%3]
 				if _, err := s.ack(bob.Key, id, word, func(a *relay.Acknowledge) { a.Detail = fmt.Sprint(i) }); err != nil {

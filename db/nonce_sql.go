@@ -164,6 +164,9 @@ func (w *writer) markStart() (last, this ring.Mark, unused bool, err error) {
 		return last, this, false, err
 	}
 	copy(last[:], text)
+	if w.cramped {
+		return last, last, false, nil
+	}
 	unused = known && len(text) == 0
 	rand.Read(this[:]) // never fails (crypto/rand)
 	if err = w.c.BeginWrite(); err != nil {

@@ -114,7 +114,7 @@ var Codes = []CodeInfo{
 	{MethodNotAllowed, "The path does not take this method; see the Allow header."},
 	{RequestTimeout, "The request body did not arrive in time."},
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
-	{TooManyAcks, "The message has had 100 acknowledgements that were not final; it takes only `completed`, `failed` or `rejected` now."},
+	{TooManyAcks, "The message has had 1,000 acknowledgements that were not final; it takes only `completed`, `failed` or `rejected` now."},
 	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
 	{PayloadTooLarge, "The request body is over the limit; see --max-body."},
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
