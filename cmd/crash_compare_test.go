@@ -80,6 +80,13 @@ func (c *crash) compareSender(s *sender, found map[string]record) (n int) {
 	last := ""
 	for _, l := range s.letters {
 		m, there := found[l.token]
+		if l.outcome == unknown { // it was sent again, and its nonce was used
+			l.outcome = absent
+			if there {
+				l.outcome = accepted
+				s.committed.Add(1)
+			}
+		}
 		if there != (l.outcome == accepted) {
 			c.t.Errorf("%s: outcome %d, in history: %v", l.token, l.outcome, there)
 		}

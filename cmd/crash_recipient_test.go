@@ -85,7 +85,10 @@ func (r *recipient) resolve() {
 			continue
 		}
 		ans, err := d.request.to(r.server.url)
-		if err != nil || ans.status != http.StatusOK && ans.code() != "nonce_reused" {
+		if err == nil && ans.code() == "nonce_reused" { // accepted before the kill, and perhaps not committed
+			ans, err = r.request("POST", d.request.path, d.request.body).to(r.server.url)
+		}
+		if err != nil || ans.status != http.StatusOK {
 			r.t.Errorf("retry of %s: %v, %s", d.request.path, err, ans.body)
 			return
 		}

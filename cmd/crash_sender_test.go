@@ -28,6 +28,7 @@ const (
 	unknown outcome = iota
 	accepted
 	refused
+	absent // its nonce was used, but it was not committed
 )
 
 type sender struct {
@@ -112,9 +113,10 @@ func (s *sender) hand(l *letter) {
 	}
 }
 
-// resolve sends again each letter that had no answer: one half as the very
-// same request, the other half signed anew. Without an Idempotency-Key the same
-// request is safe to send again: if it was committed, its nonce is used.
+// resolve sends again each letter that had no answer: one half as the very same
+// request, the other half signed anew. The same request is safe to send again: if the
+// relay has accepted it, its nonce is used, whether or not it was committed. With an
+// Idempotency-Key it is then signed anew.
 func (s *sender) resolve() {
 	for i, l := range s.letters {
 		if l.outcome != unknown {
@@ -125,6 +127,10 @@ func (s *sender) resolve() {
 			again = s.request("POST", l.request.path, l.request.body, "Idempotency-Key", l.request.header.Get("Idempotency-Key"))
 		}
 		ans, err := again.to(s.server.url)
+		if err == nil && l.keyed && ans.code() == "nonce_reused" {
+			again = s.request("POST", l.request.path, l.request.body, "Idempotency-Key", l.request.header.Get("Idempotency-Key"))
+			ans, err = again.to(s.server.url)
+		}
 		l.retried = true
 		switch {
 		case err != nil:
@@ -136,9 +142,7 @@ func (s *sender) resolve() {
 			} else {
 				s.fresh.Add(1)
 			}
-		case !l.keyed && ans.code() == "nonce_reused":
-			l.outcome = accepted
-			s.committed.Add(1)
+		case !l.keyed && ans.code() == "nonce_reused": // whether it was committed remains unknown
 		default:
 			s.t.Errorf("retry of %s: status %d: %s", l.token, ans.status, ans.body)
 		}

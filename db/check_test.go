@@ -143,7 +143,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"mailboxes", "once with its sender", "INSERT INTO sent SELECT mecha + 1, position FROM sent WHERE position = " + oldest},
 		{"mailboxes", "no more than messages", "INSERT INTO sent VALUES (1, 4096)"},
 		{"words", "no empty word", "UPDATE word SET text = '' WHERE text = 'normal'"},
-		{"words", "no long word", "UPDATE word SET text = printf('%200d', 1) WHERE text = 'normal'"},
+		{"words", "no long word", "UPDATE word SET text = printf('%300d', 1) WHERE text = 'normal'"},
 		{"words", "a used word", "DELETE FROM word WHERE text = 'normal'"},
 		{"words", "a used status", "DELETE FROM word WHERE text = 'noted'"},
 		{"words", "a word once", "CREATE TABLE w (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT; INSERT INTO w SELECT * FROM word; DROP TABLE word; ALTER TABLE w RENAME TO word; INSERT INTO word (text) VALUES ('normal')"},

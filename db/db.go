@@ -212,6 +212,10 @@ func (d *DB) startHelpers() error {
 	if err != nil {
 		return err
 	}
+	if err := d.watch.open(); err != nil && !sqlite.IsDiskFull(err) {
+		copier.Close()
+		return err
+	}
 	d.wg.Go(func() { d.w.checkpoints.copyInBackground(copier, d.done) })
 	d.wg.Go(func() { d.watch.run(d.done) })
 	return nil

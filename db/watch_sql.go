@@ -49,6 +49,13 @@ func newWatch(w *writer, path string) *watch {
 	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1}, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
 }
 
+// open opens the connection. The start does so, before anything can happen to the files;
+// if the disk has no room for that, the next look tries again.
+func (h *watch) open() (err error) {
+	h.c, err = sqlite.Open(h.path, sqlite.Polling)
+	return err
+}
+
 // run looks at the file several times a second until closed is.
 func (h *watch) run(closed <-chan struct{}) {
 	defer func() {
@@ -82,12 +89,8 @@ func (h *watch) run(closed <-chan struct{}) {
 // Commits of this process are found, too; then the listeners are told twice.
 func (h *watch) look() {
 	h.lookAtClock()
-	if h.c == nil { // a full disk may have no room for it yet
-		c, err := sqlite.Open(h.path, sqlite.Polling)
-		if err != nil {
-			return
-		}
-		h.c = c
+	if h.c == nil && h.open() != nil {
+		return
 	}
 	data, err := h.c.Number("PRAGMA data_version")
 	changed := data != h.data

@@ -25,14 +25,14 @@ func TestTheLifeOfAMessage(t *testing.T) {
 		"deliver, then ack":  {{"deliver", 200, "delivered", false}, {"completed", 200, "acknowledged", false}},
 		"an ack delivers":    {{"completed", 200, "acknowledged", false}, {"deliver", 200, "acknowledged", false}},
 		"progress":           {{"received", 200, "delivered", false}, {"processing", 200, "delivered", false}, {"completed", 200, "acknowledged", false}},
-		"progress twice":     {{"processing", 200, "delivered", false}, {"processing", 200, "delivered", false}},
+		"progress twice":     {{"processing", 200, "delivered", false}, {"processing", 200, "delivered", true}},
 		"completed twice":    {{"completed", 200, "acknowledged", false}, {"completed", 200, "acknowledged", true}, {"COMPLETED", 200, "acknowledged", true}},
 		"failed twice":       {{"failed", 200, "acknowledged", false}, {"failed", 200, "acknowledged", true}},
 		"rejected twice":     {{"rejected", 200, "acknowledged", false}, {"rejected", 200, "acknowledged", true}},
 		"completed, failed":  {{"completed", 200, "acknowledged", false}, {"failed", 409, "acknowledged", false}, {"completed", 200, "acknowledged", true}},
 		"failed, completed":  {{"failed", 200, "acknowledged", false}, {"completed", 409, "acknowledged", false}},
 		"rejected, received": {{"rejected", 200, "acknowledged", false}, {"received", 409, "acknowledged", false}, {"seen", 409, "acknowledged", false}},
-		"words of one's own": {{"seen", 200, "acknowledged", false}, {"seen", 200, "acknowledged", false}, {"filed_2", 200, "acknowledged", false}, {"failed", 200, "acknowledged", false}},
+		"words of one's own": {{"seen", 200, "acknowledged", false}, {"seen", 200, "acknowledged", true}, {"filed_2", 200, "acknowledged", false}, {"failed", 200, "acknowledged", false}},
 		"never back":         {{"seen", 200, "acknowledged", false}, {"processing", 200, "acknowledged", false}, {"deliver", 200, "acknowledged", false}},
 	} {
 		t.Run(name, func(t *testing.T) {
