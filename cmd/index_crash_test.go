@@ -227,14 +227,14 @@ func (s *server) found(a agent, query string) (addresses []string) {
 	return addresses
 }
 
-// search gives the answer to a search. If the relay refuses it because others search
-// at the same time, it tries again, as the relay tells it to.
+// search gives the answer to a search. If the relay refuses it because of other
+// searches at the same time, it tries again, as the relay tells it to.
 func (s *server) search(a agent, query string) []byte {
 	s.t.Helper()
 	var ans answer
 	eventually(s.t, patience, "a turn to search", func() bool {
 		ans = s.ask(a, "POST", "/api/v1/search", fmt.Sprintf(`{"query":%q}`, query), "Prefer", "wait=5")
-		return ans.code() != "overloaded"
+		return ans.code() != "overloaded" && ans.code() != "rate_limited"
 	})
 	return ans.want(s.t, http.StatusOK)
 }

@@ -28,9 +28,8 @@ The backup does not have what came after it:
   - Messages, acknowledgements, keys and revocations since then are gone. A key
     that was revoked or rotated since then works again. With --force, the command
     lists those keys; with --revoke-newer as well, they stay as they were.
-  - If somebody captured requests since then, the relay would accept them once
-    more while their timestamps are recent. To be sure, wait for --clock-skew
-    (5 minutes) before you start the server.
+  - If somebody captured requests since then, the relay refuses them all the
+    same: the used nonces are in a file of their own, which stays.
   - Clients may still resume after the id of a lost message. They get what the
     relay accepts from now on.`,
 		Example: `  relay restore /backups/relay-2026-01-31.db --db /var/lib/relay/relay.db

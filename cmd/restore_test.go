@@ -20,6 +20,9 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	mustRelay(t, "key", "create", "late^restore", "--db", db)
 
 	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
+	for _, ending := range []string{"-wal", "-shm", "-nonces", ".lock"} { // a part of the database is no place for one
+		runRelay(t, "restore", backup, "--db", db+ending, "--force").wantCode(t, 1, "would be taken for a part of a database")
+	}
 	s.kill() // the log stays
 	runRelay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
 

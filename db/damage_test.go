@@ -27,6 +27,7 @@ func TestRowsThatContradictEachOtherStopTheStore(t *testing.T) {
 		"a message without its payload": {byStatement("DELETE FROM payload"), "no payload"},
 		"a message without its type":    {byStatement("DELETE FROM word WHERE text = 'message'"), "FROM word"},
 		"a message without its sender":  {byStatement("DELETE FROM mecha WHERE address = 'a^damage'"), "FROM mecha"},
+		"a message in no state":         {byStatement("PRAGMA ignore_check_constraints = 1; UPDATE message SET state = 9"), "has the state 9"},
 		"a message without its ack":     {byStatement("DELETE FROM receipt"), "no such receipt"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -138,8 +138,12 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 }
 
 func (d *DB) open(prepare func(*DB)) error {
-	if info, err := os.Stat(d.path); err == nil && info.IsDir() {
+	switch info, err := os.Stat(d.path); {
+	case err != nil:
+	case info.IsDir():
 		return fmt.Errorf("%s is a folder, not a database (--db names the file)", d.path)
+	case !info.Mode().IsRegular(): // to open a pipe would wait for its other end
+		return fmt.Errorf("%s is not a file", d.path)
 	}
 	if d.opts.Create {
 		if err := file.Create(d.path); err != nil {

@@ -23,6 +23,9 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 		CorrelationID: r.Text(8), ExpiresAt: relay.UnixMilli(r.Int(9)), Signed: r.Int(10) != 0, PayloadBytes: int(r.Int(11)),
 		DeliveredAt: relay.UnixMilli(r.Int(13)), AcknowledgedAt: relay.UnixMilli(r.Int(14)),
 	}
+	if m.State < relay.Queued || m.State > relay.Expired {
+		return nil, fmt.Errorf("%w: the message at position %d has the state %d, which there is not", sqlite.ErrDamaged, m.Position, m.State)
+	}
 	copy(m.PayloadSHA256[:], r.Blob(12))
 	m.ID, m.CreatedAt = x.ids.Message(m.Position), m.Position.Time()
 	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {

@@ -10,6 +10,7 @@ const (
 	maxQueue      = 16 << 10 // jobs that wait
 	maxBatch      = 512      // jobs in a transaction, at most
 	cutBatch      = 128      // jobs in a transaction that does not take all that wait: a job that comes meanwhile waits for its end
+	cutBytes      = 2 << 20  // bytes of all jobs in such a transaction
 	maxBatchBytes = 8 << 20  // bytes of all jobs in a transaction; a single job may have more
 )
 
@@ -69,7 +70,7 @@ func (q *queue) take() []op {
 	last, count, bytes := q.findTurns(cut)
 	rest := q.ops[:0]
 	for i, o := range q.ops {
-		fits := count < cut && bytes+o.bytes <= maxBatchBytes || i == 0 // the oldest job, however large, or it would wait for ever
+		fits := count < cut && bytes+o.bytes <= cutBytes || i == 0 // the oldest job, however large, or it would wait for ever
 		switch {
 		case q.turns[i] == last && fits:
 			count, bytes = count+1, bytes+o.bytes
@@ -103,7 +104,7 @@ func (q *queue) findTurns(cut int) (last, count, bytes int) {
 			size[turn] += o.bytes
 		}
 	}
-	for last < cut && count+ops[last] <= cut && bytes+size[last] <= maxBatchBytes {
+	for last < cut && count+ops[last] <= cut && bytes+size[last] <= cutBytes {
 		count, bytes, last = count+ops[last], bytes+size[last], last+1
 	}
 	return last, count, bytes

@@ -311,7 +311,7 @@ func (s sizedChore) size() int     { return int(s) }
 func TestABatchHasABoundInBytes(t *testing.T) {
 	q := newQueue(maxBatch)
 	var want []int
-	for i, bytes := range []int{maxBatchBytes + 1, 1, maxBatchBytes, 2, 3} {
+	for i, bytes := range []int{cutBytes + 1, 1, cutBytes, 2, 3} {
 		q.add(&choreJob{sizedChore(bytes), nil}, relay.MechaNumber(1+i%2))
 		want = append(want, bytes)
 	}
@@ -319,7 +319,7 @@ func TestABatchHasABoundInBytes(t *testing.T) {
 	for batch := q.take(); batch != nil; batch = q.take() {
 		sum := 0
 		for i, o := range batch {
-			if sum += o.bytes; i > 0 && sum > maxBatchBytes && batch[0].bytes <= maxBatchBytes {
+			if sum += o.bytes; i > 0 && sum > cutBytes && batch[0].bytes <= cutBytes {
 				t.Errorf("a batch has %d bytes", sum)
 			}
 			got = append(got, o.bytes)

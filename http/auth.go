@@ -30,12 +30,14 @@ type call struct {
 	idempotency relay.IdempotencyKey // of a send; zero: none
 	replay      bool                 // the nonce was used before: only a stored 201 may answer
 	endSend     func()               // lets the next send with this Idempotency-Key begin; nil: there is none
+	heavy       bool                 // it has a turn for its large body
 	bodyBytes   int64                // counted in Server.memory
 	answerBytes int64                // counted in Server.memory
 }
 
 // done gives back what the request held.
 func (c *call) done(s *Server) {
+	s.endHeavy(c)
 	if c.endSend != nil {
 		c.endSend()
 	}
@@ -85,6 +87,9 @@ func (s *Server) verify(c *call) error {
 		return e
 	}
 	if err := s.readBody(c); err != nil {
+		return err
+	}
+	if err := s.beginHeavy(c); err != nil {
 		return err
 	}
 	if !c.conn.beginWork() {

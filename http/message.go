@@ -22,6 +22,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 	if err := m.Read(c.body, c.key.Mecha.Address); err != nil {
 		return answer{}, err
 	}
+	s.endHeavy(c)
 	sent, err := s.config.DB.Send(m)
 	if err != nil {
 		var e *relay.Error

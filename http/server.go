@@ -66,6 +66,7 @@ type Server struct {
 	failures     limiters[netip.Prefix]    // failed authentications, by client
 	failuresWarn rate.Sometimes            // limits the warnings about them
 	memory       memory
+	heavy        *heavy
 	sending      sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
 	searches     searches
 	idPrefix     string // of request ids; differs from process to process
@@ -88,6 +89,7 @@ func New(c Config) *Server {
 		keys:         limiters[relay.KeyNumber]{rate: c.RateLimit, burst: c.RateBurst},
 		failures:     limiters[netip.Prefix]{rate: c.FailureLimit, burst: c.FailureBurst},
 		failuresWarn: rate.Sometimes{Interval: 10 * time.Second},
+		heavy:        newHeavy(),
 		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",

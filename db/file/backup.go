@@ -81,6 +81,16 @@ func errExists(path string) error {
 // companions are the endings of the files that belong to a database.
 var companions = []string{"-wal", "-shm", "-journal", ring.Suffix, ".lock", ".index"}
 
+// companionEnding gives the ending by which a path belongs to a database; "" if it has none.
+func companionEnding(path string) string {
+	for _, ending := range companions {
+		if strings.HasSuffix(path, ending) {
+			return ending
+		}
+	}
+	return ""
+}
+
 // paths gives the absolute paths, or the reason why the copy may not be written to To.
 func (o BackupOptions) paths() (from, to string, err error) {
 	if from, err = filepath.Abs(o.From); err != nil {
@@ -92,10 +102,10 @@ func (o BackupOptions) paths() (from, to string, err error) {
 	if err := MustExist(from); err != nil {
 		return "", "", err
 	}
+	if ending := companionEnding(to); ending != "" {
+		return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s", to, ending)
+	}
 	for _, ending := range companions {
-		if strings.HasSuffix(to, ending) {
-			return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s", to, ending)
-		}
 		if _, err := os.Lstat(to + ending); err == nil {
 			return "", "", fmt.Errorf("%s belongs to a database at %s: choose another name for the copy", to+ending, to)
 		}

@@ -112,6 +112,9 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 	if real, err := filepath.EvalSymlinks(to); err == nil {
 		to = real
 	}
+	if ending := companionEnding(to); ending != "" {
+		return "", "", fmt.Errorf("%s would be taken for a part of a database: choose a name that does not end in %s", to, ending)
+	}
 	target, err := os.Stat(to)
 	if errors.Is(err, os.ErrNotExist) {
 		if exists(to+"-wal") && !o.Replace { // SQLite would take the log for that of the restored file

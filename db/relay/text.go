@@ -7,10 +7,11 @@ import (
 )
 
 // Steers tells whether a character steers a terminal instead of being shown by
-// it: a control character, of C0 or C1, or DEL; or a bidirectional mark, which
-// changes the order in which its neighbours are shown.
+// it: a control character, of C0 or C1, or DEL; a separator of lines or paragraphs
+// (U+2028, U+2029), at which some terminals begin a line; or a bidirectional mark,
+// which changes the order in which its neighbours are shown.
 func Steers(r rune) bool {
-	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)
+	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
 // Visible writes a text that somebody else chose so that people can read it

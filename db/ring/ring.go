@@ -93,7 +93,7 @@ func Open(path string, o Options) (*Ring, Past, error) {
 	if o.Most > 0 {
 		r.most = int(o.Most/segmentSlots) + 16
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := openFile(path)
 	if err == nil {
 		r.file = f
 		err = r.read(o.Store, o.Found)
@@ -109,6 +109,17 @@ func Open(path string, o Options) (*Ring, Past, error) {
 		return nil, past, err
 	}
 	return r, past, nil
+}
+
+// openFile opens the file, or makes it. Something else at the path is removed, be it a
+// link that somebody has put there: what it leads to must not be overwritten.
+func openFile(path string) (*os.File, error) {
+	if info, err := os.Lstat(path); err == nil && (!info.Mode().IsRegular() || links(info) > 1) {
+		if err := os.Remove(path); err != nil {
+			return nil, err
+		}
+	}
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE|noFollow, 0o600)
 }
 
 // read reads the header and the segments. A ring of another database, or one that

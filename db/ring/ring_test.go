@@ -269,3 +269,22 @@ func TestARingThatIsCutOff(t *testing.T) {
 		})
 	}
 }
+
+// What a link at the ring's path leads to is not overwritten.
+func TestALinkIsNotFollowed(t *testing.T) {
+	for name, link := range map[string]func(string, string) error{"symbolic": os.Symlink, "hard": os.Link} {
+		t.Run(name, func(t *testing.T) {
+			b := mustOpen(t)
+			b.Close()
+			precious := filepath.Join(t.TempDir(), "precious")
+			if err := errors.Join(os.WriteFile(precious, []byte("text"), 0o600), os.Remove(b.path), link(precious, b.path)); err != nil {
+				t.Fatal(err)
+			}
+			b.again()
+			b.add(1, 1, 10, 100)
+			if text, err := os.ReadFile(precious); string(text) != "text" {
+				t.Errorf("it is %.20q now, %v", text, err)
+			}
+		})
+	}
+}

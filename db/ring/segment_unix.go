@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"runtime/debug"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,4 +49,14 @@ func (s *segment) close() error {
 	}
 	s.bytes = nil
 	return err
+}
+
+const noFollow = unix.O_NOFOLLOW
+
+// links is how many names a file has.
+func links(info os.FileInfo) uint64 {
+	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+		return uint64(s.Nlink)
+	}
+	return 1
 }
