@@ -42,7 +42,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{at, link} {
-		for what, args := range openers(t, name) {
+		for what, args := range openers(t, name, name == at) {
 			r := finish(t, mounted(t, db, at, args), nil, "").wantCode(t, 1, name, "itself a mount point", "mount its folder instead")
 			if r.out != "" {
 				t.Errorf("%s: %+v", what, r)
@@ -91,7 +91,7 @@ func TestAFileThatIsLockedUnderAnotherNameIsOpenedByNobody(t *testing.T) {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		t.Skip(err)
 	}
-	for _, args := range openers(t, db) {
+	for _, args := range openers(t, db, true) {
 		runRelay(t, args...).wantCode(t, 1, db, "locked this file by another name")
 	}
 	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, db, "locked this file by another name")

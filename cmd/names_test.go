@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -8,10 +9,12 @@ import (
 )
 
 // openers are commands that open the database db: one of each way in which they do.
-func openers(t *testing.T, db string) map[string][]string {
+//
+// Without -long, only the first name of a test gets them all, the others a few.
+func openers(t *testing.T, db string, first bool) map[string][]string {
 	t.Helper()
 	backup := filepath.Join(t.TempDir(), "backup.db")
-	return map[string][]string{
+	all := map[string][]string{
 		"serve":        {"serve", "--addr", "127.0.0.1:0", "--db", db},
 		"backup":       {"backup", backup, "--db", db},
 		"check":        {"check", "--db", db},
@@ -25,6 +28,10 @@ func openers(t *testing.T, db string) map[string][]string {
 		"restore from": {"restore", db, "--db", tempDB(t)},
 		"stats":        {"stats", "--db", db},
 	}
+	maps.DeleteFunc(all, func(what string, _ []string) bool {
+		return !first && !*long && what != "serve" && what != "key create" && what != "backup"
+	})
+	return all
 }
 
 // One file under two names would have two logs. So nothing opens it, whatever the name;
@@ -52,7 +59,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 				if beside {
 					says[2] = "rm " + map[string]string{db: other, other: db}[name]
 				}
-				for what, args := range openers(t, name) {
+				for what, args := range openers(t, name, beside && served && name == db) {
 					if r := runRelay(t, args...).wantCode(t, 1, says...); r.out != "" || strings.Contains(r.err, "malformed") {
 						t.Errorf("%s, served: %v: %+v", what, served, r)
 					}
