@@ -83,12 +83,12 @@ func TestCrashBelowTheFloorOfFreeDiskOnlySendsAreRefused(t *testing.T) {
 // goes on by itself.
 func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 	t.Parallel()
-	dir := mountTmpfs(t, 24)
+	dir := mountTmpfs(t, 96)
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
 	began := time.Now()
 	s := startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
-	n := rounds(2, 40)
+	n := rounds(2, 12)
 	for round := range n {
 		stop := make(chan struct{})
 		wait := l.goOn(s, keys[:3], "d^full", 10+1000*(round%4), stop)

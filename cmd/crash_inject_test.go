@@ -86,7 +86,7 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 		{"-wal", "ENOSPC"}, {"-wal", "EDQUOT"}, {"-wal", "EFBIG"}, {"", "ENOSPC"}, {"", "EDQUOT"}, {"-shm", "ENOSPC"},
 	} {
 		t.Run("relay.db"+c.suffix+": "+c.errno, func(t *testing.T) {
-			for range rounds(1, 3) {
+			for range rounds(1, 2) {
 				fullForACall(t, c.suffix, c.errno)
 			}
 		})
