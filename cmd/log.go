@@ -57,6 +57,15 @@ func (h repeatHandler) WithGroup(name string) slog.Handler {
 	return repeatHandler{h.Handler.WithGroup(name), h.repeats}
 }
 
+// always gives a log in which every line appears, also one that repeats another. It is for
+// lines that answer a person, who would take silence for success.
+func always(log *slog.Logger) *slog.Logger {
+	if h, ok := log.Handler().(repeatHandler); ok {
+		return slog.New(h.Handler)
+	}
+	return log
+}
+
 func (h repeatHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && h.repeats.count(h.Handler, r) {
 		return nil
