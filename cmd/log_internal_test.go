@@ -66,11 +66,11 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 		want("another fault", "serving", "serving")
 		time.Sleep(20 * time.Second)
 		want("repeated=400")
-		time.Sleep(2 * time.Minute) // and then it is over
+		time.Sleep(2 * time.Minute) // without the fault
 		want()
 		log.Error("request failed", "error", full)
 		want("the disk is full")
-		for id := range 1000 { // faults that are all different have a bound, too
+		for id := range 1000 { // the number of faults that are told apart has a bound
 			log.Warn("odd", "error", fmt.Sprint("fault ", id))
 		}
 		if n := len(out.take()); n != mostKinds+1 {
