@@ -42,11 +42,13 @@ func stopBetweenWrites() {
 	}
 	go func() {
 		for range asked {
-			db.WithoutLocks(stopSelf)
-			select {
-			case <-asked: // asked again before it was stopped; the kernel forgets that, too
-			default:
-			}
+			db.WithoutLocks(func() {
+				select {
+				case <-asked: // one stop is enough for all signals that came until now
+				default:
+				}
+				stopSelf()
+			})
 		}
 	}()
 }
