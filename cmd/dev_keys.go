@@ -90,28 +90,13 @@ func readDemoKeys(path string) map[relay.Address]demoKey {
 	return keys
 }
 
-// writeDemoKeys replaces the file in one step, so that it is whole at any time. Only its
-// owner may read it.
+// writeDemoKeys replaces the file.
 func writeDemoKeys(path string, keys map[relay.Address]demoKey) error {
 	text, err := json.Marshal(keys)
 	if err != nil {
 		return err
 	}
-	part := path + ".new"
-	_ = os.Remove(part) // a killed start may have left it
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		_ = os.Remove(part)
+	if err := replaceFile(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil
