@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// logger makes the log of a server. end writes the counts that are left; the log goes
-// on to work after it.
+// logger makes the log of a server. end writes the counts of repeated lines that are not
+// written yet. After it the log works on, and counts no more.
 func (a *app) logger(format string) (log *slog.Logger, end func()) {
 	var h slog.Handler = slog.NewTextHandler(a.stderr, nil)
 	if format == "json" {
 		h = slog.NewJSONHandler(a.stderr, nil)
 	}
-	r := &repeats{to: h, kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
+	r := &repeats{kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
 	return slog.New(repeatHandler{h, r}), r.end
 }
 
@@ -24,11 +24,10 @@ const (
 	mostKinds   = 10 // faults with the same message that are told apart
 )
 
-// repeats counts warnings and errors that repeat. The first one is logged at once. While
-// it repeats, one line a minute says how often. So a fault that every request meets
-// again cannot fill the disk with its log. It is safe for concurrent use.
+// repeats counts warnings and errors that repeat. The first of a kind is logged at once.
+// While others of its kind follow, one line a minute has their number. So a fault that
+// every request meets cannot fill the disk with its log. It is safe for concurrent use.
 type repeats struct {
-	to        slog.Handler
 	mu        sync.Mutex
 	kinds     map[string]*repeated
 	ofMessage map[string]int // how many kinds have this message
@@ -43,7 +42,7 @@ type repeated struct {
 	timer *time.Timer
 }
 
-// repeatHandler is a slog.Handler that passes on what repeats lets pass.
+// repeatHandler is a slog.Handler that leaves out the records that repeats counts.
 type repeatHandler struct {
 	slog.Handler
 	repeats *repeats
@@ -73,7 +72,8 @@ func (h repeatHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// count tells whether the record only repeats another one, and then counts it.
+// count counts a record that only repeats another one. For any other record it returns
+// false.
 func (s *repeats) count(to slog.Handler, r slog.Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +133,8 @@ func (s *repeats) end() {
 	}
 }
 
-// kindOf gives what two records have in common if one repeats the other: the message,
-// and the attributes that say what has gone wrong.
+// kindOf returns the part of a record that is the same when it repeats: the message, and
+// the attributes that name the fault.
 func kindOf(r slog.Record) string {
 	kind := []string{r.Message}
 	r.Attrs(func(a slog.Attr) bool {
