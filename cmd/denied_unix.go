@@ -75,7 +75,7 @@ func noPermission(path, name string, mode uint32) error {
 	if u, err := user.LookupId(strconv.Itoa(int(owner.Uid))); err == nil {
 		who, sudo = "the user "+u.Username, u.Username
 	}
-	if info.Mode().Perm()&0o070 != 0 {
+	if uint32(info.Mode().Perm())&(mode<<3) != 0 { // the bit of the group for the same right
 		who += " and the group " + groupName(owner.Gid)
 	}
 	return fmt.Errorf("%s: permission denied: only %s may %s %s (mode %04o); run this command as that user, as in sudo -u %s relay …",

@@ -74,7 +74,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 		{reads, "", 0o600, "only the user root may read it (mode 0600); run this command as that user, as in sudo -u root relay …"},
 		{writes, "", 0o600, "only the user root may read it (mode 0600)"},
 		{writes, "", 0o640, "only the user root and the group root may read it (mode 0640)"},
-		{writes, "", 0o644, "only the user root and the group root may write it (mode 0644)"},
+		{writes, "", 0o644, "only the user root may write it (mode 0644)"},
 		{"serve --addr 127.0.0.1:0", "", 0o644, "may write it (mode 0644)"},
 		{reads, "-wal", 0o600, "only the user root may read " + db + "-wal (mode 0600)"},
 		{reads, "-shm", 0o600, "only the user root may read " + db + "-shm (mode 0600)"},
