@@ -148,7 +148,7 @@ func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
 	if err != nil {
 		w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
 	}
-	if nonces.past.Floor == nonces.past.Began {
+	if !nonces.past.Whole {
 		w.opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
 	}
 	return nil

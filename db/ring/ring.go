@@ -53,10 +53,11 @@ type Options struct {
 	Found func(hashes []uint64, ends []uint32)
 }
 
-// Past says what Open knows of the nonces that were accepted before this start. Its
-// fields are in running time.
+// Past says what Open knows of the nonces that were accepted before this start. Its times
+// are running time.
 type Past struct {
 	Began time.Duration // this start
+	Whole bool          // the ring was found with every nonce that it was given
 	// Since is the time from which on Found has got every nonce that must be refused. It
 	// is Began if the ring may lack some.
 	Since time.Duration
@@ -100,7 +101,7 @@ func Open(path string, o Options) (*Ring, Past, error) {
 	}
 	past := r.past(o)
 	if err != nil { // Found may have got some only
-		past.Since, past.Floor = past.Began, past.Began
+		past = Past{Began: past.Began, Since: past.Began, Floor: past.Began}
 	} else {
 		err = r.begin(o, past)
 	}
@@ -180,12 +181,12 @@ func (r *Ring) past(o Options) Past {
 		(r.head.Clean == 1 || r.head.Boot == bootMark() && r.head.Boot != Mark{})
 	switch {
 	case o.Unused && r.head.Store != o.Store: // else the database is an old copy of one that was used
-		return Past{Began: began, Since: Beginning, Floor: Beginning}
+		return Past{Began: began, Whole: true, Since: Beginning, Floor: Beginning}
 	case whole:
 		// Nonces that the last run had forgotten could be used again if this run accepts
 		// older timestamps than that one did.
 		floor := max(time.Duration(r.head.Floor), began-time.Duration(r.head.Skew))
-		return Past{Began: began, Since: time.Duration(r.head.Since), Floor: floor}
+		return Past{Began: began, Whole: true, Since: time.Duration(r.head.Since), Floor: floor}
 	}
 	return Past{Began: began, Since: began, Floor: began}
 }
