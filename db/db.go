@@ -101,6 +101,7 @@ type DB struct {
 	lock      *file.Locked
 
 	shutdown sync.Once
+	closed   error         // the error of the shutdown
 	done     chan struct{} // closed when the store closes
 	wg       sync.WaitGroup
 }
@@ -236,17 +237,20 @@ func (d *DB) takeLock() (err error) {
 }
 
 // Close applies the queued writes, then closes the file. Later writes are refused
-// with ShuttingDown. Safe for concurrent use, and may be called more than once.
+// with ShuttingDown. Every call waits for the end and returns the same error. Safe for
+// concurrent use.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
 		d.w.stop()
 		<-d.w.ended
 		close(d.done)
 		d.wg.Wait()
+		d.closed = d.release()
 	})
-	return d.release()
+	return d.closed
 }
 
+// release closes what open has opened so far. It is called once.
 func (d *DB) release() error {
 	if d.w != nil && d.w.failed() != nil {
 		// The last connection to close copies the log, syncs and removes it. After a
@@ -258,11 +262,9 @@ func (d *DB) release() error {
 	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {
 		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file
-		d.w.c = nil
 	}
 	if d.lock != nil {
 		d.lock.Close()
-		d.lock = nil
 	}
 	return err
 }

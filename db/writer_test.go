@@ -330,6 +330,23 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	}
 }
 
+// Close may be called by several goroutines at once, and again.
+func TestClosingTwiceIsClosingOnce(t *testing.T) {
+	d := openHere(t, func(o *Options) { o.Serve = true })
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			if err := d.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := d.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // The log is copied while writes go on, and does not grow with them.
 func TestTheLogStaysSmall(t *testing.T) {
 	if testing.Short() {
