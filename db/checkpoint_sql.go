@@ -102,13 +102,11 @@ func (k *checkpoints) start() {
 func (k *checkpoints) failing() bool { return k.fault.Load() && time.Since(k.started) < copyFailed }
 
 // finishIfDone calls finish if the copying goroutine is done.
-func (k *checkpoints) finishIfDone() bool {
+func (k *checkpoints) finishIfDone() {
 	select {
 	case <-k.done:
 		k.finish()
-		return true
 	default:
-		return false
 	}
 }
 
@@ -131,14 +129,14 @@ func (k *checkpoints) do(time.Time) {
 		k.start()
 		return
 	}
-	k.copySoon = !k.finishIfDone()
+	k.finishIfDone()
 }
 
 // finish copies the rest of the log. Readers that overlap without a pause keep SQLite
 // from restarting the log. If the log has become long, the readers are held for the
 // moment that a restart takes.
 func (k *checkpoints) finish() {
-	k.running = false
+	k.running, k.copySoon = false, false
 	w := k.w
 	if w.failed() != nil {
 		return
