@@ -49,7 +49,8 @@ func (b *box) open() {
 	b.t.Cleanup(func() { b.Close() })
 }
 
-// again opens the ring as the next server does. Without a Close before, the last one was killed.
+// again opens the ring as the next server does. Without a Close before it, the last server
+// was killed.
 func (b *box) again() {
 	b.t.Helper()
 	b.options.Last = b.options.Mark
@@ -255,8 +256,8 @@ func TestTheRingHasABound(t *testing.T) {
 	b.add(n, 1, 500, 300) // the others are forgotten by now
 }
 
-// Another process that cuts the file off must not end this one. The file may lack nonces
-// then, and goes.
+// Another process that cuts the file off must not end this one. The file may then lack
+// nonces, so it is removed.
 func TestARingThatIsCutOff(t *testing.T) {
 	for name, add := range map[string]int{"in the mapping": 1, "at the next segment": 1 << 14, "at the end": 0} {
 		t.Run(name, func(t *testing.T) {
