@@ -25,7 +25,8 @@
 // method that reads copies its rows and closes the cursor before it returns. Mechas take
 // turns in three lanes (read.go, lane.go): keys, points, and scans, which look through
 // many rows. A scan gives its connection back after every piece, so that nobody waits
-// for more than a piece of another's scan.
+// for more than a piece of another's scan. If too many reads of one Mecha wait, its next
+// one gets RateLimited.
 //
 // # Listening
 //
@@ -82,7 +83,7 @@ type Options struct {
 	Fatal func(error)
 
 	forgetful bool                 // set by OpenForgetful: the store needs no ring of nonces
-	passed    func() time.Duration // in tests: the time that has passed, whatever Now says
+	passed    func() time.Duration // set in tests: the time that has passed, for which Now is not used
 }
 
 // DB is an open store. All its methods are safe for concurrent use.
@@ -161,7 +162,7 @@ func (d *DB) open(prepare func(*DB)) error {
 			return err
 		}
 		for _, path := range file.RemovePartials(filepath.Dir(d.path)) {
-			d.opts.Logger.Info("removed what a killed backup or restore had left", "path", path)
+			d.opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
 		}
 	}
 	c, err := file.OpenCurrent(d.path, d.opts.Schema, d.opts.Serve)
@@ -226,8 +227,8 @@ func (d *DB) startHelpers() error {
 	return nil
 }
 
-// takeLock takes the server's lock, which no other process can have, also not for the
-// same file under another name.
+// takeLock takes the server's lock. While this process has it, no other can have it, not
+// even for the same file under another name.
 func (d *DB) takeLock() (err error) {
 	d.lock, err = file.Lock(d.path)
 	if errors.Is(err, lock.ErrHeld) {
@@ -308,8 +309,8 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 	return d.readIn(ctx, d.readers.point(0), f)
 }
 
-// readIn runs f in a read transaction on a connection of the turn's lane, when the turn
-// has come. Errors: those of take and of f.
+// readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
+// Errors: those of take and of f.
 func (d *DB) readIn(ctx context.Context, t turn, f func(*rx) error) error {
 	c, err := t.take(ctx, d.done)
 	if err != nil {
