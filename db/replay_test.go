@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "clock_ahead", "received", "sent"}
+var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "clock_ahead", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
