@@ -14,7 +14,7 @@ import (
 
 // The tests have segments of a few messages, so that all of them meet messages that
 // are indexed late, and pieces of a few rows, so that pages and counts have many. Their
-// caches of names hold a dozen. In benchmarks all are as they are.
+// caches of names hold a dozen. Benchmarks keep the real values.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {

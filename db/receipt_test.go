@@ -9,8 +9,7 @@ import (
 	"relay/db/relay"
 )
 
-// The receipts that are read are those that the listeners were told of, whatever the
-// size of the pages.
+// Receipts reads the same changes that the listeners are told, in pages of any size.
 func TestReceiptsAreReadAsTheyWereTold(t *testing.T) {
 	s := mustOpen(t)
 	changes := s.tellChanges()

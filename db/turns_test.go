@@ -62,8 +62,8 @@ func mustHaveMessages(t *testing.T, d *DB, a relay.Address, n int) *relay.Key {
 	return k
 }
 
-// One Mecha has as many scans waiting as it may. Another's read comes when it is its
-// turn: before the first of those scans has ended, because a scan is read in pieces.
+// One Mecha has as many scans waiting as it may. Another Mecha's read still gets its turn
+// before the first of those scans has ended, because a scan is read in pieces.
 func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	d := openHere(t)
 	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
@@ -102,8 +102,8 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	wg.Wait()
 }
 
-// The order of turns: each Mecha that waits has one before any has two, and none has
-// more connections than its share while another could use them.
+// Each Mecha that waits has one turn before any Mecha has two, and none has more
+// connections than its share.
 func TestMechasTakeTurns(t *testing.T) {
 	d := openHere(t)
 	l := newLane(1)
@@ -126,7 +126,7 @@ func TestMechasTakeTurns(t *testing.T) {
 	var order []relay.MechaNumber
 	var under []turn
 	conns := map[turn]*sqlite.Conn{}
-	take := func() { // notes all that have got their turn
+	take := func() { // notes the reads that have got their turn
 		for of := relay.MechaNumber(1); of <= 3; of++ {
 			for len(waits[of]) > 0 && len(waits[of][0]) == 1 {
 				has := turn{l, of, 0}
@@ -149,8 +149,8 @@ func TestMechasTakeTurns(t *testing.T) {
 	}
 }
 
-// Keys, and the checks of sockets by them, go through while every other connection is in
-// use; a point read does while all scans are.
+// Reads of keys, which let requests in and end sockets, go through while every other
+// connection is in use. A point read goes through while all scans are in use.
 func TestKeysWaitForNoOtherRead(t *testing.T) {
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	k, spare := mustHaveMessages(t, d, "a^x", 1), mustIssue(t, d, "b^x")
@@ -188,8 +188,8 @@ func TestKeysWaitForNoOtherRead(t *testing.T) {
 	freeScans()
 }
 
-// A read that gives up leaves its place, and a connection that comes in that moment goes
-// to the next.
+// A read that gives up leaves its place. If its turn comes in that moment, the connection
+// goes to the next read.
 func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
 	d := openHere(t)
 	free := occupy(t, d.readers.points, pointConns)
@@ -307,7 +307,7 @@ type sizedChore int
 func (sizedChore) apply(*tx) error { return nil }
 func (s sizedChore) size() int     { return int(s) }
 
-// Large jobs wait for the next transaction, but not for ever.
+// A large job may wait for the next transaction, but in the end each job is taken.
 func TestABatchHasABoundInBytes(t *testing.T) {
 	q := newQueue(maxBatch)
 	var want []int
@@ -331,8 +331,7 @@ func TestABatchHasABoundInBytes(t *testing.T) {
 	}
 }
 
-// Reading many more words than a cache holds leaves no more of them in memory than it
-// may hold, and those in use stay.
+// Reads of many more words than a cache may hold do not fill it beyond its bound.
 func TestTheCachesOfNamesHaveABound(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^x")
@@ -344,7 +343,7 @@ func TestTheCachesOfNamesHaveABound(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	d.words.forget() // what is there from now on comes from reading
+	d.words.forget() // from now on, only reads fill the cache
 	p, err := d.History(t.Context(), relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 3 * most})
 	if err != nil || len(p.Messages) != 3*most {
 		t.Fatal(len(p.Messages), err)

@@ -237,7 +237,7 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 }
 
 // Order has one source: the answers to senders, the calls of OnCommit and the
-// history must agree, and times must not decrease, whatever the clock does.
+// history must agree, and times must not decrease, even if the clock is set.
 func TestOneOrder(t *testing.T) {
 	var announced []relay.MessageID
 	d := openHere(t)

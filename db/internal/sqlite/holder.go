@@ -13,5 +13,5 @@ var (
 	SnapshotLock = Lock{first: 123, last: 127, shared: true} // of processes that read
 )
 
-// unknownHolder is the answer where the operating system tells nothing.
+// unknownHolder is the answer if the operating system tells of no holder.
 const unknownHolder = "unknown"
