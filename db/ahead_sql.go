@@ -11,7 +11,7 @@ import (
 // order's time stands still until the clock has caught up, and until then a message has a
 // created_at that is later than its acceptance. The table clock_ahead notes, about once
 // for each minute of such a time, which position a write got at which time of the
-// clock. With it, "until" and the 24 hours of an Idempotency-Key go by the right clock.
+// clock. With it, "until" and the 24 hours of an Idempotency-Key follow the right clock.
 
 const (
 	leastAhead = time.Second // how far a position must be ahead of its write to be noted

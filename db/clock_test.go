@@ -318,7 +318,7 @@ func TestHistoryByTimeGoesOnAfterTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// lines is a log of which a test waits for lines.
+// lines is a log whose lines a test can wait for.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }

@@ -32,8 +32,8 @@
 //
 // A listener (OnCommit, OnKeys, OnEntries) is called after a commit. OnCommit is called
 // in commit order, from the writer's goroutine. The file is the truth: a listener may
-// use a message directly only if it has seen every message before that one. Else it
-// reads the file.
+// use a message directly only if it has seen every message before that one. Otherwise
+// it reads the file.
 //
 // # Beside a server
 //
@@ -286,9 +286,8 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
-// here or by another process. Two goroutines may call f at the same time, and more than
-// once for a change: f must be safe for that, and must not block. Register before the
-// store is used.
+// here or by another process. f may be called by two goroutines at the same time, and more
+// than once for one change. It must not block. Register before the store is used.
 func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
 // OnEntries registers f, which is called when a Mecha or a profile may have changed,

@@ -148,7 +148,7 @@ func (p *player) fine(err error) {
 	}
 }
 
-// progress acknowledges one message until it takes no more that are not final.
+// progress reports progress on one message until the store refuses more.
 func (p *player) progress() {
 	k, err := p.d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(fmt.Sprintf("worker%d^crew", p.random.IntN(1000)))}) // its mailbox is empty
 	if err != nil {

@@ -36,7 +36,7 @@ func occupy(t *testing.T, l *lane, n int) (free func()) {
 	return free
 }
 
-// waiting waits until so many reads of a Mecha wait in the lane.
+// waiting waits until n reads of a Mecha wait in the lane.
 func (l *lane) waiting(of relay.MechaNumber, n int) {
 	for {
 		l.mu.Lock()
@@ -211,8 +211,8 @@ func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
 	occupy(t, d.readers.points, pointConns)() // all have come back
 }
 
-// One Mecha fills its share of the writer's queue. Another's write is taken into the
-// next transaction all the same, and the order of a key's own writes is kept.
+// One Mecha fills its share of the writer's queue. Still, the next transaction takes
+// another Mecha's write, and a key's own writes keep their order.
 func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	d := openHere(t)
 	flooding, other := mustIssue(t, d, "flooding^x"), mustIssue(t, d, "other^x")
@@ -303,7 +303,7 @@ func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
 	}
 }
 
-// sizedChore is a chore of so many bytes.
+// sizedChore is a chore whose value is its size in bytes.
 type sizedChore int
 
 func (sizedChore) apply(*tx) error { return nil }

@@ -115,7 +115,7 @@ func Lock(path string) (*Locked, error) {
 func (l *Locked) Close() error { return errors.Join(l.inode.Close(), l.name.Close()) }
 
 // errElsewhere refuses a file that is itself locked, while nobody has the lock of its name.
-var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: name it in the same way, or end that process first")
+var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: use the same name, or end that process first")
 
 // lockInode locks the file itself. It tries for a second, because a command that only asks
 // whether the file is locked has the lock for a moment.

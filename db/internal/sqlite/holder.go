@@ -4,7 +4,7 @@ package sqlite
 // the log (https://sqlite.org/walformat.html#wal_locks).
 type Lock struct {
 	first, last int64
-	shared      bool // readers have the lock; else one process has it alone
+	shared      bool // several processes may have the lock; false: only one
 }
 
 // The locks that a process may have for too long.
