@@ -9,7 +9,7 @@ import (
 const (
 	maxQueue      = 16 << 10 // jobs that wait
 	maxBatch      = 512      // jobs in a transaction that takes all that wait
-	maxBatchBytes = 8 << 20  // bytes of the jobs in such a transaction; a single job may have more
+	maxBatchBytes = 8 << 20  // bytes of the jobs in such a transaction
 	cutBatch      = 128      // jobs in a transaction that leaves some waiting; it is short, because they wait for its end
 	cutBytes      = 2 << 20  // bytes of the jobs in such a transaction; a single job may have more
 )
