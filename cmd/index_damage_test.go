@@ -145,7 +145,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 			// again until a change has been written.
 			s = startServer(t, db)
 			s.wantAllFound(keys[0])
-			if c.says == anew && regexp.MustCompile(`level=WARN .*index`).MatchString(s.stderr.String()) {
+			if c.says == anew && strings.Contains(s.stderr.String(), "level=WARN") {
 				t.Errorf("it is damaged again:\n%s", s.stderr)
 			}
 		})
