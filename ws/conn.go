@@ -226,6 +226,9 @@ func (c *Conn) closeWritten() {
 		c.out.box = nil
 	}
 	c.signal()
+	if c.ending.dead {
+		return
+	}
 	by := time.Now().Add(c.hub.config.WriteTimeout)
 	c.ending.drain = time.AfterFunc(drainTimeout, func() { c.drained(by) })
 }
@@ -234,8 +237,7 @@ func (c *Conn) closeWritten() {
 // what was written before our close frame, or frames of it come, or the store is busy
 // with its acknowledgements. Then drained looks again, until by.
 func (c *Conn) drained(by time.Time) {
-	s, ok := c.net.(interface{ unsent() bool })
-	more := ok && s.unsent() || c.hub.elapsed()-c.in.lastFrame.Load() < int64(drainTimeout)
+	more := unsent(c.net) || c.hub.elapsed()-c.in.lastFrame.Load() < int64(drainTimeout)
 	c.mu.Lock()
 	if more = more || c.out.answersDue > 0; more && !c.ending.dead && time.Now().Before(by) {
 		c.ending.drain.Reset(drainTimeout)

@@ -171,20 +171,22 @@ func (r *reader) takeFrame() error {
 // faster than its rate, countFrame waits, so that the socket is not read meanwhile.
 func (c *Conn) countFrame() {
 	now := c.hub.elapsed()
-	c.in.lastFrame.Store(now)
-	if d := c.hub.meters.take(c.in.meter, now); d > 0 {
+	d := c.hub.meters.take(c.in.meter, now)
+	c.in.lastFrame.Store(now + int64(d)) // the client is not silent while we do not read
+	if d > 0 {
 		c.in.begun.Store(0) // if the rest is late, then because of us
 		c.pause(d)
 	}
 }
 
-// pause waits for d, or until our close frame is sent or the connection has ended.
+// pause waits for d, or until the connection has ended. Our close frame does not end it,
+// or a client that provokes one would be read without a limit until the drain is over.
 func (c *Conn) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.ending.closeSent && !c.ending.dead && c.await(t.C) {
+	for !c.ending.dead && c.await(t.C) {
 	}
 }
 
