@@ -13,8 +13,8 @@ import (
 )
 
 // A socket is a TCP connection that Go's runtime does not manage. A net.Conn takes
-// about 1 KB for what an idle connection does not need: its addresses, two timers,
-// a place in the runtime's epoll set. A socket is read without waiting. A write that
+// about 1 KB for things that an idle connection does not need: its addresses, two
+// timers, a place in the runtime's epoll set. A socket is read without waiting. A write that
 // must wait, because the peer reads slowly, waits for the poller.
 //
 // One goroutine may read while another writes. Close, wakeWrite, CloseWrite and unsent
