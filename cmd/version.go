@@ -1,33 +1,38 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"relay/http"
 )
 
-// Set by the release build.
-var (
-	version = "dev"
-	commit  = ""
-)
+// A release build sets both: -ldflags "-X relay/cmd.version=1.2.3 -X relay/cmd.commit=0123abc".
+var version, commit string
 
+// buildVersion says which program this is. If no release build made it, Go has noted
+// the commit and a version that follows from it (golang.org/ref/mod#pseudo-versions),
+// but only of a git checkout: other sources give "dev" and "unknown".
 func buildVersion() http.Version {
 	v := http.Version{Version: version, Commit: commit, Go: runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok && v.Commit == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v.Commit = s.Value[:min(12, len(s.Value))]
-			}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	if noted, found := strings.CutPrefix(info.Main.Version, "v"); found && v.Version == "" {
+		v.Version = noted
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v.Commit == "" {
+			v.Commit = s.Value[:min(12, len(s.Value))]
 		}
 	}
-	if v.Commit == "" {
-		v.Commit = "unknown"
-	}
+	v.Version, v.Commit = cmp.Or(v.Version, "dev"), cmp.Or(v.Commit, "unknown")
 	return v
 }
 
