@@ -55,18 +55,32 @@ var makePackages = sync.OnceValues(func() (packages, error) {
 	return p, nil
 })
 
-// mustMakePackages gives the packages, for the tests of the race detector too long.
+// whyNoPackages says what is missing to make packages, if anything is.
+func whyNoPackages() string {
+	if testing.Short() {
+		return "-short"
+	}
+	if runtime.GOOS != "linux" {
+		return "packages are for Linux"
+	}
+	for _, name := range []string{"go", "sh", "gzip", "dpkg-deb"} {
+		if _, err := exec.LookPath(name); err != nil {
+			return name + " is not installed"
+		}
+	}
+	if _, err := makePackages(); errors.Is(err, errNoModules) {
+		return err.Error()
+	}
+	return ""
+}
+
+// mustMakePackages gives the packages.
 func mustMakePackages(t testing.TB) packages {
 	t.Helper()
-	notShort(t)
-	if runtime.GOOS != "linux" {
-		t.Skip("packages are for Linux")
+	if why := whyNoPackages(); why != "" {
+		t.Skip(why)
 	}
-	tool(t, "go", "sh", "gzip")
 	p, err := makePackages()
-	if errors.Is(err, errNoModules) {
-		t.Skip(err)
-	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,8 +91,7 @@ func mustMakePackages(t testing.TB) packages {
 func (p packages) program(version string) string { return filepath.Join(p.dir, version, "relay") }
 
 // file is the only package that fits a pattern.
-func (p packages) file(t testing.TB, pattern string) string {
-	t.Helper()
+func (p packages) file(t interface{ Fatalf(string, ...any) }, pattern string) string {
 	found, err := filepath.Glob(filepath.Join(p.dir, pattern))
 	if err != nil || len(found) != 1 {
 		t.Fatalf("%s: %v %v", pattern, found, err)
@@ -94,7 +107,7 @@ func (p packages) unpack(t testing.TB, format string) string {
 	var c *exec.Cmd
 	switch format {
 	case "deb":
-		c = exec.Command(tool(t, "dpkg-deb"), "-x", file, root)
+		c = exec.Command("dpkg-deb", "-x", file, root)
 	case "apk":
 		c = exec.Command(tool(t, "tar"), "-xzf", file, "-C", root, "--warning=no-unknown-keyword", "etc", "usr")
 	case "rpm":
