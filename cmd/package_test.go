@@ -1,6 +1,9 @@
 package cmd_test
 
 import (
+	"debug/buildinfo"
+	"encoding/base64"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -189,6 +192,50 @@ func TestPackageScripts(t *testing.T) {
 		text, err := os.ReadFile(script)
 		if err != nil || strings.Contains(string(text), "rm ") || strings.Contains(string(text), "userdel") {
 			t.Errorf("%s: %v\n%s", script, err, text)
+		}
+	}
+}
+
+// The list of what is in a program names each module that Go has noted in it, with
+// the checksum that go.sum has.
+func TestTheListOfModulesIsWhole(t *testing.T) {
+	t.Parallel()
+	program, file := mustMakePackages(t).program(older), filepath.Join(t.TempDir(), "relay.cdx.json")
+	c := exec.Command("go", "run", "../contrib/sbom", program, older, file)
+	finish(t, c, []string{"GOFLAGS="}, "").wantCode(t, 0)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := parse[struct {
+		Format   string `json:"bomFormat"`
+		Metadata struct {
+			Component struct{ Name, Version string }
+		}
+		Components []struct {
+			Name, Version, PURL string
+			Hashes              []struct{ Alg, Content string }
+		}
+	}](t, text)
+	if list.Format != "CycloneDX" || list.Metadata.Component.Name != "relay" || list.Metadata.Component.Version != older {
+		t.Errorf("%s: %+v", list.Format, list.Metadata)
+	}
+	sums, err := os.ReadFile("../go.sum")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := buildinfo.ReadFile(program)
+	if err != nil || len(info.Deps) < 20 || len(list.Components) != len(info.Deps)+1 {
+		t.Fatalf("%d modules, and %d in the list: %v", len(info.Deps), len(list.Components), err)
+	}
+	for _, c := range list.Components {
+		if c.Name == "std" {
+			continue
+		}
+		sum, err := hex.DecodeString(c.Hashes[0].Content)
+		line := c.Name + " " + c.Version + " h1:" + base64.StdEncoding.EncodeToString(sum) + "\n"
+		if err != nil || !strings.Contains(string(sums), line) || c.PURL != "pkg:golang/"+c.Name+"@"+c.Version {
+			t.Errorf("%+v: go.sum has no line %s", c, line)
 		}
 	}
 }

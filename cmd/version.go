@@ -15,15 +15,20 @@ import (
 // A release build sets both: -ldflags "-X relay/cmd.version=1.2.3 -X relay/cmd.commit=0123abc".
 var version, commit string
 
-// buildVersion says which program this is. If no release build made it, Go has noted
-// the commit and a version that follows from it (golang.org/ref/mod#pseudo-versions),
-// but only of a git checkout: other sources give "dev" and "unknown".
+// buildVersion says which program this is.
 func buildVersion() http.Version {
-	v := http.Version{Version: version, Commit: commit, Go: runtime.Version()}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{}
 	}
+	return versionOf(info)
+}
+
+// versionOf takes from what Go noted what no release build has set. Of a git checkout
+// that is the commit, and a version that follows from it
+// (golang.org/ref/mod#pseudo-versions).
+func versionOf(info *debug.BuildInfo) http.Version {
+	v := http.Version{Version: version, Commit: commit, Go: runtime.Version()}
 	if noted, found := strings.CutPrefix(info.Main.Version, "v"); found && v.Version == "" {
 		v.Version = noted
 	}

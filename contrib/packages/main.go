@@ -1,8 +1,9 @@
 // Packages makes a .deb, a .rpm and an .apk of the source around it, as goreleaser.yaml
 // describes them. It uses the library of goreleaser, nfpm, but is built in half
-// a minute. The packages are for the architecture that runs it, or GOARCH.
+// a minute. The packages are for the architecture that runs it, or GOARCH, and stand
+// in the folder dist of the source.
 //
-//	go run -C contrib/packages . -out /tmp/relay
+//	go run -C contrib/packages . -version 1.2.3
 package main
 
 import (
