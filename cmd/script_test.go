@@ -21,7 +21,8 @@ import (
 // they have these:
 //
 //	serve [flags]          starts relay serve on relay.db and sets RELAY_URL
-//	stop [kill]            ends it, by SIGTERM or by SIGKILL
+//	end [kill]             ends it, by SIGINT or by SIGKILL. A line with testscript's
+//	                       own stop would end the story, as one that passed
 //	issue NAME ADDRESS …   issues a key; $NAME has it, $NAME_ID its id
 //	as NAME                sets RELAY_KEY to that key
 //	keep NAME              sets $NAME to what the last command printed
@@ -34,6 +35,15 @@ import (
 func TestStories(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stories speak to a POSIX shell")
+	}
+	scripts, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, script := range scripts {
+		if text, err := os.ReadFile(script); err != nil || regexp.MustCompile(`(?m)^(\[.*\] *)?stop\b`).Match(text) {
+			t.Errorf("%s says stop, and would end there: %v", script, err)
+		}
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -50,7 +60,7 @@ func TestStories(t *testing.T) {
 			return whyNoPackages() == "", nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": (*story)(nil).serve, "stop": (*story)(nil).stop, "issue": (*story)(nil).issue,
+			"serve": (*story)(nil).serve, "end": (*story)(nil).end, "issue": (*story)(nil).issue,
 			"as": (*story)(nil).as, "keep": (*story)(nil).keep, "until": (*story)(nil).until,
 			"packages": (*story)(nil).packages, "unit": (*story)(nil).unit,
 		},
@@ -86,7 +96,7 @@ func (s *story) start(ts *testscript.TestScript, server *exec.Cmd) {
 	s.log = newOutput()
 	s.server, server.Stdout, server.Stderr = server, s.log, s.log
 	ts.Check(s.server.Start())
-	ts.Defer(func() { s.end(os.Kill) })
+	ts.Defer(func() { s.signal(os.Kill) })
 	at, late := regexp.MustCompile(`url=(http://\S+)`), time.After(patience)
 	for {
 		text, more := s.log.read()
@@ -118,7 +128,7 @@ func (*story) unit(ts *testscript.TestScript, _ bool, args []string) {
 	of(ts).start(ts, server)
 }
 
-func (s *story) end(sig os.Signal) {
+func (s *story) signal(sig os.Signal) {
 	if s.server == nil {
 		return
 	}
@@ -127,12 +137,12 @@ func (s *story) end(sig os.Signal) {
 	s.server = nil
 }
 
-func (*story) stop(ts *testscript.TestScript, _ bool, args []string) {
+func (*story) end(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 0 && args[0] == "kill" {
-		of(ts).end(os.Kill)
+		of(ts).signal(os.Kill)
 		return
 	}
-	of(ts).end(os.Interrupt)
+	of(ts).signal(os.Interrupt)
 }
 
 func (*story) issue(ts *testscript.TestScript, _ bool, args []string) {
