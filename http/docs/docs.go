@@ -35,7 +35,7 @@ var contents = []Page{
 	{Name: "protocol", Part: writing, About: "the reference: every request, answer and rule"},
 	{Name: "command-line", Part: running, About: "all commands at a glance"},
 	{Name: "keys", Part: running, About: "create, list, rotate and revoke keys"},
-	{Name: "deploying", Part: running, About: "systemd, files, what to watch"},
+	{Name: "deploying", Part: running, About: "packages, systemd, containers, files, what to watch"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Part: running, About: "back up, check, restore, compact"},
 	{Name: "settings", Part: running, About: "every flag of relay serve"},
