@@ -60,8 +60,8 @@ var makePackages = sync.OnceValues(func() (packages, error) {
 
 // whyNoPackages says what is missing to make packages, if anything is.
 func whyNoPackages() string {
-	if testing.Short() {
-		return "-short"
+	if !*long {
+		return "packages take a while to make; -long makes them"
 	}
 	if runtime.GOOS != "linux" {
 		return "packages are for Linux"
