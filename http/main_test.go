@@ -5,6 +5,7 @@ import (
 	"context"
 	"flag"
 	"os"
+	"runtime/debug"
 	"runtime/pprof"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ func amount(usual, longer int) int {
 const patience = time.Minute
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // processors are scarcer than memory
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"testing"
 )
 
@@ -26,6 +27,7 @@ func amount(usual, longer int) int {
 // TestMain runs the tests both ways where there is a poller, at once; with
 // -short, benchmarks and fuzz targets with it alone.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // processors are scarcer than memory
 	flag.Parse()
 	set := func(name string) bool { f := flag.Lookup(name); return f != nil && f.Value.String() != "" }
 	given := map[string]bool{}
