@@ -75,6 +75,10 @@ type Options struct {
 	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
 	ClockSkew   time.Duration // how far the timestamp of a request may be off
 
+	// By is who administers the store by this process; its acts are noted in the audit
+	// log. The zero Actor: nothing is noted.
+	By relay.Actor
+
 	Now    func() time.Time // default: time.Now
 	Logger *slog.Logger     // default: no log
 	// Fatal is called once, from any goroutine, after a fault that the process must
