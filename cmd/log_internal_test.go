@@ -15,7 +15,7 @@ import (
 func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out bytes.Buffer
-		log, end := (&app{stderr: &out}).logger("text")
+		log, end := (&app{stderr: &out}).logger(&settings{LogFormat: "text"})
 		want := func(texts ...string) {
 			t.Helper()
 			synctest.Wait()

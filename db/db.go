@@ -98,6 +98,7 @@ type DB struct {
 	nonces    *Nonces
 	readers   *readerPool
 	w         *writer
+	measures  *Measures
 	watch     *watch
 	disk      disk
 	listeners listeners
@@ -126,7 +127,8 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), readers: newReaderPool(), done: make(chan struct{})}
+	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), measures: newMeasures(), done: make(chan struct{})}
+	d.readers = newReaderPool(d.measures)
 	if o.passed != nil {
 		began := o.passed()
 		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 
+	"relay/db/measure"
 	"relay/db/relay"
 )
 
@@ -17,7 +19,8 @@ const heavyBody = 64 << 10
 // processors. The others of that Mecha wait in line, so that requests of other Mechas
 // find a processor. It is safe for concurrent use.
 type heavy struct {
-	each int
+	each  int
+	waits *measure.Histogram // of bodies that had to
 
 	mu sync.Mutex
 	of map[relay.MechaNumber]*heavyLine // those with bodies that are worked on
@@ -40,6 +43,8 @@ func (h *heavy) take(ctx context.Context, m relay.MechaNumber) error {
 	if turn == nil {
 		return nil
 	}
+	began := time.Now()
+	defer func() { h.waits.Observe(time.Since(began)) }()
 	select {
 	case <-turn:
 		return nil

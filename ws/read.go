@@ -174,6 +174,7 @@ func (c *Conn) countFrame() {
 	c.in.lastFrame.Store(now)
 	if d := c.hub.meters.take(c.in.meter, now); d > 0 {
 		c.in.begun.Store(0) // if the rest is late, then because of us
+		c.hub.measures.FrameWait.Observe(d)
 		c.pause(d)
 	}
 }
