@@ -85,11 +85,11 @@ func (in *instance) measure(o otherListeners, log *slog.Logger) {
 		mux := nethttp.NewServeMux()
 		mux.Handle("GET /metrics", in.meters.Handler())
 		in.serveBeside(o.metrics, mux, log)
-		log.Info("serving metrics", "url", "http://"+o.metrics.Addr().String()+"/metrics")
+		log.Info("serving metrics", "addr", o.metrics.Addr())
 	}
 	if o.pprof != nil {
 		in.serveBeside(o.pprof, profiles(), log)
-		log.Info("serving profiles", "url", "http://"+o.pprof.Addr().String()+"/debug/pprof/")
+		log.Info("serving profiles", "addr", o.pprof.Addr())
 	}
 }
 
