@@ -246,6 +246,9 @@ func TestHistogramsHaveClassicAndNativeBuckets(t *testing.T) {
 			}
 		}
 	}
+	for range 3 { // over one connection
+		scrape(t, url, "")
+	}
 	if histograms < 10 {
 		t.Errorf("only %d histograms were found", histograms)
 	}

@@ -94,16 +94,16 @@ func (in *instance) measure(o otherListeners, log *slog.Logger) {
 }
 
 const (
-	otherConnections = 64               // on each of the other listeners; the oldest makes room for a new one
-	answerTimeout    = 2 * time.Minute  // a profile may be taken for so long
-	otherIdle        = 60 * time.Second // Prometheus asks more often
+	otherConnections = 64              // on each of the other listeners; the oldest makes room for a new one
+	otherTimeout     = 5 * time.Second // for a request to arrive
+	otherIdle        = 2 * time.Minute // Prometheus asks more often
+	answerTimeout    = 2 * time.Minute // a profile may be taken for so long
+	otherHeaders     = 16 << 10        // bytes
 )
 
 func (in *instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Logger) {
-	server := &nethttp.Server{
-		Handler: h, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 5 * time.Second, WriteTimeout: answerTimeout, IdleTimeout: otherIdle,
-		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
+	server := in.api.Listening(http.Timeouts{Header: otherTimeout, Body: otherTimeout, Idle: otherIdle, MaxHeaders: otherHeaders})
+	server.Handler, server.WriteTimeout = h, answerTimeout
 	in.others = append(in.others, server)
 	go func() {
 		if err := server.Serve(in.api.Guard(l, otherConnections)); !errors.Is(err, nethttp.ErrServerClosed) {

@@ -58,9 +58,9 @@ func (m *Measures) searched(r *relay.SearchResult, err error, took time.Duration
 func (s *Server) ServeMetrics(h http.Handler) { s.metrics = h }
 
 // showMetrics answers GET /metrics. To all others than programs on this machine there is
-// no such path.
+// no such path, nor if this machine has a trusted proxy: what it sends is forwarded.
 func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) {
-	if s.metrics == nil || !FromThisMachine(r) {
+	if s.metrics == nil || !FromThisMachine(r) || s.trusts(peerOf(r)) {
 		s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path here; metrics are for programs on the relay's own machine, or at --metrics-addr"))
 		return
 	}
@@ -70,13 +70,13 @@ func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) {
 // FromThisMachine tells whether a program on this machine has sent the request: it came
 // over loopback, it names a loopback address as its host, and nothing says that a proxy
 // has forwarded it. The host matters because a page of a browser on this machine may
-// have a name that leads here (DNS rebinding). A proxy on this machine that hides that it
-// forwards cannot be told from a program. A page of another site is refused, too, although
+// have a name that leads here (DNS rebinding), the version because many proxies speak
+// HTTP/1.0 unless told otherwise. A proxy on this machine that hides all that cannot be
+// told from a program. A page of another site is refused, too, although
 // the browser would not show it the answer.
 func FromThisMachine(r *http.Request) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	site := r.Header.Get("Sec-Fetch-Site") // only browsers send it
-	return err == nil && (site == "" || site == "none" || site == "same-origin") && peer.Addr().Unmap().IsLoopback() && isLoopbackHost(r.Host) && !forwarded(r.Header)
+	return peerOf(r).IsLoopback() && isLoopbackHost(r.Host) && r.ProtoAtLeast(1, 1) && !forwarded(r.Header) && (site == "" || site == "none" || site == "same-origin")
 }
 
 // isLoopbackHost tells whether a Host header, with a port or without, names this machine.

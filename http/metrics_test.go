@@ -3,6 +3,7 @@ package http_test
 import (
 	nethttp "net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ func TestMetricsAreForThisMachineAlone(t *testing.T) {
 	r := mustServe(t)
 	for _, c := range []struct {
 		name, peer, host string
+		proto            string // "": HTTP/1.1
 		header           []string
 		shown            bool
 	}{
@@ -31,10 +33,14 @@ func TestMetricsAreForThisMachineAlone(t *testing.T) {
 		{name: "a name that was made to lead here", peer: "127.0.0.1:40000", host: "evil.example:8080"},
 		{name: "a name that begins like it", peer: "127.0.0.1:40000", host: "127.0.0.1.evil.example"},
 		{name: "a page of another site", peer: "127.0.0.1:40000", host: "127.0.0.1:8080", header: []string{"Sec-Fetch-Site", "cross-site"}},
+		{name: "a proxy that says nothing", peer: "127.0.0.1:40000", host: "127.0.0.1:8080", proto: "HTTP/1.0"},
 		{name: "no host", peer: "127.0.0.1:40000", host: ""},
 	} {
 		q := httptest.NewRequest("GET", "/metrics", nil)
 		q.RemoteAddr, q.Host = c.peer, c.host
+		if c.proto != "" {
+			q.Proto, q.ProtoMajor, q.ProtoMinor = c.proto, 1, 0
+		}
 		for i := 0; i+1 < len(c.header); i += 2 {
 			q.Header.Set(c.header[i], c.header[i+1])
 		}
@@ -47,6 +53,8 @@ func TestMetricsAreForThisMachineAlone(t *testing.T) {
 			t.Errorf("%s: %s", c.name, w.Body)
 		}
 	}
+	proxied := mustServe(t, func(s *settings) { s.api.TrustedProxies = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} })
+	proxied.anyone("GET", "/metrics").wantProblem(nethttp.StatusNotFound, relay.NotFound)
 	// The handler is not asked at an address that has none.
 	r.api.ServeMetrics(nil)
 	r.anyone("GET", "/metrics").wantProblem(nethttp.StatusNotFound, relay.NotFound)
