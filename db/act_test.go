@@ -45,11 +45,10 @@ func (s store) wantActs(want ...string) {
 func TestTheAuditLogHasTheActsOfOperators(t *testing.T) {
 	s := mustOpen(t, func(o *db.Options) { o.By = maria })
 	a := s.mustIssue("a^crew")
-	b, err := s.Issue(&relay.IssueKey{At: time.Now(), Address: "b^crew", Label: "laptop\n" + "x", WithSecret: true})
-	if err == nil {
+	if _, err := s.Issue(&relay.IssueKey{At: time.Now(), Address: "b^crew", Label: "a\nforged line"}); err == nil {
 		t.Fatal("a label with a line break was taken")
 	}
-	b, err = s.Issue(&relay.IssueKey{At: time.Now(), Address: "b^crew", Label: "laptop", WithSecret: true, ExpiresAt: time.Now().Add(time.Hour)})
+	b, err := s.Issue(&relay.IssueKey{At: time.Now(), Address: "b^crew", Label: "laptop", WithSecret: true, ExpiresAt: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -83,8 +83,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ClockSkew: time.Minute,
-		By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
 		func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
