@@ -68,9 +68,7 @@ func outcomeOf(j job, err error) string {
 	case *task[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.outcome)
 	case *task[*relay.Act, any]:
-		if k, ok := j.outcome.(*relay.Key); ok {
-			return fmt.Sprintf("%+v", *k)
-		}
+		return printed(j.outcome)
 	}
 	return "done"
 }
@@ -433,13 +431,7 @@ func (d *DB) applied(w relay.Write) string {
 	if err != nil {
 		return "refused: " + string(relay.ErrorCode(err))
 	}
-	switch outcome := outcome.(type) {
-	case nil:
-		return "done"
-	case *relay.Key:
-		return fmt.Sprintf("%+v", *outcome)
-	}
-	return fmt.Sprintf("%+v", outcome)
+	return printed(outcome)
 }
 
 func part(r *bufio.Reader) ([]byte, error) {
