@@ -37,7 +37,7 @@ const (
 	kindRevokeKey     = 6
 	kindPutProfile    = 7
 	kindRemoveMecha   = 8
-	kindAct           = 9
+	kindAct           = 11
 )
 
 // writeVersion is the version of the serial form of every kind. A program that reads
