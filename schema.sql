@@ -16,8 +16,8 @@
 -- The store's settings. `secret` keys ids and hashes. `keys_version` grows
 -- whenever keys change, so that a server notices changes by the command line.
 -- `indexed_upto` is local: up to that position, `received` and `sent` have all
--- messages. `start` is local, too: a random mark of the last start of a server, which
--- its ring of nonces has as well; empty before the first one.
+-- messages. `start` is local, too: the random mark of a server's last start, which
+-- its ring of nonces has as well. It is empty before the first start.
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -137,8 +137,8 @@ CREATE TABLE receipt (
   nonce     INTEGER
 ) STRICT;
 
--- How many acknowledgements that are not final a message has had since its first
--- acknowledgement. A message with fewer than two has no row.
+-- How many acknowledgements that are not final a message has had after its first
+-- acknowledgement. A message with fewer than two acknowledgements has no row.
 CREATE TABLE progress (
   message INTEGER PRIMARY KEY REFERENCES message (position),
   acks    INTEGER NOT NULL
@@ -152,8 +152,8 @@ CREATE TABLE participant (
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
 
--- The times of the clock at which writes got positions of later times, because the
--- clock had been ahead before: a row for each minute of such a time
+-- The times at which writes got positions of later times, because the clock had
+-- been ahead before. There is about one row for each minute of such a time
 -- (db/ahead_sql.go).
 CREATE TABLE clock_ahead (
   position INTEGER PRIMARY KEY,

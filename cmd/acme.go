@@ -46,7 +46,7 @@ func newACME(s *settings, log *slog.Logger) *acmeCertificates {
 		Prompt:     autocert.AcceptTOS, // the help of --acme says so
 		HostPolicy: autocert.HostWhitelist(s.ACME...),
 		Email:      s.ACMEEmail,
-		Client:     &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + version, HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
+		Client:     &acme.Client{DirectoryURL: s.ACMEDirectory, UserAgent: "relay/" + buildVersion().Version, HTTPClient: &nethttp.Client{Timeout: 30 * time.Second, Transport: until{a.ctx}}},
 	}
 	return a
 }

@@ -56,7 +56,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 		return denied(o.To, true, denied(o.From, false, err))
 	}
 	if a.json {
-		return a.printJSON(copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds()})
+		return a.printJSON(copiedJSON(r, o, time.Since(began)))
 	}
 	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
@@ -73,6 +73,11 @@ type copied struct {
 	TookMS   int64  `json:"took_ms"`
 }
 
+func copiedJSON(r file.BackupResult, o file.BackupOptions, took time.Duration) copied {
+	return copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, took.Milliseconds()}
+}
+
+// contents describes a copy for people.
 func contents(r file.BackupResult, o file.BackupOptions) string {
 	checked := "checked"
 	if o.Unchecked {

@@ -44,9 +44,9 @@ Their messages stay, and the relay's limits affect the figures.
 
 The stage fairness runs only when --only names it, and takes ten minutes. One
 Mecha uses all that its key allows, in several ways (--attacks), against a relay
-with default limits. The table shows what another Mecha notices: its times alone,
-beside a control load that takes as much CPU fairly, and attacked. The figures
-are fair if nothing failed and the last p99 is at most 3 times the others.
+with default limits. The table has the times of another Mecha: alone, beside a
+control load that takes as much CPU fairly, and under attack. They are fair if
+nothing failed under attack, and its p99 is at most 3 times that of the others.
 
 Stages: ` + strings.Join(bench.Stages(), ", ") + `.
 Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,

@@ -7,12 +7,12 @@ import (
 	"relay/cmd/bench"
 )
 
-// printFairness prints the table of the stage fairness, and why figures cannot be
-// trusted.
+// printFairness prints the table of the stage fairness, the first failure of each row,
+// and why figures cannot be trusted.
 func (a *app) printFairness(rows []bench.Fair) error {
-	fmt.Fprintln(a.stdout, "\nWhat a Mecha notices of another that is at its limits; p50 and p99")
+	fmt.Fprintln(a.stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
 	t := a.tableOf("ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
-	var notes []string
+	var failures, doubts []string
 	for _, f := range rows {
 		ratio := "-"
 		if f.Ratio > 0 {
@@ -24,12 +24,12 @@ func (a *app) printFairness(rows []bench.Fair) error {
 		failed := "-"
 		if f.Attacked.Failed > 0 {
 			failed = fmt.Sprintf("%d of %d", f.Attacked.Failed, f.Attacked.Failed+f.Attacked.Operations)
-			notes = append(notes, fmt.Sprintf("%s, %s failed first with: %s", f.Attack, f.Bystander, f.Attacked.Problem))
+			failures = append(failures, fmt.Sprintf("%s, %s: %s", f.Attack, f.Bystander, f.Attacked.Problem))
 		}
 		mark := ""
 		if len(f.Doubts) > 0 {
 			mark = "?"
-			notes = append(notes, fmt.Sprintf("%s, %s: ? %s", f.Attack, f.Bystander, strings.Join(f.Doubts, "; ")))
+			doubts = append(doubts, fmt.Sprintf("%s, %s: %s", f.Attack, f.Bystander, strings.Join(f.Doubts, "; ")))
 		}
 		t.row(f.Attack, count(float64(f.Clients)), f.Bystander, metOf(f.Alone), metOf(f.Control), metOf(f.Attacked), ratio, failed,
 			count(f.Accepted), count(f.Refused), fmt.Sprintf("%.1f %.1f %.1f", f.AttackCores, f.AttackerCores, f.ControlCores), shareOf(f.Others), mark)
@@ -37,12 +37,12 @@ func (a *app) printFairness(rows []bench.Fair) error {
 	if err := t.end(); err != nil {
 		return err
 	}
-	fmt.Fprintln(a.stdout, "\nRATIO: the p99 attacked, divided by the greater of the two other p99. UNFAIR: more than 3, or something failed.\n"+
-		"CORES: kept busy by relay and attacker together, by the attacker alone, and by relay and control load. OTHERS: the share of the machine that other programs took.")
-	if len(notes) > 0 {
-		fmt.Fprintf(a.stdout, "\n? cannot be trusted:\n  %s\n", strings.Join(notes, "\n  "))
+	fmt.Fprintln(a.stdout, "\nRATIO: the p99 under attack, divided by the greater of the two other p99s. UNFAIR: more than 3, or something failed.\n"+
+		"CORES: how many the relay and the attacker kept busy together, the attacker alone, and the relay and the control load together. OTHERS: the share of the machine that other programs took.")
+	if err := a.printNotes("The first failure under attack:", failures); err != nil {
+		return err
 	}
-	return nil
+	return a.printNotes("? These figures cannot be trusted:", doubts)
 }
 
 func metOf(m bench.Met) string { return microsOf(m.P50) + ", " + microsOf(m.P99) }

@@ -28,9 +28,9 @@ func underAttack(t *testing.T, attack, duration string) []bench.Fair {
 	return r.Fairness
 }
 
-// One key at its limits, in every way that is known, takes no answer from another:
-// what fails here failed because of a neighbour. How long the answers take is for
-// relay bench to say.
+// A key at its limits, in each known way, takes no answer from another key: a request
+// that fails here failed because of its neighbour. relay bench measures how long the
+// answers take.
 func TestFairToANeighbourOfEveryAttacker(t *testing.T) {
 	if !*long {
 		t.Skip("one attack runs in TestFairnessIsMeasured; -long runs all")

@@ -26,8 +26,8 @@ var ratioNames = map[string]string{"send": "durable ÷ http_only", "scale": "man
 
 // printBench prints a table for each stage, and why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {
-	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %d rounds of %gs; %d Mechas, payloads of %d bytes\n",
-		r.Relay, r.Go, r.System, r.CPUs, r.Repeats, r.Duration, r.Mechas, r.Payload)
+	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %s of %gs; %d Mechas, payloads of %d bytes\n",
+		r.Relay, r.Go, r.System, r.CPUs, counted(r.Repeats, "round"), r.Duration, r.Mechas, r.Payload)
 	if r.Stored > 0 {
 		fmt.Fprintf(a.stdout, "with %s messages stored before\n", count(float64(r.Stored)))
 	}
@@ -50,26 +50,34 @@ func (a *app) printBench(r *bench.Report) error {
 			notes = append(notes, name+": "+strings.Join(doubts, "; "))
 		}
 	}
-	for len(r.Rows) > 0 {
+	for rows := r.Rows; len(rows) > 0; {
 		n := 1
-		for n < len(r.Rows) && r.Rows[n].Stage == r.Rows[0].Stage {
+		for n < len(rows) && rows[n].Stage == rows[0].Stage {
 			n++
 		}
-		if err := a.printStage(r.Rows[:n]); err != nil {
+		if err := a.printStage(rows[:n]); err != nil {
 			return err
 		}
-		r.Rows = r.Rows[n:]
+		rows = rows[n:]
 	}
-	if len(r.Fairness) > 0 {
-		return a.printFairness(r.Fairness)
+	if len(r.Rows) > 0 {
+		fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. OTHERS: the share of the machine that other programs took.\n")
 	}
-	_, err := fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. OTHERS: the share of the machine that other programs took.\n")
 	if busy > 0 {
 		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
 	}
-	if len(notes) > 0 {
-		_, err = fmt.Fprintf(a.stdout, "\n? These figures cannot be trusted:\n  %s\n", strings.Join(notes, "\n  "))
+	if err := a.printNotes("? These figures cannot be trusted:", notes); err != nil || len(r.Fairness) == 0 {
+		return err
 	}
+	return a.printFairness(r.Fairness)
+}
+
+// printNotes prints a list below its title; nothing if the list is empty.
+func (a *app) printNotes(title string, notes []string) error {
+	if len(notes) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(a.stdout, "\n%s\n  %s\n", title, strings.Join(notes, "\n  "))
 	return err
 }
 

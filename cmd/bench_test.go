@@ -81,7 +81,7 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 	for _, row := range r.Rows {
 		name := fmt.Sprintf("%s/%s/%d", row.Stage, row.Case, row.At)
 		cases = append(cases, name)
-		// On a busy machine a search may find all places taken. The row must then say so.
+		// On a busy machine a search may find all places taken. Its row must then say so.
 		refused := row.Stage == "search" && strings.Contains(strings.Join(row.Doubts, "; "), "503 overloaded")
 		if row.Rounds != 2 || row.Failed != 0 && !refused {
 			t.Errorf("%s: %+v", name, row)
@@ -109,7 +109,7 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 			othersKnown++
 		}
 	}
-	// On a busy machine a round may end before the watcher's first look, and then its row honestly says nothing.
+	// On a busy machine a round may end before the watcher's first look. Its row is then empty.
 	if _, err := os.Stat("/proc/self/stat"); err == nil && othersKnown == 0 {
 		t.Error("no row says what others took of the machine")
 	}
@@ -187,6 +187,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 }
 
 func TestBenchOfARelayThatRuns(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db)

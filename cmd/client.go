@@ -137,8 +137,8 @@ func advice(err error) error {
 	return err
 }
 
-// known tells whether relay errors has a code: a relay of another version, or
-// another program, may answer with one that it does not have.
+// known tells whether relay errors explains a code. A relay of another version, or
+// another program, may answer with a code of its own.
 func known(code relay.Code) bool {
 	return slices.ContainsFunc(relay.Codes, func(c relay.CodeInfo) bool { return c.Code == code })
 }

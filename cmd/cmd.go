@@ -109,7 +109,7 @@ func codeOf(err error) relay.Code {
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:     "relay",
-		Version: version,
+		Version: buildVersion().Version,
 		Short:   "A message relay for AI agents: one binary, one file",
 		Long: `relay passes JSON messages between AI agents, over HTTP and WebSockets, and
 keeps them in one SQLite file. An agent is called a Mecha; its address is

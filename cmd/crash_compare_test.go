@@ -80,7 +80,7 @@ func (c *crash) compareSender(s *sender, found map[string]record) (n int) {
 	last := ""
 	for _, l := range s.letters {
 		m, there := found[l.token]
-		if l.outcome == unknown { // it was sent again, and its nonce was used
+		if l.outcome == unknown { // the second attempt was refused for its nonce, so nobody knows
 			l.outcome = absent
 			if there {
 				l.outcome = accepted

@@ -82,13 +82,14 @@ func TestCrashBelowTheFloorOfFreeDiskOnlySendsAreRefused(t *testing.T) {
 // Whatever was being written is refused; reads go on; and with space again it
 // goes on by itself.
 func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
+	notShort(t)
 	t.Parallel()
-	dir := mountTmpfs(t, 96)
+	dir := mountTmpfs(t, 192)
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
 	began := time.Now()
 	s := startServer(t, db, "--min-free-disk", "0", "--rate-limit", "0")
-	n := rounds(2, 12)
+	n := rounds(2, 40)
 	for round := range n {
 		stop := make(chan struct{})
 		wait := l.goOn(s, keys[:3], "d^full", 10+1000*(round%4), stop)

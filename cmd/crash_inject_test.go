@@ -44,6 +44,7 @@ func inject(t *testing.T, s *server, call, errno, when string, files ...string) 
 // The disk fails, as it really does: with an error of one system call, in the
 // middle of the load.
 func TestCrashTheDiskFailsACall(t *testing.T) {
+	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
 	for _, c := range []struct {
@@ -51,7 +52,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 		says              string
 	}{
 		{"fsync", "EIO", "-wal", "disk I/O error"},    // the commit's fsync
-		{"fsync", "ENOSPC", "-wal", "disk I/O error"}, // no space is for a write to find; after an fsync, data is lost
+		{"fsync", "ENOSPC", "-wal", "disk I/O error"}, // a write finds that there is no space; when an fsync does, data is lost
 		{"fsync", "EIO", "", "disk I/O error"},        // a checkpoint's
 		{"pwrite64", "EIO", "-wal", "disk I/O error"},
 		{"pwrite64", "EIO", "", "disk I/O error"},
@@ -77,16 +78,17 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 	}
 }
 
-// No space for one write of many: that is refused, and the next may succeed. A quota
-// and a limit of file sizes are no space, too.
+// One write of many finds no space. It is refused, and the next one may succeed. A quota
+// and a limit of file sizes count as a full disk, too.
 func TestCrashTheDiskIsFullForACall(t *testing.T) {
+	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
 	for _, c := range []struct{ suffix, errno string }{
 		{"-wal", "ENOSPC"}, {"-wal", "EDQUOT"}, {"-wal", "EFBIG"}, {"", "ENOSPC"}, {"", "EDQUOT"}, {"-shm", "ENOSPC"},
 	} {
 		t.Run("relay.db"+c.suffix+": "+c.errno, func(t *testing.T) {
-			for range rounds(1, 2) {
+			for range rounds(1, 4) {
 				fullForACall(t, c.suffix, c.errno)
 			}
 		})
@@ -103,6 +105,7 @@ func fullForACall(t *testing.T, suffix, errno string) {
 	release := func() {}
 	if suffix == "-shm" { // the index of the log grows with the log, which a reader makes grow
 		release = holdLog(t, db)
+		eventually(t, patience, "the log will soon need a larger index", func() bool { return logSize(t, db) > 13<<20 })
 	}
 	heal := inject(t, s, "pwrite64", errno, "1+", db+suffix)
 	if suffix == "" {
@@ -130,7 +133,7 @@ func fullForACall(t *testing.T, suffix, errno string) {
 	s.kill()
 }
 
-// holdLog reads from a database until release, so that its log is not restarted.
+// holdLog keeps a read transaction open until release, so that the log is not restarted.
 func holdLog(t *testing.T, db string) (release func()) {
 	t.Helper()
 	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(db), RawQuery: "mode=ro"}).String())

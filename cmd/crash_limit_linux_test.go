@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A limit of file sizes (ulimit -f), as a quota, is met in the middle of the load.
+// The log meets a limit of file sizes (ulimit -f) in the middle of the load.
 func TestCrashAFileMayNotGrow(t *testing.T) {
 	t.Parallel()
 	db, l := tempDB(t), newLedger()

@@ -85,7 +85,7 @@ func (r *recipient) resolve() {
 			continue
 		}
 		ans, err := d.request.to(r.server.url)
-		if err == nil && ans.code() == "nonce_reused" { // accepted before the kill, and perhaps not committed
+		if err == nil && ans.code() == "nonce_reused" { // the relay accepted it before the kill; it may not have committed it
 			ans, err = r.request("POST", d.request.path, d.request.body).to(r.server.url)
 		}
 		if err != nil || ans.status != http.StatusOK {

@@ -85,8 +85,8 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 	return nil
 }
 
-// forPeople returns a body as it is shown on a terminal: JSON is indented, unless
-// --json is set, and the last line ends.
+// forPeople returns a body as a terminal shows it: JSON is indented unless --json is
+// set, and a line feed ends the text.
 func (a *app) forPeople(body []byte) []byte {
 	var b bytes.Buffer
 	if a.json || json.Indent(&b, body, "", "  ") != nil {
@@ -151,8 +151,8 @@ func (a *app) printSigned(h nethttp.Header) error {
 	return nil
 }
 
-// bodyArgument returns the body that an argument stands for: its own text, - for
-// stdin, @FILE for a file. The bytes are not changed.
+// bodyArgument returns the body that an argument stands for: its own text, stdin for
+// -, or a file for @FILE. The bytes are not changed.
 func (a *app) bodyArgument(args []string) ([]byte, error) {
 	switch {
 	case len(args) == 0:

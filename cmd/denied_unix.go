@@ -10,7 +10,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,9 +18,9 @@ import (
 )
 
 // denied replaces err, the error of opening the database at path, by a sentence that says
-// which of its files this process may not use, and who may. If err has another reason, it
-// is returned as it is. SQLite itself says no more than "unable to open database file".
-// write: the command writes to the database.
+// which of its files this process may not use, and which users may. SQLite itself says no
+// more than "unable to open database file". An error that has another reason is returned
+// as it is. write tells whether the command writes to the database.
 func denied(path string, write bool, err error) error {
 	path, absErr := filepath.Abs(path)
 	if err == nil || absErr != nil || !file.IsDenied(err) {
@@ -54,7 +53,7 @@ func mayNot(name string, mode uint32) bool {
 	return errors.Is(unix.Faccessat(unix.AT_FDCWD, name, mode, unix.AT_EACCESS), fs.ErrPermission)
 }
 
-// noPermission is the error for the database at path, of which a file or folder is closed to us.
+// noPermission makes the error for the database at path, whose file or folder name is closed to us.
 func noPermission(path, name string, mode uint32) error {
 	info, err := os.Stat(name)
 	for ; err != nil && name != "/"; info, err = os.Stat(name) { // up to the folder that is closed to us
@@ -76,11 +75,11 @@ func noPermission(path, name string, mode uint32) error {
 	if u, err := user.LookupId(strconv.Itoa(int(owner.Uid))); err == nil {
 		who, sudo = "the user "+u.Username, u.Username
 	}
-	if info.Mode().Perm()&0o070 != 0 {
+	if uint32(info.Mode().Perm())&(mode<<3) != 0 { // the bit of the group for the same right
 		who += " and the group " + groupName(owner.Gid)
 	}
 	return fmt.Errorf("%s: permission denied: only %s may %s %s (mode %04o); run this command as that user, as in sudo -u %s relay …",
-		path, strings.TrimSpace(who), do, it, info.Mode().Perm(), sudo)
+		path, who, do, it, info.Mode().Perm(), sudo)
 }
 
 func groupName(gid uint32) string {

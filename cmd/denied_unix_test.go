@@ -50,8 +50,8 @@ func asNobody(t *testing.T) func(args ...string) *exec.Cmd {
 	}
 }
 
-// The README's own advice is sudo -u relay relay …; to forget the sudo is the mistake to
-// expect. Each file of the database, and its folder, may be the one that is closed.
+// README tells users to run sudo -u relay relay …, and some will forget the sudo. The
+// error names the file or the folder that is closed, whichever of them it is.
 func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 	notShort(t)
 	command := asNobody(t)
@@ -74,7 +74,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 		{reads, "", 0o600, "only the user root may read it (mode 0600); run this command as that user, as in sudo -u root relay …"},
 		{writes, "", 0o600, "only the user root may read it (mode 0600)"},
 		{writes, "", 0o640, "only the user root and the group root may read it (mode 0640)"},
-		{writes, "", 0o644, "only the user root and the group root may write it (mode 0644)"},
+		{writes, "", 0o644, "only the user root may write it (mode 0644)"},
 		{"serve --addr 127.0.0.1:0", "", 0o644, "may write it (mode 0644)"},
 		{reads, "-wal", 0o600, "only the user root may read " + db + "-wal (mode 0600)"},
 		{reads, "-shm", 0o600, "only the user root may read " + db + "-shm (mode 0600)"},
@@ -94,7 +94,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 			t.Errorf("%+v: %s", c, r.err)
 		}
 	}
-	s.send(keys[0], "a^denied", `{}`) // nobody was disturbed
+	s.send(keys[0], "a^denied", `{}`) // the server goes on
 	if s.terminate() != 0 {
 		t.Fatal("no clean end")
 	}
@@ -104,7 +104,7 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 		t.Fatal(err)
 	}
 	finish(t, command("key", "create", "b^denied", "--db", db), nil, "").wantCode(t, 1, "may write "+filepath.Dir(db)+" (mode 0755)")
-	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 0) // to read, none is needed
+	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 0) // a reader needs no log
 	if err := os.Chmod(filepath.Dir(db), 0o700); err != nil {
 		t.Fatal(err)
 	}

@@ -30,10 +30,10 @@ type demoKey struct {
 	expires time.Time
 }
 
-// demoKeys returns the keys of the demo Mechas: those of the last start if they
-// still work, else new ones. The store has no key's text, so a file beside the
-// database keeps these: an example that was pasted before a restart works after
-// it, and no start adds a key. Only the server that holds the database calls this.
+// demoKeys returns the keys of the demo Mechas. It issues new ones only if the keys
+// of the last start no longer work: so an example that was pasted before a restart
+// works after it, and no start adds keys. The store has no key's text, so a file
+// beside the database keeps these. Only the server that holds the database calls this.
 func demoKeys(ctx context.Context, d *db.DB, log *slog.Logger) (keys map[relay.Address]demoKey, err error) {
 	path, now := d.Path()+".dev-keys", time.Now()
 	keys, fresh := readDemoKeys(path), false
@@ -59,8 +59,8 @@ func demoKeys(ctx context.Context, d *db.DB, log *slog.Logger) (keys map[relay.A
 	return keys, nil
 }
 
-// demoKeyEnd returns when a kept key ends; the zero time if it is not to be shown
-// again.
+// demoKeyEnd returns when a kept key ends; the zero time if a new one must take its
+// place.
 func demoKeyEnd(ctx context.Context, d *db.DB, of relay.Address, kept demoKey, now time.Time) (time.Time, error) {
 	if relay.CheckKeyText(kept.Text) != nil {
 		return time.Time{}, nil
@@ -76,8 +76,8 @@ func demoKeyEnd(ctx context.Context, d *db.DB, of relay.Address, kept demoKey, n
 	return k.ExpiresAt, nil
 }
 
-// readDemoKeys reads the file. One that other users could have written or read, or
-// that is damaged, counts as none.
+// readDemoKeys reads the file. A file that other users could read or write, or that is
+// damaged, counts as none.
 func readDemoKeys(path string) map[relay.Address]demoKey {
 	keys := map[relay.Address]demoKey{}
 	info, err := os.Lstat(path)
@@ -90,28 +90,13 @@ func readDemoKeys(path string) map[relay.Address]demoKey {
 	return keys
 }
 
-// writeDemoKeys replaces the file, so that there is a whole file at any time. Only
-// its owner may read it.
+// writeDemoKeys replaces the file.
 func writeDemoKeys(path string, keys map[relay.Address]demoKey) error {
 	text, err := json.Marshal(keys)
 	if err != nil {
 		return err
 	}
-	part := path + ".new"
-	_ = os.Remove(part) // what a killed start may have left
-	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(part, path)
-	}
-	if err != nil {
-		_ = os.Remove(part)
+	if err := replaceFile(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil

@@ -148,8 +148,8 @@ func keyIDs(t *testing.T, db string) (ids []string) {
 	return ids
 }
 
-// A start shows the keys of the start before, so that what was pasted still works,
-// and adds none. A key that no longer works is replaced, and alone.
+// A start shows the keys of the start before and adds none, so that pasted commands still
+// work. It replaces a key that no longer works, and only that key.
 func TestDevKeepsItsKeys(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)

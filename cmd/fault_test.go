@@ -158,8 +158,11 @@ func (l *ledger) goOn(s *server, from []agent, to string, bytes int, stop <-chan
 				default:
 				}
 				token := fmt.Sprintf("%s/%d/%d", a.Address, time.Now().UnixNano(), n)
-				if status := l.send(s, a, to, token, bytes); status == 0 {
+				switch l.send(s, a, to, token, bytes) {
+				case 0:
 					return
+				case 507:
+					time.Sleep(5 * time.Millisecond) // a refused client waits a little, too, and leaves the machine to others
 				}
 			}
 		})

@@ -22,7 +22,7 @@ const (
 	legal   = "evil\u0085\u009b2J\u009d0;owned\u009c" + marks // in a path of a URL
 )
 
-// inJSON writes a text as JSON with as few escapes as JSON allows.
+// inJSON writes a text as JSON, with no more escapes than JSON demands.
 func inJSON(text string) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)

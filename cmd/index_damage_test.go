@@ -110,6 +110,7 @@ func (s *server) wantCleanLog() {
 // Whatever became of the index's files, the server starts, says in one line
 // what it does about it, and serves messages meanwhile.
 func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
+	notShort(t)
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
 	anew := `level=WARN msg="rebuilding the search index" folder=\S+ cause="search: damaged index: `
@@ -144,7 +145,7 @@ func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
 			// again until a change has been written.
 			s = startServer(t, db)
 			s.wantAllFound(keys[0])
-			if c.says == anew && regexp.MustCompile(`level=WARN .*index`).MatchString(s.stderr.String()) {
+			if c.says == anew && strings.Contains(s.stderr.String(), "level=WARN") {
 				t.Errorf("it is damaged again:\n%s", s.stderr)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	nethttp "net/http"
@@ -97,16 +98,26 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	return in, nil
 }
 
-// listen takes the address of a server.
+// listen takes the address of a server. An error names the flag that sets it.
 func listen(addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
-	if !errors.Is(err, addressInUse) {
-		return l, err
+	if err == nil {
+		return l, nil
 	}
 	host, port, _ := net.SplitHostPort(addr) // it has just been read
 	n, _ := net.LookupPort("tcp", port)
-	another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
-	return nil, fmt.Errorf("%s is already in use; --addr %s takes another port", addr, another)
+	if errors.Is(err, addressInUse) {
+		another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
+		return nil, fmt.Errorf("%s is already in use; --addr %s takes another port", addr, another)
+	}
+	var failed *net.OpError
+	if errors.As(err, &failed) {
+		err = failed.Err // the rest of it repeats the address
+	}
+	if errors.Is(err, fs.ErrPermission) && n < 1024 {
+		return nil, fmt.Errorf("cannot listen on --addr %s: %w; ports below 1024 need a privilege (relay docs tls)", addr, err)
+	}
+	return nil, fmt.Errorf("cannot listen on --addr %s: %w", addr, err)
 }
 
 // serve answers requests on the listener until stop.

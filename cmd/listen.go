@@ -33,9 +33,9 @@ func (a *app) listenCommand() *cobra.Command {
 		Use:   "listen",
 		Short: "Receive messages: print them, or run a command for each",
 		Long: `Receive the messages for the Mecha of RELAY_KEY, in order, each at least once,
-and print each as a line of JSON, until SIGINT or SIGTERM. On a terminal and
-without --json, people read who sent it and when, and the payload below. If the
-connection is lost or the relay is away, listen tries again, with growing
+and print each as a line of JSON, until SIGINT or SIGTERM. On a terminal, unless
+--json is set, each message is shown with its time, sender and payload instead.
+If the connection is lost or the relay is away, listen tries again, with growing
 pauses.
 
 Without --ack and --exec, listen keeps its place in the --state file. The first
@@ -254,8 +254,9 @@ func (l *listener) pause(ctx context.Context, err error, b *client.Backoff) {
 	sleep(ctx, d)
 }
 
-// errNextPage ends a connection on which the relay waits for acks that never
-// come. The next connection begins after what this one has brought.
+// errNextPage ends a connection on which the relay waits for acks, which this
+// listener does not send. The next connection begins after the messages of this one,
+// sooner than the relay would go on by itself (--sync-ack-wait).
 var errNextPage = errors.New("next page")
 
 // connection reads one connection to its end.

@@ -7,7 +7,7 @@ import (
 	"relay/db/relay"
 )
 
-// print waits until stdout takes the message, but no longer than to the second
+// print waits until stdout takes the message, but no longer than until the second
 // signal.
 func (l *listener) print(e *envelope) error {
 	out, text, err := l.stdout, []byte(nil), error(nil)
@@ -29,8 +29,8 @@ func (l *listener) print(e *envelope) error {
 	}
 }
 
-// spoken returns a message for people to read: when it was sent, by whom, as
-// what and in which conversation, and below that its payload.
+// spoken returns a message for people to read: its time, sender, type, conversation
+// and id on a line, and its payload below.
 func (l *listener) spoken(e *envelope) []byte {
 	at := relay.Visible(e.CreatedAt)
 	if t, err := relay.ParseTime(e.CreatedAt); err == nil {

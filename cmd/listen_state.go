@@ -138,7 +138,7 @@ func (b *bookmark) close() error {
 	return b.err
 }
 
-// write replaces the file, so that there is a whole file at any time.
+// write replaces the file.
 func (b *bookmark) write() error {
 	b.mu.Lock()
 	text, err := json.Marshal(place{b.own, b.place})
@@ -146,22 +146,5 @@ func (b *bookmark) write() error {
 	if err != nil {
 		return err
 	}
-	f, err := os.OpenFile(b.path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if e := f.Sync(); err == nil {
-		err = e
-	}
-	if e := f.Close(); err == nil {
-		err = e
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), b.path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return replaceFile(b.path, append(text, '\n'))
 }

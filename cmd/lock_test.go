@@ -51,11 +51,21 @@ func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
 	}
 }
 
-// Revocations are found whatever the writer does: here it waits for a lock that another
-// process takes again as soon as the revocation is committed. The write that waited is
+// The relay finds a revocation while its writer waits for the lock: another process
+// commits the revocation, and takes the lock again at once. The write that waited is
 // refused with a code that says why.
 func TestARevocationIsFoundWhileTheWriterWaits(t *testing.T) {
 	t.Parallel()
+	for range 5 { // the writer may get the lock in between
+		if revokedWhileTheWriterWaits(t) {
+			return
+		}
+	}
+	t.Error("the writer never waited")
+}
+
+// revokedWhileTheWriterWaits returns false if the writer did not wait.
+func revokedWhileTheWriterWaits(t *testing.T) bool {
 	db := tempDB(t)
 	keys := issue(t, db, "a^lock", "b^lock")
 	a, b := keys[0], keys[1]
@@ -77,17 +87,19 @@ func TestARevocationIsFoundWhileTheWriterWaits(t *testing.T) {
 		t.Errorf("a handshake: %v %s", err, ans.body)
 	}
 	select {
-	case ans := <-sent:
-		t.Skipf("the writer had the lock in between: %d", ans.status)
+	case <-sent:
+		return false
 	default:
 	}
 	(<-sent).wantProblem(t, http.StatusServiceUnavailable, "database_locked")
 	n.does("ROLLBACK")
 	s.send(b, "b^lock", `{}`)
+	return true
 }
 
 // Ctrl-Z stops an import only between two transactions, so a server beside it goes on.
 func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
+	notShort(t)
 	notOnWindows(t, "there is no Ctrl-Z that stops")
 	tool(t, "ps")
 	t.Parallel()
@@ -95,7 +107,7 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	a := issue(t, db, "a^lock")[0]
 	s := startServer(t, db, "--rate-limit", "0")
 	file := filepath.Join(t.TempDir(), "agents.jsonl")
-	const many = 20_000
+	many := rounds(5_000, 20_000)
 	var lines strings.Builder
 	for i := range many {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^lock","profile":{"description":"number %d of many"}}`+"\n", i, i)

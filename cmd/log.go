@@ -10,7 +10,8 @@ import (
 )
 
 // logger makes the log of a server, whose settings have passed check. end writes the
-// counts that are left; the log goes on to work after it.
+// counts of repeated lines that are not written yet. After it the log works on, and counts
+// no more.
 func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // checkLog has read it; "" stands for info
@@ -19,7 +20,7 @@ func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
 	if s.LogFormat == "json" || s.LogFormat != "text" && !onScreen(a.stderr) {
 		h = slog.NewJSONHandler(a.stderr, o)
 	}
-	r := &repeats{to: h, kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
+	r := &repeats{kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
 	return slog.New(repeatHandler{h, r}), r.end
 }
 
@@ -44,11 +45,10 @@ const (
 	mostKinds   = 10 // faults with the same message that are told apart
 )
 
-// repeats counts warnings and errors that repeat. The first one is logged at once. While
-// it repeats, one line a minute says how often. So a fault that every request meets
-// again cannot fill the disk with its log. It is safe for concurrent use.
+// repeats counts warnings and errors that repeat. The first of a kind is logged at once.
+// While others of its kind follow, one line a minute has their number. So a fault that
+// every request meets cannot fill the disk with its log. It is safe for concurrent use.
 type repeats struct {
-	to        slog.Handler
 	mu        sync.Mutex
 	kinds     map[string]*repeated
 	ofMessage map[string]int // how many kinds have this message
@@ -63,7 +63,7 @@ type repeated struct {
 	timer *time.Timer
 }
 
-// repeatHandler is a slog.Handler that passes on what repeats lets pass.
+// repeatHandler is a slog.Handler that leaves out the records that repeats counts.
 type repeatHandler struct {
 	slog.Handler
 	repeats *repeats
@@ -77,6 +77,15 @@ func (h repeatHandler) WithGroup(name string) slog.Handler {
 	return repeatHandler{h.Handler.WithGroup(name), h.repeats}
 }
 
+// always gives a log in which every line appears, also one that repeats another. It is for
+// lines that answer a person, who would take silence for success.
+func always(log *slog.Logger) *slog.Logger {
+	if h, ok := log.Handler().(repeatHandler); ok {
+		return slog.New(h.Handler)
+	}
+	return log
+}
+
 func (h repeatHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && h.repeats.count(h.Handler, r) {
 		return nil
@@ -84,7 +93,8 @@ func (h repeatHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// count tells whether the record only repeats another one, and then counts it.
+// count counts a record that only repeats another one. For any other record it returns
+// false.
 func (s *repeats) count(to slog.Handler, r slog.Record) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +154,8 @@ func (s *repeats) end() {
 	}
 }
 
-// kindOf gives what two records have in common if one repeats the other: the message,
-// and the attributes that say what has gone wrong.
+// kindOf returns the part of a record that is the same when it repeats: the message, and
+// the attributes that name the fault.
 func kindOf(r slog.Record) string {
 	kind := []string{r.Message}
 	r.Attrs(func(a slog.Attr) bool {

@@ -4,34 +4,52 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 )
 
+// lines is a log that can be read while timers write to it.
+type lines struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+// take empties the log.
+func (l *lines) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.text.Reset()
+	return slices.Collect(strings.Lines(l.text.String()))
+}
+
 // A fault that repeats without end is logged at once, and then once a minute with its
 // count.
 func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
+		var out lines
 		log, end := (&app{stderr: &out}).logger(&settings{LogFormat: "text"})
 		want := func(texts ...string) {
 			t.Helper()
 			synctest.Wait()
-			lines := strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
-			if out.Len() == 0 {
-				lines = nil
-			}
-			if len(lines) != len(texts) {
-				t.Fatalf("want %d lines:\n%s", len(texts), out.String())
+			got := out.take()
+			if len(got) != len(texts) {
+				t.Fatalf("want %d lines: %q", len(texts), got)
 			}
 			for i, text := range texts {
-				if !strings.Contains(lines[i], text) {
-					t.Errorf("line %d is %q, want %q", i, lines[i], text)
+				if !strings.Contains(got[i], text) {
+					t.Errorf("line %d is %q, want %q", i, got[i], text)
 				}
 			}
-			out.Reset()
 		}
 		full := errors.New("the disk is full")
 		log.Error("request failed", "request_id", 1, "error", full)
@@ -40,23 +58,24 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 			log.Error("request failed", "request_id", id, "error", full)
 			time.Sleep(100 * time.Millisecond)
 		}
+		always(log).Error("request failed", "error", full)
+		want("the disk is full")
 		log.Error("request failed", "error", errors.New("another fault"))
 		log.Info("serving")
 		log.Info("serving")
 		want("another fault", "serving", "serving")
 		time.Sleep(20 * time.Second)
 		want("repeated=400")
-		time.Sleep(2 * time.Minute) // and then it is over
+		time.Sleep(2 * time.Minute) // without the fault
 		want()
 		log.Error("request failed", "error", full)
 		want("the disk is full")
-		for id := range 1000 { // faults that are all different have a bound, too
+		for id := range 1000 { // the number of faults that are told apart has a bound
 			log.Warn("odd", "error", fmt.Sprint("fault ", id))
 		}
-		if n := strings.Count(out.String(), "odd"); n != mostKinds+1 {
+		if n := len(out.take()); n != mostKinds+1 {
 			t.Errorf("%d lines of 1000", n)
 		}
-		out.Reset()
 		end()
 		want(fmt.Sprintf("repeated=%d", 1000-mostKinds-1))
 		log.Error("last words")

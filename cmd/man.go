@@ -61,7 +61,7 @@ type manual struct{ bytes.Buffer }
 // program always makes the same page.
 func page(cmd *cobra.Command) []byte {
 	m := &manual{}
-	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), version)
+	fmt.Fprintf(m, ".TH %s 1 \"\" \"relay %s\" \"relay\"\n.nh\n.ad l\n", strings.ToUpper(pageName(cmd)), buildVersion().Version)
 	m.section("NAME")
 	fmt.Fprintf(m, "%s \\- %s\n", roff(pageName(cmd)), roff(cmd.Short))
 	m.section("SYNOPSIS")

@@ -158,8 +158,8 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 	return err
 }
 
-// spoken returns a payload in lines for people to read, with a margin. Of a
-// payload that has nothing but a text, it is that text.
+// spoken returns a payload for people to read, in lines with a margin. If the payload
+// has nothing but a text, that text stands alone.
 func spoken(payload []byte) string {
 	var b strings.Builder
 	for line := range strings.SplitSeq(said(payload), "\n") {

@@ -345,6 +345,18 @@ func TestStats(t *testing.T) {
 	if got.Oldest.ID != b.MessageID || got.Files.Path != db || got.Files.File < 8192 || got.Files.Index == 0 {
 		t.Errorf("%+v", got)
 	}
+	link := filepath.Join(t.TempDir(), "link.db")
+	if err := os.Symlink(db, link); err == nil { // on Windows it needs a privilege
+		type files struct {
+			Files struct {
+				Log int64 `json:"wal_bytes"`
+			}
+		}
+		want, have := parse[files](t, []byte(mustRelay(t, "stats", "--json", "--db", db))), parse[files](t, []byte(mustRelay(t, "stats", "--json", "--db", link)))
+		if want != have || have.Files.Log == 0 {
+			t.Errorf("by a symbolic link: %+v, want %+v", have, want)
+		}
+	}
 	if len(got.Busiest) != 2 || got.Busiest[1].Mecha != "bob^x" || got.Busiest[1].Received != 2 || got.Busiest[1].Pending != 1 || got.Busiest[1].Sent != 1 {
 		t.Errorf("%+v", got.Busiest)
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // mounted gives a command that sees a file or folder under a second path as well. The
-// mount is in a namespace of the command's own, so nothing of it is left.
+// command has a mount namespace of its own, so the mount ends with it.
 func mounted(t *testing.T, from, at string, args []string) *exec.Cmd {
 	t.Helper()
 	tool(t, "unshare", "mount", "sh")
@@ -23,8 +23,8 @@ func mounted(t *testing.T, from, at string, args []string) *exec.Cmd {
 	return exec.Command("unshare", line...)
 }
 
-// The mount of a single file, as by docker -v ./relay.db:/data/relay.db: SQLite's log
-// would be on one side only.
+// A single file is mounted, as docker -v ./relay.db:/data/relay.db does. SQLite's log
+// would then be on one side only.
 func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -75,7 +75,7 @@ func TestAFileThatIsAMountPointIsOpenedByNobody(t *testing.T) {
 	wantWhole(t, db)
 }
 
-// Where a second name cannot be seen, the lock of the file itself tells.
+// Where a process cannot see the second name, the lock of the file itself tells that another one serves it.
 func TestAFileThatIsLockedUnderAnotherNameIsOpenedByNobody(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// openers are commands that open the database db: one of each way in which they do.
+// openers gives commands that open the database db, one for each way of opening it.
 //
 // Without -long, only the first name of a test gets them all, the others a few.
 func openers(t *testing.T, db string, first bool) map[string][]string {
@@ -34,8 +34,8 @@ func openers(t *testing.T, db string, first bool) map[string][]string {
 	return all
 }
 
-// One file under two names would have two logs. So nothing opens it, whatever the name;
-// a server that has it open goes on, and with one name all is as before.
+// One file under two names would have two logs. So no command opens it under either
+// name. A server that has it open goes on. With one name left, all commands open it again.
 func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	}
 }
 
-// A backup has no log, and may have names: backup programs that keep many days make links.
+// A backup has no log, so it may have several names: backup programs that keep many days make links.
 func TestABackupMayHaveManyNames(t *testing.T) {
 	notShort(t)
 	t.Parallel()
@@ -100,7 +100,7 @@ func TestABackupMayHaveManyNames(t *testing.T) {
 }
 
 // A restore gives the old file a second name before it replaces the first. Killed in
-// between, it has left both. The next one takes that back; all others say what it is.
+// between, it leaves both. The next restore takes the second name away; all other commands say what it is.
 func TestTheSecondNameThatAKilledRestoreLeaves(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -14,7 +14,8 @@ import (
 	"modernc.org/sqlite"
 )
 
-// neighbourEnv has the file of a neighbour, which this test binary then is.
+// neighbourEnv is the environment variable that makes this test binary a neighbour. Its
+// value is the database.
 const neighbourEnv = "NEIGHBOUR_OF"
 
 // beNeighbour runs each line of stdin as SQL on one connection to the file, and answers

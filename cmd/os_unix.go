@@ -27,9 +27,9 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 	return c
 }
 
-// stopBetweenWrites has Ctrl-Z stop this process only while it has no lock on a
-// database. A process that is stopped in the middle of a transaction keeps every other
-// process from writing.
+// stopBetweenWrites makes Ctrl-Z wait until this process has no lock on a database. A
+// process that is stopped in the middle of a transaction keeps every other process from
+// writing.
 func stopBetweenWrites() {
 	if os.Getpid() == 1 {
 		return // the first process of a container cannot be stopped
@@ -42,7 +42,13 @@ func stopBetweenWrites() {
 	}
 	go func() {
 		for range asked {
-			db.WithoutLocks(stopSelf)
+			db.WithoutLocks(func() {
+				select {
+				case <-asked: // one stop is enough for all signals that came until now
+				default:
+				}
+				stopSelf()
+			})
 		}
 	}()
 }

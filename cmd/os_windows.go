@@ -29,6 +29,6 @@ func unread(*os.File) bool { return false }
 // openFiles returns false: Windows has no limit that matters here.
 func openFiles() (int, bool) { return 0, false }
 
-// denied returns err as it is: access is by lists on Windows, and the system's own error
-// has to do.
+// denied returns err as it is. Windows grants access by lists, so the system's own error
+// must do.
 func denied(_ string, _ bool, err error) error { return err }

@@ -13,6 +13,7 @@ import (
 // printJSON prints v on a line of its own.
 func (a *app) printJSON(v any) error { return jsonTo(a.stdout, v) }
 
+// jsonTo writes v to w, on a line of its own.
 func jsonTo(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -35,7 +35,10 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "6") // most of the time they wait for one another's processes, or for the disk
+		flag.Set("test.parallel", "10") // most of the time they wait for one another's processes, or for the disk
+	}
+	if os.Getenv("GORACE") == "" {
+		os.Setenv("GORACE", "atexit_sleep_ms=50") // else each process that the race detector looks at takes a second to end
 	}
 	os.Exit(makeAndTest(m))
 }
@@ -208,8 +211,8 @@ func eventually(t testing.TB, within time.Duration, what string, so func() bool)
 // tempDB names a database in a directory of its own.
 func tempDB(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
 
-// notShort skips what takes long in the race detector and has nothing for it:
-// one process after the other, each with hardly a goroutine.
+// notShort skips what takes minutes in the race detector and has little for it: kills,
+// disks that fail, measurements, one process after the other with hardly a goroutine.
 func notShort(t testing.TB) {
 	t.Helper()
 	if testing.Short() {

@@ -12,8 +12,8 @@ import (
 // aheadOfTime is the recorded request of a client whose clock is a minute ahead.
 const aheadOfTime = "read by a clock that is ahead"
 
-// mustRecord sends requests of every kind, and returns what somebody on the way could
-// have recorded: each request as it was sent, and as what else its headers are good for.
+// mustRecord sends requests of every kind. It returns what somebody on the way could have
+// recorded: the requests as they were sent, and others for which their headers are good.
 func (s *server) mustRecord(alice, bob agent) map[string]request {
 	s.t.Helper()
 	handshake := []string{"Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ=="}
@@ -49,8 +49,8 @@ func (s *server) mustRecord(alice, bob agent) map[string]request {
 	return all
 }
 
-// statusOf sends a request and gives the status of the answer. It hangs up then: after a
-// handshake, there is no end to read to.
+// statusOf sends a request, gives the status of the answer, and hangs up: after a
+// handshake, the answer has no end.
 func (s *server) statusOf(r request) int {
 	s.t.Helper()
 	req, err := http.NewRequest(r.method, s.url+r.path, strings.NewReader(r.body))
@@ -66,7 +66,7 @@ func (s *server) statusOf(r request) int {
 	return resp.StatusCode
 }
 
-// join makes a handshake's headers with the credentials of another request.
+// join makes a WebSocket handshake with the credentials of another request.
 func join(credentials, handshake http.Header) http.Header {
 	h := credentials.Clone()
 	for name, values := range handshake {

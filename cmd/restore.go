@@ -70,7 +70,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 	}
 	if a.json {
 		return a.printJSON(restored{
-			copied{r.Path, r.Bytes, r.Messages, r.Mechas, !o.Unchecked, time.Since(began).Milliseconds()},
+			copiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
 			optional(r.Kept), revivedJSON(r.Revived), o.RevokeNewer, r.KeysUnread == nil,
 		})
 	}
@@ -86,9 +86,9 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 type restored struct {
 	copied
 	Kept     *string      `json:"kept,omitempty"` // the path of the replaced database
-	Revived  []revivedKey `json:"revived_keys"`
-	Ended    bool         `json:"revoked_again"` // revived_keys stay ended; else they work again
-	KeysRead bool         `json:"keys_compared"` // false: the keys of the replaced database could not be read
+	Revived  []revivedKey `json:"revived_keys"`   // the keys that the replaced database had ended
+	Ended    bool         `json:"revoked_again"`  // false: these keys work again
+	KeysRead bool         `json:"keys_compared"`  // false: the keys of the replaced database could not be read
 }
 
 type revivedKey struct {
@@ -107,10 +107,11 @@ func revivedJSON(keys []file.RevivedKey) []revivedKey {
 	return list
 }
 
-// warnOfKeys says which keys the replaced database had ended, and whether they work again.
+// warnOfKeys lists the keys that the replaced database had ended, and says whether they
+// work again.
 func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 	if r.KeysUnread != nil {
-		fmt.Fprintf(a.stderr, "Keys that were revoked since the backup work again. Which, cannot be told: %v\n", r.KeysUnread)
+		fmt.Fprintf(a.stderr, "Keys that were revoked since the backup work again. This command cannot list them: %v\n", r.KeysUnread)
 		return
 	}
 	if len(r.Revived) == 0 {
@@ -129,7 +130,7 @@ func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 		fmt.Fprintf(a.stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, relay.Visible(k.Label))
 	}
 	if !ended {
-		fmt.Fprintln(a.stderr, "(relay key revoke KEY_ID revokes one again; relay restore --revoke-newer would have kept all of them so)")
+		fmt.Fprintln(a.stderr, "(relay key revoke KEY_ID revokes one again; with --revoke-newer, relay restore would have kept them all ended)")
 	}
 }
 

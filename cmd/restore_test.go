@@ -20,14 +20,14 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	mustRelay(t, "key", "create", "late^restore", "--db", db)
 
 	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 1, "a server runs on "+db)
-	for _, ending := range []string{"-wal", "-shm", "-nonces", ".lock"} { // a part of the database is no place for one
+	for _, ending := range []string{"-wal", "-shm", "-nonces", ".lock"} { // these are names of the database's own parts
 		runRelay(t, "restore", backup, "--db", db+ending, "--force").wantCode(t, 1, "would be taken for a part of a database")
 	}
 	s.kill() // the log stays
 	runRelay(t, "restore", backup, "--db", db).wantCode(t, 1, "there is a database at "+db, "--force")
 
 	r := parse[struct{ File, Kept string }](t, []byte(mustRelay(t, "restore", backup, "--db", db, "--force", "--json")))
-	wantFiles(t, dir, "relay.db", "relay.db-nonces", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; the nonces count for every state of the database
+	wantFiles(t, dir, "relay.db", "relay.db-nonces", filepath.Base(r.Kept), "relay.db.lock") // the index is gone; used nonces stay used
 	s = startServer(t, db)
 	if h := s.history(a, ""); len(h) != 1 || h[0].MessageID != old.MessageID {
 		t.Errorf("%+v", h)
@@ -48,13 +48,14 @@ func TestARestoreReplacesOnlyWhenTold(t *testing.T) {
 	}
 }
 
-// A backup knows keys as they were. What was revoked since is said, and can be kept.
+// A backup has the keys as they were then. A restore says which keys were revoked since,
+// and can keep them revoked.
 func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "a^revive", "b^revive", "c^revive", "d^revive")
-	mustRelay(t, "key", "revoke", keys[3].KeyID, "--db", db) // before the backup: that is in it
+	mustRelay(t, "key", "revoke", keys[3].KeyID, "--db", db) // before the backup, which therefore has it
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	mustRelay(t, "backup", backup, "--db", db)
 	mustRelay(t, "key", "revoke", keys[0].KeyID, "--db", db)
@@ -104,7 +105,8 @@ func TestARestoreTellsWhichKeysItRevives(t *testing.T) {
 	runRelay(t, "restore", backup, "--db", db, "--force").wantCode(t, 0, "Keys that were revoked since the backup work again")
 }
 
-// SQLite would take a log that lost its database for that of the restored one.
+// A log without its database lies beside the place of the restore. SQLite would take it
+// for the log of the restored database.
 func TestARestoreMindsALogThatWasLeftBehind(t *testing.T) {
 	db := tempDB(t)
 	issue(t, db, "a^restore")

@@ -11,14 +11,13 @@ import (
 	"relay/db/relay"
 )
 
-// A screen is a terminal that a command prints to. Messages, profiles, error
-// texts and arguments are the words of others: a control character in them could
-// steer the terminal, and a bidirectional mark could show another text than was
-// sent. Whatever a command writes to a screen, such a character is shown as its
-// escape in JSON, as in \u001b. JSON keeps its value by that, since such
-// characters stand in its strings only. Line feeds and tabs pass: they are the
-// layout of the output. A carriage return becomes a line feed, which is white
-// space in JSON too.
+// A screen is a terminal that a command prints to. Others have written the
+// messages, profiles, error texts and arguments: a control character in them could
+// steer the terminal, and a bidirectional mark could disguise the text. A screen
+// shows such a character as its escape in JSON, as in \u001b. JSON keeps its value,
+// since such characters stand in its strings only. Line feeds and tabs pass: they
+// are the layout of the output. A carriage return becomes a line feed, which is
+// white space in JSON too.
 //
 // All commands print to app.stdout and app.stderr, which are screens if they are
 // terminals. Output that goes elsewhere is not touched. Write may be called
@@ -27,11 +26,11 @@ type screen struct {
 	file *os.File
 
 	mu       sync.Mutex
-	begun    []byte // the first bytes of a character whose rest has not been written yet
+	begun    []byte // the first bytes of a character, until the others are written
 	returned bool   // the last character was a carriage return: the line has ended
 }
 
-// shown returns the stream for what a command prints to w: a screen if w is a
+// shown returns the stream by which a command prints to w: a screen if w is a
 // terminal, otherwise w itself.
 func shown(w io.Writer) io.Writer {
 	if f, ok := w.(*os.File); ok && isTerminal(f) {
@@ -40,15 +39,15 @@ func shown(w io.Writer) io.Writer {
 	return w
 }
 
-// onScreen tells whether people read on a terminal what is written to w.
+// onScreen tells whether w is a screen, so that people read its text.
 func onScreen(w io.Writer) bool {
 	_, ok := w.(*screen)
 	return ok
 }
 
-// under returns the terminal itself if w is a screen, otherwise w. It is for the
-// programs that a command starts, and for lines with colours or with a bar that
-// is drawn again and again: all words of others in them are Visible already.
+// under returns the terminal itself if w is a screen, otherwise w. The programs that
+// a command starts write to it, and so do lines with colours and progress bars, in
+// which the words of others are Visible already.
 func under(w io.Writer) io.Writer {
 	if s, ok := w.(*screen); ok {
 		return s.file
@@ -74,13 +73,13 @@ func (s *screen) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// show writes one character; one that is utf8.RuneError may stand for a byte that
-// is not UTF-8.
+// show writes one character. A byte that is not UTF-8 comes as utf8.RuneError, and
+// is shown as that.
 func (s *screen) show(b *bytes.Buffer, r rune) {
 	ended := s.returned
 	s.returned = r == '\r'
 	switch {
-	case r == '\n' && ended: // of a line that the carriage return has ended
+	case r == '\n' && ended: // the carriage return before it has ended the line
 	case r == '\r':
 		b.WriteByte('\n')
 	case r == '\n' || r == '\t' || !relay.Steers(r):
@@ -90,8 +89,8 @@ func (s *screen) show(b *bytes.Buffer, r rune) {
 	}
 }
 
-// begun counts the bytes at the end of a text that begin a character and do not
-// end it.
+// begun counts the bytes at the end of a text that belong to a character which is
+// not complete.
 func begun(text []byte) int {
 	for n := 1; n < utf8.UTFMax && n <= len(text); n++ {
 		if last := text[len(text)-n:]; utf8.RuneStart(last[0]) {

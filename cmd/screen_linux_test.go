@@ -114,7 +114,7 @@ func newCast(t *testing.T) *cast {
 	return c
 }
 
-// called gives the words of a call.
+// called gives the arguments of a call, with the cast's values for $NAME.
 func (c *cast) called(command, args string) []string {
 	words := strings.Fields(command + " " + args)
 	for i, w := range words {
@@ -177,8 +177,8 @@ func wantHarmless(t *testing.T, call string, r result, bar, raw bool) {
 	}
 }
 
-// Nothing that others wrote can steer a terminal, whatever command prints it. The
-// program itself says which commands there are.
+// Text that others wrote cannot steer a terminal, in any command that prints it. The list
+// of commands comes from the program itself.
 func TestNoCommandLetsOthersSteerTheTerminal(t *testing.T) {
 	notShort(t)
 	t.Parallel()

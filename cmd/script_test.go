@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/url"
 	"os"
 	"os/exec"
@@ -20,15 +21,29 @@ import (
 // they have these:
 //
 //	serve [flags]          starts relay serve on relay.db and sets RELAY_URL
-//	stop [kill]            ends it, by SIGTERM or by SIGKILL
+//	end [kill]             ends it, by SIGINT or by SIGKILL. A line with testscript's
+//	                       own stop would end the story, as one that passed
 //	issue NAME ADDRESS …   issues a key; $NAME has it, $NAME_ID its id
 //	as NAME                sets RELAY_KEY to that key
 //	keep NAME              sets $NAME to what the last command printed
 //	until REGEXP COMMAND…  runs a command until its output matches;
 //	                       ! until: until it fails with a matching output
+//	packages               makes the .deb of two versions: $OLDER and $NEWER.
+//	                       The condition [packages] tells whether that can be done
+//	unit ROOT              starts the service of systemd that is installed below
+//	                       ROOT, as systemd would, and sets RELAY_URL
 func TestStories(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stories speak to a POSIX shell")
+	}
+	scripts, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
+	if err != nil || len(scripts) == 0 {
+		t.Fatal(scripts, err)
+	}
+	for _, script := range scripts {
+		if text, err := os.ReadFile(script); err != nil || regexp.MustCompile(`(?m)^(\[.*\] *)?stop\b`).Match(text) {
+			t.Errorf("%s says stop, and would end there: %v", script, err)
+		}
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "script"),
@@ -38,9 +53,16 @@ func TestStories(t *testing.T) {
 			e.Values[story{}] = &story{t: e.T()}
 			return nil
 		},
+		Condition: func(name string) (bool, error) {
+			if name != "packages" {
+				return false, fmt.Errorf("there is no condition %s", name)
+			}
+			return whyNoPackages() == "", nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"serve": (*story)(nil).serve, "stop": (*story)(nil).stop, "issue": (*story)(nil).issue,
+			"serve": (*story)(nil).serve, "end": (*story)(nil).end, "issue": (*story)(nil).issue,
 			"as": (*story)(nil).as, "keep": (*story)(nil).keep, "until": (*story)(nil).until,
+			"packages": (*story)(nil).packages, "unit": (*story)(nil).unit,
 		},
 	})
 }
@@ -55,16 +77,26 @@ type story struct {
 func of(ts *testscript.TestScript) *story { return ts.Value(story{}).(*story) }
 
 func (*story) serve(ts *testscript.TestScript, neg bool, args []string) {
-	s := of(ts)
-	addr := "127.0.0.1:0"
+	server := exec.Command(binary, append([]string{"serve"}, args...)...)
+	server.Dir, server.Env = ts.Getenv("WORK"), environ("RELAY_ADDR="+address(ts))
+	of(ts).start(ts, server)
+}
+
+// address is where the server listens: any free port, and after a restart the same
+// address as before, for the clients.
+func address(ts *testscript.TestScript) string {
 	if u, err := url.Parse(ts.Getenv("RELAY_URL")); err == nil && u.Host != "" {
-		addr = u.Host // the same address as before, for the clients
+		return u.Host
 	}
+	return "127.0.0.1:0"
+}
+
+// start starts a server and waits for its address.
+func (s *story) start(ts *testscript.TestScript, server *exec.Cmd) {
 	s.log = newOutput()
-	s.server = exec.Command(binary, append([]string{"serve", "--addr", addr}, args...)...)
-	s.server.Dir, s.server.Env, s.server.Stdout, s.server.Stderr = ts.Getenv("WORK"), environ(), s.log, s.log
+	s.server, server.Stdout, server.Stderr = server, s.log, s.log
 	ts.Check(s.server.Start())
-	ts.Defer(func() { s.end(os.Kill) })
+	ts.Defer(func() { s.signal(os.Kill) })
 	at, late := regexp.MustCompile(`url=(http://\S+)`), time.After(patience)
 	for {
 		text, more := s.log.read()
@@ -80,7 +112,23 @@ func (*story) serve(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-func (s *story) end(sig os.Signal) {
+func (*story) packages(ts *testscript.TestScript, _ bool, _ []string) {
+	p, err := makePackages()
+	ts.Check(err)
+	ts.Setenv("OLDER", p.file(ts, "relay_"+older+"_*.deb"))
+	ts.Setenv("NEWER", p.file(ts, "relay_"+newer+"_*.deb"))
+}
+
+func (*story) unit(ts *testscript.TestScript, _ bool, args []string) {
+	root := ts.MkAbs(args[0])
+	u, err := readUnit(root+unitFile, root)
+	ts.Check(err)
+	server, err := u.command("RELAY_ADDR=" + address(ts))
+	ts.Check(err)
+	of(ts).start(ts, server)
+}
+
+func (s *story) signal(sig os.Signal) {
 	if s.server == nil {
 		return
 	}
@@ -89,24 +137,21 @@ func (s *story) end(sig os.Signal) {
 	s.server = nil
 }
 
-func (*story) stop(ts *testscript.TestScript, _ bool, args []string) {
+func (*story) end(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) > 0 && args[0] == "kill" {
-		of(ts).end(os.Kill)
+		of(ts).signal(os.Kill)
 		return
 	}
-	of(ts).end(os.Interrupt)
+	of(ts).signal(os.Interrupt)
 }
 
 func (*story) issue(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: issue NAME ADDRESS [flags]")
 	}
-	c := exec.Command(binary, append([]string{"key", "create", "--json"}, args[1:]...)...)
-	c.Dir, c.Env = ts.Getenv("WORK"), environ()
-	out, err := c.Output()
-	ts.Check(err)
+	ts.Check(ts.Exec("relay", append([]string{"key", "create", "--json"}, args[1:]...)...))
 	var a agent
-	ts.Check(json.Unmarshal(out, &a))
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &a))
 	ts.Setenv(args[0], a.Key)
 	ts.Setenv(args[0]+"_ID", a.KeyID)
 }

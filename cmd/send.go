@@ -124,9 +124,10 @@ func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
 		return err
 	}
 	m.payload = bytes.TrimSpace(m.payload)
-	err = checkPayload(m.payload)
-	if _, e := os.Stat(args[1]); err != nil && e == nil {
-		return usagef("%w; to send the file of that name, write @%s", err, args[1])
+	if err = checkPayload(m.payload); err != nil {
+		if _, e := os.Stat(args[1]); e == nil {
+			return usagef("%w; to send the file of that name, write @%s", err, args[1])
+		}
 	}
 	return err
 }

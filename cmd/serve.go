@@ -168,7 +168,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	warnIfOpen(log, s, in.addr)
 	warnOfFolder(log, in.db.Path())
-	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", version)
+	log.Info("serving", "url", in.url, "db", in.db.Path(), "signatures_required", s.RequireSignature || s.RequireRequestSignature, "version", buildVersion().Version)
 	if s.Dev {
 		if err := a.printDev(cmd.Context(), in, s, log); err != nil {
 			in.stop()

@@ -51,22 +51,35 @@ type files struct {
 
 func measureFiles(path string) files {
 	f := files{Path: path}
-	if info, err := os.Stat(path); err == nil {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return f
+	}
+	if info, err := os.Stat(real); err == nil {
 		f.File = info.Size()
 	}
-	if info, err := os.Stat(path + "-wal"); err == nil {
+	if info, err := os.Stat(real + "-wal"); err == nil { // SQLite puts it beside the file itself
 		f.Log = info.Size()
 	}
-	// A file that is removed meanwhile does not count.
-	_ = filepath.WalkDir(path+".index", func(_ string, e fs.DirEntry, err error) error {
+	f.Index = sizeOfFolder(real + ".index")
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 { // a server puts its index beside the link
+		f.Index += sizeOfFolder(path + ".index")
+	}
+	return f
+}
+
+// sizeOfFolder returns the bytes of the files in a folder; 0 if there is none. A file
+// that is removed meanwhile does not count.
+func sizeOfFolder(path string) (sum int64) {
+	_ = filepath.WalkDir(path, func(_ string, e fs.DirEntry, err error) error {
 		if err == nil && !e.IsDir() {
 			if info, err := e.Info(); err == nil {
-				f.Index += info.Size()
+				sum += info.Size()
 			}
 		}
 		return nil
 	})
-	return f
+	return sum
 }
 
 type busyJSON struct {

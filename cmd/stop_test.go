@@ -95,8 +95,8 @@ func TestSIGTERMFinishesWhatIsUnderWay(t *testing.T) {
 	}
 }
 
-// What a client has acknowledged counts, though the relay was told to stop before it
-// had read it: a client that resumes with a cursor would never see those messages again.
+// An acknowledgement counts although the relay was told to stop before it had read the
+// frame: a client that resumes with a cursor would never see the message again.
 func TestAcknowledgementsUnderWayAtTheStopCount(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no SIGTERM")

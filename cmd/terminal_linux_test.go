@@ -67,7 +67,7 @@ func watched(t testing.TB) (terminal *os.File, shown *output, end func()) {
 	}
 }
 
-// cut removes the last words, and returns false if they have not been written.
+// cut removes last from the end, and returns false if it is not there.
 func (o *output) cut(last string) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

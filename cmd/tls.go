@@ -99,6 +99,7 @@ func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 
 // reload reads the certificates again after a SIGHUP. No fault in them ends the server.
 func (in *instance) reload(log *slog.Logger) {
+	log = always(log)
 	if in.certs == nil {
 		log.Info("SIGHUP: there is no TLS certificate to read again")
 		return

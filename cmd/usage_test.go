@@ -239,5 +239,7 @@ func TestATakenAddress(t *testing.T) {
 	db := tempDB(t)
 	runRelay(t, "serve", "--db", db, "--addr", s.host()).
 		wantCode(t, 1, fmt.Sprintf("%s is already in use; --addr 127.0.0.1:%d takes another port", s.host(), (n+1)%(1<<16)))
+	// TEST-NET-3 (RFC 5737) belongs to no machine.
+	runRelay(t, "serve", "--db", db, "--addr", "203.0.113.1:8080").wantCode(t, 1, "cannot listen on --addr 203.0.113.1:8080")
 	wantFiles(t, filepath.Dir(db))
 }

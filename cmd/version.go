@@ -1,33 +1,43 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"relay/http"
 )
 
-// Set by the release build.
-var (
-	version = "dev"
-	commit  = ""
-)
+// A release build sets both: -ldflags "-X relay/cmd.version=1.2.3 -X relay/cmd.commit=0123abc".
+var version, commit string
 
+// buildVersion says which program this is.
 func buildVersion() http.Version {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	return versionOf(info)
+}
+
+// versionOf takes from what Go noted what no release build has set. Of a git checkout
+// that is the commit, and a version that follows from it
+// (golang.org/ref/mod#pseudo-versions).
+func versionOf(info *debug.BuildInfo) http.Version {
 	v := http.Version{Version: version, Commit: commit, Go: runtime.Version()}
-	if info, ok := debug.ReadBuildInfo(); ok && v.Commit == "" {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" {
-				v.Commit = s.Value[:min(12, len(s.Value))]
-			}
+	if noted, found := strings.CutPrefix(info.Main.Version, "v"); found && v.Version == "" {
+		v.Version = noted
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && v.Commit == "" {
+			v.Commit = s.Value[:min(12, len(s.Value))]
 		}
 	}
-	if v.Commit == "" {
-		v.Commit = "unknown"
-	}
+	v.Version, v.Commit = cmp.Or(v.Version, "dev"), cmp.Or(v.Commit, "unknown")
 	return v
 }
 

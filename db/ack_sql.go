@@ -8,10 +8,10 @@ import (
 )
 
 // Acknowledge applies an acknowledgement that has passed Validate, and returns once it
-// is durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly,
-// MessageExpired, AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those
-// of every write: Overloaded, ShuttingDown, DiskFull, StoreFailed, Internal. Safe for
-// concurrent use.
+// is durable (PROTOCOL §3, Ack). Errors: MessageNotFound, RecipientOnly, MessageExpired,
+// AlreadyAcknowledged, TooManyAcks, UnknownKey, KeyRevoked, KeyExpired; and those of every
+// write: RateLimited, Overloaded, ShuttingDown, DatabaseLocked, DiskFull, StoreFailed,
+// Internal. Safe for concurrent use.
 func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	return do(d, a, (*tx).acknowledge)
 }
@@ -128,8 +128,8 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 	return relay.DeliveredOutcome{ID: m.ID, State: m.State, DeliveredAt: m.DeliveredAt}, nil
 }
 
-// forRecipient reads a message for the key of its recipient. what is the action, for
-// the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
+// forRecipient reads a message for the key of its recipient. The argument what is the
+// action, for the error sentence. Errors: MessageNotFound, RecipientOnly, UnknownKey, KeyRevoked,
 // KeyExpired.
 func (t *tx) forRecipient(id relay.MessageID, key relay.KeyNumber, what string) (*relay.Message, error) {
 	recipient, err := t.caller(key)
@@ -185,14 +185,13 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 		int64(p), ack, int64(m.Position))
 }
 
-// noteReceipt adds the change of a message that a receipt records to those that the
-// listeners get.
+// noteReceipt adds to the changes for the listeners the one that a receipt records.
 func (t *tx) noteReceipt(m *relay.Message, receipt relay.Position, at time.Time, freed bool) {
 	t.noteChange(relay.Change{Receipt: receipt, At: at, Freed: freed, New: true}, m)
 }
 
-// noteChange adds a change to those that the listeners get, with what it takes from its
-// message.
+// noteChange adds a change to those for the listeners, and fills in the fields that come
+// from its message.
 func (t *tx) noteChange(c relay.Change, m *relay.Message) {
 	c.Position, c.ID, c.Sender, c.Recipient, c.State = m.Position, m.ID, m.Sender, m.Recipient, m.State
 	if m.Ack != nil && m.State != relay.Expired {

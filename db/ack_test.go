@@ -9,17 +9,24 @@ import (
 	"relay/db/relay"
 )
 
+// tellChanges gives the changes that the listeners are told from now on. It has room for
+// 3000.
+func (s store) tellChanges() <-chan relay.Change {
+	all := make(chan relay.Change, 3000)
+	s.OnCommit(func(c *relay.Commit) {
+		for _, change := range c.Changes {
+			all <- change
+		}
+	})
+	return all
+}
+
 // A client may say `processing` again and again, as a sign of life. Only the first one
 // is written and told to the sender; but each frees the message's place in a sync window.
 func TestARepeatedAcknowledgementIsADuplicate(t *testing.T) {
 	s := mustOpen(t)
+	changes := s.tellChanges()
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
-	changes := make(chan relay.Change, 3000)
-	s.OnCommit(func(c *relay.Commit) {
-		for _, change := range c.Changes {
-			changes <- change
-		}
-	})
 	id := s.mustSend(alice.Key, "bob^demo", `{}`).ID
 	at := func(client string) func(*relay.Acknowledge) {
 		return func(a *relay.Acknowledge) { a.ClientTS = client }
@@ -58,13 +65,8 @@ func TestARepeatedAcknowledgementIsADuplicate(t *testing.T) {
 // final one is always taken.
 func TestAMessageTakesAThousandAcknowledgementsThatAreNotFinal(t *testing.T) {
 	s := mustOpen(t)
+	changes := s.tellChanges()
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
-	changes := make(chan relay.Change, 3000)
-	s.OnCommit(func(c *relay.Commit) {
-		for _, change := range c.Changes {
-			changes <- change
-		}
-	})
 	told := 0
 	for _, delivered := range []bool{false, true} { // the mark does not count
 		told += 1000
@@ -122,7 +124,7 @@ func BenchmarkAcknowledge(b *testing.B) {
 			ids := make([]relay.MessageID, n)
 			parallel(n, func(i int) { ids[i] = s.mustSend(alice.Key, "bob^demo", `{}`).ID })
 			if name == "refused" {
-				parallel(100, func(i int) {
+				parallel(1000, func(i int) {
 					s.ack(bob.Key, ids[0], "processing", func(a *relay.Acknowledge) { a.Detail = fmt.Sprint(i) })
 				})
 			}

@@ -8,15 +8,15 @@ import (
 )
 
 // The times of positions never decrease (PROTOCOL §1). So after the clock was ahead, the
-// order's time stands still until the clock has caught up: a message then has a
+// order's time stands still until the clock has caught up, and until then a message has a
 // created_at that is later than its acceptance. The table clock_ahead notes, about once
 // for each minute of such a time, which position a write got at which time of the
-// clock. By it `until` and the 24 hours of an Idempotency-Key go by the right clock.
+// clock. With it, "until" and the 24 hours of an Idempotency-Key follow the right clock.
 
 const (
-	leastAhead = time.Second // by how much a position must be ahead of its write to be noted
-	aheadEvery = time.Minute
-	saidAhead  = time.Minute // a time ahead of the clock by more than this is logged
+	leastAhead = time.Second // how far a position must be ahead of its write to be noted
+	aheadEvery = time.Minute // how far apart two notes are
+	saidAhead  = time.Minute // how far the order must be ahead of the clock for a line in the log
 )
 
 // aheadOf notes that a write got a position whose time is ahead of the write's.
@@ -32,7 +32,8 @@ type aheadRow struct {
 	at       time.Time
 }
 
-// keepAhead writes the row of the job that was just applied, unless one tells the same.
+// keepAhead writes the row of the job that was just applied, unless the last row is less
+// than aheadEvery before it.
 func (t *tx) keepAhead() error {
 	row := t.ahead
 	t.ahead = aheadRow{}
@@ -53,9 +54,9 @@ func (x *rx) lastAhead(condition string, upto relay.Position, args ...any) (row 
 	return row, ok, err
 }
 
-// untilPosition gives the position before which all messages stand that were created, or
-// accepted, before a time. After the clock was ahead, up to a minute's more messages may
-// stand before it, but none are missing.
+// untilPosition gives a position such that every message that was created, or accepted,
+// before a time comes before it. After the clock was ahead, messages of up to a minute more
+// may come before it, too.
 func (x *rx) untilPosition(until time.Time) (relay.Position, error) {
 	to := relay.PositionFrom(until)
 	row, ok, err := x.lastAhead("AND position >= ? AND at < ?", relay.MaxPosition, int64(to), until.UnixMilli())
@@ -70,8 +71,8 @@ func (x *rx) untilPosition(until time.Time) (relay.Position, error) {
 	return max(to, end), err
 }
 
-// accepted gives the time at which the write of a position was accepted, or up to a
-// minute later. It is the position's own time, unless the clock had been ahead before.
+// accepted gives the time at which the write of a position was accepted, or a time up to a
+// minute later. That is the position's own time, unless the clock had been ahead before.
 func (x *rx) accepted(p relay.Position) (time.Time, error) {
 	row, ok, err := x.lastAhead("", p)
 	if err != nil || !ok || p.Time().Sub(row.position.Time()) >= aheadEvery {

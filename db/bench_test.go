@@ -177,7 +177,7 @@ func BenchmarkOpen(b *testing.B) {
 		s := mustOpen(b, options)
 		from := s.mustIssue("from^bench")
 		s.fill(from, s.mustIssue("to^bench"), rows)
-		for i := range rows { // as many as the messages have
+		for i := range rows { // as many nonces as there are messages
 			if _, err := s.Claim(from.Key, strconv.Itoa(i), time.Now()); err != nil {
 				b.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkClaim is the part that nonces have in a request, with the ring and without.
+// BenchmarkClaim measures the cost of a nonce in a request, with the ring and without.
 func BenchmarkClaim(b *testing.B) {
 	for _, name := range []string{"ring", "memory"} {
 		b.Run(name, func(b *testing.B) {

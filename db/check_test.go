@@ -288,7 +288,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 	}
 }
 
-// A check sees one state, whatever is written meanwhile.
+// A check sees one state of the file, even if others write to it meanwhile.
 func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")

@@ -38,13 +38,13 @@ type checkpoints struct {
 	readers    *readerPool
 	wanted     chan struct{} // tells the copying goroutine to copy
 	done       chan struct{} // tells the writer that it has copied
-	fault      atomic.Bool   // the copying goroutine has failed last
+	fault      atomic.Bool   // the last copy of the copying goroutine failed
 	running    bool          // the copying goroutine is at work
-	started    time.Time     // when it was started last, by the real clock
+	started    time.Time     // when that goroutine was started last, by the real clock
 	copySoon   bool          // another process has written to the log
 	checked    time.Time     // when do ran last, by the real clock
 	heldInVain time.Time     // when holding the readers did not help
-	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: it does not
+	stuck      atomic.Int64  // since when another process has kept the log from being copied, in Unix ns; 0: none does
 }
 
 func newCheckpoints(w *writer, readers *readerPool) checkpoints {
@@ -97,18 +97,16 @@ func (k *checkpoints) start() {
 	k.running, k.started = true, time.Now()
 }
 
-// failing tells that the copying goroutine has failed a moment ago, as on a full disk.
-// Then it is left alone for a while, and not started again by every transaction.
+// failing tells whether the copying goroutine has failed a moment ago, as on a full disk.
+// Then begin leaves it alone for a while, instead of starting it after every transaction.
 func (k *checkpoints) failing() bool { return k.fault.Load() && time.Since(k.started) < copyFailed }
 
 // finishIfDone calls finish if the copying goroutine is done.
-func (k *checkpoints) finishIfDone() bool {
+func (k *checkpoints) finishIfDone() {
 	select {
 	case <-k.done:
 		k.finish()
-		return true
 	default:
-		return false
 	}
 }
 
@@ -121,7 +119,7 @@ func (k *checkpoints) wait() {
 }
 
 func (k *checkpoints) due(time.Time) bool {
-	again := k.stuck.Load() != 0 && time.Since(k.checked) >= holdAgain // also without further writes
+	again := k.stuck.Load() != 0 && time.Since(k.checked) >= holdAgain // even if nothing more is written
 	return (again || k.copySoon && time.Since(k.checked) >= copyForeign) && k.w.failed() == nil
 }
 
@@ -131,14 +129,14 @@ func (k *checkpoints) do(time.Time) {
 		k.start()
 		return
 	}
-	k.copySoon = !k.finishIfDone()
+	k.finishIfDone()
 }
 
 // finish copies the rest of the log. Readers that overlap without a pause keep SQLite
 // from restarting the log. If the log has become long, the readers are held for the
 // moment that a restart takes.
 func (k *checkpoints) finish() {
-	k.running = false
+	k.running, k.copySoon = false, false
 	w := k.w
 	if w.failed() != nil {
 		return

@@ -34,14 +34,14 @@ func openSetClock(t *testing.T, options ...func(*Options)) (*DB, *setClock) {
 	return openHere(t, append(options, c.tells)...), c
 }
 
-// tells makes a server that goes by the clock, and by the time that passes.
+// tells makes a store serve by this clock, and by its time that passes.
 func (c *setClock) tells(o *Options) {
 	o.Now, o.Serve = c.now, true
 	o.passed = func() time.Duration { return time.Duration(c.passed.Load()) * time.Millisecond }
 }
 
-// Whatever the clock does, messages are in the order in which they were accepted, times
-// never decrease along it, and cursors stay valid.
+// Messages are in the order in which they were accepted, even if the clock is set. Times
+// never decrease along that order, and cursors stay valid.
 func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")
@@ -152,8 +152,8 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 	}
 }
 
-// A start while the clock is wrong shortens nothing either, whether the ring is there or
-// only the database is.
+// A start while the clock is wrong makes the store forget no nonce too early, with the ring
+// and without it.
 func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
 	for _, jump := range []time.Duration{2 * time.Hour, -2 * time.Hour, 20 * 24 * time.Hour} {
 		for _, kept := range []bool{true, false} {
@@ -189,7 +189,8 @@ func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
 					t.Errorf("clock wrong by %v at the start: a read got %v", jump, err)
 				}
 			}
-			// Without the ring, their timestamps are refused: not those of the start's clock.
+			// Without the ring, the timestamps of those reads are refused. Timestamps of now
+			// are accepted, though the start's clock was wrong.
 			earliest := d.EarliestTimestamp(c.now())
 			if refused := u.stamp.Before(earliest); refused == kept || earliest.After(c.now()) {
 				t.Errorf("clock wrong by %v at the start, ring kept: %v; timestamps are accepted from %v on", jump, kept, earliest)
@@ -255,9 +256,8 @@ func TestAClockThatWasAheadDoesNotStopTheForgetting(t *testing.T) {
 	claim(3)
 }
 
-// After the clock was ahead for one message, and with the right clock again, `until`
-// finds the messages by the time at which they were accepted, and Idempotency-Keys are
-// kept for a day.
+// After the clock was ahead for one message and is right again, "until" finds messages by
+// the time at which they were accepted, and Idempotency-Keys are kept for a day.
 func TestHistoryByTimeGoesOnAfterTheClockWasAhead(t *testing.T) {
 	t.Parallel()
 	for _, ahead := range []time.Duration{2 * time.Hour, 365 * 24 * time.Hour} {
@@ -318,7 +318,7 @@ func TestHistoryByTimeGoesOnAfterTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// lines is a log of which a test waits for lines.
+// lines is a log whose lines a test can wait for.
 type lines chan string
 
 func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
@@ -337,8 +337,7 @@ func (l lines) await(t *testing.T, text string) {
 	}
 }
 
-// A clock that is set is worth a line, and so are the beginning and the end of the time
-// for which created_at stands still.
+// The log says that the clock was set, that created_at stands still, and that it goes on.
 func TestTheLogTellsOfAClockThatIsSet(t *testing.T) {
 	t.Parallel()
 	log := make(lines, 100)

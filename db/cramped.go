@@ -20,7 +20,7 @@ var errCramped = errors.New("the disk was full at the start: the log of the data
 
 const (
 	findRoomEvery = time.Second
-	roomNeeded    = 128 << 10 // bytes: more than the index and the first pages of a log take
+	roomNeeded    = 128 << 10 // bytes, more than the index and the first pages of a log take
 )
 
 // findRoom ends the cramped state if the disk has room, and tells whether it did.
@@ -40,8 +40,8 @@ func (w *writer) findRoom() bool {
 	if !w.foreign.readers.holdAll(holdTimeout) {
 		return false
 	}
-	// SQLite keeps what it has of the log's index for as long as this process has the
-	// file open. So all connections must be closed first.
+	// SQLite keeps its part of the log's index for as long as this process has the file
+	// open. So all connections must be closed first.
 	w.foreign.readers.closeHeld()
 	w.c.Close()
 	w.c = nil
@@ -57,7 +57,8 @@ func (w *writer) findRoom() bool {
 	return true
 }
 
-// reopen opens the file for writing, or else as it was open before.
+// reopen opens the file for writing. If the disk has no room for that, it opens the file as
+// it was open before.
 func (w *writer) reopen() error {
 	role := sqlite.Reading
 	c, err := file.OpenCurrent(w.path, w.opts.Schema, true)
@@ -77,7 +78,7 @@ func (w *writer) reopen() error {
 		return err
 	}
 	w.disk.cramped.Store(false)
-	// Another process may have been faster, and have written before this.
+	// Another process may have found room earlier, and have written.
 	w.foreign.data, w.cachedAt = unknownVersion, unknownVersion
 	w.mechas.forget()
 	clear(w.callers)
@@ -92,8 +93,8 @@ func hasRoom(folder string) bool {
 	if err != nil {
 		return false
 	}
-	os.Remove(f.Name())       // at once, so that a kill leaves nothing,
-	defer os.Remove(f.Name()) // or where an open file cannot be removed
+	os.Remove(f.Name())       // now, so that a killed process leaves nothing behind
+	defer os.Remove(f.Name()) // again, for systems where an open file cannot be removed
 	defer f.Close()
 	_, err = f.WriteAt(make([]byte, roomNeeded), 0)
 	return err == nil

@@ -10,8 +10,8 @@ import (
 	"relay/db/relay"
 )
 
-// Rows that contradict each other, though SQLite finds the file sound, stop the store
-// with a sentence that says what to do. They are never answered with what is not there.
+// Rows that contradict each other, though SQLite finds the file sound, stop the store with
+// an error that names the command to run. The store never makes up the missing values.
 func TestRowsThatContradictEachOtherStopTheStore(t *testing.T) {
 	t.Parallel()
 	read := func(s store, m *relay.Message, id relay.MessageID) {
@@ -65,8 +65,8 @@ func byStatement(statement string) func(*testing.T, string) {
 	return func(t *testing.T, path string) { makeByHand(t, path, statement) }
 }
 
-// orphanExpiry deletes the messages that expire while the schema does not know the index
-// of their times, which so keeps its entries.
+// orphanExpiry deletes the messages that expire, while the index of their times is not in
+// the schema. So the index keeps its entries.
 func orphanExpiry(t *testing.T, path string) {
 	t.Helper()
 	d := byHand(t, path)

@@ -25,14 +25,15 @@
 // method that reads copies its rows and closes the cursor before it returns. Mechas take
 // turns in three lanes (read.go, lane.go): keys, points, and scans, which look through
 // many rows. A scan gives its connection back after every piece, so that nobody waits
-// for more than a piece of another's scan.
+// for more than a piece of another's scan. If too many reads of one Mecha wait, its next
+// one gets RateLimited.
 //
 // # Listening
 //
 // A listener (OnCommit, OnKeys, OnEntries) is called after a commit. OnCommit is called
 // in commit order, from the writer's goroutine. The file is the truth: a listener may
-// use a message directly only if it has seen every message before that one. Else it
-// reads the file.
+// use a message directly only if it has seen every message before that one. Otherwise
+// it reads the file.
 //
 // # Beside a server
 //
@@ -86,7 +87,7 @@ type Options struct {
 	Fatal func(error)
 
 	forgetful bool                 // set by OpenForgetful: the store needs no ring of nonces
-	passed    func() time.Duration // in tests: the time that has passed, whatever Now says
+	passed    func() time.Duration // set in tests: the time that has passed, for which Now is not used
 }
 
 // DB is an open store. All its methods are safe for concurrent use.
@@ -106,6 +107,7 @@ type DB struct {
 	lock      *file.Locked
 
 	shutdown sync.Once
+	closed   error         // the error of the shutdown
 	done     chan struct{} // closed when the store closes
 	wg       sync.WaitGroup
 }
@@ -166,7 +168,7 @@ func (d *DB) open(prepare func(*DB)) error {
 			return err
 		}
 		for _, path := range file.RemovePartials(filepath.Dir(d.path)) {
-			d.opts.Logger.Info("removed what a killed backup or restore had left", "path", path)
+			d.opts.Logger.Info("removed the unfinished copy of a backup or restore that was killed", "path", path)
 		}
 	}
 	c, err := file.OpenCurrent(d.path, d.opts.Schema, d.opts.Serve)
@@ -231,8 +233,8 @@ func (d *DB) startHelpers() error {
 	return nil
 }
 
-// takeLock takes the server's lock, which no other process can have, also not for the
-// same file under another name.
+// takeLock takes the server's lock. While this process has it, no other can have it, not
+// even for the same file under another name.
 func (d *DB) takeLock() (err error) {
 	d.lock, err = file.Lock(d.path)
 	if errors.Is(err, lock.ErrHeld) {
@@ -242,17 +244,20 @@ func (d *DB) takeLock() (err error) {
 }
 
 // Close applies the queued writes, then closes the file. Later writes are refused
-// with ShuttingDown. Safe for concurrent use, and may be called more than once.
+// with ShuttingDown. Every call waits for the end and returns the same error. Safe for
+// concurrent use.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
 		d.w.stop()
 		<-d.w.ended
 		close(d.done)
 		d.wg.Wait()
+		d.closed = d.release()
 	})
-	return d.release()
+	return d.closed
 }
 
+// release closes what open has opened so far. It is called once.
 func (d *DB) release() error {
 	if d.w != nil && d.w.failed() != nil {
 		// The last connection to close copies the log, syncs and removes it. After a
@@ -264,11 +269,9 @@ func (d *DB) release() error {
 	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {
 		err = errors.Join(err, d.w.c.Close()) // closed last, since that copies the log into the file
-		d.w.c = nil
 	}
 	if d.lock != nil {
 		d.lock.Close()
-		d.lock = nil
 	}
 	return err
 }
@@ -289,9 +292,8 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
-// here or by another process. Two goroutines may call f at the same time, and more than
-// once for a change: f must be safe for that, and must not block. Register before the
-// store is used.
+// here or by another process. f may be called by two goroutines at the same time, and more
+// than once for one change. It must not block. Register before the store is used.
 func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
 // OnEntries registers f, which is called when a Mecha or a profile may have changed,
@@ -312,8 +314,8 @@ func (d *DB) read(ctx context.Context, f func(*rx) error) error {
 	return d.readIn(ctx, d.readers.point(0), f)
 }
 
-// readIn runs f in a read transaction on a connection of the turn's lane, when the turn
-// has come. Errors: those of take and of f.
+// readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
+// Errors: those of take and of f.
 func (d *DB) readIn(ctx context.Context, t turn, f func(*rx) error) error {
 	c, err := t.take(ctx, d.done)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 // Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
 // a write finds room again. Only the writer's goroutine uses the fields below low.
 type disk struct {
-	cramped   atomic.Bool // the writer could not open the file for want of room; no messages are accepted
+	cramped   atomic.Bool // the writer had no room to open the file (cramped.go); no messages are accepted
 	low       atomic.Bool // free space is below the floor, or SQLite found the disk full; no messages are accepted
 	folder    string
 	floor     int64 // bytes; 0: no limit
@@ -66,8 +66,8 @@ func (d *disk) becameFull(c *sqlite.Conn) {
 }
 
 // committed notes that a transaction has succeeded. If it has changed a row, there is
-// room again. On a disk that is almost full a small write may succeed between others
-// that fail, so this is said only when none has failed for a while.
+// room again. On a disk that is almost full, a small write may succeed between others that
+// fail. So committed says that there is room only if none has failed for a while.
 func (d *disk) committed(c *sqlite.Conn) {
 	if !d.fullSince.IsZero() && time.Since(d.fullLast) >= roomAfter && c.Changes() != d.changes {
 		d.log.Info("there is room on the disk again", "full_seconds", int(time.Since(d.fullSince).Seconds()))

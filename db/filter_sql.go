@@ -23,9 +23,9 @@ const (
 	isSent     = "(m.sender = ? AND (? = 0 OR m.recipient = ?))"
 )
 
-// conditions makes the part of a query of messages m that applies the filters of q. It
-// has few texts, since each is a statement that every connection keeps: values are
-// arguments, 0 for a filter that is not set. possible is false if no message can match.
+// conditions makes the part of a query of messages m that applies the filters of q. Values
+// are arguments, 0 for a filter that is not set. So there are few different texts, each of
+// which every connection keeps as a statement. possible is false if no message can match.
 func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possible bool, err error) {
 	number := func(text string, find func(string) (int64, error)) (id int64) {
 		if text == "" || err != nil || !possible {
@@ -64,7 +64,8 @@ func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possibl
 	return where, append(args, party...), true, nil
 }
 
-// anyMecha gives the number of an address, also if its Mecha was removed; 0 if there is none.
+// anyMecha gives the number of an address, even if its Mecha was removed; 0 if no Mecha has
+// had it.
 func (x *rx) anyMecha(a string) (id int64, err error) {
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		if r.Text(1) == a {

@@ -12,8 +12,8 @@ import (
 
 // foreign is the servant that notices, a few times a second, that another process has
 // written to the log, or has removed or replaced one of the files. It reads PRAGMA
-// data_version on the writer's connection, where our own commits do not count. What
-// another process has changed is the business of watch.
+// data_version on the writer's connection, where our own commits do not count. watch finds
+// out what the other process has changed.
 type foreign struct {
 	w       *writer
 	readers *readerPool
@@ -22,7 +22,7 @@ type foreign struct {
 	data    int64        // PRAGMA data_version when it was checked
 }
 
-// unknownVersion is no data_version: whatever was read by it must be read again.
+// unknownVersion is no data_version. It stands for a file that must be read again.
 const unknownVersion = -1
 
 func (f *foreign) due(time.Time) bool { return time.Since(f.checked) >= servantsEvery }

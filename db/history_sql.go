@@ -27,11 +27,11 @@ func filtered(q relay.HistoryQuery) bool {
 
 // History reads a page of a Mecha's messages (PROTOCOL §3, History). With filters, it
 // scans up to 10,000 messages; with payloads, it ends after 4 MiB. Then the page may
-// have fewer than Limit messages and More set. A long page is read in pieces, each as
-// the file is in its turn: a state may change between two pieces, but the page has no
-// message twice and leaves out none, since positions only grow. Errors: CursorNotFound;
-// with MustTakePart, ConversationNotFound and NotAParticipant; RateLimited, if too many
-// reads of the Mecha wait. Safe for concurrent use.
+// have fewer than Limit messages and More set. A long page is read in pieces, and each
+// piece sees the file as it is in its turn. So a state may change between two pieces, but
+// the page has no message twice and leaves out none, since positions only grow. Errors:
+// CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant;
+// RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
 func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
 	t := d.readers.scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
@@ -61,10 +61,10 @@ func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
 type history struct {
 	q     relay.HistoryQuery
 	page  relay.Page
-	rest  positionRange // what is still to be looked through
+	rest  positionRange // the range that is still to be looked through
 	begun bool
 	last  relay.Position // the last row that was looked at
-	found bool           // nothing is left to look through: only payloads are
+	found bool           // the page has all its messages; only payloads may be missing
 	paid  int            // how many of the messages have their payload, or need none
 	bytes int            // of payloads
 	done  bool
@@ -88,7 +88,7 @@ func (h *history) goOn(x *rx) (err error) {
 	return h.addPayloads(x)
 }
 
-// begin finds the range of the page. A page that has none is done.
+// begin finds the range of the page. If no message can be in it, the page is done.
 func (h *history) begin(x *rx) (err error) {
 	h.begun, h.page.Next = true, cursorOf(h.q)
 	if h.rest, err = x.positionRange(h.q); err != nil {
@@ -130,7 +130,7 @@ func (x *rx) conversationFilter(q relay.HistoryQuery) (int64, error) {
 }
 
 // lookThrough looks through the next pieceRows rows of the range, in order, and keeps the
-// messages that match, up to the limits.
+// messages that match, within the limits.
 func (h *history) lookThrough(x *rx) (err error) {
 	if err := h.findUnindexed(x, &h.rest); err != nil {
 		return err
@@ -156,9 +156,9 @@ func (h *history) lookThrough(x *rx) (err error) {
 	return nil
 }
 
-// search is lookThrough for a page with filters. SQLite applies them, which costs a
-// third of reading all messages. It does not tell how many it has looked at, so they are
-// counted by the index.
+// search is lookThrough for a page with filters. SQLite applies the filters, which costs a
+// third of reading all messages. It does not tell how many rows it has looked at, so search
+// counts them in the index.
 func (h *history) search(x *rx) error {
 	q, p := h.q, &h.page
 	where, args, possible, err := x.conditions(q)
@@ -205,7 +205,7 @@ func (h *history) search(x *rx) error {
 	return nil
 }
 
-// findUnindexed finds how the messages of the range that the index may lack are found.
+// findUnindexed finds out how to read the messages of the range that the index may lack.
 func (h *history) findUnindexed(x *rx, pr *positionRange) (err error) {
 	if pr.conversation == 0 {
 		pr.unindexed, err = x.findUnindexed(h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
@@ -213,7 +213,7 @@ func (h *history) findUnindexed(x *rx, pr *positionRange) (err error) {
 	return err
 }
 
-// moveOn goes behind the last row of a piece.
+// moveOn lets the range begin behind the last row of a piece.
 func (h *history) moveOn(last relay.Position) {
 	h.last = last
 	if h.q.Descending {

@@ -12,9 +12,9 @@ import (
 // reading. It is a variable, so that tests can have many pieces of few messages.
 var inboxRows = 2000
 
-// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It looks at
-// them all, in pieces, each as the file is in its turn. Errors: RateLimited, if too many
-// reads of the Mecha wait. Safe for concurrent use.
+// Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count). It looks at them
+// all, in pieces, and each piece sees the file as it is in its turn. Errors: RateLimited,
+// if too many reads of the Mecha wait. Safe for concurrent use.
 func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
 	i := inbox{of: id, counts: map[int64]int{}}
 	for !i.done {

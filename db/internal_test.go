@@ -14,7 +14,7 @@ import (
 
 // The tests have segments of a few messages, so that all of them meet messages that
 // are indexed late, and pieces of a few rows, so that pages and counts have many. Their
-// caches of names hold a dozen. In benchmarks all are as they are.
+// caches of names hold a dozen. Benchmarks keep the real values.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 		pieceRows, inboxRows = 3, 3
 		nameBytes = 1 << 10
 	}
-	// The parallel ones wait for the disk, so there may be more of them than cores.
+	// Parallel tests wait for the disk, so more of them than there are cores may run.
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
@@ -139,7 +139,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 	}
 }
 
-// A read that would go on without end is ended, before its first row and between rows.
+// A read that would never end is cut off, before its first row and between rows.
 func TestAReadHasABound(t *testing.T) {
 	d := openHere(t)
 	for name, left := range map[string]time.Duration{"over before it begins": -time.Second, "over in the middle": 10 * time.Millisecond} {

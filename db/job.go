@@ -72,8 +72,8 @@ func then[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error), 
 	d.w.enqueue(&task[W, O]{write: write, decide: decide, done: done}, d.ownerOf(write))
 }
 
-// ownerOf gives the Mecha that a write is for, whose turns in the queue it takes; 0 for
-// the relay's own writes.
+// ownerOf gives the Mecha whose turns in the queue a write takes; 0 for the relay's own
+// writes.
 func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
 	switch w := write.(type) {
 	case *relay.SendMessage:
@@ -139,7 +139,7 @@ type choreJob struct {
 func (j *choreJob) finish(err error)    { j.done(err) }
 func (j *choreJob) shared() relay.Write { return nil }
 
-// submit queues a chore for a Mecha; 0 is the relay itself. done is called as by then.
+// submit queues a chore for a Mecha; 0 is the relay itself. done is called as then calls it.
 func (d *DB) submit(c chore, of relay.MechaNumber, done func(error)) {
 	d.w.enqueue(&choreJob{c, done}, of)
 }

@@ -24,7 +24,7 @@ type keyCache struct {
 	used   map[relay.KeyNumber]*keyNote // not emptied with the keys
 }
 
-// keyNote is what stays known of a key that was used.
+// keyNote has the facts of a used key that the cache keeps when it is emptied.
 type keyNote struct {
 	mecha relay.MechaNumber
 	last  atomic.Int64 // the time of its last use, in Unix ms
@@ -64,9 +64,9 @@ func (c *keyCache) add(k *relay.Key, hash [sha256.Size]byte, epoch int) *usedKey
 	return u
 }
 
-// mechaOf gives the Mecha of a key that was used in this process, 0 for the key 0. A key
-// that was not, such as one of a program that has no requests, stands for a Mecha of its
-// own: the result is then negative.
+// mechaOf gives the Mecha of a key that was used in this process, and 0 for the key 0. Any
+// other key, as in a program that takes no requests, stands for a Mecha of its own: the
+// result is then negative.
 func (c *keyCache) mechaOf(k relay.KeyNumber) relay.MechaNumber {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -112,8 +112,8 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 	return u.Key, nil
 }
 
-// KeysByID reads keys from the file, past the cache. Unknown keys are left out. It waits
-// for no other kind of read. Safe for concurrent use.
+// KeysByID reads keys from the file, not from the cache, and leaves out unknown ones. It
+// waits for no other kind of read. Safe for concurrent use.
 func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key, err error) {
 	for some := range slices.Chunk(ids, keysAtOnce) {
 		list, err := json.Marshal(some)
@@ -129,7 +129,7 @@ func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key,
 	return all, nil
 }
 
-// keysAtOnce is how many keys one query reads, because other requests wait for it.
+// keysAtOnce is how many keys one query reads. It is small, because requests wait for it.
 const keysAtOnce = 500
 
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,

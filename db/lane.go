@@ -11,11 +11,11 @@ import (
 	"relay/db/relay"
 )
 
-// A lane has some of the reading connections. When more reads want one than there are,
-// the Mechas that wait take turns, whatever the number of their reads: a Mecha with one
-// read waits for at most one read of each other Mecha. Turns and shares belong to
-// Mechas and not to keys, because one Mecha can have many keys. A lane is safe for
-// concurrent use, except open and close.
+// A lane has some of the reading connections. When all of them are in use, the waiting
+// Mechas take turns, however many reads each of them has: a Mecha with one read waits for
+// at most one read of each other Mecha. Turns and shares belong to Mechas and not to keys,
+// because one Mecha can have many keys. A lane is safe for concurrent use, except open and
+// close.
 type lane struct {
 	share int                // how many reads of one Mecha are under way at most
 	waits *measure.Histogram // how long reads waited that had to
@@ -23,12 +23,12 @@ type lane struct {
 	mu      sync.Mutex
 	opened  int
 	idle    []*sqlite.Conn
-	readers map[relay.MechaNumber]*reader // those that read or wait
-	ring    []*reader                     // those that wait, in the order of their turns
-	held    bool                          // hold is at work: nobody gets a turn
+	readers map[relay.MechaNumber]*reader // the Mechas that read or wait
+	ring    []*reader                     // the Mechas that wait, in the order of their turns
+	held    bool                          // hold has been called, so nobody gets a turn before release
 	closed  bool
 	full    chan struct{} // has a token when all connections are idle while held or closed is set
-	spare   *reader       // one that was forgotten, to be used again
+	spare   *reader       // a forgotten reader, which the next Mecha uses
 }
 
 // reader is a Mecha that reads in a lane, or waits for its turn. Number 0 is the relay
@@ -40,7 +40,7 @@ type reader struct {
 	inRing   bool
 }
 
-// A turn says who reads in which lane.
+// A turn is the right of a Mecha to read in a lane, once the lane grants it.
 type turn struct {
 	lane *lane
 	of   relay.MechaNumber // 0: the relay itself
@@ -91,8 +91,8 @@ func (t turn) take(ctx context.Context, closed <-chan struct{}) (*sqlite.Conn, e
 	return nil, err
 }
 
-// ask takes an idle connection, or joins those that wait: then the channel gets the
-// connection when it is the read's turn.
+// ask takes an idle connection. If there is none for the Mecha, ask queues the read, and
+// the channel gets a connection when it is the read's turn.
 func (t turn) ask() (*sqlite.Conn, chan *sqlite.Conn, error) {
 	l := t.lane
 	l.mu.Lock()
@@ -101,7 +101,7 @@ func (t turn) ask() (*sqlite.Conn, chan *sqlite.Conn, error) {
 		return nil, nil, errShuttingDown()
 	}
 	r := l.reader(t.of)
-	if len(l.idle) > 0 && !l.held && l.mayRead(r) { // if a connection is idle, all that wait have their share
+	if len(l.idle) > 0 && !l.held && l.mayRead(r) { // nobody is passed over: while a connection is idle, every Mecha that waits has its share
 		r.underWay++
 		return l.pop(), nil, nil
 	}
@@ -134,7 +134,8 @@ func (l *lane) reader(of relay.MechaNumber) *reader {
 
 func (l *lane) mayRead(r *reader) bool { return r.mecha == 0 || r.underWay < l.share }
 
-// pop takes the connection that was used last, whose cache is the warmest. l.mu is held.
+// pop takes the connection that was used last, because its cache is the warmest. l.mu is
+// held.
 func (l *lane) pop() *sqlite.Conn {
 	last := len(l.idle) - 1
 	c := l.idle[last]
@@ -142,7 +143,7 @@ func (l *lane) pop() *sqlite.Conn {
 	return c
 }
 
-// next gives the idle connections to those whose turn it is. l.mu is held.
+// next gives the idle connections to the Mechas whose turn has come. l.mu is held.
 func (l *lane) next() {
 	for len(l.idle) > 0 && !l.held {
 		r := l.first()
@@ -158,14 +159,14 @@ func (l *lane) next() {
 	}
 }
 
-// first takes the first of the ring that may read out of it; nil if there is none. Few
-// are passed over: a Mecha that has its share holds connections. l.mu is held.
+// first takes out of the ring the first Mecha that may read; nil if there is none. It
+// passes over few, because a Mecha that has its share holds connections. l.mu is held.
 func (l *lane) first() *reader {
 	for range len(l.ring) {
 		r := l.ring[0]
 		l.ring = l.ring[1:]
 		switch {
-		case len(r.waiting) == 0: // all have withdrawn
+		case len(r.waiting) == 0: // all its reads have withdrawn
 			r.inRing = false
 			l.forget(r)
 		case l.mayRead(r):
@@ -186,8 +187,8 @@ func (l *lane) forget(r *reader) {
 	}
 }
 
-// withdraw leaves those that wait. If the turn has come by now, withdraw returns the
-// connection.
+// withdraw takes a waiting read back. If its turn has come in the meantime, withdraw returns
+// the connection.
 func (t turn) withdraw(wait chan *sqlite.Conn) *sqlite.Conn {
 	t.lane.mu.Lock()
 	defer t.lane.mu.Unlock()
@@ -217,6 +218,7 @@ func (t turn) give(c *sqlite.Conn) {
 	l.next()
 }
 
+// noteFull puts the token into full if all connections are idle. l.mu is held.
 func (l *lane) noteFull() {
 	if len(l.idle) == l.opened {
 		select {
@@ -226,8 +228,8 @@ func (l *lane) noteFull() {
 	}
 }
 
-// hold lets reads that are under way end, and all others wait until release. It returns
-// false if over fires before.
+// hold waits for the reads that are under way, while all others wait until release. It
+// returns false if over fires first.
 func (l *lane) hold(over <-chan time.Time) bool {
 	l.mu.Lock()
 	l.held = true
@@ -262,6 +264,7 @@ func (l *lane) close() {
 	l.closeIdle()
 }
 
+// closeIdle closes the connections, all of which are idle.
 func (l *lane) closeIdle() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,8 @@ func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 
 // suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
 // caller may find. It runs in the goroutine of Send, because the scan is too slow for
-// the writer. Suggestions are a courtesy: there are none if scans of the caller wait already.
+// the writer. Suggestions are a courtesy, so there are none if a scan of the caller waits
+// already.
 func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error
 	if !errors.As(err, &e) || e.Code != relay.RecipientNotFound {

@@ -24,7 +24,7 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 		DeliveredAt: relay.UnixMilli(r.Int(13)), AcknowledgedAt: relay.UnixMilli(r.Int(14)),
 	}
 	if m.State < relay.Queued || m.State > relay.Expired {
-		return nil, fmt.Errorf("%w: the message at position %d has the state %d, which there is not", sqlite.ErrDamaged, m.Position, m.State)
+		return nil, fmt.Errorf("%w: the message at position %d has the state %d, which does not exist", sqlite.ErrDamaged, m.Position, m.State)
 	}
 	copy(m.PayloadSHA256[:], r.Blob(12))
 	m.ID, m.CreatedAt = x.ids.Message(m.Position), m.Position.Time()

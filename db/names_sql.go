@@ -12,9 +12,9 @@ import (
 // right, because this process only adds rows; forget is for changes by another
 // process, and for removed Mechas. It is safe for concurrent use.
 //
-// Clients choose most words, so the memory of a cache has a bound of its own, whatever
-// they write and read. On disk, the rates of the keys and the floor of the free disk
-// bound them. A word stays there as long as the file.
+// Clients choose most words, so a cache bounds the memory that it takes. On disk, only the
+// rates of the keys and the floor of free disk space bound the words. A word stays in the
+// file for good.
 type names[T ~string] struct {
 	byID, byText string // the queries
 	mu           sync.RWMutex
@@ -49,16 +49,16 @@ func (n *names[T]) put(id int64, text T) {
 	n.id.put(text, id, len(text))
 }
 
-// generations is a cache in two halves. When the young half is full, it becomes the old
-// one, and that is dropped. A pair that is found in the old half moves to the young one:
-// so a flood of pairs that are used once drops those alone.
+// generations is a cache in two halves. When the young half is full, it takes the place of
+// the old one, which is dropped. A pair that is found in the old half moves to the young
+// one. So a flood of pairs that are used only once does not drop the pairs in use.
 type generations[K comparable, V any] struct {
 	young, old map[K]V
 	bytes      int // of the young half
 }
 
-// nameBytes bounds a half. Each pair counts its text and nameOverhead, which is about
-// what it takes in a map.
+// nameBytes bounds a half. Each pair counts as the length of its text and nameOverhead,
+// which is about the room that a pair takes in a map.
 var nameBytes = 8 << 20
 
 const nameOverhead = 64
@@ -73,7 +73,7 @@ func (g *generations[K, V]) put(k K, v V, length int) {
 	g.young[k] = v
 }
 
-// find looks k up. stale says that it is in the old half, and should be put again.
+// find looks k up. stale says that k is in the old half, and should be put again.
 func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
 	if v, ok = g.young[k]; ok {
 		return v, true, false
@@ -82,8 +82,8 @@ func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
 	return v, ok, ok
 }
 
-// lookup gives the text of a number, which must exist; "" for 0. remember must be false in a transaction
-// that may be rolled back, because its numbers may then get another meaning.
+// lookup gives the text of a number, which must exist; "" for 0. remember must be false in
+// a transaction that may be rolled back, because its numbers may then get another meaning.
 func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
 	if id == 0 {
 		return "", nil

@@ -30,7 +30,7 @@ type Nonces struct {
 	shards   [nonceShards]nonceShard
 	restored atomic.Pointer[nonceSet] // nil once every restored nonce has expired
 	ring     *ring.Ring               // nil: the nonces are in memory alone
-	past     ring.Past                // what is known of the nonces of before the start
+	past     ring.Past                // which nonces of earlier runs are known
 }
 
 type nonceShard struct {
@@ -40,7 +40,7 @@ type nonceShard struct {
 	closed    bool
 }
 
-// nonceExpiry says until when a nonce is remembered. Both ends must have come.
+// nonceExpiry says until when a nonce is remembered: until both times have come.
 type nonceExpiry struct {
 	clock   uint32 // Unix seconds
 	elapsed int32  // seconds since the start
@@ -69,10 +69,10 @@ func (n *Nonces) running(now time.Time) time.Duration {
 	return n.past.Began + max(n.elapsed(now), 0)
 }
 
-// Earliest gives the earliest timestamp that a request may have. The nonces of requests
-// with an earlier one may be forgotten: those of before a start that found no complete
-// ring. The time is counted back from now by the time that has passed since, so that a
-// clock that is set makes nobody wait.
+// Earliest gives the earliest timestamp that a request may have. The nonces of earlier
+// requests may be forgotten, because a start found that the ring lacked some. Earliest
+// counts back from now by the time that has passed since that start, so that nobody has to
+// wait after the clock is set.
 func (n *Nonces) Earliest(now time.Time) time.Time {
 	return now.Add(n.past.Floor - n.running(now))
 }
@@ -112,8 +112,7 @@ func (n *Nonces) keep(h relay.NonceHash, now, until time.Time) error {
 	return n.ring.Add(uint64(h), uint32(n.running(now)/time.Second), uint16(life))
 }
 
-// close refuses further nonces and closes the ring, which then has all that were
-// accepted. It may be called more than once.
+// close refuses further nonces and closes the ring, which then has all accepted ones.
 func (n *Nonces) close() error {
 	for i := range n.shards {
 		s := &n.shards[i]
@@ -156,9 +155,8 @@ func (n *Nonces) wasRestored(h relay.NonceHash, now time.Time) bool {
 	return until != 0 && second <= int64(until)
 }
 
-// A nonceSet has the nonces that a start has read. Nothing is added
-// later, so it needs no lock, and for millions of nonces it takes less time and
-// memory than a map.
+// A nonceSet has the nonces that a start has read. Nothing is added later, so the set
+// needs no lock. For millions of nonces it takes less time and memory than a map.
 type nonceSet struct {
 	hashes []relay.NonceHash // a hash table with open addressing; its length is a power of two, at least half of it is free
 	until  []uint16          // for each slot, seconds after began; 0: the slot is free

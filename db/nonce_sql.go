@@ -104,8 +104,8 @@ func nonceOf(j job) relay.NonceHash {
 
 const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start
 
-// restoreNonces reads the nonces that could still be replayed: from the ring, and, unless
-// that is known to have them all, those of the committed writes.
+// restoreNonces reads the nonces that could still be replayed from the ring. If the ring may
+// lack some, restoreNonces also reads the nonces of the committed writes.
 func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	w.nonces.restart(w.last)
 	found := &foundNonces{}
@@ -121,13 +121,13 @@ func (w *writer) restoreNonces(nonces *Nonces, now time.Time) error {
 	return nil
 }
 
-// nonceWindow is for how long after its commit the nonce of a write must be refused. The
-// timestamp of a request may have been ahead of its commit, by as much as the clock skew
-// that was allowed then.
+// nonceWindow gives for how long after the commit the nonce of a write must be refused. The
+// timestamp of the request may have been ahead of the commit, by the clock skew that was
+// allowed at that time.
 func (w *writer) nonceWindow() time.Duration { return w.opts.ClockSkew + relay.MaxClockSkew }
 
-// openRing opens the ring beside the file. Without one the server goes on: then the next
-// start refuses the requests that were signed before it.
+// openRing opens the ring beside the file. If that fails, the server goes on without a
+// ring, and the next start refuses the requests that were signed before it.
 func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
 	if w.opts.forgetful {
 		return nil
@@ -148,15 +148,15 @@ func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
 	if err != nil {
 		w.opts.Logger.Warn("used nonces are kept in memory only; the next start refuses requests that were signed before it", "error", err)
 	}
-	if nonces.past.Floor == nonces.past.Began {
+	if !nonces.past.Whole {
 		w.opts.Logger.Warn("requests that were signed before this start are refused, since the file of used nonces may lack some")
 	}
 	return nil
 }
 
-// markStart writes a new mark of a start into the file, and returns it with the one
-// before. unused says that no server has started on the file before. On a full disk the
-// mark stays as it is.
+// markStart writes a new mark of a start into the file, and returns it with the mark of the
+// start before. unused says that no server has started on the file yet. On a full disk,
+// both are the mark that the file has.
 func (w *writer) markStart() (last, this ring.Mark, unused bool, err error) {
 	var text []byte
 	known, err := w.c.Row(func(r *sqlite.Rows) { text = append(text, r.Blob(0)...) }, "SELECT value FROM setting WHERE name = 'start'")
@@ -203,16 +203,16 @@ func (w *writer) readNonces(found *foundNonces, now time.Time, window time.Durat
 			return err
 		}
 	}
-	// The rows of searches have local positions, so they are read whatever the pages
-	// cover. Pages have the nonces of searches, too, because newer searches delete the
-	// rows of older ones.
+	// The rows of searches have local positions, which no page covers, so they are always
+	// read. Pages have the nonces of searches, too, because newer searches delete the rows
+	// of older ones.
 	return w.readNonceRows(rows, nonceRange{from - 1, math.MaxInt64}, most, "search")
 }
 
 // writeNonces is foundNonces for nonces whose commit has a position.
 type writeNonces struct {
 	*foundNonces
-	now    time.Time // what is counted as the time of the start
+	now    time.Time // the time of the start, or of the last commit if the clock was ahead of that
 	window time.Duration
 }
 

@@ -1,9 +1,12 @@
 package db
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -292,5 +295,30 @@ func TestNonces(t *testing.T) {
 	later := until.Add(nonceSweep + 2*time.Second)
 	if err := n.Claim(1, later, later.Add(time.Minute)); err != nil {
 		t.Errorf("a nonce whose time is over got %v", err)
+	}
+}
+
+// A start says that it refuses earlier requests if the file of used nonces may lack some.
+// The next start does not, though its running time is still that of the start before.
+func TestOnlyAStartThatMayLackNoncesSaysSo(t *testing.T) {
+	d, c := openSetClock(t)
+	path := d.path
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, removed := range []bool{false, true, false} {
+		if removed {
+			if err := os.Remove(path + ring.Suffix); err != nil {
+				t.Fatal(err)
+			}
+		}
+		log := &bytes.Buffer{}
+		d = openHere(t, c.tells, func(o *Options) { o.Path, o.Logger = path, slog.New(slog.NewTextHandler(log, nil)) })
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if said := strings.Contains(log.String(), "signed before this start"); said != removed {
+			t.Errorf("the file was removed: %v; the log says: %s", removed, log)
+		}
 	}
 }

@@ -8,10 +8,10 @@ import (
 
 const (
 	maxQueue      = 16 << 10 // jobs that wait
-	maxBatch      = 512      // jobs in a transaction, at most
-	cutBatch      = 128      // jobs in a transaction that does not take all that wait: a job that comes meanwhile waits for its end
-	cutBytes      = 2 << 20  // bytes of all jobs in such a transaction
-	maxBatchBytes = 8 << 20  // bytes of all jobs in a transaction; a single job may have more
+	maxBatch      = 512      // jobs in a transaction that takes all that wait
+	maxBatchBytes = 8 << 20  // bytes of the jobs in such a transaction
+	cutBatch      = 128      // jobs in a transaction that leaves some waiting; it is short, because they wait for its end
+	cutBytes      = 2 << 20  // bytes of the jobs in such a transaction; a single job may have more
 )
 
 // queue has the jobs that wait for the writer, in the order in which they came. Usually
@@ -25,15 +25,15 @@ type queue struct {
 	bytes int                       // of all ops
 	of    map[relay.MechaNumber]int // how many of ops each Mecha has
 	spare []op                      // the array of the next ops or of the next batch
-	turns []int                     // of each op, while a batch is chosen: how many ops of its Mecha are before it
+	turns []int                     // for each op, while a batch is chosen: how many ops of its Mecha are before it
 }
 
 func newQueue(most int) queue { return queue{most: most, of: map[relay.MechaNumber]int{}} }
 
 // add adds a job of a Mecha; 0 is the relay itself. A Mecha may have as many jobs as
-// there are places free. So one that floods gets half of the places, two that do a third
-// each, and a place is always left for others. Errors: RateLimited for such a Mecha;
-// Overloaded, if no place is free.
+// there are free places. So one Mecha that floods the queue gets half of the places, two
+// get a third each, and a place is always left for others. Errors: RateLimited for a Mecha
+// that has its share; Overloaded, if no place is free.
 func (q *queue) add(j job, of relay.MechaNumber) error {
 	free := maxQueue - len(q.ops)
 	switch own := q.of[of]; {
@@ -70,7 +70,7 @@ func (q *queue) take() []op {
 	last, count, bytes := q.findTurns(cut)
 	rest := q.ops[:0]
 	for i, o := range q.ops {
-		fits := count < cut && bytes+o.bytes <= cutBytes || i == 0 // the oldest job, however large, or it would wait for ever
+		fits := count < cut && bytes+o.bytes <= cutBytes || i == 0 // the oldest job is always taken, or a large one would never be
 		switch {
 		case q.turns[i] == last && fits:
 			count, bytes = count+1, bytes+o.bytes
@@ -89,8 +89,9 @@ func (q *queue) take() []op {
 	return batch
 }
 
-// findTurns sets turns, and finds the first turn for which a transaction of up to cut
-// jobs has not room for all. count and bytes are those of the turns before it.
+// findTurns sets turns. last is the first turn for whose jobs a transaction of up to cut
+// jobs has not enough room. count and bytes are the number and the size of the jobs in the
+// turns before it.
 func (q *queue) findTurns(cut int) (last, count, bytes int) {
 	var ops, size [cutBatch]int // of each turn
 	q.turns = q.turns[:0]

@@ -30,14 +30,14 @@ func newLookups() *lookups {
 }
 
 // The readers have three lanes, each with connections of its own, so that a read never
-// waits for a longer one of another kind. Waiting reads beyond the bounds are refused
-// with RateLimited: they are those of one Mecha.
+// waits for a longer one of another kind. The shares and the bounds are those of one Mecha.
+// A read beyond the bound of waiting reads is refused with RateLimited.
 const (
-	keyConns   = 1 // for keys and positions: a few rows, for the relay itself
-	pointConns = 4 // for messages, profiles, short pages: what costs about as much as a request
-	pointShare = 3 // connections that one Mecha may have; another's read finds one
-	pointsWait = 1024
-	scanConns  = 2 // for what looks through many rows, a piece in each turn
+	keyConns   = 1    // for keys and positions: reads of a few rows, for the relay itself
+	pointConns = 4    // for messages, profiles and short pages: reads that cost about as much as a request
+	pointShare = 3    // connections in use, so that another Mecha finds one
+	pointsWait = 1024 // waiting reads
+	scanConns  = 2    // for reads that look through many rows, one piece in each turn
 	scanShare  = 1
 	scansWait  = 64
 )
@@ -62,26 +62,26 @@ func (p *readerPool) open(path string, r sqlite.Role) error {
 	return nil
 }
 
-// point is the turn of a read of a few rows, scan that of a read that looks through
-// many rows. Each is for a Mecha, or for 0, the relay itself.
+// point gives the turn of a read of a few rows, scan the turn of a read that looks through
+// many rows. Both are for a Mecha, or for the relay itself (0).
 func (p *readerPool) point(of relay.MechaNumber) turn { return turn{p.points, of, pointsWait} }
 func (p *readerPool) scan(of relay.MechaNumber) turn  { return turn{p.scans, of, scansWait} }
 
-// key is the turn of a read on which others wait: of a key, to let a request in or to end
-// the sockets of a revoked one. It waits for no other kind of read.
+// key gives the turn of a read on which others wait, such as the read of a key, which lets a
+// request in or ends the sockets of a revoked key. It waits for no other kind of read.
 func (p *readerPool) key() turn { return turn{p.keys, 0, anyNumber} }
 
-// hold takes the connections of points and scans out of use, waiting up to timeout for
-// the reads that are under way. Further reads wait until release, which must follow. The
-// keys are not held: nothing that the relay does may keep a request from being let in or
-// refused. hold tells whether the held connections are idle.
+// hold takes the connections of points and scans out of use, and waits up to timeout for
+// the reads that are under way. Further reads wait until release, which must follow. hold
+// leaves the keys alone, so that requests are let in or refused all the same. It tells
+// whether the held connections are idle.
 func (p *readerPool) hold(timeout time.Duration) bool {
 	over := time.NewTimer(timeout)
 	defer over.Stop()
 	return p.scans.hold(over.C) && p.points.hold(over.C)
 }
 
-// holdAll is hold for the keys, too.
+// holdAll holds all three lanes.
 func (p *readerPool) holdAll(timeout time.Duration) bool {
 	over := time.NewTimer(timeout)
 	defer over.Stop()

@@ -12,7 +12,7 @@ import (
 // End is false. Safe for concurrent use.
 func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (p relay.ReceiptPage, err error) {
 	t := d.readers.scan(q.Sender)
-	t.most = anyNumber // as with Stream
+	t.most = anyNumber // for the same reason as in Stream
 	err = d.readIn(ctx, t, func(x *rx) error {
 		p, err = x.receipts(q)
 		return err
@@ -42,7 +42,7 @@ func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	return p, r.Close()
 }
 
-// readReceipt makes a change of a row of receipts.
+// readReceipt makes a Change of a row of the query in receipts.
 func (x *rx) readReceipt(r *sqlite.Rows) (relay.Change, error) {
 	c := relay.Change{
 		Receipt: relay.Position(r.Int(0)), Sender: relay.MechaNumber(r.Int(1)), Position: relay.Position(r.Int(2)),

@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "clock_ahead", "audit", "received", "sent"}
+var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "clock_ahead", "audit", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -150,7 +150,7 @@ func (p *player) fine(err error) {
 	}
 }
 
-// progress acknowledges one message until it takes no more that are not final.
+// progress reports progress on one message until the store refuses more.
 func (p *player) progress() {
 	k, err := p.d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(fmt.Sprintf("worker%d^crew", p.random.IntN(1000)))}) // its mailbox is empty
 	if err != nil {

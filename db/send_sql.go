@@ -15,9 +15,10 @@ const idempotencyWindow = 24 * time.Hour
 // m.DiskFull and m.MaxPending, the verdicts of this machine. When it returns without an
 // error, the message is durable. Errors: RecipientNotFound, with similar addresses;
 // ConversationNotFound, NotAParticipant, MailboxFull, IdempotencyKeyReused,
-// NonceReused, UnknownKey, KeyRevoked, KeyExpired; and those of every write:
-// Overloaded, ShuttingDown, DiskFull, Internal, and StoreFailed, after which it is
-// unknown whether the message was written. Safe for concurrent use.
+// NonceReused, UnknownKey, KeyRevoked, KeyExpired; and those of every write: RateLimited,
+// if too many writes of the Mecha wait, Overloaded, ShuttingDown, DatabaseLocked, DiskFull,
+// Internal, and StoreFailed, after which it is unknown whether the message was written.
+// Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
 	sent, err := do(d, m, (*tx).send)

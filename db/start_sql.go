@@ -28,8 +28,8 @@ func (w *writer) start(nonces *Nonces) error {
 		return nil
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
-	// durable before the relay shows them to clients again.
-	// On a full disk, the sync is enough; without the index of the log it has been made.
+	// durable before the relay shows them to clients again. If the disk has no room for the
+	// copy, a sync of the log is enough. For a cramped server, OpenFull has made it.
 	if !w.cramped {
 		_, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)")
 		if sqlite.IsDiskFull(err) {
@@ -75,7 +75,7 @@ func (d *DB) Claim(k *relay.Key, nonce string, timestamp time.Time) (relay.Nonce
 	return h, d.nonces.Claim(h, d.opts.Now(), timestamp.Add(d.opts.ClockSkew))
 }
 
-// EarliestTimestamp gives the earliest timestamp that a request may have now. After a
-// start that may have lost nonces it is the time of the start, else it is long ago
-// (PROTOCOL §2). Safe for concurrent use.
+// EarliestTimestamp gives the earliest timestamp that a request may have now (PROTOCOL §2).
+// It is the time of the last start that may have lost nonces, or long ago if there was
+// none. Safe for concurrent use.
 func (d *DB) EarliestTimestamp(now time.Time) time.Time { return d.nonces.Earliest(now) }

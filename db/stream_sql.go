@@ -12,7 +12,7 @@ import (
 // stream). The piece may be empty although End is false.
 func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (p relay.StreamPage, err error) {
 	t := d.readers.point(q.Mecha)
-	t.most = anyNumber // a stream cannot be refused, and a socket has one read at a time
+	t.most = anyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
 	err = d.readIn(ctx, t, func(x *rx) error {
 		p, err = x.stream(q)
 		return err

@@ -104,7 +104,7 @@ func (x *rx) traceReceipts(t *Trace) error {
 		if err != nil {
 			return err
 		}
-		if previous >= receipt { // a chain leads back in time, or reading would not end
+		if previous >= receipt { // a chain leads back in time; one that does not might have no end
 			return fmt.Errorf("%w: the receipt at position %d follows %d", sqlite.ErrDamaged, receipt, previous)
 		}
 		t.Steps = append(t.Steps, s)

@@ -78,7 +78,7 @@ func (w *writer) commit(ops []op) {
 		w.mechas.forget()
 		w.listeners.entriesChanged()
 	}
-	if w.batch.committing { // else the log is as it was
+	if w.batch.committing { // without a COMMIT, the log is as it was
 		w.checkpoints.begin()
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"relay/db/relay"
 )
 
-// watch is the goroutine that notices what other processes do to the file: changed
-// keys, Mechas and profiles, and a write lock that is not given back. It has a
-// connection of its own and waits for no other goroutine, so that a key is refused soon
-// after its revocation, whatever the writer and the readers do.
+// watch is the goroutine that notices how other processes use the file: that they have
+// changed keys, Mechas or profiles, or do not give the write lock back. It has a connection
+// of its own and waits for no other goroutine. So a key is refused soon after its
+// revocation, even if the writer and the readers are busy.
 type watch struct {
 	w    *writer
 	path string
@@ -20,23 +20,23 @@ type watch struct {
 	data int64        // PRAGMA data_version at the last look
 	seen versions
 
-	held     time.Time                 // since when another process has the write lock; zero: it has not
+	held     time.Time                 // since when another process has had the write lock; zero: none has it
 	reported bool                      // held has been logged
-	locked   atomic.Pointer[time.Time] // held once it is reported; nil: writes go through
+	locked   atomic.Pointer[time.Time] // held, once it has been logged; nil: writes go through
 
-	clock, passed time.Time // the store's clock and the time that passes, at the last look
+	clock, passed time.Time // the store's clock and the machine's running time, at the last look
 
-	grows time.Time // when it was last logged that the log grows; zero: it has not been
+	grows time.Time // when watch last logged that the database's log grows; zero: it does not
 
-	// reports are run one after the other by a goroutine of their own, because to find
-	// the name of a process can take seconds on a busy machine.
+	// reports has the lines that are to be logged. A goroutine of its own logs them, because
+	// to find the name of a process can take seconds on a busy machine.
 	reports chan func()
 }
 
 const (
 	watchEvery = 200 * time.Millisecond
-	// lockedAfter is how long another process may have the write lock before that is a
-	// fault. Commands have it for milliseconds.
+	// lockedAfter is how long another process may have the write lock before watch reports
+	// it. Commands have the lock for milliseconds.
 	lockedAfter = time.Second
 )
 
@@ -49,8 +49,8 @@ func newWatch(w *writer, path string) *watch {
 	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1}, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
 }
 
-// open opens the connection. The start does so, before anything can happen to the files;
-// if the disk has no room for that, the next look tries again.
+// open opens the connection. The start calls it, while the files are known to be in their
+// places. If the disk has no room for that, the next look tries again.
 func (h *watch) open() (err error) {
 	h.c, err = sqlite.Open(h.path, sqlite.Polling)
 	return err
@@ -85,8 +85,8 @@ func (h *watch) run(closed <-chan struct{}) {
 	}
 }
 
-// look tells the listeners of changes, and finds out whether the write lock is free.
-// Commits of this process are found, too; then the listeners are told twice.
+// look tells the listeners of changes, and finds out whether the write lock is free. It
+// cannot tell this process's own commits from others, so the listeners hear of those twice.
 func (h *watch) look() {
 	h.lookAtClock()
 	if h.c == nil && h.open() != nil {
@@ -152,9 +152,9 @@ func (h *watch) lookAtLock(committed bool) error {
 	return nil
 }
 
-// lockedSince gives a time from which on another process has had the write lock; zero
-// if it does not have it. While the writer waits, another process has the lock. While
-// the writer does nothing, the lock is tried.
+// lockedSince gives a time since which another process has had the write lock; zero if none
+// has it. If the writer waits for the lock, another process has it. If the writer is idle,
+// lockedSince tries to take the lock.
 func (h *watch) lockedSince() (time.Time, error) {
 	if since, waits := h.w.lock.waits(); waits {
 		return since, nil
@@ -165,7 +165,7 @@ func (h *watch) lockedSince() (time.Time, error) {
 	err := h.c.BeginWrite()
 	h.c.Rollback()
 	if sqlite.IsBusy(err) {
-		if h.w.lock.has() { // since then
+		if h.w.lock.has() { // the writer was faster
 			return time.Time{}, nil
 		}
 		return time.Now(), nil
@@ -173,7 +173,7 @@ func (h *watch) lockedSince() (time.Time, error) {
 	return time.Time{}, err
 }
 
-// report logs that another process has the lock, with its name if that can be found.
+// report logs that another process has the lock, and which one if that can be found.
 func (h *watch) report() {
 	since := h.held
 	h.reported = true
@@ -184,11 +184,11 @@ func (h *watch) report() {
 	})
 }
 
-// jump is by how much the clock may differ from the time that passes between two looks.
+// jump is how far the clock may go wrong between two looks before that is logged.
 const jump = time.Minute
 
-// lookAtClock logs when the clock was set. The relay follows it nevertheless: a machine
-// that has slept cannot be told from a wrong clock.
+// lookAtClock logs that the clock was set. The relay follows the clock nevertheless, because
+// it cannot tell a wrong clock from a machine that has slept.
 func (h *watch) lookAtClock() {
 	clock, passed := h.w.opts.Now().Round(0), time.Now() // without its monotonic reading, the clock shows that it was set
 	if by := clock.Sub(h.clock) - passed.Sub(h.passed); by.Abs() >= jump {
@@ -203,7 +203,7 @@ const (
 )
 
 // lookAtLog logs that the log grows because another process reads an old state of the
-// file, and when that has ended.
+// file. It also logs the end of that.
 func (h *watch) lookAtLog() {
 	stuck := h.w.checkpoints.stuck.Load()
 	switch {
@@ -221,7 +221,7 @@ func (h *watch) lookAtLog() {
 	}
 }
 
-// say has a report logged. If too many are waiting, it is left out.
+// say queues a report. If too many are waiting, it drops the report.
 func (h *watch) say(report func()) {
 	select {
 	case h.reports <- report:
@@ -229,7 +229,7 @@ func (h *watch) say(report func()) {
 	}
 }
 
-// free notes that the lock is free, and logs it if the opposite was logged.
+// free notes that the lock is free, and logs that if report has logged the opposite.
 func (h *watch) free() {
 	if h.reported {
 		held := int(time.Since(h.held).Seconds())
@@ -239,8 +239,8 @@ func (h *watch) free() {
 	h.locked.Store(nil)
 }
 
-// lockState is what the writer does about the write lock. The writer sets it, the watch
-// reads it.
+// lockState says whether the writer has the write lock or waits for it. The writer sets
+// it, and the watch reads it.
 type lockState struct{ v atomic.Int64 } // noLock, hasLock, or since when the writer waits, in Unix ns
 
 const (

@@ -44,7 +44,7 @@ type writer struct {
 
 	batch     tx                             // the present transaction
 	last      relay.Position                 // the last committed position in the shared order
-	saidAhead bool                           // it is logged that last is ahead of the clock
+	saidAhead bool                           // the log says that last is ahead of the clock
 	lastLocal relay.Position                 // the last committed position of a local row
 	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them

@@ -213,7 +213,7 @@ func (s *Server) readBody(c *call) error {
 	return nil
 }
 
-// errEvicted reaches the log at most: the connection has been closed.
+// errEvicted reaches no client, since the connection has been closed.
 var errEvicted = relay.Errorf(relay.Overloaded, "the connection was closed to make room")
 
 func errTooLarge(most int64) error {

@@ -22,14 +22,14 @@ import (
 // all the same and others are closed to make room:
 //
 //  1. Connections that have not yet shown a valid key, the oldest first.
-//  2. Connections of the Mecha that holds most, whatever its keys: those that are
-//     idle between two requests, the longest idle first; then, as long as the Mecha
-//     holds more than enough, those that wait for their client, because it sends a
-//     body or takes an answer slowly.
+//  2. Connections of the Mecha that holds most, with all its keys: first the ones that
+//     are idle between two requests, the longest idle first; then, as long as the Mecha
+//     holds more than enough, the ones that wait for a client which sends a body or
+//     takes an answer slowly.
 //
 // So a client without a key cannot keep out one with a key, and one Mecha cannot
 // take the connections of another. A connection is never closed while the relay
-// works for it, and a WebSocket never: the hub bounds those. The new connection is
+// works for it, and a WebSocket never: the hub bounds the WebSockets. The new connection is
 // closed at once only if nothing else may be. Accepting never waits.
 func (s *Server) Guard(l net.Listener, most int) net.Listener {
 	if most <= 0 {
@@ -49,7 +49,7 @@ type door struct {
 
 	mu      sync.Mutex
 	all     map[*guarded]struct{}
-	holders map[relay.MechaNumber]*holder // those of the connections in all
+	holders map[relay.MechaNumber]*holder // the Mechas of the connections in all
 }
 
 const (

@@ -46,8 +46,8 @@ func (s *Server) noPage(w http.ResponseWriter, r *http.Request, detail string) {
 	s.refuse(w, r, relay.Errorf(relay.NotFound, "%s", detail))
 }
 
-// acceptsHTML tells whether an Accept header names text/html (RFC 9110 §12.5.1), as
-// those of browsers do. */* does not name it: every other program sends that.
+// acceptsHTML tells whether an Accept header names text/html (RFC 9110 §12.5.1), as a
+// browser's does. */* does not name it: every other program sends that.
 func acceptsHTML(values []string) bool {
 	for part := range strings.SplitSeq(strings.Join(values, ","), ",") {
 		if media, parameters, err := mime.ParseMediaType(part); err == nil && media == "text/html" {

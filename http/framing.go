@@ -23,10 +23,11 @@ type framing struct {
 
 var contentLength = []byte("\ncontent-length") // in small letters
 
-// note looks at what the connection was read for, into a buffer of size bytes.
+// note looks at the bytes that one read of the connection has brought. size is the
+// length of the buffer that it was read into.
 func (f *framing) note(b []byte, size int) {
-	// Between two requests net/http reads a single byte, to learn of the client's end.
-	// What it has read ahead is then from the read before.
+	// While a handler runs, net/http reads a single byte, to learn whether the client has
+	// gone. Bytes of the next request that it has read ahead came with the read before.
 	if size > 1 {
 		f.reads++
 	}

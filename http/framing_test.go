@@ -19,7 +19,7 @@ func (c *call) chunks(more ...string) string {
 }
 
 // A request with both Content-Length and Transfer-Encoding is answered, and ends its
-// connection: what follows on it is not served. Others leave it open.
+// connection: further requests on it are not served. Other requests leave it open.
 func TestARequestWithTwoLengthsEndsItsConnection(t *testing.T) {
 	r := mustServe(t)
 	g := r.guarded(1000, false)

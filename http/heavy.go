@@ -23,86 +23,64 @@ type heavy struct {
 	waits *measure.Histogram // of bodies that had to
 
 	mu sync.Mutex
-	of map[relay.MechaNumber]*heavyLine // those with bodies that are worked on
+	of map[relay.MechaNumber]*heavyBodies // the Mechas that have large bodies
 }
 
-// heavyLine is a Mecha's large bodies.
-type heavyLine struct {
-	running int
-	waiting []chan struct{} // the oldest first; each is closed when its turn has come
+// heavyBodies is the large bodies of a Mecha.
+type heavyBodies struct {
+	turns chan struct{} // has an element for each body that is worked on; a send waits for the body's turn
+	count int           // of the bodies that are worked on or wait; guarded by heavy.mu
 }
 
 func newHeavy() *heavy {
-	return &heavy{each: max(1, runtime.GOMAXPROCS(0)/2), of: map[relay.MechaNumber]*heavyLine{}}
+	return &heavy{each: max(1, runtime.GOMAXPROCS(0)/2), of: map[relay.MechaNumber]*heavyBodies{}}
 }
 
 // take waits for the turn of a body, or until ctx ends; then it returns the error of
 // ctx. After nil, give must follow. The memory for the bodies bounds how many wait.
 func (h *heavy) take(ctx context.Context, m relay.MechaNumber) error {
-	turn := h.enter(m)
-	if turn == nil {
+	turns := h.join(m).turns
+	select {
+	case turns <- struct{}{}:
 		return nil
+	default:
 	}
 	began := time.Now()
 	defer func() { h.waits.Observe(time.Since(began)) }()
 	select {
-	case <-turn:
+	case turns <- struct{}{}:
 		return nil
 	case <-ctx.Done():
-		h.leave(m, turn)
+		h.leave(m)
 		return ctx.Err()
 	}
 }
 
-// enter takes a turn, or a place in line: then the channel is closed at the turn.
-func (h *heavy) enter(m relay.MechaNumber) chan struct{} {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	l := h.of[m]
-	if l == nil {
-		l = &heavyLine{}
-		h.of[m] = l
-	}
-	if l.running < h.each {
-		l.running++
-		return nil
-	}
-	turn := make(chan struct{})
-	l.waiting = append(l.waiting, turn)
-	return turn
-}
-
-// leave gives up a place in line, or the turn if it has come in the same moment.
-func (h *heavy) leave(m relay.MechaNumber, turn chan struct{}) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for i, w := range h.of[m].waiting {
-		if w == turn {
-			h.of[m].waiting = append(h.of[m].waiting[:i], h.of[m].waiting[i+1:]...)
-			return
-		}
-	}
-	h.next(m)
-}
-
 // give ends a turn.
-func (h *heavy) give(m relay.MechaNumber) {
+func (h *heavy) give(m relay.MechaNumber) { <-h.leave(m).turns }
+
+// join counts one more body of a Mecha.
+func (h *heavy) join(m relay.MechaNumber) *heavyBodies {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.next(m)
+	b := h.of[m]
+	if b == nil {
+		b = &heavyBodies{turns: make(chan struct{}, h.each)}
+		h.of[m] = b
+	}
+	b.count++
+	return b
 }
 
-// next passes a turn on to the next in line. h.mu is held.
-func (h *heavy) next(m relay.MechaNumber) {
-	l := h.of[m]
-	if len(l.waiting) > 0 {
-		close(l.waiting[0])
-		l.waiting = l.waiting[1:]
-		return
-	}
-	if l.running--; l.running == 0 {
+// leave counts one body less.
+func (h *heavy) leave(m relay.MechaNumber) *heavyBodies {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	b := h.of[m]
+	if b.count--; b.count == 0 {
 		delete(h.of, m)
 	}
+	return b
 }
 
 // beginHeavy waits for the turn of a call with a large body.
@@ -117,8 +95,7 @@ func (s *Server) beginHeavy(c *call) error {
 	return nil
 }
 
-// endHeavy ends the turn, if the call has one. From then on it only waits, or does what
-// any call does.
+// endHeavy ends the turn, if the call has one: the work that its large body makes is done.
 func (s *Server) endHeavy(c *call) {
 	if c.heavy {
 		c.heavy = false

@@ -4,42 +4,45 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 )
 
-// A Mecha's large bodies get their turns one after the other, those of another at once.
+// A Mecha's large bodies get their turns one after the other, those of another Mecha at
+// once. A body whose client has gone leaves the line.
 func TestLargeBodiesOfAMechaWaitInLine(t *testing.T) {
-	h := newHeavy()
-	for range h.each {
-		if h.enter(1) != nil {
-			t.Fatal("it waits for a place that is free")
+	synctest.Test(t, func(t *testing.T) {
+		h := newHeavy()
+		const waiting = 5
+		bodies := h.each + waiting
+		turn := make(chan error, bodies)
+		for range bodies {
+			go func() { turn <- h.take(t.Context(), 1) }()
 		}
-	}
-	first, second := h.enter(1), h.enter(1)
-	if first == nil || second == nil {
-		t.Fatal("it has more than its share")
-	}
-	if h.enter(2) != nil {
-		t.Error("another Mecha waits")
-	}
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := h.take(gone, 1); !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
-	h.give(1)
-	<-first // its turn
-	select {
-	case <-second:
-		t.Error("the second one has its turn, too")
-	default:
-	}
-	h.leave(1, first) // which came in the same moment
-	<-second
-	for range h.each {
-		h.give(1)
-	}
-	h.give(2)
-	if len(h.of) > 0 {
-		t.Errorf("%d Mechas are left", len(h.of))
-	}
+		gone, cancel := context.WithCancel(t.Context())
+		left := make(chan error, 1)
+		synctest.Wait()
+		go func() { left <- h.take(gone, 1) }()
+		if err := h.take(t.Context(), 2); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+		cancel()
+		if err := <-left; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		for ended := range bodies {
+			synctest.Wait()
+			if want := min(h.each, bodies-ended); len(turn) != want {
+				t.Fatalf("%d bodies are worked on, want %d", len(turn), want)
+			}
+			if err := <-turn; err != nil {
+				t.Fatal(err)
+			}
+			h.give(1)
+		}
+		h.give(2)
+		if len(h.of) > 0 {
+			t.Errorf("%d Mechas are left", len(h.of))
+		}
+	})
 }

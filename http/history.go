@@ -70,8 +70,8 @@ func (s *Server) page(c *call, q relay.HistoryQuery, wait time.Duration) (answer
 	return ok(append(b, '}'))
 }
 
-// look reads a page, and charges the key for the rows. If the caller will look again, it
-// also gives the query for what was not there yet.
+// look reads a page, and charges the key for the rows. If the caller will look again,
+// next is the query for the messages that are not there yet.
 func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, next relay.HistoryQuery, err error) {
 	next = q
 	if again && !mayMatchLater(q.State) {
@@ -91,8 +91,8 @@ func mayMatchLater(f relay.StateFilter) bool {
 }
 
 // waitForPage is a long-poll. It looks again whenever something has happened to
-// the caller's messages, at what is new if that is enough. It counts as a socket, and
-// ends when the key does. A key that has used up its rate looks again when it has a rate.
+// the caller's messages, only at the new ones if that is enough. It counts as a socket,
+// and ends when the key does. While the key has used up its rate, it does not look again.
 func (s *Server) waitForPage(c *call, q relay.HistoryQuery, wait time.Duration) (relay.Page, error) {
 	wake, ended, stop, err := s.config.Live.Watch(c.key)
 	if err != nil {

@@ -30,8 +30,8 @@ func (l *limiters[K]) allow(k K, now time.Time) bool {
 	return l.rate <= 0 || l.bucket(k).AllowN(now, 1)
 }
 
-// charge takes n tokens for what a request has cost beyond its first one. It may leave a
-// debt, which the key's next requests wait for.
+// charge takes n tokens for a request that has cost more than its first token. It may
+// leave a debt: then the next requests of the key are refused until it is paid.
 func (l *limiters[K]) charge(k K, n int, now time.Time) {
 	if l.rate <= 0 || n <= 0 {
 		return

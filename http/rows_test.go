@@ -104,7 +104,7 @@ func TestALongPollLooksAtWhatIsNew(t *testing.T) {
 	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 1, 30 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	r.mustFill(bob, alice, 1001)
-	bob.mustSend(bob, `"message_type":"wanted"`)    // a word that nobody has used needs no search
+	bob.mustSend(bob, `"message_type":"wanted"`)    // a word that no message has needs no search
 	answer := alice.mustWait("message_type=wanted") // 1 and 10
 	for range 10 {
 		bob.mustSend(alice)

@@ -41,7 +41,7 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 	return result, nil
 }
 
-// searchInTurn is search, when the caller's turn has come.
+// searchInTurn waits for the caller's turn, and searches.
 func (x *Index) searchInTurn(ctx context.Context, req *Request) (result *Result, weights map[string]float64, err error) {
 	if err := x.turns.take(ctx, req.Caller, x.wait); err != nil {
 		return nil, nil, err

@@ -10,10 +10,10 @@ import (
 	"relay/db/relay"
 )
 
-// turns lets a number of searches run at once, and is fair to the callers: those
-// that wait get their turns one after the other, whatever the number of searches
-// that each has waiting. One caller has at most half of the places, so that its
-// heavy searches do not delay the light ones of others. It is safe for concurrent use.
+// turns bounds how many searches run at once, and shares the places out fairly: callers
+// that wait take turns, however many searches each of them has waiting. One caller has
+// at most half of the places, so that its heavy searches do not delay the light ones of
+// others. It is safe for concurrent use.
 type turns struct {
 	most int // searches that run at once
 	each int // of these, searches of one caller
@@ -22,8 +22,8 @@ type turns struct {
 
 	mu      sync.Mutex
 	running int
-	callers map[relay.Address]*caller // those with searches that run or wait
-	queue   []*caller                 // those with searches that wait, in the order of their turns
+	callers map[relay.Address]*caller // the callers with searches that run or wait
+	queue   []*caller                 // the callers with searches that wait, in the order of their turns
 }
 
 // caller is a Mecha that searches.
@@ -94,8 +94,8 @@ func (t *turns) enter(address relay.Address) (turn chan struct{}, err error) {
 	return turn, nil
 }
 
-// leave ends the waiting, with err or, if that is nil, with the reason why it was in
-// vain. It returns nil if the turn has come meanwhile.
+// leave gives up a place in line. It returns err, or if that is nil, the reason why no
+// turn has come. If the turn has come meanwhile, it returns nil.
 func (t *turns) leave(address relay.Address, turn chan struct{}, err error) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -143,6 +143,7 @@ func (t *turns) give(address relay.Address) {
 	t.forget(address, c)
 }
 
+// forget removes a caller without searches. t.mu is held.
 func (t *turns) forget(address relay.Address, c *caller) {
 	if c.running == 0 && len(c.waiting) == 0 {
 		delete(t.callers, address)

@@ -16,7 +16,7 @@ import (
 // Callers get their turns one after the other, however many searches each has
 // waiting, and one never has more than half of the places.
 func TestTurnsGoRoundTheCallers(t *testing.T) {
-	for most, want := range map[int]string{ // those that run at once, then those that follow as one after the other ends
+	for most, want := range map[int]string{ // the searches that run at once, then the ones that follow as one after the other ends
 		1: "a abcabcaaa",
 		2: "ab abcacaaa",
 		3: "aab abcacaa",
@@ -80,7 +80,7 @@ func TestTurnsHaveABoundOnWaiting(t *testing.T) {
 	}
 }
 
-// Whatever becomes of those that wait, no place is lost and none is given twice.
+// Some searches get their turn, others give up: no place is lost and none is given twice.
 func TestTurnsUnderLoad(t *testing.T) {
 	turns := newTurns(3)
 	var all sync.WaitGroup

@@ -24,7 +24,7 @@ func churn(t *testing.T, r *testRelay) {
 	var senders, all sync.WaitGroup
 	for i := range 2 {
 		to := r.mustIssue(relay.Address(fmt.Sprintf("to%d^test", i)))
-		quiet := r.mustIssue(relay.Address(fmt.Sprintf("quiet%d^test", i))) // which gets no messages: the endings expect none
+		quiet := r.mustIssue(relay.Address(fmt.Sprintf("quiet%d^test", i))) // gets no messages, since the endings expect none
 		for range listeners {
 			c := r.mustDial(to, "sync_limit=0")
 			all.Go(func() {

@@ -124,7 +124,12 @@ func TestAcknowledgementsAfterTheRelaysCloseFrameCount(t *testing.T) {
 // network would answer that with a reset.
 func TestASlowReaderSees1001(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	long := func(c *ws.Config) { c.WriteTimeout = patience }
+	t.Run("TCP", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServe(t, long)) })
+	t.Run("TLS", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServeTLS(t, long)) })
+}
+
+func slowReaderSees1001(t *testing.T, r *testRelay) {
 	alice, bob := r.mustPair()
 	r.mustSendBig(alice, "bob^test")
 	c := r.mustBeDeaf(bob, "sync_limit=1000")

@@ -48,11 +48,11 @@ type inbound struct {
 	lastFrame  atomic.Int64 // when the client's latest frame came
 	begun      atomic.Int64 // since when the rest of a message is awaited; 0: none has begun
 	meter      *meter       // the rate of the key's frames; set by register
-	part       *part        // what has come of a message, while the reader is parked; nil: nothing
+	part       *part        // the beginning of a message, while the reader is parked in the middle of it; nil: none
 	state      atomic.Int32 // whether there is a reader: parked, reading or woken
 	mostDue    atomic.Int32 // answers that may be due; at this number we stop reading from the client
 	polled     bool         // the poller wakes the reader, so the reader leaves when nothing is there to read
-	discarding bool         // the peer has made a fault: what comes is not looked at
+	discarding bool         // the peer has broken the protocol: its further bytes are dropped
 	first      [1]byte      // without a poller, the byte that ended the wait for a frame
 }
 
@@ -95,7 +95,7 @@ const (
 	maxReceipts   = 256 << 10   // bytes of receipts that may be queued; above this push reads them from the store
 	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
 	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
-	drainTimeout  = time.Second // for how long the input is read after our close frame, once nothing of the peer comes
+	drainTimeout  = time.Second // after our close frame, how long the peer may be silent before the connection ends
 )
 
 // Connect upgrades a request to a WebSocket of the key's Mecha, and returns when
@@ -220,9 +220,9 @@ func (c *Conn) closeLocked(code ws.StatusCode, reason string) {
 	}
 }
 
-// closeWritten notes that push is done with our close frame. The answers that come
-// now are not wanted any more. The reader drains the input for a while: closing with
-// unread input would have the network send a reset, which can overtake the frame.
+// closeWritten notes that push is done with our close frame. From now on answers are
+// dropped. The reader drains the input for a while: closing with unread input would
+// have the network send a reset, which can overtake the frame.
 func (c *Conn) closeWritten() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,16 +232,18 @@ func (c *Conn) closeWritten() {
 		c.out.box = nil
 	}
 	c.signal()
+	if c.ending.dead {
+		return
+	}
 	by := time.Now().Add(c.hub.config.WriteTimeout)
 	c.ending.drain = time.AfterFunc(drainTimeout, func() { c.drained(by) })
 }
 
-// drained ends the connection, unless there is more to come: the peer is still taking
-// what was written before our close frame, or frames of it come, or the store is busy
-// with its acknowledgements. Then drained looks again, until by.
+// drained ends the connection, unless the peer has not yet taken all that was written,
+// or still sends frames, or the store works on its acknowledgements. In these cases
+// drained looks again a little later, until by.
 func (c *Conn) drained(by time.Time) {
-	s, ok := c.net.(interface{ unsent() bool })
-	more := ok && s.unsent() || c.hub.elapsed()-c.in.lastFrame.Load() < int64(drainTimeout)
+	more := unsent(c.net) || c.hub.elapsed()-c.in.lastFrame.Load() < int64(drainTimeout)
 	c.mu.Lock()
 	if more = more || c.out.answersDue > 0; more && !c.ending.dead && time.Now().Before(by) {
 		c.ending.drain.Reset(drainTimeout)

@@ -35,8 +35,8 @@ type messageReader struct {
 	coming  coming
 }
 
-// coming is a message of which a part has come. It has all that next needs to go on
-// when more comes; the zero value is that of no message.
+// coming is a message that has not come whole. It has all that next needs to go on when
+// more bytes come. The zero value means that no message has begun.
 type coming struct {
 	op         ws.OpCode // of the message
 	fragmented bool      // a fragment has come, and the last one has not

@@ -88,7 +88,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A busy machine takes its time: no ping comes between, and nobody is given up for it.
+	// No pings come between, and no connection is given up because this machine is busy.
 	config := ws.Config{Store: d, SyncAckWait: time.Minute, PingEvery: time.Hour, DeadAfter: time.Hour, NoPoller: noPoller}
 	for _, f := range options {
 		f(&config)

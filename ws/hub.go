@@ -64,7 +64,7 @@ type Config struct {
 	MaxSockets         int              // sockets and long-polls in all
 	MaxSocketsPerMecha int              // sockets and long-polls of one Mecha
 	FrameRate          float64          // frames per second that are read from all sockets of one key
-	FrameBurst         int              // frames of a key that may come at once, whatever the rate
+	FrameBurst         int              // frames of a key that are read at once, above the rate
 	PingEvery          time.Duration    // 0: 25 s
 	DeadAfter          time.Duration    // a socket without a frame from its client for so long is closed; 0: 60 s
 	MessageTimeout     time.Duration    // from the first byte of a client's message to the last; 0: 10 s

@@ -131,6 +131,38 @@ func TestFramesBeyondTheRateWait(t *testing.T) {
 	}
 }
 
+// A close frame of the relay does not lift the limit: a client could provoke one by a
+// message that it does not finish.
+func TestTheRateHoldsAfterTheRelaysCloseFrame(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.WriteTimeout = 15, 10, patience })
+	_, bob := r.mustPair()
+	c := r.mustUpgrade(bob, "sync_limit=0")
+	c.expectAlive()
+	closed := make(chan struct{})
+	go func() { r.hub.Close(ctx); close(closed) }()
+	body := c.expectFrame(opClose)
+	began := time.Now()
+	c.mustWrite(strings.Repeat(masked(fin|opText, ackOf("x")), 60), masked(fin|opClose, body))
+	c.expectEnd()
+	if d := time.Since(began); d < 3*time.Second { // 50 of them at 15 a second
+		t.Errorf("60 frames took %v", d)
+	}
+	<-closed
+}
+
+// A client that waits for its turn is not silent.
+func TestAClientThatWaitsForItsTurnIsNotGivenUp(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 0.5, 1, time.Second })
+	_, bob := r.mustPair()
+	c := r.mustUpgrade(bob, "sync_limit=0")
+	c.mustWrite(strings.Repeat(masked(fin|opPing, ""), 3))
+	for range 3 { // the last one 4 seconds later
+		c.expectFrame(opPong)
+	}
+}
+
 // All sockets of a key share its rate, and each has its turns. The sockets of another
 // key have their own.
 func TestTheSocketsOfAKeyWaitInTurn(t *testing.T) {

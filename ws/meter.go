@@ -8,11 +8,11 @@ import (
 )
 
 // A meter is a token bucket for the frames of one key, over all its sockets
-// (PROTOCOL §7). Each socket takes the token of its next frame alone and waits for
-// it, so sockets that all wait have their turns one after the other.
+// (PROTOCOL §7). A socket takes one token at a time, for its next frame, and waits until
+// it is there. So sockets that wait take turns.
 type meter struct {
-	next    atomic.Int64 // when the token after the last one taken is there, as Hub.elapsed; the bucket is full if that was a burst ago
-	sockets int          // that use the meter; guarded by Hub.mu
+	next    atomic.Int64 // when the next token is there, as Hub.elapsed; if that was a burst ago, the bucket is full
+	sockets int          // how many sockets use the meter; guarded by Hub.mu
 }
 
 // meters is the meters of all keys. Hub.mu guards its maps; take needs no lock.
@@ -25,7 +25,7 @@ type meters struct {
 func newMeters(perSecond float64, burst int) meters {
 	m := meters{of: map[relay.KeyNumber]*meter{}, left: map[relay.KeyNumber]*meter{}}
 	if perSecond > 0 {
-		every := float64(time.Second) / max(perSecond, 1e-3) // nobody waits longer than a quarter of an hour
+		every := float64(time.Second) / max(perSecond, 1e-3) // a token comes at least every quarter of an hour
 		m.every, m.burst = int64(every), int64(min(every*float64(max(burst, 1)), float64(24*time.Hour)))
 	}
 	return m
@@ -66,8 +66,8 @@ func (ms *meters) leave(key relay.KeyNumber) {
 	}
 }
 
-// forget drops the meters that nobody uses and that are full, so that a key gains
-// nothing by opening its sockets anew. Hub.mu is held.
+// forget drops the meters that are full and without a socket. It keeps the others, so
+// that a key gains nothing by opening its sockets anew. Hub.mu is held.
 func (ms *meters) forget(now int64) {
 	for key, m := range ms.left {
 		if m.next.Load() <= now-ms.burst {

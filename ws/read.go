@@ -90,7 +90,7 @@ var readers = sync.Pool{New: func() any {
 	return r
 }}
 
-// A part is what has come of a message, kept while the reader is parked.
+// A part is the beginning of a message, kept while the reader is parked.
 type part struct {
 	coming
 	rest []byte // of the header of the next frame
@@ -104,7 +104,7 @@ func (r *reader) resume(c *Conn, early []byte) {
 	}
 }
 
-// keep notes what has come of a message, if its beginning has.
+// keep stores the beginning of a message, if one has begun.
 func (r *reader) keep() {
 	n := r.r.Buffered()
 	if n == 0 && !r.coming.begun() {
@@ -115,7 +115,7 @@ func (r *reader) keep() {
 	r.conn.in.part = &part{coming: r.coming, rest: slices.Clone(rest)}
 }
 
-// begun notes that a message has begun, and that its client lets us wait for the rest.
+// begun notes that a message has begun, and that we wait for the rest.
 func (r *reader) begun() {
 	in := &r.conn.in
 	if in.begun.Load() == 0 {
@@ -141,12 +141,12 @@ func (r *reader) Read(p []byte) (n int, err error) {
 		return n, nil
 	}
 	if !r.conn.in.polled {
-		r.begun() // a frame has, or nobody would read
+		r.begun() // the reader runs without a poller only once a frame has begun
 	}
 	return r.conn.net.Read(p)
 }
 
-// empty tells whether nothing is left of what has been read.
+// empty tells whether all bytes that were read have been used.
 func (r *reader) empty() bool { return r.r.Buffered()+len(r.early) == 0 }
 
 // takeFrame takes a message, a ping or a pong.
@@ -171,21 +171,23 @@ func (r *reader) takeFrame() error {
 // faster than its rate, countFrame waits, so that the socket is not read meanwhile.
 func (c *Conn) countFrame() {
 	now := c.hub.elapsed()
-	c.in.lastFrame.Store(now)
-	if d := c.hub.meters.take(c.in.meter, now); d > 0 {
+	d := c.hub.meters.take(c.in.meter, now)
+	c.in.lastFrame.Store(now + int64(d)) // the client is not silent while we do not read
+	if d > 0 {
 		c.in.begun.Store(0) // if the rest is late, then because of us
 		c.hub.measures.FrameWait.Observe(d)
 		c.pause(d)
 	}
 }
 
-// pause waits for d, or until our close frame is sent or the connection has ended.
+// pause waits for d, or until the connection has ended. Our close frame does not end it,
+// or a client that provokes one would be read without a limit until the drain is over.
 func (c *Conn) pause(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.ending.closeSent && !c.ending.dead && c.await(t.C) {
+	for !c.ending.dead && c.await(t.C) {
 	}
 }
 

@@ -17,8 +17,9 @@ type queuedReceipt struct {
 	word  progressWord
 }
 
-// progressWord is what a receipt of progress is about: a later one about the same
-// takes its place. The zero value is that of other receipts, which all count.
+// progressWord is the message and the state that a receipt of progress is about. A later
+// receipt with the same progressWord takes the place of an earlier one. Receipts of
+// other kinds have the zero value, and each of them is sent.
 type progressWord struct {
 	message relay.Position
 	state   relay.State
@@ -110,8 +111,7 @@ func (c *Conn) sendReceipts(b *batch) error {
 	return c.write(b)
 }
 
-// newReceipts gives those receipts of the list that push has not found in the store
-// already.
+// newReceipts leaves out the receipts that push has already found in the store.
 func (c *Conn) newReceipts(list []queuedReceipt) []queuedReceipt {
 	for len(list) > 0 && list[0].at <= c.stream.receipts {
 		list = list[1:]

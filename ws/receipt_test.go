@@ -48,3 +48,17 @@ func details(changes []relay.Change) (all []string) {
 	}
 	return all
 }
+
+// Receipts that push has found in the store are not sent a second time when the hub has
+// queued them as well.
+func TestReceiptsFromTheStoreAreSentOnce(t *testing.T) {
+	c := &Conn{}
+	c.stream.receipts = 5
+	var queued []queuedReceipt
+	for at := relay.Position(3); at <= 7; at++ {
+		queued = append(queued, queuedReceipt{at: at})
+	}
+	if left := c.newReceipts(queued); len(left) != 2 || left[0].at != 6 {
+		t.Errorf("%v are left, want those at 6 and 7", left)
+	}
+}

@@ -3,7 +3,6 @@ package ws_test
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"runtime"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ func heap() int64 {
 func (r *testRelay) mustBeDeaf(k relay.IssuedKey, query string) *raw {
 	r.t.Helper()
 	c := r.mustConnect()
-	c.Conn.(*net.TCPConn).SetReadBuffer(256 << 10) // or the network would hold a good part of it
+	c.tcp().SetReadBuffer(256 << 10) // or the network would hold a good part of it
 	c.mustWrite(handshake(k, query))
 	c.expectSwitch()
 	return c

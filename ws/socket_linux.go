@@ -1,6 +1,7 @@
 package ws
 
 import (
+	"crypto/tls"
 	"io"
 	"net"
 	"os"
@@ -12,8 +13,8 @@ import (
 )
 
 // A socket is a TCP connection that Go's runtime does not manage. A net.Conn takes
-// about 1 KB for what an idle connection does not need: its addresses, two timers,
-// a place in the runtime's epoll set. A socket is read without waiting. A write that
+// about 1 KB for things that an idle connection does not need: its addresses, two
+// timers, a place in the runtime's epoll set. A socket is read without waiting. A write that
 // must wait, because the peer reads slowly, waits for the poller.
 //
 // One goroutine may read while another writes. Close, wakeWrite, CloseWrite and unsent
@@ -114,8 +115,29 @@ func (s *socket) unsent() bool {
 		return false
 	}
 	defer s.leave()
-	n, err := unix.IoctlGetInt(int(s.fd), unix.SIOCOUTQ)
+	return unsentOf(int(s.fd))
+}
+
+func unsentOf(fd int) bool {
+	n, err := unix.IoctlGetInt(fd, unix.SIOCOUTQ)
 	return err == nil && n > 0
+}
+
+// unsent is the same for any connection: one with TLS, or one that Go's runtime manages.
+func unsent(conn netConn) (more bool) {
+	if s, ok := conn.(*socket); ok {
+		return s.unsent()
+	}
+	below := any(conn)
+	if t, ok := conn.(*tls.Conn); ok {
+		below = t.NetConn()
+	}
+	if tcp, ok := below.(syscall.Conn); ok {
+		if raw, err := tcp.SyscallConn(); err == nil {
+			_ = raw.Control(func(fd uintptr) { more = unsentOf(int(fd)) }) // it fails if the connection is closed
+		}
+	}
+	return more
 }
 
 // Read reads without waiting. It returns errNothing if there is nothing to read.

@@ -3,31 +3,40 @@ package ws
 import (
 	"bytes"
 	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"io"
 	"net"
+	"net/http/httptest"
 	"os"
 	"testing"
 	"time"
 )
 
-// mustSocket gives a socket that a poller waits for, and its peer.
-func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
+// mustConnect gives the two ends of a connection.
+func mustConnect(t *testing.T) (conn net.Conn, peer *net.TCPConn) {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	peer, err := net.Dial("tcp", l.Addr().String())
+	dialed, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { peer.Close() })
-	conn, err := l.Accept()
-	if err != nil {
+	t.Cleanup(func() { dialed.Close() })
+	if conn, err = l.Accept(); err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() { conn.Close() })
+	return conn, dialed.(*net.TCPConn)
+}
+
+// mustSocket gives a socket that a poller waits for, and its peer.
+func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
+	t.Helper()
+	conn, peer := mustConnect(t)
 	p, err := openPoller()
 	if err != nil {
 		t.Fatal(err)
@@ -40,7 +49,7 @@ func mustSocket(t *testing.T) (*socket, *net.TCPConn) {
 		t.Fatal("a TCP connection was not taken")
 	}
 	t.Cleanup(func() { c.net.Close() })
-	return c.net.(*socket), peer.(*net.TCPConn)
+	return c.net.(*socket), peer
 }
 
 // comes reads what comes, and does what the reader of a connection leaves to the poller.
@@ -196,18 +205,46 @@ func TestASocketIsClosed(t *testing.T) {
 	}
 }
 
-// A socket knows whether its peer has taken everything.
-func TestASocketKnowsWhatIsUnsent(t *testing.T) {
-	s, peer := mustSocket(t)
-	s.SetWriteDeadline(time.Now().Add(20 * time.Millisecond))
-	s.Write(make([]byte, 64<<20)) // more than the network takes
-	if !s.unsent() {
-		t.Error("the peer has read nothing, and nothing is unsent")
-	}
-	go io.Copy(io.Discard, peer)
-	for end := time.Now().Add(20 * time.Second); s.unsent(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("the peer reads, and something stays unsent")
+// Of each kind of connection the relay can tell whether its peer has taken everything.
+func TestWhatIsUnsentIsKnown(t *testing.T) {
+	for kind, connect := range map[string]func() (netConn, *net.TCPConn){
+		"socket": func() (netConn, *net.TCPConn) { s, peer := mustSocket(t); return s, peer },
+		"TCP":    func() (netConn, *net.TCPConn) { conn, peer := mustConnect(t); return conn, peer },
+		"TLS": func() (netConn, *net.TCPConn) {
+			conn, peer := mustConnect(t)
+			other := httptest.NewTLSServer(nil) // for its certificate
+			defer other.Close()
+			go tls.Client(peer, &tls.Config{InsecureSkipVerify: true}).Handshake()
+			c := tls.Server(conn, &tls.Config{Certificates: other.TLS.Certificates})
+			if err := c.Handshake(); err != nil {
+				t.Fatal(err)
+			}
+			return c, peer
+		},
+	} {
+		conn, peer := connect()
+		becomes := func(want bool) {
+			t.Helper()
+			for end := time.Now().Add(20 * time.Second); unsent(conn) != want; time.Sleep(time.Millisecond) { // nothing tells
+				if time.Now().After(end) {
+					t.Fatalf("%s: unsent is never %v", kind, want)
+				}
+			}
+		}
+		written := make(chan error, 1)
+		go func() {
+			_, err := conn.Write(make([]byte, 16<<20)) // more than the network takes
+			written <- err
+		}()
+		becomes(true)
+		go io.Copy(io.Discard, peer)
+		if err := <-written; err != nil {
+			t.Errorf("%s: %v", kind, err)
+		}
+		becomes(false)
+		conn.Close()
+		if unsent(conn) {
+			t.Errorf("%s: something is unsent on a closed connection", kind)
 		}
 	}
 }

@@ -69,8 +69,8 @@ func TestTheWindowIsNeverOverrun(t *testing.T) {
 	}
 }
 
-// Nobody acknowledges, or one message alone is acknowledged: the window opens again and
-// again, on the same connection, and in the end the stream is live.
+// No message is acknowledged, or only one: the window opens again and again, on the same
+// connection, and in the end the stream is live.
 func TestAWindowInWhichNoPlaceBecomesFreeOpensAgain(t *testing.T) {
 	t.Parallel()
 	for _, acked := range []int{0, 1} {

@@ -14,28 +14,28 @@ import (
 	"relay/http/client"
 )
 
-// Attacker is the command below bench that attacks a relay. It is a process of its
-// own, so that what it costs is seen, and does not delay the bystander's clients.
+// Attacker is the command below bench that attacks a relay. It runs in a process of
+// its own: so its cost can be measured, and it does not delay the bystander's clients.
 const Attacker = "attacker"
 
-// A job is what an attacker does, with keys that are valid. Its clients work side
-// by side. Those that send requests have one under way each, and send the next at
-// once, but pause after a refusal: an attacker gains nothing from being refused,
-// and would only take the CPU.
+// A job is the work of an attacker, whose keys are valid. Its clients work side by
+// side. A client that sends requests has one under way, and sends the next at once.
+// After a refusal it pauses: refusals gain an attacker nothing, and would only take
+// the CPU.
 type job struct {
 	Kind    string
 	URL     string
 	Clients int
 	Actors  []actor // a client acts as each of them in turn
 	Method  string
-	Status  int      // of the answer that counts as accepted
-	Bodies  []string // in turn; none: empty
-	Message string   // acksJob: its id
-	Query   string   // of sockets
+	Status  int      // of an answer that counts as accepted
+	Bodies  []string // used in turn; none: requests have no body
+	Message string   // the id of the message that is acknowledged
+	Query   string   // of the handshakes
 
 	Rate   float64 // requests a second in all, at most; 0: as many as there can be
-	Server int     // the process whose CPU time counts for Cores
-	Cores  float64 // so much CPU in all, here and in the server, at most; 0: no bound
+	Server int     // the id of the relay's process
+	Cores  float64 // how many cores the relay and this process may keep busy together; 0: no bound
 }
 
 // An actor is a Mecha for which an attacker has the key.
@@ -43,17 +43,17 @@ type actor struct{ Address, Key, Path string }
 
 // The kinds of jobs.
 const (
-	requestsJob    = "requests"
-	acksJob        = "acks"
-	halfFramesJob  = "half frames"
-	unreadJobKind  = "unread sockets"
+	requestsKind   = "requests"
+	acksKind       = "acks"
+	halfFramesKind = "half frames"
+	unreadKind     = "unread sockets"
 	slowBodiesKind = "slow bodies"
 )
 
-// A tally is what an attacker has done, until it was told to stop.
+// A tally counts what an attacker did before it was told to stop.
 type tally struct {
 	Begun             int64 // requests or frames that were sent, or sockets that were opened
-	Accepted, Refused int64 // of these; the others were not answered in time
+	Accepted, Refused int64 // of these; the others had no answer yet
 	Broken            int64 // connections
 	Seconds           float64
 	Problem           string // the first refusal or fault
@@ -75,8 +75,8 @@ type attacker struct {
 	ready    sync.WaitGroup
 }
 
-// Attack reads a job from in, and does it until in ends. It writes a line when all
-// its clients have begun, and at the end its tally.
+// Attack reads a job from in, and works on it until in ends. It writes a line when
+// all its clients have begun, and its tally at the end.
 func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	runtime.GOMAXPROCS(1) // it takes one core at most: the others are for the relay and the bystander
 	d := json.NewDecoder(in)
@@ -87,7 +87,7 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	ctx, end := context.WithCancel(ctx)
 	defer end()
 	a.ctx, a.links = ctx, (&bench{}).links(ctx, &server{url: a.URL})
-	work := map[string]func(int){requestsJob: a.request, acksJob: a.acknowledge, halfFramesJob: a.hold, unreadJobKind: a.hold, slowBodiesKind: a.dribble}[a.Kind]
+	work := map[string]func(int){requestsKind: a.request, acksKind: a.acknowledge, halfFramesKind: a.hold, unreadKind: a.hold, slowBodiesKind: a.dribble}[a.Kind]
 	if work == nil {
 		return fmt.Errorf("there is no job %q", a.Kind)
 	}
@@ -104,7 +104,7 @@ func Attack(ctx context.Context, in io.Reader, out io.Writer) error {
 	if _, err := fmt.Fprintln(out, "ready"); err != nil {
 		return err
 	}
-	io.Copy(io.Discard, io.MultiReader(d.Buffered(), in)) // until the bench says that it is enough
+	io.Copy(io.Discard, io.MultiReader(d.Buffered(), in)) // until the bench has seen enough
 	t := tally{Begun: a.begun.Load(), Accepted: a.accepted.Load(), Refused: a.refused.Load(), Broken: a.broken.Load(), Seconds: time.Since(began).Seconds()}
 	if p := a.problem.Load(); p != nil {
 		t.Problem = *p
@@ -137,8 +137,8 @@ func (a *attacker) spare() {
 	}
 }
 
-// fail counts an error, and pauses: all clients together are refused 2,000 times
-// a second at most. A connection that has broken counts apart.
+// fail counts a refusal or a broken connection, and pauses: all clients together
+// fail at most 2,000 times a second.
 func (a *attacker) fail(err error) {
 	if a.ctx.Err() != nil {
 		return
@@ -163,8 +163,8 @@ func isStatus(err error, status int) bool {
 	return errors.As(err, &r) && r.Status == status
 }
 
-// connected calls f with a connection again and again, and with a new one after an
-// error that is no plain refusal. The first connection says that the client has begun.
+// connected calls f again and again with one connection. After an error other than a
+// plain refusal it opens another. The client has begun once it has tried to connect.
 func (a *attacker) connected(f func(c *conn) error) {
 	begun := sync.OnceFunc(a.ready.Done)
 	defer begun()
@@ -221,7 +221,7 @@ func (a *attacker) request(i int) {
 	})
 }
 
-// dribble sends the body of a request so slowly that it never ends.
+// dribble sends requests whose bodies arrive so slowly that they never end.
 func (a *attacker) dribble(i int) {
 	who := a.Actors[i%len(a.Actors)]
 	a.connected(func(c *conn) error {

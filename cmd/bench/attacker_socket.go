@@ -13,7 +13,7 @@ import (
 )
 
 // acknowledge acknowledges one message as `processing`, again and again, on a
-// socket. The frames that are on the way are bounded by the connection alone.
+// socket. Only the connection limits how many frames are on the way.
 func (a *attacker) acknowledge(i int) {
 	who := a.Actors[i%len(a.Actors)]
 	m := &mecha{who.Address, who.Key}
@@ -60,20 +60,20 @@ func (a *attacker) countAnswers(s *client.Socket) {
 	}
 }
 
-// hold opens a socket and holds it: with half a frame sent, or without reading what
-// comes. A socket that the relay cuts is opened again.
+// hold opens a socket and keeps it open, either in the middle of a frame or without
+// reading. When the relay cuts the socket, hold opens another.
 func (a *attacker) hold(i int) {
 	who := a.Actors[i%len(a.Actors)]
 	m := &mecha{who.Address, who.Key}
 	a.connected(func(c *conn) error {
-		if a.Kind == unreadJobKind {
+		if a.Kind == unreadKind {
 			c.net.(*net.TCPConn).SetReadBuffer(4096) // an error leaves the default, and a weaker attack
 		}
 		if err := c.upgrade(m, a.Query); err != nil {
 			return fmt.Errorf("no WebSocket: %w", err)
 		}
 		a.accepted.Add(1)
-		if a.Kind == halfFramesJob {
+		if a.Kind == halfFramesKind {
 			if _, err := c.net.Write([]byte{textFrame}); err != nil {
 				return err
 			}
@@ -98,8 +98,8 @@ func either(err, other error) error {
 	return err
 }
 
-// What begins a frame of text, and a whole ping, as a client sends them (RFC 6455
-// §5.2). A mask of zeros leaves the text as it is.
+// The first byte of a text frame, the bit that says that a frame is masked, and a
+// whole ping of a client (RFC 6455 §5.2). A mask of zeros leaves the text as it is.
 const (
 	textFrame = 0x81
 	masked    = 0x80
@@ -107,8 +107,8 @@ const (
 
 var emptyPing = []byte{0x89, masked, 0, 0, 0, 0}
 
-// upgrade opens a WebSocket on the connection (RFC 6455 §4.1). What comes after is
-// read and written by hand: client.Socket reads and writes whole frames only.
+// upgrade opens a WebSocket on the connection (RFC 6455 §4.1). Its frames are read
+// and written by hand, because client.Socket reads and writes whole frames only.
 func (c *conn) upgrade(m *mecha, query string) error {
 	signer, err := c.signer(m)
 	if err != nil {

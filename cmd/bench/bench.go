@@ -53,8 +53,8 @@ type stage struct {
 	run  func(*bench, context.Context) error
 }
 
-// Fairness is the stage that runs only when Config.Only names it: it takes as long as
-// all others together.
+// Fairness is the stage that runs only if Config.Only names it, because it takes as
+// long as all others together.
 const Fairness = "fairness"
 
 var stages = []stage{

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// An attack is a client with a valid key that uses all that its key allows, and
-// what another Mecha, the bystander, does meanwhile.
+// An attack is one way to use all that a valid key allows. Another Mecha, the
+// bystander, uses the relay meanwhile.
 type attack struct {
 	name    string
-	what    string   // for people
+	what    string   // a description for people
 	clients int      // connections, or sockets
-	control int      // of the control load, if it has fewer; 0: as many
-	probes  []string // what the bystander does; see probes
-	times   int      // a phase takes so many times Config.Duration; 0: once
+	control int      // clients of the control load; 0: as many as the attack has
+	probes  []string // the work of the bystander: keys of the map probes
+	times   int      // how many times Config.Duration a phase takes; 0: once
 	files   int      // RLIMIT_NOFILE of the server; 0: as it is
-	args    []string // settings of the server; all others have their defaults
+	args    []string // flags of the server; all other settings have their defaults
 	prepare func(*bench, context.Context, *arena) error
 	job     func(*arena) job
 }
@@ -54,22 +54,23 @@ func Attacks() (names []string) {
 // attack has a relay of its own, with the default settings, and a round of it has
 // three phases: the bystander alone, beside the attack, and beside a control load.
 // The control load has as many clients as the attack, each with a key of its own,
-// which read messages and together take as much CPU as the attack took. So what
-// the bystander loses to the attack alone is unfairness, and not lack of CPU.
+// which read messages and together take as much CPU as the attack took. If the
+// attack costs the bystander more than the control load does, the relay is unfair,
+// and the cause is no lack of CPU.
 func (b *bench) fairness(ctx context.Context) error {
 	for _, a := range attacks {
 		if len(b.Attacks) > 0 && !slices.Contains(b.Attacks, a.name) || a.files > 0 && runtime.GOOS == "windows" {
 			continue
 		}
-		if err := b.withstand(ctx, a); err != nil {
+		if err := b.measureAttack(ctx, a); err != nil {
 			return fmt.Errorf("%s: %w", a.name, err)
 		}
 	}
 	return nil
 }
 
-// withstand measures one attack, and adds its rows.
-func (b *bench) withstand(ctx context.Context, a attack) error {
+// measureAttack measures one attack, and adds its rows.
+func (b *bench) measureAttack(ctx context.Context, a attack) error {
 	ar, err := b.arena(ctx, a)
 	if err != nil {
 		return err
@@ -109,20 +110,20 @@ func (b *bench) withstand(ctx context.Context, a attack) error {
 type arena struct {
 	*server
 	attack
-	took    time.Duration // of a phase
-	people  map[string]*mecha
-	rivals  []*mecha // those of the attacker: one, or several where an attack needs several
-	crowd   []*mecha // those of the control load
-	paths   []string // of a message of each of the crowd
-	known   string   // the id of a message from alice to bob
-	target  string   // the id of the message that rivals[0] acknowledges
-	queries [][]byte
+	lasting time.Duration     // of a phase
+	people  map[string]*mecha // of the bystander, by name
+	rivals  []*mecha          // of the attacker
+	crowd   []*mecha          // of the control load
+	paths   []string          // for each of the crowd, of a message to itself
+	known   string            // the id of a message from alice to bob
+	target  string            // the id of the message that rivals[0] acknowledges
+	queries [][]byte          // the bodies of the attacker's searches
 }
 
 const (
 	rivals   = 4
-	minCrowd = 64   // so that none of them is near the rate limit of a key
-	minCores = 0.01 // beside an attack that takes no CPU; 0 would be no bound
+	minCrowd = 64   // so many that none comes near the rate limit of its key
+	minCores = 0.01 // of the control load, if the attack took no CPU; 0 would be no bound
 )
 
 // arena starts a relay with the settings of an attack, and registers all Mechas
@@ -133,7 +134,7 @@ func (b *bench) arena(ctx context.Context, a attack) (*arena, error) {
 	if err != nil {
 		return nil, err
 	}
-	ar := &arena{server: s, attack: a, took: b.Duration * time.Duration(max(a.times, 1)), people: map[string]*mecha{}}
+	ar := &arena{server: s, attack: a, lasting: b.Duration * time.Duration(max(a.times, 1)), people: map[string]*mecha{}}
 	names := []string{"alice^fair", "bob^fair", "carol^fair", "dave^fair", "erin^fair"}
 	for i := range rivals {
 		names = append(names, fmt.Sprintf("rival%d^rivals", i))
@@ -158,35 +159,31 @@ func (b *bench) arena(ctx context.Context, a attack) (*arena, error) {
 	return ar, b.introduce(ctx, ar)
 }
 
-// introduce sends the messages that are read by the bystander and the crowd.
+// introduce sends the messages that the bystander and the crowd read.
 func (b *bench) introduce(ctx context.Context, ar *arena) error {
-	l := b.links(ctx, ar.server)
-	defer l.close()
-	c, err := l.dial()
-	if err != nil {
-		return err
-	}
-	if ar.known, err = sendOne(c, ar.people["alice"], ar.people["bob"], b.payload()); err != nil {
-		return err
-	}
-	for _, m := range ar.crowd {
-		id, err := sendOne(c, m, m, []byte(`{}`))
-		if err != nil {
+	return b.connect(ctx, ar.server, func(c *conn) (err error) {
+		if ar.known, err = sendOne(c, ar.people["alice"], ar.people["bob"], b.payload()); err != nil {
 			return err
 		}
-		ar.paths = append(ar.paths, sendPath+"/"+id)
-	}
-	return nil
+		for _, m := range ar.crowd {
+			id, err := sendOne(c, m, m, []byte(`{}`))
+			if err != nil {
+				return err
+			}
+			ar.paths = append(ar.paths, sendPath+"/"+id)
+		}
+		return nil
+	})
 }
 
-// fairLoad is the control load. It takes the CPU time of so many cores at most, the
-// server's included.
+// fairLoad returns the job of the control load. Together with the server it keeps at
+// most so many cores busy.
 func (ar *arena) fairLoad(cores float64) job {
 	n := ar.clients
 	if ar.control > 0 {
 		n = ar.control
 	}
-	j := job{Kind: requestsJob, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: max(cores, minCores)}
+	j := job{Kind: requestsKind, URL: ar.url, Clients: n, Method: "GET", Status: 200, Server: ar.pid, Cores: max(cores, minCores)}
 	for i, m := range ar.crowd {
 		j.Actors = append(j.Actors, actor{Address: m.address, Key: m.key, Path: ar.paths[i]})
 	}

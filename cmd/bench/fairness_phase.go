@@ -16,17 +16,18 @@ import (
 // A contest is one round of an attack.
 type contest struct{ alone, attacked, control *phase }
 
-// A phase is what the bystander met in one part of a round, and what the clients
-// beside it did.
+// A phase has the figures of one part of a round: those of the bystander, and those
+// of the clients beside it.
 type phase struct {
-	probes map[string]*probed
-	tally  tally
-	cpu    spent         // client is the CPU time of the bystander's clients
-	beside time.Duration // the CPU time of the attacker's process
-	took   time.Duration
+	probes   map[string]*probed
+	tally    tally
+	cpu      spent         // client is the CPU time of the bystander's clients
+	beside   time.Duration // the CPU time of the attacker's process
+	took     time.Duration
+	restless bool // the relay was still at work for the phase before
 }
 
-// probed is what one probe has found.
+// probed has the figures of one probe.
 type probed struct {
 	latency Histogram
 	failed  int
@@ -38,16 +39,17 @@ func (p *phase) cores() float64 {
 	return (p.cpu.server + p.beside).Seconds() / max(p.took.Seconds(), 1e-9)
 }
 
-// phase lets the bystander use the relay for a while, beside a job; nil is none.
+// phase lets the bystander use the relay for a while, beside a job or, if that is
+// nil, alone.
 func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*phase, error) {
 	b.Progress(title, 0)
-	if err := b.settle(ctx, ar); err != nil {
+	settled, err := b.settle(ctx, ar)
+	if err != nil {
 		return nil, err
 	}
-	p := &phase{probes: map[string]*probed{}}
+	p := &phase{probes: map[string]*probed{}, restless: !settled}
 	var h *helper
 	if j != nil {
-		var err error
 		if h, err = b.startHelper(ctx, *j); err != nil {
 			return nil, err
 		}
@@ -63,7 +65,7 @@ func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*ph
 	for _, name := range ar.probes {
 		found := &probed{}
 		p.probes[name] = found
-		all.Go(func() { found.repeat(ctx, probes[name], &line{arena: ar, b: b, links: l}, began.Add(ar.took)) })
+		all.Go(func() { found.repeat(ctx, probes[name], &line{arena: ar, b: b, links: l}, began.Add(ar.lasting)) })
 	}
 	all.Wait()
 	p.took = time.Since(began)
@@ -76,13 +78,12 @@ func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*ph
 	if h == nil {
 		return p, nil
 	}
-	var err error
 	p.tally, err = h.finish()
 	return p, err
 }
 
-// repeat runs a probe until the end of the phase. An operation that is under way
-// then still counts: the slowest would be missing otherwise.
+// repeat runs a probe until the end of the phase. An operation that is under way at
+// that time still counts: without it the slowest operations would be missing.
 func (p *probed) repeat(ctx context.Context, of probe, n *line, end time.Time) {
 	run := of.begin(n)
 	defer n.hangUp()
@@ -96,7 +97,7 @@ func (p *probed) repeat(ctx context.Context, of probe, n *line, end time.Time) {
 			p.problem = either(p.problem, err)
 		}
 		if next = next.Add(of.every); next.Before(time.Now()) {
-			next = time.Now() // what is late is not made up for
+			next = time.Now() // the probe does not make up for lost time
 		}
 		if !sleep(next, ctx.Done()) {
 			return
@@ -104,24 +105,25 @@ func (p *probed) repeat(ctx context.Context, of probe, n *line, end time.Time) {
 	}
 }
 
-// settle waits until the relay has done what a phase left behind: until it answers
-// quickly several times in a row, or patience is over.
-func (b *bench) settle(ctx context.Context, ar *arena) error {
+// settle waits until the relay has finished the work that a phase left behind: then it
+// answers quickly several times in a row. settle returns false if that takes too long.
+func (b *bench) settle(ctx context.Context, ar *arena) (settled bool, err error) {
 	const quickly, inARow = 20 * time.Millisecond, 5
 	l := b.links(ctx, ar.server)
 	defer l.close()
 	n := &line{arena: ar, b: b, links: l}
 	read := readProbe(n)
-	for quick, end := 0, time.Now().Add(patience); quick < inARow && time.Now().Before(end); {
+	quick := 0
+	for end := time.Now().Add(patience); quick < inARow && time.Now().Before(end); {
 		took, err := read()
 		if quick++; err != nil || took > quickly {
 			quick = 0
 		}
 		if !sleep(time.Now().Add(10*time.Millisecond), ctx.Done()) {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
-	return nil
+	return quick == inARow, nil
 }
 
 // A helper is the process of an attacker, or of a control load.
@@ -151,8 +153,7 @@ func (b *bench) startHelper(ctx context.Context, j job) (*helper, error) {
 		return nil, err
 	}
 	h.out = bufio.NewReader(out)
-	hung := time.AfterFunc(patience, func() { h.process.Process.Kill() })
-	defer hung.Stop()
+	defer h.killWhenHung().Stop()
 	if _, err = h.stdin.Write(append(text, '\n')); err == nil {
 		_, err = h.out.ReadString('\n')
 	}
@@ -177,8 +178,7 @@ func (h *helper) cpu() time.Duration {
 
 // finish ends the attack and returns its tally.
 func (h *helper) finish() (t tally, err error) {
-	hung := time.AfterFunc(patience, h.kill)
-	defer hung.Stop()
+	defer h.killWhenHung().Stop()
 	err = h.stdin.Close()
 	if err == nil {
 		err = json.NewDecoder(h.out).Decode(&t)
@@ -187,6 +187,12 @@ func (h *helper) finish() (t tally, err error) {
 		err = h.explain(err)
 	}
 	return t, err
+}
+
+// killWhenHung kills the process, unless the timer is stopped before patience ends.
+// The caller's Wait then returns.
+func (h *helper) killWhenHung() *time.Timer {
+	return time.AfterFunc(patience, func() { h.process.Process.Kill() })
 }
 
 // kill ends the process, if it has not ended.

@@ -12,11 +12,12 @@ import (
 	"relay/http/client"
 )
 
-// A probe is one thing that the bystander does, over and over, beside the others,
-// at a rate that no limit touches.
+// A probe is one operation that the bystander repeats, beside its other probes, at a
+// rate below all limits. The function that begin makes runs the operation once, and
+// returns the time that its measured part took.
 type probe struct {
 	every time.Duration
-	begin func(*line) func() (time.Duration, error) // the time of the part that is measured
+	begin func(*line) func() (time.Duration, error)
 }
 
 var probes = map[string]probe{
@@ -30,8 +31,8 @@ var probes = map[string]probe{
 	"slow":      {slowPayload * 4 / 3 * time.Second / (4 << 20), slowProbe}, // 4 MiB/s, in Base64
 }
 
-// A line is the bystander's connection for one probe. It is opened when it is
-// needed, and again after a fault.
+// A line is the bystander's connection for one probe. It opens the connection when it
+// needs one, and another after a fault.
 type line struct {
 	*arena
 	b     *bench
@@ -129,8 +130,8 @@ func handshakeProbe(n *line) func() (time.Duration, error) {
 	}
 }
 
-// listen opens a connection and a socket on it, with a small receive buffer unless
-// that is 0.
+// listen opens a connection with a receive buffer of that size, and a socket on it. 0
+// leaves the size to the system.
 func (n *line) listen(who, query string, buffer int) (err error) {
 	if n.c, err = n.links.dial(); err != nil {
 		return err
@@ -145,7 +146,7 @@ func (n *line) listen(who, query string, buffer int) (err error) {
 }
 
 // receiptProbe measures the time from an acknowledgement to its receipt on the
-// sender's socket. That the relay cuts the socket counts as a failure.
+// sender's socket. If the relay cuts the socket, that is a failure.
 func receiptProbe(n *line) func() (time.Duration, error) {
 	type receipt struct {
 		id string
@@ -208,7 +209,7 @@ const (
 	pingFirst     = 0x89
 )
 
-// await reads frames until one has the text.
+// await reads frames until one contains the text.
 func (n *line) await(text string) error {
 	for {
 		first, frame, err := n.c.frame()
@@ -223,7 +224,7 @@ func (n *line) await(text string) error {
 	}
 }
 
-// splitProbe acknowledges on a socket, with a frame that comes in two parts. It
+// splitProbe acknowledges on a socket, with a frame that it sends in two parts. It
 // measures the time from the second part to the answer.
 func splitProbe(n *line) func() (time.Duration, error) {
 	sender := &line{arena: n.arena, b: n.b, links: n.links}
@@ -250,7 +251,7 @@ func splitProbe(n *line) func() (time.Duration, error) {
 		if _, err := n.c.net.Write(frame[:len(frame)/2]); err != nil {
 			return 0, err
 		}
-		time.Sleep(betweenHalves) // so that they are two segments, and the relay reads the first alone
+		time.Sleep(betweenHalves) // so that the relay reads the first half alone
 		return measure(func() error {
 			if _, err := n.c.net.Write(frame[len(frame)/2:]); err != nil {
 				return err
@@ -269,8 +270,8 @@ func clientFrame(text []byte) []byte {
 	return append(append(b, 0, 0, 0, 0), text...)
 }
 
-// slowProbe reads large messages at 4 MiB/s, and measures how long each is waited
-// for. A socket on which all have come is opened again.
+// slowProbe reads large messages at 4 MiB/s, and measures the wait for each. After the
+// last of them it opens another socket, which gets them all again.
 func slowProbe(n *line) func() (time.Duration, error) {
 	left := 0
 	return func() (time.Duration, error) {

@@ -14,7 +14,7 @@ import (
 )
 
 // startLimited starts the relay whose fairness is measured: Config.Server, with the
-// default limits, and with at most so many open files unless that is 0.
+// default limits. It may open so many files; 0 leaves their number as it is.
 func (b *bench) startLimited(ctx context.Context, file string, files int, args ...string) (*server, error) {
 	s := &server{file: file, stop: func() {}, program: b.serverProgram(), env: cleanEnviron()}
 	s.args = append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + file, "--log-format=json"}, args...)
@@ -98,20 +98,18 @@ func (b *bench) sendMany(ctx context.Context, ar *arena, to *mecha, n int, paylo
 	})
 }
 
-// rareType is the type of one message, which is not the rival's: a relay could
-// answer at once if nobody had ever used the word.
+// rareType is the type of one message of the crowd. The relay could answer at once
+// if no message had ever had that type.
 const rareType = "rare"
 
 // fillRival fills the history that the first rival pages through.
 func (b *bench) fillRival(ctx context.Context, ar *arena) error {
-	l := b.links(ctx, ar.server)
-	defer l.close()
-	c, err := l.dial()
-	if err != nil {
-		return err
-	}
 	rare := fmt.Appendf(nil, `{"to":%q,"message_type":%q,"payload":{}}`, ar.crowd[1].address, rareType)
-	if _, err := c.do(ar.crowd[0], "POST", sendPath, rare, http.StatusCreated); err != nil {
+	err := b.connect(ctx, ar.server, func(c *conn) error {
+		_, err := c.do(ar.crowd[0], "POST", sendPath, rare, http.StatusCreated)
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	return b.sendMany(ctx, ar, ar.rivals[0], b.Messages, []byte(`{}`))
@@ -122,24 +120,21 @@ func (b *bench) messageFromRival(ctx context.Context, ar *arena) error {
 	return b.messageFrom(ctx, ar, ar.rivals[0])
 }
 
-// messageFromBystander sends the first rival a message of the bystander's, which
-// has the receipts.
+// messageFromBystander sends the first rival a message of the bystander, who gets the
+// receipts.
 func (b *bench) messageFromBystander(ctx context.Context, ar *arena) error {
 	return b.messageFrom(ctx, ar, ar.people["alice"])
 }
 
 func (b *bench) messageFrom(ctx context.Context, ar *arena, from *mecha) error {
-	l := b.links(ctx, ar.server)
-	defer l.close()
-	c, err := l.dial()
-	if err == nil {
+	return b.connect(ctx, ar.server, func(c *conn) (err error) {
 		ar.target, err = sendOne(c, from, ar.rivals[0], []byte(`{}`))
-	}
-	return err
+		return err
+	})
 }
 
 const (
-	slowMessages = 200 // that the slow reader has before it: more than any buffers of a connection hold
+	slowMessages = 200 // in the mailbox of the slow reader: more than all buffers of a connection hold
 	slowPayload  = 64 << 10
 )
 
@@ -150,7 +145,7 @@ func (b *bench) fillSlow(ctx context.Context, ar *arena) error {
 	return b.sendMany(ctx, ar, ar.people["erin"], slowMessages, largePayload())
 }
 
-// fillUnread fills, beside that, the mailboxes which the rivals do not read.
+// fillUnread also fills the mailboxes of the rivals, who do not read theirs.
 func (b *bench) fillUnread(ctx context.Context, ar *arena) error {
 	err := b.fillSlow(ctx, ar)
 	for _, m := range ar.rivals {
@@ -177,11 +172,5 @@ func (b *bench) importProfiles(ctx context.Context, ar *arena) error {
 	for range 20 {
 		ar.queries = append(ar.queries, fmt.Appendf(nil, `{"query":%q}`, v.text(r, 64)))
 	}
-	l := b.links(ctx, ar.server)
-	defer l.close()
-	c, err := l.dial()
-	if err != nil {
-		return err
-	}
-	return b.awaitProfiles(ctx, c, ar.people["alice"])
+	return b.connect(ctx, ar.server, func(c *conn) error { return b.awaitProfiles(ctx, c, ar.people["alice"]) })
 }

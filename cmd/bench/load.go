@@ -231,6 +231,17 @@ func (b *bench) links(ctx context.Context, s *server) *links {
 	return l
 }
 
+// connect calls f with a connection of its own to a server.
+func (b *bench) connect(ctx context.Context, s *server, f func(*conn) error) error {
+	l := b.links(ctx, s)
+	defer l.close()
+	c, err := l.dial()
+	if err != nil {
+		return err
+	}
+	return f(c)
+}
+
 func (l *links) dial() (*conn, error) {
 	c, err := dial(l.ctx, l.server.url)
 	if err != nil {

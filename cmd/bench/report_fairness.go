@@ -2,20 +2,20 @@ package bench
 
 import "fmt"
 
-// Fair is a row of the stage fairness: what the bystander met in one attack. All
-// rounds are taken together.
+// Fair is a row of the stage fairness: the figures of one probe of the bystander in
+// all rounds of one attack.
 type Fair struct {
 	Attack    string `json:"attack"`
 	What      string `json:"what"`
 	Clients   int    `json:"clients"`
-	Bystander string `json:"bystander"` // what it did
+	Bystander string `json:"bystander"` // the name of the probe
 	Alone     Met    `json:"alone"`
 	Control   Met    `json:"beside_control_load"`
 	Attacked  Met    `json:"attacked"`
-	// Ratio is the p99 under attack divided by the greater of the two others: what
-	// a lack of CPU explains is no unfairness. It is 0 if nothing succeeded.
+	// Ratio is the p99 under attack divided by the greater of the two others, since a
+	// lack of CPU is no unfairness. It is 0 if nothing succeeded.
 	Ratio         float64  `json:"ratio"`
-	Begun         float64  `json:"attacker_begun_per_second"` // accepted, refused, or still waiting for an answer
+	Begun         float64  `json:"attacker_begun_per_second"` // accepted, refused, or not answered yet
 	Accepted      float64  `json:"attacker_accepted_per_second"`
 	Refused       float64  `json:"attacker_refused_per_second"`
 	Broken        float64  `json:"attacker_connections_broken_per_second"`
@@ -26,7 +26,8 @@ type Fair struct {
 	Doubts        []string `json:"doubts,omitempty"`
 }
 
-// Met is what the bystander met in the phases of one kind.
+// Met has the figures of a probe in the phases of one kind: alone, attacked, or beside
+// the control load.
 type Met struct {
 	P50        float64 `json:"p50_us"`
 	P99        float64 `json:"p99_us"`
@@ -38,7 +39,7 @@ type Met struct {
 // MaxRatio is the ratio up to which a row is fair.
 const MaxRatio = 3
 
-// Withstood tells whether the bystander got all its answers, in time.
+// Withstood tells whether the bystander got all its answers, and soon enough.
 func (f *Fair) Withstood() bool { return f.Attacked.Failed == 0 && f.Ratio > 0 && f.Ratio <= MaxRatio }
 
 // Busy tells whether other programs took so much of the CPU that the figure
@@ -83,10 +84,13 @@ func metIn(rounds []*contest, probe string, of func(*contest) *phase) (m Met) {
 }
 
 func (f *Fair) doubt(rounds []*contest) {
-	known, worst, refused := true, 0.0, int64(0)
+	known, worst, refused, restless := true, 0.0, int64(0), 0
 	for _, c := range rounds {
 		for _, p := range []*phase{c.alone, c.attacked, c.control} {
 			known, worst = known && p.cpu.known, max(worst, p.cpu.others)
+			if p.restless {
+				restless++
+			}
 		}
 		refused += c.control.tally.Refused + c.control.tally.Broken
 	}
@@ -98,6 +102,9 @@ func (f *Fair) doubt(rounds []*contest) {
 	}
 	if refused > 0 {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("the control load was refused or cut off %d times", refused))
+	}
+	if restless > 0 {
+		f.Doubts = append(f.Doubts, fmt.Sprintf("%d of the phases began while the relay was still busy with the one before", restless))
 	}
 	if n := min(f.Alone.Operations, f.Control.Operations, f.Attacked.Operations); n < minOperations {
 		f.Doubts = append(f.Doubts, fmt.Sprintf("only %d operations", n))

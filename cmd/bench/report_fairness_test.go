@@ -42,6 +42,8 @@ func TestAFairnessThatCannotBeTrustedSaysWhy(t *testing.T) {
 	quiet := func() *phase { return metPhase(time.Millisecond, 200, 0, 0) }
 	refused := quiet()
 	refused.tally.Refused = 2
+	restless := quiet()
+	restless.restless = true
 	for _, c := range []struct {
 		contest
 		want []string
@@ -49,6 +51,7 @@ func TestAFairnessThatCannotBeTrustedSaysWhy(t *testing.T) {
 		{contest{quiet(), quiet(), quiet()}, nil},
 		{contest{quiet(), metPhase(time.Millisecond, 200, 0, .06), quiet()}, []string{"others took 6 % of the CPU"}},
 		{contest{quiet(), quiet(), refused}, []string{"the control load was refused or cut off 2 times"}},
+		{contest{restless, quiet(), quiet()}, []string{"1 of the phases began while the relay was still busy with the one before"}},
 		{contest{quiet(), metPhase(time.Second, 2, 0, 0), quiet()}, []string{"only 2 operations"}},
 		{contest{metPhase(time.Millisecond, 200, 1, 0), quiet(), quiet()}, []string{"1 failures without the attack, the first: 503 overloaded"}},
 	} {

@@ -58,26 +58,22 @@ func searcher(c *conn, m *mecha, queries [][]byte) operation {
 // registerProfiles registers Mechas with profiles, unless they are there, and
 // waits until searches find them.
 func (b *bench) registerProfiles(ctx context.Context, s *server, v *vocabulary) error {
-	l := b.links(ctx, s)
-	defer l.close()
-	c, err := l.dial()
-	if err != nil {
-		return err
-	}
-	if profilesFound(c, s.mechas[0]) >= b.Profiles {
-		return nil
-	}
-	b.Progress(fmt.Sprintf("registering %d profiles", b.Profiles), 0)
-	err = b.withDB(s, func(d *db.DB) error {
-		return inParallel(ctx, b.Profiles, func(i int) error {
-			p := v.profile(uint64(i))
-			return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p.Stored()})
+	return b.connect(ctx, s, func(c *conn) error {
+		if profilesFound(c, s.mechas[0]) >= b.Profiles {
+			return nil
+		}
+		b.Progress(fmt.Sprintf("registering %d profiles", b.Profiles), 0)
+		err := b.withDB(s, func(d *db.DB) error {
+			return inParallel(ctx, b.Profiles, func(i int) error {
+				p := v.profile(uint64(i))
+				return d.PutProfile(&relay.PutProfile{At: time.Now(), Address: profiled(i), Register: true, Profile: p.Stored()})
+			})
 		})
+		if err != nil {
+			return err
+		}
+		return b.awaitProfiles(ctx, c, s.mechas[0])
 	})
-	if err != nil {
-		return err
-	}
-	return b.awaitProfiles(ctx, c, s.mechas[0])
 }
 
 // awaitProfiles waits until searches of a Mecha find all profiles.

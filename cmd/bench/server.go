@@ -59,8 +59,8 @@ var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0",
 
 const stopTimeout = 15 * time.Second // longer than a relay takes to stop
 
-// Forgetful is the command below bench that runs a server like serve does, but
-// keeps nothing of what is sent: what it costs is all but the store.
+// Forgetful is the command below bench that runs a server like serve does, but keeps
+// nothing that is sent. Its cost is that of a relay without the store.
 const Forgetful = "forgetful-server"
 
 // startServer starts a relay on a file, as a process of its own, and makes the

@@ -13,8 +13,8 @@ import (
 )
 
 // A Progress function is told how far a long command has come: done of total, in a
-// unit that depends on the command. what is its present work, as in "copying". The
-// goroutine that does the work calls it, so it must be quick.
+// unit that depends on the command. The argument what names the present work, as in
+// "copying". The goroutine that does the work calls the function, so it must be quick.
 type Progress func(what string, done, total int64)
 
 // BackupOptions says which file to copy to which path. From, To and Schema are

@@ -18,7 +18,7 @@ func reasons(key, cases, from string) string {
 func (a *audit) checkPositions() error {
 	if made, err := a.c.Row(nil, "SELECT 1 FROM sqlite_schema WHERE name = 'clock_ahead'"); err != nil {
 		return err
-	} else if made { // by a file's second schema
+	} else if made { // files of the first schema do not have the table
 		if err := a.ofRows("SELECT 'clock_ahead ' || position || ' is not ahead of the clock' FROM clock_ahead WHERE position >> 12 <= at"); err != nil {
 			return err
 		}

@@ -102,7 +102,7 @@ func (s *snapshot) checkRoom(dir string) error {
 		return unreadable(s.path, err)
 	}
 	if free, err := sqlite.FreeDisk(dir); err == nil && free < size {
-		return fmt.Errorf("the copy needs %d MiB, and %s has %d MiB free: make room, or choose another place", size>>20, dir, free>>20)
+		return fmt.Errorf("the copy needs %.1f MiB, and %s has %.1f MiB free: make room, or choose another place", float64(size)/(1<<20), dir, float64(free)/(1<<20))
 	}
 	return nil
 }

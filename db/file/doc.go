@@ -1,5 +1,5 @@
-// Package file has what can be done to a database file as a whole: create it, open
-// it, bring its schema up to date, check it, copy it, restore it, make it smaller.
+// Package file has the operations on a database file as a whole: create it, open it,
+// bring its schema up to date, check it, copy it, restore it, make it smaller.
 //
 // Every operation says whether it may run while a server has the file open. A server
 // holds the lock of the file (Lock): path + ".lock", and on Linux the file itself. A file

@@ -12,13 +12,13 @@ import (
 	"relay/db/lock"
 )
 
-// SQLite finds the log of a database, and we find its lock, by the database's name. Two
-// processes that open one file under two names have two logs, and each damages what the
-// other writes. Symbolic links do no harm, since they are resolved. Hard links and mounts
-// of a single file cannot be resolved, so a file that has them is refused.
+// SQLite finds the log of a database, and this package its lock, by the database's name.
+// Two processes that open one file under two names have two logs, and each damages the
+// writes of the other. Symbolic links do no harm, since they are resolved. Hard links and
+// mounts of a single file cannot be resolved, so a file that has them is refused.
 
-// mustHaveOneName refuses a file that is a mount point of its own, or has several hard
-// links. The error does not name the path. A missing file is not refused.
+// mustHaveOneName refuses a file that is itself a mount point, or has several hard links. The
+// error does not name the path. A missing file is not refused.
 func mustHaveOneName(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -37,8 +37,8 @@ func mustHaveOneName(path string) error {
 	return manyNames(real, links)
 }
 
-// manyNames is the error for a file with several names. It says which they are, as far as
-// they are in the same folder, and what to do.
+// manyNames is the error for a file with several names. It lists the names in the same
+// folder, and tells the reader how to get rid of them.
 func manyNames(real string, links int) error {
 	others := otherNames(real)
 	how := fmt.Sprintf("find the others, as with find / -xdev -samefile %s, and remove them (the file itself stays)", real)
@@ -72,14 +72,15 @@ func otherNames(real string) (others []string) {
 	return others
 }
 
-// Locked is a database that no other process can serve, restore or rebuild, until Close
-// or the end of the process.
+// Locked is the lock of a database: no other process can serve, restore or rebuild the
+// database before Close or the end of this process.
 type Locked struct{ name, inode *lock.Held }
 
 // Lock locks the database at path by its name, with path + ".lock", and on Linux by the
-// file itself as well. The error is lock.ErrHeld if another process has the lock. Else it
-// names the path: the file is in use under another name, or is one that mustHaveOneName
-// refuses. Close it after the last connection to the database. Safe for concurrent use.
+// file itself as well. The error is lock.ErrHeld if another process has the lock of the
+// name. Other errors name the path: the file is in use under another name, or
+// mustHaveOneName refuses it. Close the lock after the last connection to the database.
+// Safe for concurrent use.
 func Lock(path string) (*Locked, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -109,14 +110,15 @@ func Lock(path string) (*Locked, error) {
 	return nil, err
 }
 
-// Close releases the locks; that of the name last, so that a process that has it finds the file free.
+// Close releases the locks. The lock of the name goes last, so that the next process that
+// gets it finds the file free.
 func (l *Locked) Close() error { return errors.Join(l.inode.Close(), l.name.Close()) }
 
-// errElsewhere refuses a file that is locked, though nobody has the lock of its name.
-var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: name it in the same way, or end that process first")
+// errElsewhere refuses a file that is itself locked, while nobody has the lock of its name.
+var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: use the same name, or end that process first")
 
-// lockInode locks the file itself. It tries for a second, because a command that asks
-// whether the file is locked has the lock for a moment, too.
+// lockInode locks the file itself. It tries for a second, because a command that only asks
+// whether the file is locked has the lock for a moment.
 func lockInode(real string) (*lock.Held, error) {
 	for tries := 0; ; tries++ {
 		held, err := lock.Inode(real)
@@ -128,8 +130,9 @@ func lockInode(real string) (*lock.Held, error) {
 }
 
 // mustNotBeElsewhere refuses a file that another process has locked under another name:
-// the file itself is locked, its name is not. It asks more than once, since a server that
-// starts or stops has one of its two locks for a moment. The error does not name the path.
+// then the file itself is locked, but its name is not. It asks more than once, because a
+// server that starts or stops has only one of its two locks for a moment. The error does
+// not name the path.
 func mustNotBeElsewhere(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -100,12 +100,12 @@ func IsDenied(err error) bool { return errors.Is(err, os.ErrPermission) || sqlit
 // openSilently opens a file for reading so that no other file stays behind. A file
 // that is not in WAL mode, such as a backup, needs no log. If a journal stands beside
 // it, a process was killed while it wrote: the file is opened as Reading, since SQLite
-// must first undo what that process had begun. A file whose log exists is opened as
+// must first undo the unfinished transaction. A file whose log exists is opened as
 // Watching, which leaves the log alone. A closed file in WAL mode has no log:
 // SQLite makes one, and the last connection to close removes it. If the folder cannot
 // be written, the file is opened as Frozen, since no other process can make a log
-// either. The same holds for a log that is empty and has no index: no server has it open.
-// A file in WAL mode that is known by several names is refused.
+// either. The same holds if the log is empty and has no index, because no server has such
+// a file open. A file in WAL mode that has several names is refused.
 func openSilently(path string) (*sqlite.Conn, error) {
 	logs, err := keepsLog(path)
 	if err != nil {
@@ -115,7 +115,7 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	if logs { // a backup has no log, so its other names do no harm
+	if logs { // other names of a backup, which has no log, do no harm
 		if err := mustHaveOneName(real); err != nil {
 			return nil, err
 		}
@@ -152,8 +152,9 @@ func openSilently(path string) (*sqlite.Conn, error) {
 	return c, err
 }
 
-// openUnindexed opens a file for reading where the disk has no room for the index of its
-// log. SQLite then makes the index in memory, but only if the files exist.
+// openUnindexed opens a file for reading if the disk has no room for the index of its log.
+// SQLite then makes the index in memory, but only if the log and the file of the index
+// exist. openUnindexed makes the missing ones, empty.
 func openUnindexed(path string) (*sqlite.Conn, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -168,7 +169,7 @@ func openUnindexed(path string) (*sqlite.Conn, error) {
 }
 
 // OpenFull opens a file for reading, for a server whose disk is full, and makes its log
-// durable. Errors are those of OpenReadOnly, and a file of an older schema is refused.
+// durable. It refuses the files that OpenReadOnly refuses, and those of an older schema.
 func OpenFull(path string) (*sqlite.Conn, error) {
 	c, err := openUnindexed(path)
 	if err != nil {
@@ -185,7 +186,7 @@ func OpenFull(path string) (*sqlite.Conn, error) {
 	return c, nil
 }
 
-// SyncLog makes what stands in the log of the database at path durable.
+// SyncLog makes the log of the database at path durable.
 func SyncLog(path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -49,8 +49,8 @@ func mustCopyHot(t *testing.T) (path string) {
 	return copied
 }
 
-// What a killed process had begun in a file without a log is undone, whoever opens the
-// file first.
+// A killed process may leave a journal beside a file without a log. Every command that
+// opens the file first undoes the unfinished transaction.
 func TestAFileWithAJournalIsOpened(t *testing.T) {
 	t.Run("check", func(t *testing.T) { wantWhole(t, mustCopyHot(t), schema(t), file.CurrentSchema()) })
 	t.Run("inspect", func(t *testing.T) {

@@ -11,9 +11,9 @@ import (
 	"relay/db/lock"
 )
 
-// A partial is a file that is being made. It has a folder of its own beside its later
-// place, with a lock. A process that is killed leaves the folder, whose lock then ends;
-// the next backup, restore or server there removes it.
+// A partial is a file that is being made. It is in a folder of its own, beside its later
+// place, together with a lock. A process that is killed leaves the folder behind, but its
+// lock ends. The next backup, restore or server there removes the folder.
 type partial struct {
 	folder string // .NAME.partial-NUMBER; only its owner can read it
 	path   string // the file
@@ -23,12 +23,13 @@ type partial struct {
 // partialLock is the name of the lock in the folder of a partial.
 const partialLock = "lock"
 
-// newPartial makes an empty file, of mode 0600, that is to get the path to.
+// newPartial makes an empty file of mode 0600, which place or replace will move to the path
+// to.
 func newPartial(to string) (*partial, error) {
 	RemovePartials(filepath.Dir(to))
 	for tries := 0; ; tries++ {
 		p, err := tryPartial(to)
-		// Another process may take the new folder for one that was left, before it is locked.
+		// Before the new folder is locked, another process may take it for an abandoned one.
 		if err == nil || tries == lockTries || !errors.Is(err, lock.ErrHeld) && !errors.Is(err, os.ErrNotExist) {
 			return p, err
 		}
@@ -55,8 +56,8 @@ func tryPartial(to string) (*partial, error) {
 	return p, f.Close()
 }
 
-// remove removes the file, unless it has been moved, and its folder. The lock goes last,
-// so that nobody takes the folder for a new one.
+// remove removes the file, unless it has been moved, and its folder. The lock is released
+// last, so that no other process works on the folder meanwhile.
 func (p *partial) remove() {
 	for _, ending := range []string{"", "-wal", "-shm", "-journal"} {
 		os.Remove(p.path + ending)
@@ -64,10 +65,10 @@ func (p *partial) remove() {
 	os.Remove(filepath.Join(p.folder, partialLock))
 	os.Remove(p.folder)
 	p.held.Close()
-	os.RemoveAll(p.folder) // where a locked file cannot be removed
+	os.RemoveAll(p.folder) // for systems where a file cannot be removed while it is locked
 }
 
-// replace gives the complete file its path, durably. It replaces the file at that path.
+// replace moves the complete file to its path, durably. It replaces a file at that path.
 func (p *partial) replace(to string) error {
 	if err := os.Rename(p.path, to); err != nil {
 		return err
@@ -75,7 +76,8 @@ func (p *partial) replace(to string) error {
 	return sqlite.SyncDir(filepath.Dir(to))
 }
 
-// place is replace for a path that has no file: os.ErrExist if it has one by now.
+// place moves the complete file to its path, durably, if the path has no file: os.ErrExist
+// if it has one.
 func (p *partial) place(to string) error {
 	err := sqlite.RenameNew(p.path, to)
 	if err == nil {
@@ -86,8 +88,9 @@ func (p *partial) place(to string) error {
 
 var partialName = regexp.MustCompile(`^\.(.+)\.partial-[0-9]+$`)
 
-// RemovePartials removes what backups and restores of this user that were killed have
-// left in a folder, and returns the paths. Safe for concurrent use, also by several processes.
+// RemovePartials removes from a folder the unfinished copies of backups and restores of
+// this user that were killed, and returns their paths. Safe for concurrent use, also by
+// several processes.
 func RemovePartials(folder string) (removed []string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -115,13 +118,13 @@ func removePartial(folder, name string) bool {
 		return false
 	}
 	if len(entries) == 0 {
-		return os.Remove(folder) == nil // killed before it had a lock, or not yet locked: then it is made again
+		return os.Remove(folder) == nil // if a process has only just made it, newPartial makes another
 	}
 	known := []string{partialLock, name, name + "-wal", name + "-shm", name + "-journal"}
 	locked := false
 	for _, e := range entries {
 		if !e.Type().IsRegular() || !slices.Contains(known, e.Name()) {
-			return false // not ours
+			return false // it is not a partial
 		}
 		locked = locked || e.Name() == partialLock
 	}

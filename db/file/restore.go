@@ -29,11 +29,12 @@ type RestoreOptions struct {
 type RestoreResult struct {
 	BackupResult
 	Kept string // the new path of the file that was replaced; "" if there was none
-	// Revived has the keys that the replaced database had ended. With RevokeNewer they
-	// have ended in the restored one too; else they work again.
+	// Revived has the keys that the replaced database had ended, but the backup has not.
+	// With RevokeNewer, Restore has ended them in the restored database, too. Without it,
+	// they work again.
 	Revived []RevivedKey
-	// KeysUnread is why the keys of the replaced database could not be read, as if it is
-	// damaged: then Revived is empty. Nil if they were read, or no database was replaced.
+	// KeysUnread says why the keys of the replaced database could not be read, so that
+	// Revived is empty. It is nil if they were read, or if no database was replaced.
 	KeysUnread error
 }
 
@@ -41,9 +42,9 @@ type RestoreResult struct {
 // there is a file, Restore refuses; with Replace, it keeps that file under another
 // name. It always refuses while a server runs on To. To is complete, or as it was
 // before. If ctx ends, Restore stops. The caller must remove the search index beside
-// To, because it belongs to the old file. The ring of nonces stays: what was used on the
-// old file must be refused on the new one, too. Errors name the path; IsFaulty tells
-// whether the check found faults.
+// To, because it belongs to the old file. The ring of nonces stays, because a nonce that
+// was used on the old file must be refused on the new one, too. Errors name the path;
+// IsFaulty tells whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
@@ -82,8 +83,8 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 	return result, p.replace(to)
 }
 
-// compareKeys finds the keys of the copy that the database at to has ended, and ends them
-// in the copy with RevokeNewer.
+// compareKeys finds the keys of the copy that the database at to has ended. With
+// RevokeNewer, it ends them in the copy.
 func (o RestoreOptions) compareKeys(copied, to string, result *RestoreResult) error {
 	if !exists(to) || isEmpty(to) {
 		if o.RevokeNewer {

@@ -8,8 +8,8 @@ import (
 	"relay/db/relay"
 )
 
-// RevivedKey is a key that the replaced database had ended, and that a restored backup
-// knows as it was before.
+// RevivedKey is a key that the replaced database had ended, and that the restored backup has
+// as it was before that.
 type RevivedKey struct {
 	ID        relay.KeyID
 	Address   relay.Address
@@ -39,9 +39,10 @@ func endedKeys(path string) (map[string]endedKey, error) {
 	return ended, r.Close()
 }
 
-// revivedKeys gives the keys of the copy at path that end sooner in a replaced database,
-// whose keys with an end are given. If they are to end, it also writes that into the
-// copy, and syncs it. now tells which keys of the copy have ended anyway.
+// revivedKeys gives the keys of the copy at path that end sooner in the replaced database.
+// ended has the keys of that database that have an end. If end is set, revivedKeys writes
+// the ends into the copy and syncs it. It leaves out keys that have ended in the copy by
+// now.
 func revivedKeys(path string, ended map[string]endedKey, end bool, now time.Time) (revived []RevivedKey, err error) {
 	c, err := sqlite.Open(path, sqlite.Receiving)
 	if err != nil {
@@ -71,7 +72,7 @@ func revivedKeys(path string, ended map[string]endedKey, end bool, now time.Time
 	return revived, endKeys(c, revived)
 }
 
-// endKeys writes the ends of keys, in one transaction.
+// endKeys writes the ends of the keys, in one transaction.
 func endKeys(c *sqlite.Conn, keys []RevivedKey) error {
 	if err := c.BeginWrite(); err != nil {
 		return err

@@ -8,12 +8,12 @@ import (
 )
 
 // Inode takes an exclusive lock on the file at path itself, which stands for all names
-// of the file: ErrHeld if another process has it. The lock (flock(2)) does not meet the
-// locks that SQLite takes on a database (fcntl(2)). On a network file system it would,
-// since those make one kind of the two: there, Inode returns nil and no error, and
-// Close of nil does nothing. Close the lock after the last connection to the database,
-// because where SQLite's locks belong to the process, the close of any descriptor drops
-// them. Safe for concurrent use.
+// of the file: ErrHeld if another process has it. The lock (flock(2)) does not conflict
+// with the locks that SQLite takes on a database (fcntl(2)). On a network file system it
+// could, because such a file system may turn one kind into the other. There, Inode returns
+// nil and no error, and Close of nil does nothing. Close the lock after the last connection
+// to the database: if SQLite's locks belong to the process, the close of any descriptor
+// drops them. Safe for concurrent use.
 func Inode(path string) (*Held, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -44,9 +44,9 @@ func isNetwork(kind int64) bool {
 	return false
 }
 
-// IsHeld tells whether a process has the lock of File or Inode on the file at path. It
-// has the lock itself for a moment, shared, so a process that takes the lock just then
-// should try again. Errors are those of opening the file. Safe for concurrent use.
+// IsHeld tells whether a process has the lock of File or Inode on the file at path. For a
+// moment IsHeld has a shared lock itself, so a process that fails to take the lock should
+// try again. Errors are those of opening the file. Safe for concurrent use.
 func IsHeld(path string) (bool, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -2,9 +2,9 @@
 
 package lock
 
-// Inode returns nil and no error: a lock on the file itself would meet the locks that
-// SQLite takes on it, since this system has one kind only. Close of nil does nothing.
+// Inode returns nil and no error, because a lock on the file itself would conflict with the
+// locks that SQLite takes on it. Close of nil does nothing.
 func Inode(string) (*Held, error) { return nil, nil }
 
-// IsHeld is always false: where Inode takes no lock, none is held.
+// IsHeld is always false, because Inode takes no lock here.
 func IsHeld(string) (bool, error) { return false, nil }

@@ -29,8 +29,8 @@ func File(path string) (*Held, error) {
 	return &Held{f}, nil
 }
 
-// Close releases the lock at once. To close the file is not enough: a process that is
-// being started has a copy of its descriptor for a moment, and would keep the lock.
+// Close releases the lock at once. Closing the file alone would not: while this process
+// starts another, that one has a copy of the descriptor for a moment, and with it the lock.
 // Close of nil does nothing.
 func (h *Held) Close() error {
 	if h == nil {

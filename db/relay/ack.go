@@ -42,7 +42,7 @@ type AckOutcome struct {
 	Status         string
 	ClientTS       string
 	AcknowledgedAt time.Time // zero while only progress was reported
-	Duplicate      bool      // this status ended the message before, or was its latest one with the same detail; nothing changed
+	Duplicate      bool      // the message had this final status before, or this status and detail as its latest; nothing changed
 }
 
 // Validate checks Status, ClientTS and Detail, and puts Status in lower case

@@ -45,7 +45,7 @@ func (p Profile) Stored() StoredProfile {
 // PutProfile is the write that replaces a Mecha's profile (PROTOCOL §5, Profile).
 type PutProfile struct {
 	At       time.Time
-	Key      KeyNumber // of the Mecha; 0: the relay's operator puts the profile, and needs no key
+	Key      KeyNumber // the Mecha's key; 0: the relay's operator puts the profile without one
 	Address  Address
 	Register bool // registers the Mecha if it is new; if false, a new Mecha is MechaNotFound
 	Profile  StoredProfile

@@ -45,7 +45,7 @@ type HistoryQuery struct {
 	Since        time.Time      // messages created at this time or later; zero: from the first
 	Until        time.Time      // messages created before this time; zero: to the last
 	After        MessageID      // messages later than this one in the commit order; "": from the first
-	Later        Position       // messages at a later position than this one; 0: from the first
+	Later        Position       // only messages at later positions; 0: from the first
 	Before       MessageID      // messages earlier than this one in the commit order; "": to the last
 	Direction    Direction      // relative to Mecha
 	State        StateFilter    // as of the time of the query
@@ -65,8 +65,8 @@ type Page struct {
 	// Next is the cursor of the next page. On an empty page it is the cursor of the
 	// query, "" if that had none.
 	Next MessageID
-	// Looked is how many rows were looked through for the page, also those that did not
-	// match. An error comes with the number, too: the work is done.
+	// Looked is how many rows were looked through for the page, including those that did not
+	// match. It is also set if the page comes with an error, because the work has been done.
 	Looked int
 }
 
@@ -93,10 +93,10 @@ type StreamPage struct {
 type ReceiptQuery struct {
 	Sender MechaNumber
 	After  Position // the piece begins after the receipt at this position
-	Limit  int      // receipts that are looked at, also those of others
+	Limit  int      // receipts that are looked at, including those of other Mechas
 }
 
-// ReceiptPage is the answer to a ReceiptQuery. The changes are New, and have no Freed.
+// ReceiptPage is the answer to a ReceiptQuery. All its changes have New set, and Freed not.
 type ReceiptPage struct {
 	Changes []Change
 	Upto    Position // every receipt up to this position is in Changes or is another Mecha's
@@ -109,5 +109,5 @@ type Inbox struct {
 	Oldest     MessageID // "" if no message is pending
 	Newest     MessageID // "" if no message is pending
 	ByPriority map[string]int
-	Looked     int // how many rows were looked through, also if an error comes with it
+	Looked     int // how many rows were looked through; also set if an error comes with it
 }

@@ -94,8 +94,9 @@ func sign(secret string, prefix, body []byte, nonce, timestamp string) []byte {
 	return mac.Sum(nil)
 }
 
-// SigningSecret gives the secret that signs (PROTOCOL §2). text is the key's text as the
-// client sent it: the signing secret, unless the key has its own.
+// SigningSecret gives the secret with which the client signs (PROTOCOL §2). text is the
+// key's text as the client sent it. It is the signing secret, unless the key has a separate
+// one.
 func (k *Key) SigningSecret(text string) string {
 	if k.Secret != "" {
 		return string(k.Secret)

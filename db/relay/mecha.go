@@ -60,7 +60,7 @@ func only(s, extra string) bool {
 }
 
 // Quote gives a client's text in quotation marks, for an error sentence. It cuts the
-// text after 80 characters, and makes the rest Visible.
+// text after 80 characters, and writes the rest as Visible does.
 func Quote(s string) string {
 	if r := []rune(s); len(r) > 80 {
 		s = string(r[:80]) + "…"

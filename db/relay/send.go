@@ -142,8 +142,8 @@ func setDefault(s *string, value string) {
 	}
 }
 
-// isPrintable tells whether s is UTF-8 of at most `most` characters, none of which is
-// a control character (C0, DEL, C1).
+// isPrintable tells whether s is UTF-8 of up to most characters, none of which is a control
+// character (C0, DEL, C1).
 func isPrintable(s string, most int) bool {
 	if len(s) > most*utf8.UTFMax || !utf8.ValidString(s) {
 		return false

@@ -6,18 +6,18 @@ import (
 	"unicode"
 )
 
-// Steers tells whether a character steers a terminal instead of being shown by
-// it: a control character, of C0 or C1, or DEL; a separator of lines or paragraphs
-// (U+2028, U+2029), at which some terminals begin a line; or a bidirectional mark,
-// which changes the order in which its neighbours are shown.
+// Steers tells whether a character steers a terminal instead of being shown. Such
+// characters are the control characters (C0, C1 and DEL), the separators of lines and
+// paragraphs (U+2028, U+2029), at which some terminals begin a line, and the
+// bidirectional marks, which change the order in which their neighbours are shown.
 func Steers(r rune) bool {
 	return unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || unicode.Is(unicode.Bidi_Control, r)
 }
 
-// Visible writes a text that somebody else chose so that people can read it
-// within a sentence or a cell of a table: a character that Steers becomes its
-// escape in JSON, as in \u001b, and a byte that is not UTF-8 becomes U+FFFD. So
-// the text has no line breaks, which could forge a line.
+// Visible makes a text of unknown origin fit to stand in a sentence or in a cell of a
+// table. A character that Steers a terminal becomes its escape in JSON, as in \u001b, and
+// a byte that is not UTF-8 becomes U+FFFD. So the text has no line breaks, which could
+// forge a line.
 func Visible(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if !strings.ContainsFunc(s, Steers) {

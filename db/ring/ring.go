@@ -3,13 +3,13 @@
 // none of them, and to add one takes no system call. A power cut may lose the newest.
 // The package knows nothing of requests and databases.
 //
-// The file begins with a header, in a segment of its own. The other segments have
-// entries of 16 bytes: a hash, and when its nonce may be forgotten. A segment whose
-// nonces may all be forgotten is used again; else the file grows.
+// The first segment of the file has the header. The other segments have entries of 16
+// bytes: a hash, and when its nonce may be forgotten. When all nonces of a segment may be
+// forgotten, the segment is used again. If there is no such segment, the file grows.
 //
 // All times are running time: how long servers have run on the database since its ring
-// was made, without the time between two servers. So no clock that is wrong, or is set,
-// shortens what is remembered.
+// was made, without the time between two servers. So a clock that is wrong, or that is
+// set, makes the ring forget no nonce too early.
 package ring
 
 import (
@@ -28,47 +28,48 @@ const (
 	segmentBytes = segmentSlots * slotBytes // a multiple of every system's page size
 )
 
-// Suffix ends the name of a ring. What precedes it is the name of the database.
+// Suffix follows the name of the database in the name of its ring.
 const Suffix = "-nonces"
 
 // ErrFull is the error of Add if the ring has as many nonces as Options.Most allows.
 var ErrFull = errors.New("the ring of nonces is full")
 
-// A Mark names one start of a server on a database. The database has the mark of its
-// last start. If the ring has another one, it lacks nonces.
+// A Mark names one start of a server on a database. The database and its ring have the
+// mark of the last start. If the two differ, the ring lacks nonces.
 type Mark [16]byte
 
-// Options says whose ring it is, and what the database knows of it.
+// Options says which database the ring belongs to, and has the marks of its starts.
 type Options struct {
-	Store  uint64        // names the database; the nonces of another one are not read
+	Store  uint64        // names the database; a ring of another one is emptied
 	Last   Mark          // the mark of the last start, as the database has it; zero: unknown
 	Mark   Mark          // the mark of this start; Last, if the database could not be written
 	Unused bool          // as far as the database knows, no server has run on it before
 	Skew   time.Duration // how far the timestamp of a request may be off in this run
 	Most   int64         // how many nonces the file may have, roughly; 0: no limit
 	Logger *slog.Logger
-	// Found is called with nonces that must be refused, and perhaps some others. The end
-	// of each is the last second of the running time for which it must be. The slices are
-	// the caller's from then on.
+	// Found is called with the nonces of the ring, which may include some whose time is
+	// over. ends has the last second of the running time in which each must be refused.
+	// Found keeps the slices.
 	Found func(hashes []uint64, ends []uint32)
 }
 
-// Past says what Open knows of the nonces that were accepted before this start. Its
-// fields are in running time.
+// Past says what Open knows of the nonces that were accepted before this start. Its times
+// are running time.
 type Past struct {
 	Began time.Duration // this start
-	// Since is the time from which on Found has got every nonce that must be refused. It
-	// is Began if the ring may lack some.
+	Whole bool          // the ring has every nonce that was added to it
+	// Since is the time from which on every accepted nonce was in the ring. It is Began if
+	// the ring is not Whole.
 	Since time.Duration
-	// Floor is the time before which a request can have been made whose nonce is
-	// forgotten. Requests with an earlier timestamp must be refused.
+	// Floor is the earliest timestamp that a request may have. The nonce of an earlier
+	// request may be forgotten.
 	Floor time.Duration
 }
 
 // Beginning is a running time before every other one.
 const Beginning = -24 * time.Hour
 
-// Ring is an open ring. Its methods are safe for concurrent use.
+// A Ring is an open ring. Its methods are safe for concurrent use.
 type Ring struct {
 	mu    sync.Mutex
 	path  string
@@ -84,10 +85,11 @@ type Ring struct {
 	last  uint32   // the second of the last entry
 }
 
-// Open opens the ring at path, or makes it, and reads what an earlier process left. If
-// it returns an error, there is no Ring, and the file was removed if that was possible;
-// the Past and what Found got are valid all the same. Only one process may have the ring
-// open: the caller has the lock of the database.
+// Open opens the ring at path, or makes it, and reads the nonces that earlier processes
+// added. If it returns an error, there is no Ring, and the file was removed if that was
+// possible. Even then, the Past is valid, and the nonces that Found got must be refused.
+// Only one process may have the ring open, so the caller must have the lock of the
+// database.
 func Open(path string, o Options) (*Ring, Past, error) {
 	r := &Ring{path: path, log: o.Logger, store: o.Store, most: math.MaxInt, at: -1, next: segmentSlots}
 	if o.Most > 0 {
@@ -100,7 +102,7 @@ func Open(path string, o Options) (*Ring, Past, error) {
 	}
 	past := r.past(o)
 	if err != nil { // Found may have got some only
-		past.Since, past.Floor = past.Began, past.Began
+		past = Past{Began: past.Began, Since: past.Began, Floor: past.Began}
 	} else {
 		err = r.begin(o, past)
 	}
@@ -111,8 +113,9 @@ func Open(path string, o Options) (*Ring, Past, error) {
 	return r, past, nil
 }
 
-// openFile opens the file, or makes it. Something else at the path is removed, be it a
-// link that somebody has put there: what it leads to must not be overwritten.
+// openFile opens the file, or makes it. If the path has something else, such as a link
+// that somebody has put there, openFile removes that, so that the file to which a link
+// leads is not overwritten.
 func openFile(path string) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil && (!info.Mode().IsRegular() || links(info) > 1) {
 		if err := os.Remove(path); err != nil {
@@ -147,8 +150,8 @@ func (r *Ring) read(store uint64, found func([]uint64, []uint32)) error {
 	return nil
 }
 
-// readSegment gives the nonces of a segment. If it has free slots, it is gone on with, so
-// that many starts do not need many segments.
+// readSegment gives the nonces of a segment. If the segment has free slots, it becomes the
+// present one, so that many starts do not need many segments.
 func (r *Ring) readSegment(i int, buffer []byte) (hashes []uint64, ends []uint32) {
 	hashes, ends = make([]uint64, 0, segmentSlots), make([]uint32, 0, segmentSlots)
 	used := 0
@@ -170,29 +173,30 @@ func (r *Ring) readSegment(i int, buffer []byte) (hashes []uint64, ends []uint32
 	return hashes, ends
 }
 
-// past judges what the ring has. If it was written to the end, or by a process that was
-// killed while the system went on, it has every nonce. A copy of the file does not count:
-// the nonces that were accepted after the copy are in the other one.
+// past judges whether the ring has every nonce. It has if it was closed, and also if its
+// process was killed while the system went on. A copy of the file does not count, because
+// the nonces that were accepted after the copy was made are in the original.
 func (r *Ring) past(o Options) Past {
-	// Rather too early than too late: Floor must not seem to be longer ago than it is.
+	// A time that is too early does no harm. One that is too late would make Floor seem to
+	// be longer ago than it is.
 	began := max(time.Duration(r.head.Began), time.Duration(r.last)*time.Second)
 	whole := r.head.Mark == o.Last && o.Last != Mark{} && r.head.File == identity(r.file) && r.head.File != 0 &&
 		(r.head.Clean == 1 || r.head.Boot == bootMark() && r.head.Boot != Mark{})
 	switch {
-	case o.Unused && r.head.Store != o.Store: // else the database is an old copy of one that was used
-		return Past{Began: began, Since: Beginning, Floor: Beginning}
+	case o.Unused && r.head.Store != o.Store: // with a ring of its own, the database is an old copy of one that was used
+		return Past{Began: began, Whole: true, Since: Beginning, Floor: Beginning}
 	case whole:
 		// Nonces that the last run had forgotten could be used again if this run accepts
 		// older timestamps than that one did.
 		floor := max(time.Duration(r.head.Floor), began-time.Duration(r.head.Skew))
-		return Past{Began: began, Since: time.Duration(r.head.Since), Floor: floor}
+		return Past{Began: began, Whole: true, Since: time.Duration(r.head.Since), Floor: floor}
 	}
 	return Past{Began: began, Since: began, Floor: began}
 }
 
-// begin writes the header of this run. The database's new mark is on the disk already;
-// if it could not be written, the header must be, so that after a power cut this ring
-// does not pass for one that was closed.
+// begin writes the header of this run. Usually the database has the mark of this start
+// already. If that could not be written, the header must be durable: without it, this ring
+// would pass for one that was closed after a power cut.
 func (r *Ring) begin(o Options, p Past) error {
 	r.head = header{
 		Magic: magic, Store: o.Store, Mark: o.Mark, Boot: bootMark(), File: identity(r.file),
@@ -207,9 +211,9 @@ func (r *Ring) begin(o Options, p Past) error {
 	return nil
 }
 
-// Add adds a nonce that is accepted at a second of the running time, and is to be
-// refused for life seconds more. The only error is ErrFull. If the file cannot be
-// written, Add logs that, drops the ring, and does nothing from then on.
+// Add adds a nonce that is accepted in a second of the running time and must be refused
+// for life seconds after it. The only error is ErrFull. If the file cannot be written, Add
+// logs that and drops the ring. From then on, Add does nothing.
 func (r *Ring) Add(hash uint64, second uint32, life uint16) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,9 +240,10 @@ func (r *Ring) Add(hash uint64, second uint32, life uint16) error {
 	return nil
 }
 
-// advance opens the segment with the next free slot: the one in use, else one whose
-// nonces may be forgotten, else a new one. Zeros are written into a segment before it is
-// mapped: a disk without room then gives an error, and not a fault of the mapping.
+// advance opens the segment with the next free slot. If the present segment is full, that
+// is one whose nonces may all be forgotten, or a new one at the end. advance writes zeros
+// into a segment before it maps the segment, so that a disk without room gives an error
+// and not a fault of the mapping.
 func (r *Ring) advance(second uint32) error {
 	if err := r.intact(); err != nil {
 		return err
@@ -267,8 +272,8 @@ func (r *Ring) advance(second uint32) error {
 	return err
 }
 
-// intact returns an error if another process has cut the file off: nonces are missing
-// then, and Close must not say that it has all.
+// intact returns an error if another process has cut the file off. Then nonces are missing,
+// and Close must not mark the ring as complete.
 func (r *Ring) intact() error {
 	info, err := r.file.Stat()
 	if err == nil && len(r.until) > 0 && info.Size() < offset(len(r.until)) {
@@ -277,8 +282,8 @@ func (r *Ring) intact() error {
 	return err
 }
 
-// drop goes on without the file. The next start then finds none, and refuses what was
-// signed before it.
+// drop goes on without the file. The next start finds no ring, and refuses the requests
+// that were signed before it.
 func (r *Ring) drop(cause error) {
 	r.log.Warn("the file of used nonces cannot be written; they are kept in memory, and the next start refuses requests that were signed before it", "file", r.path, "error", cause)
 	r.remove()
@@ -293,8 +298,8 @@ func (r *Ring) remove() {
 	os.Remove(r.path)
 }
 
-// Close marks the ring as complete, so that it is believed even after a power cut, and
-// closes it. The caller must have stopped accepting nonces.
+// Close marks the ring as complete, so that the next Open trusts it even after a power
+// cut, and closes it. The caller must have stopped accepting nonces.
 func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -306,7 +311,7 @@ func (r *Ring) Close() error {
 		err = r.slots.close()
 	}
 	if err == nil {
-		err = r.file.Sync() // the entries first: the mark says that they are there
+		err = r.file.Sync() // the entries come first, since the mark says that they are there
 	}
 	if err == nil {
 		r.head.Clean = 1
@@ -325,11 +330,11 @@ func (r *Ring) Close() error {
 
 var zeros [segmentBytes]byte
 
-// offset gives where a segment begins, behind the one of the header.
+// offset gives where a segment begins. The header's segment comes before all others.
 func offset(segment int) int64 { return int64(segment+1) * segmentBytes }
 
-// pack makes the second half of an entry: when the nonce was accepted, for how long it
-// is refused, and a check over all, which foreign bytes do not have.
+// pack makes the second half of an entry: when the nonce was accepted, for how long it is
+// refused, and a checksum of the entry, by which damaged bytes are told from an entry.
 func pack(store, hash uint64, at uint32, life uint16) uint64 {
 	word := uint64(at)<<32 | uint64(life)<<16
 	mixed := (store ^ hash ^ word*0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd // odd constants of splitmix64 and murmur3

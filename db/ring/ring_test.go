@@ -49,7 +49,8 @@ func (b *box) open() {
 	b.t.Cleanup(func() { b.Close() })
 }
 
-// again opens the ring as the next server does. Without a Close before, the last one was killed.
+// again opens the ring as the next server does. Without a Close before it, the last server
+// was killed.
 func (b *box) again() {
 	b.t.Helper()
 	b.options.Last = b.options.Mark
@@ -66,8 +67,9 @@ func (b *box) add(from, n int, second uint32, life uint16) {
 	}
 }
 
-// want expects that exactly these nonces were found, and that there are all, or not.
-func (b *box) want(from, n int, complete bool) {
+// want expects that Open has found exactly these nonces, and that it counts the ring as
+// whole, or not.
+func (b *box) want(from, n int, whole bool) {
 	b.t.Helper()
 	for i := from; i < from+n; i++ {
 		if _, ok := b.found[uint64(2*i+1)]; !ok {
@@ -77,10 +79,13 @@ func (b *box) want(from, n int, complete bool) {
 	if len(b.found) != n {
 		b.t.Errorf("%d nonces were found, want %d", len(b.found), n)
 	}
-	if got := b.past.Since < b.past.Began; got != complete {
-		b.t.Errorf("complete: %v, want %v (%+v)", got, complete, b.past)
+	if b.past.Whole != whole {
+		b.t.Errorf("whole: %v, want %v (%+v)", b.past.Whole, whole, b.past)
 	}
-	if refuses := b.past.Floor == b.past.Began; refuses == complete {
+	if complete := b.past.Since < b.past.Began; complete != whole {
+		b.t.Errorf("every nonce was found: %v, want %v (%+v)", complete, whole, b.past)
+	}
+	if refuses := b.past.Floor == b.past.Began; refuses == whole {
 		b.t.Errorf("earlier requests are refused: %v (%+v)", refuses, b.past)
 	}
 }
@@ -121,13 +126,13 @@ func TestManyStartsNeedLittleRoom(t *testing.T) {
 	}
 }
 
-// What may lack nonces is not believed, but what it has is used.
+// A ring that may lack nonces is not believed, but the nonces that it has are refused.
 func TestARingThatMayLackNonces(t *testing.T) {
 	boot := func(text []byte) { text[32]++ }
 	for name, row := range map[string]struct {
-		spoil    func(*box)
-		kept     bool // the nonces are found all the same
-		complete bool
+		spoil func(*box)
+		kept  bool // the nonces are found all the same
+		whole bool
 	}{
 		"nothing":                  {func(*box) {}, true, true},
 		"reboot":                   {func(b *box) { b.edit(boot) }, true, false},
@@ -151,13 +156,14 @@ func TestARingThatMayLackNonces(t *testing.T) {
 			if row.kept {
 				n = 100
 			}
-			b.want(0, n, row.complete)
-			// What was refused stays refused after the next stop, soon after this start.
+			b.want(0, n, row.whole)
+			// A request that was refused stays refused after the next stop, even if that comes
+			// in the second of this start. But the ring is whole again.
 			floor := b.past.Floor
 			b.add(200, 1, uint32(b.past.Began/time.Second), 1000)
 			b.Close()
 			b.again()
-			if b.past.Floor < floor || !row.complete && b.past.Floor < b.past.Began {
+			if b.past.Floor < floor || !row.whole && b.past.Floor < b.past.Began || !b.past.Whole {
 				t.Errorf("%+v, and the floor was %v", b.past, floor)
 			}
 		})
@@ -250,8 +256,8 @@ func TestTheRingHasABound(t *testing.T) {
 	b.add(n, 1, 500, 300) // the others are forgotten by now
 }
 
-// Another process that cuts the file off must not end this one. The file may lack nonces
-// then, and goes.
+// Another process that cuts the file off must not end this one. The file may then lack
+// nonces, so it is removed.
 func TestARingThatIsCutOff(t *testing.T) {
 	for name, add := range map[string]int{"in the mapping": 1, "at the next segment": 1 << 14, "at the end": 0} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +276,7 @@ func TestARingThatIsCutOff(t *testing.T) {
 	}
 }
 
-// What a link at the ring's path leads to is not overwritten.
+// A file to which a link at the ring's path leads is not overwritten.
 func TestALinkIsNotFollowed(t *testing.T) {
 	for name, link := range map[string]func(string, string) error{"symbolic": os.Symlink, "hard": os.Link} {
 		t.Run(name, func(t *testing.T) {

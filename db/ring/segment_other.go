@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// segment is a part of the file. What put has written is the kernel's, even if the
-// process is killed.
+// segment is a part of the file. Once put has returned, the kernel has the entry, and keeps
+// it even if the process is killed.
 type segment struct {
 	file   *os.File
 	offset int64
@@ -33,5 +33,5 @@ func (s *segment) close() error {
 
 const noFollow = 0
 
-// links is how many names a file has. Package os does not tell here.
+// links is always 1, because package os does not tell how many names a file has here.
 func links(os.FileInfo) uint64 { return 1 }

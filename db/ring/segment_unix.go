@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// segment is a mapped part of the file. What put has written is the kernel's, even if
-// the process is killed.
+// segment is a mapped part of the file. Once put has returned, the kernel has the entry,
+// and keeps it even if the process is killed.
 type segment struct{ bytes []byte }
 
 func openSegment(f *os.File, offset int64) (segment, error) {
@@ -23,8 +23,8 @@ func openSegment(f *os.File, offset int64) (segment, error) {
 
 func (s *segment) isOpen() bool { return s.bytes != nil }
 
-// put writes an entry. A fault of the mapping is an error: the disk has no room for a
-// block of a file system that copies on write, or somebody has cut the file off.
+// put writes an entry. It returns an error if the mapping faults, because somebody has cut
+// the file off, or because a file system that copies on write has no room for a block.
 func (s *segment) put(slot int, hash, word uint64) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {
@@ -38,7 +38,7 @@ func (s *segment) put(slot int, hash, word uint64) (err error) {
 	return nil
 }
 
-// close hands what was written to the file, so that a sync of the file covers it.
+// close hands the entries to the file, so that a sync of the file covers them.
 func (s *segment) close() error {
 	if s.bytes == nil {
 		return nil
@@ -53,7 +53,7 @@ func (s *segment) close() error {
 
 const noFollow = unix.O_NOFOLLOW
 
-// links is how many names a file has.
+// links gives how many names a file has.
 func links(info os.FileInfo) uint64 {
 	if s, ok := info.Sys().(*syscall.Stat_t); ok {
 		return uint64(s.Nlink)

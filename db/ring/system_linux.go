@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The pages are made writable at once, so that Add seldom waits for the file system.
+// MAP_POPULATE makes the pages writable at once, so that Add seldom waits for the file
+// system.
 const mapFlags = unix.MAP_SHARED | unix.MAP_POPULATE
 
 // bootMark names the last boot of this system. Zero: unknown.
@@ -20,8 +21,8 @@ func bootMark() (m Mark) {
 	return m
 }
 
-// identity tells a file from its copies: by its number, and by its birth, since the
-// number of a removed file is used again.
+// identity tells a file from its copies by its number and by the time of its birth, because
+// the number of a removed file is used again.
 func identity(f *os.File) uint64 {
 	var s unix.Statx_t
 	if err := unix.Statx(int(f.Fd()), "", unix.AT_EMPTY_PATH, unix.STATX_INO|unix.STATX_BTIME, &s); err != nil {

@@ -10,7 +10,7 @@ import (
 
 const mapFlags = unix.MAP_SHARED
 
-// bootMark is zero: how these systems name a boot is not known here.
+// bootMark is zero, because these systems have no common name for a boot.
 func bootMark() (m Mark) { return m }
 
 // identity tells a file from most of its copies, by its number.

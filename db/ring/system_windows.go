@@ -2,8 +2,9 @@ package ring
 
 import "os"
 
-// bootMark is zero: Windows does not name its boots.
+// bootMark is zero, because Windows does not name its boots.
 func bootMark() (m Mark) { return m }
 
-// identity would tell a file from its copies. Package os has no number for that here.
+// identity is the same for all files, because package os has no number that would tell a
+// file from its copies here.
 func identity(*os.File) uint64 { return 1 }

@@ -39,7 +39,7 @@ func newRefusal(resp *Response) *Refusal {
 	return r
 }
 
-// Error is one line, whatever the relay has written into the answer.
+// Error returns one line: control characters in the answer are escaped.
 func (r *Refusal) Error() string {
 	if r.Code == "" {
 		return fmt.Sprintf("the relay answered %d %s", r.Status, http.StatusText(r.Status))

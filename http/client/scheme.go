@@ -31,8 +31,9 @@ func (e *WrongScheme) Error() string {
 // Unwrap returns what the connection failed with.
 func (e *WrongScheme) Unwrap() error { return e.Err }
 
-// answersToHTTP is how TLS servers answer a request without TLS: net/http, which
-// a relay and Caddy are; nginx; Apache. The last two may stand before a relay.
+// answersToHTTP are words with which TLS servers answer a request without TLS. The first
+// are those of net/http, which a relay and Caddy use, the second those of nginx, the
+// third those of Apache. Each of these servers may stand before a relay.
 var answersToHTTP = [][]byte{
 	[]byte("Client sent an HTTP request to an HTTPS server"),
 	[]byte("The plain HTTP request was sent to HTTPS port"),
@@ -46,7 +47,7 @@ func wantsTLS(body []byte) bool {
 		slices.ContainsFunc(answersToHTTP, func(says []byte) bool { return bytes.Contains(body, says) })
 }
 
-// tlsAlert is how net/http tells of a server that answers with an alert of TLS
+// tlsAlert is in the error of net/http when a server answers with an alert of TLS
 // (RFC 8446 §6) instead of HTTP.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 

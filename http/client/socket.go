@@ -44,7 +44,7 @@ type Closed struct {
 	Reason string // for people; with 1008 an error code
 }
 
-// Error is one line, whatever the relay has written into the reason.
+// Error returns one line: control characters in the reason are escaped.
 func (e *Closed) Error() string {
 	return fmt.Sprintf("the relay closed the connection: %d %s", e.Code, relay.Visible(e.Reason))
 }

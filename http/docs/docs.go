@@ -35,7 +35,7 @@ var contents = []Page{
 	{Name: "protocol", Part: writing, About: "the reference: every request, answer and rule"},
 	{Name: "command-line", Part: running, About: "all commands at a glance"},
 	{Name: "keys", Part: running, About: "create, list, rotate and revoke keys"},
-	{Name: "deploying", Part: running, About: "systemd, files, starting and stopping"},
+	{Name: "deploying", Part: running, About: "packages, systemd, containers, files, starting and stopping"},
 	{Name: "watching", Part: running, About: "health, metrics, alerts, the log, the audit log"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Part: running, About: "back up, check, restore, compact"},

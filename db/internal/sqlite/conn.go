@@ -32,7 +32,7 @@ type Conn struct {
 	raw   driver.Conn
 	stmts map[string]*stmt
 	locks bool // in a write transaction or a checkpoint (WithoutLocks)
-	// Until is when a query must end; its rows then end with ErrTooLong. Zero: never.
+	// Until is the time at which queries must end, with ErrTooLong. Zero: never.
 	Until time.Time
 	// Ctx interrupts the queries of a command when it ends. After that, the Conn
 	// can only be closed. Nil: queries are never interrupted.
@@ -59,8 +59,8 @@ const (
 	Writing               // reads and writes
 	Reading               // reads, with a log, which it copies and removes if it closes last
 	Frozen                // reads a file that no process has open, where SQLite can make no log
-	Unindexed             // reads, and keeps the index of the log in memory: for a full disk. The files -wal and -shm must exist
-	Receiving             // writes an empty file that becomes a copy of another, without a sync
+	Unindexed             // reads, and keeps the index of the log in memory, for a full disk; the files -wal and -shm must exist
+	Receiving             // writes a copy of another file, without a sync
 	Polling               // reads, and tries locks, but never waits for another process (IsBusy)
 )
 
@@ -196,7 +196,7 @@ type Rows struct {
 	err    error
 }
 
-// ErrTooLong says that a query went on after Conn.Until.
+// ErrTooLong is the error of a query that did not end before Conn.Until.
 var ErrTooLong = errors.New("the query took too long")
 
 // clockEvery is after how many rows a query looks at the clock.

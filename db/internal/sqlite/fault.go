@@ -50,9 +50,9 @@ func WantsLog(err error) bool {
 	return code == sqlite3.SQLITE_CANTOPEN || code == sqlite3.SQLITE_READONLY
 }
 
-// IsDiskFull tells whether err says that nothing was written because there is no room:
-// the disk is full, a quota is used up, the file may not grow (countNoRoom), or the
-// index of the log cannot grow, for which SQLite has a code of its own.
+// IsDiskFull tells whether err says that nothing was written for want of room: the disk is
+// full, a quota is used up, the file may not grow (countNoRoom), or the index of the log
+// cannot grow, for which SQLite has a code of its own.
 func IsDiskFull(err error) bool {
 	code := Code(err)
 	return code&0xff == sqlite3.SQLITE_FULL || code == sqlite3.SQLITE_IOERR_SHMSIZE

@@ -4,7 +4,7 @@ package sqlite
 // the log (https://sqlite.org/walformat.html#wal_locks).
 type Lock struct {
 	first, last int64
-	shared      bool // readers have the lock; else one process has it alone
+	shared      bool // several processes may have the lock; false: only one
 }
 
 // The locks that a process may have for too long.
@@ -13,5 +13,5 @@ var (
 	SnapshotLock = Lock{first: 123, last: 127, shared: true} // of processes that read
 )
 
-// unknownHolder is the answer where the operating system tells nothing.
+// unknownHolder is the answer if the operating system tells of no holder.
 const unknownHolder = "unknown"

@@ -15,7 +15,7 @@ const holderTime = 5 * time.Second
 
 // Holder names the other processes that have a lock of the database at path, for
 // people: "pid 4242 (relay mecha import), stopped". It returns "unknown" if it finds
-// none, as when they belong to another user or run in another container.
+// none, for example because they belong to another user or run in another container.
 func Holder(path string, l Lock) string {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -39,8 +39,8 @@ func Holder(path string, l Lock) string {
 	return strings.Join(found, ", ")
 }
 
-// holds tells whether a process has a lock through one of its open files. At the time
-// end it gives up.
+// holds tells whether a process has a lock through one of its open files. It gives up at
+// the time end.
 func holds(process string, index os.FileInfo, l Lock, end time.Time) bool {
 	names, err := os.ReadDir(process + "/fd")
 	if err != nil {

@@ -2,6 +2,5 @@
 
 package sqlite
 
-// Holder names the processes that have a lock of the database at path. This system does
-// not tell.
+// Holder always returns "unknown", because this system does not tell who has a lock.
 func Holder(path string, l Lock) string { return unknownHolder }

@@ -10,8 +10,9 @@ import (
 )
 
 // IsMountPoint tells whether the file at path, with its links resolved, is itself the
-// root of a mount, as by mount --bind FILE FILE. Kernels before 5.8 do not tell by
-// statx(2); then the list of mounts does. If neither can be read, it returns false.
+// root of a mount, as mount --bind FILE FILE makes it. statx(2) tells that since Linux 5.8.
+// With an older kernel, IsMountPoint reads the list of mounts. If that fails, too, it
+// returns false.
 func IsMountPoint(path string) bool {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {

@@ -2,5 +2,5 @@
 
 package sqlite
 
-// IsMountPoint is always false: other systems mount folders only.
+// IsMountPoint is always false, because other systems mount folders only.
 func IsMountPoint(string) bool { return false }

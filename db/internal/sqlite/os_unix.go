@@ -51,8 +51,8 @@ func Links(path string) (int, error) {
 	return int(s.Nlink), nil
 }
 
-// OnlyOurs tells whether a file or folder belongs to the user of this process, and nobody
-// else has any permission on it.
+// OnlyOurs tells whether a file or folder belongs to the user of this process, and no other
+// user has any permission on it.
 func OnlyOurs(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0

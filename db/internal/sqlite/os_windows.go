@@ -25,8 +25,8 @@ func FreeDisk(path string) (int64, error) {
 // ReadableByOthers is always false on Windows, where access lists decide.
 func ReadableByOthers(string) (bool, error) { return false, nil }
 
-// countNoRoom does nothing: SQLite for Windows knows both codes for a full disk, and a
-// quota reports the same.
+// countNoRoom does nothing, because SQLite for Windows knows both codes for a full disk,
+// and an exhausted quota has the same codes.
 func countNoRoom() {}
 
 // Links gives how many names (hard links) the file at path has.

@@ -5,8 +5,9 @@ import (
 	"os"
 )
 
-// linkNew is RenameNew by a link, which never replaces a file, and the removal of the
-// first name. Where there are no links it renames, after a look whether there is a file.
+// linkNew is RenameNew by a hard link, which never replaces a file, and the removal of the
+// first name. If the file system has no links, linkNew renames the file after a check that
+// the path has none.
 func linkNew(from, to string) error {
 	err := os.Link(from, to)
 	if err == nil {

@@ -7,16 +7,16 @@ import "sync"
 // stopped in the middle of one.
 var locking sync.RWMutex
 
-// WithoutLocks runs f while this process has no write transaction and no checkpoint
-// under way, and lets none begin before f returns. It waits for those that have begun.
-// f must not write. Safe for concurrent use.
+// WithoutLocks runs f while this process has no write transaction and no checkpoint under
+// way. It waits for the end of those, and lets no other begin before f returns. f must not
+// write. Safe for concurrent use.
 func WithoutLocks(f func()) {
 	locking.Lock()
 	defer locking.Unlock()
 	f()
 }
 
-// lock notes that the connection locks the file; unlock that it no longer does.
+// lock notes that the connection locks the file, and unlock that it no longer does.
 func (c *Conn) lock() {
 	locking.RLock()
 	c.locks = true

@@ -34,8 +34,8 @@ func (c *Conn) Checkpoint() (frames int64, err error) {
 	return frames, err
 }
 
-// Changes counts the rows that the connection has changed since it was opened, those of
-// failed transactions included; 0 after an error.
+// Changes counts the rows that the connection has changed since it was opened, including
+// the rows of failed transactions; 0 after an error.
 func (c *Conn) Changes() (rows int64) {
 	rows, _ = c.Number("SELECT total_changes()")
 	return rows

@@ -13,13 +13,14 @@ import (
 // pwrite is the system call, in the form in which SQLite calls it.
 type pwrite func(t *libc.TLS, fd int32, from uintptr, size sqlite3.Tsize_t, at sqlite3.Toff_t) sqlite3.Tssize_t
 
-// systemWrite is SQLite's own pwrite. countNoRoom sets it once, before the first file is opened.
+// systemWrite is SQLite's own pwrite. countNoRoom sets it once, before the first file is
+// opened.
 var systemWrite pwrite
 
-// countNoRoom makes SQLite take a quota (EDQUOT) or a limit of file sizes (EFBIG) for a
-// full disk. Of all errors of a write, it takes ENOSPC alone for that (unixWrite of
+// countNoRoom makes SQLite take an exhausted quota (EDQUOT) or a limit of file sizes
+// (EFBIG) for a full disk. By itself, SQLite takes only ENOSPC for that (unixWrite of
 // os_unix.c), and a connection does not tell the error number afterwards. A write that
-// fails has lost nothing, since SQLite has not told anyone of a commit yet.
+// fails has lost nothing, because SQLite has not reported the commit yet.
 //
 // SQLite lets a program replace its system calls: https://sqlite.org/c3ref/vfs.html.
 func countNoRoom() {
