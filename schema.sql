@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 3. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 4. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -158,6 +158,20 @@ CREATE TABLE participant (
 CREATE TABLE clock_ahead (
   position INTEGER PRIMARY KEY,
   at       INTEGER NOT NULL
+) STRICT;
+
+-- The audit log: who changed keys or Mechas, or did something to the whole file, by
+-- which command. Rows are only added; the newest 100,000 are kept.
+CREATE TABLE audit (
+  id      INTEGER PRIMARY KEY,
+  at      INTEGER NOT NULL,
+  uid     INTEGER,           -- NULL on a system whose users have no numbers
+  user    TEXT NOT NULL,     -- empty if it was not known
+  command TEXT NOT NULL,     -- as in 'key create'
+  what    TEXT NOT NULL,     -- as in 'key_issued'
+  mecha   TEXT,              -- the address, as it was
+  key     TEXT,              -- the public id
+  detail  TEXT NOT NULL
 ) STRICT;
 
 -- Local to the process

@@ -91,7 +91,7 @@ func (a *app) forgetfulCommand() *cobra.Command {
 		Hidden: true,
 		Args:   exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, end := a.logger(s.LogFormat)
+			log, end := a.logger(s)
 			log.Warn("NOTHING IS KEPT: every accepted message is lost at once. This server is for measuring only")
 			end()
 			return a.serve(cmd, s)

@@ -22,9 +22,14 @@ type clientFlags struct{ url, keyFile, caFile string }
 
 // add gives the flags to a command, whose errors then get advice.
 func (f *clientFlags) add(cmd *cobra.Command) {
+	f.addServer(cmd)
+	f.addKey(cmd)
+}
+
+// addServer is add for a command that needs no key.
+func (f *clientFlags) addServer(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8080", "the relay's `address`")
 	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
-	f.addKey(cmd)
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return advice(run(cmd, args)) }
 }

@@ -37,6 +37,8 @@ type app struct {
 	json   bool
 	dbPath string
 	create bool // create the database if there is none
+	// command is the words of the command that runs, as in "key create", for the audit log.
+	command string
 }
 
 // usageError is a mistake on the command line.
@@ -120,9 +122,12 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		Example: `  relay demo                      # the whole story in one command
   relay serve --dev               # a server with two demo Mechas and their keys
   relay key create planner^acme   # register a Mecha and issue its key`,
-		SilenceErrors:     true,
-		SilenceUsage:      true,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error { return fromEnvironment(cmd.Flags()) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			a.command = words(cmd)
+			return fromEnvironment(cmd.Flags())
+		},
 	}
 	root.SetIn(a.stdin)
 	root.SetOut(a.stdout)
@@ -144,7 +149,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.listenCommand(), a.inboxCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
 		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
-		{"Operating:", []*cobra.Command{a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.compactCommand()}},
+		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.compactCommand()}},
 		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"relay/db/file"
+	"relay/db/relay"
 
 	"github.com/spf13/cobra"
 )
@@ -38,6 +39,9 @@ func (a *app) compact(ctx context.Context) error {
 	}
 	if err != nil {
 		return denied(a.dbPath, true, err)
+	}
+	if err := a.note(relay.ActCompacted, fmt.Sprintf("%s before, %s after", bytesOf(r.Before), bytesOf(r.After))); err != nil {
+		return err
 	}
 	if a.json {
 		return a.printJSON(struct {

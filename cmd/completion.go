@@ -83,7 +83,7 @@ var (
 	flagChoices     = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
 		"conversation": conversationChoices, "before": messageChoices, "after": messageChoices}
 	wordChoices = map[string][]string{"state": stateWords, "direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},
-		"log-format": {"text", "json"}}
+		"log-format": logFormats, "log-level": logLevels}
 )
 
 // teachChoices gives every command the completions of its arguments and flags.

@@ -20,7 +20,7 @@ func (a *app) createFlag(cmd *cobra.Command) {
 
 // withDB opens the database for one command that may change it.
 func (a *app) withDB(create bool, f func(*db.DB) error) error {
-	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create})
+	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create, By: a.actor()})
 	if err != nil {
 		return denied(a.dbPath, true, err)
 	}

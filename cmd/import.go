@@ -3,6 +3,7 @@ package cmd
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -41,7 +42,7 @@ reported, and the others are imported. No keys are issued: use relay key create.
 				return err
 			}
 			defer in.Close()
-			return a.withDB(a.create, func(d *db.DB) error { return a.importLines(d, in, size) })
+			return a.withDB(a.create, func(d *db.DB) error { return a.importLines(d, in, size, args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&as, "as", "", "FILE is the A2A agent card of the Mecha with this `address`")
@@ -91,12 +92,16 @@ const (
 	maxImportLine = 1 << 20
 )
 
-func (a *app) importLines(d *db.DB, in io.Reader, size int64) error {
+func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error {
+	if err := d.Note(relay.ActImportBegun, "from "+relay.Quote(name)); err != nil {
+		return plain(err)
+	}
 	i := &importer{app: a, db: d, progress: a.progress("importing", size), writing: make(chan struct{}, importAtOnce)}
 	began := time.Now()
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()
 	i.progress.end()
+	err = cmp.Or(err, plain(d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))))
 	if printed := a.printImported(i.done, i.failed, time.Since(began)); err == nil {
 		return printed
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/cmd/metrics"
 	"relay/db"
 	"relay/http"
 	"relay/search"
@@ -29,6 +30,8 @@ type instance struct {
 	index  *search.Service
 	api    *http.Server
 	server *nethttp.Server
+	others []*nethttp.Server // of metrics and profiles
+	meters *metrics.Metrics
 	failed chan error // gets the error when the store or the listener fails
 }
 
@@ -51,18 +54,24 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
+	others, err := s.listenElsewhere()
+	if err != nil {
+		listener.Close()
+		return nil, err
+	}
+	closeAll := func() { closeListeners(append(others.all(), listener)) }
 	d, err := s.open(db.Options{
-		Path: s.DB, Schema: a.schema, Create: true, Serve: true,
+		Path: s.DB, Schema: a.schema, Create: true, Serve: true, By: a.actor(),
 		MaxPending: s.MaxPending, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})
 	if err != nil {
-		listener.Close()
+		closeAll()
 		return nil, denied(s.DB, true, err)
 	}
 	if in.certs != nil {
 		if err := in.certs.begin(d.Path()); err != nil {
-			listener.Close()
+			closeAll()
 			return nil, errors.Join(err, d.Close())
 		}
 	}
@@ -84,6 +93,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies,
 		Version: buildVersion(),
 	})
+	in.measure(others, log)
 	in.serve(listener, s)
 	return in, nil
 }
@@ -144,5 +154,9 @@ func (in *instance) stop() error {
 	if in.certs != nil {
 		in.certs.close(ctx)
 	}
+	for _, other := range in.others {
+		other.Close()
+	}
+	in.meters.Close()
 	return errors.Join(in.index.Close(), in.db.Close())
 }

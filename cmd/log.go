@@ -3,21 +3,42 @@ package cmd
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 )
 
-// logger makes the log of a server. end writes the counts of repeated lines that are not
-// written yet. After it the log works on, and counts no more.
-func (a *app) logger(format string) (log *slog.Logger, end func()) {
-	var h slog.Handler = slog.NewTextHandler(a.stderr, nil)
-	if format == "json" {
-		h = slog.NewJSONHandler(a.stderr, nil)
+// logger makes the log of a server, whose settings have passed check. end writes the
+// counts of repeated lines that are not written yet. After it the log works on, and counts
+// no more.
+func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // checkLog has read it; "" stands for info
+	o := &slog.HandlerOptions{Level: level}
+	var h slog.Handler = slog.NewTextHandler(a.stderr, o)
+	if s.LogFormat == "json" || s.LogFormat != "text" && !onScreen(a.stderr) {
+		h = slog.NewJSONHandler(a.stderr, o)
 	}
 	r := &repeats{kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
 	return slog.New(repeatHandler{h, r}), r.end
 }
+
+// checkLog refuses formats and levels that the log does not have.
+func (s *settings) checkLog() error {
+	if !slices.Contains(logFormats, s.LogFormat) {
+		return usagef("--log-format must be %s", strings.Join(logFormats, ", "))
+	}
+	if !slices.Contains(logLevels, s.LogLevel) {
+		return usagef("--log-level must be %s", strings.Join(logLevels, ", "))
+	}
+	return nil
+}
+
+var (
+	logFormats = []string{"auto", "text", "json"}
+	logLevels  = []string{"debug", "info", "warn", "error"}
+)
 
 const (
 	repeatEvery = time.Minute

@@ -37,7 +37,7 @@ func (l *lines) take() []string {
 func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out lines
-		log, end := (&app{stderr: &out}).logger("text")
+		log, end := (&app{stderr: &out}).logger(&settings{LogFormat: "text"})
 		want := func(texts ...string) {
 			t.Helper()
 			synctest.Wait()

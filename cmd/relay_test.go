@@ -130,6 +130,7 @@ func environ(more ...string) []string {
 			env = append(env, e)
 		}
 	}
+	env = append(env, "RELAY_LOG_FORMAT=text") // as on a terminal: the tests read lines for people
 	return append(env, more...)
 }
 

@@ -52,7 +52,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 		return usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
 	}
 	progress, end := a.reporting()
-	o.Schema, o.Progress = a.schema, progress
+	o.Schema, o.Progress, o.By = a.schema, progress, a.actor()
 	began := time.Now()
 	r, err := file.Restore(ctx, o)
 	end()

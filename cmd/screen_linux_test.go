@@ -27,6 +27,7 @@ type showing struct {
 // hostile messages, and with relays that are hostile themselves.
 var showings = map[string][]showing{
 	"ack":                   {{args: "$ID processing --detail $HOSTILE"}, {args: "$HOSTILE"}, {args: "$ID $HOSTILE"}},
+	"audit":                 {{sees: `\u202e`}, {args: "--json", sees: `\u202e`}, {args: "--since $HOSTILE"}},
 	"backup":                {{args: "$DIR/$LEGAL.db"}, {args: "$DIR/$LEGAL.db"}},
 	"bench":                 {{args: "--only $HOSTILE"}, {args: "--url $HOSTILE"}},
 	"check":                 {{}, {args: "--quick --json"}, {args: "$DIR/$LEGAL"}},
@@ -61,6 +62,7 @@ var showings = map[string][]showing{
 	"message stats":        {{}},
 	"message tail":         {{args: "--last 9 --json", until: "$ID"}, {args: "--last 9", until: "$ID"}},
 	"message trace":        {{args: "$ACKED", sees: `\u202e`}, {args: "$ACKED --json", sees: `\u202e`}, {args: "$HOSTILE"}},
+	"readyz":               {{}, {args: "--json"}, {args: "--url $HOSTILE"}},
 	"restore":              {{args: "$COPY --db $DIR/$LEGAL-restored.db"}, {args: "$FILE"}},
 	"search":               {{args: "zzyzx", sees: `\u202e`}, {args: "zzyzx --json", sees: `\u202e`}, {args: "zzyzx --sort $HOSTILE"}},
 	"send":                 {{args: "bob^x {}"}, {args: "bob^x {} --wait-ack 50ms --json"}, {args: "$HOSTILE {}"}, {args: "bob^x $HOSTILE"}, {args: "bob^x {} --wait-reply 5ms"}},

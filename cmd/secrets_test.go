@@ -39,7 +39,7 @@ func runForSecrets(t *testing.T, format string) {
 		typo.Key = a.Key[:len(a.Key)-1] + "y"
 	}
 	elsewhere := issue(t, tempDB(t), "a^secrets")[0] // well-formed, of another relay
-	s := startServer(t, db, "--log-format", format, "--rate-limit", "5", "--rate-burst", "40", "--max-body", "2000", "--auth-failure-limit", "1")
+	s := startServer(t, db, "--log-format", format, "--log-level", "debug", "--rate-limit", "5", "--rate-burst", "40", "--max-body", "2000", "--auth-failure-limit", "1")
 	secrets := []string{a.Key, *a.Secret, b.Key, *b.Secret, plain.Key, typo.Key, elsewhere.Key}
 
 	var said strings.Builder
@@ -76,6 +76,11 @@ func runForSecrets(t *testing.T, format string) {
 	conn := s.dial(b, "?events=acks")
 	conn.Write(t.Context(), websocket.MessageText, []byte(`{"type":"ack","message_id":"`+b.Key+`"}`))
 	hear(plain.request("GET", "/api/v1/mecha/a^secrets/messages", ""))
+	for _, path := range []string{"/api/v1/mecha/" + a.Key + "/messages?key=" + a.Key, "/" + *a.Secret} { // the caller sees its mistake, the log does not
+		if _, err := plain.request("GET", path, "").to(s.url); err != nil {
+			t.Error(err)
+		}
+	}
 	limited := func() bool {
 		return strings.Contains(said.String(), "too_many_failures") && strings.Contains(said.String(), "rate_limited")
 	}

@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"cmp"
-	"net"
 	"os"
 	"os/signal"
 	"strconv"
@@ -27,7 +26,8 @@ type settings struct {
 	ACMEDirectory         string
 	TrustedProxies        []string
 	Dev, RequireSignature bool
-	LogFormat             string
+	LogFormat, LogLevel   string
+	MetricsAddr, Pprof    string
 	ClockSkew             time.Duration
 	MaxConnections        int
 	MaxBody               int64
@@ -70,7 +70,10 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.Dev, "dev", false, "also create two demo Mechas, and print their keys")
 	f.BoolVar(&s.RequireSignature, "require-message-signature", envBool("REQUIRE_MESSAGE_SIGNATURE"), "refuse unsigned requests; REQUIRE_MESSAGE_SIGNATURE=1 does the same")
 	f.BoolVar(&s.RequireRequestSignature, "require-request-signature", false, "refuse requests without X-Request-Signature, which covers the method and the path, too")
-	f.StringVar(&s.LogFormat, "log-format", "text", "the `format` of the log on stderr: text or json")
+	f.StringVar(&s.LogFormat, "log-format", "auto", "the `format` of the log on stderr: text, json, or auto, which is text on a terminal, and json elsewhere")
+	f.StringVar(&s.LogLevel, "log-level", "info", "the least `level` that is logged: debug, info, warn or error; debug has a line for each request")
+	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "show metrics at http://`host:port`/metrics, to everybody who can reach it; without this flag, programs on this machine find them at --addr")
+	f.StringVar(&s.Pprof, "pprof", "", "show profiles of the running program at http://`host:port`/debug/pprof/, which must be a loopback address")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
 	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
 	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, in `bytes`")
@@ -103,12 +106,8 @@ func envBool(name string) bool {
 }
 
 func (s *settings) check(flags *pflag.FlagSet) error {
-	_, port, err := net.SplitHostPort(s.Addr)
-	if err == nil {
-		_, err = net.LookupPort("tcp", port)
-	}
-	if err != nil {
-		return usagef("--addr is host:port, as in 127.0.0.1:8080; %q is not", s.Addr)
+	if err := cmp.Or(isHostPort("addr", s.Addr), s.checkOthers()); err != nil {
+		return err
 	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
 		return usagef("--clock-skew must be from 30s to 15m")
@@ -116,10 +115,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
 		return usagef("--max-headers must be at least 4097")
 	}
-	if s.LogFormat != "text" && s.LogFormat != "json" {
-		return usagef("--log-format must be text or json")
-	}
-	_, err = s.proxies()
+	_, err := s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.checkACME()); err != nil {
 		return err
 	}
@@ -160,7 +156,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	}
 	// A log that nobody reads any more is no reason to stop.
 	signal.Ignore(syscall.SIGPIPE)
-	log, end := a.logger(s.LogFormat)
+	log, end := a.logger(s)
 	defer end()
 	// A closed terminal, or a renewed certificate, is no reason either.
 	hup := make(chan os.Signal, 1)

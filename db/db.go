@@ -76,6 +76,10 @@ type Options struct {
 	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
 	ClockSkew   time.Duration // how far the timestamp of a request may be off
 
+	// By is who administers the store by this process; its acts are noted in the audit
+	// log. The zero Actor: nothing is noted.
+	By relay.Actor
+
 	Now    func() time.Time // default: time.Now
 	Logger *slog.Logger     // default: no log
 	// Fatal is called once, from any goroutine, after a fault that the process must
@@ -95,6 +99,7 @@ type DB struct {
 	nonces    *Nonces
 	readers   *readerPool
 	w         *writer
+	measures  *Measures
 	watch     *watch
 	disk      disk
 	listeners listeners
@@ -124,7 +129,8 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), readers: newReaderPool(), done: make(chan struct{})}
+	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), measures: newMeasures(), done: make(chan struct{})}
+	d.readers = newReaderPool(d.measures)
 	if o.passed != nil {
 		began := o.passed()
 		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }

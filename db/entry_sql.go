@@ -26,12 +26,16 @@ func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) erro
 // Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
 // write. Safe for concurrent use.
 func (d *DB) PutProfile(p *relay.PutProfile) error {
-	_, err := do(d, p, (*tx).putProfile)
+	decide := do[*relay.PutProfile, none]
+	if p.Key == 0 { // a command sets it; a Mecha that sets its own is no operator
+		decide = administer[*relay.PutProfile, none]
+	}
+	_, err := decide(d, p, (*tx).putProfile)
 	return err
 }
 
-// PutProfileThen is PutProfile without waiting, for imports. done is called from the
-// writer's goroutine and must not block.
+// PutProfileThen is PutProfile without waiting, for imports, which note themselves in the
+// audit log (Note). done is called from the writer's goroutine and must not block.
 func (d *DB) PutProfileThen(p *relay.PutProfile, done func(error)) {
 	then(d, p, (*tx).putProfile, func(_ none, err error) { done(err) })
 }
@@ -86,7 +90,7 @@ func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
 func (d *DB) RemoveMecha(r *relay.RemoveMecha) error {
-	_, err := do(d, r, (*tx).removeMecha)
+	_, err := administer(d, r, (*tx).removeMecha)
 	return err
 }
 

@@ -158,3 +158,14 @@ func TestAReadHasABound(t *testing.T) {
 		}
 	}
 }
+
+// printed gives the outcome of a write as a log of the tests has it.
+func printed(outcome any) string {
+	switch outcome := outcome.(type) {
+	case nil:
+		return "done"
+	case *relay.Key:
+		return fmt.Sprintf("%+v", *outcome)
+	}
+	return fmt.Sprintf("%+v", outcome)
+}

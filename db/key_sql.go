@@ -197,7 +197,7 @@ func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	if err != nil {
 		return relay.IssuedKey{}, err
 	}
-	k, err := do(d, i, (*tx).issueKey)
+	k, err := administer(d, i, (*tx).issueKey)
 	if err != nil {
 		return relay.IssuedKey{}, err
 	}
@@ -274,7 +274,7 @@ func (t *tx) raiseKeysVersion() error {
 // Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
 // Safe for concurrent use.
 func (d *DB) Revoke(r *relay.RevokeKey) error {
-	_, err := do(d, r, (*tx).revokeKey)
+	_, err := administer(d, r, (*tx).revokeKey)
 	return err
 }
 

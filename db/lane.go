@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/internal/sqlite"
+	"relay/db/measure"
 	"relay/db/relay"
 )
 
@@ -16,7 +17,8 @@ import (
 // because one Mecha can have many keys. A lane is safe for concurrent use, except open and
 // close.
 type lane struct {
-	share int // how many reads of one Mecha are under way at most
+	share int                // how many reads of one Mecha are under way at most
+	waits *measure.Histogram // how long reads waited that had to
 
 	mu      sync.Mutex
 	opened  int
@@ -47,8 +49,8 @@ type turn struct {
 
 const anyNumber = -1
 
-func newLane(share int) *lane {
-	return &lane{share: share, readers: map[relay.MechaNumber]*reader{}, full: make(chan struct{}, 1)}
+func newLane(share int, waits *measure.Histogram) *lane {
+	return &lane{share: share, waits: waits, readers: map[relay.MechaNumber]*reader{}, full: make(chan struct{}, 1)}
 }
 
 func (l *lane) open(path string, r sqlite.Role, conns int) error {
@@ -73,6 +75,8 @@ func (t turn) take(ctx context.Context, closed <-chan struct{}) (*sqlite.Conn, e
 	if c != nil || err != nil {
 		return c, err
 	}
+	began := time.Now()
+	defer func() { t.lane.waits.Observe(time.Since(began)) }()
 	select {
 	case c := <-wait:
 		return c, nil

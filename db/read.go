@@ -46,8 +46,8 @@ const (
 // and close.
 type readerPool struct{ keys, points, scans *lane }
 
-func newReaderPool() *readerPool {
-	return &readerPool{keys: newLane(keyConns), points: newLane(pointShare), scans: newLane(scanShare)}
+func newReaderPool(m *Measures) *readerPool {
+	return &readerPool{keys: newLane(keyConns, m.KeyWait), points: newLane(pointShare, m.PointWait), scans: newLane(scanShare, m.ScanWait)}
 }
 
 func (p *readerPool) open(path string, r sqlite.Role) error {

@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "clock_ahead", "received", "sent"}
+var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "clock_ahead", "audit", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -67,6 +67,8 @@ func outcomeOf(j job, err error) string {
 		return fmt.Sprintf("%+v", j.outcome)
 	case *task[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.outcome)
+	case *task[*relay.Act, any]:
+		return printed(j.outcome)
 	}
 	return "done"
 }
@@ -79,7 +81,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ClockSkew: time.Minute},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
 		func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
@@ -248,6 +250,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 				}
 				p.play(150)
 				if n == 0 {
+					p.fine(d.Note(relay.ActCompacted, "in the middle of it all"))
 					p.fine(d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: relay.Address(fmt.Sprintf("m%d^crew0", life))}))
 				}
 			})
@@ -428,13 +431,7 @@ func (d *DB) applied(w relay.Write) string {
 	if err != nil {
 		return "refused: " + string(relay.ErrorCode(err))
 	}
-	switch outcome := outcome.(type) {
-	case nil:
-		return "done"
-	case *relay.Key:
-		return fmt.Sprintf("%+v", *outcome)
-	}
-	return fmt.Sprintf("%+v", outcome)
+	return printed(outcome)
 }
 
 func part(r *bufio.Reader) ([]byte, error) {

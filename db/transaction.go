@@ -59,6 +59,7 @@ func (w *writer) commit(ops []op) {
 	err := w.transact(ops)
 	if err != nil {
 		err = w.explain(err)
+		w.measures.Failures.Add(1)
 	}
 	if err == nil && w.batch.keysChanged {
 		w.listeners.keysChanged() // before finish, so that a key no longer works when its revocation returns
@@ -119,6 +120,8 @@ func (w *writer) try(ops []op) error {
 	if w.cramped {
 		return errCramped
 	}
+	began := time.Now()
+	w.measures.began(ops, t.now)
 	w.lock.wait()
 	defer w.lock.end()
 	if err := w.c.BeginWrite(); err != nil {
@@ -128,16 +131,28 @@ func (w *writer) try(ops []op) error {
 	err := w.fill(t, ops)
 	if err == nil {
 		t.committing = true
-		err = w.c.Commit()
+		err = w.sync(ops)
 	}
 	if err != nil {
 		w.c.Rollback()
 		clear(w.callers) // some may have been read in the transaction that failed
 		return err
 	}
+	w.measures.Commit.Observe(time.Since(began))
 	w.disk.committed(w.c)
 	t.publish()
 	return nil
+}
+
+// sync commits the transaction of ops, and measures how long that takes.
+func (w *writer) sync(ops []op) error {
+	if !changes(ops) {
+		return w.c.Commit()
+	}
+	began := time.Now()
+	err := w.c.Commit()
+	w.measures.Sync.Observe(time.Since(began))
+	return err
 }
 
 // fill applies the jobs and lets the riders board.
@@ -173,6 +188,7 @@ func (w *writer) fill(t *tx, ops []op) error {
 func (t *tx) publish() {
 	w := t.w
 	w.last, w.lastLocal = t.last, t.lastLocal
+	w.measures.committed(t)
 	w.sayAhead()
 	for id, n := range t.pending {
 		w.pending[id] = n

@@ -106,7 +106,7 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 // connections than its share.
 func TestMechasTakeTurns(t *testing.T) {
 	d := openHere(t)
-	l := newLane(1)
+	l := newLane(1, nil)
 	if err := l.open(d.path, sqlite.Reading, 2); err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,7 @@ type writer struct {
 	c         *sqlite.Conn
 	disk      *disk
 	listeners *listeners
+	measures  *Measures
 	lock      lockState
 	transact  func([]op) error // makes one transaction of the jobs
 	cramped   bool             // the disk had no room at the start (cramped.go)
@@ -86,7 +87,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	}
 	w := &writer{
 		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
-		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners,
+		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 	}
 	w.transact = w.attempt

@@ -17,12 +17,8 @@ import (
 // RFC 7239's Forwarded is not read: a proxy that maintains one of the two
 // headers passes the other one on as the client wrote it.
 func (s *Server) client(r *http.Request) netip.Addr {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return netip.Addr{}
-	}
-	from := plain(peer.Addr())
-	if !s.trusts(from) {
+	from := peerOf(r)
+	if !from.IsValid() || !s.trusts(from) {
 		return from
 	}
 	client := from
@@ -37,6 +33,16 @@ func (s *Server) client(r *http.Request) netip.Addr {
 		}
 	}
 	return client // if all are trusted proxies, the leftmost
+}
+
+// peerOf returns the address at the other end of the connection; the zero Addr if it is
+// unknown.
+func peerOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return plain(peer.Addr())
 }
 
 func (s *Server) trusts(a netip.Addr) bool {

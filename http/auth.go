@@ -60,6 +60,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 	}
 	c := &call{Request: r, w: w, conn: connection(r.Context()), params: p, at: s.config.Now()}
 	err := s.verify(c)
+	noteKey(w, c.key)
 	if err == nil {
 		err = s.claim(c)
 	}

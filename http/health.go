@@ -11,20 +11,64 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, map[string]string{"status": "ok"})
 }
 
+// part is a part of the relay as /readyz shows it.
+type part struct {
+	Name   string `json:"name"`
+	Ready  bool   `json:"ready"`
+	Needed bool   `json:"needed"`           // the relay is ready only if the part is
+	Detail string `json:"detail,omitempty"` // why it is not ready
+}
+
+// readiness is the answer of /readyz while the relay is ready.
+type readiness struct {
+	Status    string `json:"status"`
+	Accepting bool   `json:"accepting_messages"`
+	Parts     []part `json:"parts"`
+}
+
 // readyz answers GET /readyz: requests are answered, or why they are not.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
-	locked := s.config.DB.CheckWritable()
-	switch {
-	case s.draining.Load():
-		s.refuse(w, r, relay.Errorf(relay.ShuttingDown, "not ready: the relay is shutting down"))
-	case s.config.DB.Failed() != nil:
-		s.refuse(w, r, relay.Errorf(relay.Overloaded, "not ready: the store has failed"))
-	case locked != nil:
-		s.refuse(w, r, locked)
-	default:
-		// A full disk does not make the relay unready: acknowledgements and reads go on.
-		writeJSON(w, map[string]any{"status": "ready", "accepting_messages": s.config.DB.AcceptsMessages()})
+	parts, err := s.parts()
+	if err != nil {
+		s.refuseWith(w, r, err, parts)
+		return
 	}
+	writeJSON(w, readiness{"ready", s.config.DB.AcceptsMessages(), parts})
+}
+
+// parts looks at each part of the relay. The error is that of the first needed one that
+// is not ready.
+func (s *Server) parts() (all []part, err error) {
+	add := func(name string, fault error) {
+		p := part{Name: name, Ready: fault == nil, Needed: true}
+		if fault != nil {
+			p.Detail = fault.(*relay.Error).Detail
+		}
+		all = append(all, p)
+		if err == nil {
+			err = fault
+		}
+	}
+	var stopping, failed error
+	if s.draining.Load() {
+		stopping = relay.Errorf(relay.ShuttingDown, "not ready: the relay is shutting down")
+	}
+	if s.config.DB.Failed() != nil {
+		failed = relay.Errorf(relay.Overloaded, "not ready: the store has failed")
+	}
+	add("requests", stopping)
+	add("store", failed)
+	add("write_lock", s.config.DB.CheckWritable())
+
+	disk := part{Name: "disk", Ready: s.config.DB.AcceptsMessages()}
+	if !disk.Ready { // acknowledgements and reads go on
+		disk.Detail = "the disk has no room for messages (--min-free-disk); they get 507"
+	}
+	index := part{Name: "search_index", Ready: s.config.Finder.Ready()}
+	if !index.Ready { // searches find what is there already
+		index.Detail = "the search index is catching up with the profiles"
+	}
+	return append(all, disk, index), err
 }
 
 // version answers GET /version.

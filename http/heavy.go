@@ -4,7 +4,9 @@ import (
 	"context"
 	"runtime"
 	"sync"
+	"time"
 
+	"relay/db/measure"
 	"relay/db/relay"
 )
 
@@ -17,7 +19,8 @@ const heavyBody = 64 << 10
 // processors. The others of that Mecha wait in line, so that requests of other Mechas
 // find a processor. It is safe for concurrent use.
 type heavy struct {
-	each int
+	each  int
+	waits *measure.Histogram // of bodies that had to
 
 	mu sync.Mutex
 	of map[relay.MechaNumber]*heavyBodies // the Mechas that have large bodies
@@ -36,8 +39,16 @@ func newHeavy() *heavy {
 // take waits for the turn of a body, or until ctx ends; then it returns the error of
 // ctx. After nil, give must follow. The memory for the bodies bounds how many wait.
 func (h *heavy) take(ctx context.Context, m relay.MechaNumber) error {
+	turns := h.join(m).turns
 	select {
-	case h.join(m).turns <- struct{}{}:
+	case turns <- struct{}{}:
+		return nil
+	default:
+	}
+	began := time.Now()
+	defer func() { h.waits.Observe(time.Since(began)) }()
+	select {
+	case turns <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		h.leave(m)

@@ -65,6 +65,7 @@ type problem struct {
 	Errors     []relay.FieldError `json:"errors,omitempty"`
 	DidYouMean []relay.Address    `json:"did_you_mean,omitzero"`
 	ServerTime string             `json:"server_time,omitempty"`
+	Parts      []part             `json:"parts,omitempty"` // of /readyz
 	Docs       string             `json:"docs"`
 }
 
@@ -72,6 +73,11 @@ type problem struct {
 // one. The text of an error that is not a *relay.Error, and the cause of one that is,
 // go to the log and never to the client.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	s.refuseWith(w, r, err, nil)
+}
+
+// refuseWith is refuse for /readyz, which also shows the parts of the relay.
+func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, parts []part) {
 	id := w.Header()["X-Request-Id"][0]
 	var e *relay.Error
 	if !errors.As(err, &e) {
@@ -82,12 +88,13 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		e.Cause = err
 	}
 	if e.Cause != nil {
-		s.config.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", r.URL.Path, "client", s.client(r), "code", e.Code, "error", e.Cause)
+		s.config.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", shownPath(r), "client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
+	s.measures.Refused.Add(string(e.Code))
 	p := problem{
 		Type: "/docs#" + string(e.Code), Title: title(e.Code), Status: statusOf(e), Detail: e.Detail,
 		Code: e.Code, Error: e.Code, Message: e.Detail, RequestID: id,
-		Errors: e.Fields, DidYouMean: e.DidYouMean, Docs: "/docs#" + string(e.Code),
+		Errors: e.Fields, DidYouMean: e.DidYouMean, Parts: parts, Docs: "/docs#" + string(e.Code),
 	}
 	if e.Code == relay.RecipientNotFound && p.DidYouMean == nil {
 		p.DidYouMean = []relay.Address{}

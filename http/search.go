@@ -13,6 +13,8 @@ import (
 // for concurrent use. Its errors are of type *relay.Error: Overloaded, InvalidRequest.
 type Finder interface {
 	Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error)
+	// Ready tells whether searches find all Mechas. Before that, the index catches up.
+	Ready() bool
 }
 
 // search answers POST /api/v1/search. It finds the answer at once, since that

@@ -25,6 +25,7 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 		return all, err
 	}
 	r, err := s.config.Finder.Search(c.Context(), q)
+	s.measures.searched(r, err, time.Since(began))
 	if err != nil {
 		return nil, err
 	}

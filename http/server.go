@@ -67,7 +67,9 @@ type Server struct {
 	failuresWarn rate.Sometimes            // limits the warnings about them
 	memory       memory
 	heavy        *heavy
-	sending      sync.Map // relay.IdempotencyKey → chan struct{}: sends under way
+	measures     *Measures
+	metrics      http.Handler // of GET /metrics; nil: there is none
+	sending      sync.Map     // relay.IdempotencyKey → chan struct{}: sends under way
 	searches     searches
 	idPrefix     string // of request ids; differs from process to process
 	idCount      atomic.Uint64
@@ -94,6 +96,7 @@ func New(c Config) *Server {
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
 	}
+	s.measures = newMeasures(s.heavy)
 	s.router = s.newRouter()
 	return s
 }
@@ -143,6 +146,7 @@ func (s *Server) routes() []route {
 
 		{"GET", "/livez", anyone, open(s.livez), "the process runs"},
 		{"GET", "/readyz", anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
+		{"GET", "/metrics", anyone, open(s.showMetrics), "measurements for Prometheus, for programs on this machine"},
 		{"GET", "/version", anyone, open(s.version), "which version runs"},
 		{"GET", "/", anyone, open(s.root), "the way to the documentation"},
 		{"GET", "/docs", anyone, open(s.docsIndex), "the documentation's pages"},
@@ -182,6 +186,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
+		return
+	}
+	if s.logsRequests(r) {
+		s.serveNoted(w, r)
 		return
 	}
 	s.router.ServeHTTP(w, r)

@@ -133,6 +133,7 @@ func (r *testRelay) start() {
 		s.api.Finder = finder{index, s.found}
 	}
 	r.api = http.New(s.api)
+	r.api.ServeMetrics(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte("# metrics\n")) })) // what they are is not the API's business
 	r.server = r.api.Listening(s.timeouts)
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

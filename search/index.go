@@ -27,6 +27,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/measure"
 	"relay/db/relay"
 )
 
@@ -50,6 +51,8 @@ type Options struct {
 	// Budget is the longest time that a search runs; then it answers with the
 	// hits found so far. Default: 250 ms.
 	Budget time.Duration
+	// Waits gets how long searches waited to run, of those that had to. Default: nobody.
+	Waits *measure.Histogram
 }
 
 // Progress tells how far an index has followed its store.
@@ -105,6 +108,7 @@ func Open(dir string, o Options) (*Index, error) {
 	}
 	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget,
 		turns: newTurns(o.Concurrency), changed: make(chan struct{}, 1)}
+	x.turns.waits = o.Waits
 	x.restrictPermissions()
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {

@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/measure"
 	"relay/db/relay"
 )
 
@@ -27,6 +28,7 @@ type Service struct {
 	dir    string
 	log    *slog.Logger
 	index  atomic.Pointer[Index] // nil until it has been opened
+	waits  *measure.Histogram
 	cancel context.CancelFunc
 	done   chan struct{} // closed when run has returned
 }
@@ -40,7 +42,7 @@ var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search in
 // why an index cannot be opened.
 func Serve(dir string, directory Directory, log *slog.Logger) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{dir: dir, log: log, cancel: cancel, done: make(chan struct{})}
+	s := &Service{dir: dir, log: log, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
 	directory.OnEntries(s.wake)
 	err := s.open()
 	go s.run(ctx, directory, err)
@@ -48,7 +50,7 @@ func Serve(dir string, directory Directory, log *slog.Logger) *Service {
 }
 
 func (s *Service) open() error {
-	x, err := Open(s.dir, Options{Logger: s.log})
+	x, err := Open(s.dir, Options{Logger: s.log, Waits: s.waits})
 	if err == nil {
 		x.addsProcessors = true
 		s.index.Store(x)
@@ -84,6 +86,23 @@ func (s *Service) Search(ctx context.Context, r Request) (*Result, error) {
 	}
 	return x.Search(ctx, r)
 }
+
+// Ready is Index.Ready; false until the index has been opened.
+func (s *Service) Ready() bool {
+	x := s.index.Load()
+	return x != nil && x.Ready()
+}
+
+// Progress is Index.Progress; its zero value until the index has been opened.
+func (s *Service) Progress() Progress {
+	if x := s.index.Load(); x != nil {
+		return x.Progress()
+	}
+	return Progress{}
+}
+
+// Waits is how long searches have waited to run, of those that had to.
+func (s *Service) Waits() *measure.Histogram { return s.waits }
 
 func (s *Service) wake() {
 	if x := s.index.Load(); x != nil {

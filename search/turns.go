@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/measure"
 	"relay/db/relay"
 )
 
@@ -16,6 +17,8 @@ import (
 type turns struct {
 	most int // searches that run at once
 	each int // of these, searches of one caller
+	// waits is how long searches waited that had to, and ran or gave up.
+	waits *measure.Histogram
 
 	mu      sync.Mutex
 	running int
@@ -53,6 +56,8 @@ func (t *turns) take(ctx context.Context, address relay.Address, wait time.Durat
 	if turn == nil {
 		return err
 	}
+	began := time.Now()
+	defer func() { t.waits.Observe(time.Since(began)) }()
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {

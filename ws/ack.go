@@ -41,5 +41,6 @@ func (c *Conn) refuse(id relay.MessageID, err error) {
 	if cause := errors.Unwrap(err); cause != nil || e == nil {
 		c.hub.config.Logger.Error("cannot store an acknowledgement", "message", id, "error", err)
 	}
+	c.hub.measures.Refused.Add(string(code))
 	c.answer(errorFrame(code, text, id))
 }

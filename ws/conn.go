@@ -72,6 +72,9 @@ type outbound struct {
 	answersDue int32   // answers that wait for the store, or in the outbox, or are being written
 	running    bool    // there is a push goroutine
 	lagging    bool    // the outbox lacks messages, so push must read from the store
+	// newsSince is when the oldest of the new messages that a live connection has not
+	// been sent was committed, as Hub.elapsed; 0: it has been sent all.
+	newsSince int64
 	// receiptsAfter says that the outbox lacks the receipts after this position, so push
 	// must read them from the store; 0: it lacks none.
 	receiptsAfter relay.Position
@@ -83,6 +86,9 @@ type stream struct {
 	cursor   relay.Position // every message up to here has been sent, or was not to be
 	receipts relay.Position // every receipt up to here has been sent; 0: none was read from the store
 	sent     int            // how many messages have been sent, for the sync frames
+	// newsSince is that of outbound, for the messages that push has taken; 0: it has
+	// written some of them, or has found none.
+	newsSince int64
 }
 
 const (

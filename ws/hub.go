@@ -78,6 +78,9 @@ type Hub struct {
 	poller *poller       // wakes the readers; nil: a goroutine reads each socket
 	stop   chan struct{} // closed by Close, which ends the ticker
 	began  time.Time
+	// committed is when the store told of the latest commit, as elapsed.
+	committed atomic.Int64
+	measures  *Measures
 	// Close waits for wg: the ticker, checks of the keys, and each connection from
 	// register until its reader and push have ended.
 	wg sync.WaitGroup
@@ -85,6 +88,7 @@ type Hub struct {
 	mu        sync.RWMutex // guards the fields below
 	listeners map[relay.MechaNumber][]listener
 	count     int // of listeners, of all Mechas
+	watches   int // of those, long-polls
 	meters    meters
 	closed    bool
 
@@ -114,7 +118,7 @@ func NewHub(c Config) *Hub {
 		c.WriteTimeout = 10 * time.Second
 	}
 	h := &Hub{config: c, listeners: map[relay.MechaNumber][]listener{}, stop: make(chan struct{}),
-		began: time.Now(), meters: newMeters(c.FrameRate, c.FrameBurst)}
+		began: time.Now(), meters: newMeters(c.FrameRate, c.FrameBurst), measures: newMeasures()}
 	if !c.NoPoller {
 		h.poller = h.newPoller()
 	}
@@ -131,6 +135,9 @@ func (h *Hub) elapsed() int64 { return int64(time.Since(h.began)) }
 func (h *Hub) Committed(commit *relay.Commit) {
 	h.mu.RLock()
 	defer h.mu.RUnlock()
+	if len(commit.Messages) > 0 {
+		h.committed.Store(h.elapsed())
+	}
 	for _, m := range commit.Messages {
 		h.tellMessage(m)
 	}
@@ -203,6 +210,8 @@ func (h *Hub) register(l listener) error {
 	h.wg.Add(1)
 	if c, ok := l.(*Conn); ok {
 		c.in.meter = h.meters.join(c.key.Number)
+	} else {
+		h.watches++
 	}
 	h.shareAnswers(id)
 	return nil
@@ -243,6 +252,8 @@ func (h *Hub) unregister(l listener) {
 	}
 	if c, ok := l.(*Conn); ok {
 		h.meters.leave(c.key.Number)
+	} else {
+		h.watches--
 	}
 	h.shareAnswers(id)
 }

@@ -66,6 +66,9 @@ func (o *outbox) release() {
 func (c *Conn) messageReceived(m *relay.Message, shared *sharedFrame) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.out.newsSince == 0 && c.out.window == nil {
+		c.out.newsSince = c.hub.committed.Load()
+	}
 	if c.out.lagging || c.ending.closing {
 		return // push will find it in the store, or will send no more messages
 	}

@@ -75,11 +75,13 @@ func (c *Conn) take() (o *outbox, read toRead, more bool) {
 		return nil, toRead{}, false
 	}
 	c.out.box = nil
+	c.takeNews()
 	return o, read, true
 }
 
 func (c *Conn) send(o *outbox, read toRead, b *batch) error {
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
+	defer func() { c.stream.newsSince = 0 }()
 	if o != nil {
 		if err := c.sendOutbox(o, b); err != nil || o.closing != nil {
 			return err
@@ -145,6 +147,7 @@ func (c *Conn) sendPage(b *batch) error {
 	c.mu.Lock()
 	c.dropMessages()
 	c.out.lagging = false
+	c.takeNews()
 	q := relay.StreamQuery{Mecha: c.mechaID(), After: c.stream.cursor, Limit: pageMessages, MaxBytes: pageBytes}
 	if w := c.out.window; w != nil {
 		q.PendingOnly = c.session.since == ""
@@ -234,6 +237,7 @@ func (c *Conn) write(b *batch) error {
 	}
 	if len(b.messages) > 0 {
 		c.hub.config.Store.Pushed(c.key.Number, began, b.messages)
+		c.countPushed(len(b.messages))
 	}
 	b.frames, b.messages = b.frames[:0], b.messages[:0]
 	return nil

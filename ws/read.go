@@ -175,6 +175,7 @@ func (c *Conn) countFrame() {
 	c.in.lastFrame.Store(now + int64(d)) // the client is not silent while we do not read
 	if d > 0 {
 		c.in.begun.Store(0) // if the rest is late, then because of us
+		c.hub.measures.FrameWait.Observe(d)
 		c.pause(d)
 	}
 }

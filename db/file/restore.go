@@ -11,6 +11,7 @@ import (
 
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
+	"relay/db/relay"
 )
 
 // RestoreOptions says which backup to put in the place of which database.
@@ -20,6 +21,8 @@ type RestoreOptions struct {
 	// those it revoked or rotated. Restore refuses if there is no database to replace, or
 	// if its keys cannot be read.
 	RevokeNewer bool
+	// By is who restores, for the audit log. The zero Actor: nothing is noted.
+	By relay.Actor
 }
 
 // RestoreResult says what a Restore has done.
@@ -68,6 +71,9 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 	}
 	defer held.Close()
 	if err := o.compareKeys(p.path, to, &result); err != nil {
+		return result, err
+	}
+	if err := keepAudit(p.path, to, o.By, from); err != nil {
 		return result, err
 	}
 	if result.Kept, err = setAside(to, o.Replace); err != nil {

@@ -22,6 +22,17 @@ var upgrades = []string{
   message INTEGER PRIMARY KEY REFERENCES message (position),
   acks    INTEGER NOT NULL
 ) STRICT`,
+	`CREATE TABLE audit (
+  id      INTEGER PRIMARY KEY,
+  at      INTEGER NOT NULL,
+  uid     INTEGER,           -- NULL on a system whose users have no numbers
+  user    TEXT NOT NULL,     -- empty if it was not known
+  command TEXT NOT NULL,     -- as in 'key create'
+  what    TEXT NOT NULL,     -- as in 'key_issued'
+  mecha   TEXT,              -- the address, as it was
+  key     TEXT,              -- the public id
+  detail  TEXT NOT NULL
+) STRICT`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

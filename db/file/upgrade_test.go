@@ -87,7 +87,7 @@ func wantWhole(t *testing.T, path, schema string, version int64) {
 // A file of the first schema has messages, and no table of progress.
 func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	path, _ := mustMakeOlder(t)
-	execute(t, path, "DROP TABLE progress", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
+	execute(t, path, "DROP TABLE audit", "DROP TABLE progress", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -132,6 +132,15 @@ var Codes = []CodeInfo{
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
 
+// CodeNames gives the codes as strings, in the order of Codes.
+func CodeNames() []string {
+	names := make([]string, len(Codes))
+	for i, c := range Codes {
+		names[i] = string(c.Code)
+	}
+	return names
+}
+
 // FieldError names one faulty field of a request and says what is wrong with it.
 type FieldError struct {
 	Field  string `json:"field"`

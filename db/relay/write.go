@@ -15,7 +15,7 @@ import (
 // settings, the nonces it remembers) is part of the value, as a verdict.
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
-// *IssueKey, *RevokeKey, *PutProfile and *RemoveMecha. A write must not be
+// *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha and *Act. A write must not be
 // changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -37,6 +37,7 @@ const (
 	kindRevokeKey     = 6
 	kindPutProfile    = 7
 	kindRemoveMecha   = 8
+	kindAct           = 11
 )
 
 // writeVersion is the version of the serial form of every kind. A program that reads
@@ -63,6 +64,8 @@ func newWrite(kind byte) Write {
 		return new(PutProfile)
 	case kindRemoveMecha:
 		return new(RemoveMecha)
+	case kindAct:
+		return new(Act)
 	}
 	return nil
 }

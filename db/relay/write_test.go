@@ -25,6 +25,7 @@ var writes = []relay.Write{
 	&relay.RevokeKey{At: at, ID: "key_new"},
 	&relay.PutProfile{At: at, Key: 5, Address: "bob^demo", Register: true, Profile: relay.StoredProfile{Body: []byte(`{"tags":["a"]}`), Card: []byte(`{}`), Visibility: relay.CrewOnly}, Nonce: 13},
 	&relay.RemoveMecha{At: at, Address: "bob^demo"},
+	&relay.Act{At: at, By: relay.Actor{UID: 1000, User: "maria", Command: "key revoke"}, Write: &relay.RevokeKey{At: at, ID: "key_new"}, What: "word", Detail: "why"},
 }
 
 func TestEveryWriteSurvivesItsForm(t *testing.T) {

@@ -1,0 +1,116 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+	"os/user"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+	"relay/db/relay"
+)
+
+func (a *app) auditCommand() *cobra.Command {
+	var since string
+	cmd := &cobra.Command{
+		Use:   "audit",
+		Short: "Show who changed keys and Mechas, or the whole file, and when",
+		Long: `Show the audit log, the oldest act first: keys that were issued, rotated and
+revoked, Mechas that were removed, profiles that a command set, imports,
+restores, compactions and removals of messages. Each has its time, the user of
+this machine and the command.
+
+The log is in the database, in the same transaction as the act itself. relay
+restore takes it along. It keeps the newest 100,000 acts. Who may write the file
+may change its log, too.`,
+		Example: `  relay audit --since 7d
+  relay audit --json | jq 'select(.what == "key_revoked")'`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(*cobra.Command, []string) error {
+			from, err := parseWhen("since", since, time.Now())
+			if err != nil {
+				return err
+			}
+			return a.withInspector(func(in *db.Inspector) error {
+				acts, err := in.Acts(from)
+				if err != nil {
+					return err
+				}
+				return a.printActs(acts)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&since, "since", "", "only from this `time` on, as in 2026-11-21, 90m or 7d")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) printActs(acts []relay.NotedAct) error {
+	if !a.json {
+		return a.tableOfActs(acts)
+	}
+	for _, n := range acts {
+		var uid *int64
+		if n.By.UID != relay.NoUID {
+			uid = &n.By.UID
+		}
+		err := a.printJSON(struct {
+			At      string  `json:"at"`
+			UID     *int64  `json:"uid"`
+			User    *string `json:"user"`
+			Command string  `json:"command"`
+			What    string  `json:"what"`
+			MechaID *string `json:"mecha_id"`
+			KeyID   *string `json:"key_id"`
+			Detail  string  `json:"detail"`
+		}{relay.FormatTime(n.At), uid, optional(n.By.User), n.By.Command, n.What, optional(string(n.Mecha)), optional(string(n.Key)), n.Detail})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (a *app) tableOfActs(acts []relay.NotedAct) error {
+	if len(acts) == 0 {
+		_, err := fmt.Fprintln(a.stderr, "nothing is noted for this time")
+		return err
+	}
+	w := a.tableOf("AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
+	for _, n := range acts {
+		who := n.By.User
+		if n.By.UID != relay.NoUID {
+			who += " (" + strconv.FormatInt(n.By.UID, 10) + ")"
+		}
+		w.row(atTime(n.At), who, n.By.Command, n.What, dash(string(n.Mecha)), dash(string(n.Key)), dash(n.Detail))
+	}
+	return w.end()
+}
+
+// actor is who runs this command, for the audit log. What sudo says of its caller is kept
+// beside: only root can make it up.
+func (a *app) actor() relay.Actor {
+	by := relay.Actor{UID: relay.NoUID, Command: a.command}
+	if uid := os.Getuid(); uid >= 0 {
+		by.UID = int64(uid)
+	}
+	if u, err := user.Current(); err == nil { // a container may have no names
+		by.User = u.Username
+	}
+	if caller := os.Getenv("SUDO_USER"); caller != "" && by.UID == 0 {
+		by.User += " by sudo of " + relay.Visible(caller)
+	}
+	return by
+}
+
+// note adds a row to the audit log of the database, after an act on the whole file.
+func (a *app) note(what, detail string) error {
+	err := a.withDB(false, func(d *db.DB) error { return d.Note(what, detail) })
+	if err != nil {
+		return fmt.Errorf("it is done, but could not be noted in the audit log: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,140 @@
+// Package metrics shows the measurements of a running relay in the forms that
+// Prometheus reads. The packages of the relay only count (db/measure); this one asks
+// them when a program wants to know, and is the only one that knows Prometheus.
+//
+// No metric has a label whose values a client chooses. So the number of series is
+// fixed, whatever clients do.
+package metrics
+
+import (
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"relay/db"
+	relayhttp "relay/http"
+	"relay/search"
+	"relay/ws"
+)
+
+// Sources are the parts of a relay that are measured. All are required.
+type Sources struct {
+	DB      *db.DB
+	Hub     *ws.Hub
+	API     *relayhttp.Server
+	Index   *search.Service
+	Version relayhttp.Version
+}
+
+// Metrics are the metrics of one relay. Make them with New; Close ends what they do
+// beside the scrapes. They are safe for concurrent use.
+type Metrics struct {
+	sources Sources
+	slow    *slowCounts
+	handler http.Handler
+}
+
+// New makes the metrics of a relay, with those of the Go runtime and of the process.
+func New(s Sources) *Metrics {
+	m := &Metrics{sources: s, slow: newSlowCounts(s.DB)}
+	r := prometheus.NewRegistry()
+	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{
+		MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.ContinueOnError, DisableCompression: true,
+	})
+	return m
+}
+
+// mostScrapes are answered at once; more get 503.
+const mostScrapes = 4
+
+// Handler answers scrapes: in text, in OpenMetrics or in protobuf, as the program asks.
+// Only the last has native histograms.
+func (m *Metrics) Handler() http.Handler { return m.handler }
+
+// Close waits for the counting that a scrape has begun. The store must still be open.
+func (m *Metrics) Close() { m.slow.close() }
+
+// Describe implements prometheus.Collector.
+func (m *Metrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range all {
+		to <- d
+	}
+}
+
+// Collect implements prometheus.Collector.
+func (m *Metrics) Collect(to chan<- prometheus.Metric) {
+	c := collected{to}
+	s := m.sources
+	c.gauge(buildInfo, 1, s.Version.Version, s.Version.Commit, s.Version.Go)
+	m.collectStore(c)
+	m.collectLive(c)
+	m.collectSearch(c)
+	m.collectSlow(c)
+}
+
+func (m *Metrics) collectStore(c collected) {
+	d := m.sources.DB
+	counts := d.Measures()
+	c.counter(sent, counts.Sent.Load())
+	c.counter(expired, counts.Expired.Load())
+	c.counts(acks, counts.Acks)
+	c.counter(commitFailures, counts.Failures.Load())
+	c.histogram(commitWrites, counts.Writes)
+	c.histogram(commitSeconds, counts.Commit)
+	c.histogram(syncSeconds, counts.Sync)
+	c.histogram(queueWait, counts.Queued)
+	length, oldest := d.Queue()
+	c.gauge(queueLength, float64(length))
+	c.gauge(queueOldest, oldest.Seconds())
+	c.histogram(waits, counts.KeyWait, "read_key")
+	c.histogram(waits, counts.PointWait, "read_point")
+	c.histogram(waits, counts.ScanWait, "read_scan")
+	c.gauge(unindexed, float64(d.Unindexed()))
+	space := d.Space()
+	c.gauge(fileBytes, float64(space.File))
+	c.gauge(logBytes, float64(space.Log))
+	if space.DiskFree >= 0 {
+		c.gauge(diskFree, float64(space.DiskFree))
+	}
+	c.bool(accepting, d.AcceptsMessages())
+	c.bool(writable, d.CheckWritable() == nil && d.Failed() == nil)
+}
+
+func (m *Metrics) collectLive(c collected) {
+	live, api := m.sources.Hub.Measures(), m.sources.API.Measures()
+	c.counter(pushed, live.Pushed.Load())
+	c.histogram(pushLag, live.Lag)
+	c.histogram(waits, live.FrameWait, "frame")
+	listening, polls, mechas := m.sources.Hub.Listeners()
+	c.gauge(sockets, float64(listening))
+	c.gauge(longPolls, float64(polls))
+	c.gauge(online, float64(mechas))
+	c.counter(requests, int64(m.sources.API.Requests()))
+	c.counts(refusals, api.Refused, "http")
+	c.counts(refusals, live.Refused, "socket")
+	c.histogram(waits, api.BodyWait, "body")
+}
+
+func (m *Metrics) collectSearch(c collected) {
+	api, p := m.sources.API.Measures(), m.sources.Index.Progress()
+	c.counts(searches, api.Searches)
+	c.histogram(searchSeconds, api.SearchTime)
+	c.histogram(waits, m.sources.Index.Waits(), "search")
+	c.gauge(indexMechas, float64(p.Entries))
+	c.bool(indexReady, p.Ready)
+}
+
+func (m *Metrics) collectSlow(c collected) {
+	lag, pending, known := m.slow.get(m.sources.Index.Progress().Revision)
+	c.gauge(indexLag, lag.Seconds())
+	if !known {
+		return // the first count is under way: there is no number yet
+	}
+	for i, age := range db.PendingAges {
+		c.gauge(pendingMessages, float64(pending.Older[i]), ageName(age))
+	}
+	c.gauge(pendingOldest, pending.Oldest.Seconds())
+}

@@ -1,0 +1,130 @@
+package cmd
+
+import (
+	"errors"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"net/http/pprof"
+	"time"
+
+	"relay/cmd/metrics"
+	"relay/http"
+)
+
+// isHostPort refuses what is no address to listen on.
+func isHostPort(flag, addr string) error {
+	_, port, err := net.SplitHostPort(addr)
+	if err == nil {
+		_, err = net.LookupPort("tcp", port)
+	}
+	if err != nil {
+		return usagef("--%s is host:port, as in 127.0.0.1:8080; %q is not", flag, addr)
+	}
+	return nil
+}
+
+// checkOthers checks the log, and the addresses beside --addr. Profiles show how the
+// program works and cost time, so they are for this machine alone.
+func (s *settings) checkOthers() error {
+	if err := s.checkLog(); err != nil {
+		return err
+	}
+	if s.MetricsAddr != "" {
+		if err := isHostPort("metrics-addr", s.MetricsAddr); err != nil {
+			return err
+		}
+	}
+	if s.Pprof == "" {
+		return nil
+	}
+	if err := isHostPort("pprof", s.Pprof); err != nil {
+		return err
+	}
+	if host, _, _ := net.SplitHostPort(s.Pprof); !net.ParseIP(host).IsLoopback() {
+		return usagef("--pprof takes a loopback address only, such as 127.0.0.1:6060; %s is none", s.Pprof)
+	}
+	return nil
+}
+
+// otherListeners are those beside --addr; each may be nil.
+type otherListeners struct{ metrics, pprof net.Listener }
+
+func (o otherListeners) all() []net.Listener { return []net.Listener{o.metrics, o.pprof} }
+
+func closeListeners(all []net.Listener) {
+	for _, l := range all {
+		if l != nil {
+			l.Close()
+		}
+	}
+}
+
+// listenElsewhere takes the addresses beside --addr. After an error it has taken none.
+func (s *settings) listenElsewhere() (o otherListeners, err error) {
+	if s.MetricsAddr != "" {
+		if o.metrics, err = net.Listen("tcp", s.MetricsAddr); err != nil {
+			return o, err
+		}
+	}
+	if s.Pprof != "" {
+		if o.pprof, err = net.Listen("tcp", s.Pprof); err != nil {
+			closeListeners(o.all())
+			return otherListeners{}, err
+		}
+	}
+	return o, nil
+}
+
+// measure begins to show metrics and, if there is a listener for them, profiles.
+func (in *instance) measure(o otherListeners, log *slog.Logger) {
+	in.meters = metrics.New(metrics.Sources{DB: in.db, Hub: in.hub, API: in.api, Index: in.index, Version: buildVersion()})
+	if o.metrics == nil {
+		in.api.ServeMetrics(in.meters.Handler())
+	} else {
+		mux := nethttp.NewServeMux()
+		mux.Handle("GET /metrics", in.meters.Handler())
+		in.serveBeside(o.metrics, mux, log)
+		log.Info("serving metrics", "addr", o.metrics.Addr())
+	}
+	if o.pprof != nil {
+		in.serveBeside(o.pprof, profiles(), log)
+		log.Info("serving profiles", "addr", o.pprof.Addr())
+	}
+}
+
+const (
+	otherConnections = 64              // on each of the other listeners; the oldest makes room for a new one
+	otherTimeout     = 5 * time.Second // for a request to arrive
+	otherIdle        = 2 * time.Minute // Prometheus asks more often
+	answerTimeout    = 2 * time.Minute // a profile may be taken for so long
+	otherHeaders     = 16 << 10        // bytes
+)
+
+func (in *instance) serveBeside(l net.Listener, h nethttp.Handler, log *slog.Logger) {
+	server := in.api.Listening(http.Timeouts{Header: otherTimeout, Body: otherTimeout, Idle: otherIdle, MaxHeaders: otherHeaders})
+	server.Handler, server.WriteTimeout = h, answerTimeout
+	in.others = append(in.others, server)
+	go func() {
+		if err := server.Serve(in.api.Guard(l, otherConnections)); !errors.Is(err, nethttp.ErrServerClosed) {
+			log.Error("an address beside --addr is no longer served", "addr", l.Addr(), "error", err)
+		}
+	}()
+}
+
+// profiles shows those of net/http/pprof to programs on this machine.
+func profiles() nethttp.Handler {
+	mux := nethttp.NewServeMux()
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	return nethttp.HandlerFunc(func(w nethttp.ResponseWriter, r *nethttp.Request) {
+		if !http.FromThisMachine(r) {
+			nethttp.NotFound(w, r)
+			return
+		}
+		mux.ServeHTTP(w, r)
+	})
+}

@@ -1,0 +1,160 @@
+package cmd_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// Profiles are for this machine, and the address for them must be one of it.
+func TestProfilesAreForThisMachineAlone(t *testing.T) {
+	t.Parallel()
+	for _, addr := range []string{":6060", "0.0.0.0:6060", "10.0.0.7:6060", "localhost:6060", "[::]:6060", "6060"} {
+		runRelay(t, "serve", "--db", tempDB(t), "--pprof", addr).wantCode(t, 2, "--pprof")
+	}
+	s := startServer(t, tempDB(t), "--pprof", "127.0.0.1:0")
+	url := "http://" + s.await(s.stderr, `serving profiles" addr=(\S+)`)[1]
+	get := func(path string, header ...string) int {
+		t.Helper()
+		r, err := http.NewRequest("GET", url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := 0; i+1 < len(header); i += 2 {
+			r.Header.Set(header[i], header[i+1])
+		}
+		resp, err := client.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		return resp.StatusCode
+	}
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/heap", "/debug/pprof/goroutine?debug=1"} {
+		if status := get(path); status != 200 {
+			t.Errorf("%s: %d", path, status)
+		}
+		if status := get(path, "X-Forwarded-For", "10.0.0.7"); status != 404 {
+			t.Errorf("%s, forwarded: %d", path, status)
+		}
+		if status := get(path, "Sec-Fetch-Site", "cross-site"); status != 404 {
+			t.Errorf("%s, by another site: %d", path, status)
+		}
+	}
+	if resp, err := client.Get(s.url + "/debug/pprof/"); err != nil || resp.StatusCode != 404 {
+		t.Errorf("at --addr: %v, %v", resp, err)
+	}
+}
+
+// An address that is taken is no reason to leave a file behind.
+func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	db := tempDB(t)
+	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--metrics-addr", l.Addr().String()).wantCode(t, 1, "in use")
+	if left, err := filepath.Glob(filepath.Dir(db) + "/*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// At the level debug each request is a line: who asked for what, and what came of it.
+func TestEachRequestIsALineAtDebug(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^lines")[0]
+	s := startServer(t, db, "--log-format", "json", "--log-level", "debug")
+	s.ask(a, "POST", "/api/v1/messages", `{"to":"a^lines","payload":{}}`).want(t, 201)
+	s.ask(a, "GET", "/api/v1/mecha/b^lines/messages?limit=1", "").want(t, 403)
+	s.ask(agent{Key: "mk_wrong"}, "GET", "/api/v1/whoami", "").want(t, 401)
+	s.dial(a, "").CloseNow()
+	type line struct {
+		Msg, Method, Path, Client string
+		Status                    int
+		Key                       string `json:"key_id"`
+	}
+	want := []line{
+		{"request", "GET", "/readyz", "127.0.0.1", 200, ""},
+		{"request", "POST", "/api/v1/messages", "127.0.0.1", 201, a.KeyID},
+		{"request", "GET", "/api/v1/mecha/b^lines/messages", "127.0.0.1", 403, a.KeyID},
+		{"request", "GET", "/api/v1/whoami", "127.0.0.1", 401, ""},
+		{"request", "GET", "/api/v1/ws/mecha/a^lines", "127.0.0.1", 101, a.KeyID},
+	}
+	s.await(s.stderr, `"path":"/api/v1/ws/[^\n]*\n`)
+	var got []line
+	for text := range strings.Lines(s.stderr.String()) {
+		var l line
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			t.Fatalf("%v in %q", err, text)
+		}
+		if l.Msg == "request" {
+			got = append(got, l)
+		}
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("the lines are\n%+v, want\n%+v", got, want)
+	}
+	if s = startServer(t, tempDB(t)); strings.Contains(s.stderr.String(), "msg=request") {
+		t.Error("requests are lines at info, too")
+	}
+}
+
+// The log is JSON where no person reads it, unless a format is set.
+func TestTheLogIsJSONElsewhere(t *testing.T) {
+	t.Parallel()
+	auto := startServerIn(t, []string{"RELAY_LOG_FORMAT=auto"}, tempDB(t))
+	text := startServer(t, tempDB(t), "--log-format", "text")
+	if !strings.HasPrefix(auto.stderr.String(), "{") || !strings.HasPrefix(text.stderr.String(), "time=") {
+		t.Errorf("%s\n%s", auto.stderr, text.stderr)
+	}
+	quiet := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", tempDB(t), "--log-level", "error", "--dev", "--json"), nil)
+	quiet.await(quiet.stdout, `"url"`)
+	if said := quiet.stderr.String(); said != "" {
+		t.Errorf("at the level error: %s", said)
+	}
+	runRelay(t, "serve", "--log-level", "loud").wantCode(t, 2, "debug, info, warn, error")
+}
+
+// relay readyz waits for a server, and says what is not ready.
+func TestReadyz(t *testing.T) {
+	t.Parallel()
+	runRelay(t, "readyz", "--url", "http://127.0.0.1:1").wantCode(t, 1, "127.0.0.1:1")
+	runRelay(t, "readyz", "--url", "somewhere").wantCode(t, 2, "--url")
+	dir, db := t.TempDir(), tempDB(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	waits := launch(t, exec.Command(binary, "readyz", "--url", "http://"+addr, "--wait", "3m"), nil)
+	s := launch(t, exec.Command(binary, "serve", "--addr", addr, "--db", db, "--min-free-disk", "9000000000000000000"), nil)
+	if code := waits.wait(); code != 0 || !strings.Contains(waits.stdout.String(), "ready\n") || !strings.Contains(waits.stdout.String(), "disk: ") {
+		t.Errorf("exit %d: %s%s", code, waits.stdout, waits.stderr)
+	}
+	r := runRelay(t, "readyz", "--url", "http://"+addr, "--json").wantCode(t, 0)
+	if got := parse[map[string]any](t, []byte(r.out)); got["status"] != "ready" || got["accepting_messages"] != false {
+		t.Errorf("%s", r.out)
+	}
+	s.terminate()
+	// What answers is not a relay.
+	if err := os.WriteFile(filepath.Join(dir, "readyz"), []byte("hello"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err = net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go http.Serve(l, http.FileServer(http.Dir(dir)))
+	runRelay(t, "readyz", "--url", "http://"+l.Addr().String()).wantCode(t, 1, "not as a relay does")
+}

@@ -1,0 +1,91 @@
+package cmd
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/http/client"
+)
+
+func (a *app) readyzCommand() *cobra.Command {
+	var c clientFlags
+	var wait time.Duration
+	cmd := &cobra.Command{
+		Use:   "readyz",
+		Short: "Ask whether a server is ready, and what is not",
+		Long: `Ask a server whether it answers requests and can write. If not, the command says
+which part of it is not ready, and its exit code is 1. It needs no key, so a
+supervisor or a container can use it to check the server's health.
+
+A disk without room for messages, and a search index that catches up, are shown,
+but do not make the server unready.`,
+		Example: `  relay readyz
+  relay readyz --wait 10s && relay send bob^demo '{"text":"hello"}'
+  relay readyz --url https://relay.example.com --json`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.readyz(cmd.Context(), c, wait) },
+	}
+	cmd.Flags().DurationVar(&wait, "wait", 0, "ask again until the server is ready, for this `time` at most")
+	c.addServer(cmd)
+	return cmd
+}
+
+const (
+	readyTimeout = 5 * time.Second        // of one question
+	readyEvery   = 100 * time.Millisecond // between two of them
+)
+
+// readyz asks until the server is ready or the time is over, at least once.
+func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) error {
+	config, err := c.tls()
+	if err != nil {
+		return err
+	}
+	for until := time.Now().Add(wait); ; {
+		answer, err := askReady(ctx, c.url, config)
+		if errors.As(err, new(*client.ConfigError)) {
+			return inFlags(err)
+		}
+		over := err == nil && answer.Ready || !time.Now().Add(readyEvery).Before(until)
+		if over || !sleep(ctx, readyEvery) {
+			if err != nil {
+				return err
+			}
+			return a.printReady(answer)
+		}
+	}
+}
+
+func askReady(ctx context.Context, url string, config *tls.Config) (client.Readiness, error) {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return client.AskReady(ctx, url, config)
+}
+
+// printReady prints the answer: on stdout, also if the server is not ready, because that
+// is what was asked.
+func (a *app) printReady(answer client.Readiness) (err error) {
+	switch {
+	case a.json:
+		_, err = fmt.Fprintf(a.stdout, "%s\n", bytes.TrimSpace(answer.Answer))
+	case answer.Ready:
+		_, err = fmt.Fprintln(a.stdout, "ready")
+	default:
+		_, err = fmt.Fprintln(a.stdout, answer.Detail)
+	}
+	for _, p := range answer.Parts {
+		if !p.Ready && !a.json && err == nil {
+			_, err = fmt.Fprintf(a.stdout, "%s: %s\n", p.Name, p.Detail)
+		}
+	}
+	if err == nil && !answer.Ready {
+		err = exitError(exitFailure)
+	}
+	return err
+}

@@ -1,0 +1,131 @@
+package db
+
+import (
+	"os"
+	"sync/atomic"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/measure"
+)
+
+// Measures counts what the store has done since it was opened. Only the store writes;
+// anybody may read, at any time.
+type Measures struct {
+	Sent     atomic.Int64    // messages that were accepted
+	Expired  atomic.Int64    // messages that expired
+	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
+	Failures atomic.Int64    // transactions that failed
+
+	Writes *measure.Histogram // writes and chores in a transaction
+	Commit *measure.Histogram // a transaction, with the wait for the write lock of the file
+	// Sync is SQLite's COMMIT of a transaction that changed something: it appends the
+	// changed pages to the log and waits for one fsync.
+	Sync *measure.Histogram
+	// Queued is how long the oldest write of a transaction had waited: from its time,
+	// which its request set, to the begin of the transaction.
+	Queued *measure.Histogram
+
+	// Reads that waited for their turn in a lane (read.go). A read that found a
+	// connection at once is not counted.
+	KeyWait, PointWait, ScanWait *measure.Histogram
+}
+
+// ackWords are the words of acknowledgements that are counted by themselves: those that
+// have a meaning (PROTOCOL §3, Ack). Every other one counts as measure.Other, because
+// clients choose the words.
+var ackWords = []string{"received", "processing", "completed", "failed", "rejected"}
+
+func newMeasures() *Measures {
+	return &Measures{
+		Acks: measure.NewCounts(ackWords...), Writes: measure.NewSizes(), Commit: measure.NewDurations(), Sync: measure.NewDurations(), Queued: measure.NewDurations(),
+		KeyWait: measure.NewDurations(), PointWait: measure.NewDurations(), ScanWait: measure.NewDurations(),
+	}
+}
+
+// Measures gives the counts of this store. Safe for concurrent use.
+func (d *DB) Measures() *Measures { return d.measures }
+
+// began measures the writes of a transaction that begins now, by the store's clock.
+func (m *Measures) began(ops []op, now time.Time) {
+	m.Writes.ObserveSize(len(ops))
+	for i := range ops {
+		if w := ops[i].job.shared(); w != nil {
+			m.Queued.Observe(now.Sub(w.When()))
+			return // the others came later
+		}
+	}
+}
+
+// committed counts what a transaction has brought.
+func (m *Measures) committed(t *tx) {
+	m.Sent.Add(int64(len(t.brought.Messages)))
+	for i := range t.brought.Changes {
+		switch c := &t.brought.Changes[i]; {
+		case !c.New:
+		case c.Status != "":
+			m.Acks.Add(c.Status)
+		case c.Freed:
+			m.Expired.Add(1)
+		}
+	}
+}
+
+// changes tells whether a transaction of these ops changes something, so that its commit
+// waits for the disk.
+func changes(ops []op) bool {
+	for i := range ops {
+		if ops[i].err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// Queue tells how many writes and chores wait for the writer, and for how long the
+// oldest of the writes has waited. Safe for concurrent use.
+func (d *DB) Queue() (length int, oldest time.Duration) {
+	now := d.opts.Now()
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	for i := range d.w.queue.ops {
+		if w := d.w.queue.ops[i].job.shared(); w != nil {
+			oldest = max(now.Sub(w.When()), 0)
+			break
+		}
+	}
+	return len(d.w.queue.ops), oldest
+}
+
+// Unindexed tells how many messages the mailbox tables lack (mailbox.go). Safe for
+// concurrent use.
+func (d *DB) Unindexed() (messages int) {
+	l := d.late
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, s := range []*segment{l.indexing, l.collecting} {
+		if s != nil {
+			messages += s.count
+		}
+	}
+	return messages
+}
+
+// Space is what the store takes on its disk, in bytes.
+type Space struct {
+	File     int64 // the database
+	Log      int64 // its write-ahead log
+	DiskFree int64 // what is left to an ordinary user; -1 if the file system does not tell
+}
+
+// Space measures the files. Safe for concurrent use.
+func (d *DB) Space() Space {
+	s := Space{Log: sqlite.LogSize(d.path), DiskFree: -1}
+	if info, err := os.Stat(d.path); err == nil {
+		s.File = info.Size()
+	}
+	if free, err := sqlite.FreeDisk(d.disk.folder); err == nil {
+		s.DiskFree = free
+	}
+	return s
+}

@@ -1,0 +1,103 @@
+package http
+
+import (
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"time"
+
+	"relay/db/measure"
+	"relay/db/relay"
+)
+
+// Measures counts what a server has done since it was made. Only the server writes;
+// anybody may read, at any time.
+type Measures struct {
+	Refused    *measure.Counts // requests that got a problem document, by its code
+	Searches   *measure.Counts // by their outcome: complete, partial, refused
+	SearchTime *measure.Histogram
+	BodyWait   *measure.Histogram // of requests with large bodies that waited for their turn
+}
+
+// The outcomes of searches. A partial one ran out of its time.
+const (
+	searchComplete = "complete"
+	searchPartial  = "partial"
+	searchRefused  = "refused"
+)
+
+func newMeasures(h *heavy) *Measures {
+	h.waits = measure.NewDurations()
+	return &Measures{
+		Refused: measure.NewCounts(relay.CodeNames()...), Searches: measure.NewCounts(searchComplete, searchPartial, searchRefused),
+		SearchTime: measure.NewDurations(), BodyWait: h.waits,
+	}
+}
+
+// Measures gives the counts of this server. Safe for concurrent use.
+func (s *Server) Measures() *Measures { return s.measures }
+
+// Requests tells how many requests the server has taken. Safe for concurrent use.
+func (s *Server) Requests() uint64 { return s.idCount.Load() }
+
+func (m *Measures) searched(r *relay.SearchResult, err error, took time.Duration) {
+	m.SearchTime.Observe(took)
+	switch {
+	case err != nil:
+		m.Searches.Add(searchRefused)
+	case r.Partial:
+		m.Searches.Add(searchPartial)
+	default:
+		m.Searches.Add(searchComplete)
+	}
+}
+
+// ServeMetrics makes h answer GET /metrics to programs on this machine (PROTOCOL §9).
+// Call it before the server is used.
+func (s *Server) ServeMetrics(h http.Handler) { s.metrics = h }
+
+// showMetrics answers GET /metrics. To all others than programs on this machine there is
+// no such path, nor if this machine has a trusted proxy: what it sends is forwarded.
+func (s *Server) showMetrics(w http.ResponseWriter, r *http.Request) {
+	if s.metrics == nil || !FromThisMachine(r) || s.trusts(peerOf(r)) {
+		s.refuse(w, r, relay.Errorf(relay.NotFound, "there is no such path here; metrics are for programs on the relay's own machine, or at --metrics-addr"))
+		return
+	}
+	s.metrics.ServeHTTP(w, r)
+}
+
+// FromThisMachine tells whether a program on this machine has sent the request: it came
+// over loopback, it names a loopback address as its host, and nothing says that a proxy
+// has forwarded it. The host matters because a page of a browser on this machine may
+// have a name that leads here (DNS rebinding), the version because many proxies speak
+// HTTP/1.0 unless told otherwise. A proxy on this machine that hides all that cannot be
+// told from a program. A page of another site is refused, too, although
+// the browser would not show it the answer.
+func FromThisMachine(r *http.Request) bool {
+	site := r.Header.Get("Sec-Fetch-Site") // only browsers send it
+	return peerOf(r).IsLoopback() && isLoopbackHost(r.Host) && r.ProtoAtLeast(1, 1) && !forwarded(r.Header) && (site == "" || site == "none" || site == "same-origin")
+}
+
+// isLoopbackHost tells whether a Host header, with a port or without, names this machine.
+func isLoopbackHost(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.Unmap().IsLoopback() || strings.EqualFold(host, "localhost")
+}
+
+// forwarded tells whether a header is there that only proxies add.
+func forwarded(h http.Header) bool {
+	for name := range h {
+		switch {
+		case strings.HasPrefix(name, "X-Forwarded"), strings.HasPrefix(name, "X-Real-"), strings.HasPrefix(name, "Cf-"):
+			return true
+		case name == "Forwarded", name == "Via", name == "X-Client-Ip", name == "X-Cluster-Client-Ip", name == "True-Client-Ip", name == "X-Envoy-External-Address":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,54 @@
+package ws
+
+import (
+	"sync/atomic"
+	"time"
+
+	"relay/db/measure"
+	"relay/db/relay"
+)
+
+// Measures counts what a hub has done since it was made. Only the hub writes; anybody
+// may read, at any time.
+type Measures struct {
+	Pushed  atomic.Int64    // messages that were written to sockets
+	Refused *measure.Counts // error frames, by their code
+	// Lag is, for each write to a socket that has caught up, the time since the commit of
+	// the oldest message in it, or of one that was left out because the socket was slow.
+	Lag *measure.Histogram
+	// FrameWait is how long sockets were not read because the frames of their key came
+	// faster than Config.FrameRate.
+	FrameWait *measure.Histogram
+}
+
+func newMeasures() *Measures {
+	return &Measures{Refused: measure.NewCounts(relay.CodeNames()...), Lag: measure.NewDurations(), FrameWait: measure.NewDurations()}
+}
+
+// Measures gives the counts of this hub. Safe for concurrent use.
+func (h *Hub) Measures() *Measures { return h.measures }
+
+// Listeners tells how many sockets and long-polls are open, and of how many Mechas. Safe
+// for concurrent use.
+func (h *Hub) Listeners() (sockets, longPolls, mechas int) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	return h.count - h.watches, h.watches, len(h.listeners)
+}
+
+// takeNews has push answer for the new messages that wait. c.mu is held.
+func (c *Conn) takeNews() {
+	if c.stream.newsSince == 0 {
+		c.stream.newsSince = c.out.newsSince
+	}
+	c.out.newsSince = 0
+}
+
+// countPushed counts n messages that push has just written.
+func (c *Conn) countPushed(n int) {
+	c.hub.measures.Pushed.Add(int64(n))
+	if since := c.stream.newsSince; since != 0 {
+		c.stream.newsSince = 0
+		c.hub.measures.Lag.Observe(time.Duration(c.hub.elapsed() - since))
+	}
+}
