@@ -74,6 +74,8 @@ type Options struct {
 	MaxNonces   int64         // remembered nonces; 0: no limit
 	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
 	ClockSkew   time.Duration // how far the timestamp of a request may be off
+	Retention   time.Duration // age at which a server removes messages; 0: never
+	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
 
 	Now    func() time.Time // default: time.Now
 	Logger *slog.Logger     // default: no log

@@ -340,8 +340,9 @@ func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.C
 // to give 100.
 const (
 	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
-	inRange        = "SELECT position FROM received WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
-	outRange       = "SELECT position FROM sent WHERE mecha = ? AND position >= ? AND position < ?"
+	inRange        = "SELECT position FROM received r WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
+	outRange       = "SELECT position FROM sent r WHERE mecha = ? AND position >= ? AND position < ?"
+	stillListed    = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = r.position)"
 	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
 	foundingRange  = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
 	pageOfMessages = "SELECT " + messageColumns + " FROM (%POSITIONS%) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
@@ -360,7 +361,7 @@ func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
-		args = append(append(args, first...), int64(pr.from), int64(pr.to))
+		args = append(append(args, first...), int64(max(pr.from, pr.unindexed.oldest)), int64(pr.to))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
 	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired
@@ -399,13 +400,17 @@ func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, 
 		add(wholeRange)
 		return
 	}
+	in, out := inRange, outRange
+	if pr.unindexed.gaps {
+		in, out = in+stillListed, out+stillListed
+	}
 	if q.Direction != relay.Out && mayBeOpen {
-		add(inRange, int64(q.Mecha), int64(1))
+		add(inRange, int64(q.Mecha), int64(1)) // the rows of pending messages go with these
 	}
 	if q.Direction != relay.Out && mayBeDone {
-		add(inRange, int64(q.Mecha), int64(0))
+		add(in, int64(q.Mecha), int64(0))
 	}
 	if q.Direction != relay.In {
-		add(outRange, int64(q.Mecha))
+		add(out, int64(q.Mecha))
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -32,7 +33,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "participant", "clock_ahead", "received", "sent"}
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "dormant", "clock_ahead", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -67,6 +68,10 @@ func outcomeOf(j job, err error) string {
 		return fmt.Sprintf("%+v", j.outcome)
 	case *task[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.outcome)
+	case *task[*relay.PruneMessages, relay.Pruned]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.PruneUnused, relay.PrunedUnused]:
+		return fmt.Sprintf("%+v", j.outcome)
 	}
 	return "done"
 }
@@ -214,6 +219,10 @@ func (p *player) play(rounds int) {
 			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {
 				p.Error(err)
 			}
+		case 13: // of a clock that is ahead, so that some of it is due; but most Idempotency-Keys answer still
+			if p.random.IntN(4) == 0 {
+				err = p.prune(now.Add(p.ahead()))
+			}
 		case 12: // cannot be applied: there is such a key. Its neighbours are, everywhere
 			if p.issued != nil {
 				if _, again := p.d.Apply(p.issued); relay.ErrorCode(again) != relay.Internal {
@@ -227,11 +236,29 @@ func (p *player) play(rounds int) {
 	}
 }
 
+// ahead gives by how much a player's clock is ahead when it removes messages.
+func (p *player) ahead() time.Duration {
+	return []time.Duration{time.Second, time.Minute, 2 * time.Hour, 30 * time.Hour}[p.random.IntN(4)]
+}
+
+// prune removes some messages, and what removed ones have left.
+func (p *player) prune(now time.Time) error {
+	_, err := p.d.Apply(&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 1 + p.random.IntN(20)})
+	if err == nil && p.random.IntN(2) == 0 {
+		_, err = p.d.Apply(&relay.PruneMessages{At: now, ExpiredBefore: now, Most: 5})
+	}
+	if err == nil {
+		_, err = p.d.Apply(&relay.PruneUnused{At: now, EmptySince: now.Add(-time.Duration(p.random.IntN(1000)) * time.Millisecond), Most: 1 + p.random.IntN(50)})
+	}
+	return err
+}
+
 // mixedRun uses a store in every way, by several players at once, with restarts.
 func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 	for life := range 3 {
 		d := openRecorded(t, path, log)
 		var all sync.WaitGroup
+		(&player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), 9))}).progress() // before others remove its message
 		for n := range 4 {
 			all.Go(func() {
 				p := &player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), uint64(n)))}
@@ -242,9 +269,6 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 						return
 					}
 					p.keys = append(p.keys, k.Key)
-				}
-				if n == 1 {
-					p.progress()
 				}
 				p.play(150)
 				if n == 0 {
@@ -267,8 +291,29 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
 		}
+		if _, said, r := checked(t, path); r.Faults > 0 {
+			t.Errorf("after life %d:\n%s", life, said)
+		}
 	}
 	return secret
+}
+
+// checked checks a file. It returns the names of the checks that found faults, and these.
+func checked(t *testing.T, path string) (names []string, said string, r file.CheckResult) {
+	t.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err = file.Check(t.Context(), file.CheckOptions{Path: path, Schema: string(schema), Report: func(f file.Finding) {
+		if f.Faults > 0 && !f.Warning {
+			names, said = append(names, f.Check), said+f.Check+": "+strings.Join(f.Examples, "; ")+"\n"
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names, said, r
 }
 
 func TestTheSameWritesMakeTheSameStore(t *testing.T) {
@@ -307,14 +352,14 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 // contents reads all rows of the shared tables of a file.
 func contents(t *testing.T, path string) (all []string) {
 	t.Helper()
-	file, err := sql.Open("sqlite", path)
+	opened, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	for _, q := range append([]string{"setting WHERE name NOT IN ('indexed_upto', 'start')"}, shared...) {
+	defer opened.Close()
+	for _, q := range append([]string{"setting WHERE name NOT IN ('indexed_upto', 'start', 'clock')"}, shared...) {
 		table, _, _ := strings.Cut(q, " ")
-		rows, err := file.Query("SELECT * FROM " + q + " ORDER BY 1, 2")
+		rows, err := opened.Query("SELECT * FROM " + q + " ORDER BY 1, 2")
 		if err != nil {
 			t.Fatal(err)
 		}

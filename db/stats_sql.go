@@ -111,8 +111,8 @@ func (x *rx) findBusiest(s *Stats) error {
 		return err
 	}
 	for _, q := range []string{
-		"SELECT mecha, count(*), 0, 0 FROM sent GROUP BY mecha",
-		"SELECT mecha, 0, count(*), count(*) * open FROM received GROUP BY mecha, open",
+		"SELECT mecha, count(*), 0, 0 FROM sent WHERE position NOT IN (SELECT position FROM unlisted) GROUP BY mecha",
+		"SELECT mecha, 0, count(*), count(*) * open FROM received WHERE position NOT IN (SELECT position FROM unlisted) GROUP BY mecha, open",
 		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsSent + ") GROUP BY sender",
 		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsReceived + ") GROUP BY recipient",
 	} {
