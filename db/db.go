@@ -232,7 +232,7 @@ func (d *DB) startHelpers() error {
 func (d *DB) takeLock() (err error) {
 	d.lock, err = file.Lock(d.path)
 	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("%s is already being served by another process", d.path)
+		return fmt.Errorf("%s %w", d.path, errServed)
 	}
 	return err
 }

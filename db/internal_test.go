@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		segmentLength, leastRows, scanRatio = 5, 2, 1
 		pieceRows, inboxRows = 3, 3
 		nameBytes = 1 << 10
+		unlistAtOnce, unlistPiece = 6, 2
 	}
 	// The parallel ones wait for the disk, so there may be more of them than cores.
 	given := false

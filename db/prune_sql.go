@@ -73,17 +73,23 @@ func (t *tx) doomed(p *relay.PruneMessages) (all []doomed, more bool, err error)
 		if more = len(all) == pruneLooks; more {
 			break
 		}
-		all = append(all, doomed{
-			removedMessage: removedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2)), conversation: r.Int(3)},
-			open:           r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7), keyed: r.Int(8) != 0, nonce: r.Int(9), bytes: r.Int(10),
-		})
+		all = append(all, readDoomed(r))
 	}
 	return all, more, r.Close()
 }
 
+// readDoomed makes a doomed message of the present row.
+func readDoomed(r *sqlite.Rows) doomed {
+	return doomed{
+		removedMessage: removedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2)), conversation: r.Int(3)},
+		open:           r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
+		keyed: r.Int(8) != 0, nonce: r.Int(9), bytes: r.Int(10),
+	}
+}
+
 // stays tells whether a message must stay for now: its Idempotency-Key still answers for
 // it, it is about to expire, or its sender may not have the latest receipt yet.
-func (t *tx) stays(m doomed, at time.Time) (bool, error) {
+func (x *rx) stays(m doomed, at time.Time) (bool, error) {
 	if m.open && m.expiresAt != 0 && m.expiresAt <= at.UnixMilli() {
 		return true, nil
 	}
@@ -93,7 +99,7 @@ func (t *tx) stays(m doomed, at time.Time) (bool, error) {
 	if !m.keyed {
 		return false, nil
 	}
-	accepted, err := t.accepted(m.position)
+	accepted, err := x.accepted(m.position)
 	return at.Sub(accepted) <= idempotencyWindow, err
 }
 

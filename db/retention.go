@@ -16,7 +16,7 @@ const (
 	runsPerAge   = 24 // runs in the time for which messages are kept
 	longestRun   = time.Hour
 	shareOfDue   = 10                     // a run removes this part of what is due at most, by the time that it spans
-	secondLook   = time.Hour              // messages that had to stay are looked at again when they are older by this
+	secondLook   = time.Minute            // messages that had to stay are looked at again when they are older by this
 	quietAfter   = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
 	quietPieces  = 100 * time.Millisecond // for so long in a row
 	restAfter    = 9                      // a piece that goes with others is followed by a rest that is so many times as long
@@ -78,14 +78,25 @@ type asked struct {
 
 func newRetention(w *writer, running func(time.Time) time.Duration) retention {
 	r := retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, look: true}
-	if age := w.opts.Retention; age > 0 {
-		r.passes = append(r.passes, &pass{age: age}, &pass{age: max(age, idempotencyWindow) + secondLook})
-	}
-	if age := w.opts.KeepExpired; age > 0 {
-		r.passes = append(r.passes, &pass{expired: true, age: age}, &pass{expired: true, age: max(age, idempotencyWindow) + secondLook})
-	}
+	r.walk(w.opts.Retention, false)
+	r.walk(w.opts.KeepExpired, true)
 	r.emptyFor = max(w.opts.Retention, w.opts.KeepExpired)
 	return r
+}
+
+// walk adds the passes for an age; 0 is none. The later ones find the messages that had to
+// stay for a moment, or for their Idempotency-Keys.
+func (r *retention) walk(age time.Duration, expired bool) {
+	if age == 0 {
+		return
+	}
+	ages := []time.Duration{age, age + secondLook}
+	if age < idempotencyWindow {
+		ages = append(ages, idempotencyWindow+secondLook)
+	}
+	for _, a := range ages {
+		r.passes = append(r.passes, &pass{expired: expired, age: a})
+	}
 }
 
 // works tells whether this process removes messages.

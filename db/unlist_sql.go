@@ -53,14 +53,14 @@ type unlister struct {
 	begun          []relay.Position // the messages whose rows these are, or were
 }
 
-// unlistAtOnce is how many messages are gathered. It is a variable, so that tests can
-// have fewer.
-var unlistAtOnce = 8192
-
-const (
-	unlistAfter = time.Second // fewer messages are begun when none has followed for so long
-	unlistPiece = 256         // rows
+// These are variables, so that tests can have many pieces of few messages.
+var (
+	unlistAtOnce = 8192 // messages that are gathered
+	unlistPiece  = 256  // rows in a piece
 )
+
+// unlistAfter is after how long fewer messages are begun, if none has followed.
+const unlistAfter = time.Second
 
 // start reads the messages that an earlier process has left.
 func (u *unlister) start() error {
