@@ -99,7 +99,6 @@ func (i *Inspector) Changed() (changed bool, err error) {
 	_, err = i.c.Row(func(r *sqlite.Rows) { i.data = r.Int(0) }, "PRAGMA data_version")
 	if i.data != before {
 		i.mechas.forget()
-		i.words.forget() // a word that was removed and came again has another number
 	}
 	return i.data != before, err
 }

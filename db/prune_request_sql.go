@@ -34,7 +34,10 @@ type PruneResult struct {
 	Kept     int64 `json:"kept"`          // messages of that age that must stay for now (PROTOCOL §8)
 }
 
-const pruneWait = 200 * time.Millisecond // between two looks at what the server has done
+const (
+	pruneWait  = 200 * time.Millisecond // between two looks at what the server has done
+	serverGone = 10 * time.Second       // after which a command does not wait for a server that has stopped
+)
 
 // Prune removes messages from the file at o.Path, also while a server runs on it. If ctx
 // ends, Prune stops the removal and returns what was removed until then, with the error
@@ -56,19 +59,15 @@ func Prune(ctx context.Context, o PruneOptions) (PruneResult, error) {
 	if err != nil {
 		return PruneResult{}, err
 	}
-	for {
-		server, err := serveFor(o)
-		if err != nil {
-			return PruneResult{}, err
-		}
-		result, ended, err := awaitPrune(ctx, o, id, server != nil)
-		if server != nil {
-			err = errors.Join(err, server.Close())
-		}
-		if ended || err != nil {
-			return result, err
-		} // the server has stopped in between
+	server, err := serveFor(o)
+	if err != nil {
+		return PruneResult{}, err
 	}
+	result, err := awaitPrune(ctx, o, id)
+	if server != nil {
+		err = errors.Join(err, server.Close())
+	}
+	return result, err
 }
 
 // serveFor serves the file if nobody does. Else it returns nil.
@@ -116,17 +115,17 @@ func (p *pruneRequest) apply(t *tx) error {
 	return err
 }
 
-// awaitPrune waits until a request is done. ended is false if nobody serves the file any
-// more; own says that this process does.
-func awaitPrune(ctx context.Context, o PruneOptions, id int64, own bool) (result PruneResult, ended bool, err error) {
+// awaitPrune waits until a request is done.
+func awaitPrune(ctx context.Context, o PruneOptions, id int64) (result PruneResult, err error) {
 	c, err := sqlite.Open(o.Path, sqlite.Writing)
 	if err != nil {
-		return result, false, err
+		return result, err
 	}
 	defer c.Close()
 	tick := time.NewTicker(pruneWait)
 	defer tick.Stop()
-	for looks := 1; ; looks++ {
+	served := time.Time{} // when a server was seen last; zero: never, as on systems that do not tell
+	for ended := false; ; {
 		found, err := c.Row(func(r *sqlite.Rows) {
 			result, ended = PruneResult{r.Int(0), r.Int(1), r.Int(2)}, !r.Null(3)
 		}, "SELECT messages, bytes, kept, ended_at FROM prune WHERE id = ?", id)
@@ -137,16 +136,15 @@ func awaitPrune(ctx context.Context, o PruneOptions, id int64, own bool) (result
 			err = errors.Join(ctx.Err(), c.Exec("DELETE FROM prune WHERE id = ?", id))
 		}
 		if err != nil || ended {
-			return result, true, err
+			return result, err
 		}
 		if o.Progress != nil {
 			o.Progress(result.Messages, o.Total)
 		}
-		if !own && looks%5 == 0 {
-			held, err := lock.IsHeld(o.Path + ".lock")
-			if err == nil && !held {
-				return result, false, nil
-			}
+		if held, err := lock.IsHeld(o.Path + ".lock"); held && err == nil {
+			served = time.Now()
+		} else if !served.IsZero() && time.Since(served) > serverGone {
+			return result, fmt.Errorf("%s: the server has stopped; it goes on with the removal when it is started again", o.Path)
 		}
 		select {
 		case <-ctx.Done():

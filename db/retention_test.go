@@ -73,15 +73,21 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	var all []known
 	var gone []relay.MessageID
+	keyed := map[relay.MessageID]bool{} // these stay
 	removed := 0
 	for round := range amount(16, 60) {
 		for range 4 + random.IntN(9) {
 			from, to := mechas[random.IntN(5)], mechas[random.IntN(3)]
+			isKeyed := random.IntN(6) == 0
 			sent := s.mustSend(from.Key, to.Mecha.Address, `{}`, func(m *relay.SendMessage) {
 				if len(all) > 0 && random.IntN(3) == 0 {
 					m.Conversation = relay.ConversationID(fmt.Sprint("label-", random.IntN(3)))
 				}
+				if isKeyed {
+					m.Idempotency = s.IdempotencyKey(from.Mecha.Number, fmt.Sprint(random.Int64()), m.Payload)
+				}
 			})
+			keyed[sent.ID] = isKeyed
 			all = append(all, known{sent.ID, from.Mecha.Number, to.Mecha.Number, false})
 		}
 		for range random.IntN(6) {
@@ -90,11 +96,31 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 			s.mustAck(mechas[to].Key, m.id, "completed")
 			m.done = true
 		}
-		n := s.mustPrune(all[random.IntN(len(all))].id, 1+random.IntN(12)).Messages
-		for _, m := range all[:n] {
-			gone = append(gone, m.id)
+		before, most := all[random.IntN(len(all))].id, 1+random.IntN(12)
+		if random.IntN(3) == 0 { // almost all, also those that are not indexed yet
+			before, most = all[len(all)-1].id, 1000
 		}
-		all, removed = all[n:], removed+n
+		p, err := s.Cursor(before)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(23 * time.Hour), Before: p, Most: most})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left := out.(relay.Pruned).Messages
+		removed += left
+		all = slices.DeleteFunc(all, func(m known) bool {
+			if left == 0 || keyed[m.id] || m.id >= before {
+				return false
+			}
+			left--
+			gone = append(gone, m.id)
+			return true
+		})
+		if left != 0 {
+			t.Fatalf("%d too many were removed", left)
+		}
 		s.wantMailboxes(all, mechas)
 		if len(gone) > 0 {
 			s.wantGone(gone[random.IntN(len(gone))], all, mechas)
@@ -215,6 +241,16 @@ func TestAConversationOutlivesItsMessages(t *testing.T) {
 	others()
 	s.mustPrune(third.ID, 5)
 	others()
+	reply := s.mustSend(alice.Key, "bob^demo", `{"n": 1}`)
+	s.mustSend(bob.Key, "alice^demo", `{"n": 2}`, func(m *relay.SendMessage) { m.Conversation = reply.Conversation })
+	next := s.mustSend(dave.Key, "dave^demo", `{}`)
+	s.mustPrune(s.mustHistory(relay.HistoryQuery{Mecha: bob.Mecha.Number, Conversation: reply.Conversation}).Messages[1].ID, 50) // its founder alone
+	for _, who := range []relay.IssuedKey{alice, bob} {
+		if p := s.mustHistory(relay.HistoryQuery{Mecha: who.Mecha.Number, Conversation: reply.Conversation, MustTakePart: true}); len(p.Messages) != 1 {
+			t.Errorf("%s finds %d messages", who.Mecha.Address, len(p.Messages))
+		}
+	}
+	s.mustPrune(next.ID, 50)
 	s.mustSend(bob.Key, "carol^demo", `{"n": 4}`, in)
 	s.mustSend(carol.Key, "alice^demo", `{"n": 5}`, in)
 	s.mustPruneAllMessages()
