@@ -159,9 +159,9 @@ func (r *retention) piece(now time.Time) job {
 	switch {
 	case r.unlist.due(running):
 		return r.unlistPiece()
-	case r.asked != nil && r.asked.ended || r.asked != nil && time.Since(r.said) >= time.Second && r.asked.so != r.asked.noted:
+	case r.asked != nil && !r.asked.ended && time.Since(r.said) >= time.Second && r.asked.so != r.asked.noted:
 		return r.notePiece(now)
-	case r.asked != nil:
+	case r.asked != nil && !r.asked.ended:
 		return r.prunePiece(&r.asked.pass, now)
 	}
 	for _, p := range r.passes {
@@ -175,6 +175,11 @@ func (r *retention) piece(now time.Time) job {
 		return r.unusedPiece(now)
 	case r.pushes != 0:
 		return r.pushPiece()
+	case r.asked != nil: // it has ended, and what it left behind has gone
+		if j := r.spacePiece(); j != nil {
+			return j
+		}
+		return r.notePiece(now)
 	case running >= r.nextNote:
 		return r.clockPiece(now, running)
 	case running >= r.nextRun:
@@ -283,9 +288,20 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 		r.toSay.Messages, r.toSay.Bytes = r.toSay.Messages+out.Messages, r.toSay.Bytes+out.Bytes
 		if a := r.asked; a != nil && p == &a.pass {
 			a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+out.Messages, a.so.Bytes+out.Bytes, a.so.Kept+out.Kept
-			a.ended = p.target.IsZero()
+			if a.ended = p.target.IsZero(); a.ended {
+				r.tidy(a, now)
+			}
 		}
 	}}
+}
+
+// tidy has removed what the messages that a command wanted removed have left behind.
+func (r *retention) tidy(a *asked, now time.Time) {
+	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
+	if r.emptyFor == 0 {
+		r.unused.EmptySince = a.upto
+	}
+	r.pushes, r.space.checked = relay.PositionAt(a.upto), time.Time{}
 }
 
 func (r *retention) unusedPiece(now time.Time) job {

@@ -116,11 +116,6 @@ func (r *retention) notePiece(now time.Time) job {
 		if n.gone || a.ended {
 			r.w.opts.Logger.Info("messages were removed for relay prune", "messages", a.so.Messages, "payload_bytes", a.so.Bytes, "kept", a.so.Kept)
 			r.asked, r.look, r.toSay = nil, true, relay.Pruned{}
-			r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
-			if r.emptyFor == 0 {
-				r.unused.EmptySince = a.upto
-			}
-			r.pushes = relay.PositionAt(a.upto)
 		}
 	})
 }

@@ -37,7 +37,9 @@ func (r *retention) spacePiece() job {
 	}
 	v := &giveBack{pages: s.pages}
 	return r.choreOf(v, func() {
-		s.giving = v.free > (keptPages+v.all/keptShare)/2 && v.cut > 0
+		if s.giving = v.free > (keptPages+v.all/keptShare)/2 && v.cut > 0; !s.giving {
+			r.w.checkpoints.copySoon = true // only a copied log makes the file shorter
+		}
 		switch {
 		case r.took > r.goal:
 			s.pages = max(s.pages/2, leastPages)

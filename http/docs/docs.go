@@ -38,6 +38,7 @@ var contents = []Page{
 	{Name: "deploying", Part: running, About: "systemd, files, what to watch"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Part: running, About: "back up, check, restore, compact"},
+	{Name: "retention", Part: running, About: "how long messages are kept, and what is removed with them"},
 	{Name: "settings", Part: running, About: "every flag of relay serve"},
 }
 
