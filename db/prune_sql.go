@@ -8,8 +8,7 @@ import (
 )
 
 const (
-	pruneLooks   = 500     // messages that one write looks at
-	pruneRows    = 400     // receipts and messages after which it stops
+	pruneRows    = 400     // receipts and messages after which a write stops
 	pruneBytes   = 1 << 20 // payload bytes after which it stops
 	receiptGrace = 10 * time.Second
 )
@@ -37,7 +36,7 @@ func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error)
 	}
 	d := demolition{t: t, at: p.At}
 	for _, m := range all {
-		if out.Messages >= max(p.Most, 1) || d.rows >= pruneRows || out.Bytes >= pruneBytes {
+		if d.rows >= pruneRows || out.Bytes >= pruneBytes {
 			more = true
 			break
 		}
@@ -62,15 +61,16 @@ func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error)
 // doomed reads the messages that a write looks at, in its order. more says that there
 // are further ones.
 func (t *tx) doomed(p *relay.PruneMessages) (all []doomed, more bool, err error) {
-	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(pruneLooks + 1)}
+	most := max(p.Most, 1)
+	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(most + 1)}
 	if !p.ExpiredBefore.IsZero() {
 		text = doomedColumns + `INDEXED BY message_expired WHERE state = 3 AND (expires_at, position) > (?, ?) AND expires_at < ?
 			ORDER BY expires_at, position LIMIT ?`
-		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(pruneLooks + 1)}
+		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(most + 1)}
 	}
 	r := t.c.Query(text, args...)
 	for r.Next() {
-		if more = len(all) == pruneLooks; more {
+		if more = len(all) == most; more {
 			break
 		}
 		all = append(all, readDoomed(r))

@@ -19,10 +19,11 @@ const (
 	secondLook   = time.Minute            // messages that had to stay are looked at again when they are older by this
 	quietAfter   = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
 	quietPieces  = 100 * time.Millisecond // for so long in a row
-	restAfter    = 9                      // a piece that goes with others is followed by a rest that is so many times as long
-	busyPiece    = time.Millisecond       // how long a piece that goes with others should take
+	restAfter    = 4                      // a piece that goes with others is followed by a rest that is so many times as long,
+	restBehind   = 1                      // or so many, if new messages get old faster than they are removed
+	busyPiece    = 2 * time.Millisecond   // how long a piece that goes with others should take
 	quietPiece   = 5 * time.Millisecond   // likewise for one with its own transaction
-	leastMost    = 4                      // messages in a piece
+	leastMost    = 16                     // messages in a piece
 	mostMost     = 256                    // likewise
 	unusedAtOnce = 200                    // rows of each table that a PruneUnused looks at
 	unusedEvery  = time.Minute
@@ -65,6 +66,8 @@ type pass struct {
 	target  time.Time     // the present run looks at all that is earlier; zero: nothing is left to do
 	after   relay.Position
 	afterAt time.Time // the ExpiresAt of the message at after
+	// catchesUp says that more is due than one run removes.
+	catchesUp bool
 }
 
 // asked is a pass for a command, with its results so far.
@@ -246,7 +249,8 @@ func (p *pass) begin(now, oldest time.Time, every time.Duration) (due bool) {
 	if p.upto.After(from) {
 		from = p.upto
 	}
-	if step := max(2*every, end.Sub(from)/shareOfDue); from.Add(step).Before(end) {
+	step := max(2*every, end.Sub(from)/shareOfDue)
+	if p.catchesUp = from.Add(step).Before(end); p.catchesUp {
 		end = from.Add(step)
 	}
 	if !end.After(from) {
@@ -364,9 +368,27 @@ func (r *retention) pieceEnded(err error) bool {
 			r.w.opts.Logger.Warn("no messages were removed just now", "error", err)
 		}
 	case r.goal == busyPiece:
-		r.restUntil = time.Now().Add(restAfter * r.took)
+		rest := time.Duration(restAfter)
+		if r.behind() {
+			rest = restBehind
+		}
+		r.restUntil = time.Now().Add(rest * r.took)
 	}
 	return err == nil
+}
+
+// behind tells whether a run that should be over is still under way, and not because it
+// has much to catch up with.
+func (r *retention) behind() bool {
+	if r.running(r.w.opts.Now()) < r.nextRun {
+		return false
+	}
+	for _, p := range r.passes {
+		if !p.target.IsZero() && !p.catchesUp {
+			return true
+		}
+	}
+	return false
 }
 
 // say logs what was removed, not more often than once a minute.

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -347,4 +348,39 @@ func mustRun(t *testing.T, d *DB) {
 		}
 	}
 	t.Fatal("the removal does not come to an end")
+}
+
+// ahead gives by how much a player's clock is ahead when it removes messages.
+func (p *player) ahead() time.Duration {
+	return []time.Duration{time.Second, time.Minute, 2 * time.Hour, 30 * time.Hour}[p.random.IntN(4)]
+}
+
+// prune removes some messages, and what removed ones have left.
+func (p *player) prune(now time.Time) error {
+	_, err := p.d.Apply(&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 1 + p.random.IntN(20)})
+	if err == nil && p.random.IntN(2) == 0 {
+		_, err = p.d.Apply(&relay.PruneMessages{At: now, ExpiredBefore: now, Most: 5})
+	}
+	if err == nil {
+		_, err = p.d.Apply(&relay.PruneUnused{At: now, EmptySince: now.Add(-time.Duration(p.random.IntN(1000)) * time.Millisecond), Most: 1 + p.random.IntN(50)})
+	}
+	return err
+}
+
+// checked checks a file. It returns the names of the checks that found faults, and these.
+func checked(t *testing.T, path string) (names []string, said string, r file.CheckResult) {
+	t.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err = file.Check(t.Context(), file.CheckOptions{Path: path, Schema: string(schema), Report: func(f file.Finding) {
+		if f.Faults > 0 && !f.Warning {
+			names, said = append(names, f.Check), said+f.Check+": "+strings.Join(f.Examples, "; ")+"\n"
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names, said, r
 }

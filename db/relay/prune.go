@@ -2,11 +2,11 @@ package relay
 
 import "time"
 
-// PruneMessages is the write that removes messages (PROTOCOL §8), with all that belongs
-// to them: payloads, receipts, places in mailboxes. It looks at messages in an order,
-// after a place in it and before another, until it has removed enough. Without
-// ExpiredBefore that is the commit order. With it, the write looks at expired messages
-// alone, in the order of their ExpiresAt.
+// PruneMessages is the write that removes messages (PROTOCOL §8), with all that
+// belongs to them: payloads, receipts, places in mailboxes. It looks at the next Most
+// messages of an order, after a place in it and before another. Without ExpiredBefore that
+// is the commit order. With it, the write looks at expired messages alone, in the order of
+// their ExpiresAt.
 //
 // A message stays if it is younger than 24 hours and has an Idempotency-Key, if its
 // latest receipt is a moment old, or if it is due to expire, which comes first.
@@ -16,7 +16,7 @@ type PruneMessages struct {
 	Before        Position  // exclusive; with ExpiredBefore it does not count
 	ExpiredAfter  time.Time // the ExpiresAt of the message at After
 	ExpiredBefore time.Time // exclusive; zero: the write goes by the commit order
-	Most          int       // messages to remove; the accepting machine chooses it by its speed
+	Most          int       // messages to look at; the accepting machine chooses it by its speed
 }
 
 // When implements Write.
