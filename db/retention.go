@@ -204,10 +204,10 @@ func (r *retention) every() time.Duration {
 func (r *retention) begin(now time.Time, running time.Duration) job {
 	every := r.every()
 	r.nextRun = running + every
-	if len(r.passes) == 0 || !r.trust.believes(now, running) {
+	if len(r.passes) == 0 {
 		return nil
 	}
-	due := false
+	due, believed := false, r.trust.believes(now, running)
 	for _, p := range r.passes {
 		oldest, err := r.oldestOf(p)
 		if err != nil {
@@ -215,6 +215,15 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 			return nil
 		}
 		due = p.begin(now, oldest, every) || due
+		if !believed {
+			p.target = time.Time{}
+		}
+	}
+	if !believed {
+		if due {
+			r.trust.refuse(now, running)
+		}
+		return nil
 	}
 	if r.w.opts.Retention > 0 {
 		r.pushes = relay.PositionAt(r.passes[0].end())

@@ -30,6 +30,8 @@ type trust struct {
 	doubted time.Time     // the clock when it jumped; zero: it is believed
 	since   time.Duration
 	until   time.Duration
+	by      time.Duration // by how much it jumped
+	said    bool          // that is logged
 }
 
 // start takes the time that the file has kept.
@@ -45,20 +47,29 @@ func (t *trust) believes(now time.Time, running time.Duration) bool {
 	}
 	switch {
 	case ahead <= t.allowed:
-		if !t.doubted.IsZero() {
+		if t.said {
 			t.log.Info("the clock is as expected again: messages are removed by it")
 		}
 	case t.doubted.IsZero() || (now.Sub(t.doubted)-(running-t.since)).Abs() > jumpRunning:
-		t.doubted, t.since = now, running
+		t.doubted, t.since, t.by, t.said = now, running, ahead, false
 		t.until = running + min(ahead/doubtShare, longestDoubt)
-		t.log.Warn("the clock is ahead of what the store has seen of it: no message is removed by its age for a while, in case the clock is wrong",
-			"by", ahead.Round(time.Second), "until", relay.FormatTime(now.Add(t.until-running)))
 		return false
 	case running < t.until:
 		return false
-	default:
+	case t.said:
 		t.log.Warn("the clock has not been set back: messages are removed by it", "clock", relay.FormatTime(now))
 	}
-	t.sure, t.at, t.allowed, t.doubted = now, running, jumpRunning, time.Time{}
+	t.sure, t.at, t.allowed, t.doubted, t.said = now, running, jumpRunning, time.Time{}, false
 	return true
+}
+
+// refuse logs, once, that messages which are due are not removed because the clock is in
+// doubt.
+func (t *trust) refuse(now time.Time, running time.Duration) {
+	if t.said {
+		return
+	}
+	t.said = true
+	t.log.Warn("the clock is ahead of what the store has seen of it: no message is removed by its age for a while, in case the clock is wrong",
+		"by", t.by.Round(time.Second), "until", relay.FormatTime(now.Add(t.until-running)))
 }
