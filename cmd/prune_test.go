@@ -111,7 +111,7 @@ func TestCrashKilledWhileItRemovesMessages(t *testing.T) {
 	if issued[fresh] || fresh <= last {
 		t.Errorf("%s was issued after %s", fresh, last)
 	}
-	if got := s.history(all[1], "direction=in&since_message_id="+last); len(got) != 1 || got[0].MessageID != fresh {
+	if got := s.history(all[1], "direction=in&since_message_id="+last); len(got) == 0 || got[len(got)-1].MessageID != fresh { // others may have had no answer
 		t.Errorf("after the last: %+v", got)
 	}
 	mustRelay(t, "check", db)

@@ -159,3 +159,25 @@ func TestAReadHasABound(t *testing.T) {
 		}
 	}
 }
+
+// outcomeOf gives the outcome of a write as the log of a replay has it.
+func outcomeOf(j job, err error) string {
+	if err != nil {
+		return "refused: " + string(relay.ErrorCode(err))
+	}
+	switch j := j.(type) {
+	case *task[*relay.SendMessage, relay.Sent]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.Acknowledge, relay.AckOutcome]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.MarkDelivered, relay.DeliveredOutcome]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.IssueKey, *relay.Key]:
+		return fmt.Sprintf("%+v", *j.outcome)
+	case *task[*relay.PruneMessages, relay.Pruned]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.PruneUnused, relay.PrunedUnused]:
+		return fmt.Sprintf("%+v", j.outcome)
+	}
+	return "done"
+}

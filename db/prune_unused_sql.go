@@ -90,6 +90,12 @@ func (t *tx) pruneWords(p *relay.PruneUnused, oldest relay.Position, out *relay.
 	return nil
 }
 
+// endedBefore gives the time, in Unix ms, before which keys must have ended, and Mechas
+// must have been removed, to go: people look for them for a while.
+func endedBefore(p *relay.PruneUnused) int64 {
+	return min(relay.MilliOf(p.EmptySince), p.At.Add(-expiredKeyStays).UnixMilli())
+}
+
 // pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
 func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	newest, err := t.newest()
@@ -102,8 +108,8 @@ func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.P
 	if err != nil {
 		return err
 	}
-	unused, next, more, err := t.look(p.Most, p.Keys, `SELECT id, ended IS NOT NULL AND ended < ?, '' FROM mecha_key
-		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`, int64(oldest), p.Keys, int64(p.Most))
+	unused, next, more, err := t.look(p.Most, p.Keys, `SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
+		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`, int64(oldest), endedBefore(p), p.Keys, int64(p.Most))
 	if err != nil {
 		return err
 	}
@@ -124,10 +130,10 @@ func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.P
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
 // message and no conversation refers to them.
 func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
-	unused, next, more, err := t.look(p.Most, p.Mechas, `SELECT id, removed_at IS NOT NULL AND revision < ?1
+	unused, next, more, err := t.look(p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
 		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id) AND NOT EXISTS (SELECT 1 FROM participant WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
-		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`, int64(oldest), p.Mechas, int64(p.Most))
+		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`, int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
 	if err != nil {
 		return err
 	}

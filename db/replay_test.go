@@ -54,27 +54,6 @@ func record(t *testing.T, d *DB, log io.Writer) {
 	}
 }
 
-func outcomeOf(j job, err error) string {
-	if err != nil {
-		return "refused: " + string(relay.ErrorCode(err))
-	}
-	switch j := j.(type) {
-	case *task[*relay.SendMessage, relay.Sent]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.Acknowledge, relay.AckOutcome]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.MarkDelivered, relay.DeliveredOutcome]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.IssueKey, *relay.Key]:
-		return fmt.Sprintf("%+v", *j.outcome)
-	case *task[*relay.PruneMessages, relay.Pruned]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.PruneUnused, relay.PrunedUnused]:
-		return fmt.Sprintf("%+v", j.outcome)
-	}
-	return "done"
-}
-
 // openRecorded opens a file and records its writes in log. Mailboxes are small, so that
 // some get full.
 func openRecorded(t *testing.T, path string, log io.Writer) *DB {

@@ -27,8 +27,11 @@ const (
 	mostMost     = 256                    // likewise
 	unusedAtOnce = 200                    // rows of each table that a PruneUnused looks at
 	unusedEvery  = time.Minute
-	retryAfter   = time.Second // after a piece that failed
-	sayEvery     = time.Minute
+	// emptyForKeeper is how long what removed messages leave behind stays if messages are
+	// not removed by their age.
+	emptyForKeeper = 30 * 24 * time.Hour
+	retryAfter     = time.Second // after a piece that failed
+	sayEvery       = time.Minute
 )
 
 // retention removes messages, on the writer's goroutine. Only a server has one that works.
@@ -83,7 +86,9 @@ func newRetention(w *writer, running func(time.Time) time.Duration) retention {
 	r := retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, look: true}
 	r.walk(w.opts.Retention, false)
 	r.walk(w.opts.KeepExpired, true)
-	r.emptyFor = max(w.opts.Retention, w.opts.KeepExpired)
+	if r.emptyFor = w.opts.Retention; r.emptyFor == 0 {
+		r.emptyFor = emptyForKeeper
+	}
 	return r
 }
 
@@ -311,9 +316,6 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 // tidy has removed what the messages that a command wanted removed have left behind.
 func (r *retention) tidy(a *asked, now time.Time) {
 	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
-	if r.emptyFor == 0 {
-		r.unused.EmptySince = a.upto
-	}
 	r.pushes, r.space.checked = relay.PositionAt(a.upto), time.Time{}
 }
 

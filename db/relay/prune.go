@@ -54,7 +54,7 @@ type Pruned struct {
 // tables by the numbers of their rows, a part of each.
 type PruneUnused struct {
 	At         time.Time
-	EmptySince time.Time // conversations whose last message was removed before this time end
+	EmptySince time.Time // conversations whose last message was removed before this time end; likewise keys and Mechas, a day later at the earliest
 	Words      int64     // words after this number are looked at
 	Keys       int64     // likewise for keys
 	Mechas     int64     // likewise for Mechas
