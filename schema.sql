@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 4. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 5. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -15,9 +15,11 @@
 
 -- The store's settings. `secret` keys ids and hashes. `keys_version` grows
 -- whenever keys change, so that a server notices changes by the command line.
--- `indexed_upto` is local: up to that position, `received` and `sent` have all
--- messages. `start` is local, too: the random mark of a server's last start, which
--- its ring of nonces has as well. It is empty before the first start.
+-- `last_position` is at least the greatest position of the rows that were removed: no
+-- position is given out twice. The others are local. Up to `indexed_upto`, `received`
+-- and `sent` have all messages. `start` is a random mark of the last start of a server,
+-- which its ring of nonces has as well; empty before the first one. `clock` is a time up
+-- to which a server has seen the clock go on (db/trust.go).
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -47,17 +49,19 @@ CREATE TABLE profile (
   updated_at INTEGER NOT NULL
 ) STRICT;
 
--- The nonces of the latest writes to profiles. They are not in `profile`, because
--- the next write replaces that row, and the earlier request must not become
--- repeatable.
-CREATE TABLE profile_nonce (
+-- The nonces of the latest writes whose rows are gone: of writes to profiles, because
+-- the next write replaces the row, and of removed messages and their receipts. The
+-- earlier request must not become repeatable.
+CREATE TABLE kept_nonce (
   position INTEGER PRIMARY KEY,
   nonce    INTEGER NOT NULL
 ) STRICT;
 
 -- Credentials. The key's text is never stored, only its SHA-256. A separate
 -- signing secret must be stored as it is, because an HMAC cannot be checked
--- without it. (That is why the file has the mode 0600.)
+-- without it. (That is why the file has the mode 0600.) `ended` is NULL while writes
+-- may use the key; then it is the last position before its end, and no later row refers
+-- to the key.
 CREATE TABLE mecha_key (
   id           INTEGER PRIMARY KEY,
   public_id    TEXT NOT NULL UNIQUE,
@@ -67,17 +71,22 @@ CREATE TABLE mecha_key (
   label        TEXT NOT NULL,
   created_at   INTEGER NOT NULL,
   expires_at   INTEGER,
-  revoked_at   INTEGER
+  revoked_at   INTEGER,
+  ended        INTEGER
 ) STRICT;
 
 -- Finds the keys of a Mecha, as to tell when it was last seen.
 CREATE INDEX mecha_key_mecha ON mecha_key (mecha);
 
 -- Strings that recur: message types, priorities, versions, acknowledgement
--- words, and the conversation labels that clients brought.
+-- words, and the conversation labels that clients brought. `used` is the position of
+-- the last use, or of one up to an hour before that. The row with the greatest id is
+-- never removed, here and in `mecha` and `mecha_key`, so that no id gets a second
+-- meaning.
 CREATE TABLE word (
   id   INTEGER PRIMARY KEY,
-  text TEXT NOT NULL UNIQUE
+  text TEXT NOT NULL UNIQUE,
+  used INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- One narrow row for each message, in commit order. The rowid is the position,
@@ -115,6 +124,7 @@ CREATE TABLE message (
 CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL;
 CREATE INDEX message_idempotency ON message (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL AND open = 1;
+CREATE INDEX message_expired ON message (expires_at) WHERE state = 3;
 
 -- The payload's exact bytes. They have a table of their own, so that lists and
 -- acknowledgements need not read them.
@@ -145,12 +155,28 @@ CREATE TABLE progress (
 ) STRICT;
 
 -- The Mechas that have sent or received in a conversation, without the two of its
--- founding message.
+-- founding message as long as that is there.
 CREATE TABLE participant (
   conversation INTEGER NOT NULL,
   mecha        INTEGER NOT NULL REFERENCES mecha (id),
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
+
+-- Tells whether a removed Mecha takes part in a conversation.
+CREATE INDEX participant_mecha ON participant (mecha);
+
+-- The conversations that have no message any more. A new message makes such a
+-- conversation an ordinary one again; without one it ends some time after `since`, when
+-- its last message was removed. If the founding message was that one, `sender` and
+-- `recipient` are its parties.
+CREATE TABLE dormant (
+  conversation INTEGER PRIMARY KEY,
+  since        INTEGER NOT NULL,
+  sender       INTEGER REFERENCES mecha (id),
+  recipient    INTEGER REFERENCES mecha (id)
+) STRICT;
+
+CREATE INDEX dormant_since ON dormant (since);
 
 -- The times at which writes got positions of later times, because the clock had
 -- been ahead before. There is about one row for each minute of such a time
@@ -195,6 +221,26 @@ CREATE TABLE sent (
   position INTEGER NOT NULL,
   PRIMARY KEY (mecha, position)
 ) STRICT, WITHOUT ROWID;
+
+-- The removed messages whose rows in `received` (not pending) and `sent` are still to be
+-- deleted, many at a time (db/unlist_sql.go). Reads pass over these rows.
+CREATE TABLE unlisted (
+  position  INTEGER PRIMARY KEY,
+  recipient INTEGER NOT NULL,
+  sender    INTEGER NOT NULL
+) STRICT;
+
+-- What `relay prune` asks the process that serves to remove: all messages before a
+-- position. `ended_at` is NULL until that is done. The command deletes its row.
+CREATE TABLE prune (
+  id       INTEGER PRIMARY KEY,
+  asked_at INTEGER NOT NULL,
+  before   INTEGER NOT NULL,
+  messages INTEGER NOT NULL DEFAULT 0,
+  bytes    INTEGER NOT NULL DEFAULT 0,
+  kept     INTEGER NOT NULL DEFAULT 0,
+  ended_at INTEGER
+) STRICT;
 
 -- The nonces of all writes after the position `after`, up to the row's own
 -- position, 8 bytes each. They spare a start the reading of the rows of those

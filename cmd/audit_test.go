@@ -97,7 +97,7 @@ func TestABackupWithoutAnAuditLogIsRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []string{"DROP TABLE audit", "PRAGMA user_version = 3"} {
+	for _, step := range []string{"DROP TABLE audit", "PRAGMA user_version = 4"} {
 		if _, err := d.Exec(step); err != nil {
 			t.Fatal(err)
 		}

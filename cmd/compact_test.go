@@ -59,8 +59,8 @@ func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
 	now := f.count()
 	eventually(t, patience, "the server goes on", func() bool { return f.count() > now })
 	f.end()
-	most := before - r.Unused + f.bytes() + before/4 // the bytes that were in use, and those that were written since
-	if r.Rebuilt || r.File != db || r.Before < before || r.Unused < before/2 || r.After > most {
+	most := before/2 + f.bytes()                     // less than half of it was in use, and these bytes were written since
+	if r.Rebuilt || r.File != db || r.After > most { // the server may have begun with it by itself
 		t.Errorf("%+v of a file of %d bytes; at most %d are needed", r, before, most)
 	}
 	eventually(t, patience, "the file is shorter", func() bool { return sizeOf(t, db) <= most })

@@ -47,6 +47,8 @@ type settings struct {
 	AllowOrigins          []string
 	MaxNonces             int64
 	MinFreeDisk           int64
+	Retention             days
+	KeepExpired           days
 
 	RequireRequestSignature bool
 
@@ -92,6 +94,9 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 10*time.Second, "how long a full sync window waits for an acknowledgement before it opens again")
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "browser `origins` that may open a WebSocket, as in https://app.example; * allows all")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
+	f.Var(&s.Retention, "retention", "remove messages of this `age`, as in 30d or 12h, from 1s (default: keep them)")
+	s.KeepExpired = days(24 * time.Hour)
+	f.Var(&s.KeepExpired, "keep-expired", "remove messages that have expired this `time` ago, from 1s; 0 leaves them to --retention")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
 }
 
@@ -114,6 +119,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
 		return usagef("--max-headers must be at least 4097")
+	}
+	if tooShort := func(age days) bool { return age != 0 && age < days(time.Second) }; tooShort(s.Retention) || tooShort(s.KeepExpired) {
+		return usagef("--retention and --keep-expired must be at least 1s, or 0")
 	}
 	_, err := s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.checkACME()); err != nil {

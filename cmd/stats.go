@@ -105,6 +105,7 @@ func (a *app) printStatsJSON(s db.Stats, f files) error {
 		"messages": map[string]any{"total": s.Messages, "pending": s.Queued + s.Delivered, "queued": s.Queued, "delivered": s.Delivered,
 			"acknowledged": s.Acknowledged, "expired": s.Expired, "payload_bytes": s.PayloadBytes,
 			"first_at": optionalTime(s.First), "last_at": optionalTime(s.Last)},
+		"kept":           map[string]int{"words": s.Words, "empty_conversations": s.Dormant, "nonces": s.KeptNonces, "removed_messages": s.Unlisted},
 		"oldest_pending": oldest, "busiest": busy, "files": f, "schema_version": s.SchemaVersion,
 	})
 }
@@ -123,6 +124,8 @@ func (a *app) printStats(s db.Stats, f files, now time.Time) error {
 	if s.Oldest != "" {
 		line("Oldest", "%s has waited for %s for %s", s.Oldest, s.OldestFor, gap(now.Sub(s.OldestAt)))
 	}
+	line("Kept", "%d words, %d conversations without a message, %d nonces; %d removed messages still in mailboxes",
+		s.Words, s.Dormant, s.KeptNonces, s.Unlisted)
 	line("Files", "database %s (%s of it free), log %s, search index %s", bytesOf(f.File), bytesOf(s.FreeBytes), bytesOf(f.Log), bytesOf(f.Index))
 	line("", "%s, schema %d", f.Path, s.SchemaVersion)
 	if len(s.Busiest) == 0 {

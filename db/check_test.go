@@ -146,7 +146,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"words", "no long word", "UPDATE word SET text = printf('%300d', 1) WHERE text = 'normal'"},
 		{"words", "a used word", "DELETE FROM word WHERE text = 'normal'"},
 		{"words", "a used status", "DELETE FROM word WHERE text = 'noted'"},
-		{"words", "a word once", "CREATE TABLE w (id INTEGER PRIMARY KEY, text TEXT NOT NULL) STRICT; INSERT INTO w SELECT * FROM word; DROP TABLE word; ALTER TABLE w RENAME TO word; INSERT INTO word (text) VALUES ('normal')"},
+		{"words", "a word once", "CREATE TABLE w (id INTEGER PRIMARY KEY, text TEXT NOT NULL, used INTEGER NOT NULL DEFAULT 0) STRICT; INSERT INTO w SELECT * FROM word; DROP TABLE word; ALTER TABLE w RENAME TO word; INSERT INTO word (text) VALUES ('normal')"},
 		{"addresses", "an address", "UPDATE mecha SET address = 'nobody' WHERE address = 'bob^demo'"},
 		{"directory", "one revision each", "UPDATE mecha SET revision = (SELECT max(revision) FROM mecha)"},
 		{"directory", "no revision 0", "UPDATE mecha SET revision = 0 WHERE id = 1"},
@@ -159,10 +159,10 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"keys", "an id", "UPDATE mecha_key SET public_id = 'key_UPPER' WHERE id = 1"},
 		{"keys", "a hash", "UPDATE mecha_key SET hash = x'00' WHERE id = 1"},
 		{"keys", "a secret", "UPDATE mecha_key SET secret = 'ms_short' WHERE secret IS NOT NULL"},
-		{"positions", "a time", "UPDATE profile_nonce SET position = -5"},
+		{"positions", "a time", "UPDATE kept_nonce SET position = -5"},
 		{"positions", "ahead of the clock", "INSERT INTO clock_ahead VALUES (4096, 5000)"},
 		{"positions", "one of a message and a receipt", "UPDATE receipt SET position = " + oldest + " WHERE position = " + first},
-		{"positions", "one of a message and a profile's nonce", "UPDATE profile_nonce SET position = " + oldest},
+		{"positions", "one of a message and a profile's nonce", "UPDATE kept_nonce SET position = " + oldest},
 		{"states", "a state", "UPDATE message SET state = 7 WHERE position = " + oldest},
 		{"states", "open", "UPDATE message SET open = 0 WHERE position = " + oldest},
 		{"states", "closed", "UPDATE message SET open = 1 WHERE position = " + acked},
@@ -204,6 +204,17 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"chains", "delivered_at", "UPDATE message SET delivered_at = delivered_at + 1 WHERE state = 1"},
 		{"chains", "acknowledged_at", "UPDATE message SET acknowledged_at = acknowledged_at + 1 WHERE state = 2"},
 		{"chains", "expired", "UPDATE message SET state = 1, open = 1 WHERE position = " + dead},
+		{"settings", "the last position", "DELETE FROM setting WHERE name = 'last_position'"},
+		{"removal", "gone, if it waits to be unlisted", "INSERT INTO unlisted SELECT position, recipient, sender FROM message WHERE position = " + oldest},
+		{"removal", "no position given out again", "INSERT INTO unlisted VALUES ((SELECT value FROM setting WHERE name = 'last_position') + 1, 1, 1)"},
+		{"removal", "no message in a dormant conversation", "INSERT INTO dormant (conversation, since) VALUES (" + oldest + ", 5)"},
+		{"removal", "two parties or none", "INSERT INTO dormant (conversation, since, sender) VALUES (4096, 5, 1)"},
+		{"removal", "a dormant label", "INSERT INTO dormant (conversation, since) VALUES (-999, 5)"},
+		{"removal", "participants of a conversation", "INSERT INTO participant VALUES (4096, 1)"},
+		{"removal", "the use of a type", "UPDATE word SET used = 0 WHERE text = 'normal'"},
+		{"removal", "the use of a status", "UPDATE word SET used = 0 WHERE text = 'noted'"},
+		{"removal", "the end of a sender's key", "UPDATE mecha_key SET ended = 1 WHERE mecha = (SELECT sender FROM message WHERE position = " + oldest + ")"},
+		{"removal", "the end of a recipient's key", "UPDATE mecha_key SET ended = " + oldest + " WHERE id = (SELECT key FROM receipt WHERE position = " + last + ")"},
 		{"payloads", "there", "DELETE FROM payload WHERE position = " + oldest},
 		{"payloads", "of a message", "INSERT INTO payload VALUES (4096, x'7b7d')"},
 		{"payloads", "as long", "UPDATE message SET payload_bytes = 99 WHERE position = " + oldest},
@@ -212,7 +223,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"contents", "the hash", "UPDATE message SET payload_sha256 = zeroblob(32) WHERE position = " + oldest},
 		{"searches", "an id", "UPDATE search SET id = 'search'"},
 		{"searches", "JSON", "UPDATE search SET answer = 'none'"},
-		{"clock", "not yet to come", "UPDATE profile_nonce SET position = position + (3600000 << 12)"},
+		{"clock", "not yet to come", "UPDATE kept_nonce SET position = position + (3600000 << 12)"},
 	} {
 		t.Run(c.check+"/"+c.rule, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "broken.db")
@@ -242,7 +253,7 @@ func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "is not a JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
-	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 20 {
+	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 21 {
 		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
 	}
 }

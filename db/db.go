@@ -75,6 +75,8 @@ type Options struct {
 	MaxNonces   int64         // remembered nonces; 0: no limit
 	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
 	ClockSkew   time.Duration // how far the timestamp of a request may be off
+	Retention   time.Duration // age at which a server removes messages; 0: never
+	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -238,7 +240,7 @@ func (d *DB) startHelpers() error {
 func (d *DB) takeLock() (err error) {
 	d.lock, err = file.Lock(d.path)
 	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("%s is already being served by another process", d.path)
+		return fmt.Errorf("%s %w", d.path, errServed)
 	}
 	return err
 }

@@ -81,11 +81,20 @@ func (t *tx) keepNonce(n relay.NonceHash, at time.Time) error {
 	if n == 0 {
 		return nil
 	}
-	if err := t.c.Exec("DELETE FROM profile_nonce WHERE position < ?", int64(relay.PositionAt(at.Add(-nonceKept)))); err != nil {
+	if err := t.dropNonces(at); err != nil {
 		return err
 	}
-	return t.c.Exec("INSERT INTO profile_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
+	return t.c.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(t.position(at)), int64(n))
 }
+
+// dropNonces deletes kept nonces that are too old to be of use, some of them.
+func (t *tx) dropNonces(at time.Time) error {
+	return t.c.Exec("DELETE FROM kept_nonce WHERE position IN (SELECT position FROM kept_nonce WHERE position < ? ORDER BY position LIMIT ?)",
+		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
+}
+
+// noncesAtOnce is more than one write keeps, so that the table does not grow for ever.
+const noncesAtOnce = 1000
 
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
@@ -103,7 +112,12 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 		return none{}, errMechaNotFound(r.Address)
 	}
 	t.mechas[r.Address] = 0 // later jobs of this transaction must not find it
-	if err := t.c.Exec("UPDATE mecha_key SET revoked_at = ? WHERE mecha = ? AND revoked_at IS NULL", r.At.UnixMilli(), int64(id)); err != nil {
+	newest, err := t.newest()
+	if err != nil {
+		return none{}, err
+	}
+	err = t.c.Exec("UPDATE mecha_key SET revoked_at = ?1, ended = coalesce(ended, ?2) WHERE mecha = ?3 AND revoked_at IS NULL", r.At.UnixMilli(), int64(newest), int64(id))
+	if err != nil {
 		return none{}, err
 	}
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {

@@ -37,7 +37,7 @@ func (f *foreign) do(time.Time) {
 	data, err := w.c.Number("PRAGMA data_version")
 	switch {
 	case err == nil && data != f.data:
-		f.data, w.checkpoints.copySoon = data, true
+		f.data, w.checkpoints.copySoon, w.retention.look = data, true, true
 	case err != nil && sqlite.IsFatal(err):
 		w.fail(err)
 	}

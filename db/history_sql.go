@@ -3,6 +3,7 @@ package db
 import (
 	"context"
 	"math"
+	"slices"
 	"strings"
 
 	"relay/db/internal/sqlite"
@@ -265,12 +266,14 @@ func (x *rx) countRange(q relay.HistoryQuery, pr positionRange) (n int, last rel
 }
 
 // addPayloads reads the payloads of received messages, up to pieceBytes. It shortens the
-// page to pageBytes, but not below one message.
+// page to pageBytes, but not below one message. Messages that have been removed since
+// the page was read leave it.
 func (h *history) addPayloads(x *rx) error {
 	p, piece := &h.page, 0
-	for ; h.paid < len(p.Messages) && piece < pieceBytes; h.paid++ {
+	for h.paid < len(p.Messages) && piece < pieceBytes {
 		i, m := h.paid, p.Messages[h.paid]
 		if m.Recipient != h.q.Mecha {
+			h.paid++
 			continue
 		}
 		piece += m.PayloadBytes
@@ -278,11 +281,16 @@ func (h *history) addPayloads(x *rx) error {
 			p.Messages, p.More, p.Next = p.Messages[:i], true, p.Messages[i-1].ID
 			break
 		}
-		body, err := x.payload(m.Position)
+		body, kept, err := x.keptPayload(m.Position)
 		if err != nil {
 			return err
 		}
+		if !kept {
+			p.Messages = slices.Delete(p.Messages, i, i+1)
+			continue
+		}
 		m.Payload = body
+		h.paid++
 	}
 	h.done = h.paid == len(p.Messages)
 	return nil
@@ -340,8 +348,9 @@ func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.C
 // to give 100.
 const (
 	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
-	inRange        = "SELECT position FROM received WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
-	outRange       = "SELECT position FROM sent WHERE mecha = ? AND position >= ? AND position < ?"
+	inRange        = "SELECT position FROM received r WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
+	outRange       = "SELECT position FROM sent r WHERE mecha = ? AND position >= ? AND position < ?"
+	stillListed    = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = r.position)"
 	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
 	foundingRange  = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
 	pageOfMessages = "SELECT " + messageColumns + " FROM (%POSITIONS%) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
@@ -360,7 +369,7 @@ func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
 	var args []any
 	add := func(text string, first ...any) {
 		ranges = append(ranges, text)
-		args = append(append(args, first...), int64(pr.from), int64(pr.to))
+		args = append(append(args, first...), int64(max(pr.from, pr.unindexed.oldest)), int64(pr.to))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
 	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired
@@ -399,13 +408,17 @@ func (pr positionRange) addOwn(q relay.HistoryQuery, mayBeOpen, mayBeDone bool, 
 		add(wholeRange)
 		return
 	}
+	in, out := inRange, outRange
+	if pr.unindexed.gaps {
+		in, out = in+stillListed, out+stillListed
+	}
 	if q.Direction != relay.Out && mayBeOpen {
-		add(inRange, int64(q.Mecha), int64(1))
+		add(inRange, int64(q.Mecha), int64(1)) // the rows of pending messages go with these
 	}
 	if q.Direction != relay.Out && mayBeDone {
-		add(inRange, int64(q.Mecha), int64(0))
+		add(in, int64(q.Mecha), int64(0))
 	}
 	if q.Direction != relay.In {
-		add(outRange, int64(q.Mecha))
+		add(out, int64(q.Mecha))
 	}
 }

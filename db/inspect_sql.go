@@ -223,11 +223,11 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 		}
 		err := i.viewGently(ctx, func(x *rx) error {
 			for _, m := range list[:n] {
-				body, err := x.payload(m.Position)
+				body, kept, err := x.keptPayload(m.Position)
 				if err != nil {
 					return err
 				}
-				if bytes.Contains(bytes.ToLower(body), lower) {
+				if kept && bytes.Contains(bytes.ToLower(body), lower) {
 					found = append(found, m)
 				}
 			}

@@ -28,6 +28,7 @@ func TestMain(m *testing.M) {
 		segmentLength, leastRows, scanRatio = 5, 2, 1
 		pieceRows, inboxRows = 3, 3
 		nameBytes = 1 << 10
+		unlistAtOnce, unlistPiece = 6, 2
 	}
 	// Parallel tests wait for the disk, so more of them than there are cores may run.
 	given := false
@@ -168,4 +169,28 @@ func printed(outcome any) string {
 		return fmt.Sprintf("%+v", *outcome)
 	}
 	return fmt.Sprintf("%+v", outcome)
+}
+
+// outcomeOf gives the outcome of a write as the log of a replay has it.
+func outcomeOf(j job, err error) string {
+	if err != nil {
+		return "refused: " + string(relay.ErrorCode(err))
+	}
+	switch j := j.(type) {
+	case *task[*relay.SendMessage, relay.Sent]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.Acknowledge, relay.AckOutcome]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.MarkDelivered, relay.DeliveredOutcome]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.IssueKey, *relay.Key]:
+		return fmt.Sprintf("%+v", *j.outcome)
+	case *task[*relay.Act, any]:
+		return printed(j.outcome)
+	case *task[*relay.PruneMessages, relay.Pruned]:
+		return fmt.Sprintf("%+v", j.outcome)
+	case *task[*relay.PruneUnused, relay.PrunedUnused]:
+		return fmt.Sprintf("%+v", j.outcome)
+	}
+	return "done"
 }

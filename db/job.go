@@ -92,8 +92,9 @@ func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
 type none struct{}
 
 // Apply queues a write of any kind, unchanged, and returns its outcome once it is
-// durable: relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, that of its own
-// write for Act, nil for the other kinds. It is for complete writes, such as those that relay.ReadWrite reads.
+// durable: relay.Sent, AckOutcome, DeliveredOutcome, *Key for IssueKey, Pruned,
+// PrunedUnused, that of its own write for Act, nil for the other kinds. It is for complete
+// writes, such as those that relay.ReadWrite reads.
 // Send and the methods beside it first complete the writes of clients. The same writes
 // in the same order make the same store. Errors: those of the method for that write.
 // Safe for concurrent use.
@@ -115,6 +116,10 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 		_, err = do(d, write, (*tx).putProfile)
 	case *relay.RemoveMecha:
 		_, err = do(d, write, (*tx).removeMecha)
+	case *relay.PruneMessages:
+		return do(d, write, (*tx).pruneMessages)
+	case *relay.PruneUnused:
+		return do(d, write, (*tx).pruneUnused)
 	case *relay.Act:
 		return do(d, write, (*tx).act)
 	default:

@@ -133,7 +133,7 @@ func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key,
 const keysAtOnce = 500
 
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
-	m.address, m.created_at FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
+	m.address, m.created_at, k.ended FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
 // findKeys reads keys from the file, in the lane of the keys.
 func (d *DB) findKeys(ctx context.Context, where string, arg any) (all []*relay.Key, err error) {
@@ -152,6 +152,7 @@ func readKey(r *sqlite.Rows) *relay.Key {
 		Number: relay.KeyNumber(r.Int(0)), ID: relay.KeyID(r.Text(1)), Secret: relay.Secret(r.Text(3)), Label: r.Text(4),
 		CreatedAt: relay.UnixMilli(r.Int(5)), ExpiresAt: relay.UnixMilli(r.Int(6)), RevokedAt: relay.UnixMilli(r.Int(7)), LastUsedAt: relay.UnixMilli(r.Int(8)),
 		Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(2)), Address: relay.Address(r.Text(9)), CreatedAt: relay.UnixMilli(r.Int(10))},
+		Ended: !r.Null(11),
 	}
 }
 
@@ -286,7 +287,12 @@ func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
 	if !known {
 		return none{}, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
-	err = t.c.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1) WHERE public_id = ?2", r.At.UnixMilli(), string(r.ID))
+	newest, err := t.newest()
+	if err != nil {
+		return none{}, err
+	}
+	err = t.c.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) WHERE public_id = ?3",
+		r.At.UnixMilli(), int64(newest), string(r.ID))
 	if err != nil {
 		return none{}, err
 	}

@@ -72,6 +72,27 @@ func (s *segment) remove(r mailboxRow) {
 	}
 }
 
+// drop removes a message that was removed from the store.
+func (s *segment) drop(m removedMessage) {
+	s.remove(mailboxRow{m.recipient, m.position})
+	for _, l := range []struct {
+		lists map[relay.MechaNumber][]relay.Position
+		of    relay.MechaNumber
+	}{{s.received, m.recipient}, {s.sent, m.sender}} {
+		list := l.lists[l.of]
+		i, there := slices.BinarySearch(list, m.position)
+		switch {
+		case there && len(list) == 1:
+			delete(l.lists, l.of)
+		case there && i == 0: // the usual case
+			l.lists[l.of] = list[1:]
+		case there:
+			l.lists[l.of] = slices.Delete(list, i, i+1)
+		}
+	}
+	s.count--
+}
+
 // within gives the part of a sorted list in [from, to).
 func within(list []relay.Position, from, to relay.Position) []relay.Position {
 	i, _ := slices.BinarySearch(list, from)
@@ -101,8 +122,8 @@ func (l *lateIndex) expect(messages []*relay.Message) {
 }
 
 // collect adds the expected messages, which have been committed, to the collecting
-// segment, and removes settled messages from the pending ones.
-func (l *lateIndex) collect(settled []mailboxRow) {
+// segment. It takes settled messages out of the pending ones, and removed ones out of all.
+func (l *lateIndex) collect(settled []mailboxRow, removed []removedMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range l.open {
@@ -113,6 +134,13 @@ func (l *lateIndex) collect(settled []mailboxRow) {
 		for _, s := range []*segment{l.indexed, l.indexing, l.collecting} {
 			if s != nil && s.after < r.position && r.position <= s.upto {
 				s.remove(r)
+			}
+		}
+	}
+	for _, m := range removed {
+		for _, s := range []*segment{l.indexed, l.indexing, l.collecting} {
+			if s != nil && s.after < m.position && m.position <= s.upto {
+				s.drop(m)
 			}
 		}
 	}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"maps"
+	"slices"
 	"strings"
 
 	"relay/db/internal/sqlite"
@@ -14,23 +16,44 @@ func (x *rx) indexedUpto() (relay.Position, error) {
 }
 
 // unindexed says how to find a Mecha's messages that the index may lack: in a list of
-// positions, which may have others, too, or by a scan from the watermark on.
+// positions, which may have others, too, or by a scan from the watermark on. It also
+// says which rows of the index are of messages that were removed.
 type unindexed struct {
-	mecha relay.MechaNumber
-	after relay.Position // the watermark
-	list  string         // a JSON array of positions; "": scan
-	none  bool           // the index lacks no message
+	mecha  relay.MechaNumber
+	after  relay.Position // the watermark
+	list   string         // a JSON array of positions; "": scan
+	none   bool           // the index lacks no message
+	oldest relay.Position // all rows of the index before this position are of removed messages; 0: none are
+	gaps   bool           // so are others, which stand in `unlisted`
+}
+
+// indexState reads the watermark, and which rows of the index are of removed messages.
+func (x *rx) indexState() (u unindexed, err error) {
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		u.after = relay.Position(r.Int(0))
+		if unlisted := relay.Position(r.Int(1)); unlisted != 0 {
+			u.oldest = relay.Position(r.Int(2))
+			if r.Null(2) {
+				u.oldest = unlisted + 1
+			}
+			u.gaps = unlisted > u.oldest
+		}
+	}, "SELECT value, (SELECT max(position) FROM unlisted), (SELECT min(position) FROM message) FROM setting WHERE name = 'indexed_upto'")
+	return u, err
 }
 
 // findUnindexed looks for the messages of a Mecha in [from, to) that the index may
 // lack. With pending, it may leave out all but received messages that are pending.
 func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pending bool) (unindexed, error) {
-	after, err := x.indexedUpto()
-	if err != nil || id == 0 {
-		return unindexed{none: true}, err
+	if id == 0 {
+		return unindexed{none: true}, nil
 	}
-	u := unindexed{mecha: id, after: after}
-	positions, many, known := x.late.of(id, after, from, to, pending)
+	u, err := x.indexState()
+	if err != nil {
+		return u, err
+	}
+	u.mecha = id
+	positions, many, known := x.late.of(id, u.after, from, to, pending)
 	if known && !many {
 		u.none = len(positions) == 0
 		u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
@@ -95,10 +118,11 @@ func (t *tx) markDone(m *relay.Message) error {
 type segmentWriter struct {
 	w              *writer
 	index          *lateIndex
-	received, sent []mailboxRow   // the rows of the segment that are still to be inserted, in the order of the tables
-	upto           relay.Position // the end of the segment
-	due            int            // how many rows of each table may be inserted now
-	tried          int            // how many rows of each table the present transaction inserts
+	received, sent []mailboxRow            // the rows of the segment that are still to be inserted, in the order of the tables
+	gone           map[relay.Position]bool // messages of the segment that were removed since it was sealed
+	upto           relay.Position          // the end of the segment
+	due            int                     // how many rows of each table may be inserted now
+	tried          int                     // how many rows of each table the present transaction inserts
 }
 
 // start reads the messages after the watermark, which a killed server has not indexed,
@@ -131,7 +155,7 @@ func (s *segmentWriter) start() error {
 // next begins to insert the segment that has been collected.
 func (s *segmentWriter) next() {
 	of := s.index.seal(s.w.last)
-	s.received, s.sent, s.upto, s.due = sorted(of.received, of.count), sorted(of.sent, of.count), of.upto, 0
+	s.received, s.sent, s.upto, s.due, s.gone = sorted(of.received, of.count), sorted(of.sent, of.count), of.upto, 0, nil
 }
 
 // board inserts rows of the segment, if enough are due. It also tells the late index
@@ -149,22 +173,39 @@ func (s *segmentWriter) board(t *tx) error {
 		}
 	}
 	s.index.expect(t.brought.Messages)
-	return s.insert(t.c)
+	return s.insert(t)
 }
 
-func (s *segmentWriter) insert(c *sqlite.Conn) error {
+func (s *segmentWriter) insert(t *tx) error {
 	if s.tried == 0 {
 		return nil
 	}
+	c := t.c
 	err := c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
 		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r mailboxRow) relay.Position { return r.position }))
 	if err != nil {
 		return err
 	}
-	if err := insertSent(c, s.sent[:s.tried]); err != nil || s.tried < len(s.received) {
+	if err := insertSent(c, s.without(t.removed, s.sent[:s.tried])); err != nil || s.tried < len(s.received) {
 		return err
 	}
 	return c.Exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(s.upto))
+}
+
+// without leaves out the rows of messages that were removed, by this transaction or
+// since the segment was sealed. (Rows of received messages are made of the messages.)
+func (s *segmentWriter) without(removed []removedMessage, rows []mailboxRow) []mailboxRow {
+	if len(removed) == 0 && len(s.gone) == 0 {
+		return rows
+	}
+	gone := maps.Clone(s.gone)
+	if gone == nil {
+		gone = map[relay.Position]bool{}
+	}
+	for _, m := range removed {
+		gone[m.position] = true
+	}
+	return slices.DeleteFunc(slices.Clone(rows), func(r mailboxRow) bool { return gone[r.position] })
 }
 
 const (
@@ -199,7 +240,15 @@ func (s *segmentWriter) arrived(t *tx) {
 	if s.index.collecting == nil {
 		return
 	}
-	s.index.collect(t.settled)
+	s.index.collect(t.settled, t.removed)
+	for _, m := range t.removed {
+		if len(s.received) > 0 && m.position <= s.upto {
+			if s.gone == nil {
+				s.gone = map[relay.Position]bool{}
+			}
+			s.gone[m.position] = true
+		}
+	}
 	if s.tried > 0 {
 		s.received, s.sent, s.due = s.received[s.tried:], s.sent[s.tried:], 0
 		if len(s.received) == 0 {

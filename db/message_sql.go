@@ -116,6 +116,17 @@ func (x *rx) payload(p relay.Position) (body []byte, err error) {
 	return body, err
 }
 
+// keptPayload is payload for a message that an earlier transaction read. kept is false if
+// the message has been removed since.
+func (x *rx) keptPayload(p relay.Position) (body []byte, kept bool, err error) {
+	kept, err = x.c.Row(func(*sqlite.Rows) {}, "SELECT 1 FROM message WHERE position = ?", int64(p))
+	if err != nil || !kept {
+		return nil, false, err
+	}
+	body, err = x.payload(p)
+	return body, err == nil, err
+}
+
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound.
 func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {

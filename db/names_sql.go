@@ -3,18 +3,20 @@ package db
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// names caches a table of numbered strings in both directions. A cached pair stays
-// right, because this process only adds rows; forget is for changes by another
+// names caches a table of numbered strings in both directions. A number keeps its
+// string for ever, since no number is given out twice. A string may get another number
+// after its row was removed: drop and forget are for that, for changes by another
 // process, and for removed Mechas. It is safe for concurrent use.
 //
 // Clients choose most words, so a cache bounds the memory that it takes. On disk, only the
-// rates of the keys and the floor of free disk space bound the words. A word stays in the
-// file for good.
+// rates of the keys and the floor of free disk space bound the words. A word goes some time
+// after its last message.
 type names[T ~string] struct {
 	byID, byText string // the queries
 	mu           sync.RWMutex
@@ -40,6 +42,19 @@ func (n *names[T]) forget() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.text, n.id = generations[int64, T]{}, generations[T, int64]{}
+}
+
+// drop forgets that texts have numbers, since their rows were removed.
+func (n *names[T]) drop(texts []T) {
+	if len(texts) == 0 {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, text := range texts {
+		delete(n.id.young, text)
+		delete(n.id.old, text)
+	}
 }
 
 func (n *names[T]) put(id int64, text T) {
@@ -114,7 +129,9 @@ func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	n.mu.RUnlock()
 	if stale {
 		n.mu.Lock()
-		n.id.put(text, id, len(text))
+		if now, still := n.id.old[text]; still && now == id { // not dropped since
+			n.id.put(text, id, len(text))
+		}
 		n.mu.Unlock()
 	}
 	if ok {
@@ -144,20 +161,61 @@ func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {
 	return relay.MechaNumber(id), err
 }
 
-// intern gives the number of a word, and adds the word if it is new.
+// intern gives the number of a word for a row of the present write, and adds the word
+// if it is new.
 func (t *tx) intern(text string) (int64, error) {
-	if id, ok := t.words[text]; ok {
-		return id, nil
-	}
-	id, err := t.lookups.words.find(t.c, text)
-	if err != nil {
-		return 0, err
-	}
-	if id == 0 {
-		if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text) VALUES (?) RETURNING id", text); err != nil {
+	id, ok := t.words[text]
+	if !ok {
+		var err error
+		if id, err = t.lookups.words.find(t.c, text); err != nil {
 			return 0, err
 		}
 	}
-	t.words[text] = id
+	if id != 0 { // 0 may also mean that this transaction has removed the word
+		t.words[text] = id
+		return id, t.useWord(id)
+	}
+	p := t.next(t.now)
+	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
+		return 0, err
+	}
+	t.words[text], t.w.wordsUsed[id] = id, p
 	return id, nil
 }
+
+// isRemoved tells whether this transaction has removed a word, of which the caches do
+// not know yet.
+func (t *tx) isRemoved(text string) bool {
+	id, known := t.words[text]
+	return known && id == 0
+}
+
+// wordSlack is how far word.used may be behind the last use of a word. So the words of
+// all messages are written once an hour, not with every message.
+const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBits
+
+// useWord notes that the present write uses a word.
+func (t *tx) useWord(id int64) error {
+	p := t.next(t.now)
+	used, known := t.w.wordsUsed[id]
+	if !known {
+		n, err := t.c.Number("SELECT used FROM word WHERE id = ?", id)
+		if err != nil {
+			return err
+		}
+		if len(t.w.wordsUsed) >= maxWordsUsed {
+			clear(t.w.wordsUsed)
+		}
+		used = relay.Position(n)
+	}
+	if p-used > wordSlack {
+		if err := t.c.Exec("UPDATE word SET used = ? WHERE id = ?", int64(p), id); err != nil {
+			return err
+		}
+		used = p
+	}
+	t.w.wordsUsed[id] = used
+	return nil
+}
+
+const maxWordsUsed = 1 << 16 // words; then the writer's cache of their use is emptied

@@ -199,7 +199,7 @@ func (w *writer) readNonces(found *foundNonces, now time.Time, window time.Durat
 	}
 	most := found.count + maxRestored
 	for _, gap := range gaps {
-		if err := w.readNonceRows(rows, gap, most, "message", "receipt", "profile_nonce"); err != nil {
+		if err := w.readNonceRows(rows, gap, most, "message", "receipt", "kept_nonce"); err != nil {
 			return err
 		}
 	}

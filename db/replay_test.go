@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "profile_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "clock_ahead", "audit", "received", "sent"}
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "dormant", "clock_ahead", "audit", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -52,25 +52,6 @@ func record(t *testing.T, d *DB, log io.Writer) {
 		}
 		return err
 	}
-}
-
-func outcomeOf(j job, err error) string {
-	if err != nil {
-		return "refused: " + string(relay.ErrorCode(err))
-	}
-	switch j := j.(type) {
-	case *task[*relay.SendMessage, relay.Sent]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.Acknowledge, relay.AckOutcome]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.MarkDelivered, relay.DeliveredOutcome]:
-		return fmt.Sprintf("%+v", j.outcome)
-	case *task[*relay.IssueKey, *relay.Key]:
-		return fmt.Sprintf("%+v", *j.outcome)
-	case *task[*relay.Act, any]:
-		return printed(j.outcome)
-	}
-	return "done"
 }
 
 // openRecorded opens a file and records its writes in log. Mailboxes are small, so that
@@ -216,6 +197,10 @@ func (p *player) play(rounds int) {
 			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {
 				p.Error(err)
 			}
+		case 13: // of a clock that is ahead, so that some of it is due; but most Idempotency-Keys answer still
+			if p.random.IntN(4) == 0 {
+				err = p.prune(now.Add(p.ahead()))
+			}
 		case 12: // cannot be applied: there is such a key. Its neighbours are, everywhere
 			if p.issued != nil {
 				if _, again := p.d.Apply(p.issued); relay.ErrorCode(again) != relay.Internal {
@@ -234,6 +219,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 	for life := range 3 {
 		d := openRecorded(t, path, log)
 		var all sync.WaitGroup
+		(&player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), 9))}).progress() // before others remove its message
 		for n := range 4 {
 			all.Go(func() {
 				p := &player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), uint64(n)))}
@@ -244,9 +230,6 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 						return
 					}
 					p.keys = append(p.keys, k.Key)
-				}
-				if n == 1 {
-					p.progress()
 				}
 				p.play(150)
 				if n == 0 {
@@ -269,6 +252,9 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 		}
 		if err := d.Close(); err != nil {
 			t.Fatal(err)
+		}
+		if _, said, r := checked(t, path); r.Faults > 0 {
+			t.Errorf("after life %d:\n%s", life, said)
 		}
 	}
 	return secret
@@ -310,14 +296,14 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 // contents reads all rows of the shared tables of a file.
 func contents(t *testing.T, path string) (all []string) {
 	t.Helper()
-	file, err := sql.Open("sqlite", path)
+	opened, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer file.Close()
-	for _, q := range append([]string{"setting WHERE name NOT IN ('indexed_upto', 'start')"}, shared...) {
+	defer opened.Close()
+	for _, q := range append([]string{"setting WHERE name NOT IN ('indexed_upto', 'start', 'clock')"}, shared...) {
 		table, _, _ := strings.Cut(q, " ")
-		rows, err := file.Query("SELECT * FROM " + q + " ORDER BY 1, 2")
+		rows, err := opened.Query("SELECT * FROM " + q + " ORDER BY 1, 2")
 		if err != nil {
 			t.Fatal(err)
 		}

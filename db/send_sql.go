@@ -84,12 +84,15 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 		}
 		words[i] = id
 	}
-	if conversation == newLabel {
+	if conversation < 0 {
 		id, err := t.intern(string(m.Conversation))
 		if err != nil {
 			return 0, err
 		}
 		conversation = -id
+	}
+	if err := t.wakeConversation(conversation); err != nil {
+		return 0, err
 	}
 	t.addPending(recipient, 1)
 	p := t.position(m.At)
@@ -134,6 +137,9 @@ const newLabel = -1 << 62
 // conversation gives the number of the conversation that the sender named; 0 for a new
 // one. Errors: ConversationNotFound, NotAParticipant.
 func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key) (int64, error) {
+	if !m.Conversation.Issued() && t.isRemoved(string(m.Conversation)) {
+		return newLabel, nil
+	}
 	number, err := t.conversationNumber(m.Conversation)
 	if err != nil || number <= 0 {
 		return number, err
@@ -162,8 +168,10 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 	p, ok := x.ids.ConversationPosition(id)
 	if ok {
 		known, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
-		if !known && err == nil {
-			known, err = x.c.Row(nil, "SELECT 1 FROM message WHERE conversation = ? LIMIT 1", int64(p))
+		for _, other := range [...]string{"SELECT 1 FROM message WHERE conversation = ? LIMIT 1", "SELECT 1 FROM dormant WHERE conversation = ?"} {
+			if !known && err == nil {
+				known, err = x.c.Row(nil, other, int64(p))
+			}
 		}
 		if err != nil || known {
 			return int64(p), err
@@ -176,8 +184,11 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error) {
 	if conversation > 0 {
 		in := false
-		_, err := x.c.Row(func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) },
-			"SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
+		founded, err := x.c.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		if !founded && err == nil {
+			_, err = x.c.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
+		}
 		if in || err != nil {
 			return in, err
 		}

@@ -44,18 +44,22 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.segments.start(); err != nil {
 		return err
 	}
+	if err := w.retention.start(now); err != nil {
+		return err
+	}
 	return w.restoreNonces(nonces, now)
 }
 
 // findLast reads the last position of the shared order, and the last local one.
 func (w *writer) findLast() error {
 	for query, last := range map[string]*relay.Position{
-		"SELECT max(position) FROM message":       &w.last,
-		"SELECT max(position) FROM receipt":       &w.last,
-		"SELECT max(revision) FROM mecha":         &w.last,
-		"SELECT max(position) FROM profile_nonce": &w.last,
-		"SELECT max(position) FROM search":        &w.lastLocal,
-		"SELECT max(position) FROM push":          &w.lastLocal,
+		"SELECT max(position) FROM message":                      &w.last,
+		"SELECT max(position) FROM receipt":                      &w.last,
+		"SELECT max(revision) FROM mecha":                        &w.last,
+		"SELECT max(position) FROM kept_nonce":                   &w.last,
+		"SELECT value FROM setting WHERE name = 'last_position'": &w.last,
+		"SELECT max(position) FROM search":                       &w.lastLocal,
+		"SELECT max(position) FROM push":                         &w.lastLocal,
 	} {
 		p, err := w.c.Number(query)
 		if err != nil {

@@ -26,6 +26,10 @@ type Stats struct {
 	OldestAt                 time.Time       // when Oldest was accepted
 	OldestFor                relay.Address   // the recipient of Oldest
 	Busiest                  []Busy          // up to ten Mechas, those with the most messages first
+	Words                    int             // types, priorities, versions, statuses, labels
+	Dormant                  int             // conversations without a message
+	KeptNonces               int             // of writes whose rows are gone
+	Unlisted                 int             // removed messages whose rows in the mailboxes are still to be deleted
 	FileBytes, FreeBytes     int64           // of the file; of its unused pages
 	SchemaVersion            int64
 }
@@ -41,7 +45,7 @@ const busiest = 10
 // Stats counts the content of the store. It reads all messages, about a million a
 // second, in several views.
 func (i *Inspector) Stats() (s Stats, err error) {
-	for _, f := range []func(*rx, *Stats) error{(*rx).countMechas, (*rx).countMessages, (*rx).findOldest, (*rx).findBusiest, (*rx).measure} {
+	for _, f := range []func(*rx, *Stats) error{(*rx).countMechas, (*rx).countMessages, (*rx).findOldest, (*rx).findBusiest, (*rx).countKept, (*rx).measure} {
 		if err = i.view(func(x *rx) error { return f(x, &s) }); err != nil {
 			return s, err
 		}
@@ -64,6 +68,21 @@ func (x *rx) countMechas(s *Stats) error {
 		`SELECT count(*) FILTER (WHERE revoked_at IS NULL AND coalesce(expires_at, ?1 + 1) > ?1),
 			count(*) FILTER (WHERE revoked_at IS NULL AND expires_at <= ?1), count(revoked_at) FROM mecha_key`, x.now.UnixMilli())
 	return err
+}
+
+// countKept counts what is kept besides messages (PROTOCOL §8).
+func (x *rx) countKept(s *Stats) error {
+	for _, c := range []struct {
+		table string
+		to    *int
+	}{{"word", &s.Words}, {"dormant", &s.Dormant}, {"kept_nonce", &s.KeptNonces}, {"unlisted", &s.Unlisted}} {
+		n, err := x.c.Number("SELECT count(*) FROM " + c.table)
+		if err != nil {
+			return err
+		}
+		*c.to = int(n)
+	}
+	return nil
 }
 
 // countMessages counts messages by state. Pending messages whose ExpiresAt has come
@@ -111,8 +130,8 @@ func (x *rx) findBusiest(s *Stats) error {
 		return err
 	}
 	for _, q := range []string{
-		"SELECT mecha, count(*), 0, 0 FROM sent GROUP BY mecha",
-		"SELECT mecha, 0, count(*), count(*) * open FROM received GROUP BY mecha, open",
+		"SELECT mecha, count(*), 0, 0 FROM sent WHERE position NOT IN (SELECT position FROM unlisted) GROUP BY mecha",
+		"SELECT mecha, 0, count(*), count(*) * open FROM received WHERE position NOT IN (SELECT position FROM unlisted) GROUP BY mecha, open",
 		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsSent + ") GROUP BY sender",
 		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsReceived + ") GROUP BY recipient",
 	} {

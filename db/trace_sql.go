@@ -105,7 +105,7 @@ func (x *rx) traceReceipts(t *Trace) error {
 			return err
 		}
 		if previous >= receipt { // a chain leads back in time; one that does not might have no end
-			return fmt.Errorf("%w: the receipt at position %d follows %d", sqlite.ErrDamaged, receipt, previous)
+			return errChain(relay.Position(receipt), relay.Position(previous))
 		}
 		t.Steps = append(t.Steps, s)
 		receipt = previous

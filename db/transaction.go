@@ -17,10 +17,12 @@ type tx struct {
 	last           relay.Position            // the last position given out in the shared order
 	lastLocal      relay.Position            // the last position given out to a local row
 	brought        *relay.Commit             // the messages and changes for the listeners
-	words          map[string]int64          // words that were found or made
+	words          map[string]int64          // words that were found or made; 0 for a removed one
 	mechas         map[relay.Address]int64   // Mechas that were found or made; 0 for a removed one
 	pending        map[relay.MechaNumber]int // counts of pending messages that were made or changed
 	settled        []mailboxRow              // messages that are no longer pending
+	removed        []removedMessage          // messages that were removed
+	forgotten      []string                  // words that were removed
 	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
@@ -37,12 +39,16 @@ func (t *tx) begin(w *writer) {
 	clear(mechas)
 	clear(pending)
 	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), writing: true}, w: w, last: w.last, lastLocal: w.lastLocal,
-		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], nonces: t.nonces[:0]}
+		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], removed: t.removed[:0],
+		nonces: t.nonces[:0]}
 }
+
+// next tells which position a write of time at gets if it gets the next one.
+func (t *tx) next(at time.Time) relay.Position { return max(t.last+1, relay.PositionAt(at)) }
 
 // position gives out the next position in the shared order, for a write of time at.
 func (t *tx) position(at time.Time) relay.Position {
-	t.last = max(t.last+1, relay.PositionAt(at))
+	t.last = t.next(at)
 	t.aheadOf(t.last, at)
 	return t.last
 }
@@ -135,7 +141,8 @@ func (w *writer) try(ops []op) error {
 	}
 	if err != nil {
 		w.c.Rollback()
-		clear(w.callers) // some may have been read in the transaction that failed
+		clear(w.callers)   // some may have been read in the transaction that failed
+		clear(w.wordsUsed) // likewise
 		return err
 	}
 	w.measures.Commit.Observe(time.Since(began))
@@ -193,8 +200,11 @@ func (t *tx) publish() {
 	for id, n := range t.pending {
 		w.pending[id] = n
 	}
+	w.words.drop(t.forgotten)
 	for text, id := range t.words {
-		w.words.put(id, text)
+		if id != 0 {
+			w.words.put(id, text)
+		}
 	}
 	for address, id := range t.mechas {
 		if id != 0 {
@@ -203,6 +213,9 @@ func (t *tx) publish() {
 	}
 	for _, r := range w.riders {
 		r.arrived(t)
+	}
+	if w.opts.Serve {
+		w.retention.unlist.removed(t.removed, w.retention.running(w.opts.Now()))
 	}
 }
 

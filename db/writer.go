@@ -48,6 +48,7 @@ type writer struct {
 	lastLocal relay.Position                 // the last committed position of a local row
 	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
+	wordsUsed map[int64]relay.Position       // word.used of recent words, as the file has it
 	cachedAt  int64                          // PRAGMA data_version when callers and mechas were read
 
 	expiry      expiry
@@ -58,6 +59,7 @@ type writer struct {
 	checkpoints checkpoints
 	keyUse      keyUse
 	searches    searchCleaner
+	retention   retention
 	servants    []servant // those of the fields above that are servants
 	riders      []rider   // those of the fields above that are riders
 }
@@ -89,6 +91,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
+		wordsUsed: map[int64]relay.Position{},
 	}
 	w.transact = w.attempt
 	w.expiry = expiry{w: w}
@@ -98,6 +101,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.checkpoints = newCheckpoints(w, d.readers)
 	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.searches = searchCleaner{w: w}
+	w.retention = newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) })
 	if d.opts.Serve { // messages and answers expire by the server's clock alone
 		w.servants = []servant{&w.expiry, &w.searches}
 	}
@@ -170,6 +174,7 @@ func (w *writer) run() {
 		if len(ops) == 0 && shut {
 			w.pushes.flush()
 			w.segments.flush()
+			w.retention.flush()
 			w.keyUse.flush()
 			return
 		}
@@ -182,11 +187,13 @@ func (w *writer) run() {
 			case <-tick.C:
 				w.runServants()
 				w.pushes.flush()
+				w.retention.alone()
 			}
 			continue
 		}
 		w.runServants() // before every transaction, so that servants also run under load
 		began := time.Now()
+		ops = w.retention.join(ops)
 		w.commit(ops)
 		w.reuse(ops)
 		if w.queued() > 0 {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"relay/db/internal/sqlite"
 	"relay/db/ring"
 )
 
@@ -150,6 +151,9 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 	if result, err = copyPages(ctx, from, p.path, o.Progress); err != nil {
 		return nil, result, err
 	}
+	if err = dropRequests(p.path); err != nil {
+		return nil, result, err
+	}
 	result.Copying = time.Since(began)
 	if !o.Unchecked {
 		found, err := Check(ctx, CheckOptions{Path: p.path, Schema: o.Schema, Progress: o.Progress})
@@ -163,6 +167,25 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 	}
 	result.Bytes, err = sync(p.path)
 	return p, result, err
+}
+
+// dropRequests removes what relay prune has asked for from a copy. A backup that is put
+// back must not go on to remove what it has kept.
+func dropRequests(path string) error {
+	c, err := sqlite.Open(path, sqlite.Receiving)
+	if err != nil {
+		return err
+	}
+	asked, err := c.Row(nil, "SELECT 1 FROM sqlite_schema WHERE name = 'prune'")
+	if err == nil && asked { // by a file's fourth schema
+		if asked, err = c.Row(nil, "SELECT 1 FROM prune"); err == nil && asked {
+			err = c.Exec("DELETE FROM prune")
+		}
+	}
+	if closed := c.Close(); err == nil {
+		err = closed
+	}
+	return err
 }
 
 // sync makes the content of a file durable, and returns its size.

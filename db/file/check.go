@@ -41,6 +41,7 @@ var checks = []check{
 	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*audit).checkReceipts},
 	{name: "chains", rule: "a message's receipts are one chain, and its state and times follow from them", run: (*audit).checkChains},
 	{name: "mailboxes", rule: "every message is once in the mailboxes of its recipient and its sender, or waits to be indexed", run: (*audit).checkMailboxes},
+	{name: "removal", rule: "what removed messages leave is known, and what is left refers to nothing that could be removed", run: (*audit).checkRemoval},
 	{name: "payloads", rule: "every message has its payload, of the length that it says", run: (*audit).checkPayloads},
 	{name: "contents", rule: "every payload is a JSON object with the SHA-256 that its message says", full: true, run: (*audit).checkContents},
 	{name: "searches", rule: "the answers to searches can be read", run: (*audit).checkSearches},
@@ -241,7 +242,10 @@ func readSchema(c *sqlite.Conn) (parts []string, err error) {
 
 func (a *audit) checkSettings() error {
 	var secret []byte
-	version, indexed := false, false
+	version, indexed, others := false, false, 2
+	if a.info.Version < prunes {
+		others = 0
+	}
 	err := a.each(func(r *sqlite.Rows) {
 		switch r.Text(0) {
 		case "secret":
@@ -250,6 +254,10 @@ func (a *audit) checkSettings() error {
 			_, version = r.Value(1).(int64)
 		case "indexed_upto":
 			_, indexed = r.Value(1).(int64)
+		case "last_position", "clock":
+			if n, is := r.Value(1).(int64); is && n >= 0 {
+				others--
+			}
 		}
 	}, "SELECT name, value FROM setting")
 	if err != nil {
@@ -260,6 +268,9 @@ func (a *audit) checkSettings() error {
 	}
 	if !version {
 		a.finding.fault("keys_version is not a number: a server would not notice changed keys")
+	}
+	if others != 0 {
+		a.finding.fault("last_position and clock are not both numbers: a position could be given out twice, and a wrong clock be believed")
 	}
 	if !indexed {
 		a.finding.fault("indexed_upto is not a number: every read would scan all messages")
@@ -283,6 +294,14 @@ func (a *audit) checkClock() error {
 	return nil
 }
 
+// prunes is the first schema of files whose messages can be removed.
+const prunes = 4
+
 // ordered names the tables whose rows have a place in the commit order, the largest
 // first.
-func (a *audit) ordered() []string { return []string{"message", "receipt", "profile_nonce"} }
+func (a *audit) ordered() []string {
+	if a.info.Version < prunes {
+		return []string{"message", "receipt", "profile_nonce"}
+	}
+	return []string{"message", "receipt", "kept_nonce"}
+}

@@ -83,7 +83,7 @@ func (a *audit) checkParticipants() error {
 	}
 	takesPart := func(mecha string) string {
 		return `(EXISTS (SELECT 1 FROM participant p WHERE p.conversation = m.conversation AND p.mecha = ` + mecha + `)
-			OR m.conversation > 0 AND (f.position IS NULL OR ` + mecha + ` IN (f.sender, f.recipient)))`
+			OR m.conversation > 0 AND ` + mecha + ` IN (f.sender, f.recipient))`
 	}
 	return a.ofMessages(reasons("m.position", `
 		WHEN NOT `+takesPart("m.sender")+` THEN 'its sender does not take part in its conversation'
@@ -242,13 +242,18 @@ func (a *audit) checkMailboxes() error {
 	if err != nil {
 		return err
 	}
+	received, sent := "", ""
+	if a.info.Version >= prunes { // the rows of removed messages go later
+		received = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = f.position AND u.recipient = f.mecha AND f.open = 0)"
+		sent = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = f.position AND u.sender = f.mecha)"
+	}
 	err = a.ofMessages(`SELECT f.position, 'it is in a mailbox as received, but does not belong there' FROM received f
-		LEFT JOIN message m ON m.position = f.position WHERE m.recipient IS NOT f.mecha OR m.open <> f.open`)
+		LEFT JOIN message m ON m.position = f.position WHERE (m.recipient IS NOT f.mecha OR m.open <> f.open)` + received)
 	if err != nil {
 		return err
 	}
 	return a.ofMessages(`SELECT f.position, 'it is in a mailbox as sent, but does not belong there' FROM sent f
-		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha`)
+		LEFT JOIN message m ON m.position = f.position WHERE m.sender IS NOT f.mecha` + sent)
 }
 
 func (a *audit) checkPayloads() error {

@@ -24,26 +24,52 @@ type endedKey struct {
 	revoked, expires int64
 }
 
-// endedKeys reads the keys of the database at path that have an end.
-func endedKeys(path string) (map[string]endedKey, error) {
+// keyEnds has what a database knows of the ends of its keys.
+type keyEnds struct {
+	ended   map[string]endedKey // by public_id
+	known   map[string]bool     // all keys
+	newest  int64               // the greatest number of a key
+	secret  string              // of the store
+	removed time.Time           // what counts as the end of keys that were removed since
+}
+
+// endedKeys reads the ends of the keys of the database at path.
+func endedKeys(path string) (*keyEnds, error) {
 	c, _, err := OpenReadOnly(path)
 	if err != nil {
 		return nil, err
 	}
 	defer c.Close()
-	ended := map[string]endedKey{}
-	r := c.Query("SELECT public_id, hash, revoked_at, expires_at FROM mecha_key WHERE revoked_at IS NOT NULL OR expires_at IS NOT NULL")
-	for r.Next() {
-		ended[r.Text(0)] = endedKey{string(r.Blob(1)), r.Int(2), r.Int(3)}
+	e := &keyEnds{ended: map[string]endedKey{}, known: map[string]bool{}, removed: time.Now()}
+	if e.secret, err = secretOf(c); err != nil {
+		return nil, err
 	}
-	return ended, r.Close()
+	r := c.Query("SELECT id, public_id, hash, revoked_at, expires_at FROM mecha_key")
+	for r.Next() {
+		e.newest, e.known[r.Text(1)] = max(e.newest, r.Int(0)), true
+		if !r.Null(3) || !r.Null(4) {
+			e.ended[r.Text(1)] = endedKey{string(r.Blob(2)), r.Int(3), r.Int(4)}
+		}
+	}
+	return e, r.Close()
 }
 
-// revivedKeys gives the keys of the copy at path that end sooner in the replaced database.
-// ended has the keys of that database that have an end. If end is set, revivedKeys writes
-// the ends into the copy and syncs it. It leaves out keys that have ended in the copy by
-// now.
-func revivedKeys(path string, ended map[string]endedKey, end bool, now time.Time) (revived []RevivedKey, err error) {
+// wasRemoved tells whether the database had a key of the store with this secret, and has
+// it no more. Only keys that have ended are removed.
+func (e *keyEnds) wasRemoved(secret string, number int64, id string) bool {
+	return secret == e.secret && number < e.newest && !e.known[id]
+}
+
+func secretOf(c *sqlite.Conn) (secret string, err error) {
+	_, err = c.Row(func(r *sqlite.Rows) { secret = string(r.Blob(0)) }, "SELECT value FROM setting WHERE name = 'secret'")
+	return secret, err
+}
+
+// revivedKeys gives the keys of the copy at path that end sooner in the replaced database,
+// or were removed there. ends has the keys of that database. If end is set, revivedKeys
+// writes the ends into the copy and syncs it. It leaves out keys that have ended in the
+// copy by now.
+func revivedKeys(path string, ends *keyEnds, end bool, now time.Time) (revived []RevivedKey, err error) {
 	c, err := sqlite.Open(path, sqlite.Receiving)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -56,10 +82,17 @@ func revivedKeys(path string, ended map[string]endedKey, end bool, now time.Time
 			_, err = sync(path)
 		}
 	}()
-	r := c.Query(`SELECT k.public_id, k.hash, k.expires_at, m.address, k.label FROM mecha_key k JOIN mecha m ON m.id = k.mecha
+	secret, err := secretOf(c)
+	if err != nil {
+		return nil, err
+	}
+	r := c.Query(`SELECT k.public_id, k.hash, k.expires_at, m.address, k.label, k.id FROM mecha_key k JOIN mecha m ON m.id = k.mecha
 		WHERE k.revoked_at IS NULL AND coalesce(k.expires_at, ?1 + 1) > ?1 ORDER BY k.id`, now.UnixMilli())
 	for r.Next() {
-		e, known := ended[r.Text(0)]
+		e, known := ends.ended[r.Text(0)]
+		if ends.wasRemoved(secret, r.Int(5), r.Text(0)) {
+			e, known = endedKey{string(r.Blob(1)), ends.removed.UnixMilli(), 0}, true
+		}
 		sooner := e.expires != 0 && (r.Null(2) || e.expires < r.Int(2))
 		if known && e.hash == string(r.Blob(1)) && (e.revoked != 0 || sooner) {
 			revived = append(revived, RevivedKey{ID: relay.KeyID(r.Text(0)), Address: relay.Address(r.Text(3)), Label: r.Text(4),

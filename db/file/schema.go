@@ -22,6 +22,41 @@ var upgrades = []string{
   message INTEGER PRIMARY KEY REFERENCES message (position),
   acks    INTEGER NOT NULL
 ) STRICT`,
+	// All that refers to a word or an ended key may be as new as the newest row.
+	`CREATE TABLE kept_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT;
+INSERT INTO kept_nonce SELECT position, nonce FROM profile_nonce;
+DROP TABLE profile_nonce;
+ALTER TABLE word ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE mecha_key ADD COLUMN ended INTEGER;
+INSERT INTO setting (name, value) SELECT 'last_position', max(
+  coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0),
+  coalesce((SELECT max(position) FROM kept_nonce), 0), coalesce((SELECT max(revision) FROM mecha), 0));
+UPDATE word SET used = (SELECT value FROM setting WHERE name = 'last_position');
+UPDATE mecha_key SET ended = (SELECT value FROM setting WHERE name = 'last_position') WHERE revoked_at IS NOT NULL;
+INSERT INTO setting (name, value) VALUES ('clock', 0);
+CREATE INDEX message_expired ON message (expires_at) WHERE state = 3;
+CREATE INDEX participant_mecha ON participant (mecha);
+CREATE TABLE dormant (
+  conversation INTEGER PRIMARY KEY,
+  since        INTEGER NOT NULL,
+  sender       INTEGER REFERENCES mecha (id),
+  recipient    INTEGER REFERENCES mecha (id)
+) STRICT;
+CREATE INDEX dormant_since ON dormant (since);
+CREATE TABLE unlisted (
+  position  INTEGER PRIMARY KEY,
+  recipient INTEGER NOT NULL,
+  sender    INTEGER NOT NULL
+) STRICT;
+CREATE TABLE prune (
+  id       INTEGER PRIMARY KEY,
+  asked_at INTEGER NOT NULL,
+  before   INTEGER NOT NULL,
+  messages INTEGER NOT NULL DEFAULT 0,
+  bytes    INTEGER NOT NULL DEFAULT 0,
+  kept     INTEGER NOT NULL DEFAULT 0,
+  ended_at INTEGER
+) STRICT`,
 	`CREATE TABLE audit (
   id      INTEGER PRIMARY KEY,
   at      INTEGER NOT NULL,
@@ -165,7 +200,7 @@ func migrateTx(c *sqlite.Conn, path, schema string) error {
 	if info.application == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('start', x'')", secret); err != nil {
+		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)", secret); err != nil {
 			return err
 		}
 	}

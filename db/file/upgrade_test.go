@@ -87,12 +87,47 @@ func wantWhole(t *testing.T, path, schema string, version int64) {
 // A file of the first schema has messages, and no table of progress.
 func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	path, _ := mustMakeOlder(t)
-	execute(t, path, "DROP TABLE audit", "DROP TABLE progress", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
+	execute(t, path, "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX participant_mecha", "DROP INDEX message_expired",
+		"CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT", "DROP TABLE kept_nonce",
+		"ALTER TABLE word DROP COLUMN used", "ALTER TABLE mecha_key DROP COLUMN ended", "DELETE FROM setting WHERE name IN ('last_position', 'clock')",
+		"DROP TABLE progress", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
 	wantWhole(t, path, schema(t), file.CurrentSchema())
+}
+
+// A file of the third schema is made by the text that this schema had. What it has is
+// used as far as its newest row, whoever refers to it.
+func TestAFileOfTheThirdSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-3.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hash = "x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'" // of {}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 3",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 0), ('start', x'')",
+		"INSERT INTO mecha (id, address, created_at, revision) VALUES (1, 'old^timer', 1, 4096)",
+		"INSERT INTO mecha_key (id, public_id, mecha, hash, label, created_at, revoked_at) VALUES (1, 'key_0000000000000000', 1, randomblob(32), '', 1, 5)",
+		"INSERT INTO word (id, text) VALUES (1, 'quote'), (2, 'normal'), (3, '1.0'), (4, 'unused')",
+		`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, sender_key, signed, nonce, payload_bytes, payload_sha256)
+			VALUES (8192, 1, 1, 1, 0, 1, 2, 3, 1, 0, 7, 2, `+hash+`)`,
+		"INSERT INTO payload VALUES (8192, x'7b7d')", "INSERT INTO profile_nonce VALUES (12288, 9)")
+	wantWhole(t, path, schema(t), 3)
+	if err := mustOpen(t, path, schema(t)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, path, schema(t), file.CurrentSchema())
+	for query, want := range map[string]int{
+		"SELECT value FROM setting WHERE name = 'last_position'": 12288, "SELECT nonce FROM kept_nonce": 9,
+		"SELECT ended FROM mecha_key": 12288, "SELECT min(used) FROM word": 12288, "PRAGMA auto_vacuum": 2,
+	} {
+		if n := number(t, path, query); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
 }
 
 // execute changes a file by SQLite alone.

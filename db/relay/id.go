@@ -17,16 +17,17 @@ import (
 // column, time filters need no index, and created_at cannot decrease along the order.
 type Position int64
 
-const positionBits = 12
+// PositionBits is how many bits of a position tell apart the writes of one millisecond.
+const PositionBits = 12
 
 // MaxPosition is the greatest position that has a time, in the year 2527.
-const MaxPosition = 1<<(44+positionBits) - 1
+const MaxPosition = 1<<(44+PositionBits) - 1
 
 // PositionAt gives the first position of t's millisecond. Times before 1970 give 0,
 // and times after 2527 the first position of the last millisecond.
 func PositionAt(t time.Time) Position {
 	ms := t.UnixMilli()
-	return Position(min(max(ms, 0), 1<<44-1) << positionBits)
+	return Position(min(max(ms, 0), 1<<44-1) << PositionBits)
 }
 
 // PositionFrom gives the first position that is not before t.
@@ -38,7 +39,7 @@ func PositionFrom(t time.Time) Position {
 }
 
 // Time gives the time of a position, in UTC, in whole milliseconds.
-func (p Position) Time() time.Time { return time.UnixMilli(int64(p >> positionBits)).UTC() }
+func (p Position) Time() time.Time { return time.UnixMilli(int64(p >> PositionBits)).UTC() }
 
 // A MessageID is `msg_` and 26 lower-case Crockford base32 characters (PROTOCOL
 // §1): 56 bits of position, then 72 bits that are a keyed function of the position.

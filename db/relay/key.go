@@ -39,6 +39,7 @@ type Key struct {
 	CreatedAt  time.Time
 	ExpiresAt  time.Time // zero: never
 	RevokedAt  time.Time // zero: not revoked
+	Ended      bool      // it was revoked, or the store has noted that it expired, whatever the clock says later
 	LastUsedAt time.Time // as stored, up to about a minute late; zero: never
 	Secret     Secret    // "" if the key's own text signs
 }
@@ -64,7 +65,7 @@ func (k *Key) Check(now time.Time) error {
 	if !k.RevokedAt.IsZero() { // even if RevokedAt lies ahead, since the clock may have been set back
 		return Errorf(KeyRevoked, "the key %s has been revoked; ask for a new one (relay key create)", k.ID)
 	}
-	if !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
+	if k.Ended || !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt) {
 		return Errorf(KeyExpired, "the key %s expired at %s; ask for a new one (relay key create)", k.ID, FormatTime(k.ExpiresAt))
 	}
 	return nil

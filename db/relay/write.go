@@ -15,8 +15,8 @@ import (
 // settings, the nonces it remembers) is part of the value, as a verdict.
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
-// *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha and *Act. A write must not be
-// changed once it has been handed to the store.
+// *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused and *Act.
+// A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
 	When() time.Time
@@ -37,6 +37,8 @@ const (
 	kindRevokeKey     = 6
 	kindPutProfile    = 7
 	kindRemoveMecha   = 8
+	kindPruneMessages = 9
+	kindPruneUnused   = 10
 	kindAct           = 11
 )
 
@@ -64,6 +66,10 @@ func newWrite(kind byte) Write {
 		return new(PutProfile)
 	case kindRemoveMecha:
 		return new(RemoveMecha)
+	case kindPruneMessages:
+		return new(PruneMessages)
+	case kindPruneUnused:
+		return new(PruneUnused)
 	case kindAct:
 		return new(Act)
 	}

@@ -25,6 +25,8 @@ var writes = []relay.Write{
 	&relay.RevokeKey{At: at, ID: "key_new"},
 	&relay.PutProfile{At: at, Key: 5, Address: "bob^demo", Register: true, Profile: relay.StoredProfile{Body: []byte(`{"tags":["a"]}`), Card: []byte(`{}`), Visibility: relay.CrewOnly}, Nonce: 13},
 	&relay.RemoveMecha{At: at, Address: "bob^demo"},
+	&relay.PruneMessages{At: at, After: 5, Before: 1 << 50, ExpiredAfter: at.Add(-time.Hour), ExpiredBefore: at.Add(-time.Minute), Most: 64},
+	&relay.PruneUnused{At: at, EmptySince: at.Add(-time.Hour), Words: 3, Keys: 4, Mechas: 5, Most: 500},
 	&relay.Act{At: at, By: relay.Actor{UID: 1000, User: "maria", Command: "key revoke"}, Write: &relay.RevokeKey{At: at, ID: "key_new"}, What: "word", Detail: "why"},
 }
 

@@ -39,6 +39,7 @@ var contents = []Page{
 	{Name: "watching", Part: running, About: "health, metrics, alerts, the log, the audit log"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Part: running, About: "back up, check, restore, compact"},
+	{Name: "retention", Part: running, About: "how long messages are kept, and what is removed with them"},
 	{Name: "settings", Part: running, About: "every flag of relay serve"},
 }
 

@@ -1,0 +1,129 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"relay/db"
+	"relay/db/relay"
+
+	"github.com/spf13/cobra"
+)
+
+// days is a length of time that a person types, perhaps in days: 30d, 12h. It
+// implements pflag.Value.
+type days time.Duration
+
+func (d *days) Set(text string) error {
+	v, err := parseDuration(text)
+	*d = days(v)
+	return err
+}
+
+func (d *days) Type() string { return "duration" }
+
+func (d *days) String() string {
+	const day = 24 * time.Hour
+	switch v := time.Duration(*d); {
+	case v == 0:
+		return "0" // which pflag does not show as a default
+	case v%day != 0:
+		return v.String()
+	default:
+		return strconv.Itoa(int(v/day)) + "d"
+	}
+}
+
+// unseenClock is by how much the clock may be ahead of all that the store has seen
+// before relay prune asks whether it is right.
+const unseenClock = 24 * time.Hour
+
+func (a *app) pruneCommand() *cobra.Command {
+	var age days
+	var dry, force bool
+	cmd := &cobra.Command{
+		Use:   "prune --older-than AGE",
+		Short: "Remove old messages",
+		Long: `Remove the messages that are older than AGE, with their payloads and receipts,
+and give the space back to the file system. There is no way back: relay backup
+before. relay serve --retention does the same all the time.
+
+If a server runs on the database, it does the work, a little with each of its
+transactions, so that sends go on; the command waits for it. Messages that came
+with an Idempotency-Key stay until they are 24 hours old.
+
+If the clock is more than a day ahead of all that the database has seen, the
+command asks for --force: a wrong clock must not remove everything.`,
+		Example: `  relay prune --older-than 30d --dry-run
+  relay prune --older-than 30d
+  relay prune --older-than 12h --json | jq .messages`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if age < days(time.Second) {
+				return usagef("--older-than is required, from 1s, as in 30d or 12h")
+			}
+			return a.prune(cmd.Context(), time.Duration(age), dry, force)
+		},
+	}
+	cmd.Flags().Var(&age, "older-than", "the `age`, as in 30d or 12h")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count the messages")
+	cmd.Flags().BoolVar(&force, "force", false, "believe the clock, though the database has seen nothing for more than a day")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) error {
+	now := time.Now()
+	var due db.PruneResult
+	err := a.withInspector(func(in *db.Inspector) error {
+		seen, err := in.ClockSeen()
+		if err != nil {
+			return err
+		}
+		if ahead := now.Sub(seen); !seen.IsZero() && ahead > unseenClock && !force && !dry {
+			return fmt.Errorf("the clock says %s, and the newest that the database has seen is of %s: if the clock is right, --force removes the messages",
+				relay.FormatTime(now), relay.FormatTime(seen))
+		}
+		due, err = in.Prunable(ctx, now.Add(-age), now)
+		return err
+	})
+	switch {
+	case err != nil:
+		return err
+	case dry:
+		return a.printPruned(due, true)
+	}
+	progress, end := a.reporting()
+	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,
+		Progress: func(done, total int64) { progress("removing", done, total) }})
+	end()
+	if errors.Is(err, context.Canceled) {
+		return fmt.Errorf("interrupted: %d messages were removed", result.Messages)
+	}
+	if err != nil {
+		return denied(a.dbPath, true, err)
+	}
+	return a.printPruned(result, false)
+}
+
+func (a *app) printPruned(r db.PruneResult, dry bool) error {
+	if a.json {
+		return a.printJSON(struct {
+			db.PruneResult
+			DryRun bool `json:"dry_run"`
+		}{r, dry})
+	}
+	what := "removed"
+	if dry {
+		what = "to remove"
+	}
+	text := fmt.Sprintf("messages %s: %d, with %s of payload", what, r.Messages, bytesOf(r.Bytes))
+	if r.Kept > 0 {
+		text += fmt.Sprintf("; %d must stay for now (relay docs retention)", r.Kept)
+	}
+	_, err := fmt.Fprintln(a.stdout, text)
+	return err
+}

@@ -1,0 +1,119 @@
+package cmd_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+type pruned struct {
+	Messages int64
+	Kept     int64
+	DryRun   bool `json:"dry_run"`
+}
+
+// relay prune removes what is old, beside a server and without one. A removed message is
+// 404, and goes on working as a cursor.
+func TestPruneRemovesOldMessages(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	all := issue(t, db, "alice^x", "bob^x")
+	alice, bob := all[0], all[1]
+	s := startServer(t, db)
+	var ids []string
+	for i := range 20 {
+		ids = append(ids, s.send(alice, bob.Address, fmt.Sprintf(`{"n":%d}`, i)).MessageID)
+	}
+	eventually(t, patience, "they are old enough", func() bool {
+		r := parse[pruned](t, []byte(mustRelay(t, "prune", "--older-than", "1s", "--dry-run", "--db", db, "--json")))
+		return r.DryRun && r.Messages == 20 && r.Kept == 0
+	})
+	if n := len(s.history(bob, "direction=in")); n != 20 {
+		t.Errorf("after a dry run %d are left", n)
+	}
+	if r := parse[pruned](t, []byte(mustRelay(t, "prune", "--older-than", "1s", "--db", db, "--json"))); r.Messages != 20 || r.DryRun {
+		t.Errorf("%+v", r)
+	}
+	next := s.send(alice, bob.Address, `{"n":20}`).MessageID
+	for _, cursor := range []string{ids[0], ids[19]} {
+		if got := s.history(bob, "direction=in&since_message_id="+cursor); len(got) != 1 || got[0].MessageID != next {
+			t.Errorf("after %s: %+v", cursor, got)
+		}
+	}
+	s.terminate()
+	runRelay(t, "prune", "--db", db).wantCode(t, 2, "--older-than is required")
+	runRelay(t, "prune", "--older-than", "1ms", "--db", db).wantCode(t, 2, "--older-than is required")
+	eventually(t, patience, "the last is old enough", func() bool {
+		return parse[pruned](t, []byte(mustRelay(t, "prune", "--older-than", "1s", "--db", db, "--json"))).Messages == 1
+	})
+	mustRelay(t, "check", db)
+}
+
+// A server that removes messages by their age, and for a command at the same time, is
+// killed over and over while it takes new ones. The file is whole after every kill, and no
+// id comes twice.
+func TestCrashKilledWhileItRemovesMessages(t *testing.T) {
+	notOnWindows(t, "there is no kill -9")
+	t.Parallel()
+	db := tempDB(t)
+	all := issue(t, db, crowd(6)...)
+	var mu sync.Mutex
+	issued := map[string]bool{}
+	last := ""
+	removed := false
+	for round := range rounds(4, 40) {
+		s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0", "--retention", "1s", "--keep-expired", "1s")
+		var traffic sync.WaitGroup
+		for n, from := range all {
+			traffic.Go(func() { // until the server is gone
+				for i := 0; ; i++ {
+					body := fmt.Sprintf(`{"to":%q,"payload":{"text":%q},"message_type":"type-%d","ttl_seconds":%d}`, all[(n+i)%len(all)].Address, strings.Repeat("x", i%5000), i, 1+i%3)
+					ans, err := from.request("POST", "/api/v1/messages", body).to(s.url)
+					if err != nil || ans.status != 201 {
+						return
+					}
+					id := parse[record](t, ans.body).MessageID
+					mu.Lock()
+					if issued[id] {
+						t.Errorf("%s came twice", id)
+					}
+					issued[id], last = true, max(last, id)
+					mu.Unlock()
+				}
+			})
+		}
+		ask := launch(t, exec.Command(binary, "prune", "--older-than", "1s", "--db", db), nil)
+		count := func() int {
+			mu.Lock()
+			defer mu.Unlock()
+			return len(issued)
+		}
+		enough := count() + 300
+		eventually(t, patience, "messages", func() bool { return count() > enough })
+		if round%2 == 0 {
+			eventually(t, patience, "something is removed", func() bool {
+				removed = removed || strings.Contains(s.stderr.String(), "were removed")
+				return removed
+			})
+		}
+		time.Sleep(rand.N(20 * time.Millisecond)) // at any moment
+		s.kill()
+		traffic.Wait()
+		mustRelay(t, "check", db)
+		ask.kill()
+	}
+	s := startServer(t, db, "--retention", "1s")
+	fresh := s.send(all[0], all[1].Address, `{"fresh":true}`).MessageID
+	if issued[fresh] || fresh <= last {
+		t.Errorf("%s was issued after %s", fresh, last)
+	}
+	if got := s.history(all[1], "direction=in&since_message_id="+last); len(got) == 0 || got[len(got)-1].MessageID != fresh { // others may have had no answer
+		t.Errorf("after the last: %+v", got)
+	}
+	mustRelay(t, "check", db)
+	t.Logf("%d messages", len(issued))
+}

@@ -1,0 +1,138 @@
+package db
+
+import (
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// A conversation outlives its messages for a while, so that an answer that comes late
+// finds it. Of a conversation whose messages were all removed, the table `dormant` has a
+// row. A message wakes the conversation; if none comes, a PruneUnused ends it.
+
+// A removedMessage is what the tables of conversations and mailboxes need to know of a
+// message that was removed.
+type removedMessage struct {
+	position          relay.Position
+	recipient, sender relay.MechaNumber
+	conversation      int64 // message.conversation; 0: the message founded its conversation
+}
+
+// leaveConversations does what the removal of messages means to their conversations. The
+// rows of the messages are gone already.
+func (t *tx) leaveConversations(removed []removedMessage) error {
+	left := map[int64]bool{}
+	for _, m := range removed {
+		if m.conversation != 0 {
+			left[m.conversation] = true
+			continue
+		}
+		if err := t.leaveFounded(m); err != nil {
+			return err
+		}
+	}
+	for _, m := range removed { // in their order: a map has none
+		if c := m.conversation; left[c] {
+			delete(left, c)
+			if err := t.leaveConversation(c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// leaveFounded keeps the parties of a founding message that was removed: as participants
+// if the conversation has other messages, else in the row that says that it is dormant.
+func (t *tx) leaveFounded(m removedMessage) error {
+	goesOn, err := t.hasMessages(int64(m.position))
+	if err != nil {
+		return err
+	}
+	if !goesOn {
+		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
+			int64(m.position), t.now.UnixMilli(), int64(m.sender), int64(m.recipient))
+	}
+	return t.addParticipants(int64(m.position), m.sender, m.recipient)
+}
+
+// leaveConversation notes that a conversation is dormant if it has no message any more.
+func (t *tx) leaveConversation(conversation int64) error {
+	goesOn, err := t.hasMessages(conversation)
+	if err != nil || goesOn {
+		return err
+	}
+	if conversation > 0 {
+		founded, err := t.c.Row(nil, "SELECT 1 FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		if err != nil || founded {
+			return err
+		}
+	}
+	return t.c.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.now.UnixMilli())
+}
+
+// hasMessages tells whether a conversation has messages besides its founding one.
+func (t *tx) hasMessages(conversation int64) (bool, error) {
+	return t.c.Row(nil, "SELECT 1 FROM message INDEXED BY message_conversation WHERE conversation = ? LIMIT 1", conversation)
+}
+
+func (t *tx) addParticipants(conversation int64, parties ...relay.MechaNumber) error {
+	for _, id := range parties {
+		if err := t.c.Exec("INSERT OR IGNORE INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// wakeConversation makes a dormant conversation an ordinary one, because it gets a
+// message; 0 is a new conversation.
+func (t *tx) wakeConversation(conversation int64) error {
+	if conversation == 0 {
+		return nil
+	}
+	var parties []relay.MechaNumber
+	dormant, err := t.c.Row(func(r *sqlite.Rows) {
+		if !r.Null(0) {
+			parties = []relay.MechaNumber{relay.MechaNumber(r.Int(0)), relay.MechaNumber(r.Int(1))}
+		}
+	}, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
+	if err != nil || !dormant {
+		return err
+	}
+	if err := t.c.Exec("DELETE FROM dormant WHERE conversation = ?", conversation); err != nil {
+		return err
+	}
+	return t.addParticipants(conversation, parties...)
+}
+
+// endConversations removes dormant conversations whose last message was removed before a
+// time, in Unix ms: at most so many rows. more says that there are others.
+func (t *tx) endConversations(before int64, most int) (more bool, err error) {
+	var ended []int64
+	limit := most
+	r := t.c.Query("SELECT conversation FROM dormant INDEXED BY dormant_since WHERE since < ? ORDER BY since, conversation LIMIT ?", before, int64(most))
+	for r.Next() {
+		ended = append(ended, r.Int(0))
+	}
+	if err := r.Close(); err != nil {
+		return false, err
+	}
+	for _, c := range ended {
+		if most--; most < 0 {
+			return true, nil
+		}
+		before := t.c.Changes()
+		err := t.c.Exec(`DELETE FROM participant WHERE conversation = ?1 AND mecha IN
+			(SELECT mecha FROM participant WHERE conversation = ?1 ORDER BY mecha LIMIT ?2)`, c, int64(most)+1)
+		if err != nil {
+			return false, err
+		}
+		if most -= int(t.c.Changes() - before); most < 0 { // the conversation may have further participants
+			return true, nil
+		}
+		if err := t.c.Exec("DELETE FROM dormant WHERE conversation = ?", c); err != nil {
+			return false, err
+		}
+	}
+	return len(ended) == limit, nil
+}

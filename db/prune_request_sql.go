@@ -1,0 +1,204 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/lock"
+	"relay/db/relay"
+)
+
+// relay prune has messages removed by the process that serves the file, because that has
+// caches, sockets and counts that must know. It writes a row into the table `prune`, and
+// waits until the server has done it. If nobody serves the file, the command does, for as
+// long as it takes.
+
+// PruneOptions says what to remove from a file. Path and Schema are required.
+type PruneOptions struct {
+	Path     string
+	Schema   string                      // the text of schema.sql
+	Before   time.Time                   // messages that were accepted before this time are removed
+	Progress func(messages, total int64) // called a few times a second; may be nil
+	Total    int64                       // for Progress: how many are expected
+}
+
+// PruneResult says what a Prune has removed.
+type PruneResult struct {
+	Messages int64 `json:"messages"`
+	Bytes    int64 `json:"payload_bytes"` // of the removed payloads
+	Kept     int64 `json:"kept"`          // messages of that age that must stay for now (PROTOCOL §8)
+}
+
+const (
+	pruneWait  = 200 * time.Millisecond // between two looks at what the server has done
+	serverGone = 10 * time.Second       // after which a command does not wait for a server that has stopped
+)
+
+// Prune removes messages from the file at o.Path, also while a server runs on it. If ctx
+// ends, Prune stops the removal and returns what was removed until then, with the error
+// of ctx. Errors name the path.
+func Prune(ctx context.Context, o PruneOptions) (PruneResult, error) {
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return PruneResult{}, err
+	}
+	o.Path = path
+	d, err := Open(Options{Path: path, Schema: o.Schema})
+	if err != nil {
+		return PruneResult{}, err
+	}
+	id, err := d.askPrune(relay.PositionAt(o.Before))
+	if closed := d.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return PruneResult{}, err
+	}
+	server, err := serveFor(o)
+	if err != nil {
+		return PruneResult{}, err
+	}
+	result, err := awaitPrune(ctx, o, id)
+	if server != nil {
+		err = errors.Join(err, server.Close())
+	}
+	return result, err
+}
+
+// serveFor serves the file if nobody does. Else it returns nil.
+func serveFor(o PruneOptions) (*DB, error) {
+	held, err := file.Lock(o.Path)
+	if errors.Is(err, lock.ErrHeld) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := held.Close(); err != nil {
+		return nil, err
+	}
+	d, err := Open(Options{Path: o.Path, Schema: o.Schema, Serve: true, MaxNonces: 1, ClockSkew: relay.MaxClockSkew})
+	if errors.Is(err, errServed) { // by a server that has just started
+		return nil, nil
+	}
+	return d, err
+}
+
+// errServed refuses a file that another process serves.
+var errServed = errors.New("is already being served by another process")
+
+// askPrune writes the row that asks for a removal.
+func (d *DB) askPrune(before relay.Position) (id int64, err error) {
+	a := &pruneRequest{at: d.opts.Now(), before: before}
+	done := make(chan error, 1)
+	d.submit(a, 0, func(err error) { done <- err })
+	err = <-done
+	return a.id, err
+}
+
+// pruneRequest is the chore of askPrune.
+type pruneRequest struct {
+	at     time.Time
+	before relay.Position
+	id     int64 // apply sets it
+}
+
+func (p *pruneRequest) size() int { return 0 }
+
+func (p *pruneRequest) apply(t *tx) error {
+	_, err := t.c.Row(func(r *sqlite.Rows) { p.id = r.Int(0) }, "INSERT INTO prune (asked_at, before) VALUES (?, ?) RETURNING id", p.at.UnixMilli(), int64(p.before))
+	return err
+}
+
+// awaitPrune waits until a request is done.
+func awaitPrune(ctx context.Context, o PruneOptions, id int64) (result PruneResult, err error) {
+	c, err := sqlite.Open(o.Path, sqlite.Writing)
+	if err != nil {
+		return result, err
+	}
+	defer c.Close()
+	tick := time.NewTicker(pruneWait)
+	defer tick.Stop()
+	served := time.Time{} // when a server was seen last; zero: never, as on systems that do not tell
+	for ended := false; ; {
+		found, err := c.Row(func(r *sqlite.Rows) {
+			result, ended = PruneResult{r.Int(0), r.Int(1), r.Int(2)}, !r.Null(3)
+		}, "SELECT messages, bytes, kept, ended_at FROM prune WHERE id = ?", id)
+		if err == nil && !found {
+			err = fmt.Errorf("%s: another relay has taken the request away", o.Path)
+		}
+		if err == nil && (ended || ctx.Err() != nil) {
+			err = errors.Join(ctx.Err(), c.Exec("DELETE FROM prune WHERE id = ?", id))
+		}
+		if err != nil || ended {
+			return result, err
+		}
+		if o.Progress != nil {
+			o.Progress(result.Messages, o.Total)
+		}
+		if held, err := lock.IsHeld(o.Path + ".lock"); held && err == nil {
+			served = time.Now()
+		} else if !served.IsZero() && time.Since(served) > serverGone {
+			return result, fmt.Errorf("%s: the server has stopped; it goes on with the removal when it is started again", o.Path)
+		}
+		select {
+		case <-ctx.Done():
+		case <-tick.C:
+		}
+	}
+}
+
+// Prunable counts the messages that were accepted before a time: how many a Prune removes,
+// their payload bytes, and how many must stay for now. It reads the file in several
+// views. The end of ctx ends it between two views.
+func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r PruneResult, err error) {
+	const rows = 20_000
+	for after, more := relay.Position(0), true; more; {
+		err := i.viewGently(ctx, func(x *rx) error {
+			n := int64(0)
+			rows := x.c.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
+			for ; rows.Next(); n++ {
+				m := readDoomed(rows)
+				after = m.position
+				stays, err := x.stays(m, now)
+				if err != nil {
+					rows.Close()
+					return err
+				}
+				if stays {
+					r.Kept++
+				} else {
+					r.Messages, r.Bytes = r.Messages+1, r.Bytes+m.bytes
+				}
+			}
+			more = n > 0
+			return rows.Close()
+		})
+		if err != nil || ctx.Err() != nil {
+			return r, errors.Join(err, ctx.Err())
+		}
+	}
+	return r, nil
+}
+
+// ClockSeen gives the latest time that the store knows of: a message's, or one at which a
+// server has noted that its clock went on. Zero: it knows of none.
+func (i *Inspector) ClockSeen() (at time.Time, err error) {
+	err = i.view(func(x *rx) error {
+		noted, err := x.c.Number("SELECT value FROM setting WHERE name = 'clock'")
+		if err != nil {
+			return err
+		}
+		newest, err := x.newest()
+		if at = relay.UnixMilli(noted); newest > 0 && newest.Time().After(at) {
+			at = newest.Time()
+		}
+		return err
+	})
+	return at, err
+}

@@ -1,0 +1,212 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+const (
+	pruneRows    = 400     // receipts and messages after which a write stops
+	pruneBytes   = 1 << 20 // payload bytes after which it stops
+	receiptGrace = 10 * time.Second
+)
+
+// A doomed message is one that a PruneMessages looks at.
+type doomed struct {
+	removedMessage
+	open      bool
+	state     relay.State
+	receipt   relay.Position // the latest; 0: none
+	expiresAt int64          // Unix ms; 0: never
+	keyed     bool           // it came with an Idempotency-Key
+	nonce     int64
+	bytes     int64
+}
+
+const doomedColumns = `SELECT position, recipient, sender, coalesce(conversation, 0), open, state, coalesce(receipt, 0),
+	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes FROM message `
+
+// pruneMessages removes messages. Its outcome tells where the next write goes on.
+func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error) {
+	all, more, err := t.doomed(p)
+	if err != nil {
+		return out, err
+	}
+	d := demolition{t: t, at: p.At}
+	for _, m := range all {
+		if d.rows >= pruneRows || out.Bytes >= pruneBytes {
+			more = true
+			break
+		}
+		out.After, out.ExpiredAfter = m.position, relay.UnixMilli(m.expiresAt)
+		stays, err := t.stays(m, p.At)
+		if err != nil {
+			return out, err
+		}
+		if stays {
+			out.Kept++
+			continue
+		}
+		if err := d.take(m); err != nil {
+			return out, err
+		}
+		out.Messages, out.Bytes = out.Messages+1, out.Bytes+m.bytes
+	}
+	out.More = more
+	return out, d.finish()
+}
+
+// doomed reads the messages that a write looks at, in its order. more says that there
+// are further ones.
+func (t *tx) doomed(p *relay.PruneMessages) (all []doomed, more bool, err error) {
+	most := max(p.Most, 1)
+	text, args := doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", []any{int64(p.After), int64(p.Before), int64(most + 1)}
+	if !p.ExpiredBefore.IsZero() {
+		text = doomedColumns + `INDEXED BY message_expired WHERE state = 3 AND (expires_at, position) > (?, ?) AND expires_at < ?
+			ORDER BY expires_at, position LIMIT ?`
+		args = []any{relay.MilliOf(p.ExpiredAfter), int64(p.After), relay.MilliOf(p.ExpiredBefore), int64(most + 1)}
+	}
+	r := t.c.Query(text, args...)
+	for r.Next() {
+		if more = len(all) == most; more {
+			break
+		}
+		all = append(all, readDoomed(r))
+	}
+	return all, more, r.Close()
+}
+
+// readDoomed makes a doomed message of the present row.
+func readDoomed(r *sqlite.Rows) doomed {
+	return doomed{
+		removedMessage: removedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2)), conversation: r.Int(3)},
+		open:           r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
+		keyed: r.Int(8) != 0, nonce: r.Int(9), bytes: r.Int(10),
+	}
+}
+
+// stays tells whether a message must stay for now: its Idempotency-Key still answers for
+// it, it is about to expire, or its sender may not have the latest receipt yet.
+func (x *rx) stays(m doomed, at time.Time) (bool, error) {
+	if m.open && m.expiresAt != 0 && m.expiresAt <= at.UnixMilli() {
+		return true, nil
+	}
+	if m.receipt > relay.PositionAt(at.Add(-receiptGrace)) {
+		return true, nil
+	}
+	if !m.keyed {
+		return false, nil
+	}
+	accepted, err := x.accepted(m.position)
+	return at.Sub(accepted) <= idempotencyWindow, err
+}
+
+// A demolition collects what belongs to the messages that a write removes, and then
+// deletes the rows of each table together.
+type demolition struct {
+	t        *tx
+	at       time.Time
+	rows     int
+	messages []removedMessage
+	opened   []removedMessage // those that were pending
+	receipts []relay.Position
+}
+
+// take adds a message and its chain of receipts, and keeps the nonces that could still
+// come again.
+func (d *demolition) take(m doomed) error {
+	d.rows++
+	d.messages = append(d.messages, m.removedMessage)
+	if err := d.keepNonce(m.position, m.nonce); err != nil {
+		return err
+	}
+	for next := m.receipt; next != 0; {
+		d.rows++
+		d.receipts = append(d.receipts, next)
+		var previous relay.Position
+		var nonce int64
+		_, err := d.t.c.Row(func(r *sqlite.Rows) { previous, nonce = relay.Position(r.Int(0)), r.Int(1) },
+			"SELECT previous, nonce FROM receipt WHERE position = ?", int64(next))
+		if err == nil {
+			err = d.keepNonce(next, nonce)
+		}
+		if err != nil {
+			return err
+		}
+		if previous >= next { // a chain leads back in time, or reading would not end
+			return errChain(next, previous)
+		}
+		next = previous
+	}
+	if !m.open {
+		return nil
+	}
+	d.opened = append(d.opened, m.removedMessage)
+	d.t.addPending(m.recipient, -1)
+	d.t.noteChange(relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
+		Sender: m.sender, Recipient: m.recipient, State: m.state})
+	return nil
+}
+
+// keepNonce keeps the nonce of a row that is deleted while a start might still read it.
+func (d *demolition) keepNonce(p relay.Position, nonce int64) error {
+	if nonce == 0 || p < relay.PositionAt(d.at.Add(-nonceKept)) {
+		return nil
+	}
+	return d.t.c.Exec("INSERT INTO kept_nonce (position, nonce) VALUES (?, ?)", int64(p), nonce)
+}
+
+// finish deletes the rows. The rows of mailboxes go later, except those of pending
+// messages, which are counted.
+func (d *demolition) finish() error {
+	if len(d.messages) == 0 {
+		return nil
+	}
+	t := d.t
+	if err := t.dropNonces(d.at); err != nil {
+		return err
+	}
+	position := func(m removedMessage) relay.Position { return m.position }
+	of := jsonList(d.messages, position)
+	for _, q := range []string{
+		"DELETE FROM payload WHERE position IN (SELECT value FROM json_each(?))",
+		"DELETE FROM progress WHERE message IN (SELECT value FROM json_each(?))",
+		"DELETE FROM message WHERE position IN (SELECT value FROM json_each(?))",
+	} {
+		if err := t.c.Exec(q, of); err != nil {
+			return err
+		}
+	}
+	if len(d.receipts) > 0 {
+		err := t.c.Exec("DELETE FROM receipt WHERE position IN (SELECT value FROM json_each(?))", jsonList(d.receipts, func(p relay.Position) relay.Position { return p }))
+		if err != nil {
+			return err
+		}
+	}
+	for _, m := range d.opened {
+		if err := t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 1 AND position = ?", int64(m.recipient), int64(m.position)); err != nil {
+			return err
+		}
+	}
+	if err := t.unlist(d.messages); err != nil {
+		return err
+	}
+	if err := t.leaveConversations(d.messages); err != nil {
+		return err
+	}
+	return t.keepLast(t.last)
+}
+
+// keepLast keeps the last position in the settings, because the rows that had it may go.
+func (t *tx) keepLast(p relay.Position) error {
+	return t.c.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(p))
+}
+
+// newest gives the position of the newest row that refers to words and keys; 0 if there
+// is none. Other processes may have written it.
+func (x *rx) newest() (relay.Position, error) {
+	p, err := x.c.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
+	return relay.Position(p), err
+}

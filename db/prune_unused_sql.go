@@ -1,0 +1,159 @@
+package db
+
+import (
+	"fmt"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// expiredKeyStays is how long after its end an expired key may work again, if the clock
+// is set back. After that it has ended for good.
+const expiredKeyStays = 24 * time.Hour
+
+// pruneUnused removes what removed messages have left behind. Whether a message refers
+// to a word, a key or a Mecha needs no search: each has a position after which nothing
+// refers to it, and is unused when that is older than the oldest message.
+func (t *tx) pruneUnused(p *relay.PruneUnused) (out relay.PrunedUnused, err error) {
+	out.More, err = t.endConversations(relay.MilliOf(p.EmptySince), p.Most)
+	if err != nil {
+		return out, err
+	}
+	oldest, err := t.oldest()
+	if err != nil {
+		return out, err
+	}
+	// Of times ahead of the clock, those count that messages may have.
+	err = t.c.Exec("DELETE FROM clock_ahead WHERE position IN (SELECT position FROM clock_ahead WHERE position < ? ORDER BY position LIMIT ?)",
+		int64(oldest-relay.Position(aheadEvery.Milliseconds())<<relay.PositionBits), int64(p.Most))
+	if err != nil {
+		return out, err
+	}
+	if err := t.dropNonces(p.At); err != nil {
+		return out, err
+	}
+	for _, f := range []func(*relay.PruneUnused, relay.Position, *relay.PrunedUnused) error{t.pruneWords, t.pruneKeys, t.pruneMechas} {
+		if err := f(p, oldest, &out); err != nil {
+			return out, err
+		}
+	}
+	return out, nil
+}
+
+// oldest gives the position of the oldest message. Without messages, it is later than
+// all that were removed.
+func (x *rx) oldest() (relay.Position, error) {
+	p, err := x.c.Number("SELECT coalesce((SELECT min(position) FROM message), (SELECT value + 1 FROM setting WHERE name = 'last_position'))")
+	return relay.Position(p), err
+}
+
+// A numbered row is one that a PruneUnused looks at.
+type numbered struct {
+	id     int64
+	unused bool
+	text   string
+}
+
+// look reads the rows that a query gives: number, whether the row is unused, a text. It
+// returns the number where the next write goes on. more says that there are further rows.
+func (t *tx) look(most int, after int64, query string, args ...any) (all []numbered, next int64, more bool, err error) {
+	r := t.c.Query(query, args...)
+	n := 0
+	next = after
+	for ; r.Next(); n++ {
+		next = r.Int(0)
+		if r.Int(1) != 0 {
+			all = append(all, numbered{r.Int(0), true, r.Text(2)})
+		}
+	}
+	return all, next, n == most, r.Close()
+}
+
+// pruneWords removes words that no row has. A word may be the label of a conversation.
+func (t *tx) pruneWords(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	unused, next, more, err := t.look(p.Most, p.Words, `SELECT id, used < ? AND NOT EXISTS (SELECT 1 FROM participant WHERE conversation = -id)
+		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation = -id), text FROM word
+		WHERE id > ? AND id < (SELECT max(id) FROM word) ORDER BY id LIMIT ?`, int64(oldest-wordSlack), p.Words, int64(p.Most))
+	if err != nil {
+		return err
+	}
+	for _, w := range unused {
+		if err := t.c.Exec("DELETE FROM word WHERE id = ?", w.id); err != nil {
+			return err
+		}
+		delete(t.w.wordsUsed, w.id)
+		t.words[w.text] = 0
+		t.forgotten = append(t.forgotten, w.text)
+	}
+	out.Words, out.More = next, out.More || more
+	return nil
+}
+
+// endedBefore gives the time, in Unix ms, before which keys must have ended, and Mechas
+// must have been removed, to go: people look for them for a while.
+func endedBefore(p *relay.PruneUnused) int64 {
+	return min(relay.MilliOf(p.EmptySince), p.At.Add(-expiredKeyStays).UnixMilli())
+}
+
+// pruneKeys notes which keys have expired, and removes ended ones to which no row refers.
+func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	newest, err := t.newest()
+	if err != nil {
+		return err
+	}
+	changed := t.c.Changes()
+	err = t.c.Exec(`UPDATE mecha_key SET ended = ? WHERE id IN (SELECT id FROM mecha_key WHERE id > ? ORDER BY id LIMIT ?)
+		AND ended IS NULL AND (expires_at < ? OR revoked_at IS NOT NULL)`, int64(newest), p.Keys, int64(p.Most), p.At.Add(-expiredKeyStays).UnixMilli())
+	if err != nil {
+		return err
+	}
+	unused, next, more, err := t.look(p.Most, p.Keys, `SELECT id, ended IS NOT NULL AND ended < ? AND coalesce(revoked_at, expires_at) < ?, '' FROM mecha_key
+		WHERE id > ? AND id < (SELECT max(id) FROM mecha_key) ORDER BY id LIMIT ?`, int64(oldest), endedBefore(p), p.Keys, int64(p.Most))
+	if err != nil {
+		return err
+	}
+	for _, k := range unused {
+		for _, q := range []string{"DELETE FROM key_use WHERE key = ?", "DELETE FROM mecha_key WHERE id = ?"} {
+			if err := t.c.Exec(q, k.id); err != nil {
+				return err
+			}
+		}
+	}
+	out.Keys, out.More = next, out.More || more
+	if t.c.Changes() == changed {
+		return nil
+	}
+	return t.raiseKeysVersion()
+}
+
+// pruneMechas removes Mechas that were removed from the directory, when no key, no
+// message and no conversation refers to them.
+func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
+	unused, next, more, err := t.look(p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
+		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id) AND NOT EXISTS (SELECT 1 FROM participant WHERE mecha = m.id)
+		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
+		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`, int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
+	if err != nil {
+		return err
+	}
+	for _, m := range unused {
+		for _, q := range []string{
+			"UPDATE setting SET value = max(value, (SELECT revision FROM mecha WHERE id = ?)) WHERE name = 'last_position'",
+			"DELETE FROM search WHERE mecha = ?", // local, but nobody can ask for them any more
+			"DELETE FROM mecha WHERE id = ?",
+		} {
+			if err := t.c.Exec(q, m.id); err != nil {
+				return err
+			}
+		}
+		t.mechas[relay.Address(m.text)] = 0
+	}
+	out.Mechas, out.More = next, out.More || more
+	t.entriesChanged = t.entriesChanged || len(unused) > 0
+	return nil
+}
+
+func errChain(at, previous relay.Position) error {
+	return fmt.Errorf("%w: the receipt at position %d follows %d", sqlite.ErrDamaged, at, previous)
+}

@@ -1,0 +1,162 @@
+package db_test
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/db/file"
+	"relay/db/relay"
+)
+
+// Removed pending messages free their places: in the count of the mailbox, and in the sync
+// windows of sockets. They are no receipts.
+func TestARemovedPendingMessageFreesItsPlace(t *testing.T) {
+	s := mustOpen(t, func(o *db.Options) { o.MaxPending = 3 })
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+	changes := make(chan relay.Change, 100)
+	s.OnCommit(func(c *relay.Commit) {
+		for _, change := range c.Changes {
+			changes <- change
+		}
+	})
+	var sent []relay.Sent
+	for range 3 {
+		sent = append(sent, s.mustSend(alice.Key, "bob^demo", `{}`))
+	}
+	_, err := s.send(alice.Key, "bob^demo", `{}`)
+	wantCode(t, err, relay.MailboxFull)
+	s.mustPrune(sent[2].ID, 10)
+	for _, m := range sent[:2] {
+		if c := <-changes; c.ID != m.ID || !c.Freed || c.New || c.Recipient != bob.Mecha.Number {
+			t.Errorf("%+v", c)
+		}
+	}
+	for range 2 {
+		s.mustSend(alice.Key, "bob^demo", `{}`)
+	}
+	_, err = s.send(alice.Key, "bob^demo", `{}`)
+	wantCode(t, err, relay.MailboxFull)
+	if box, err := s.Inbox(ctx, bob.Mecha.Number); err != nil || box.Pending != 3 {
+		t.Errorf("%+v, %v", box, err)
+	}
+}
+
+// A message with a thousand receipts goes with all of them.
+func TestAMessageGoesWithItsReceipts(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+	long, short := s.mustSend(alice.Key, "bob^demo", `{}`), s.mustSend(alice.Key, "bob^demo", `{}`)
+	for i := range amount(30, 900) {
+		if _, err := s.ack(bob.Key, long.ID, "processing", func(a *relay.Acknowledge) { a.Detail = fmt.Sprint(i) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mustAck(bob.Key, short.ID, "completed")
+	if n := s.mustPrune(short.ID, 10).Messages; n != 1 {
+		t.Fatalf("%d were removed", n)
+	}
+	s.Close()
+	d := byHand(t, s.Path())
+	defer d.Close()
+	var receipts, progress, payloads int
+	if err := d.QueryRow("SELECT (SELECT count(*) FROM receipt), (SELECT count(*) FROM progress), (SELECT count(*) FROM payload)").Scan(&receipts, &progress, &payloads); err != nil || receipts != 1 || progress != 0 || payloads != 1 {
+		t.Errorf("%d receipts, %d counts, %d payloads are left; %v", receipts, progress, payloads, err)
+	}
+	if _, said, r := found(t, s.Path()); r.Faults > 0 {
+		t.Error(said)
+	}
+}
+
+// Ended keys and removed Mechas go when no message refers to them, and not before.
+func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+	s.mustIssue("last^demo") // the row with the greatest number stays
+	asked := s.mustSend(bob.Key, "alice^demo", `{}`)
+	s.mustAck(alice.Key, asked.ID, "completed")
+	s.mustSend(alice.Key, "last^demo", `{}`)
+	if err := s.Revoke(&relay.RevokeKey{At: time.Now(), ID: alice.ID}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}); err != nil {
+		t.Fatal(err)
+	}
+	count := func() (keys, mechas int) {
+		t.Helper()
+		all, err := s.Keys(ctx, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := byHand(t, s.Path())
+		defer d.Close()
+		if err := d.QueryRow("SELECT count(*) FROM mecha").Scan(&mechas); err != nil {
+			t.Fatal(err)
+		}
+		return len(all), mechas
+	}
+	s.mustPruneUnused(later())
+	if keys, mechas := count(); keys != 3 || mechas != 3 {
+		t.Errorf("with their messages: %d keys, %d Mechas", keys, mechas)
+	}
+	s.mustPruneAll(later())
+	s.mustPruneUnused(later().Add(time.Hour))
+	if keys, mechas := count(); keys != 1 || mechas != 2 {
+		t.Errorf("without: %d keys, %d Mechas", keys, mechas)
+	}
+	if k := s.mustIssue("bob^demo"); k.Mecha.Number <= bob.Mecha.Number || k.Number <= bob.Number {
+		t.Errorf("the number %d of a Mecha, or %d of a key, was given out again", k.Mecha.Number, k.Number)
+	}
+	s.Close()
+	if _, said, r := found(t, s.Path()); r.Faults > 0 {
+		t.Error(said)
+	}
+}
+
+// A backup that is put back knows keys that have ended and were removed since. They are
+// told, and ended again if that is wanted. What a command had asked to remove is not asked
+// by a backup.
+func TestARestoreKnowsOfRemovedKeys(t *testing.T) {
+	s := mustOpen(t)
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+	s.mustIssue("last^demo")
+	asked := byHand(t, s.Path())
+	if _, err := asked.Exec("INSERT INTO prune (asked_at, before, ended_at) VALUES (1, 2, 3)"); err != nil {
+		t.Fatal(err)
+	}
+	asked.Close()
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	if _, err := file.Backup(ctx, file.BackupOptions{From: s.Path(), To: backup, Schema: schema(t)}); err != nil {
+		t.Fatal(err)
+	}
+	copied := byHand(t, backup)
+	var requests int
+	if err := copied.QueryRow("SELECT count(*) FROM prune").Scan(&requests); err != nil || requests != 0 {
+		t.Errorf("the backup asks for %d removals, %v", requests, err)
+	}
+	copied.Close()
+	for _, k := range []relay.IssuedKey{alice, bob} {
+		if err := s.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.mustSend(s.mustIssue("carol^demo").Key, "carol^demo", `{}`)
+	s.mustPruneAll(later())
+	s.mustPruneUnused(later())
+	if all, err := s.Keys(ctx, "alice^demo"); err != nil || len(all) != 0 {
+		t.Fatalf("%d keys are left, %v", len(all), err)
+	}
+	path := s.Path()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: path, Schema: schema(t), Replace: true}, RevokeNewer: true})
+	if err != nil || len(r.Revived) != 2 || r.Revived[0].ID != alice.ID || r.Revived[1].ID != bob.ID {
+		t.Fatalf("%+v, %v", r.Revived, err)
+	}
+	s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, false })
+	_, err = s.Key(ctx, alice.Text)
+	wantCode(t, err, relay.KeyRevoked)
+}

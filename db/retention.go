@@ -1,0 +1,411 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/relay"
+)
+
+// The removal of messages (PROTOCOL §8) is done by writes and chores that each do a
+// little, the pieces. While others write, a piece goes with their transaction, so that it
+// needs no fsync of its own, and a rest follows. While nobody writes, the pieces have
+// transactions of their own. This file decides what is removed when. What the pieces do
+// stands in prune_sql.go, prune_unused_sql.go, unlist_sql.go and space_sql.go.
+
+const (
+	runsPerAge   = 24 // runs in the time for which messages are kept
+	longestRun   = time.Hour
+	shareOfDue   = 10                     // a run removes this part of what is due at most, by the time that it spans
+	secondLook   = time.Minute            // messages that had to stay are looked at again when they are older by this
+	quietAfter   = 100 * time.Millisecond // without writes of others for so long, pieces get their own transactions,
+	quietPieces  = 100 * time.Millisecond // for so long in a row
+	restAfter    = 4                      // a piece that goes with others is followed by a rest that is so many times as long,
+	restBehind   = 1                      // or so many, if new messages get old faster than they are removed
+	busyPiece    = 2 * time.Millisecond   // how long a piece that goes with others should take
+	quietPiece   = 5 * time.Millisecond   // likewise for one with its own transaction
+	leastMost    = 16                     // messages in a piece
+	mostMost     = 256                    // likewise
+	unusedAtOnce = 200                    // rows of each table that a PruneUnused looks at
+	unusedEvery  = time.Minute
+	// emptyForKeeper is how long what removed messages leave behind stays if messages are
+	// not removed by their age.
+	emptyForKeeper = 30 * 24 * time.Hour
+	retryAfter     = time.Second // after a piece that failed
+	sayEvery       = time.Minute
+)
+
+// retention removes messages, on the writer's goroutine. Only a server has one that works.
+type retention struct {
+	w       *writer
+	running func(now time.Time) time.Duration // the time since the start, even if the clock is set
+	trust   trust
+	passes  []*pass
+	asked   *asked // what a command has asked for; nil: nothing
+	look    bool   // a command may have asked for something
+	unlist  unlister
+	space   space
+	unused  *relay.PruneUnused // the next write of its kind; nil: none is due
+	pushes  relay.Position     // notes of pushes before this position are to be deleted; 0: none
+
+	nextRun    time.Duration // in the running time, as the two below
+	nextUnused time.Duration
+	nextNote   time.Duration // of the clock
+	emptyFor   time.Duration // how long a conversation without messages is kept
+
+	most      int       // messages in a piece
+	others    time.Time // when others wrote last, by the real clock, as the two below
+	restUntil time.Time
+	said      time.Time
+	toSay     relay.Pruned  // what was removed and not logged yet
+	took      time.Duration // of the last piece
+	goal      time.Duration // how long a piece should take; 0 after one that failed
+}
+
+// A pass is a walk through the messages that may be due, in their order, from run to run.
+type pass struct {
+	expired bool          // goes through expired messages, by ExpiresAt; else through all, by age
+	age     time.Duration // how old a message must be, or how long ago it must have expired
+	upto    time.Time     // all that is earlier was looked at
+	target  time.Time     // the present run looks at all that is earlier; zero: nothing is left to do
+	after   relay.Position
+	afterAt time.Time // the ExpiresAt of the message at after
+	// catchesUp says that more is due than one run removes.
+	catchesUp bool
+}
+
+// asked is a pass for a command, with its results so far.
+type asked struct {
+	pass
+	id    int64
+	so    relay.Pruned
+	noted relay.Pruned // what the command has been told
+	ended bool
+}
+
+func newRetention(w *writer, running func(time.Time) time.Duration) retention {
+	r := retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, look: true}
+	r.walk(w.opts.Retention, false)
+	r.walk(w.opts.KeepExpired, true)
+	if r.emptyFor = w.opts.Retention; r.emptyFor == 0 {
+		r.emptyFor = emptyForKeeper
+	}
+	return r
+}
+
+// walk adds the passes for an age; 0 is none. The later ones find the messages that had to
+// stay for a moment, or for their Idempotency-Keys.
+func (r *retention) walk(age time.Duration, expired bool) {
+	if age == 0 {
+		return
+	}
+	ages := []time.Duration{age, age + secondLook}
+	if age < idempotencyWindow {
+		ages = append(ages, idempotencyWindow+secondLook)
+	}
+	for _, a := range ages {
+		r.passes = append(r.passes, &pass{expired: expired, age: a})
+	}
+}
+
+// works tells whether this process removes messages.
+func (r *retention) works() bool { return r.w.opts.Serve && !r.w.opts.forgetful }
+
+// join adds a piece to the jobs of the next transaction, if one is due.
+func (r *retention) join(ops []op) []op {
+	if !r.works() {
+		return ops
+	}
+	r.others = time.Now()
+	if r.w.cramped || r.others.Before(r.restUntil) {
+		return ops
+	}
+	r.goal = busyPiece
+	if j := r.piece(r.w.opts.Now()); j != nil {
+		ops = append(ops, op{job: j})
+	}
+	return ops
+}
+
+// alone makes transactions of pieces for a moment, if others do not write.
+func (r *retention) alone() {
+	began := time.Now()
+	if !r.works() || r.w.cramped || began.Sub(r.others) < quietAfter || began.Before(r.restUntil) {
+		return
+	}
+	r.goal = quietPiece
+	for time.Since(began) < quietPieces && r.w.queued() == 0 && r.w.failed() == nil {
+		j := r.piece(r.w.opts.Now())
+		if j == nil {
+			return
+		}
+		r.w.commit([]op{{job: j}})
+		if r.goal == 0 { // it failed
+			return
+		}
+	}
+}
+
+// flush deletes the rows of removed messages when the store closes.
+func (r *retention) flush() {
+	for r.works() && r.w.failed() == nil && !r.w.disk.low.Load() && r.unlist.left() {
+		r.goal = quietPiece
+		r.w.commit([]op{{job: r.unlistPiece()}})
+		if r.goal == 0 {
+			return
+		}
+	}
+}
+
+// piece gives the next piece of work; nil if there is none. The order matters: rows of
+// mailboxes go before more messages do, and the file gets shorter when these have gone.
+func (r *retention) piece(now time.Time) job {
+	running := r.running(now)
+	if r.look {
+		r.look = false
+		r.readAsked()
+	}
+	switch {
+	case r.unlist.due(running):
+		return r.unlistPiece()
+	case r.asked != nil && !r.asked.ended && time.Since(r.said) >= time.Second && r.asked.so != r.asked.noted:
+		return r.notePiece(now)
+	case r.asked != nil && !r.asked.ended:
+		return r.prunePiece(&r.asked.pass, now)
+	}
+	for _, p := range r.passes {
+		if !p.target.IsZero() {
+			return r.prunePiece(p, now)
+		}
+	}
+	r.say()
+	switch {
+	case r.unused != nil:
+		return r.unusedPiece(now)
+	case r.pushes != 0:
+		return r.pushPiece()
+	case r.asked != nil: // it has ended, and what it left behind has gone
+		if j := r.spacePiece(); j != nil {
+			return j
+		}
+		return r.notePiece(now)
+	case running >= r.nextNote:
+		return r.clockPiece(now, running)
+	case running >= r.nextRun:
+		return r.begin(now, running)
+	}
+	return r.spacePiece()
+}
+
+// every is the time between two runs: short against the shortest age.
+func (r *retention) every() time.Duration {
+	every := longestRun
+	for _, p := range r.passes {
+		every = min(every, p.age/runsPerAge)
+	}
+	return max(every, servantsEvery)
+}
+
+// begin begins a run, unless the clock is in doubt, and gives its first piece.
+func (r *retention) begin(now time.Time, running time.Duration) job {
+	every := r.every()
+	r.nextRun = running + every
+	if len(r.passes) == 0 {
+		return nil
+	}
+	due, believed := false, r.trust.believes(now, running)
+	for _, p := range r.passes {
+		oldest, err := r.oldestOf(p)
+		if err != nil {
+			r.w.opts.Logger.Error("cannot look for messages to remove", "error", err)
+			return nil
+		}
+		due = p.begin(now, oldest, every) || due
+		if !believed {
+			p.target = time.Time{}
+		}
+	}
+	if !believed {
+		if due {
+			r.trust.refuse(now, running)
+		}
+		return nil
+	}
+	if r.w.opts.Retention > 0 {
+		r.pushes = relay.PositionAt(r.passes[0].end())
+	}
+	if running >= r.nextUnused {
+		r.nextUnused = running + max(every, unusedEvery)
+		r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
+	}
+	if !due && r.unused == nil && r.pushes == 0 {
+		return nil
+	}
+	return r.piece(now)
+}
+
+// end is the time up to which the pass comes with the present run.
+func (p *pass) end() time.Time {
+	if !p.target.IsZero() {
+		return p.target
+	}
+	return p.upto
+}
+
+// begin sets the target of a run. oldest is the time of the first message; zero: there is
+// none. A run goes on by a share of what is due: a clock that is wrong, and believed all
+// the same, does not remove everything at once.
+func (p *pass) begin(now, oldest time.Time, every time.Duration) (due bool) {
+	end := now.Add(-p.age)
+	if oldest.IsZero() || !oldest.Before(end) {
+		return false
+	}
+	from := oldest
+	if p.upto.After(from) {
+		from = p.upto
+	}
+	step := max(2*every, end.Sub(from)/shareOfDue)
+	if p.catchesUp = from.Add(step).Before(end); p.catchesUp {
+		end = from.Add(step)
+	}
+	if !end.After(from) {
+		return false
+	}
+	p.target = end
+	return true
+}
+
+// done notes the outcome of a write of the pass.
+func (p *pass) done(out relay.Pruned) {
+	if out.After != 0 {
+		p.after, p.afterAt = out.After, out.ExpiredAfter
+	}
+	if !out.More {
+		p.upto, p.target = p.target, time.Time{}
+	}
+}
+
+// prunePiece makes the next write of a pass.
+func (r *retention) prunePiece(p *pass, now time.Time) job {
+	w := &relay.PruneMessages{At: now, After: p.after, Most: r.most}
+	if p.expired {
+		w.ExpiredAfter, w.ExpiredBefore = p.afterAt, p.target
+	} else {
+		w.Before = relay.PositionAt(p.target)
+	}
+	return &task[*relay.PruneMessages, relay.Pruned]{write: w, decide: timed(r, (*tx).pruneMessages), done: func(out relay.Pruned, err error) {
+		if !r.pieceEnded(err) {
+			return
+		}
+		switch {
+		case r.took > r.goal:
+			r.most = max(r.most/2, leastMost)
+		case r.took < r.goal/2:
+			r.most = min(r.most*2, mostMost)
+		}
+		p.done(out)
+		r.toSay.Messages, r.toSay.Bytes = r.toSay.Messages+out.Messages, r.toSay.Bytes+out.Bytes
+		if a := r.asked; a != nil && p == &a.pass {
+			a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+out.Messages, a.so.Bytes+out.Bytes, a.so.Kept+out.Kept
+			if a.ended = p.target.IsZero(); a.ended {
+				r.tidy(a, now)
+			}
+		}
+	}}
+}
+
+// tidy has removed what the messages that a command wanted removed have left behind.
+func (r *retention) tidy(a *asked, now time.Time) {
+	r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
+	r.pushes, r.space.checked = relay.PositionAt(a.upto), time.Time{}
+}
+
+func (r *retention) unusedPiece(now time.Time) job {
+	w := *r.unused
+	w.At = now
+	return &task[*relay.PruneUnused, relay.PrunedUnused]{write: &w, decide: timed(r, (*tx).pruneUnused), done: func(out relay.PrunedUnused, err error) {
+		switch {
+		case !r.pieceEnded(err):
+		case out.More:
+			next := w
+			next.Words, next.Keys, next.Mechas = out.Words, out.Keys, out.Mechas
+			r.unused = &next
+		default:
+			r.unused = nil
+		}
+	}}
+}
+
+func (r *retention) unlistPiece() job {
+	l := &unlisting{u: &r.unlist}
+	return r.choreOf(l, func() { r.unlist.applied(l) })
+}
+
+// choreOf makes a piece of a chore. done is called once it is committed.
+func (r *retention) choreOf(c chore, done func()) job {
+	return &choreJob{&timedChore{c, r}, func(err error) {
+		if r.pieceEnded(err) {
+			done()
+		}
+	}}
+}
+
+// timed measures how long a write takes to be applied.
+func timed[W relay.Write, O any](r *retention, decide func(*tx, W) (O, error)) func(*tx, W) (O, error) {
+	return func(t *tx, w W) (O, error) {
+		began := time.Now()
+		defer func() { r.took = time.Since(began) }()
+		return decide(t, w)
+	}
+}
+
+// timedChore is timed for a chore.
+type timedChore struct {
+	chore
+	r *retention
+}
+
+func (c *timedChore) apply(t *tx) error {
+	began := time.Now()
+	defer func() { c.r.took = time.Since(began) }()
+	return c.chore.apply(t)
+}
+
+// pieceEnded takes the rest that follows a piece. It returns false if the piece failed.
+func (r *retention) pieceEnded(err error) bool {
+	switch {
+	case err != nil:
+		r.restUntil, r.goal = time.Now().Add(retryAfter), 0
+		if relay.ErrorCode(err) != relay.DiskFull && r.w.failed() == nil {
+			r.w.opts.Logger.Warn("no messages were removed just now", "error", err)
+		}
+	case r.goal == busyPiece:
+		rest := time.Duration(restAfter)
+		if r.behind() {
+			rest = restBehind
+		}
+		r.restUntil = time.Now().Add(rest * r.took)
+	}
+	return err == nil
+}
+
+// behind tells whether a run that should be over is still under way, and not because it
+// has much to catch up with.
+func (r *retention) behind() bool {
+	if r.running(r.w.opts.Now()) < r.nextRun {
+		return false
+	}
+	for _, p := range r.passes {
+		if !p.target.IsZero() && !p.catchesUp {
+			return true
+		}
+	}
+	return false
+}
+
+// say logs what was removed, not more often than once a minute.
+func (r *retention) say() {
+	if r.toSay.Messages > 0 && time.Since(r.said) >= sayEvery {
+		r.w.opts.Logger.Info("messages were removed", "messages", r.toSay.Messages, "payload_bytes", r.toSay.Bytes)
+		r.toSay, r.said = relay.Pruned{}, time.Now()
+	}
+}

@@ -1,0 +1,386 @@
+package db
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db/file"
+	"relay/db/relay"
+)
+
+// keeping makes a server with a clock that the test sets, which keeps messages for a time.
+func keeping(c *setClock, age time.Duration, more ...func(*Options)) []func(*Options) {
+	return append([]func(*Options){c.tells, func(o *Options) { o.Retention = age }}, more...)
+}
+
+// mustReach waits until a query gives no more than a number.
+func mustReach(t *testing.T, d *DB, what, query string, most int64) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+		if scalar(t, d, query) <= most {
+			return
+		}
+	}
+	t.Fatalf("%s: more than %d", what, most)
+}
+
+// scalar reads a number.
+func scalar(t *testing.T, d *DB, query string) (n int64) {
+	t.Helper()
+	err := d.read(t.Context(), func(x *rx) (err error) {
+		n, err = x.c.Number(query)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// counted counts the rows of all tables of a file, and its pages.
+func counted(t *testing.T, d *DB) map[string]int64 {
+	t.Helper()
+	all := map[string]int64{}
+	err := d.read(t.Context(), func(x *rx) error {
+		var names []string
+		r := x.c.Query("SELECT name FROM sqlite_schema WHERE type = 'table'")
+		for r.Next() {
+			names = append(names, r.Text(0))
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+		for _, name := range names {
+			n, err := x.c.Number("SELECT count(*) FROM " + name)
+			if err != nil {
+				return err
+			}
+			all[name] = n
+		}
+		n, err := x.c.Number("PRAGMA page_count")
+		all["pages"] = n
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// Over twenty times the age at which messages are removed, nothing in the file grows,
+// whatever clients bring: types and labels of their own, Idempotency-Keys, conversations,
+// acknowledgements, pushes, messages that expire, Mechas and keys that come and go.
+func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
+	t.Parallel()
+	c := &setClock{}
+	c.shown.Store(time.Now().UnixMilli())
+	const age = 30 * time.Hour // longer than all that keeps a row for a time of its own
+	d := openHere(t, keeping(c, age, func(o *Options) { o.KeepExpired = time.Hour })...)
+	alice, bob := mustIssue(t, d, "alice^demo"), mustIssue(t, d, "bob^demo")
+	const steps = 5
+	var early, late map[string]int64
+	for period := range 20 {
+		for step := range steps {
+			name := fmt.Sprintf("%d-%d", period, step)
+			guest := mustIssue(t, d, relay.Address("guest"+name+"^demo"))
+			for i := range 8 {
+				m := message(alice, "bob^demo", fmt.Sprintf(`{"text":"%0900d"}`, i))
+				m.At, m.Type, m.Nonce = c.now(), fmt.Sprint("type-", name, i), relay.NonceHash(period*1000+step*10+i+1)
+				switch i % 4 {
+				case 0:
+					m.Conversation = relay.ConversationID(fmt.Sprint("label-", name, i))
+				case 1:
+					m.ExpiresAt = c.now().Add(time.Minute)
+				case 2:
+					m.Key, m.Idempotency = guest.Number, d.IdempotencyKey(guest.Mecha.Number, fmt.Sprint(name, i), m.Payload)
+				}
+				sent, err := d.Send(m)
+				if err != nil {
+					t.Fatal(err)
+				}
+				p, _ := d.ids.MessagePosition(sent.ID)
+				d.Pushed(bob.Number, c.now(), []relay.Position{p})
+				if i%2 == 0 {
+					if _, err := d.Acknowledge(&relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if err := d.RemoveMecha(&relay.RemoveMecha{At: c.now(), Address: guest.Mecha.Address}); err != nil {
+				t.Fatal(err)
+			}
+			for range 6 { // as time does, it passes in small steps
+				c.pass(age / steps / 6)
+				mustRun(t, d)
+			}
+			due := relay.PositionAt(c.now().Add(-age - 2*age/runsPerAge))
+			if n := scalar(t, d, fmt.Sprintf("SELECT count(*) FROM message WHERE position < %d", due)); n != 0 {
+				t.Fatalf("%d messages are left that should have gone", n)
+			}
+		}
+		if now := counted(t, d); period == 9 {
+			early = now
+		} else if period == 19 {
+			late = now
+		}
+	}
+	for table, n := range early {
+		if late[table] > n+n/4+8 {
+			t.Errorf("%s: %d rows after ten periods, %d after twenty", table, n, late[table])
+		}
+	}
+	t.Logf("after ten %v", early)
+	t.Logf("after twenty %v", late)
+	path := d.path
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, said, r := checked(t, path); r.Faults > 0 {
+		t.Error(said)
+	}
+}
+
+// A clock that jumps ahead removes nothing at first, and says so. If it is set back, all
+// is as it was. If it stays, it is believed after a while.
+func TestAClockThatJumpsRemovesNothingAtFirst(t *testing.T) {
+	t.Parallel()
+	for name, restart := range map[string]bool{"while it runs": false, "over a start": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c, log := &setClock{}, make(lines, 1000)
+			c.shown.Store(time.Now().UnixMilli())
+			d := openHere(t, keeping(c, 24*time.Hour, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) })...)
+			k := mustIssue(t, d, "a^b")
+			for range 5 {
+				m := message(k, "a^b", `{}`)
+				m.At = c.now()
+				if _, err := d.Send(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.pass(time.Hour)
+			mustRun(t, d)
+			if n := scalar(t, d, "SELECT value FROM setting WHERE name = 'clock'"); n != c.now().UnixMilli() {
+				t.Fatalf("the known time is %d", n)
+			}
+			count := func() int64 { return counted(t, d)["message"] }
+			jump := func(by time.Duration) {
+				c.set(by)
+				if restart {
+					path := d.path
+					if err := d.Close(); err != nil {
+						t.Fatal(err)
+					}
+					d = openHere(t, keeping(c, 24*time.Hour, func(o *Options) { o.Logger = slog.New(slog.NewTextHandler(log, nil)) }, func(o *Options) { o.Path = path })...)
+				}
+			}
+			jump(365 * 24 * time.Hour)
+			c.pass(time.Hour)
+			log.await(t, "the clock is ahead of what the store has seen")
+			c.pass(longestDoubt - 2*time.Hour)
+			mustRun(t, d)
+			if n := count(); n != 5 {
+				t.Fatalf("%d messages are left", n)
+			}
+			jump(-365 * 24 * time.Hour)
+			mustRun(t, d)
+			if n := count(); n != 5 {
+				t.Fatalf("%d messages are left after it was set back", n)
+			}
+			jump(365 * 24 * time.Hour)
+			for range 40 {
+				c.pass(time.Hour)
+				mustRun(t, d)
+			}
+			log.await(t, "the clock has not been set back")
+			mustReach(t, d, "messages", "SELECT count(*) FROM message", 0)
+		})
+	}
+}
+
+// Nonces of removed messages and of their receipts are refused after a start that finds
+// no ring, as if the messages were there.
+func TestNoncesOutliveTheirMessages(t *testing.T) {
+	t.Parallel()
+	d, c := openSetClock(t)
+	k := mustIssue(t, d, "a^b")
+	m := message(k, "a^b", `{}`)
+	m.At, m.Nonce = c.now(), 77
+	sent, err := d.Send(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Acknowledge(&relay.Acknowledge{At: c.now(), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z", Nonce: 79}); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(time.Minute)
+	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 10})
+	if err != nil || out.(relay.Pruned).Messages != 1 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	path := d.path
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path + "-nonces"); err != nil {
+		t.Fatal(err)
+	}
+	d = openHere(t, c.tells, func(o *Options) { o.Path = path })
+	for _, nonce := range []relay.NonceHash{77, 79} {
+		if err := d.nonces.Claim(nonce, c.now(), c.now().Add(time.Minute)); relay.ErrorCode(err) != relay.NonceReused {
+			t.Errorf("%d: %v", nonce, err)
+		}
+	}
+}
+
+// An expired message is removed some time after its receipt was told, and not before.
+func TestAnExpiredMessageGoesAfterItsReceipt(t *testing.T) {
+	t.Parallel()
+	c := &setClock{}
+	c.shown.Store(time.Now().UnixMilli())
+	d := openHere(t, c.tells, func(o *Options) { o.KeepExpired = time.Second })
+	told := make(chan relay.Change, 10)
+	d.OnCommit(func(b *relay.Commit) {
+		for _, change := range b.Changes {
+			told <- change
+		}
+	})
+	k := mustIssue(t, d, "a^b")
+	m := message(k, "a^b", `{}`)
+	m.At, m.ExpiresAt = c.now(), c.now().Add(time.Minute)
+	if _, err := d.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(2 * time.Minute)
+	if change := <-told; !change.New || change.State != relay.Expired {
+		t.Fatalf("%+v", change)
+	}
+	if n := counted(t, d)["message"]; n != 1 {
+		t.Fatal("it went with its receipt")
+	}
+	c.pass(2 * time.Minute)
+	mustReach(t, d, "messages", "SELECT count(*) FROM message", 0)
+	if len(told) > 0 {
+		t.Errorf("further changes: %+v", <-told)
+	}
+}
+
+// A command without a server does what it asks by itself. A command beside a server has
+// it done, and the file gets shorter.
+func TestAPruneBesideAServerAndWithout(t *testing.T) {
+	t.Parallel()
+	for _, served := range []bool{true, false} {
+		t.Run(fmt.Sprint("served ", served), func(t *testing.T) {
+			d := openHere(t, func(o *Options) { o.Serve = true })
+			k := mustIssue(t, d, "a^b")
+			for i := range 400 {
+				m := message(k, "a^b", `{"text":"`+strings.Repeat("x", 30_000)+`"}`)
+				if i%100 == 99 {
+					m.Idempotency = d.IdempotencyKey(k.Mecha.Number, fmt.Sprint(i), nil)
+				}
+				if _, err := d.Send(m); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := time.Now().Add(time.Second)
+			if !served {
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			in, err := Inspect(d.path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			would, err := in.Prunable(t.Context(), before, time.Now())
+			in.Close()
+			if err != nil || would.Messages != 396 || would.Kept != 4 {
+				t.Errorf("it would remove %+v, %v", would, err)
+			}
+			did, err := Prune(t.Context(), PruneOptions{Path: d.path, Schema: d.opts.Schema, Before: before})
+			if err != nil || did != would {
+				t.Errorf("it removed %+v, %v", did, err)
+			}
+			if served {
+				if err := d.Close(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if size := fileSize(d.path); size > 3<<20 {
+				t.Errorf("the file has %d bytes", size)
+			}
+			if _, said, r := checked(t, d.path); r.Faults > 0 || r.Messages != 4 {
+				t.Errorf("%d messages; %s", r.Messages, said)
+			}
+		})
+	}
+}
+
+// retentionState is a chore that looks whether the removal has nothing left to do.
+type retentionState struct{ idle bool }
+
+func (s *retentionState) size() int { return 0 }
+
+func (s *retentionState) apply(t *tx) error {
+	r := &t.w.retention
+	s.idle = r.running(t.w.opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil
+	for _, p := range r.passes {
+		s.idle = s.idle && p.target.IsZero()
+	}
+	return nil
+}
+
+// mustRun waits until the removal has done what is due.
+func mustRun(t *testing.T, d *DB) {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		s, done := &retentionState{}, make(chan error, 1)
+		d.submit(s, 0, func(err error) { done <- err })
+		if err := <-done; err != nil {
+			t.Fatal(err)
+		}
+		if s.idle {
+			return
+		}
+	}
+	t.Fatal("the removal does not come to an end")
+}
+
+// ahead gives by how much a player's clock is ahead when it removes messages.
+func (p *player) ahead() time.Duration {
+	return []time.Duration{time.Second, time.Minute, 2 * time.Hour, 30 * time.Hour}[p.random.IntN(4)]
+}
+
+// prune removes some messages, and what removed ones have left.
+func (p *player) prune(now time.Time) error {
+	_, err := p.d.Apply(&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 1 + p.random.IntN(20)})
+	if err == nil && p.random.IntN(2) == 0 {
+		_, err = p.d.Apply(&relay.PruneMessages{At: now, ExpiredBefore: now, Most: 5})
+	}
+	if err == nil {
+		_, err = p.d.Apply(&relay.PruneUnused{At: now, EmptySince: now.Add(-time.Duration(p.random.IntN(1000)) * time.Millisecond), Most: 1 + p.random.IntN(50)})
+	}
+	return err
+}
+
+// checked checks a file. It returns the names of the checks that found faults, and these.
+func checked(t *testing.T, path string) (names []string, said string, r file.CheckResult) {
+	t.Helper()
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err = file.Check(t.Context(), file.CheckOptions{Path: path, Schema: string(schema), Report: func(f file.Finding) {
+		if f.Faults > 0 && !f.Warning {
+			names, said = append(names, f.Check), said+f.Check+": "+strings.Join(f.Examples, "; ")+"\n"
+		}
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names, said, r
+}

@@ -1,0 +1,142 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// start reads what an earlier process has left: rows to delete, and how far it has seen
+// the clock go on.
+func (r *retention) start(now time.Time) error {
+	if !r.works() {
+		return nil
+	}
+	if err := r.unlist.start(); err != nil {
+		return err
+	}
+	ms, err := r.w.c.Number("SELECT value FROM setting WHERE name = 'clock'")
+	if err != nil {
+		return err
+	}
+	sure := relay.UnixMilli(ms)
+	if sure.IsZero() && r.w.last > 0 { // the first start that notes the clock
+		sure = r.w.last.Time()
+	}
+	r.trust.start(sure, r.running(now))
+	return nil
+}
+
+// oldestOf gives the time of the first message of a pass; zero if there is none.
+func (r *retention) oldestOf(p *pass) (oldest time.Time, err error) {
+	query, at := "SELECT min(position) FROM message", func(n int64) time.Time { return relay.Position(n).Time() }
+	if p.expired {
+		query, at = "SELECT min(expires_at) FROM message INDEXED BY message_expired WHERE state = 3", relay.UnixMilli
+	}
+	_, err = r.w.c.Row(func(row *sqlite.Rows) {
+		if !row.Null(0) {
+			oldest = at(row.Int(0))
+		}
+	}, query)
+	return oldest, err
+}
+
+// clockPiece notes in the file how far the clock has gone on, if it can be believed.
+func (r *retention) clockPiece(now time.Time, running time.Duration) job {
+	r.nextNote = running + noteClock
+	if !r.trust.believes(now, running) {
+		return nil
+	}
+	return r.choreOf(noteOfClock(now.UnixMilli()), func() {})
+}
+
+type noteOfClock int64
+
+func (n noteOfClock) size() int { return 0 }
+
+func (n noteOfClock) apply(t *tx) error {
+	return t.c.Exec("UPDATE setting SET value = ? WHERE name = 'clock'", int64(n))
+}
+
+// pushPiece deletes notes of pushes, some rows of them.
+func (r *retention) pushPiece() job {
+	d := &dropPushes{before: r.pushes}
+	return r.choreOf(d, func() {
+		if !d.more {
+			r.pushes = 0
+		}
+	})
+}
+
+type dropPushes struct {
+	before relay.Position
+	more   bool // apply sets it
+}
+
+const pushesAtOnce = 16 // rows, each of which may have thousands of notes
+
+func (d *dropPushes) size() int { return 0 }
+
+func (d *dropPushes) apply(t *tx) error {
+	before := t.c.Changes()
+	err := t.c.Exec("DELETE FROM push WHERE position IN (SELECT position FROM push WHERE position < ? ORDER BY position LIMIT ?)", int64(d.before), int64(pushesAtOnce))
+	d.more = t.c.Changes()-before == pushesAtOnce
+	return err
+}
+
+// readAsked looks for a command that wants messages removed.
+func (r *retention) readAsked() {
+	if r.asked != nil {
+		return
+	}
+	var a asked
+	found, err := r.w.c.Row(func(row *sqlite.Rows) { a.id, a.target = row.Int(0), relay.Position(row.Int(1)).Time() },
+		"SELECT id, before FROM prune WHERE ended_at IS NULL ORDER BY id LIMIT 1")
+	switch {
+	case err != nil:
+		r.w.opts.Logger.Warn("cannot look for what relay prune asks", "error", err)
+	case found:
+		r.asked = &a
+		r.w.opts.Logger.Info("relay prune asks to remove messages", "before", relay.FormatTime(a.target))
+	}
+}
+
+// notePiece tells the command how far its pass has come. If the command has taken back
+// its row, the pass ends.
+func (r *retention) notePiece(now time.Time) job {
+	a := r.asked
+	r.said = time.Now()
+	n := &noteOfPrune{id: a.id, so: a.so}
+	if a.ended {
+		n.endedAt = now
+	}
+	return r.choreOf(n, func() {
+		a.noted = n.so
+		if n.gone || a.ended {
+			r.w.opts.Logger.Info("messages were removed for relay prune", "messages", a.so.Messages, "payload_bytes", a.so.Bytes, "kept", a.so.Kept)
+			r.asked, r.look, r.toSay = nil, true, relay.Pruned{}
+		}
+	})
+}
+
+type noteOfPrune struct {
+	id      int64
+	so      relay.Pruned
+	endedAt time.Time // zero: not yet
+	gone    bool      // apply sets it
+}
+
+const prunesKept = 24 * time.Hour // rows that a killed command has left
+
+func (n *noteOfPrune) size() int { return 0 }
+
+func (n *noteOfPrune) apply(t *tx) error {
+	before := t.c.Changes()
+	err := t.c.Exec("UPDATE prune SET messages = ?, bytes = ?, kept = ?, ended_at = ? WHERE id = ?",
+		int64(n.so.Messages), n.so.Bytes, int64(n.so.Kept), sqlite.OrNull(relay.MilliOf(n.endedAt)), n.id)
+	if n.gone = t.c.Changes() == before; err != nil || n.endedAt.IsZero() {
+		return err
+	}
+	return t.c.Exec("DELETE FROM prune WHERE ended_at < ?", n.endedAt.Add(-prunesKept).UnixMilli())
+}

@@ -1,0 +1,143 @@
+package db
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"relay/db/relay"
+)
+
+// The rows of removed messages in `received` and `sent` stand on as many pages as there
+// are Mechas. Like those of new messages (mailbox.go), they are not written with each
+// transaction: the table `unlisted` gets the messages, and the rows go sorted, many at a
+// time. Meanwhile reads pass over them.
+
+// unlist has the rows of removed messages deleted from the mailboxes.
+func (t *tx) unlist(messages []removedMessage) error {
+	t.removed = append(t.removed, messages...)
+	for _, m := range messages {
+		if t.w.opts.Serve {
+			err := t.c.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.position), int64(m.recipient), int64(m.sender))
+			if err != nil {
+				return err
+			}
+			continue
+		}
+		// Another process must leave nothing behind that a server would have to know of.
+		if err := deleteReceived(t, mailboxRow{m.recipient, m.position}); err != nil {
+			return err
+		}
+		if err := deleteSent(t, mailboxRow{m.sender, m.position}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func deleteReceived(t *tx, r mailboxRow) error {
+	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", int64(r.mecha), int64(r.position))
+}
+
+func deleteSent(t *tx, r mailboxRow) error {
+	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", int64(r.mecha), int64(r.position))
+}
+
+// unlister deletes the rows of removed messages. It gathers some thousands of messages
+// and then deletes their rows in the order of the tables, a piece with each call.
+type unlister struct {
+	w              *writer
+	waiting        []removedMessage // removed, and not yet begun
+	last           time.Duration    // when the latest of them was removed, in the running time
+	received, sent []mailboxRow     // rows that are still to be deleted
+	begun          []relay.Position // the messages whose rows these are, or were
+}
+
+// These are variables, so that tests can have many pieces of few messages.
+var (
+	unlistAtOnce = 8192 // messages that are gathered
+	unlistPiece  = 256  // rows in a piece
+)
+
+// unlistAfter is after how long fewer messages are begun, if none has followed.
+const unlistAfter = time.Second
+
+// start reads the messages that an earlier process has left.
+func (u *unlister) start() error {
+	r := u.w.c.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
+	for r.Next() {
+		u.waiting = append(u.waiting, removedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2))})
+	}
+	return r.Close()
+}
+
+// due tells whether rows should be deleted now.
+func (u *unlister) due(now time.Duration) bool {
+	return len(u.begun) > 0 || len(u.waiting) >= unlistAtOnce || len(u.waiting) > 0 && now-u.last >= unlistAfter
+}
+
+// left tells whether there are rows to delete.
+func (u *unlister) left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
+
+// removed takes messages whose removal has been committed.
+func (u *unlister) removed(messages []removedMessage, running time.Duration) {
+	if len(messages) > 0 {
+		u.waiting, u.last = append(u.waiting, messages...), running
+	}
+}
+
+// begin begins with the messages that wait.
+func (u *unlister) begin() {
+	n := min(len(u.waiting), unlistAtOnce)
+	for _, m := range u.waiting[:n] {
+		u.begun = append(u.begun, m.position)
+		u.received = append(u.received, mailboxRow{m.recipient, m.position})
+		u.sent = append(u.sent, mailboxRow{m.sender, m.position})
+	}
+	u.waiting = slices.Clone(u.waiting[n:])
+	for _, rows := range [][]mailboxRow{u.received, u.sent} {
+		slices.SortFunc(rows, func(a, b mailboxRow) int {
+			return cmp.Or(cmp.Compare(a.mecha, b.mecha), cmp.Compare(a.position, b.position))
+		})
+	}
+}
+
+// An unlisting is a piece of the work of an unlister, as a chore.
+type unlisting struct {
+	u                     *unlister
+	received, sent, begun int // how many rows apply has deleted
+}
+
+func (l *unlisting) size() int { return 0 }
+
+func (l *unlisting) apply(t *tx) error {
+	u := l.u
+	if len(u.begun) == 0 {
+		u.begin()
+	}
+	l.received, l.sent, l.begun = min(len(u.received), unlistPiece), min(len(u.sent), unlistPiece), 0
+	for _, r := range u.received[:l.received] {
+		if err := deleteReceived(t, r); err != nil {
+			return err
+		}
+	}
+	for _, r := range u.sent[:l.sent] {
+		if err := deleteSent(t, r); err != nil {
+			return err
+		}
+	}
+	if l.received > 0 || l.sent > 0 {
+		return nil
+	}
+	l.begun = min(len(u.begun), 4*unlistPiece)
+	return t.c.Exec("DELETE FROM unlisted WHERE position IN (SELECT value FROM json_each(?))",
+		jsonList(u.begun[:l.begun], func(p relay.Position) relay.Position { return p }))
+}
+
+// applied notes that a piece was committed.
+func (u *unlister) applied(l *unlisting) {
+	u.received, u.sent, u.begun = u.received[l.received:], u.sent[l.sent:], u.begun[l.begun:]
+	if len(u.begun) == 0 {
+		u.received, u.sent, u.begun = nil, nil, nil
+	}
+}
