@@ -111,9 +111,8 @@ func TestTheImageRunsFromScratchAsAnotherUser(t *testing.T) {
 	c, env = inside(append(i.entrypoint, "key", "create", "--json", "a^image"))
 	made := finish(t, c, env, "").wantCode(t, 0)
 	s.send(agents(t, made.out)[0], "a^image", `{}`)
-	if ans, err := client.Get(s.url + "/readyz"); err != nil || ans.StatusCode != 200 {
-		t.Errorf("not ready: %v %v", ans, err)
-	}
+	c, env = inside(i.check, "RELAY_URL="+s.url)
+	finish(t, c, env, "").wantCode(t, 0)
 	if code := s.terminate(); code != 0 {
 		t.Errorf("exit %d: %s", code, s.stderr)
 	}

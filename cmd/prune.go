@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,6 +101,10 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
+	if result.Messages > 0 {
+		noted := a.note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), bytesOf(result.Bytes)))
+		err = cmp.Or(err, noted)
+	}
 	if errors.Is(err, context.Canceled) {
 		return fmt.Errorf("interrupted: %d messages were removed", result.Messages)
 	}

@@ -14,6 +14,7 @@ import (
 type Measures struct {
 	Sent     atomic.Int64    // messages that were accepted
 	Expired  atomic.Int64    // messages that expired
+	Removed  atomic.Int64    // messages that were removed, for their age, after their expiry or by relay prune
 	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
 	Failures atomic.Int64    // transactions that failed
 

@@ -32,6 +32,7 @@ const (
 	emptyForKeeper = 30 * 24 * time.Hour
 	retryAfter     = time.Second // after a piece that failed
 	sayEvery       = time.Minute
+	auditEvery     = time.Hour
 )
 
 // retention removes messages, on the writer's goroutine. Only a server has one that works.
@@ -47,9 +48,10 @@ type retention struct {
 	unused  *relay.PruneUnused // the next write of its kind; nil: none is due
 	pushes  relay.Position     // notes of pushes before this position are to be deleted; 0: none
 
-	nextRun    time.Duration // in the running time, as the two below
+	nextRun    time.Duration // in the running time, as the three below
 	nextUnused time.Duration
 	nextNote   time.Duration // of the clock
+	nextAudit  time.Duration
 	emptyFor   time.Duration // how long a conversation without messages is kept
 
 	most      int       // messages in a piece
@@ -57,6 +59,7 @@ type retention struct {
 	restUntil time.Time
 	said      time.Time
 	toSay     relay.Pruned  // what was removed and not logged yet
+	toAudit   relay.Pruned  // what was removed by age and is not in the audit log yet
 	took      time.Duration // of the last piece
 	goal      time.Duration // how long a piece should take; 0 after one that failed
 }
@@ -145,8 +148,12 @@ func (r *retention) alone() {
 	}
 }
 
-// flush deletes the rows of removed messages when the store closes.
+// flush deletes the rows of removed messages when the store closes, and notes what was
+// removed in the audit log.
 func (r *retention) flush() {
+	if r.works() && r.w.failed() == nil && !r.w.disk.low.Load() && r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{}) {
+		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
+	}
 	for r.works() && r.w.failed() == nil && !r.w.disk.low.Load() && r.unlist.left() {
 		r.goal = quietPiece
 		r.w.commit([]op{{job: r.unlistPiece()}})
@@ -188,6 +195,8 @@ func (r *retention) piece(now time.Time) job {
 			return j
 		}
 		return r.notePiece(now)
+	case r.toAudit.Messages > 0 && running >= r.nextAudit && r.w.opts.By != (relay.Actor{}):
+		return r.auditPiece(now, running)
 	case running >= r.nextNote:
 		return r.clockPiece(now, running)
 	case running >= r.nextRun:
@@ -303,8 +312,12 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 			r.most = min(r.most*2, mostMost)
 		}
 		p.done(out)
+		r.w.measures.Removed.Add(int64(out.Messages))
 		r.toSay.Messages, r.toSay.Bytes = r.toSay.Messages+out.Messages, r.toSay.Bytes+out.Bytes
-		if a := r.asked; a != nil && p == &a.pass {
+		a := r.asked
+		if a == nil || p != &a.pass {
+			r.toAudit.Messages, r.toAudit.Bytes = r.toAudit.Messages+out.Messages, r.toAudit.Bytes+out.Bytes
+		} else { // the command notes it in the audit log
 			a.so.Messages, a.so.Bytes, a.so.Kept = a.so.Messages+out.Messages, a.so.Bytes+out.Bytes, a.so.Kept+out.Kept
 			if a.ended = p.target.IsZero(); a.ended {
 				r.tidy(a, now)

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -57,6 +58,20 @@ func (n noteOfClock) size() int { return 0 }
 
 func (n noteOfClock) apply(t *tx) error {
 	return t.c.Exec("UPDATE setting SET value = ? WHERE name = 'clock'", int64(n))
+}
+
+// auditPiece notes in the audit log what was removed by age since the last such note. A
+// command that had messages removed makes its own note.
+func (r *retention) auditPiece(now time.Time, running time.Duration) job {
+	noted := r.toAudit
+	act := &relay.Act{At: now, By: r.w.opts.By, What: relay.ActMessagesPruned,
+		Detail: fmt.Sprintf("%d messages by their age or expiry, with %d bytes of payload", noted.Messages, noted.Bytes)}
+	return &task[*relay.Act, any]{write: act, decide: timed(r, (*tx).act), done: func(_ any, err error) {
+		if r.pieceEnded(err) {
+			r.nextAudit = running + auditEvery
+			r.toAudit.Messages, r.toAudit.Bytes = r.toAudit.Messages-noted.Messages, r.toAudit.Bytes-noted.Bytes
+		}
+	}}
 }
 
 // pushPiece deletes notes of pushes, some rows of them.

@@ -80,6 +80,7 @@ func (m *Metrics) collectStore(c collected) {
 	counts := d.Measures()
 	c.counter(sent, counts.Sent.Load())
 	c.counter(expired, counts.Expired.Load())
+	c.counter(removed, counts.Removed.Load())
 	c.counts(acks, counts.Acks)
 	c.counter(commitFailures, counts.Failures.Load())
 	c.histogram(commitWrites, counts.Writes)
