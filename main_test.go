@@ -23,6 +23,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
 	{"cmd", "cmd/bench http http/client http/docs ws search db db/file db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
 	{"cmd/bench", "http/client db db/relay", "modernc.org database/sql github.com"},
+	{"http/apitest", "http", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone
 	{"http", "http/docs db db/relay", "modernc.org database/sql github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client", "db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},

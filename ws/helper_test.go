@@ -28,6 +28,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	relayhttp "relay/http"
+	"relay/http/apitest"
 	"relay/ws"
 )
 
@@ -50,6 +51,9 @@ type testRelay struct {
 	past *atomic.Int64 // how far its clock has been advanced
 	mine string        // the label of its goroutines
 	tls  *tls.Config   // of its clients; nil: without TLS
+
+	record *apitest.Recorder // holds every answer against the documents; nil in benchmarks
+	echoes bool              // its frames are those of its clients
 }
 
 // mustServe starts a relay, wired as the serve command does it.
@@ -83,6 +87,9 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 		t.Fatal(err)
 	}
 	r := &testRelay{t: t, past: new(atomic.Int64)}
+	if _, bench := t.(*testing.B); !bench {
+		r.record = apitest.NewRecorder(t)
+	}
 	mine := label(t)
 	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
 	if err != nil {
@@ -103,6 +110,9 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 	}
 	api := relayhttp.New(relayhttp.Config{DB: d, Live: hub, ClockSkew: 5 * time.Minute, MaxBody: 1 << 20})
 	server := api.Listening(relayhttp.Timeouts{Header: patience, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	if r.record != nil {
+		server.Handler = r.record.Handler(api)
+	}
 	addr := listener.Addr().String()
 	if certificate != nil {
 		listener = tls.NewListener(api.Guard(listener, 10_000), certificate)
@@ -236,7 +246,43 @@ func socketPath(a relay.Address, query string) string {
 // client is a WebSocket as a foreign implementation speaks it.
 type client struct {
 	*websocket.Conn
-	t testing.TB
+	t    testing.TB
+	r    *testRelay
+	acks sync.Map // by message id: the latest ack that was sent, as text
+}
+
+// Read reads a message, and holds what the relay says against its documents.
+func (c *client) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	kind, text, err := c.Conn.Read(ctx)
+	var end websocket.CloseError
+	switch {
+	case c.r.record == nil || c.r.echoes:
+	case err == nil:
+		c.r.holdFrame(text)
+		var f frame
+		if json.Unmarshal(text, &f) == nil && f.Type == "ack_ok" {
+			if ack, ok := c.acks.Load(f.MessageID); ok {
+				if fault := apitest.CheckAck([]byte(ack.(string))); fault != "" {
+					c.t.Errorf("the ack %s was taken: %s", ack, fault)
+				}
+			}
+		}
+	case errors.As(err, &end):
+		c.r.holdClose(int(end.Code))
+	}
+	return kind, text, err
+}
+
+func (r *testRelay) holdFrame(text []byte) {
+	if fault := apitest.CheckFrame(text); fault != "" {
+		r.t.Errorf("the frame %.300s is not as it is described: %s", text, fault)
+	}
+}
+
+func (r *testRelay) holdClose(code int) {
+	if !apitest.CheckClose(code) {
+		r.t.Errorf("the close code %d is not described", code)
+	}
 }
 
 func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
@@ -254,7 +300,7 @@ func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Respon
 	}
 	c.SetReadLimit(-1)
 	r.t.Cleanup(func() { c.CloseNow() })
-	return &client{c, r.t}, resp, nil
+	return &client{Conn: c, t: r.t, r: r}, resp, nil
 }
 
 func (r *testRelay) mustDial(k relay.IssuedKey, query string) *client {
@@ -371,6 +417,10 @@ func (c *client) expectNothing() {
 
 func (c *client) send(text string) {
 	c.t.Helper()
+	var f frame
+	if json.Unmarshal([]byte(text), &f) == nil && f.Type == "ack" {
+		c.acks.Store(f.MessageID, text)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := c.Write(ctx, websocket.MessageText, []byte(text)); err != nil {
