@@ -8,6 +8,8 @@ import (
 	"io"
 	"maps"
 	nethttp "net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -256,4 +258,55 @@ func TestTheChecksSeeWhatIsWrong(t *testing.T) {
 			t.Errorf("the header %s: %q is not seen", name, value)
 		}
 	}
+}
+
+// What the relay reads of a request is described: the fields of bodies and the parameters
+// of queries, as the source names them.
+func TestWhatIsReadOfRequestsIsDescribed(t *testing.T) {
+	doc := mustLoad(t, http.OpenAPI("test"))
+	word := regexp.MustCompile(`"(\w+)(?:,omitempty|,omitzero)?"`)
+	names := func(file, pattern string) (all []string) {
+		t.Helper()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, part := range regexp.MustCompile(pattern).FindAllString(string(text), -1) {
+			for _, m := range word.FindAllStringSubmatch(part, -1) {
+				all = append(all, m[1])
+			}
+		}
+		slices.Sort(all)
+		return slices.Compact(all)
+	}
+	fields := func(schema *openapi3.SchemaRef) []string { return slices.Sorted(maps.Keys(schema.Value.Properties)) }
+	schemas := doc.Components.Schemas
+	search := schemas["Search"]
+	for what, pair := range map[string][2][]string{
+		"a send":           {fields(schemas["Letter"]), names("../db/relay/send_json.go", `(?s)sendFields = .*?\}`)},
+		"a profile":        {fields(schemas["Profile"]), names("../db/relay/profile.go", `(?s)profileFields = .*?\}`)},
+		"a search":         {fields(search), names("../db/relay/search_json.go", `(?s)searchFields = .*?\}`)},
+		"a filter":         {fields(search.Value.Properties["filter"]), names("../db/relay/search_json.go", `(?s)filterKeys\s+= .*?\}`)},
+		"an ack":           {append([]string{"message_id", "type"}, fields(schemas["Ack"])...), names("../db/relay/ack_json.go", `(?s)ackFields = .*?\}`)},
+		"a skill":          {fields(schemas["Skill"]), names("../db/relay/profile.go", `(?s)type Skill struct .*?\n\}`)},
+		"a page's query":   {queryOf(doc, historyRoute), names("history.go", `(?:Get|v\.time)\("\w+"\)|choice\(&v, "\w+"`)},
+		"a socket's query": {queryOf(doc, socketRoute), names("../ws/handshake.go", `v\.Get\("\w+"\)`)},
+	} {
+		described, read := pair[0], pair[1]
+		slices.Sort(described)
+		if len(read) == 0 || !slices.Equal(described, read) {
+			t.Errorf("%s: the document has %v, the relay reads %v", what, described, read)
+		}
+	}
+}
+
+const historyRoute, socketRoute = "/api/v1/mecha/{mechaId}/messages", "/api/v1/ws/mecha/{mechaId}"
+
+func queryOf(doc *openapi3.T, path string) (names []string) {
+	for _, p := range doc.Paths.Value(path).Get.Parameters {
+		if p.Value.In == "query" {
+			names = append(names, p.Value.Name)
+		}
+	}
+	return names
 }

@@ -46,6 +46,7 @@ type testRelay struct {
 	*db.DB
 	t    testing.TB
 	hub  *ws.Hub
+	path string // of the file
 	addr string
 	stop func()
 	past *atomic.Int64 // how far its clock has been advanced
@@ -91,7 +92,8 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 		r.record = apitest.NewRecorder(t)
 	}
 	mine := label(t)
-	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
+	r.path = filepath.Join(t.TempDir(), "relay.db")
+	d, err := db.Open(db.Options{Path: r.path, Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -241,48 +243,6 @@ func headers(k relay.IssuedKey) http.Header {
 
 func socketPath(a relay.Address, query string) string {
 	return "/api/v1/ws/mecha/" + url.PathEscape(string(a)) + "?" + query
-}
-
-// client is a WebSocket as a foreign implementation speaks it.
-type client struct {
-	*websocket.Conn
-	t    testing.TB
-	r    *testRelay
-	acks sync.Map // by message id: the latest ack that was sent, as text
-}
-
-// Read reads a message, and holds what the relay says against its documents.
-func (c *client) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
-	kind, text, err := c.Conn.Read(ctx)
-	var end websocket.CloseError
-	switch {
-	case c.r.record == nil || c.r.echoes:
-	case err == nil:
-		c.r.holdFrame(text)
-		var f frame
-		if json.Unmarshal(text, &f) == nil && f.Type == "ack_ok" {
-			if ack, ok := c.acks.Load(f.MessageID); ok {
-				if fault := apitest.CheckAck([]byte(ack.(string))); fault != "" {
-					c.t.Errorf("the ack %s was taken: %s", ack, fault)
-				}
-			}
-		}
-	case errors.As(err, &end):
-		c.r.holdClose(int(end.Code))
-	}
-	return kind, text, err
-}
-
-func (r *testRelay) holdFrame(text []byte) {
-	if fault := apitest.CheckFrame(text); fault != "" {
-		r.t.Errorf("the frame %.300s is not as it is described: %s", text, fault)
-	}
-}
-
-func (r *testRelay) holdClose(code int) {
-	if !apitest.CheckClose(code) {
-		r.t.Errorf("the close code %d is not described", code)
-	}
 }
 
 func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
