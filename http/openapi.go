@@ -100,7 +100,7 @@ func describe(row route, o operation, responses object) object {
 	}
 	if o.body != "" {
 		made["requestBody"] = object{"required": true, "content": object{"application/json": object{
-			"schema": reference("schemas", o.body), "example": json.RawMessage(o.example.body)}}}
+			"schema": reference("schemas", o.body), "example": json.RawMessage(o.example)}}}
 	}
 	made["responses"] = answersOf(row, o, refusals, responses)
 	return made

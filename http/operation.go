@@ -15,7 +15,7 @@ type operation struct {
 	body       string       // the schema of the request's body; "": the endpoint reads none
 	answers    []success    // each status that is no refusal
 	refusals   []relay.Code // beside those of every request with a key
-	example    example
+	example    string       // of a body; the page "api" shows it
 }
 
 // A success is an answer that is no refusal.
@@ -26,10 +26,6 @@ type success struct {
 	media   []string // of a body that is not JSON
 	headers []string // names in components.json, beside those of every answer
 }
-
-// An example is a request that can be made: its query, its headers and its body. The
-// page "api" shows it as commands.
-type example struct{ query, header, body string }
 
 // everyAnswer has the headers of all answers but the 101 of a handshake.
 var everyAnswer = []string{"X-Request-Id", "Cache-Control", "X-Content-Type-Options"}
@@ -70,14 +66,15 @@ func also(all []relay.Code, more ...relay.Code) []relay.Code {
 	return append(append([]relay.Code(nil), all...), more...)
 }
 
-func found(about, schema string) []success {
+// onlyOK is the one answer of most operations.
+func onlyOK(about, schema string) []success {
 	return []success{{status: http.StatusOK, about: about, schema: schema}}
 }
 
 // operations has what the documents say of each row of the route table, by its method
 // and path.
 var operations = map[string]operation{
-	"GET /api/v1/whoami": {id: "whoami", section: "whoami", answers: found("The key, and the relay's clock.", "Whoami")},
+	"GET /api/v1/whoami": {id: "whoami", section: "whoami", answers: onlyOK("The key, and the relay's clock.", "Whoami")},
 
 	"POST /api/v1/messages": {
 		id: "send", section: "send", parameters: []string{"Idempotency-Key"}, body: "Letter",
@@ -85,30 +82,30 @@ var operations = map[string]operation{
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidTime, relay.InvalidIdempotencyKey,
 			relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
 			relay.IdempotencyKeyReused, relay.MailboxFull),
-		example: example{body: `{"to":"alice^demo","payload":{"text":"hello"}}`},
+		example: `{"to":"alice^demo","payload":{"text":"hello"}}`,
 	},
 	"GET /api/v1/messages/{messageId}": {
-		id: "getMessage", section: "get-message", answers: found("The record.", "Record"),
+		id: "getMessage", section: "get-message", answers: onlyOK("The record.", "Record"),
 		refusals: []relay.Code{relay.NotAParty, relay.MessageNotFound},
 	},
 	"GET /api/v1/messages/{messageId}/payload": {
-		id: "getPayload", section: "get-payload", answers: found("The payload, byte for byte as it was sent.", "Object"),
+		id: "getPayload", section: "get-payload", answers: onlyOK("The payload, byte for byte as it was sent.", "Object"),
 		refusals: []relay.Code{relay.RecipientOnly, relay.MessageNotFound},
 	},
 	"POST /api/v1/messages/{messageId}/ack": {
-		id: "acknowledge", section: "ack", body: "Ack", answers: found("The acknowledgement is on disk.", "AckOutcome"),
+		id: "acknowledge", section: "ack", body: "Ack", answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidTime, relay.RecipientOnly, relay.MessageNotFound,
 			relay.AlreadyAcknowledged, relay.TooManyAcks, relay.MessageExpired),
-		example: example{body: `{"status":"completed","client_ts":"2026-11-22T08:16:00Z"}`},
+		example: `{"status":"completed","client_ts":"2026-11-22T08:16:00Z"}`,
 	},
 	"POST /api/v1/messages/{messageId}/deliver": {
-		id: "markDelivered", section: "mark-delivered", answers: found("The message is delivered, or was before.", "Delivered"),
+		id: "markDelivered", section: "mark-delivered", answers: onlyOK("The message is delivered, or was before.", "Delivered"),
 		refusals: also(refusedWrite, relay.RecipientOnly, relay.MessageNotFound, relay.MessageExpired),
 	},
 
 	"GET /api/v1/mecha/{mechaId}/messages": {
-		id: "history", section: "history", parameters: pageParameters, answers: found("A page of records.", "Page"),
-		refusals: also(refusedPage, relay.NotYourMecha), example: example{query: "state=pending&wait=1"},
+		id: "history", section: "history", parameters: pageParameters, answers: onlyOK("A page of records.", "Page"),
+		refusals: also(refusedPage, relay.NotYourMecha),
 	},
 	"GET /api/v1/mecha/{mechaId}/inbox": {
 		id: "inbox", section: "inbox-count", parameters: []string{"If-None-Match"},
@@ -127,18 +124,18 @@ var operations = map[string]operation{
 			relay.UpgradeRequired, relay.TooManySockets},
 	},
 	"GET /api/v1/conversations/{conversationId}/messages": {
-		id: "conversation", section: "conversation", parameters: pageParameters, answers: found("A page of records.", "Page"),
+		id: "conversation", section: "conversation", parameters: pageParameters, answers: onlyOK("A page of records.", "Page"),
 		refusals: also(refusedPage, relay.NotAParticipant, relay.ConversationNotFound),
 	},
 
 	"GET /api/v1/mecha/{mechaId}/profile": {
-		id: "getProfile", section: "profile", answers: found("The profile.", "ShownProfile"),
+		id: "getProfile", section: "profile", answers: onlyOK("The profile.", "ShownProfile"),
 		refusals: []relay.Code{relay.InvalidAddress, relay.MechaNotFound},
 	},
 	"PUT /api/v1/mecha/{mechaId}/profile": {
-		id: "putProfile", section: "profile", body: "Profile", answers: found("The new profile is on disk.", "ShownProfile"),
+		id: "putProfile", section: "profile", body: "Profile", answers: onlyOK("The new profile is on disk.", "ShownProfile"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.NotYourMecha, relay.MechaNotFound),
-		example:  example{body: `{"description":"books flights","tags":["travel/flights"]}`},
+		example:  `{"description":"books flights","tags":["travel/flights"]}`,
 	},
 	"POST /api/v1/search": {
 		id: "search", section: "search", parameters: []string{"Prefer"}, body: "Search",
@@ -147,21 +144,21 @@ var operations = map[string]operation{
 			{status: http.StatusAccepted, about: "The result can be fetched.", schema: "SearchAccepted", headers: []string{"Location"}},
 		},
 		refusals: []relay.Code{relay.InvalidJSON, relay.InvalidLimit, relay.InvalidTime},
-		example:  example{header: "Prefer: wait=1", body: `{"query":"book a flight"}`},
+		example:  `{"query":"book a flight"}`,
 	},
 	"GET /api/v1/search/{requestId}": {
-		id: "getSearch", section: "search-result", answers: found("The result.", "SearchResult"),
+		id: "getSearch", section: "search-result", answers: onlyOK("The result.", "SearchResult"),
 		refusals: []relay.Code{relay.NotYourSearch, relay.SearchNotFound, relay.SearchExpired},
 	},
 
-	"GET /livez": {id: "livez", section: "9-around-the-api", answers: found("The process runs.", "Live")},
+	"GET /livez": {id: "livez", section: "9-around-the-api", answers: onlyOK("The process runs.", "Live")},
 	"GET /readyz": {
-		id: "readyz", section: "9-around-the-api", answers: found("Requests are answered.", "Ready"),
+		id: "readyz", section: "9-around-the-api", answers: onlyOK("Requests are answered.", "Ready"),
 		refusals: []relay.Code{relay.Overloaded, relay.ShuttingDown, relay.DatabaseLocked},
 	},
-	"GET /version":       {id: "version", section: "9-around-the-api", answers: found("The version.", "Version")},
-	"GET /openapi.json":  {id: "openapi", section: "9-around-the-api", answers: found("This document.", "Object")},
-	"GET /asyncapi.json": {id: "asyncapi", section: "9-around-the-api", answers: found("The frames of the WebSocket.", "Object")},
+	"GET /version":       {id: "version", section: "9-around-the-api", answers: onlyOK("The version.", "Version")},
+	"GET /openapi.json":  {id: "openapi", section: "9-around-the-api", answers: onlyOK("This document.", "Object")},
+	"GET /asyncapi.json": {id: "asyncapi", section: "9-around-the-api", answers: onlyOK("The frames of the WebSocket.", "Object")},
 	"GET /": {
 		id: "root", section: "9-around-the-api",
 		answers: []success{{status: http.StatusFound, about: "On to /docs.", media: []string{"text/html"}, headers: []string{"Location"}}},
