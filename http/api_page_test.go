@@ -94,7 +94,7 @@ func TestTheAPIPage(t *testing.T) {
 		body := o.RequestBody.Content["application/json"]
 		ofShell, ofPython := exampleOf(row[1], row[2], compact(t, body.Example), o.Security != nil)
 		if o.Security == nil {
-			list += fmt.Sprintf("- `%s %s`: %s%s\n", row[1], row[2], o.Summary, listed("Refusals", o.codes()))
+			list += fmt.Sprintf("- `%s %s`: %s%s\n", row[1], row[2], o.Summary, strings.Replace(listed("Refusals", o.codes()), "\n", " ", 1))
 			shell, python = shell+ofShell, python+ofPython
 			continue
 		}
@@ -200,7 +200,12 @@ func exampleOf(method, path, body string, withKey bool) (shell, python string) {
 	if !withKey {
 		sign, curl = "", "curl -sS "
 	}
-	shell += "relay curl " + method + " " + target + data + header + "\n" + sign + curl + url + "\n"
+	if path == "/" { // relay curl says where the answer leads, and does not go there
+		curl = "curl -sSL "
+	} else {
+		shell += "relay curl " + method + " " + target + data + header + "\n"
+	}
+	shell += sign + curl + url + "\n"
 
 	python = "call('" + method + "', "
 	if strings.Contains(target, "$") {

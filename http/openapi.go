@@ -74,13 +74,12 @@ func information(title, text, version string) object {
 	return object{"title": title, "version": cmp.Or(version, "unknown"), "description": text, "license": object{"name": "MIT"}}
 }
 
-// describe gives the operation of a row. A parameter with a slash in it, %2F, is not found.
+// describe gives the operation of a row. A path with %2F in a parameter is not found.
 func describe(row route, o operation, responses object) object {
 	parameters, refusals := slices.Clone(o.parameters), slices.Clone(o.refusals)
 	for part := range strings.SplitSeq(row.path, "/") {
 		if name := strings.Trim(part, "{}"); name != part {
-			parameters = append([]string{name}, slices.DeleteFunc(parameters, func(s string) bool { return s == name })...)
-			refusals = append(refusals, relay.NotFound)
+			parameters, refusals = append(parameters, name), append(refusals, relay.NotFound)
 		}
 	}
 	made := object{

@@ -11,7 +11,7 @@ import (
 type operation struct {
 	id         string       // OpenAPI's operationId
 	section    string       // its place on the page "protocol"
-	parameters []string     // names in components.json, beside those of every request with a key
+	parameters []string     // names in components.json, beside those in the path and those of every request with a key
 	body       string       // the schema of the request's body; "": the endpoint reads none
 	answers    []success    // each status that is no refusal
 	refusals   []relay.Code // beside those of every request with a key
@@ -168,7 +168,7 @@ var operations = map[string]operation{
 		answers: []success{{status: http.StatusOK, about: "The list of the pages.", media: []string{"text/html"}, headers: pageHeaders}},
 	},
 	"GET /docs/{page}": {
-		id: "docsPage", section: "9-around-the-api", parameters: []string{"page"},
+		id: "docsPage", section: "9-around-the-api",
 		answers: []success{
 			{status: http.StatusOK, about: "The page.", media: []string{"text/html", "text/markdown"}, headers: pageHeaders},
 		},
