@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -192,6 +193,9 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 	asRelay(t)
 	elsewhere := regexp.MustCompile(`relay serve|systemctl|example\.com|openssl`)
 	for _, p := range docs.Pages() {
+		if p.Name == "api" {
+			continue // TestTheExamplesOfTheAPIPageRun
+		}
 		var script string
 		for _, b := range blocks(t, pages+p.Name+".md", "sh") {
 			if !elsewhere.MatchString(b) {
@@ -207,6 +211,43 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 			run(t, "set -e\n"+script, "sh", "-s")
 		})
 	}
+}
+
+// The examples of the page "api" run as they stand, beside a server in development: those
+// in the shell, where curl fails if the answer is a refusal, and those in Python.
+func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
+	asRelay(t)
+	t.Setenv("RELAY_KEY", dev(t)["alice^demo"])
+	call := func(path, body string) (answer map[string]any) {
+		out, err := exec.Command(os.Args[0], "curl", "POST", path, body, "-H", "Prefer: wait=1").Output()
+		if err == nil {
+			err = json.Unmarshal(out, &answer)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer
+	}
+	sent := call("/api/v1/messages", `{"to":"alice^demo","payload":{}}`)
+	given := fmt.Sprintf("id='%s'; conversation='%s'; search='%s'\n", sent["message_id"], sent["conversation_id"], call("/api/v1/search", `{"query":"bob"}`)["request_id"])
+	const page = pages + "api.md"
+	t.Run("sh", func(t *testing.T) {
+		need(t, "sh", "curl", "openssl")
+		all := blocks(t, page, "sh")
+		out := run(t, "set -e\n"+given+"curl() { command curl --fail-with-body \"$@\"; }\n"+strings.Join(all, ""), "sh", "-s")
+		if n := len(regexp.MustCompile(`"pending":[0-9]`).FindAllString(out, -1)); len(all) < 14 || n != 2 {
+			t.Errorf("%d blocks, %d answers of the inbox: %s", len(all), n, out)
+		}
+	})
+	t.Run("python", func(t *testing.T) {
+		need(t, "python3")
+		all := blocks(t, page, "python")
+		script := regexp.MustCompile(`(?m)^call\(.*\)$`).ReplaceAllString(strings.Join(all, ""), "print($0)")
+		out := run(t, given+script, "python3", "-")
+		if n := strings.Count(out, "b'"); len(all) < 14 || n < 20 {
+			t.Errorf("%d blocks, %d answers: %s", len(all), n, out)
+		}
+	})
 }
 
 // The first JSON of these sections of the protocol has the fields that the

@@ -150,7 +150,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
 		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand()}},
-		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},
+		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.openAPICommand(), a.asyncAPICommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})
 		for _, c := range g.commands {

@@ -30,6 +30,9 @@ func (r *testRelay) serveOn(l net.Listener, encrypted bool, options ...func(*net
 	other := *r
 	other.url = "http://" + l.Addr().String()
 	other.server = r.api.Listening(r.settings.timeouts)
+	if r.record != nil {
+		other.server.Handler = r.record.Handler(r.api)
+	}
 	for _, f := range options {
 		f(other.server)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/coder/websocket"
+
+	"relay/http/apitest"
 )
 
 // mustListen opens a socket that gets what is sent to m from now on.
@@ -67,6 +69,9 @@ func FuzzPayload(f *testing.F) {
 		_, frame, err := socket.Read(ctx)
 		if err != nil {
 			t.Fatalf("%q: %v", text, err)
+		}
+		if fault := apitest.CheckFrame(frame); fault != "" {
+			t.Errorf("%q: the frame is not as it is described: %s", text, fault)
 		}
 		var m struct {
 			ID      string `json:"message_id"`

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"flag"
+	"fmt"
 	"os"
 	"runtime/debug"
 	"runtime/pprof"
@@ -11,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"relay/http/apitest"
 )
 
 // The short form of the tests has each check at least once; the long form has
@@ -38,7 +41,11 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "16") // parallel tests wait for timers
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if testing.Verbose() {
+		fmt.Print(apitest.Summary())
+	}
+	os.Exit(code)
 }
 
 // label marks this goroutine, and all that are started from it from now on:

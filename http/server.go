@@ -74,6 +74,7 @@ type Server struct {
 	idPrefix     string // of request ids; differs from process to process
 	idCount      atomic.Uint64
 	draining     atomic.Bool
+	documents    func() documents
 }
 
 // New makes a server. The caller serves it with Listening, or as an http.Handler.
@@ -95,6 +96,7 @@ func New(c Config) *Server {
 		memory:       memory{most: c.MaxBodyMemory, share: c.MaxBodyMemory / memoryShare},
 		searches:     searches{store: c.DB, log: c.Logger},
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
+		documents:    sync.OnceValue(makeDocuments(c.Version.Version)),
 	}
 	s.measures = newMeasures(s.heavy)
 	s.router = s.newRouter()
@@ -148,6 +150,8 @@ func (s *Server) routes() []route {
 		{"GET", "/readyz", anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
 		{"GET", "/metrics", anyone, open(s.showMetrics), "measurements for Prometheus, for programs on this machine"},
 		{"GET", "/version", anyone, open(s.version), "which version runs"},
+		{"GET", "/openapi.json", anyone, open(s.openAPI), "this API as an OpenAPI 3.1 document"},
+		{"GET", "/asyncapi.json", anyone, open(s.asyncAPI), "the frames of the WebSocket as an AsyncAPI 3.0 document"},
 		{"GET", "/", anyone, open(s.root), "the way to the documentation"},
 		{"GET", "/docs", anyone, open(s.docsIndex), "the documentation's pages"},
 		{"GET", "/docs/{page}", anyone, open(s.docsPage), "one page, for a browser or as Markdown"},

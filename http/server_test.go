@@ -15,6 +15,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	"relay/http"
+	"relay/http/apitest"
 	"relay/search"
 	"relay/ws"
 )
@@ -32,7 +33,8 @@ type testRelay struct {
 	api      *http.Server
 	server   *nethttp.Server
 	client   *nethttp.Client
-	watching chan struct{} // one for every long-poll that has begun to wait
+	watching chan struct{}     // one for every long-poll that has begun to wait
+	record   *apitest.Recorder // holds every exchange against the documents; nil in benchmarks
 	stop     func()
 }
 
@@ -57,6 +59,9 @@ func mustServe(t testing.TB, options ...func(*settings)) *testRelay {
 		t.Fatal(err)
 	}
 	r := &testRelay{t: t, clock: &clock{}}
+	if _, bench := t.(*testing.B); !bench {
+		r.record = apitest.NewRecorder(t)
+	}
 	r.clock.ns.Store(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixNano())
 	r.settings = settings{
 		db: db.Options{
@@ -133,8 +138,14 @@ func (r *testRelay) start() {
 		s.api.Finder = finder{index, s.found}
 	}
 	r.api = http.New(s.api)
-	r.api.ServeMetrics(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { w.Write([]byte("# metrics\n")) })) // what they are is not the API's business
+	r.api.ServeMetrics(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { // what they are is not the API's business
+		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
+		w.Write([]byte("# metrics\n"))
+	}))
 	r.server = r.api.Listening(s.timeouts)
+	if r.record != nil {
+		r.server.Handler = r.record.Handler(r.api)
+	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		r.t.Fatal(err)

@@ -37,7 +37,7 @@ func mustEchoAt(t testing.TB, addr string) (r *testRelay, bob relay.IssuedKey) {
 	})}
 	go server.Serve(listener)
 	t.Cleanup(func() { server.Close() })
-	r.addr = listener.Addr().String()
+	r.addr, r.echoes = listener.Addr().String(), true
 	return r, bob
 }
 

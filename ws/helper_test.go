@@ -28,6 +28,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	relayhttp "relay/http"
+	"relay/http/apitest"
 	"relay/ws"
 )
 
@@ -45,11 +46,15 @@ type testRelay struct {
 	*db.DB
 	t    testing.TB
 	hub  *ws.Hub
+	path string // of the file
 	addr string
 	stop func()
 	past *atomic.Int64 // how far its clock has been advanced
 	mine string        // the label of its goroutines
 	tls  *tls.Config   // of its clients; nil: without TLS
+
+	record *apitest.Recorder // holds every answer against the documents; nil in benchmarks
+	echoes bool              // its frames are those of its clients
 }
 
 // mustServe starts a relay, wired as the serve command does it.
@@ -83,8 +88,12 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 		t.Fatal(err)
 	}
 	r := &testRelay{t: t, past: new(atomic.Int64)}
+	if _, bench := t.(*testing.B); !bench {
+		r.record = apitest.NewRecorder(t)
+	}
 	mine := label(t)
-	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
+	r.path = filepath.Join(t.TempDir(), "relay.db")
+	d, err := db.Open(db.Options{Path: r.path, Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,6 +112,9 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 	}
 	api := relayhttp.New(relayhttp.Config{DB: d, Live: hub, ClockSkew: 5 * time.Minute, MaxBody: 1 << 20})
 	server := api.Listening(relayhttp.Timeouts{Header: patience, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	if r.record != nil {
+		server.Handler = r.record.Handler(api)
+	}
 	addr := listener.Addr().String()
 	if certificate != nil {
 		listener = tls.NewListener(api.Guard(listener, 10_000), certificate)
@@ -233,12 +245,6 @@ func socketPath(a relay.Address, query string) string {
 	return "/api/v1/ws/mecha/" + url.PathEscape(string(a)) + "?" + query
 }
 
-// client is a WebSocket as a foreign implementation speaks it.
-type client struct {
-	*websocket.Conn
-	t testing.TB
-}
-
 func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Response, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -254,7 +260,7 @@ func (r *testRelay) dial(k relay.IssuedKey, query string) (*client, *http.Respon
 	}
 	c.SetReadLimit(-1)
 	r.t.Cleanup(func() { c.CloseNow() })
-	return &client{c, r.t}, resp, nil
+	return &client{Conn: c, t: r.t, r: r}, resp, nil
 }
 
 func (r *testRelay) mustDial(k relay.IssuedKey, query string) *client {
@@ -371,6 +377,10 @@ func (c *client) expectNothing() {
 
 func (c *client) send(text string) {
 	c.t.Helper()
+	var f frame
+	if json.Unmarshal([]byte(text), &f) == nil && f.Type == "ack" {
+		c.acks.Store(f.MessageID, text)
+	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := c.Write(ctx, websocket.MessageText, []byte(text)); err != nil {

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"runtime/debug"
 	"testing"
+
+	"relay/http/apitest"
 )
 
 // The short form of the tests has each check at least once; the long form
@@ -40,11 +42,21 @@ func TestMain(m *testing.M) {
 	}
 	serves := os.Getenv(echoAddr) != "" // one address, one process: a second one would take it, or serve after the first
 	if noPoller || serves || testing.Short() || set("test.bench") || set("test.fuzz") || set("test.list") {
-		os.Exit(m.Run())
+		code := m.Run()
+		sayWhatWasHeld()
+		os.Exit(code)
 	}
 	again := runWithoutPoller()
 	code := m.Run()
+	sayWhatWasHeld()
 	os.Exit(max(code, again()))
+}
+
+// sayWhatWasHeld prints how much was held against the documents of the API.
+func sayWhatWasHeld() {
+	if testing.Verbose() {
+		fmt.Print(apitest.Summary())
+	}
 }
 
 const withoutPoller = "RELAY_WS_TEST_WITHOUT_POLLER"

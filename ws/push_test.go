@@ -45,7 +45,7 @@ func BenchmarkPush(b *testing.B) {
 			conns := r.mustOpen(bob, sockets)
 			for _, c := range conns {
 				readers.Go(func() {
-					in := &raw{c, b, bufio.NewReaderSize(c, 2<<10)}
+					in := &raw{Conn: c, t: b, r: bufio.NewReaderSize(c, 2<<10), of: r}
 					for {
 						if op, _, err := in.frame(); err != nil {
 							return

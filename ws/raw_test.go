@@ -19,8 +19,10 @@ import (
 // raw is a connection on which a test says what it likes, byte by byte.
 type raw struct {
 	net.Conn
-	t testing.TB
-	r *bufio.Reader
+	t      testing.TB
+	r      *bufio.Reader
+	of     *testRelay
+	closes map[int]bool // the codes of the close frames that were written
 }
 
 const secKey = "dGhlIHNhbXBsZSBub25jZQ==" // of RFC 6455 §1.3
@@ -36,7 +38,7 @@ func (r *testRelay) mustConnect() *raw {
 	}
 	c.SetDeadline(time.Now().Add(patience))
 	r.t.Cleanup(func() { c.Close() })
-	return &raw{c, r.t, bufio.NewReader(c)}
+	return &raw{Conn: c, t: r.t, r: bufio.NewReader(c), of: r, closes: map[int]bool{}}
 }
 
 // handshake is the text of a request that is right; each edit is "Name: value"
@@ -83,6 +85,7 @@ func (c *raw) tcp() *net.TCPConn {
 
 func (c *raw) mustWrite(parts ...string) {
 	c.t.Helper()
+	c.noteCloses(strings.Join(parts, ""))
 	if _, err := io.WriteString(c, strings.Join(parts, "")); err != nil {
 		c.t.Fatal(err)
 	}
@@ -144,12 +147,44 @@ func frameHeader(first, maskBit, n int) []byte {
 	return binary.BigEndian.AppendUint64(append(b, byte(maskBit|127)), uint64(n))
 }
 
+// noteCloses notes the codes of the close frames in a text, as masked writes them.
+func (c *raw) noteCloses(text string) {
+	for {
+		before, after, found := strings.Cut(text, "\x12\x9a\xf0\x33")
+		if !found {
+			return
+		}
+		if n := len(before); n >= 2 && before[n-2]&0x0f == opClose && len(after) >= 2 {
+			c.closes[int(after[0]^0x12)<<8|int(after[1]^0x9a)] = true
+		}
+		text = after
+	}
+}
+
 func closeBody(code int, reason string) string {
 	return string(binary.BigEndian.AppendUint16(nil, uint16(code))) + reason
 }
 
-// frame reads one frame, by the rules for what a server sends.
+// frame reads one frame, by the rules for what a server sends, and holds it against the
+// documents.
 func (c *raw) frame() (op int, payload string, err error) {
+	op, payload, err = c.anyFrame()
+	if err != nil || c.of.record == nil || c.of.echoes {
+		return op, payload, err
+	}
+	if op == opText {
+		c.of.holdFrame([]byte(payload))
+	}
+	if op == opClose && len(payload) >= 2 {
+		if code := int(payload[0])<<8 | int(payload[1]); !c.closes[code] { // else it may be the client's own, sent back
+			c.of.holdClose(code)
+		}
+	}
+	return op, payload, nil
+}
+
+// anyFrame reads one frame.
+func (c *raw) anyFrame() (op int, payload string, err error) {
 	var head [8]byte
 	if _, err := io.ReadFull(c.r, head[:2]); err != nil {
 		return 0, "", err

@@ -20,6 +20,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	"relay/http"
+	"relay/http/apitest"
 	"relay/http/client"
 	"relay/ws"
 )
@@ -60,6 +61,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	if err != nil {
 		t.Fatal(err)
 	}
+	record := apitest.NewRecorder(t)
 	const skew = 5 * time.Minute
 	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew})
 	if err != nil {
@@ -83,6 +85,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	}
 	api := http.New(config)
 	server := api.Listening(http.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	server.Handler = record.Handler(api)
 	go server.Serve(listener)
 	r.stop = sync.OnceFunc(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), patience)

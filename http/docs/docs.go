@@ -28,6 +28,7 @@ const (
 // contents is the order in which the pages are listed.
 var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
+	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, resume"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},

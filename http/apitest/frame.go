@@ -1,0 +1,113 @@
+package apitest
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// mostShort is how many frames of a kind are validated with -short: the race detector
+// makes that ten times slower, and some tests mind.
+const mostShort = 500
+
+// CheckFrame gives what is not described of a frame of the relay: "" if nothing is. It
+// counts the frame.
+func CheckFrame(text []byte) string {
+	var f struct{ Type, Code string }
+	if err := json.Unmarshal(text, &f); err != nil {
+		return err.Error()
+	}
+	schema := described().frames[f.Type]
+	if schema == nil || f.Type == "ack" {
+		return fmt.Sprintf("frames of type %q are not described", f.Type)
+	}
+	if n := counted.frame(f.Type, f.Code); testing.Short() && n > mostShort {
+		return ""
+	}
+	if err := validate(schema, text); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// CheckAck gives what is not described of an ack that the relay has taken.
+func CheckAck(text []byte) string {
+	counted.frame("ack", "")
+	if err := validate(described().frames["ack"], text); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// CheckClose tells whether a close code of the relay is described. It counts it.
+func CheckClose(code int) bool {
+	counted.frame("close", strconv.Itoa(code))
+	return described().closeCodes[code]
+}
+
+// counts is what was checked in this process.
+type counts struct {
+	mu        sync.Mutex
+	exchanges int
+	answers   map[string]map[string]int // by operation, then status and code
+	frames    map[string]int            // by type
+	details   map[string]map[string]int // codes of frames of a type
+}
+
+var counted = counts{answers: map[string]map[string]int{}, frames: map[string]int{}, details: map[string]map[string]int{}}
+
+func (c *counts) exchange(operation string, status int, code string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.exchanges++
+	add(c.answers, operation, strings.TrimSpace(strconv.Itoa(status)+" "+code))
+}
+
+// frame counts a frame, and tells how many of its kind there were.
+func (c *counts) frame(kind, code string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.frames[kind]++
+	if code != "" {
+		add(c.details, kind, code)
+	}
+	return c.frames[kind]
+}
+
+func add(to map[string]map[string]int, a, b string) {
+	if to[a] == nil {
+		to[a] = map[string]int{}
+	}
+	to[a][b]++
+}
+
+// Summary says what was checked in this process.
+func Summary() string {
+	c := &counted
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var b strings.Builder
+	kinds := 0
+	for _, all := range c.answers {
+		kinds += len(all)
+	}
+	if c.exchanges > 0 {
+		fmt.Fprintf(&b, "held against /openapi.json: %d exchanges, of %d operations, with %d different pairs of operation and answer\n", c.exchanges, len(c.answers), kinds)
+	}
+	if len(c.frames) > 0 {
+		fmt.Fprint(&b, "held against /asyncapi.json:")
+		for _, kind := range slices.Sorted(maps.Keys(c.frames)) {
+			fmt.Fprintf(&b, " %d %s", c.frames[kind], kind)
+			if d := c.details[kind]; d != nil {
+				fmt.Fprintf(&b, " (%s)", strings.Join(slices.Sorted(maps.Keys(d)), " "))
+			}
+		}
+		fmt.Fprintln(&b)
+	}
+	return b.String()
+}

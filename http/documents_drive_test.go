@@ -1,0 +1,427 @@
+package http_test
+
+import (
+	"bufio"
+	"bytes"
+	"database/sql"
+	"encoding/json"
+	"io"
+	nethttp "net/http"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"relay/db/relay"
+	"relay/http"
+)
+
+// withKey lists the operations that need a key, by method and path.
+func withKey(t *testing.T) (all []string) {
+	for _, row := range rows(t) {
+		if row[3] != "anyone" {
+			all = append(all, row[1]+" "+row[2])
+		}
+	}
+	return all
+}
+
+// good makes a request of an operation that is taken. m is alice^demo, spare another key
+// of hers, which prepares what the request is about.
+func (m mecha) good(operation string, spare mecha, changes ...change) *call {
+	m.r.t.Helper()
+	method, path, _ := strings.Cut(operation, " ")
+	if strings.Contains(path, "{messageId}") || strings.Contains(path, "{conversationId}") {
+		sent := spare.mustSend(spare)
+		path = strings.NewReplacer("{messageId}", sent.MessageID, "{conversationId}", sent.ConversationID).Replace(path)
+	}
+	if before, after, found := strings.Cut(path, "{requestId}"); found {
+		path = before + spare.mustFind(`{"query":"nobody"}`).RequestID + after
+	}
+	path = strings.NewReplacer("{mechaId}", "alice^demo", "{page}", "signing.md").Replace(path)
+	if strings.Contains(path, "/ws/") {
+		changes = append([]change{handshake}, changes...)
+	}
+	return m.prepare(method, path, examples()[operation], changes...)
+}
+
+// examples has the bodies that the document gives as examples, by operation.
+var examples = sync.OnceValue(func() map[string]string {
+	var doc struct {
+		Paths map[string]map[string]struct {
+			RequestBody struct {
+				Content map[string]struct{ Example json.RawMessage }
+			}
+		}
+	}
+	if err := json.Unmarshal(http.OpenAPI("test"), &doc); err != nil {
+		panic(err)
+	}
+	all := map[string]string{}
+	for path, item := range doc.Paths {
+		for method, o := range item {
+			all[strings.ToUpper(method)+" "+path] = string(o.RequestBody.Content["application/json"].Example)
+		}
+	}
+	return all
+})
+
+// Every operation is driven: its successes, and each of its refusals. What comes back is
+// as the document says, and everything that the document says comes back.
+func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
+	t.Parallel()
+	d := newDrive(t)
+	t.Run("all", func(t *testing.T) {
+		for name, scenario := range map[string]func(*testing.T, *drive){
+			"successes": driveSuccesses, "credentials": driveCredentials, "signatures": driveSignatures, "keys that end": driveKeysThatEnd,
+			"rate": driveRate, "failures": driveFailures, "large bodies": driveLargeBodies, "slow bodies": driveSlowBodies,
+			"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining,
+			"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a full disk": driveAFullDisk,
+			"wrong requests": driveWrongRequests, "strangers": driveStrangers, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				scenario(t, d)
+			})
+		}
+	})
+	d.finish(t)
+}
+
+// alice is a key of alice^demo, and a spare one.
+func (r *testRelay) alice() (m, spare mecha) {
+	return r.mustIssue("alice^demo"), r.mustIssue("alice^demo")
+}
+
+// each makes a request of every operation with a key and expects the same refusal.
+func (d *drive) each(t *testing.T, m, spare mecha, status int, code relay.Code, changes ...change) {
+	t.Helper()
+	for _, operation := range withKey(t) {
+		c := m.good(operation, spare, changes...)
+		a := m.r.mustDo(c)
+		a.wantProblem(status, code)
+		d.hold(operation, c, a)
+	}
+}
+
+// do makes one request of an operation and expects a status, and a code if it is a refusal.
+func (d *drive) do(m mecha, operation, path, body string, status int, code relay.Code, changes ...change) reply {
+	m.r.t.Helper()
+	method, _, _ := strings.Cut(operation, " ")
+	c := m.prepare(method, path, body, changes...)
+	a := m.r.mustDo(c)
+	if code != "" {
+		a.wantProblem(status, code)
+	} else if a.status != status {
+		m.r.t.Errorf("%s: %d %s, want %d", operation, a.status, a.body, status)
+	}
+	d.hold(operation, c, a)
+	return a
+}
+
+const (
+	opSend         = "POST /api/v1/messages"
+	opMessage      = "GET /api/v1/messages/{messageId}"
+	opPayload      = "GET /api/v1/messages/{messageId}/payload"
+	opAck          = "POST /api/v1/messages/{messageId}/ack"
+	opDeliver      = "POST /api/v1/messages/{messageId}/deliver"
+	opHistory      = "GET /api/v1/mecha/{mechaId}/messages"
+	opInbox        = "GET /api/v1/mecha/{mechaId}/inbox"
+	opSocket       = "GET /api/v1/ws/mecha/{mechaId}"
+	opConversation = "GET /api/v1/conversations/{conversationId}/messages"
+	opProfile      = "GET /api/v1/mecha/{mechaId}/profile"
+	opPutProfile   = "PUT /api/v1/mecha/{mechaId}/profile"
+	opSearch       = "POST /api/v1/search"
+	opResult       = "GET /api/v1/search/{requestId}"
+)
+
+// The waited for writes.
+var writes = []string{opSend, opAck, opDeliver, opPutProfile}
+
+func driveSuccesses(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice()
+	for _, operation := range withKey(t) {
+		c := alice.good(operation, spare)
+		a := r.mustDo(c)
+		if a.status >= 400 {
+			t.Errorf("%s: %d %s", operation, a.status, a.body)
+		}
+		d.hold(operation, c, a)
+	}
+	d.do(alice, opSearch, searches, `{"query":"x","facets":["crew"],"highlight":true,"explain":true}`, 200, "", with("Prefer", "wait=1"))
+	etag := alice.get(inboxPath(alice)).header.Get("ETag")
+	d.do(alice, opInbox, inboxPath(alice), "", 304, "", with("If-None-Match", etag))
+	stranger := mecha{r: r}
+	noKey := all(with("X-Mecha-Key"), with("X-Nonce"), with("X-Request-Timestamp"), unsigned)
+	for _, row := range rows(t) {
+		if row[3] == "anyone" && row[2] != "/" {
+			d.do(stranger, row[1]+" "+row[2], strings.Replace(row[2], "{page}", "signing.md", 1), "", 200, "", noKey)
+		}
+	}
+	d.do(stranger, "GET /docs/{page}", "/docs/none", "", 404, relay.NotFound, noKey)
+	d.do(stranger, "GET /metrics", "/metrics", "", 404, relay.NotFound, noKey, with("X-Forwarded-For", "192.0.2.1"))
+	r.client.CheckRedirect = func(*nethttp.Request, []*nethttp.Request) error { return nethttp.ErrUseLastResponse }
+	d.do(stranger, "GET /", "/", "", 302, "", noKey)
+}
+
+func driveCredentials(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice()
+	other := mustServe(t)
+	foreign, _ := other.alice()
+	d.each(t, alice, spare, 401, relay.MissingHeader, with("X-Nonce"))
+	d.each(t, alice, spare, 401, relay.MalformedHeader, nonce("a b"))
+	d.each(t, alice, spare, 401, relay.MalformedKey, with("X-Mecha-Key", typo(alice.Text)))
+	d.each(t, alice, spare, 401, relay.UnknownKey, with("X-Mecha-Key", foreign.Text))
+	d.each(t, alice, spare, 401, relay.TimestampOutOfRange, stamped("2026-01-01T00:00:00Z"))
+	d.each(t, alice, spare, 401, relay.InvalidSignature, signedBy("mk_wrong"))
+	for _, operation := range withKey(t) {
+		c := alice.good(operation, spare)
+		alice.get(whoami, nonce(c.nonce))
+		d.hold(operation, c, r.mustDo(c))
+	}
+	for _, operation := range withKey(t) { // a slash in a parameter
+		_, path, _ := strings.Cut(operation, " ")
+		if begin, end := strings.Index(path, "{"), strings.Index(path, "}"); begin > 0 {
+			d.do(alice, operation, path[:begin]+"a%2Fb"+path[end+1:], "", 404, relay.NotFound)
+		}
+	}
+}
+
+func driveSignatures(t *testing.T, d *drive) {
+	r := mustServe(t, func(s *settings) { s.api.RequireSignature = true })
+	alice, spare := r.alice()
+	d.each(t, alice, spare, 401, relay.SignatureRequired, unsigned)
+}
+
+func driveKeysThatEnd(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice()
+	brief := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
+	r.mustRevoke(alice)
+	r.clock.advance(time.Hour)
+	d.each(t, alice, spare, 401, relay.KeyRevoked)
+	d.each(t, brief, spare, 401, relay.KeyExpired)
+}
+
+func driveRate(t *testing.T, d *drive) {
+	r := mustServe(t, func(s *settings) { s.api.RateLimit, s.api.RateBurst = 1, 100 }) // the clock stands still
+	alice, spare := r.alice()
+	for alice.get(whoami).status == 200 {
+	}
+	d.each(t, alice, spare, 429, relay.RateLimited)
+}
+
+func driveFailures(t *testing.T, d *drive) {
+	r := mustServe(t, func(s *settings) { s.api.FailureLimit, s.api.FailureBurst = 1, 1 })
+	alice, spare := r.alice()
+	alice.get(whoami, with("X-Mecha-Key")).wantProblem(401, relay.MissingHeader)
+	d.each(t, alice, spare, 429, relay.TooManyFailures, with("X-Mecha-Key"))
+}
+
+func driveLargeBodies(t *testing.T, d *drive) {
+	r := mustServe(t, func(s *settings) { s.api.MaxBody = 1000 })
+	alice, spare := r.alice()
+	d.each(t, alice, spare, 413, relay.PayloadTooLarge, func(c *call) { c.body = strings.Repeat(" ", 1001) })
+}
+
+func driveEncodings(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice()
+	d.each(t, alice, spare, 415, relay.UnsupportedEncoding, with("Content-Encoding", "gzip"))
+}
+
+func driveSlowBodies(t *testing.T, d *drive) {
+	driveByHand(t, d, 408, relay.RequestTimeout, func(io.Writer) {}, func(s *settings) { s.timeouts.Body = time.Second })
+}
+
+func driveBodiesThatEnd(t *testing.T, d *drive) {
+	driveByHand(t, d, 400, relay.InvalidRequest, func(w io.Writer) { w.(interface{ CloseWrite() error }).CloseWrite() })
+}
+
+// driveByHand announces a body of which nothing comes.
+func driveByHand(t *testing.T, d *drive, status int, code relay.Code, then func(io.Writer), options ...func(*settings)) {
+	r := mustServe(t, options...)
+	alice, spare := r.alice()
+	var wg sync.WaitGroup
+	for _, operation := range withKey(t) {
+		c := alice.good(operation, spare)
+		wg.Go(func() {
+			conn := r.mustConnect(t, c.text("Content-Length: 5\r\n"))
+			then(conn)
+			got, err := nethttp.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				t.Errorf("%s: %v", operation, err)
+				return
+			}
+			a := reply{t: t, of: operation, status: got.StatusCode, header: got.Header}
+			if a.body, err = io.ReadAll(got.Body); err != nil {
+				t.Errorf("%s: %v", operation, err)
+				return
+			}
+			if a.status != status || !strings.Contains(string(a.body), `"`+string(code)+`"`) {
+				t.Errorf("%s: %d %s", operation, a.status, a.body)
+			}
+			d.hold(operation, c, a)
+		})
+	}
+	wg.Wait()
+}
+
+func driveNonces(t *testing.T, d *drive) {
+	r := mustServe(t, func(s *settings) { s.db.MaxNonces = 60 })
+	alice, spare := r.alice()
+	var calls []*call
+	for _, operation := range withKey(t) {
+		calls = append(calls, alice.good(operation, spare))
+	}
+	for alice.get(whoami).status == 200 {
+	}
+	for i, operation := range withKey(t) {
+		a := r.mustDo(calls[i])
+		a.wantProblem(503, relay.Overloaded)
+		d.hold(operation, calls[i], a)
+	}
+}
+
+func driveDraining(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice()
+	var calls []*call
+	for _, operation := range withKey(t) {
+		calls = append(calls, alice.good(operation, spare))
+	}
+	r.api.Drain()
+	for i, operation := range withKey(t) {
+		d.hold(operation, calls[i], r.mustDo(calls[i]))
+	}
+	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
+}
+
+// mustStand has the writer stand still, between two transactions, until goOn is called.
+func (r *testRelay) mustStand() (goOn func()) {
+	stands, end := make(chan struct{}), make(chan struct{})
+	r.db.PutProfileThen(&relay.PutProfile{At: r.clock.Now(), Address: "nobody^here"}, func(error) { close(stands); <-end })
+	<-stands
+	return func() { close(end) }
+}
+
+// file opens the database beside the server.
+func (r *testRelay) file() *sql.DB {
+	r.t.Helper()
+	file, err := sql.Open("sqlite", "file:"+r.settings.db.Path)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	file.SetMaxOpenConns(1)
+	if _, err := file.Exec("PRAGMA busy_timeout = 60000"); err != nil {
+		r.t.Fatal(err)
+	}
+	r.t.Cleanup(func() { file.Close() })
+	return file
+}
+
+func driveABrokenFile(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice() // alice's key has not been read
+	var calls []*call
+	for _, operation := range withKey(t) {
+		calls = append(calls, alice.good(operation, spare))
+	}
+	if _, err := r.file().Exec("ALTER TABLE mecha_key RENAME TO lost"); err != nil {
+		t.Fatal(err)
+	}
+	for i, operation := range withKey(t) {
+		a := r.mustDo(calls[i])
+		a.wantProblem(500, relay.Internal)
+		d.hold(operation, calls[i], a)
+	}
+}
+
+func driveALockedFile(t *testing.T, d *drive) {
+	if testing.Short() { // a write waits for ten seconds
+		for _, operation := range append([]string{"GET /readyz"}, writes...) {
+			d.lack(outcome(operation, 503, string(relay.DatabaseLocked)))
+		}
+		return
+	}
+	r := mustServe(t)
+	alice, spare := r.alice()
+	var calls []*call
+	for _, operation := range writes {
+		calls = append(calls, alice.good(operation, spare))
+	}
+	lock, goOn := r.file(), r.mustStand() // so that most of them are one transaction, which waits once
+	var wg sync.WaitGroup
+	for i, operation := range writes {
+		wg.Go(func() {
+			a, err := r.try(calls[i])
+			if err != nil || a.status != 503 {
+				t.Errorf("%s: %d %s %v", operation, a.status, a.body, err)
+				return
+			}
+			d.hold(operation, calls[i], a)
+		})
+	}
+	time.Sleep(50 * time.Millisecond)
+	if _, err := lock.Exec("BEGIN IMMEDIATE"); err != nil {
+		t.Fatal(err)
+	}
+	goOn()
+	wg.Wait()
+	d.until(t, "GET /readyz", func() (*call, reply) { return &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz") }, relay.DatabaseLocked)
+	if _, err := lock.Exec("ROLLBACK"); err != nil {
+		t.Error(err)
+	}
+}
+
+// until asks until an answer has the code.
+func (d *drive) until(t *testing.T, operation string, ask func() (*call, reply), code relay.Code) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		c, a := ask()
+		if strings.Contains(string(a.body), `"`+string(code)+`"`) {
+			d.hold(operation, c, a)
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s: never %s, at last %d %s", operation, code, a.status, a.body)
+		}
+	}
+}
+
+// driveADamagedFile has a store that has failed: a page of the file is not what it was.
+func driveADamagedFile(t *testing.T, d *drive) {
+	r := mustServe(t)
+	alice, spare := r.alice()
+	var calls []*call
+	for _, operation := range writes {
+		calls = append(calls, alice.good(operation, spare))
+	}
+	r.stop()
+	file := r.file()
+	var page, size int64
+	if err := file.QueryRow("SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master WHERE name = 'payload'").Scan(&page, &size); err != nil {
+		t.Fatal(err)
+	}
+	file.Close()
+	raw, err := os.OpenFile(r.settings.db.Path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.WriteAt(bytes.Repeat([]byte{0xff}, int(size)), (page-1)*size); err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.start()
+	for i, operation := range writes {
+		a := r.mustDo(calls[i])
+		a.wantProblem(500, relay.StoreFailed)
+		d.hold(operation, calls[i], a)
+	}
+	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
+}

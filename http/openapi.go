@@ -1,0 +1,275 @@
+package http
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"relay/db/relay"
+)
+
+// This file and asyncapi.go make the documents of the API from the route table, the list
+// of the error codes, operations, and components.json, which has the schemas.
+
+// object is a JSON object of a document.
+type object = map[string]any
+
+// OpenAPI gives the description of the HTTP API, an OpenAPI 3.1 document in JSON, for a
+// relay of the given version ("": unknown).
+func OpenAPI(version string) []byte {
+	c := readComponents()
+	responses := object{
+		"NotFound": object{"description": about(relay.NotFound) + " A client whose Accept names text/html gets a page.",
+			"headers": headers(everyAnswer, optional(c, pageHeaders)),
+			"content": object{"application/problem+json": object{"schema": problemSchema(relay.NotFound)}, "text/html": object{}}},
+		"MethodNotAllowed": refusal(http.StatusMethodNotAllowed, []relay.Code{relay.MethodNotAllowed}),
+	}
+	paths := object{}
+	for _, row := range (*Server)(nil).routes() {
+		item, known := paths[row.path].(object)
+		if !known {
+			item = object{}
+			paths[row.path] = item
+		}
+		item[strings.ToLower(row.method)] = describe(row, operations[row.method+" "+row.path], responses)
+	}
+	return document(openAPI{
+		OpenAPI: "3.1.1",
+		Info:    information("relay", openAPIText, version),
+		Servers: []object{{"url": "/"}},
+		Paths:   paths,
+		Components: object{
+			"schemas": c.Schemas, "parameters": c.Parameters, "headers": c.Headers, "responses": responses,
+			"securitySchemes": object{"key": object{"type": "apiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText}},
+		},
+	})
+}
+
+// openAPI has the members of the document in the order in which people read them.
+type openAPI struct {
+	OpenAPI    string   `json:"openapi"`
+	Info       object   `json:"info"`
+	Servers    []object `json:"servers"`
+	Paths      object   `json:"paths"`
+	Components object   `json:"components"`
+}
+
+const (
+	openAPIText = "What this relay serves over HTTP. /docs has the same in words, /asyncapi.json the frames of the WebSocket.\n\n" +
+		"Every GET but that of the WebSocket answers HEAD too, without the body. A path that is not here is 404, a known one with another method is 405: " +
+		"NotFound and MethodNotAllowed under components. What is not HTTP, or has too long headers, is 400, 417, 431, 501 or 505 in plain text, without the headers of the other answers.\n\n" +
+		"Ignore fields and headers that you do not know: a later version may add some. A query parameter with an empty value counts as absent, and one that is not known is ignored."
+	securityText = "The key. Every request with one also carries X-Request-Timestamp and X-Nonce, and X-Signature where it is required: /docs/signing."
+)
+
+// information is the part of either document that says what it describes.
+func information(title, text, version string) object {
+	return object{"title": title, "version": cmp.Or(version, "unknown"), "description": text, "license": object{"name": "MIT"}}
+}
+
+// describe gives the operation of a row. A path with %2F in a parameter is not found.
+func describe(row route, o operation, responses object) object {
+	parameters, refusals := slices.Clone(o.parameters), slices.Clone(o.refusals)
+	for part := range strings.SplitSeq(row.path, "/") {
+		if name := strings.Trim(part, "{}"); name != part {
+			parameters, refusals = append(parameters, name), append(refusals, relay.NotFound)
+		}
+	}
+	made := object{
+		"operationId": o.id, "summary": sentence(row.doc), "description": "For: " + string(row.who) + ".",
+		"externalDocs": object{"url": "/docs/protocol#" + o.section},
+	}
+	if row.who != anyone {
+		made["security"] = []object{{"key": []string{}}}
+		parameters, refusals = append(parameters, withKey...), append(refusals, refusedWithKey...)
+	}
+	var all []object
+	for _, name := range parameters {
+		all = append(all, reference("parameters", name))
+	}
+	if all != nil {
+		made["parameters"] = all
+	}
+	if o.body != "" {
+		made["requestBody"] = object{"required": true, "content": object{"application/json": object{
+			"schema": reference("schemas", o.body), "example": json.RawMessage(o.example)}}}
+	}
+	made["responses"] = answersOf(row, o, refusals, responses)
+	return made
+}
+
+// answersOf gives the responses of a row by their status. Those that several operations
+// have alike go into shared, once.
+func answersOf(row route, o operation, refusals []relay.Code, shared object) object {
+	all := object{}
+	for _, a := range o.answers {
+		names := everyAnswer
+		if a.status == http.StatusSwitchingProtocols {
+			names = nil
+		}
+		made := object{"description": a.about, "headers": headers(append(slices.Clone(names), a.headers...), nil)}
+		content := object{}
+		if a.schema != "" {
+			content["application/json"] = object{"schema": reference("schemas", a.schema)}
+		}
+		for _, media := range a.media {
+			content[media] = object{}
+		}
+		if len(content) > 0 {
+			made["content"] = content
+		}
+		all[strconv.Itoa(a.status)] = made
+	}
+	for status, codes := range byStatusOf(refusals) {
+		key := strconv.Itoa(status)
+		switch common := byStatusOf(refusedWithKey)[status]; {
+		case row.who == anyone && status == http.StatusNotFound:
+			all[key] = reference("responses", "NotFound")
+		case row.who != anyone && slices.Equal(codes, common):
+			name := "Status" + key
+			shared[name] = refusal(status, codes)
+			all[key] = reference("responses", name)
+		default:
+			all[key] = refusal(status, codes)
+		}
+	}
+	return all
+}
+
+// byStatusOf groups codes by their status, in the order of relay.Codes, each once.
+// TooManySockets has two.
+func byStatusOf(codes []relay.Code) map[int][]relay.Code {
+	all := map[int][]relay.Code{}
+	for _, c := range relay.Codes {
+		if !slices.Contains(codes, c.Code) {
+			continue
+		}
+		all[Status(c.Code)] = append(all[Status(c.Code)], c.Code)
+		if c.Code == relay.TooManySockets {
+			all[http.StatusServiceUnavailable] = append(all[http.StatusServiceUnavailable], c.Code)
+		}
+	}
+	return all
+}
+
+// refusal gives the response of a status with some of its codes.
+func refusal(status int, codes []relay.Code) object {
+	var texts []string
+	for _, c := range codes {
+		texts = append(texts, "`"+string(c)+"`: "+about(c))
+	}
+	return object{
+		"description": strings.Join(texts, "\n\n"),
+		"headers":     headers(append(slices.Clone(everyAnswer), byStatus[status]...), nil),
+		"content":     object{"application/problem+json": object{"schema": problemSchema(codes...)}},
+	}
+}
+
+// problemSchema is the schema of a problem document that has one of some codes.
+func problemSchema(codes ...relay.Code) object {
+	properties := object{"code": object{"enum": codes}}
+	if slices.Contains(codes, relay.RecipientNotFound) {
+		properties["did_you_mean"] = object{"type": "array", "maxItems": 3, "items": reference("schemas", "Address"), "description": "Registered addresses that are similar, with recipient_not_found."}
+	}
+	if slices.Contains(codes, relay.TimestampOutOfRange) {
+		properties["server_time"] = object{"type": "string", "format": "date-time", "description": "What the relay's clock says, with timestamp_out_of_range."}
+	}
+	return object{"allOf": []object{reference("schemas", "Problem")}, "properties": properties}
+}
+
+// about gives the meaning of a code for people.
+func about(code relay.Code) string {
+	i := slices.IndexFunc(relay.Codes, func(c relay.CodeInfo) bool { return c.Code == code })
+	return relay.Codes[i].Meaning
+}
+
+// headers gives the headers of a response: references by name, and more.
+func headers(names []string, more object) object {
+	all := object{}
+	for _, name := range names {
+		all[name] = reference("headers", name)
+	}
+	maps.Copy(all, more)
+	return all
+}
+
+// optional gives headers that an answer may lack.
+func optional(c *components, names []string) object {
+	all := object{}
+	for _, name := range names {
+		h := maps.Clone(c.Headers[name].(object))
+		delete(h, "required")
+		all[name] = h
+	}
+	return all
+}
+
+func reference(kind, name string) object { return object{"$ref": "#/components/" + kind + "/" + name} }
+
+// sentence makes the words of a row of the route table one.
+func sentence(text string) string {
+	r := []rune(text)
+	r[0] = unicode.ToUpper(r[0])
+	return string(r) + "."
+}
+
+//go:embed components.json
+var componentsFile []byte
+
+// components are the parts of the documents that are written by hand.
+type components struct {
+	Parameters object `json:"parameters"`
+	Headers    object `json:"headers"`
+	Schemas    object `json:"schemas"`
+}
+
+// readComponents gives a copy that the caller may change.
+func readComponents() *components {
+	var c components
+	if err := json.Unmarshal(componentsFile, &c); err != nil {
+		panic(err) // the file is part of the program, and the tests read it
+	}
+	return &c
+}
+
+// document gives the text of a document.
+func document(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", " ")
+	if err := e.Encode(v); err != nil {
+		panic(err) // there are strings, numbers, lists and objects in it
+	}
+	return b.Bytes()
+}
+
+// openAPI answers GET /openapi.json.
+func (s *Server) openAPI(w http.ResponseWriter, _ *http.Request) {
+	writeDocument(w, s.documents().openAPI)
+}
+
+// asyncAPI answers GET /asyncapi.json.
+func (s *Server) asyncAPI(w http.ResponseWriter, _ *http.Request) {
+	writeDocument(w, s.documents().asyncAPI)
+}
+
+func writeDocument(w http.ResponseWriter, text []byte) {
+	w.Header()["Content-Type"] = jsonContentType
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(text))}
+	w.Write(text) // an error means that the client has gone
+}
+
+// documents are those of one server, made when the first is asked for.
+type documents struct{ openAPI, asyncAPI []byte }
+
+func makeDocuments(version string) func() documents {
+	return func() documents { return documents{OpenAPI(version), AsyncAPI(version)} }
+}

@@ -1,0 +1,55 @@
+package ws_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/coder/websocket"
+
+	"relay/http/apitest"
+)
+
+// client is a WebSocket as a foreign implementation speaks it.
+type client struct {
+	*websocket.Conn
+	t    testing.TB
+	r    *testRelay
+	acks sync.Map // by message id: the latest ack that was sent, as text
+}
+
+// Read reads a message, and holds what the relay says against its documents.
+func (c *client) Read(ctx context.Context) (websocket.MessageType, []byte, error) {
+	kind, text, err := c.Conn.Read(ctx)
+	var end websocket.CloseError
+	switch {
+	case c.r.record == nil || c.r.echoes:
+	case err == nil:
+		c.r.holdFrame(text)
+		var f frame
+		if json.Unmarshal(text, &f) == nil && f.Type == "ack_ok" {
+			if ack, ok := c.acks.Load(f.MessageID); ok {
+				if fault := apitest.CheckAck([]byte(ack.(string))); fault != "" {
+					c.t.Errorf("the ack %s was taken: %s", ack, fault)
+				}
+			}
+		}
+	case errors.As(err, &end):
+		c.r.holdClose(int(end.Code))
+	}
+	return kind, text, err
+}
+
+func (r *testRelay) holdFrame(text []byte) {
+	if fault := apitest.CheckFrame(text); fault != "" {
+		r.t.Errorf("the frame %.300s is not as it is described: %s", text, fault)
+	}
+}
+
+func (r *testRelay) holdClose(code int) {
+	if !apitest.CheckClose(code) {
+		r.t.Errorf("the close code %d is not described", code)
+	}
+}
