@@ -8,7 +8,12 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 )
+
+// mostShort is how many frames of a kind are validated with -short: the race detector
+// makes that ten times slower, and some tests mind.
+const mostShort = 500
 
 // CheckFrame gives what is not described of a frame of the relay: "" if nothing is. It
 // counts the frame.
@@ -21,7 +26,9 @@ func CheckFrame(text []byte) string {
 	if schema == nil || f.Type == "ack" {
 		return fmt.Sprintf("frames of type %q are not described", f.Type)
 	}
-	counted.frame(f.Type, f.Code)
+	if n := counted.frame(f.Type, f.Code); testing.Short() && n > mostShort {
+		return ""
+	}
 	if err := validate(schema, text); err != nil {
 		return err.Error()
 	}
@@ -61,13 +68,15 @@ func (c *counts) exchange(operation string, status int, code string) {
 	add(c.answers, operation, strings.TrimSpace(strconv.Itoa(status)+" "+code))
 }
 
-func (c *counts) frame(kind, code string) {
+// frame counts a frame, and tells how many of its kind there were.
+func (c *counts) frame(kind, code string) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.frames[kind]++
 	if code != "" {
 		add(c.details, kind, code)
 	}
+	return c.frames[kind]
 }
 
 func add(to map[string]map[string]int, a, b string) {
@@ -91,7 +100,11 @@ func Summary() string {
 		fmt.Fprintf(&b, "held against /openapi.json: %d exchanges, of %d operations, with %d different pairs of operation and answer\n", c.exchanges, len(c.answers), kinds)
 	}
 	if len(c.frames) > 0 {
-		fmt.Fprint(&b, "held against /asyncapi.json:")
+		of := ""
+		if testing.Short() {
+			of = fmt.Sprintf(" (of each kind the first %d)", mostShort)
+		}
+		fmt.Fprintf(&b, "held against /asyncapi.json%s:", of)
 		for _, kind := range slices.Sorted(maps.Keys(c.frames)) {
 			fmt.Fprintf(&b, " %d %s", c.frames[kind], kind)
 			if d := c.details[kind]; d != nil {
