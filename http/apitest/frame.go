@@ -100,7 +100,11 @@ func Summary() string {
 		fmt.Fprintf(&b, "held against /openapi.json: %d exchanges, of %d operations, with %d different pairs of operation and answer\n", c.exchanges, len(c.answers), kinds)
 	}
 	if len(c.frames) > 0 {
-		fmt.Fprint(&b, "held against /asyncapi.json:")
+		of := ""
+		if testing.Short() {
+			of = fmt.Sprintf(" (of each kind the first %d)", mostShort)
+		}
+		fmt.Fprintf(&b, "held against /asyncapi.json%s:", of)
 		for _, kind := range slices.Sorted(maps.Keys(c.frames)) {
 			fmt.Fprintf(&b, " %d %s", c.frames[kind], kind)
 			if d := c.details[kind]; d != nil {
