@@ -75,6 +75,9 @@ func counted(t *testing.T, d *DB) map[string]int64 {
 // whatever clients bring: types and labels of their own, Idempotency-Keys, conversations,
 // acknowledgements, pushes, messages that expire, Mechas and keys that come and go.
 func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine works through twenty periods")
+	}
 	t.Parallel()
 	c := &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
