@@ -12,8 +12,8 @@ import (
 	"relay/http"
 )
 
-// isHostPort refuses what is no address to listen on.
-func isHostPort(flag, addr string) error {
+// checkHostPort returns a usage error unless addr is an address that a server can listen on.
+func checkHostPort(flag, addr string) error {
 	_, port, err := net.SplitHostPort(addr)
 	if err == nil {
 		_, err = net.LookupPort("tcp", port)
@@ -31,14 +31,14 @@ func (s *settings) checkOthers() error {
 		return err
 	}
 	if s.MetricsAddr != "" {
-		if err := isHostPort("metrics-addr", s.MetricsAddr); err != nil {
+		if err := checkHostPort("metrics-addr", s.MetricsAddr); err != nil {
 			return err
 		}
 	}
 	if s.Pprof == "" {
 		return nil
 	}
-	if err := isHostPort("pprof", s.Pprof); err != nil {
+	if err := checkHostPort("pprof", s.Pprof); err != nil {
 		return err
 	}
 	if host, _, _ := net.SplitHostPort(s.Pprof); !net.ParseIP(host).IsLoopback() {

@@ -124,7 +124,7 @@ func TestTheLogIsJSONElsewhere(t *testing.T) {
 	runRelay(t, "serve", "--log-level", "loud").wantCode(t, 2, "debug, info, warn, error")
 }
 
-// relay readyz waits for a server, and says what is not ready.
+// relay readyz waits until a server is ready, and names the parts that are not ready yet.
 func TestReadyz(t *testing.T) {
 	t.Parallel()
 	runRelay(t, "readyz", "--url", "http://127.0.0.1:1").wantCode(t, 1, "127.0.0.1:1")

@@ -18,7 +18,7 @@ func (a *app) readyzCommand() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "readyz",
-		Short: "Ask whether a server is ready, and what is not",
+		Short: "Ask whether a server is ready, and which parts are not",
 		Long: `Ask a server whether it answers requests and can write. If not, the command says
 which part of it is not ready, and its exit code is 1. It needs no key, so a
 supervisor or a container can use it to check the server's health.

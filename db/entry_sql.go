@@ -93,7 +93,8 @@ func (t *tx) dropNonces(at time.Time) error {
 		int64(relay.PositionAt(at.Add(-nonceKept))), int64(noncesAtOnce))
 }
 
-// noncesAtOnce is more than one write keeps, so that the table does not grow for ever.
+// noncesAtOnce is how many old nonces a write removes. It is more than a write adds, so
+// the table stays bounded.
 const noncesAtOnce = 1000
 
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:

@@ -98,8 +98,8 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	wantWhole(t, path, schema(t), file.CurrentSchema())
 }
 
-// A file of the third schema is made by the text that this schema had. What it has is
-// used as far as its newest row, whoever refers to it.
+// A file of the third schema is made from the text of that schema. The upgrade cannot know
+// which rows refer to a word or to an ended key, so it notes the newest row as the last use.
 func TestAFileOfTheThirdSchemaIsBroughtUpToDate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.db")
 	old, err := os.ReadFile("testdata/schema-3.sql")

@@ -1,7 +1,6 @@
-// Package measure has counters and histograms that cost a few nanoseconds to
-// write: the packages of the store, the sockets and the API keep theirs in fields,
-// and whoever watches the relay reads them when asked. It knows nothing of the
-// relay, and nothing of the form in which the numbers are shown.
+// Package measure has counters and histograms that cost a few nanoseconds to write. The
+// store, the sockets, the search and the API keep theirs in fields, and a scrape reads
+// them. The package knows neither the relay nor the form in which the numbers are shown.
 //
 // All types are safe for concurrent use. A reader may see one of two writes of the
 // same moment without the other.
