@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 5. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 6. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -117,7 +117,12 @@ CREATE TABLE message (
   delivered_at    INTEGER,
   acknowledged_at INTEGER,
   receipt         INTEGER REFERENCES receipt (position),  -- the latest of any kind
-  ack             INTEGER REFERENCES receipt (position)   -- the latest acknowledgement
+  ack             INTEGER REFERENCES receipt (position),  -- the latest acknowledgement
+  in_reply_to     INTEGER,           -- the position of the message that this one answers
+  ack_by          INTEGER,           -- the sender asked to be told if it is not acknowledged by then
+  overdue         INTEGER,           -- 1 if the sender was told
+  traceparent     TEXT,
+  tracestate      TEXT
 ) STRICT;
 
 -- These indexes cost nothing for messages without the column.
@@ -125,6 +130,8 @@ CREATE INDEX message_conversation ON message (conversation) WHERE conversation I
 CREATE INDEX message_idempotency ON message (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL AND open = 1;
 CREATE INDEX message_expired ON message (expires_at) WHERE state = 3;
+CREATE INDEX message_reply ON message (in_reply_to) WHERE in_reply_to IS NOT NULL;
+CREATE INDEX message_ack_by ON message (ack_by) WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL;
 
 -- The payload's exact bytes. They have a table of their own, so that lists and
 -- acknowledgements need not read them.
@@ -133,8 +140,9 @@ CREATE TABLE payload (
   body     BLOB NOT NULL
 ) STRICT;
 
--- The later life of messages: deliveries, acknowledgements, expiry. Rows are only
--- added. `previous` chains the receipts of one message.
+-- The later life of messages: deliveries, acknowledgements, expiry, and what the relay
+-- itself tells the sender. Rows are only added. `previous` chains the receipts of one
+-- message.
 CREATE TABLE receipt (
   position  INTEGER PRIMARY KEY,  -- in the same order as messages
   message   INTEGER NOT NULL REFERENCES message (position),
@@ -143,8 +151,9 @@ CREATE TABLE receipt (
   status    INTEGER REFERENCES word (id),  -- NULL unless an acknowledgement
   client_ts TEXT,
   detail    TEXT,
-  key       INTEGER REFERENCES mecha_key (id),  -- NULL if the message expired
-  nonce     INTEGER
+  key       INTEGER REFERENCES mecha_key (id),  -- NULL if the relay itself made the receipt
+  nonce     INTEGER,
+  notice    INTEGER               -- what the relay tells: 1 overdue, 2 the conversation is full; else NULL
 ) STRICT;
 
 -- How many acknowledgements that are not final a message has had after its first
@@ -152,6 +161,18 @@ CREATE TABLE receipt (
 CREATE TABLE progress (
   message INTEGER PRIMARY KEY REFERENCES message (position),
   acks    INTEGER NOT NULL
+) STRICT;
+
+-- The conversations that may hold only so many messages. `held` counts those that were
+-- accepted, with those that were removed since. `most` is NULL if the founder set no limit:
+-- then the limit is that of the server. `told` is 1 if the founder was told that the
+-- conversation is full.
+CREATE TABLE conversation_limit (
+  conversation INTEGER PRIMARY KEY,  -- the position of its founding message, or minus the number of its label
+  founder      INTEGER NOT NULL,     -- the position of the message whose sender is told
+  most         INTEGER,
+  held         INTEGER NOT NULL,
+  told         INTEGER NOT NULL
 ) STRICT;
 
 -- The Mechas that have sent or received in a conversation, without the two of its

@@ -59,7 +59,7 @@ next page comes with --before and the id in the last line.`,
 	return cmd
 }
 
-var stateWords = []string{"pending", "queued", "delivered", "acknowledged", "expired"}
+var stateWords = []string{"pending", "queued", "delivered", "acknowledged", "expired", "dead", "overdue"}
 
 // read makes the query from the flags.
 func (l *listFlags) read(now time.Time) (err error) {

@@ -40,6 +40,7 @@ type settings struct {
 	RateBurst             int
 	AuthFailureLimit      float64
 	MaxPending            int
+	ConversationLimit     int
 	MaxSockets            int
 	MaxSocketsPerMecha    int
 	SocketRateLimit       float64
@@ -88,6 +89,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.IntVar(&s.RateBurst, "rate-burst", 1000, "`requests` of a key at once, above --rate-limit")
 	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "`failures` to authenticate, per second for each client IP; ten seconds' worth at once")
 	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")
+	f.IntVar(&s.ConversationLimit, "conversation-limit", 0, "messages of a conversation whose founder set no max_messages (default: any number)")
 	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
 	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")
 	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from all WebSockets of a key; two seconds' worth at once")

@@ -150,8 +150,9 @@ type receipt struct {
 	status   int64       // the number of a word; 0: the receipt is not an acknowledgement
 	clientTS string
 	detail   string
-	key      relay.KeyNumber // 0: the message expired
+	key      relay.KeyNumber // 0: the relay itself made the receipt
 	nonce    relay.NonceHash
+	notice   relay.Notice
 }
 
 // addReceipt adds a receipt to the chain of a message. setState must follow.
@@ -160,9 +161,9 @@ func (t *tx) addReceipt(m *relay.Message, r receipt) error {
 	if _, err := t.c.Row(func(r *sqlite.Rows) { previous = r.Value(0) }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
 		return err
 	}
-	return t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
-		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)))
+	return t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
+		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)))
 }
 
 // setState sets a message's state and times, with p as its latest receipt, and keeps
@@ -194,7 +195,7 @@ func (t *tx) noteReceipt(m *relay.Message, receipt relay.Position, at time.Time,
 // from its message.
 func (t *tx) noteChange(c relay.Change, m *relay.Message) {
 	c.Position, c.ID, c.Sender, c.Recipient, c.State = m.Position, m.ID, m.Sender, m.Recipient, m.State
-	if m.Ack != nil && m.State != relay.Expired {
+	if m.Ack != nil && m.State != relay.Expired && c.Notice == relay.NoNotice {
 		c.Status, c.Detail = m.Ack.Status, m.Ack.Detail
 	}
 	t.brought.Changes = append(t.brought.Changes, c)

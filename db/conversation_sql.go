@@ -130,8 +130,10 @@ func (t *tx) endConversations(before int64, most int) (more bool, err error) {
 		if most -= int(t.c.Changes() - before); most < 0 { // the conversation may have further participants
 			return true, nil
 		}
-		if err := t.c.Exec("DELETE FROM dormant WHERE conversation = ?", c); err != nil {
-			return false, err
+		for _, table := range []string{"dormant", "conversation_limit"} {
+			if err := t.c.Exec("DELETE FROM "+table+" WHERE conversation = ?", c); err != nil {
+				return false, err
+			}
 		}
 	}
 	return len(ended) == limit, nil

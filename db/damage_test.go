@@ -23,7 +23,7 @@ func TestRowsThatContradictEachOtherStopTheStore(t *testing.T) {
 		damage func(t *testing.T, path string)
 		says   string
 	}{
-		"an expiry without its message": {orphanExpiry, "the index of expiry times"},
+		"an expiry without its message": {orphanExpiry, "an index of times"},
 		"a message without its payload": {byStatement("DELETE FROM payload"), "no payload"},
 		"a message without its type":    {byStatement("DELETE FROM word WHERE text = 'message'"), "FROM word"},
 		"a message without its sender":  {byStatement("DELETE FROM mecha WHERE address = 'a^damage'"), "FROM mecha"},

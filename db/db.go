@@ -71,12 +71,15 @@ type Options struct {
 	// (mailbox.go), and only a server expires messages.
 	Serve bool
 
-	MaxPending  int           // pending messages of one recipient; 0: no limit
-	MaxNonces   int64         // remembered nonces; 0: no limit
-	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
-	ClockSkew   time.Duration // how far the timestamp of a request may be off
-	Retention   time.Duration // age at which a server removes messages; 0: never
-	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
+	MaxPending int // pending messages of one recipient; 0: no limit
+	// ConversationLimit is how many messages a conversation may hold whose founder has set no
+	// limit; 0: any number.
+	ConversationLimit int
+	MaxNonces         int64         // remembered nonces; 0: no limit
+	MinFreeDisk       int64         // bytes; with less free space sends are refused; 0: no limit
+	ClockSkew         time.Duration // how far the timestamp of a request may be off
+	Retention         time.Duration // age at which a server removes messages; 0: never
+	KeepExpired       time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -106,6 +109,7 @@ type DB struct {
 	disk      disk
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
+	crewOnly  crewOnly
 	lock      *file.Locked
 
 	shutdown sync.Once
@@ -139,6 +143,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	}
 	d.keys = newKeyCache()
 	d.listeners.onKeys = []func(){d.keys.forget}
+	d.listeners.onEntries = []func(){d.crewOnly.forget}
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
 	if err := d.open(prepare); err != nil {
 		d.release()

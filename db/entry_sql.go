@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"encoding/json"
-	"sync/atomic"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -225,26 +224,4 @@ func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (e 
 		return nil
 	})
 	return e, err
-}
-
-// saw notes that a Mecha has just made a request.
-func (d *DB) saw(id relay.MechaNumber, now time.Time) {
-	v, ok := d.seen.Load(id)
-	if !ok {
-		v, _ = d.seen.LoadOrStore(id, new(atomic.Int64))
-	}
-	v.(*atomic.Int64).Store(now.UnixMilli())
-}
-
-// LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
-// After a restart, it may be up to about a minute too early.
-func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at time.Time, err error) {
-	if v, ok := d.seen.Load(id); ok {
-		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
-	}
-	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { at = relay.UnixMilli(r.Int(0)) }, "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
-		return err
-	})
-	return at, err
 }

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"strings"
+
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -15,6 +17,9 @@ var inState = map[relay.StateFilter]string{
 	relay.OnlyDelivered:    "m.state = 1 AND (m.expires_at IS NULL OR m.expires_at > ?)",
 	relay.OnlyAcknowledged: "m.state = 2",
 	relay.OnlyExpired:      "(m.state = 3 OR m.state IN (0, 1) AND m.expires_at <= ?)",
+	relay.OnlyDead: `(m.state = 3 OR m.state IN (0, 1) AND m.expires_at <= ?
+		OR m.state = 2 AND a.status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected')))`,
+	relay.OnlyOverdue: "m.state IN (0, 1) AND m.ack_by <= ? AND (m.expires_at IS NULL OR m.expires_at > ?)",
 }
 
 // The parties of a message m. The arguments of each are the Mecha, and twice its peer or 0.
@@ -44,8 +49,7 @@ func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possibl
 	}
 	where = " WHERE (? = 0 OR m.type = ?) AND (? = 0 OR m.priority = ?) AND " + inState[q.State]
 	args = []any{kind, kind, priority, priority}
-	switch q.State {
-	case relay.OnlyPending, relay.OnlyQueued, relay.OnlyDelivered, relay.OnlyExpired:
+	for range strings.Count(inState[q.State], "?") {
 		args = append(args, x.now.UnixMilli())
 	}
 	if q.Mecha == 0 {

@@ -372,7 +372,7 @@ func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
 		args = append(append(args, first...), int64(max(pr.from, pr.unindexed.oldest)), int64(pr.to))
 	}
 	mayBeOpen := q.State != relay.OnlyAcknowledged
-	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired
+	mayBeDone := q.State == relay.AnyState || q.State == relay.OnlyAcknowledged || q.State == relay.OnlyExpired || q.State == relay.OnlyDead
 	switch {
 	case pr.conversation > 0:
 		add(joinedRange, pr.conversation)

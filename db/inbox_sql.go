@@ -92,6 +92,19 @@ func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
 	return n, err
 }
 
+// mostAhead bounds what a repeated request costs. More are hardly ever told apart.
+const mostAhead = 1000
+
+// countAhead counts the pending messages of a Mecha before a position, up to mostAhead.
+func (x *rx) countAhead(id relay.MechaNumber, before relay.Position) (n int, err error) {
+	pending, args, err := x.pending(id, 0, mostAhead)
+	if err != nil {
+		return 0, err
+	}
+	_, err = x.c.Row(func(r *sqlite.Rows) { n = int(r.Int(0)) }, "SELECT count(*) FROM ("+pending+") WHERE position < ?", append(args, int64(before))...)
+	return n, err
+}
+
 // pending gives a query for the positions of a Mecha's pending messages from a position
 // on, in order, up to limit rows. LIMIT -1 is no limit, and keeps the order, so that
 // SQLite merges the parts without a sort.

@@ -84,6 +84,8 @@ func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
 		return d.keys.mechaOf(w.Key)
 	case *relay.PutProfile:
 		return d.keys.mechaOf(w.Key)
+	case *relay.NoteFull:
+		return d.keys.mechaOf(w.Key)
 	}
 	return 0
 }
@@ -122,6 +124,10 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 		return do(d, write, (*tx).pruneUnused)
 	case *relay.Act:
 		return do(d, write, (*tx).act)
+	case *relay.NoteOverdue:
+		_, err = do(d, write, (*tx).noteOverdue)
+	case *relay.NoteFull:
+		_, err = do(d, write, (*tx).noteFull)
 	default:
 		err = relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 	}

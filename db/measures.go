@@ -7,6 +7,7 @@ import (
 
 	"relay/db/internal/sqlite"
 	"relay/db/measure"
+	"relay/db/relay"
 )
 
 // Measures counts what the store has done since it was opened. Only the store writes;
@@ -16,6 +17,7 @@ type Measures struct {
 	Expired  atomic.Int64    // messages that expired
 	Removed  atomic.Int64    // messages that were removed, for their age, after their expiry or by relay prune
 	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
+	Notices  *measure.Counts // what the relay told senders, by its name
 	Failures atomic.Int64    // transactions that failed
 
 	Writes *measure.Histogram // writes and chores in a transaction
@@ -39,7 +41,8 @@ var ackWords = []string{"received", "processing", "completed", "failed", "reject
 
 func newMeasures() *Measures {
 	return &Measures{
-		Acks: measure.NewCounts(ackWords...), Writes: measure.NewSizes(), Commit: measure.NewDurations(), Sync: measure.NewDurations(), Queued: measure.NewDurations(),
+		Acks: measure.NewCounts(ackWords...), Notices: measure.NewCounts(relay.NoticeOverdue.String(), relay.NoticeFull.String()),
+		Writes: measure.NewSizes(), Commit: measure.NewDurations(), Sync: measure.NewDurations(), Queued: measure.NewDurations(),
 		KeyWait: measure.NewDurations(), PointWait: measure.NewDurations(), ScanWait: measure.NewDurations(),
 	}
 }
@@ -64,6 +67,8 @@ func (m *Measures) committed(t *tx) {
 	for i := range t.brought.Changes {
 		switch c := &t.brought.Changes[i]; {
 		case !c.New:
+		case c.Notice != relay.NoNotice:
+			m.Notices.Add(c.Notice.String())
 		case c.Status != "":
 			m.Acks.Add(c.Status)
 		case c.Freed:

@@ -12,7 +12,7 @@ import (
 // messageColumns are the columns of a record, in the order that readMessage expects.
 const messageColumns = `m.position, m.recipient, m.sender, m.state, m.type, m.priority, m.version, m.conversation,
 	m.correlation_id, m.expires_at, m.signed, m.payload_bytes, m.payload_sha256, m.delivered_at, m.acknowledged_at,
-	m.ack, a.status, a.client_ts, a.detail`
+	m.ack, a.status, a.client_ts, a.detail, m.in_reply_to, m.ack_by, m.traceparent, m.tracestate`
 
 const messageTables = `message m LEFT JOIN receipt a ON a.position = m.ack`
 
@@ -31,6 +31,7 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 	if m.State.Pending() && !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(x.now) {
 		m.State = relay.Expired
 	}
+	x.readSent(r, m)
 	if !r.Null(15) {
 		if r.Null(16) {
 			return nil, fmt.Errorf("%w: the message at position %d names the acknowledgement %d, but there is no such receipt", sqlite.ErrDamaged, m.Position, r.Int(15))
@@ -38,6 +39,20 @@ func (x *rx) readMessage(r *sqlite.Rows) (*relay.Message, error) {
 		m.Ack = &relay.Ack{ClientTS: r.Text(17), At: relay.Position(r.Int(15)).Time(), Detail: r.Text(18)}
 	}
 	return m, x.readNames(r, m)
+}
+
+// readSent sets the fields that few senders use.
+func (x *rx) readSent(r *sqlite.Rows, m *relay.Message) {
+	if p := r.Int(19); p != 0 {
+		m.InReplyTo = x.ids.Message(relay.Position(p))
+	}
+	if by := r.Int(20); by != 0 {
+		m.AckBy = relay.UnixMilli(by)
+		m.Overdue = m.State.Pending() && !m.AckBy.After(x.now)
+	}
+	if !r.Null(21) {
+		m.Trace = relay.Trace{Parent: r.Text(21), State: r.Text(22)}
+	}
 }
 
 // readNames sets the strings for which the row has numbers.
@@ -104,7 +119,11 @@ func (x *rx) messageByID(id relay.MessageID) (*relay.Message, error) {
 			return m, err
 		}
 	}
-	return nil, relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
+	return nil, errNoMessage(id)
+}
+
+func errNoMessage(id relay.MessageID) error {
+	return relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
 // payload reads the exact bytes of the message at a position, which must exist.

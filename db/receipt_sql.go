@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"fmt"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -22,7 +23,7 @@ func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (p relay.Receip
 
 func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	p := relay.ReceiptPage{Upto: q.After}
-	r := x.c.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at
+	r := x.c.Query(`SELECT r.position, m.sender, r.message, m.recipient, r.state, r.status, r.detail, m.expires_at, r.notice
 		FROM receipt r CROSS JOIN message m ON m.position = r.message
 		WHERE r.position > ? ORDER BY r.position LIMIT ?`, int64(q.After), int64(q.Limit))
 	scanned := 0
@@ -48,7 +49,10 @@ func (x *rx) readReceipt(r *sqlite.Rows) (relay.Change, error) {
 		Receipt: relay.Position(r.Int(0)), Sender: relay.MechaNumber(r.Int(1)), Position: relay.Position(r.Int(2)),
 		Recipient: relay.MechaNumber(r.Int(3)), State: relay.State(r.Int(4)), Detail: r.Text(6), New: true,
 	}
-	c.ID, c.At = x.ids.Message(c.Position), c.Receipt.Time()
+	c.ID, c.At, c.Notice = x.ids.Message(c.Position), c.Receipt.Time(), relay.Notice(r.Int(8))
+	if !c.Notice.Known() {
+		return c, fmt.Errorf("%w: the receipt at position %d has the notice %d, which does not exist", sqlite.ErrDamaged, c.Receipt, c.Notice)
+	}
 	if c.State == relay.Expired {
 		c.At = relay.UnixMilli(r.Int(7))
 	}

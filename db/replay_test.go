@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "participant", "dormant", "clock_ahead", "audit", "received", "sent"}
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "participant", "dormant", "clock_ahead", "audit", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -62,7 +62,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ConversationLimit: 40, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
 		func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +106,15 @@ func (p *player) send() {
 		m.To = "nobody^here"
 	case 6:
 		m.ExpiresAt = m.At.Add(time.Duration(1+p.random.IntN(40)) * time.Millisecond)
+	case 7:
+		m.InReplyTo = p.message()
+		m.Trace.Keep("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b")
+	}
+	if p.random.IntN(6) == 0 {
+		m.AckBy = m.At.Add(time.Duration(1000+p.random.IntN(40)) * time.Millisecond)
+	}
+	if p.random.IntN(10) == 0 {
+		m.MaxMessages = 1 + p.random.IntN(3)
 	}
 	if m.Validate() != nil {
 		p.Error("invalid message")
@@ -406,7 +415,7 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			d.w.servants = d.w.servants[1:]
+			d.w.servants = d.w.servants[2:]
 		}
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"relay/db"
 )
 
-const current = 5 // the schema that this program knows
+const current = 6 // the schema that this program knows
 
 // byHand opens a file with SQLite alone.
 func byHand(t *testing.T, path string) *sql.DB {

@@ -14,15 +14,16 @@ const idempotencyWindow = 24 * time.Hour
 // Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets
 // m.DiskFull and m.MaxPending, the verdicts of this machine. When it returns without an
 // error, the message is durable. Errors: RecipientNotFound, with similar addresses;
-// ConversationNotFound, NotAParticipant, MailboxFull, IdempotencyKeyReused,
+// ConversationNotFound, NotAParticipant, ConversationFull, MailboxFull, IdempotencyKeyReused,
 // NonceReused, UnknownKey, KeyRevoked, KeyExpired; and those of every write: RateLimited,
 // if too many writes of the Mecha wait, Overloaded, ShuttingDown, DatabaseLocked, DiskFull,
 // Internal, and StoreFailed, after which it is unknown whether the message was written.
 // Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
-	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
+	m.DiskFull, m.MaxPending, m.ConversationLimit = d.disk.low.Load(), d.opts.MaxPending, d.opts.ConversationLimit
 	sent, err := do(d, m, (*tx).send)
 	if err != nil {
+		d.tellFounder(m, sent.Full)
 		return relay.Sent{}, d.suggest(err, m.To, m.Key)
 	}
 	return sent, nil
@@ -43,100 +44,171 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	conversation, err := t.conversation(m, sender)
+	answered, err := t.answered(m, sender)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	if err := t.checkRoom(m, recipient); err != nil {
-		return relay.Sent{}, err
-	}
-	p, err := t.insert(m, sender, recipient, conversation)
+	conversation, err := t.conversation(m, sender, answered)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	return t.record(m, p, sender, recipient, conversation), nil
+	pending, err := t.checkRoom(m, recipient)
+	if err != nil {
+		return relay.Sent{}, err
+	}
+	limit, err := t.conversationLimit(m, conversation)
+	if err != nil {
+		if relay.ErrorCode(err) == relay.ConversationFull && limit.told == 0 {
+			return relay.Sent{Full: limit.conversation}, err
+		}
+		return relay.Sent{}, err
+	}
+	p, conversation, err := t.insert(m, sender, recipient, conversation, answered)
+	if err != nil {
+		return relay.Sent{}, err
+	}
+	if err := t.count(limit, conversation, p); err != nil {
+		return relay.Sent{}, err
+	}
+	sent, err := t.record(m, p, sender, recipient, conversation)
+	sent.Ahead = pending
+	return sent, err
 }
 
 // checkRoom refuses a message if, by its verdicts, the disk or the mailbox has no room.
-func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaNumber) error {
+// Else it gives the number of messages that are pending for the recipient.
+func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaNumber) (pending int, err error) {
 	if m.DiskFull {
-		return errDiskFull()
-	}
-	if m.MaxPending <= 0 {
-		return nil
+		return 0, errDiskFull()
 	}
 	n, err := t.countPending(recipient)
-	if err == nil && n >= m.MaxPending {
+	if err == nil && m.MaxPending > 0 && n >= m.MaxPending {
 		e := relay.Errorf(relay.MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", m.To, n, m.MaxPending)
 		e.RetryAfter = 30 * time.Second
-		return e
+		return 0, e
 	}
-	return err
+	return n, err
 }
 
-// insert writes the rows of a message and returns its position.
-func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64) (relay.Position, error) {
+// insert writes the rows of a message. It returns its position, and the number of its
+// conversation, which is new if nobody has used the label.
+func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered) (relay.Position, int64, error) {
 	var words [3]int64
 	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
 		id, err := t.intern(text)
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		words[i] = id
 	}
 	if conversation < 0 {
-		id, err := t.intern(string(m.Conversation))
+		label := m.Conversation
+		if label == "" { // that of the message that this one answers
+			var err error
+			if label, err = t.conversationID(conversation, 0); err != nil {
+				return 0, 0, err
+			}
+		}
+		id, err := t.intern(string(label))
 		if err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		conversation = -id
 	}
 	if err := t.wakeConversation(conversation); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	t.addPending(recipient, 1)
 	p := t.position(m.At)
 	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
-		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256)
-		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256,
+		in_reply_to, ack_by, traceparent, tracestate)
+		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		int64(p), int64(recipient), int64(sender.Mecha.Number), words[0], words[1], words[2], sqlite.OrNull(conversation),
 		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
-		sqlite.OrNull(m.Idempotency.Key), sqlite.OrNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:])
+		sqlite.OrNull(m.Idempotency.Key), sqlite.OrNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
+		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := t.c.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
 	if err := t.join(conversation, recipient, sender.Mecha.Number); err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	return p, t.indexNow(p, recipient, sender.Mecha.Number)
+	return p, conversation, t.indexNow(p, recipient, sender.Mecha.Number)
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaNumber, conversation int64) relay.Sent {
+func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaNumber, conversation int64) (relay.Sent, error) {
+	id, err := t.conversationID(conversation, p)
+	if err != nil {
+		return relay.Sent{}, err
+	}
 	made := &relay.Message{
-		Position: p, ID: t.ids.Message(p), Conversation: m.Conversation, Version: m.Version,
+		Position: p, ID: t.ids.Message(p), Conversation: id, Version: m.Version,
 		Sender: sender.Mecha.Number, Recipient: recipient, From: sender.Mecha.Address, To: m.To,
 		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: relay.Queued,
 		CreatedAt: p.Time(), ExpiresAt: relay.UnixMilli(relay.MilliOf(m.ExpiresAt)),
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
-	}
-	if conversation == 0 {
-		made.Conversation = t.ids.Conversation(p)
+		InReplyTo: m.InReplyTo, AckBy: relay.UnixMilli(relay.MilliOf(m.AckBy)), Trace: m.Trace,
 	}
 	t.w.expiry.expect(relay.MilliOf(m.ExpiresAt))
+	t.w.overdue.expect(relay.MilliOf(m.AckBy))
 	t.brought.Messages = append(t.brought.Messages, made)
-	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt}
+	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: recipient}, nil
 }
 
 // newLabel is the number of a client's label that nobody has used yet.
 const newLabel = -1 << 62
 
-// conversation gives the number of the conversation that the sender named; 0 for a new
-// one. Errors: ConversationNotFound, NotAParticipant.
-func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key) (int64, error) {
+// conversation gives the number of the conversation that the sender named, or of that of
+// the message that it answers; 0 for a new one. Errors: ConversationNotFound,
+// NotAParticipant, InvalidRequest.
+func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key, a answered) (int64, error) {
+	if a.position != 0 && m.Conversation == "" {
+		return a.conversation, nil
+	}
+	number, err := t.namedConversation(m, sender)
+	if err == nil && a.position != 0 && number != a.conversation {
+		return 0, relay.FieldErrorf(relay.InvalidRequest, "conversation_id", "must be that of the message in in_reply_to, or be left out")
+	}
+	return number, err
+}
+
+// answered is the message that another one answers. The zero value: it answers none.
+type answered struct {
+	position     relay.Position
+	conversation int64
+}
+
+// answered finds the message in InReplyTo. Errors: MessageNotFound, NotAParty.
+func (t *tx) answered(m *relay.SendMessage, sender *relay.Key) (a answered, err error) {
+	if m.InReplyTo == "" {
+		return a, nil
+	}
+	p, ok := t.ids.MessagePosition(m.InReplyTo)
+	party := false
+	if ok {
+		ok, err = t.c.Row(func(r *sqlite.Rows) {
+			party = r.Int(0) == int64(sender.Mecha.Number) || r.Int(1) == int64(sender.Mecha.Number)
+			a = answered{p, r.Int(2)}
+		}, "SELECT sender, recipient, coalesce(conversation, position) FROM message WHERE position = ?", int64(p))
+	}
+	switch {
+	case err != nil:
+		return answered{}, err
+	case !ok:
+		return answered{}, errNoMessage(m.InReplyTo)
+	case !party:
+		return answered{}, relay.Errorf(relay.NotAParty, "you are neither the sender nor the recipient of the message in in_reply_to")
+	}
+	return a, nil
+}
+
+// namedConversation gives the number of the conversation that the sender named; 0 for none.
+func (t *tx) namedConversation(m *relay.SendMessage, sender *relay.Key) (int64, error) {
 	if !m.Conversation.Issued() && t.isRemoved(string(m.Conversation)) {
 		return newLabel, nil
 	}
@@ -252,5 +324,7 @@ func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now 
 	if err != nil || m == nil {
 		return relay.Sent{}, false, err
 	}
-	return relay.Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}, true, nil
+	sent = relay.Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Recipient: m.Recipient, Replayed: true}
+	sent.Ahead, err = x.countAhead(m.Recipient, p)
+	return sent, err == nil, err
 }

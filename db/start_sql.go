@@ -13,9 +13,16 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	if err := w.expiry.start(); err != nil {
+	for _, d := range []*dueTimes{&w.expiry, &w.overdue} {
+		if err := d.start(); err != nil {
+			return err
+		}
+	}
+	limited, err := w.c.Row(nil, "SELECT 1 FROM conversation_limit LIMIT 1")
+	if err != nil {
 		return err
 	}
+	w.limited = limited
 	data, err := w.c.Number("PRAGMA data_version")
 	if err != nil {
 		return err

@@ -34,6 +34,8 @@ const (
 	StepProgress     StepKind = "progress" // an acknowledgement that leaves the message pending
 	StepAcknowledged StepKind = "acknowledged"
 	StepExpired      StepKind = "expired"
+	StepOverdue      StepKind = "overdue"           // the sender was told that it is not acknowledged by its AckBy
+	StepFull         StepKind = "conversation_full" // the sender was told that the conversation holds all the messages that it may
 )
 
 // Trace is the life of one message.
@@ -118,10 +120,11 @@ func (x *rx) traceReceipts(t *Trace) error {
 func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	var state relay.State
 	var word, key int64
+	var notice relay.Notice
 	ok, err := x.c.Row(func(r *sqlite.Rows) {
-		previous, state, word, key = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5)
+		previous, state, word, key, notice = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5), relay.Notice(r.Int(6))
 		s.ClientTS, s.Detail = r.Text(3), r.Text(4)
-	}, "SELECT previous, state, status, client_ts, detail, key FROM receipt WHERE position = ?", position)
+	}, "SELECT previous, state, status, client_ts, detail, key, notice FROM receipt WHERE position = ?", position)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: there is no receipt at position %d", sqlite.ErrDamaged, position)
 	}
@@ -132,12 +135,16 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	if s.Status, err = x.word(word); err != nil {
 		return s, 0, err
 	}
-	s.What = stepKind(state, s.Status)
+	s.What = stepKind(state, s.Status, notice)
 	return s, previous, x.nameKey(&s, key)
 }
 
-func stepKind(state relay.State, status string) StepKind {
+func stepKind(state relay.State, status string, notice relay.Notice) StepKind {
 	switch {
+	case notice == relay.NoticeOverdue:
+		return StepOverdue
+	case notice == relay.NoticeFull:
+		return StepFull
 	case state == relay.Expired:
 		return StepExpired
 	case status == "":

@@ -51,7 +51,9 @@ type writer struct {
 	wordsUsed map[int64]relay.Position       // word.used of recent words, as the file has it
 	cachedAt  int64                          // PRAGMA data_version when callers and mechas were read
 
-	expiry      expiry
+	expiry      dueTimes
+	overdue     dueTimes
+	limited     bool // a conversation may have a limit
 	foreign     foreign
 	pushes      pushNotes
 	nonces      noncePacker
@@ -94,7 +96,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		wordsUsed: map[int64]relay.Position{},
 	}
 	w.transact = w.attempt
-	w.expiry = expiry{w: w}
+	w.expiry, w.overdue = newExpiry(w), newOverdue(w)
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.pushes.w, w.nonces.w = w, w
 	w.segments = segmentWriter{w: w, index: d.late}
@@ -102,8 +104,8 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.searches = searchCleaner{w: w}
 	w.retention = newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) })
-	if d.opts.Serve { // messages and answers expire by the server's clock alone
-		w.servants = []servant{&w.expiry, &w.searches}
+	if d.opts.Serve { // times of messages and of answers come by the server's clock alone
+		w.servants = []servant{&w.expiry, &w.overdue, &w.searches}
 	}
 	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
 	w.riders = []rider{&w.pushes, &w.nonces, &w.segments}

@@ -338,7 +338,7 @@ func (a reply) wantProblem(status int, code relay.Code) (p problem) {
 	switch {
 	case (status == 401) != (a.header.Get("WWW-Authenticate") == "Mecha-Key"):
 		a.t.Errorf("%s: %d with WWW-Authenticate %q", a.of, status, a.header.Get("WWW-Authenticate"))
-	case (status == 429 || status == 503) && (err != nil || retry < 1):
+	case (status == 429 && p.Code != string(relay.ConversationFull) || status == 503) && (err != nil || retry < 1):
 		a.t.Errorf("%s: %d with Retry-After %q", a.of, status, a.header.Get("Retry-After"))
 	case status == 405 && a.header.Get("Allow") == "":
 		a.t.Errorf("%s: 405 without Allow", a.of)

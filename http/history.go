@@ -87,7 +87,11 @@ func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, 
 // mayMatchLater tells whether a message that is there, and does not match, may match
 // later. The states of a message only go forward.
 func mayMatchLater(f relay.StateFilter) bool {
-	return f == relay.OnlyDelivered || f == relay.OnlyAcknowledged || f == relay.OnlyExpired
+	switch f {
+	case relay.AnyState, relay.OnlyPending, relay.OnlyQueued:
+		return false
+	}
+	return true
 }
 
 // waitForPage is a long-poll. It looks again whenever something has happened to
@@ -205,7 +209,8 @@ func (c *call) historyQuery() (relay.HistoryQuery, time.Duration, error) {
 var (
 	directions = map[string]relay.Direction{"": relay.Both, "all": relay.Both, "in": relay.In, "out": relay.Out}
 	states     = map[string]relay.StateFilter{"": relay.AnyState, "pending": relay.OnlyPending, "queued": relay.OnlyQueued,
-		"delivered": relay.OnlyDelivered, "acknowledged": relay.OnlyAcknowledged, "expired": relay.OnlyExpired}
+		"delivered": relay.OnlyDelivered, "acknowledged": relay.OnlyAcknowledged, "expired": relay.OnlyExpired,
+		"dead": relay.OnlyDead, "overdue": relay.OnlyOverdue}
 	orders   = map[string]bool{"": false, "asc": false, "desc": true}
 	includes = map[string]bool{"": false, "payload": true}
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 
 	"relay/db/relay"
 )
@@ -14,11 +15,15 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 		// Before any other check of the body (PROTOCOL §3), so that a retry gets the
 		// answer that its client has missed.
 		sent, known, err := s.stored(c)
-		if err != nil || known {
-			return created(sent), err
+		if err != nil {
+			return answer{}, err
+		}
+		if known {
+			return s.created(c, sent)
 		}
 	}
 	m := &relay.SendMessage{At: c.at, Key: c.key.Number, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
+	m.Trace.Keep(joined(c.Header["Traceparent"]), joined(c.Header["Tracestate"]))
 	if err := m.Read(c.body, c.key.Mecha.Address); err != nil {
 		return answer{}, err
 	}
@@ -31,20 +36,38 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 		}
 		return answer{}, err
 	}
-	return created(sent), nil
+	return s.created(c, sent)
 }
 
+// joined gives the value of a header that may have come in several lines (RFC 9110 §5.3).
+func joined(lines []string) string { return strings.Join(lines, ",") }
+
 // created answers 201.
-func created(sent relay.Sent) answer {
-	b := make([]byte, 0, 160)
+func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
+	b := make([]byte, 0, 256)
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
 	b = appendTime(b, ',', "created_at", sent.CreatedAt)
+	b = s.appendRecipient(appendName(b, ',', "recipient"), c, sent)
 	a := answer{status: http.StatusCreated, body: append(b, "}\n"...)}
 	if sent.Replayed {
 		a.header = []string{"Idempotent-Replayed", "true"}
 	}
-	return a
+	return a, nil
+}
+
+// appendRecipient appends what a sender may know of the recipient: whether it listens, and
+// how much waits for it. It is null if the recipient is hidden from the sender. The message
+// is durable, so a read that fails must not make the answer a refusal: the relay then says
+// that it has not seen the recipient.
+func (s *Server) appendRecipient(b []byte, c *call, sent relay.Sent) []byte {
+	seen, visible, err := s.config.DB.Presence(context.WithoutCancel(c.Context()), c.key.Mecha, sent.Recipient)
+	if err == nil && !visible {
+		return append(b, "null"...)
+	}
+	b = appendBool(b, '{', "online", s.config.Live.Online(sent.Recipient))
+	b = appendTime(b, ',', "last_seen", seen)
+	return append(appendInt(b, ',', "pending", sent.Ahead), '}')
 }
 
 // stored finds the 201 that a send with this Idempotency-Key got before. It goes

@@ -165,9 +165,13 @@ func refusal(status int, codes []relay.Code) object {
 	for _, c := range codes {
 		texts = append(texts, "`"+string(c)+"`: "+about(c))
 	}
+	var sometimes object
+	if slices.Contains(codes, relay.ConversationFull) { // which no waiting makes less full
+		sometimes = optional(readComponents(), byStatus[status])
+	}
 	return object{
 		"description": strings.Join(texts, "\n\n"),
-		"headers":     headers(append(slices.Clone(everyAnswer), byStatus[status]...), nil),
+		"headers":     headers(append(slices.Clone(everyAnswer), byStatus[status]...), sometimes),
 		"content":     object{"application/problem+json": object{"schema": problemSchema(codes...)}},
 	}
 }

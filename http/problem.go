@@ -29,7 +29,7 @@ var statuses = map[relay.Code]int{
 
 	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.TooManyAcks: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
 	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.UpgradeRequired: 426,
-	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.TooManySockets: 429,
+	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.ConversationFull: 429, relay.TooManySockets: 429,
 
 	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503, relay.DiskFull: 507,
 }
@@ -111,6 +111,9 @@ func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, p
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", "Mecha-Key")
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		if e.Code == relay.ConversationFull { // waiting does not help
+			break
+		}
 		h.Set("Retry-After", strconv.Itoa(int(math.Ceil(max(e.RetryAfter, time.Second).Seconds()))))
 	case http.StatusUpgradeRequired:
 		h.Set("Upgrade", "websocket")

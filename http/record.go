@@ -59,6 +59,24 @@ func appendInt(b []byte, before byte, name string, v int) []byte {
 	return strconv.AppendInt(appendName(b, before, name), int64(v), 10)
 }
 
+// appendWishes appends the fields that few senders use, if this one did.
+func appendWishes(b []byte, m *relay.Message) []byte {
+	if m.InReplyTo != "" {
+		b = appendField(b, ',', "in_reply_to", string(m.InReplyTo))
+	}
+	if !m.AckBy.IsZero() {
+		b = appendTime(b, ',', "ack_by", m.AckBy)
+		b = appendBool(b, ',', "overdue", m.Overdue)
+	}
+	if m.Trace.Parent != "" {
+		b = appendField(b, ',', "traceparent", m.Trace.Parent)
+		if m.Trace.State != "" {
+			b = appendField(b, ',', "tracestate", m.Trace.State)
+		}
+	}
+	return b
+}
+
 // AppendRecord appends the record of a message (PROTOCOL §3, Get Message), with
 // the payload if m has it.
 func AppendRecord(b []byte, m *relay.Message) []byte {
@@ -88,6 +106,7 @@ func AppendRecord(b []byte, m *relay.Message) []byte {
 	b = append(appendName(b, ',', "payload_sha256"), '"')
 	b = append(hex.AppendEncode(b, m.PayloadSHA256[:]), '"')
 	b = appendBool(b, ',', "signed", m.Signed)
+	b = appendWishes(b, m)
 	if m.Payload != nil {
 		b = append(appendName(b, ',', "payload"), m.Payload...)
 	}

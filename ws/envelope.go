@@ -32,6 +32,19 @@ func appendMessage(b []byte, m *relay.Message) []byte {
 	if m.CorrelationID != "" {
 		head = field(head, "correlation_id", m.CorrelationID)
 	}
+	if m.InReplyTo != "" {
+		head = field(head, "in_reply_to", string(m.InReplyTo))
+	}
+	if !m.AckBy.IsZero() {
+		head = append(head, `,"ack_by":"`...)
+		head = append(relay.AppendTime(head, m.AckBy), '"')
+	}
+	if m.Trace.Parent != "" {
+		head = field(head, "traceparent", m.Trace.Parent)
+	}
+	if m.Trace.State != "" {
+		head = field(head, "tracestate", m.Trace.State)
+	}
 	head = append(head, `,"created_at":"`...)
 	head = append(relay.AppendTime(head, m.CreatedAt), `","payload_base64":"`...)
 	b = appendHeader(b, ws.OpText, len(head)+base64.StdEncoding.EncodedLen(len(m.Payload))+2)
@@ -98,7 +111,10 @@ func receiptFrame(c *relay.Change) []byte {
 	b := newText("receipt", usualFields+len(c.Status)+len(c.Detail))
 	b = field(b, "message_id", string(c.ID))
 	b = field(b, "state", c.State.String())
-	if c.Status != "" {
+	if c.Notice != relay.NoNotice {
+		b = field(b, "status", c.Notice.String())
+		b = append(b, `,"notice":true`...)
+	} else if c.Status != "" {
 		b = field(b, "status", c.Status)
 	}
 	if c.Detail != "" {

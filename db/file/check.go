@@ -39,6 +39,8 @@ var checks = []check{
 	{name: "conversations", rule: "a message names a conversation that began before it, or a label", run: (*audit).checkConversations},
 	{name: "participants", rule: "the sender and the recipient of a message take part in its conversation", run: (*audit).checkParticipants},
 	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*audit).checkReceipts},
+	{name: "deadlines", rule: "a message that is overdue had a time by which it was to be acknowledged, and an answer is later than its question", run: (*audit).checkDeadlines},
+	{name: "limits", rule: "a conversation with a limit exists, and holds no more messages than it counts", run: (*audit).checkLimits},
 	{name: "chains", rule: "a message's receipts are one chain, and its state and times follow from them", run: (*audit).checkChains},
 	{name: "mailboxes", rule: "every message is once in the mailboxes of its recipient and its sender, or waits to be indexed", run: (*audit).checkMailboxes},
 	{name: "removal", rule: "what removed messages leave is known, and what is left refers to nothing that could be removed", run: (*audit).checkRemoval},
@@ -293,6 +295,10 @@ func (a *audit) checkClock() error {
 	}
 	return nil
 }
+
+// notices is the first schema of files that have limits of conversations, and receipts by
+// which the relay itself tells a sender something.
+const notices = 6
 
 // prunes is the first schema of files whose messages can be removed.
 const prunes = 4

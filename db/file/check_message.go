@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"strings"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -46,7 +47,7 @@ func (a *audit) checkStates() error {
 	return a.ofMessages(reasons("position", `
 		WHEN state NOT BETWEEN 0 AND 3 THEN 'there is no state ' || state
 		WHEN open <> (state <= 1) THEN 'open is ' || open || ' in state ' || state
-		WHEN state = 0 AND (delivered_at IS NOT NULL OR receipt IS NOT NULL OR ack IS NOT NULL) THEN 'it is queued, but something has happened to it'
+		WHEN state = 0 AND (delivered_at IS NOT NULL OR ack IS NOT NULL) THEN 'it is queued, but something has happened to it'
 		WHEN state = 1 AND delivered_at IS NULL THEN 'it is delivered, but has no delivered_at'
 		WHEN state = 2 AND (delivered_at IS NULL OR acknowledged_at IS NULL OR ack IS NULL) THEN 'it is acknowledged, but lacks a time or the acknowledgement'
 		WHEN state <> 2 AND acknowledged_at IS NOT NULL THEN 'it has acknowledged_at in state ' || state
@@ -93,24 +94,30 @@ func (a *audit) checkParticipants() error {
 
 // checkReceipts compares each receipt with its message and with the receipt before it.
 func (a *audit) checkReceipts() error {
+	notice := "r.notice"
+	if a.info.Version < notices {
+		notice = "NULL"
+	}
 	return a.each(func(r *sqlite.Rows) {
 		a.finding.fault(fmt.Sprintf("receipt %d of %s: %s", r.Int(0), a.message(r.Int(2)), r.Text(1)))
-	}, `SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
+	}, strings.ReplaceAll(`SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
 		WHEN m.position IS NULL THEN 'the message is missing'
 		WHEN r.position <= r.message THEN 'it is older than the message'
-		WHEN r.state NOT BETWEEN 1 AND 3 THEN 'there is no state ' || r.state
+		WHEN %NOTICE% NOT IN (1, 2) THEN 'there is no notice ' || %NOTICE%
+		WHEN %NOTICE% IS NOT NULL AND (r.status IS NOT NULL OR r.key IS NOT NULL OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
+		WHEN r.state NOT BETWEEN (%NOTICE% IS NULL) AND 3 THEN 'there is no state ' || r.state
 		WHEN r.previous IS NOT NULL AND p.position IS NULL THEN 'the one before it is missing'
 		WHEN p.message <> r.message THEN 'the one before it is of another message'
 		WHEN p.position >= r.position THEN 'the one before it is younger'
-		WHEN p.state > r.state OR p.state = 3 OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
-		WHEN r.state = 2 AND r.status IS NULL THEN 'it acknowledges without a status'
+		WHEN p.state > r.state OR p.state = 3 AND %NOTICE% IS NULL OR p.state = 2 AND r.state = 3 THEN 'it takes the state from ' || p.state || ' to ' || r.state
+		WHEN r.state = 2 AND r.status IS NULL AND %NOTICE% IS NULL THEN 'it acknowledges without a status'
 		WHEN (r.status IS NULL) <> (r.client_ts IS NULL) THEN 'it has only one of status and client_ts'
 		WHEN r.state = 3 AND (r.status IS NOT NULL OR r.key IS NOT NULL) THEN 'it is an expiry, but has a status or a key'
-		WHEN r.state <> 3 AND r.key IS NULL THEN 'it has no key, though it is not an expiry'
+		WHEN r.state <> 3 AND r.key IS NULL AND %NOTICE% IS NULL THEN 'it has no key, though it is neither an expiry nor a notice'
 		WHEN k.mecha <> m.recipient THEN 'the key ' || k.public_id || ' is not of the recipient'
 		END AS reason
 		FROM receipt r LEFT JOIN message m ON m.position = r.message LEFT JOIN receipt p ON p.position = r.previous
-		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`)
+		LEFT JOIN mecha_key k ON k.id = r.key) WHERE reason IS NOT NULL`, "%NOTICE%", notice))
 }
 
 // link is one receipt in the chain of a message.

@@ -68,6 +68,21 @@ CREATE TABLE prune (
   key     TEXT,              -- the public id
   detail  TEXT NOT NULL
 ) STRICT`,
+	`ALTER TABLE message ADD COLUMN in_reply_to INTEGER;
+ALTER TABLE message ADD COLUMN ack_by INTEGER;
+ALTER TABLE message ADD COLUMN overdue INTEGER;
+ALTER TABLE message ADD COLUMN traceparent TEXT;
+ALTER TABLE message ADD COLUMN tracestate TEXT;
+CREATE INDEX message_reply ON message (in_reply_to) WHERE in_reply_to IS NOT NULL;
+CREATE INDEX message_ack_by ON message (ack_by) WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL;
+ALTER TABLE receipt ADD COLUMN notice INTEGER;
+CREATE TABLE conversation_limit (
+  conversation INTEGER PRIMARY KEY,
+  founder      INTEGER NOT NULL,
+  most         INTEGER,
+  held         INTEGER NOT NULL,
+  told         INTEGER NOT NULL
+) STRICT`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

@@ -58,10 +58,11 @@ const (
 	IdempotencyKeyReused Code = "idempotency_key_reused"
 	UpgradeRequired      Code = "upgrade_required"
 
-	RateLimited     Code = "rate_limited"
-	TooManyFailures Code = "too_many_failures"
-	MailboxFull     Code = "mailbox_full"
-	TooManySockets  Code = "too_many_sockets"
+	RateLimited      Code = "rate_limited"
+	TooManyFailures  Code = "too_many_failures"
+	MailboxFull      Code = "mailbox_full"
+	ConversationFull Code = "conversation_full"
+	TooManySockets   Code = "too_many_sockets"
 
 	Internal       Code = "internal"
 	Overloaded     Code = "overloaded"
@@ -123,6 +124,7 @@ var Codes = []CodeInfo{
 	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is under way for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
 	{MailboxFull, "The recipient has too many messages that it has not acknowledged."},
+	{ConversationFull, "The conversation holds as many messages as its founder, or --conversation-limit, has allowed. Waiting does not help: start another conversation."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
 	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: retry with the same Idempotency-Key."},
 	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},

@@ -23,18 +23,9 @@ const (
 	OnlyDelivered
 	OnlyAcknowledged
 	OnlyExpired
+	OnlyDead    // expired, or acknowledged as failed or rejected
+	OnlyOverdue // pending although the AckBy has come
 )
-
-// Matches tells whether the filter wants a message in state s.
-func (f StateFilter) Matches(s State) bool {
-	switch f {
-	case AnyState:
-		return true
-	case OnlyPending:
-		return s.Pending()
-	}
-	return State(f-OnlyQueued) == s
-}
 
 // HistoryQuery asks for a page of one Mecha's messages (PROTOCOL §3, History).
 // Only Mecha and Limit are required. db.Inspector may leave Mecha out, to get the

@@ -53,7 +53,11 @@ type Message struct {
 	DeliveredAt    time.Time // zero: not yet
 	AcknowledgedAt time.Time // zero: not yet
 	ExpiresAt      time.Time // zero: never
-	Ack            *Ack      // nil: none
+	InReplyTo      MessageID // the message that this one answers; "": none
+	AckBy          time.Time // the sender asked to be told if it is not acknowledged by then; zero: did not ask
+	Overdue        bool      // AckBy has come, and the message is pending
+	Trace          Trace
+	Ack            *Ack // nil: none
 	PayloadBytes   int
 	PayloadSHA256  [sha256.Size]byte
 	Signed         bool   // the relay verified the sender's signature
@@ -77,7 +81,29 @@ type Change struct {
 	Freed bool
 	// New is false for an acknowledgement that is repeated or refused, which changes nothing.
 	New bool
+	// Notice is set if the relay itself has something to tell the sender; then the state and
+	// the latest acknowledgement are as they were.
+	Notice Notice
 }
+
+// A Notice is what the relay itself tells the sender of a message, as a receipt that
+// changes nothing (PROTOCOL §3, Send).
+type Notice int8
+
+// The notices.
+const (
+	NoNotice      Notice = iota
+	NoticeOverdue        // the message was not acknowledged by its AckBy
+	NoticeFull           // the conversation that the message founded holds all the messages that it may
+)
+
+var noticeNames = [...]string{"", "overdue", "conversation_full"}
+
+// String is the notice's name in the protocol; "" for NoNotice.
+func (n Notice) String() string { return noticeNames[n] }
+
+// Known tells whether this program knows the notice; NoNotice is known.
+func (n Notice) Known() bool { return n >= NoNotice && n <= NoticeFull }
 
 // A Commit has the messages and changes of one transaction, each in commit order.
 type Commit struct {

@@ -28,6 +28,15 @@ const (
 	maxDetail      = 1 << 10 // bytes
 	maxStatus      = 32
 	maxClientTS    = 64
+	maxTrace       = 512 // characters of each of traceparent and tracestate
+)
+
+// MaxAckBy is the longest time that a sender may give a recipient to acknowledge a
+// message, and MaxMessages the most messages of a conversation that its founder may ask
+// for (PROTOCOL §3, Send).
+const (
+	MaxAckBy    = 30 * 24 * time.Hour
+	MaxMessages = 1_000_000
 )
 
 // SendMessage is the write that accepts a message (PROTOCOL §3, Send). Read or
@@ -42,6 +51,10 @@ type SendMessage struct {
 	Conversation  ConversationID // "": the message starts a conversation
 	CorrelationID string         // "": none
 	ExpiresAt     time.Time      // zero: never
+	InReplyTo     MessageID      // the message that this one answers; "": none
+	AckBy         time.Time      // if the message is not acknowledged by then, the sender is told; zero: never
+	MaxMessages   int            // how many messages the conversation may hold, which this one must found; 0: ConversationLimit
+	Trace         Trace          // kept and handed on, never interpreted
 	Payload       []byte         // a JSON object, kept byte for byte
 	PayloadSHA256 [sha256.Size]byte
 	Signed        bool // the relay verified the sender's signature
@@ -54,6 +67,33 @@ type SendMessage struct {
 	OnlyReplay bool // the nonce was used before: only a stored answer to the Idempotency-Key may be given
 	DiskFull   bool // the disk has no room: likewise
 	MaxPending int  // how many messages may be pending for the recipient; 0: no limit
+	// ConversationLimit is how many messages a conversation may hold whose founder has set
+	// no limit; 0: any number.
+	ConversationLimit int
+}
+
+// Trace has the headers by which programs follow a request through several services (W3C
+// Trace Context). "" is a header that the sender left out.
+type Trace struct{ Parent, State string }
+
+// Keep takes the headers of a request. A header that is longer than 512 characters, or
+// that has others than printable ASCII, is left out: a send does not fail for it.
+func (t *Trace) Keep(parent, state string) {
+	if !isHeader(parent) || parent == "" {
+		return // a tracestate has no meaning of its own
+	}
+	if t.Parent = parent; isHeader(state) {
+		t.State = state
+	}
+}
+
+func isHeader(s string) bool {
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return false
+		}
+	}
+	return len(s) <= maxTrace
 }
 
 // When implements Write.
@@ -74,6 +114,11 @@ func (m *SendMessage) fields(f *form) {
 	text(f, &m.Conversation)
 	text(f, &m.CorrelationID)
 	f.time(&m.ExpiresAt)
+	text(f, &m.InReplyTo)
+	f.time(&m.AckBy)
+	integer(f, &m.MaxMessages)
+	text(f, &m.Trace.Parent)
+	text(f, &m.Trace.State)
 	f.blob(&m.Payload)
 	f.hash(&m.PayloadSHA256)
 	f.bool(&m.Signed)
@@ -83,6 +128,7 @@ func (m *SendMessage) fields(f *form) {
 	f.bool(&m.OnlyReplay)
 	f.bool(&m.DiskFull)
 	integer(f, &m.MaxPending)
+	integer(f, &m.ConversationLimit)
 }
 
 // Sent is the answer to a SendMessage (PROTOCOL §3, Send).
@@ -90,7 +136,10 @@ type Sent struct {
 	ID           MessageID
 	Conversation ConversationID
 	CreatedAt    time.Time
-	Replayed     bool // this is the stored answer to an earlier request with the same Idempotency-Key
+	Recipient    MechaNumber
+	Ahead        int   // how many messages were pending for the recipient before this one
+	Full         int64 // with the error ConversationFull: the number of the conversation, if its founder is still to be told
+	Replayed     bool  // this is the stored answer to an earlier request with the same Idempotency-Key
 }
 
 // IdempotencyKey has the keyed hashes of a sender's Idempotency-Key and of the body
@@ -115,6 +164,10 @@ func (m *SendMessage) Validate() error {
 		return FieldErrorf(InvalidRequest, "correlation_id", "must be at most 256 bytes")
 	case !m.ExpiresAt.IsZero() && !m.ExpiresAt.After(m.At):
 		return errPast("expires_at", m.At)
+	case m.MaxMessages < 0 || m.MaxMessages > MaxMessages:
+		return FieldErrorf(InvalidRequest, "max_messages", "must be a whole number from 1 to %d", MaxMessages)
+	case !m.AckBy.IsZero() && (m.AckBy.Sub(m.At) < time.Second || m.AckBy.Sub(m.At) > MaxAckBy):
+		return FieldErrorf(InvalidRequest, "ack_by_seconds", "must be a whole number of seconds from 1 to %d", int64(MaxAckBy/time.Second))
 	}
 	if err := m.Conversation.Check("conversation_id"); err != nil {
 		return err

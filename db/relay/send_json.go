@@ -8,7 +8,7 @@ import (
 )
 
 var sendFields = []string{"version", "from", "to", "payload", "message_type", "priority",
-	"conversation_id", "correlation_id", "expires_at", "ttl_seconds"}
+	"conversation_id", "correlation_id", "expires_at", "ttl_seconds", "in_reply_to", "ack_by_seconds", "max_messages"}
 
 const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 
@@ -19,7 +19,7 @@ const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 // those of Validate.
 func (m *SendMessage) Read(body []byte, own Address) error {
 	var from, to, expires string
-	var ttl int64
+	var ttl, ackBy, most int64
 	err := ReadObject(body, sendFields, func(name string, value []byte) (err error) {
 		switch name {
 		case "from":
@@ -39,7 +39,13 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 		case "expires_at":
 			err = readText(name, value, &expires)
 		case "ttl_seconds":
-			err = readTTL(value, &ttl)
+			err = readWhole(name, value, "seconds ", maxTTL, &ttl)
+		case "in_reply_to":
+			err = readText(name, value, &m.InReplyTo)
+		case "ack_by_seconds":
+			err = readWhole(name, value, "seconds ", int64(MaxAckBy/time.Second), &ackBy)
+		case "max_messages":
+			err = readWhole(name, value, "", MaxMessages, &most)
 		case "payload":
 			m.Payload = value
 		}
@@ -50,6 +56,9 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 	}
 	if err := m.setExpiry(expires, ttl); err != nil {
 		return err
+	}
+	if m.MaxMessages = int(most); ackBy != 0 {
+		m.AckBy = m.At.Add(time.Duration(ackBy) * time.Second)
 	}
 	if from != "" && from != string(own) {
 		if _, err := ParseAddress(from); err != nil {
@@ -86,15 +95,20 @@ func (m *SendMessage) setExpiry(expires string, ttl int64) (err error) {
 	return nil
 }
 
-func readTTL(value []byte, ttl *int64) error {
+// readWhole reads an optional member that is a whole number from 1 to most. of says of
+// what, as in "seconds ". null and "" leave *to unchanged.
+func readWhole(name string, value []byte, of string, most int64, to *int64) error {
 	if strict.IsNull(value) || string(value) == `""` {
 		return nil
 	}
 	n, ok := strict.Int(value)
-	if !ok || n < 1 || n > maxTTL {
-		return FieldErrorf(InvalidRequest, "ttl_seconds", "must be a whole number of seconds from 1 to %d", int64(maxTTL))
+	if !ok || n < 1 || n > most {
+		if of != "" {
+			of = "of " + of
+		}
+		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom 1 to %d", of, most)
 	}
-	*ttl = n
+	*to = n
 	return nil
 }
 

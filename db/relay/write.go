@@ -15,7 +15,8 @@ import (
 // settings, the nonces it remembers) is part of the value, as a verdict.
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
-// *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused and *Act.
+// *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
+// *NoteOverdue and *NoteFull.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -40,6 +41,8 @@ const (
 	kindPruneMessages = 9
 	kindPruneUnused   = 10
 	kindAct           = 11
+	kindNoteOverdue   = 12
+	kindNoteFull      = 13
 )
 
 // writeVersion is the version of the serial form of every kind. A program that reads
@@ -72,6 +75,10 @@ func newWrite(kind byte) Write {
 		return new(PruneUnused)
 	case kindAct:
 		return new(Act)
+	case kindNoteOverdue:
+		return new(NoteOverdue)
+	case kindNoteFull:
+		return new(NoteFull)
 	}
 	return nil
 }

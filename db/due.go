@@ -1,0 +1,70 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/relay"
+)
+
+const (
+	dueAtOnce = 500 // messages in one transaction, because other jobs wait for it
+	dueRounds = 4   // transactions in a row, before other jobs have their turn
+)
+
+// dueTimes is the servant that acts on messages when a time of theirs has come. The file
+// has the times, in an index; the servant knows the earliest one. So times that have not
+// come cost no memory and no CPU, and a start finds those that have.
+type dueTimes struct {
+	w        *writer
+	earliest string // the query for the earliest time
+	// act makes the write that acts on the messages that are due.
+	act   func(now time.Time, done func(nextDue, error)) job
+	fault string // the line in the log if act fails
+	next  int64  // the earliest known time, in Unix ms; 0: none
+}
+
+// nextDue is the earliest time that has not come, in Unix ms; 0: there is none.
+type nextDue int64
+
+func newExpiry(w *writer) dueTimes {
+	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(nextDue, error)) job {
+		return &task[*relay.ExpireDue, nextDue]{write: &relay.ExpireDue{At: now}, decide: (*tx).expireDue, done: done}
+	}}
+}
+
+func newOverdue(w *writer) dueTimes {
+	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(nextDue, error)) job {
+		return &task[*relay.NoteOverdue, nextDue]{write: &relay.NoteOverdue{At: now}, decide: (*tx).noteOverdue, done: done}
+	}}
+}
+
+// start finds the earliest time.
+func (d *dueTimes) start() (err error) {
+	d.next, err = d.w.c.Number(d.earliest)
+	return err
+}
+
+// expect notes a time in Unix ms; 0: none.
+func (d *dueTimes) expect(ms int64) {
+	if ms != 0 && (d.next == 0 || ms < d.next) {
+		d.next = ms
+	}
+}
+
+func (d *dueTimes) due(now time.Time) bool { return d.next != 0 && now.UnixMilli() >= d.next }
+
+func (d *dueTimes) do(now time.Time) {
+	for i := 0; i < dueRounds && d.due(now); i++ {
+		failed := false
+		d.w.commit([]op{{job: d.act(now, func(next nextDue, err error) {
+			if failed = err != nil; failed {
+				d.w.opts.Logger.Error(d.fault, "error", err)
+				return
+			}
+			d.next = int64(next)
+		})}})
+		if failed {
+			return
+		}
+	}
+}

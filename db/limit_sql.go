@@ -1,0 +1,130 @@
+package db
+
+import (
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// A conversation may hold only so many messages, if its founder or the server says so
+// (PROTOCOL §3, Send: max_messages). It is the brake on two agents that answer each other
+// without end. The table conversation_limit has a row for each such conversation.
+
+// conversationLimit is a row of that table. The zero value: the conversation has no limit.
+type conversationLimit struct {
+	conversation int64 // 0 or newLabel: the message that is being sent founds it
+	founder      int64 // 0: likewise
+	most         int64 // 0: that of the server
+	held         int64
+	told         int64
+	counts       bool // there is a row, or there is to be one
+}
+
+// conversationLimit finds the limit of the conversation of a message, and refuses the
+// message if the limit is reached. Errors: ConversationFull; InvalidRequest, if the message
+// asks for a limit and does not found the conversation.
+func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64) (l conversationLimit, err error) {
+	server := int64(m.ConversationLimit)
+	if m.MaxMessages == 0 && server == 0 && !t.w.limited {
+		return l, nil
+	}
+	begun, err := t.hasBegun(conversation)
+	if err != nil {
+		return l, err
+	}
+	if !begun {
+		return conversationLimit{conversation: conversation, most: int64(m.MaxMessages), counts: m.MaxMessages != 0 || server != 0}, nil
+	}
+	l, err = t.readLimit(conversation)
+	if err == nil && !l.counts && server != 0 {
+		l, err = t.countConversation(conversation, server)
+	}
+	most := l.most
+	if most == 0 {
+		most = server
+	}
+	switch {
+	case err != nil:
+	case m.MaxMessages != 0 && int64(m.MaxMessages) != l.most:
+		err = relay.FieldErrorf(relay.InvalidRequest, "max_messages", "is only for the message that starts a conversation, and this one has begun")
+	case l.counts && most != 0 && l.held >= most:
+		err = relay.Errorf(relay.ConversationFull, "the conversation holds %d messages, which is all that it may", l.held)
+	}
+	return l, err
+}
+
+// hasBegun tells whether a conversation has or had a message.
+func (t *tx) hasBegun(conversation int64) (bool, error) {
+	if conversation == 0 || conversation == newLabel {
+		return false, nil
+	}
+	if conversation > 0 {
+		return true, nil
+	}
+	begun, err := t.hasMessages(conversation)
+	if err == nil && !begun {
+		begun, err = t.c.Row(nil, "SELECT 1 FROM dormant WHERE conversation = ?", conversation)
+	}
+	return begun, err
+}
+
+func (t *tx) readLimit(conversation int64) (l conversationLimit, err error) {
+	l.counts, err = t.c.Row(func(r *sqlite.Rows) {
+		l = conversationLimit{conversation: conversation, founder: r.Int(0), most: r.Int(1), held: r.Int(2), told: r.Int(3)}
+	}, "SELECT founder, most, held, told FROM conversation_limit WHERE conversation = ?", conversation)
+	return l, err
+}
+
+// countConversation makes the row of a conversation that began when nothing limited it. It
+// counts no further than most.
+func (t *tx) countConversation(conversation, most int64) (conversationLimit, error) {
+	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
+	_, err := t.c.Row(func(r *sqlite.Rows) {
+		if l.held = r.Int(0); conversation < 0 {
+			l.founder = r.Int(1)
+		} else {
+			l.held++ // the founding message, also if it was removed
+		}
+	}, "SELECT count(*), min(position) FROM (SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? ORDER BY position LIMIT ?)", conversation, most)
+	return l, err
+}
+
+// count counts a message in the row of its conversation. The conversation has a number now.
+func (t *tx) count(l conversationLimit, conversation int64, p relay.Position) error {
+	if !l.counts {
+		return nil
+	}
+	if l.founder == 0 {
+		l.founder = int64(p)
+	}
+	if conversation == 0 {
+		conversation = int64(p)
+	}
+	t.w.limited = true
+	return t.c.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
+		conversation, l.founder, sqlite.OrNull(l.most), l.held+1, l.told)
+}
+
+// tellFounder has the founder of a conversation told that it is full, if that is still to
+// be done. The message that was refused has left nothing; so this is a write of its own.
+func (d *DB) tellFounder(m *relay.SendMessage, conversation int64) {
+	if conversation != 0 {
+		then(d, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, (*tx).noteFull, func(none, error) {})
+	}
+}
+
+// noteFull tells the founder of a conversation that it is full, once. The founder is told
+// by a receipt of the founding message; if that was removed, there is nobody to tell.
+func (t *tx) noteFull(n *relay.NoteFull) (none, error) {
+	l, err := t.readLimit(n.Conversation)
+	if err != nil || !l.counts || l.told != 0 {
+		return none{}, err
+	}
+	if err := t.c.Exec("UPDATE conversation_limit SET told = 1 WHERE conversation = ?", n.Conversation); err != nil {
+		return none{}, err
+	}
+	m, err := t.message(relay.Position(l.founder))
+	if err != nil || m == nil {
+		return none{}, err
+	}
+	return none{}, t.tell(m, relay.NoticeFull, t.position(n.At))
+}

@@ -1,0 +1,50 @@
+package db
+
+import (
+	"relay/db/relay"
+)
+
+// tell adds a receipt to a message that changes nothing: the relay itself has something to
+// tell the sender.
+func (t *tx) tell(m *relay.Message, what relay.Notice, p relay.Position) error {
+	state := m.State
+	if state == relay.Expired { // message may have set it, before the write that expires it
+		stored, err := t.c.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
+		if err != nil {
+			return err
+		}
+		state = relay.State(stored)
+	}
+	if err := t.addReceipt(m, receipt{at: p, state: state, notice: what}); err != nil {
+		return err
+	}
+	if err := t.c.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(p), int64(m.Position)); err != nil {
+		return err
+	}
+	t.noteChange(relay.Change{Receipt: p, At: p.Time(), New: true, Notice: what}, m)
+	return nil
+}
+
+const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL`
+
+// noteOverdue tells the senders of up to dueAtOnce pending messages that their AckBy has
+// come.
+func (t *tx) noteOverdue(o *relay.NoteOverdue) (nextDue, error) {
+	due, next, err := t.dueMessages(o.At, `SELECT position, ack_by FROM message INDEXED BY message_ack_by
+		WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL ORDER BY ack_by, position LIMIT ?`)
+	if err != nil {
+		return 0, err
+	}
+	for _, m := range due {
+		if err := t.c.Exec("UPDATE message SET overdue = 1 WHERE position = ?", int64(m.Position)); err != nil {
+			return 0, err
+		}
+		if m.State == relay.Expired { // its receipt tells the sender more
+			continue
+		}
+		if err := t.tell(m, relay.NoticeOverdue, t.position(o.At)); err != nil {
+			return 0, err
+		}
+	}
+	return next, nil
+}

@@ -1,0 +1,103 @@
+package db
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"relay/db/relay"
+)
+
+// saw notes that a Mecha has just made a request.
+func (d *DB) saw(id relay.MechaNumber, now time.Time) { d.lastSeen(id, 0).Store(now.UnixMilli()) }
+
+// lastSeen gives the time of a Mecha's last request, in Unix ms. If there is none, it is
+// first.
+func (d *DB) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
+	v, ok := d.seen.Load(id)
+	if !ok {
+		at := new(atomic.Int64)
+		at.Store(first)
+		v, _ = d.seen.LoadOrStore(id, at)
+	}
+	return v.(*atomic.Int64)
+}
+
+// LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
+// After a restart, it may be up to about a minute too early. Safe for concurrent use.
+func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at time.Time, err error) {
+	if v, ok := d.seen.Load(id); ok {
+		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
+	}
+	var ms int64
+	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
+		ms, err = x.c.Number("SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
+		return err
+	})
+	if err != nil {
+		return time.Time{}, err
+	}
+	return relay.UnixMilli(d.lastSeen(id, ms).Load()), nil
+}
+
+// Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
+// false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
+// concurrent use.
+func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
+	crew, known, epoch := d.crewOnly.find(id)
+	if !known {
+		err = d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) error {
+			some, err := x.entries(false, "WHERE m.id = ?", int64(id))
+			if err == nil && len(some) > 0 && some[0].Visibility == relay.CrewOnly {
+				crew = some[0].Address.Crew()
+			}
+			return err
+		})
+		if err != nil {
+			return time.Time{}, false, err
+		}
+		d.crewOnly.put(id, crew, epoch)
+	}
+	if crew != "" && crew != caller.Address.Crew() {
+		return time.Time{}, false, nil
+	}
+	seen, err = d.LastSeen(ctx, caller.Number, id)
+	return seen, true, err
+}
+
+// crewOnly remembers which Mechas only their own crew may know of. The zero value is ready.
+type crewOnly struct {
+	mu    sync.RWMutex
+	epoch int64                        // grows when a profile may have changed
+	crews map[relay.MechaNumber]string // "" if everybody may know of the Mecha
+}
+
+const maxCrews = 10_000 // Mechas that are remembered
+
+func (c *crewOnly) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.epoch++
+	c.crews = nil
+}
+
+func (c *crewOnly) find(id relay.MechaNumber) (crew string, known bool, epoch int64) {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	crew, known = c.crews[id]
+	return crew, known, c.epoch
+}
+
+// put remembers what a read has found that began in an epoch.
+func (c *crewOnly) put(id relay.MechaNumber, crew string, epoch int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if epoch != c.epoch {
+		return
+	}
+	if c.crews == nil || len(c.crews) >= maxCrews {
+		c.crews = map[relay.MechaNumber]string{}
+	}
+	c.crews[id] = crew
+}
