@@ -61,6 +61,7 @@ func driveWrongRequests(t *testing.T, d *drive) {
 		d.do(alice, operation, path+"?since=now", "", 400, relay.InvalidTime)
 		d.do(alice, operation, path+"?since_message_id=msg_x", "", 404, relay.CursorNotFound)
 	}
+	d.do(alice, opSend, messages, letter(alice, `"in_reply_to":"msg_x"`), 404, relay.MessageNotFound)
 	spare.sendOnce("k", letter(alice)).want(201)
 	d.do(alice, opSend, messages, letter(alice, `"priority":"high"`), 422, relay.IdempotencyKeyReused, idempotent("k"))
 }
@@ -76,6 +77,7 @@ func driveStrangers(t *testing.T, d *drive) {
 		code                  relay.Code
 	}{
 		{opSend, messages, letter(bob, in(message.ConversationID)), relay.NotAParticipant},
+		{opSend, messages, letter(bob, `"in_reply_to":"`+message.MessageID+`"`), relay.NotAParty},
 		{opMessage, messagePath(message.MessageID), "", relay.NotAParty},
 		{opPayload, messagePath(message.MessageID) + "/payload", "", relay.RecipientOnly},
 		{opAck, messagePath(message.MessageID) + "/ack", ackBody("completed"), relay.RecipientOnly},
@@ -112,6 +114,9 @@ func driveStates(t *testing.T, d *drive) {
 	ended, busy := messagePath(alice.mustSend(alice).MessageID)+"/ack", messagePath(alice.mustSend(alice).MessageID)+"/ack"
 	d.do(alice, opSend, messages, letter(alice), 429, relay.MailboxFull)
 	alice.post(ended, ackBody("completed")).want(200)
+	only := alice.mustSend(alice, `"max_messages":1`)
+	alice.mustAck(only.MessageID, "completed")
+	d.do(alice, opSend, messages, letter(alice, in(only.ConversationID)), 429, relay.ConversationFull)
 	d.do(alice, opAck, ended, ackBody("failed"), 409, relay.AlreadyAcknowledged)
 	for i := range 1000 {
 		alice.post(busy, ackBody(fmt.Sprint("word_", i))).want(200)

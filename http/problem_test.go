@@ -27,7 +27,7 @@ var statuses = map[relay.Code]int{
 	"not_found": 404, "message_not_found": 404, "recipient_not_found": 404, "conversation_not_found": 404, "cursor_not_found": 404, "mecha_not_found": 404, "search_not_found": 404,
 	"method_not_allowed": 405, "request_timeout": 408, "already_acknowledged": 409, "too_many_acks": 409, "message_expired": 409, "search_expired": 410,
 	"payload_too_large": 413, "unsupported_encoding": 415, "idempotency_key_reused": 422, "upgrade_required": 426,
-	"rate_limited": 429, "too_many_failures": 429, "mailbox_full": 429, "too_many_sockets": 429,
+	"rate_limited": 429, "too_many_failures": 429, "mailbox_full": 429, "conversation_full": 429, "too_many_sockets": 429,
 	"internal": 500, "store_failed": 500, "overloaded": 503, "shutting_down": 503, "database_locked": 503, "disk_full": 507,
 }
 
