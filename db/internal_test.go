@@ -167,6 +167,12 @@ func printed(outcome any) string {
 		return "done"
 	case *relay.Key:
 		return fmt.Sprintf("%+v", *outcome)
+	case []relay.ClaimedMessage:
+		text := ""
+		for _, m := range outcome {
+			text += fmt.Sprint(m.ID, " ", m.Attempt, " until ", m.LeaseUntil, "; ")
+		}
+		return text
 	}
 	return fmt.Sprintf("%+v", outcome)
 }
@@ -186,6 +192,8 @@ func outcomeOf(j job, err error) string {
 	case *task[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.outcome)
 	case *task[*relay.Act, any]:
+		return printed(j.outcome)
+	case *task[*relay.ClaimMessages, []relay.ClaimedMessage]:
 		return printed(j.outcome)
 	case *task[*relay.PruneMessages, relay.Pruned]:
 		return fmt.Sprintf("%+v", j.outcome)

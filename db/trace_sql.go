@@ -20,6 +20,8 @@ type Step struct {
 	Status   string      // of an acknowledgement
 	ClientTS string      // of an acknowledgement, as the client sent it
 	Detail   string      // of an acknowledgement
+	Worker   string      // of a claim; "" if the worker gave no name
+	Until    time.Time   // the end of a lease or a deferral that began; else zero
 }
 
 // StepKind says what happened in a Step.
@@ -34,6 +36,8 @@ const (
 	StepProgress     StepKind = "progress" // an acknowledgement that leaves the message pending
 	StepAcknowledged StepKind = "acknowledged"
 	StepExpired      StepKind = "expired"
+	StepClaimed      StepKind = "claimed"           // a worker of the recipient got a lease of it
+	StepReturned     StepKind = "returned"          // a lease has run out, or a deferral is over
 	StepOverdue      StepKind = "overdue"           // the sender was told that it is not acknowledged by its AckBy
 	StepFull         StepKind = "conversation_full" // the sender was told that the conversation holds all the messages that it may
 )
@@ -123,8 +127,8 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	var notice relay.Notice
 	ok, err := x.c.Row(func(r *sqlite.Rows) {
 		previous, state, word, key, notice = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5), relay.Notice(r.Int(6))
-		s.ClientTS, s.Detail = r.Text(3), r.Text(4)
-	}, "SELECT previous, state, status, client_ts, detail, key, notice FROM receipt WHERE position = ?", position)
+		s.ClientTS, s.Detail, s.Until = r.Text(3), r.Text(4), relay.UnixMilli(r.Int(7))
+	}, "SELECT previous, state, status, client_ts, detail, key, notice, until FROM receipt WHERE position = ?", position)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: there is no receipt at position %d", sqlite.ErrDamaged, position)
 	}
@@ -136,6 +140,9 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
+	if s.What == StepClaimed {
+		s.Worker, s.Detail = s.Detail, ""
+	}
 	return s, previous, x.nameKey(&s, key)
 }
 
@@ -145,6 +152,10 @@ func stepKind(state relay.State, status string, notice relay.Notice) StepKind {
 		return StepOverdue
 	case notice == relay.NoticeFull:
 		return StepFull
+	case notice == relay.NoticeClaimed:
+		return StepClaimed
+	case notice == relay.NoticeReturned:
+		return StepReturned
 	case state == relay.Expired:
 		return StepExpired
 	case status == "":

@@ -1,8 +1,11 @@
 package relay
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
-var ackFields = []string{"type", "message_id", "status", "client_ts", "detail"}
+var ackFields = []string{"type", "message_id", "status", "client_ts", "detail", "retry_after_seconds"}
 
 // Read reads Status, ClientTS and Detail from the JSON body of a request and
 // validates them (PROTOCOL §3, Ack). Errors: InvalidJSON, and those of Validate.
@@ -56,6 +59,10 @@ func (a *Acknowledge) read(body []byte, known []string) (f ackFrame, err error) 
 			err = readText(name, value, &a.ClientTS)
 		case "detail":
 			err = readText(name, value, &a.Detail)
+		case "retry_after_seconds":
+			var seconds int64
+			err = readWhole(name, value, "seconds ", int64(maxDeferral/time.Second), &seconds)
+			a.RetryAfter = time.Duration(seconds) * time.Second
 		}
 		if wrong == nil {
 			wrong = err
