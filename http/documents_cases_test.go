@@ -38,6 +38,9 @@ func driveWrongRequests(t *testing.T, d *drive) {
 		{opAck, here + "/ack", `{"status":"completed","client_ts":"now"}`, 400, relay.InvalidTime, all()},
 		{opDeliver, messagePath("msg_x") + "/deliver", "", 404, relay.MessageNotFound, all()},
 		{opInbox, "/api/v1/mecha/alice/inbox", "", 400, relay.InvalidAddress, all()},
+		{opClaim, "/api/v1/mecha/alice/claim", "", 400, relay.InvalidAddress, all()},
+		{opClaim, claimPath(alice), `{`, 400, relay.InvalidJSON, all()},
+		{opClaim, claimPath(alice), `{"limit":0}`, 400, relay.InvalidLimit, all()},
 		{opSocket, "/api/v1/ws/mecha/alice", "", 400, relay.InvalidAddress, handshake},
 		{opSocket, socketPath(alice) + "?sync_limit=-1", "", 400, relay.InvalidLimit, handshake},
 		{opSocket, socketPath(alice) + "?since_message_id=msg_x", "", 404, relay.CursorNotFound, handshake},
@@ -84,6 +87,7 @@ func driveStrangers(t *testing.T, d *drive) {
 		{opDeliver, messagePath(message.MessageID) + "/deliver", "", relay.RecipientOnly},
 		{opHistory, historyPath(alice), "", relay.NotYourMecha},
 		{opInbox, inboxPath(alice), "", relay.NotYourMecha},
+		{opClaim, claimPath(alice), "", relay.NotYourMecha},
 		{opSocket, socketPath(alice), "", relay.NotYourMecha},
 		{opConversation, "/api/v1/conversations/" + message.ConversationID + "/messages", "", relay.NotAParticipant},
 		{opPutProfile, profilePath("alice^demo"), `{}`, relay.NotYourMecha},
@@ -136,6 +140,8 @@ func driveSockets(t *testing.T, d *drive) {
 	for m, status := range map[mecha]int{alice: 429, carol: 503} {
 		d.do(m, opHistory, historyPath(m)+"?state=expired&wait=1", "", status, relay.TooManySockets)
 		d.do(m, opConversation, conversation, "", status, relay.TooManySockets)
+		d.do(m, opClaim, claimPath(m), `{"limit":9}`, 200, "")
+		d.do(m, opClaim, claimPath(m), `{"wait":1}`, status, relay.TooManySockets)
 		d.do(m, opSocket, socketPath(m), "", status, relay.TooManySockets, handshake)
 	}
 	r.hub.Close(t.Context())
@@ -207,17 +213,18 @@ func driveAFullDisk(t *testing.T, d *drive) {
 			opPutProfile: alice.prepare("PUT", profilePath("alice^demo"), profile),
 			opDeliver:    alice.prepare("POST", messagePath(id)+"/deliver", ""),
 			opAck:        alice.prepare("POST", messagePath(id)+"/ack", ackBody("completed")),
+			opClaim:      alice.prepare("POST", claimPath(alice), `{"lease_seconds":3600}`),
 		} {
 			if a := r.mustDo(c); a.status == 507 {
 				full[operation] = true
 				d.hold(operation, c, a)
 			}
 		}
-		if len(full) == 3 {
+		if len(full) == 4 {
 			break
 		}
 	}
-	if len(full) < 3 {
+	if len(full) < 4 {
 		t.Errorf("only these found the disk full: %v", full)
 	}
 	if err := os.Remove(filler.Name()); err != nil {

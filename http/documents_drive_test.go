@@ -127,6 +127,7 @@ const (
 	opAck          = "POST /api/v1/messages/{messageId}/ack"
 	opDeliver      = "POST /api/v1/messages/{messageId}/deliver"
 	opHistory      = "GET /api/v1/mecha/{mechaId}/messages"
+	opClaim        = "POST /api/v1/mecha/{mechaId}/claim"
 	opInbox        = "GET /api/v1/mecha/{mechaId}/inbox"
 	opSocket       = "GET /api/v1/ws/mecha/{mechaId}"
 	opConversation = "GET /api/v1/conversations/{conversationId}/messages"
@@ -137,7 +138,7 @@ const (
 )
 
 // The waited for writes.
-var writes = []string{opSend, opAck, opDeliver, opPutProfile}
+var writes = []string{opSend, opAck, opDeliver, opPutProfile, opClaim}
 
 func driveSuccesses(t *testing.T, d *drive) {
 	r := mustServe(t)

@@ -13,6 +13,7 @@ type operation struct {
 	section    string       // its place on the page "protocol"
 	parameters []string     // names in components.json, beside those in the path and those of every request with a key
 	body       string       // the schema of the request's body; "": the endpoint reads none
+	mayBeEmpty bool         // the request may come without the body
 	answers    []success    // each status that is no refusal
 	refusals   []relay.Code // beside those of every request with a key
 	example    string       // of a body; the page "api" shows it
@@ -114,6 +115,11 @@ var operations = map[string]operation{
 			{status: http.StatusNotModified, about: "Nothing has changed since the answer with this ETag.", headers: []string{"ETag"}},
 		},
 		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha},
+	},
+	"POST /api/v1/mecha/{mechaId}/claim": {
+		id: "claim", section: "claim", body: "Claim", mayBeEmpty: true, answers: onlyOK("The messages, each with a lease. There may be none.", "Claimed"),
+		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidLimit, relay.NotYourMecha, relay.TooManySockets),
+		example:  `{"limit":1,"lease_seconds":60,"worker":"w1"}`,
 	},
 	"GET /api/v1/ws/mecha/{mechaId}": {
 		id: "connect", section: "4-websocket",

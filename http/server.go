@@ -138,6 +138,7 @@ func (s *Server) routes() []route {
 
 		{"GET", "/api/v1/mecha/{mechaId}/messages", itself, api(s.history), "history, page by page; can wait for new messages"},
 		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, api(s.inbox), "how many messages are pending; has an ETag"},
+		{"POST", "/api/v1/mecha/{mechaId}/claim", itself, api(s.claimMessages), "take pending messages for a while, as one of several workers"},
 		{"GET", "/api/v1/ws/mecha/{mechaId}", itself, s.connect, "the WebSocket: new messages as they are accepted"},
 		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, api(s.conversation), "what the caller sent or received in a conversation"},
 

@@ -78,6 +78,7 @@ type outbound struct {
 	// receiptsAfter says that the outbox lacks the receipts after this position, so push
 	// must read them from the store; 0: it lacks none.
 	receiptsAfter relay.Position
+	returns       bool // messages may have come back, which push must read from the store
 	stalled       bool // the sync window is full, so push waits although lagging
 }
 
@@ -85,6 +86,8 @@ type outbound struct {
 type stream struct {
 	cursor   relay.Position // every message up to here has been sent, or was not to be
 	receipts relay.Position // every receipt up to here has been sent; 0: none was read from the store
+	returned relay.Position // every message that came back up to here has been sent, or was not to be
+	before   relay.Position // of the messages that came back, only those up to here; the stream has the others
 	sent     int            // how many messages have been sent, for the sync frames
 	// newsSince is that of outbound, for the messages that push has taken; 0: it has
 	// written some of them, or has found none.
@@ -150,9 +153,11 @@ func (c *Conn) prepare() (err error) {
 	if err := c.hub.recheck(&c.heldKey); err != nil {
 		return err
 	}
+	c.stream.before, c.stream.returned = relay.MaxPosition, relay.PositionAt(c.hub.config.Now())-1
 	switch {
 	case c.session.since != "":
 		c.stream.cursor, err = c.hub.config.Store.Cursor(c.session.since)
+		c.stream.before, c.stream.returned, c.out.returns = c.stream.cursor, 0, true // they may have come back while nobody was connected
 	case c.session.syncLimit == 0:
 		c.stream.cursor, err = c.hub.config.Store.Latest(context.Background())
 	}

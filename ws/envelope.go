@@ -45,6 +45,9 @@ func appendMessage(b []byte, m *relay.Message) []byte {
 	if m.Trace.State != "" {
 		head = field(head, "tracestate", m.Trace.State)
 	}
+	if m.Attempt > 1 {
+		head = strconv.AppendInt(append(head, `,"attempt":`...), int64(m.Attempt), 10)
+	}
 	head = append(head, `,"created_at":"`...)
 	head = append(relay.AppendTime(head, m.CreatedAt), `","payload_base64":"`...)
 	b = appendHeader(b, ws.OpText, len(head)+base64.StdEncoding.EncodedLen(len(m.Payload))+2)
