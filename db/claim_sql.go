@@ -98,9 +98,9 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMess
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	if t.w.opts.Serve { // the index lacks the messages of this transaction
+	if t.w.opts.Serve { // the index may lack the messages of this transaction
 		for _, m := range t.brought.Messages {
-			if full || m.Recipient != id {
+			if full || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
 				continue
 			}
 			if _, err := t.c.Row(take, "SELECT p.position, coalesce(a.number, 1), m.payload_bytes FROM (SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position), now); err != nil {
