@@ -37,15 +37,25 @@ type call struct {
 
 // done gives back what the request held.
 func (c *call) done(s *Server) {
-	s.endHeavy(c)
-	if c.endSend != nil {
-		c.endSend()
-	}
+	c.release(s)
 	if c.key != nil {
-		s.memory.give(c.key.Mecha.Number, c.bodyBytes)
 		s.memory.give(c.key.Mecha.Number, c.answerBytes)
 	}
 	c.conn.endWork()
+}
+
+// release gives back what the request held for the sake of its body, which nobody reads
+// from here on. It may be called again.
+func (c *call) release(s *Server) {
+	s.endHeavy(c)
+	if c.endSend != nil {
+		c.endSend()
+		c.endSend = nil
+	}
+	if c.key != nil {
+		s.memory.give(c.key.Mecha.Number, c.bodyBytes)
+	}
+	c.body, c.bodyBytes = nil, 0
 }
 
 // authenticate establishes who sent a request. It checks in the order of

@@ -110,6 +110,15 @@ func (m *memory) take(owner relay.MechaNumber, n int64) error {
 	return nil
 }
 
+// hasRoom tells whether take would count n bytes now.
+func (m *memory) hasRoom(owner relay.MechaNumber, n int64) bool {
+	if m.take(owner, n) != nil {
+		return false
+	}
+	m.give(owner, n)
+	return true
+}
+
 // force counts n bytes beyond any bound: of an answer that can no longer be refused.
 func (m *memory) force(owner relay.MechaNumber, n int64) {
 	if n > smallEnough {

@@ -49,11 +49,11 @@ func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
 	b = appendTime(b, ',', "created_at", sent.CreatedAt)
 	b = s.appendRecipient(appendName(b, ',', "recipient"), c, sent)
-	a := answer{status: http.StatusCreated, body: append(b, "}\n"...)}
+	b, header := s.addReply(b, c, sent.ID)
 	if sent.Replayed {
-		a.header = []string{"Idempotent-Replayed", "true"}
+		header = append(header, "Idempotent-Replayed", "true")
 	}
-	return a, nil
+	return answer{status: http.StatusCreated, body: append(b, "}\n"...), header: header}, nil
 }
 
 // appendRecipient appends what a sender may know of the recipient: whether it listens, and

@@ -78,8 +78,8 @@ var operations = map[string]operation{
 	"GET /api/v1/whoami": {id: "whoami", section: "whoami", answers: onlyOK("The key, and the relay's clock.", "Whoami")},
 
 	"POST /api/v1/messages": {
-		id: "send", section: "send", parameters: []string{"Idempotency-Key", "traceparent", "tracestate"}, body: "Letter",
-		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed"}}},
+		id: "send", section: "send", parameters: []string{"Idempotency-Key", "Prefer", "traceparent", "tracestate"}, body: "Letter",
+		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed", "Preference-Applied"}}},
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidTime, relay.InvalidIdempotencyKey,
 			relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
 			relay.IdempotencyKeyReused, relay.MailboxFull, relay.ConversationFull, relay.MessageNotFound, relay.NotAParty),
