@@ -169,11 +169,12 @@ CREATE TABLE attempt (
   key       INTEGER REFERENCES mecha_key (id),  -- who has the lease; NULL: nobody
   worker    TEXT,                 -- the name that the holder gave
   lease     INTEGER,              -- the length of the lease, in ms
-  since     INTEGER NOT NULL REFERENCES receipt (position)
+  since     INTEGER NOT NULL REFERENCES receipt (position),
+  again     INTEGER               -- where a deferral was over, after which sockets get it again; NULL: nowhere
 ) STRICT;
 
 CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
-CREATE INDEX attempt_recipient ON attempt (recipient, since);
+CREATE INDEX attempt_recipient ON attempt (recipient, again);
 
 -- How many acknowledgements that are not final a message has had after its first
 -- acknowledgement. A message with fewer than two acknowledgements has no row.

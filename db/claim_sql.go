@@ -61,7 +61,7 @@ func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, erro
 		if err := t.addNotice(m, r); err != nil {
 			return nil, err
 		}
-		if err := t.keepAttempt(m, attempt{number: f.number, until: until, key: c.Key, worker: c.Worker, lease: c.Lease, since: r.at}); err != nil {
+		if err := t.keepAttempt(m, attempt{number: f.number, until: until, key: c.Key, worker: c.Worker, lease: c.Lease, since: r.at, again: f.again}); err != nil {
 			return nil, err
 		}
 		m.Attempt = f.number
@@ -73,7 +73,8 @@ func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, erro
 // freeMessage is a pending message that can be claimed.
 type freeMessage struct {
 	position relay.Position
-	number   int // the attempt that a claim begins
+	number   int            // the attempt that a claim begins
+	again    relay.Position // as in attempt
 }
 
 // free finds the messages for a claim: up to its limit, and up to relay.ClaimBytes.
@@ -84,14 +85,14 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMess
 	}
 	now, bytes, full := c.At.UnixMilli(), int64(0), false
 	take := func(r *sqlite.Rows) {
-		f := freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1))}
+		f := freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), again: relay.Position(r.Int(3))}
 		if bytes += r.Int(2); len(list) == c.Limit || len(list) > 0 && bytes > relay.ClaimBytes {
 			full = true
 			return
 		}
 		list = append(list, f)
 	}
-	r := t.c.Query("SELECT p.position, coalesce(a.number, 1), m.payload_bytes FROM ("+pending+") p CROSS JOIN "+freeMessages+" LIMIT ?", append(args, now, int64(c.Limit+1))...)
+	r := t.c.Query("SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again FROM ("+pending+") p CROSS JOIN "+freeMessages+" LIMIT ?", append(args, now, int64(c.Limit+1))...)
 	for !full && r.Next() {
 		take(r)
 	}
@@ -103,7 +104,7 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMess
 			if full || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
 				continue
 			}
-			if _, err := t.c.Row(take, "SELECT p.position, coalesce(a.number, 1), m.payload_bytes FROM (SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position), now); err != nil {
+			if _, err := t.c.Row(take, "SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again FROM (SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position), now); err != nil {
 				return nil, err
 			}
 		}
@@ -142,6 +143,7 @@ type attempt struct {
 	worker string          // likewise
 	lease  time.Duration   // likewise
 	since  relay.Position  // the receipt that made this row what it is
+	again  relay.Position  // where the latest deferral was over; 0: there was none
 }
 
 // attemptOf reads the row of a message; the zero attempt but its number if there is none.
@@ -149,8 +151,8 @@ func (x *rx) attemptOf(p relay.Position) (a attempt, err error) {
 	a.number = 1
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		a = attempt{number: int(r.Int(0)), until: relay.UnixMilli(r.Int(1)), key: relay.KeyNumber(r.Int(2)), worker: r.Text(3),
-			lease: time.Duration(r.Int(4)) * time.Millisecond, since: relay.Position(r.Int(5))}
-	}, "SELECT number, until, key, worker, lease, since FROM attempt WHERE message = ?", int64(p))
+			lease: time.Duration(r.Int(4)) * time.Millisecond, since: relay.Position(r.Int(5)), again: relay.Position(r.Int(6))}
+	}, "SELECT number, until, key, worker, lease, since, again FROM attempt WHERE message = ?", int64(p))
 	return a, err
 }
 
@@ -162,9 +164,9 @@ func (t *tx) keepAttempt(m *relay.Message, a attempt) error {
 	} else {
 		t.w.returns.expect(relay.MilliOf(a.until))
 	}
-	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
-		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since))
+		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
 }
 
 // dropAttempt deletes the row of a message that is no longer pending.
@@ -184,7 +186,7 @@ func (t *tx) progressed(m *relay.Message, k *relay.Acknowledge, p relay.Position
 		if err != nil {
 			return err
 		}
-		return t.keepAttempt(m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p})
+		return t.keepAttempt(m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p, again: a.again})
 	case k.Status != relay.Processing || !t.w.attempts:
 		return nil
 	}
@@ -226,11 +228,14 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 	if err := t.addNotice(m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
 		return err
 	}
-	a = attempt{number: a.number + 1, since: p}
-	if err := t.keepAttempt(m, a); err != nil {
+	next := attempt{number: a.number + 1, since: p, again: a.again}
+	if a.key == 0 { // sockets show a message while a worker has a lease of it, but not while it is put off
+		next.again = p
+	}
+	if err := t.keepAttempt(m, next); err != nil {
 		return err
 	}
-	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: true}, m)
+	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
 	return nil
 }
 

@@ -32,7 +32,7 @@ func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at tim
 	}
 	var ms int64
 	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		ms, err = x.c.Number("SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
+		ms, err = x.c.Number(lastUse, int64(id))
 		return err
 	})
 	if err != nil {
@@ -40,6 +40,8 @@ func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at tim
 	}
 	return relay.UnixMilli(d.lastSeen(id, ms).Load()), nil
 }
+
+const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?"
 
 // Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
 // false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for

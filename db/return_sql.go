@@ -7,8 +7,8 @@ import (
 	"relay/db/relay"
 )
 
-// Returned reads a piece of the messages that have come back to a Mecha after a lease or a
-// deferral, in the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
+// Returned reads a piece of the messages that have come back to a Mecha after a deferral, in
+// the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
 // although End is false. Safe for concurrent use.
 func (d *DB) Returned(ctx context.Context, q relay.ReturnQuery) (p relay.ReturnPage, err error) {
 	t := d.readers.point(q.Mecha)
@@ -24,8 +24,8 @@ func (x *rx) returned(q relay.ReturnQuery) (relay.ReturnPage, error) {
 	p := relay.ReturnPage{Upto: q.After}
 	var positions []relay.Position
 	rows := 0
-	r := x.c.Query(`SELECT message, since FROM attempt INDEXED BY attempt_recipient
-		WHERE recipient = ? AND since > ? AND until IS NULL ORDER BY since LIMIT ?`, int64(q.Mecha), int64(q.After), int64(q.Limit))
+	r := x.c.Query(`SELECT message, again FROM attempt INDEXED BY attempt_recipient
+		WHERE recipient = ? AND again > ? AND (until IS NULL OR key IS NOT NULL) ORDER BY again LIMIT ?`, int64(q.Mecha), int64(q.After), int64(q.Limit))
 	for ; r.Next(); rows++ {
 		p.Upto = relay.Position(r.Int(1))
 		if m := relay.Position(r.Int(0)); m <= q.Before {

@@ -47,6 +47,9 @@ type Trace struct {
 	Message *relay.Message
 	Retried bool   // the message came with an Idempotency-Key
 	Steps   []Step // in order of time
+	// Situation is that by which relay.Judge judges. Whether the recipient is online the file
+	// does not know.
+	Situation relay.Situation
 }
 
 // pushPage is how many rows of `push` are read in one view of the file.
@@ -61,7 +64,12 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 		if t.Message, err = x.messageByID(id); err != nil {
 			return err
 		}
-		return x.traceReceipts(t)
+		if err = x.trace(t); err == nil {
+			var ms int64
+			ms, err = x.c.Number(lastUse, int64(t.Message.Recipient))
+			t.Situation.LastSeen = relay.UnixMilli(ms)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -75,10 +83,30 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 			return nil, err
 		}
 	}
+	t.order()
+	s := replySearch{ReplyQuery: relay.ReplyQuery{Question: t.Message}}
+	for !s.done {
+		if err := i.viewGently(ctx, s.goOn); err != nil {
+			return nil, err
+		}
+	}
+	t.Situation.Answer = s.found.Reply
+	return t, nil
+}
+
+// order puts the steps in the order of time, and notes the pushes in the situation.
+func (t *Trace) order() {
+	for _, s := range t.Steps {
+		if s.What == StepPushed {
+			t.Situation.Sockets++
+			if s.At.After(t.Situation.PushedAt) {
+				t.Situation.PushedAt = s.At
+			}
+		}
+	}
 	slices.SortStableFunc(t.Steps, func(a, b Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a.What), rank(b.What)))
 	})
-	return t, nil
 }
 
 // rank orders the steps of one millisecond.
@@ -86,10 +114,12 @@ func rank(k StepKind) int {
 	switch k {
 	case StepAccepted:
 		return 0
-	case StepPushed:
+	case StepReturned:
 		return 1
+	case StepPushed:
+		return 2
 	}
-	return 2
+	return 3
 }
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.

@@ -124,6 +124,7 @@ const (
 	opSend         = "POST /api/v1/messages"
 	opMessage      = "GET /api/v1/messages/{messageId}"
 	opPayload      = "GET /api/v1/messages/{messageId}/payload"
+	opTrace        = "GET /api/v1/messages/{messageId}/trace"
 	opAck          = "POST /api/v1/messages/{messageId}/ack"
 	opDeliver      = "POST /api/v1/messages/{messageId}/deliver"
 	opHistory      = "GET /api/v1/mecha/{mechaId}/messages"

@@ -93,6 +93,10 @@ var operations = map[string]operation{
 		id: "getPayload", section: "get-payload", answers: onlyOK("The payload, byte for byte as it was sent.", "Object"),
 		refusals: []relay.Code{relay.RecipientOnly, relay.MessageNotFound},
 	},
+	"GET /api/v1/messages/{messageId}/trace": {
+		id: "trace", section: "trace", answers: onlyOK("The life of the message, and the verdict.", "Trace"),
+		refusals: []relay.Code{relay.NotAParty, relay.MessageNotFound},
+	},
 	"POST /api/v1/messages/{messageId}/ack": {
 		id: "acknowledge", section: "ack", body: "Ack", answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidTime, relay.RecipientOnly, relay.MessageNotFound,

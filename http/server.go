@@ -133,6 +133,7 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/messages", anyKey, api(s.sendMessage), "send a message"},
 		{"GET", "/api/v1/messages/{messageId}", parties, api(s.getMessage), "the record of a message, without its payload"},
 		{"GET", "/api/v1/messages/{messageId}/payload", recipient, api(s.getPayload), "the payload's exact bytes"},
+		{"GET", "/api/v1/messages/{messageId}/trace", parties, api(s.trace), "what happened to a message, and why there is no answer"},
 		{"POST", "/api/v1/messages/{messageId}/ack", recipient, api(s.acknowledge), "acknowledge a message"},
 		{"POST", "/api/v1/messages/{messageId}/deliver", recipient, api(s.markDelivered), "mark a message as delivered"},
 

@@ -39,7 +39,7 @@ type Store interface {
 	Stream(context.Context, relay.StreamQuery) (relay.StreamPage, error)
 	// Receipts reads a page of the changes of the messages that a Mecha has sent, in commit order.
 	Receipts(context.Context, relay.ReceiptQuery) (relay.ReceiptPage, error)
-	// Returned reads a page of the messages that came back to a Mecha after a lease or a deferral.
+	// Returned reads a page of the messages that came back to a Mecha after a deferral.
 	Returned(context.Context, relay.ReturnQuery) (relay.ReturnPage, error)
 	// Cursor returns the position of a message, after which a stream is to start. Error: CursorNotFound.
 	Cursor(relay.MessageID) (relay.Position, error)

@@ -85,10 +85,11 @@ CREATE TABLE attempt (
   key       INTEGER REFERENCES mecha_key (id),
   worker    TEXT,
   lease     INTEGER,
-  since     INTEGER NOT NULL REFERENCES receipt (position)
+  since     INTEGER NOT NULL REFERENCES receipt (position),
+  again     INTEGER
 ) STRICT;
 CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
-CREATE INDEX attempt_recipient ON attempt (recipient, since);
+CREATE INDEX attempt_recipient ON attempt (recipient, again);
 CREATE TABLE conversation_limit (
   conversation INTEGER PRIMARY KEY,
   founder      INTEGER NOT NULL,

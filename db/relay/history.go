@@ -94,8 +94,8 @@ type ReceiptPage struct {
 	End     bool     // no further receipt had been committed
 }
 
-// ReturnQuery asks for a piece of the messages that have come back to a Mecha after a lease
-// or a deferral.
+// ReturnQuery asks for a piece of the messages that have come back to a Mecha after a
+// deferral.
 type ReturnQuery struct {
 	Mecha  MechaNumber
 	After  Position // the piece begins after what came back at this position

@@ -60,7 +60,7 @@ type Message struct {
 	Ack            *Ack // nil: none
 	PayloadBytes   int
 	PayloadSHA256  [sha256.Size]byte
-	Attempt        int    // how many times it has come, if it came again after a deferral or the end of a lease, or was claimed; else 0
+	Attempt        int    // how many times it has come, if it was claimed or has come again; else 0
 	Signed         bool   // the relay verified the sender's signature
 	Payload        []byte // the exact bytes; nil unless the caller asked for them
 }
@@ -85,8 +85,8 @@ type Change struct {
 	// Notice is set if the relay itself has something to tell the sender; then the state and
 	// the latest acknowledgement are as they were.
 	Notice Notice
-	// Returned says that the message has come back to the recipient: a lease has run out, or
-	// a deferral is over.
+	// Returned says that the message comes to the recipient's sockets again, because a deferral
+	// is over.
 	Returned bool
 }
 

@@ -48,7 +48,7 @@ type Profile struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
 	MaxAttempts  int               `json:"max_attempts,omitempty"` // after so many attempts at a message the relay gives it up; 0: as the server says
-	Card         json.RawMessage   `json:"card,omitempty"` // the A2A agent card that the profile came from
+	Card         json.RawMessage   `json:"card,omitempty"`         // the A2A agent card that the profile came from
 }
 
 // Skill is one thing that a Mecha can do, as in an A2A agent card.
