@@ -42,7 +42,7 @@ func TestCompletion(t *testing.T) {
 		"message trace ":                 {m.MessageID},
 		"message conversation ":          {m.ConversationID},
 		"message list --mecha b":         {"bob^x"},
-		"message list --state ":          {"pending", "queued", "delivered", "acknowledged", "expired"},
+		"message list --state ":          {"pending", "queued", "delivered", "acknowledged", "expired", "dead", "overdue"},
 		"message list --before ":         {m.MessageID},
 		"message list --conversation ":   {m.ConversationID},
 		"errors mailb":                   {"mailbox_full"},

@@ -36,8 +36,8 @@ func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
 			s := startServerIn(t, env, tempDB(t), "--dev")
 			send, read := pasted(s)
 			r := finish(t, exec.Command("bash", "-c", send+"\n"+read), nil, "").wantCode(t, 0)
-			sent, seen, _ := strings.Cut(r.out, "}")
-			m := parse[record](t, []byte(sent+"}"))
+			sent, seen, _ := strings.Cut(r.out, "}}")
+			m := parse[record](t, []byte(sent+"}}"))
 			page := parse[struct{ Messages []record }](t, []byte(seen))
 			if len(page.Messages) != 1 {
 				t.Fatalf("bob sees %s", seen)
