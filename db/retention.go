@@ -394,7 +394,10 @@ func (r *retention) pieceEnded(err error) bool {
 	switch {
 	case err != nil:
 		r.restUntil, r.goal = time.Now().Add(retryAfter), 0
-		if relay.ErrorCode(err) != relay.DiskFull && r.w.failed() == nil {
+		if relay.ErrorCode(err) == relay.DiskFull {
+			r.w.checkpoints.copySoon = true // once it is copied, the log begins again, and has some room
+			r.most, r.space.pages = max(r.most/2, leastMost), max(r.space.pages/2, leastPages)
+		} else if r.w.failed() == nil {
 			r.w.opts.Logger.Warn("no messages were removed just now", "error", err)
 		}
 	case r.goal == busyPiece:
