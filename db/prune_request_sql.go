@@ -210,16 +210,17 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r Prun
 	return r, nil
 }
 
-// ClockSeen gives the latest time that the store knows of: a message's, or one at which a
-// server has noted that its clock went on. Zero: it knows of none.
+// ClockSeen gives the time up to which the clock is known to have gone on: the latest at
+// which a server was sure of its clock. A message may be later, because its server has taken
+// it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
 func (i *Inspector) ClockSeen() (at time.Time, err error) {
 	err = i.view(func(x *rx) error {
 		noted, err := x.c.Number("SELECT value FROM setting WHERE name = 'clock'")
-		if err != nil {
+		if at = relay.UnixMilli(noted); err != nil || !at.IsZero() {
 			return err
 		}
 		newest, err := x.newest()
-		if at = relay.UnixMilli(noted); newest > 0 && newest.Time().After(at) {
+		if newest > 0 {
 			at = newest.Time()
 		}
 		return err

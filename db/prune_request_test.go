@@ -133,3 +133,29 @@ func TestAPruneDoesNotWaitForAServerThatIsGone(t *testing.T) {
 		}
 	}
 }
+
+// A message that was accepted with a clock in doubt is no reason for a command to believe
+// that clock.
+func TestAClockInDoubtIsNotSeen(t *testing.T) {
+	t.Parallel()
+	c := &setClock{}
+	c.shown.Store(time.Now().UnixMilli())
+	d := openHere(t, keeping(c, 24*time.Hour)...)
+	k := mustIssue(t, d, "a^b")
+	mustSendNow(t, d, c, k)
+	c.pass(time.Hour)
+	mustRun(t, d)
+	right := c.now()
+	c.set(365 * 24 * time.Hour)
+	mustSendNow(t, d, c, k)
+	c.pass(time.Hour)
+	mustRun(t, d)
+	in, err := Inspect(d.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	if seen, err := in.ClockSeen(); err != nil || seen.After(right) {
+		t.Errorf("it has seen %v, %v", seen, err)
+	}
+}
