@@ -78,3 +78,53 @@ func TestAMessageThatHadToStayGoesLater(t *testing.T) {
 		t.Error("it stays for ever")
 	}
 }
+
+// A message may be removed, and its rows with it, before it is indexed. It must not be
+// indexed later.
+func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
+	t.Parallel()
+	d, c := openSetClock(t)
+	k := mustIssue(t, d, "a^b")
+	for range segmentLength - 1 { // they wait for a longer segment
+		mustSendNow(t, d, c, k)
+	}
+	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 2})
+	if err != nil || out.(relay.Pruned).Messages != 2 {
+		t.Fatalf("%+v, %v", out, err)
+	}
+	c.pass(2 * unlistAfter)
+	mustReach(t, d, "rows that wait to be deleted", "SELECT count(*) FROM unlisted", 0)
+	path := d.path
+	if err := d.Close(); err != nil { // indexes the others
+		t.Fatal(err)
+	}
+	if _, said, r := checked(t, path); r.Faults > 0 {
+		t.Error(said)
+	}
+}
+
+// The parties of a conversation that was dormant take part in it after it was woken, when
+// no row of its founding message is left.
+func TestThePartiesOfAWokenConversationStay(t *testing.T) {
+	t.Parallel()
+	d, c := openSetClock(t)
+	alice, bob, carol := mustIssue(t, d, "alice^x"), mustIssue(t, d, "bob^x"), mustIssue(t, d, "carol^x")
+	send := func(from, to *relay.Key, in relay.ConversationID) (relay.Sent, error) {
+		m := message(from, to.Mecha.Address, `{}`)
+		m.At, m.Conversation = c.now(), in
+		return d.Send(m)
+	}
+	first, err := send(alice, bob, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 2}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := send(alice, carol, first.Conversation); err != nil { // wakes it without bob
+		t.Fatal(err)
+	}
+	if _, err := send(bob, alice, first.Conversation); err != nil {
+		t.Errorf("bob: %v", err)
+	}
+}
