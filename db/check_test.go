@@ -85,7 +85,7 @@ func mustFill(t *testing.T) string {
 }
 
 // found checks a file. It returns the names of the checks with faults, and the faults.
-func found(t *testing.T, path string, options ...func(*file.CheckOptions)) (names []string, said string, r file.CheckResult) {
+func found(t testing.TB, path string, options ...func(*file.CheckOptions)) (names []string, said string, r file.CheckResult) {
 	t.Helper()
 	o := file.CheckOptions{Path: path, Schema: schema(t), Report: func(f file.Finding) {
 		if f.Faults > 0 {

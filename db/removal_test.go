@@ -65,9 +65,7 @@ func TestAMessageGoesWithItsReceipts(t *testing.T) {
 	if err := d.QueryRow("SELECT (SELECT count(*) FROM receipt), (SELECT count(*) FROM progress), (SELECT count(*) FROM payload)").Scan(&receipts, &progress, &payloads); err != nil || receipts != 1 || progress != 0 || payloads != 1 {
 		t.Errorf("%d receipts, %d counts, %d payloads are left; %v", receipts, progress, payloads, err)
 	}
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 }
 
 // Ended keys and removed Mechas go when no message refers to them, and not before.
@@ -110,9 +108,7 @@ func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
 		t.Errorf("the number %d of a Mecha, or %d of a key, was given out again", k.Mecha.Number, k.Number)
 	}
 	s.Close()
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 }
 
 // A backup that is put back knows keys that have ended and were removed since. They are
