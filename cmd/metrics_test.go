@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/coder/websocket"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
@@ -23,8 +20,6 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"relay/http/apitest"
 )
 
 // scrape reads the metrics of a relay in a form: "" is text.
@@ -259,65 +254,6 @@ func TestHistogramsHaveClassicAndNativeBuckets(t *testing.T) {
 	}
 	if resp, err := client.Get(s.url + "/metrics"); err != nil || resp.StatusCode != http.StatusNotFound { // they have an address of their own
 		t.Errorf("%v, %v", resp, err)
-	}
-}
-
-// Programs that ask, and do not take their answers, keep no other from a scrape.
-func TestSlowScrapersHoldUpNobody(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, tempDB(t), "--metrics-addr", "127.0.0.1:0")
-	addr := s.await(s.stderr, `serving metrics" addr=(\S+)`)[1]
-	asked := []byte(strings.Repeat("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n", 25_000)) // more than a server that answers nobody takes
-	var all sync.WaitGroup
-	for range 8 {
-		c, err := net.Dial("tcp", addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer c.Close()
-		if err := c.(*net.TCPConn).SetReadBuffer(2048); err != nil {
-			t.Fatal(err)
-		}
-		all.Go(func() {
-			for err == nil { // until its answers fill all buffers
-				c.SetWriteDeadline(time.Now().Add(time.Second))
-				_, err = c.Write(asked)
-			}
-		})
-	}
-	all.Wait()
-	for range 5 {
-		scrape(t, "http://"+addr+"/metrics", "")
-	}
-}
-
-// The real answers are as /openapi.json says, as those are that package http tests with
-// metrics of its own.
-func TestTheAnswersToScrapesAreDescribed(t *testing.T) {
-	t.Parallel()
-	s := startServer(t, tempDB(t))
-	for _, c := range []struct{ method, path, accept string }{
-		{"GET", "/metrics", ""}, {"HEAD", "/metrics", ""}, {"GET", "/metrics?name[]=none", "text/plain"}, {"GET", "/metrics", "application/openmetrics-text; version=1.0.0"},
-		{"GET", "/metrics", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"}, {"GET", "/metrics", "image/png"},
-	} {
-		q, err := http.NewRequest(c.method, s.url+c.path, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		q.Header.Set("Accept", c.accept)
-		resp, err := client.Do(q)
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if err != nil || resp.StatusCode != 200 || len(body) < 1000 && c.method == "GET" {
-			t.Errorf("%v: %d, %d bytes, %v", c, resp.StatusCode, len(body), err)
-		}
-		e := &apitest.Exchange{Method: c.method, URL: q.URL, Request: q.Header, Status: resp.StatusCode, Header: resp.Header, Body: body}
-		for _, fault := range apitest.Check(e) {
-			t.Errorf("%v: %s", c, fault)
-		}
 	}
 }
 

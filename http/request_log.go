@@ -26,6 +26,7 @@ func (s *Server) serveNoted(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	n := &noted{ResponseWriter: w}
 	method, path := shown(r.Method), shown(r.URL.Path) // before a handler changes them
+
 	defer func() { // also when the request is aborted
 		s.config.Logger.Debug("request", "request_id", n.Header()["X-Request-Id"][0], "method", method, "path", path,
 			"status", n.status, "bytes", n.bytes, "took_ms", float64(time.Since(began).Microseconds())/1000, "client", s.client(r), "key_id", n.key)

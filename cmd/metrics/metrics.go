@@ -123,8 +123,10 @@ func (m *Metrics) collectSearch(c collected) {
 }
 
 func (m *Metrics) collectSlow(c collected) {
-	lag, pending, known := m.slow.get(m.sources.Index.Progress().Revision)
-	c.gauge(indexLag, lag.Seconds())
+	if lag, err := m.slow.lag(m.sources.Index.Progress().Revision); err == nil { // else nobody knows it
+		c.gauge(indexLag, lag.Seconds())
+	}
+	pending, known := m.slow.get()
 	if !known {
 		return // the first count is under way: there is no number yet
 	}
