@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -80,6 +81,31 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	if h := s.history(a, ""); len(h) != 3 {
 		t.Errorf("%d messages of 3", len(h))
 	}
+}
+
+// The command that the error gives can be pasted, whatever the names are.
+func TestTheOtherNameOfADatabaseIsShownAsAWordOfAShell(t *testing.T) {
+	notOnWindows(t, "there is no POSIX shell")
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "Bob's files")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, other := filepath.Join(dir, "relay.db"), filepath.Join(dir, "a copy; or not.db")
+	mustRelay(t, "key", "create", "a^names", "--create", "--db", db)
+	if err := os.Link(db, other); err != nil {
+		t.Skip("no hard links here: ", err)
+	}
+	r := runRelay(t, "key", "create", "b^names", "--db", db).wantCode(t, 1, "2 names")
+	_, command, found := strings.Cut(strings.TrimSpace(r.err), "stays): ")
+	if !found {
+		t.Fatal(r.err)
+	}
+	finish(t, exec.Command("sh", "-c", command), nil, "").wantCode(t, 0)
+	if _, err := os.Lstat(other); err == nil {
+		t.Errorf("%s is still there after %s", other, command)
+	}
+	mustRelay(t, "key", "create", "b^names", "--db", db)
 }
 
 // A backup has no log, so it may have several names: backup programs that keep many days make links.
