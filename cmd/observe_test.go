@@ -52,7 +52,7 @@ func TestProfilesAreForThisMachineAlone(t *testing.T) {
 	}
 }
 
-// An address that is taken is no reason to leave a file behind.
+// An address that is taken is no reason to leave a file behind. The error names the flag.
 func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
