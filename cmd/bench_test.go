@@ -302,6 +302,7 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 		{"--url localhost", "--url"}, {"--only scale", "--stored"}, {"--stored 5", "at least 1000"},
 		{"--stored 1000 --stored-over 0s", "--stored-over"}, {"--stored 1000 --url http://127.0.0.1:1", "without --url"}, {"now", "no arguments"},
 		{"--attacks sends", "--only fairness"}, {"--only fairness --attacks nonsense", `no attack "nonsense"`}, {"--only fairness --url http://127.0.0.1:1", "without --url"}, {"--repeats 0", "at least"},
+		{"--only fairness --db kept.db", "without --db"}, {"--only send,fairness --stored 1000", "without --db"},
 	} {
 		runRelay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
 	}

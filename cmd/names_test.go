@@ -48,7 +48,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	s.send(a, a.Address, `{"n":1}`)
 	for _, other := range []string{filepath.Join(filepath.Dir(db), "other.db"), filepath.Join(t.TempDir(), "relay.db")} {
 		if err := os.Link(db, other); err != nil {
-			t.Skip(err)
+			t.Skip("no hard links here: ", err)
 		}
 		beside := filepath.Dir(other) == filepath.Dir(db)
 		for _, served := range []bool{true, false} {
@@ -117,7 +117,7 @@ func TestABackupMayHaveManyNames(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "monday.db")
 	mustRelay(t, "backup", backup, "--db", db)
 	if err := os.Link(backup, filepath.Join(filepath.Dir(backup), "tuesday.db")); err != nil {
-		t.Skip(err)
+		t.Skip("no hard links here: ", err)
 	}
 	mustRelay(t, "check", backup)
 	mustRelay(t, "restore", backup, "--db", tempDB(t))
@@ -137,7 +137,7 @@ func TestTheSecondNameThatAKilledRestoreLeaves(t *testing.T) {
 	mustRelay(t, "restore", backup, "--db", db, "--force", "--json") // makes the lock, as the killed one did
 	kept := db + ".before-restore-20261122T101112.000Z"
 	if err := os.Link(db, kept); err != nil {
-		t.Skip(err)
+		t.Skip("no hard links here: ", err)
 	}
 	mustRelay(t, "key", "list", "--db", backup)
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "2 names", "relay restore that was killed", "rm "+kept)
