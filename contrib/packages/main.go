@@ -45,10 +45,11 @@ func main() {
 	flag.StringVar(&m.version, "version", "0.0.0", "the `version` of the packages")
 	formats := flag.String("formats", "", "a `list` such as deb,rpm; else those of goreleaser.yaml")
 	flag.Parse()
-	if m.program != "" { // commands run in the source
-		if path, err := filepath.Abs(m.program); err == nil {
-			m.program = path
-		}
+	if path, err := filepath.Abs(m.out); err == nil { // go run -C has changed the folder
+		m.out = path
+	}
+	if path, err := filepath.Abs(m.program); err == nil && m.program != "" { // commands run in the source
+		m.program = path
 	}
 	if err := m.run(*formats); err != nil {
 		log.Fatal(err)
