@@ -203,6 +203,21 @@ func TestPackagesNameTheirMaintainer(t *testing.T) {
 	}
 }
 
+// A machine makes packages for another one: -arch names it as Go does, a package as its
+// distribution does.
+func TestPackagesAreForAnArchitecture(t *testing.T) {
+	t.Parallel()
+	p := mustMakePackages(t)
+	for arch, want := range map[string]string{"arm": "armhf", "arm64": "arm64"} {
+		dir := t.TempDir()
+		c := exec.Command(filepath.Join(p.dir, "maker"), "-source", "..", "-program", p.program(older), "-arch", arch, "-out", dir, "-formats", "deb")
+		r := finish(t, c, nil, "").wantCode(t, 0)
+		if file := filepath.Join(dir, "relay_0.0.0_"+want+".deb"); r.out != file+"\n" {
+			t.Errorf("it prints %q, not %s", r.out, file)
+		}
+	}
+}
+
 // What a shell runs as root at an installation is a script that it understands, and
 // no package removes messages.
 func TestPackageScripts(t *testing.T) {

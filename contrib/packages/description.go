@@ -88,8 +88,12 @@ func fill(text *string) error {
 // info is what nfpm makes a package of.
 func (d *description) info(m *maker, format string) *nfpm.Info {
 	over := d.Overrides[format]
+	arch := m.arch
+	if arch == "arm" {
+		arch = "arm7" // which GOARM says
+	}
 	i := &nfpm.Info{
-		Name: d.PackageName, Version: m.version, Arch: m.arch, Platform: "linux",
+		Name: d.PackageName, Version: m.version, Arch: arch, Platform: "linux",
 		Vendor: d.Vendor, Maintainer: d.Maintainer, Homepage: d.Homepage, Description: d.Description, License: d.License, Section: d.Section, Priority: d.Priority,
 	}
 	i.Recommends, i.Depends, i.APK = d.Recommends, over.Dependencies, over.APK
