@@ -123,7 +123,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 		return err
 	}
 	line := a.statusLine()
-	c.Schema, c.Relay, c.Progress = a.schema, buildVersion().Version, func(what string, perSecond float64) {
+	c.Schema, c.Relay, c.By, c.Progress = a.schema, buildVersion().Version, a.actor(), func(what string, perSecond float64) {
 		if perSecond > 0 {
 			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))
 		}

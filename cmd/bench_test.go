@@ -205,6 +205,13 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 			t.Errorf("a key still works: %s", line)
 		}
 	}
+	noted := map[string]int{}
+	for _, act := range audit(t, db) {
+		noted[act.Command+": "+act.What]++
+	}
+	if noted["bench: key_issued"] < 10 || noted["bench: mecha_removed"] != noted["bench: key_issued"] || len(noted) != 2 {
+		t.Errorf("the audit log has %v", noted)
+	}
 	// The figures from before a limit of the relay stopped it are not lost.
 	limited := runRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
 	limited.wantCode(t, 1, "fanout", "too_many_sockets")
