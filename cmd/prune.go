@@ -97,19 +97,12 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 	case dry:
 		return a.printPruned(due, true)
 	}
-	// Before the removal: a server does it also if this command is killed, or ends because the server has stopped.
-	from := "messages from before " + relay.FormatTime(now.Add(-age))
-	if due.Messages+due.Kept > 0 {
-		if err := a.withDB(false, func(d *db.DB) error { return d.Note(relay.ActPruneBegun, from) }); err != nil {
-			return plain(err)
-		}
-	}
 	progress, end := a.reporting()
 	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
 	if result.Messages > 0 {
-		noted := a.note(relay.ActMessagesPruned, fmt.Sprintf("%d %s, with %s of payload", result.Messages, from, bytesOf(result.Bytes)))
+		noted := a.note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), bytesOf(result.Bytes)))
 		err = cmp.Or(err, noted)
 	}
 	if errors.Is(err, context.Canceled) {

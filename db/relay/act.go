@@ -30,7 +30,6 @@ const (
 	ActImportEnded    = "import_ended"
 	ActRestored       = "restored"
 	ActCompacted      = "compacted"
-	ActPruneBegun     = "prune_begun"
 	ActMessagesPruned = "messages_pruned"
 )
 
