@@ -24,7 +24,7 @@ func (d *days) Set(text string) error {
 	return err
 }
 
-func (d *days) Type() string { return "duration" }
+func (d *days) Type() string { return "days" }
 
 func (d *days) String() string {
 	const day = 24 * time.Hour

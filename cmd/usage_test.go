@@ -103,6 +103,8 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"serve --db":                            `--db needs a value: --db FILE`,
 		"serve --max-body much":                 `--max-body: "much" is not a whole number`,
 		"serve --max-body 99999999999999999999": `--max-body: 99999999999999999999 is too large`,
+		"serve --retention 30":                  `--retention: "30" is not a length of time, as in 30d or 12h`,
+		"prune --older-than 1.5d":               `--older-than: "1.5d" is not a length of time, as in 30d or 12h`,
 		"serve --body-timeout 5":                `--body-timeout: "5" is not a length of time, as in 30s or 5m`,
 		"serve --dev=perhaps":                   `--dev: "perhaps" is not true or false`,
 		"serve --addr 8080":                     `--addr is host:port, as in 127.0.0.1:8080; "8080" is not`,
