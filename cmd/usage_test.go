@@ -9,14 +9,28 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 var commandLine = regexp.MustCompile(`(?m)^  ([a-z-]+) +(\S.*)$`)
 
+var helps sync.Map // by command: its help text, which is always the same
+
+func helpOf(t *testing.T, command ...string) string {
+	t.Helper()
+	name := strings.Join(command, " ")
+	if text, known := helps.Load(name); known {
+		return text.(string)
+	}
+	text := mustRelay(t, append(slices.Clone(command), "--help")...)
+	helps.Store(name, text)
+	return text
+}
+
 // eachCommand visits every command that --help leads to, with its help text.
 func eachCommand(t *testing.T, path []string, f func(path []string, help string)) {
-	help := mustRelay(t, append(path, "--help")...)
+	help := helpOf(t, path...)
 	f(path, help)
 	_, rest, _ := strings.Cut(help, "\nExamples:\n")
 	_, rest, _ = strings.Cut(rest, "\n\n")

@@ -301,6 +301,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 
 // A check sees one state of the file, even if others write to it meanwhile.
 func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	stop, ended := make(chan struct{}), make(chan struct{})

@@ -90,6 +90,7 @@ func TestAFreshFile(t *testing.T) {
 // A read sees one state of the file, even if the messages that were not indexed in that
 // state are indexed, and dropped from the late index, before the read asks for them.
 func TestAReadThatBeganLongAgo(t *testing.T) {
+	t.Parallel()
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "a^x"})
 	if err != nil {

@@ -46,6 +46,7 @@ func TestARemovedPendingMessageFreesItsPlace(t *testing.T) {
 
 // A message with a thousand receipts goes with all of them.
 func TestAMessageGoesWithItsReceipts(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	long, short := s.mustSend(alice.Key, "bob^demo", `{}`), s.mustSend(alice.Key, "bob^demo", `{}`)
@@ -70,6 +71,7 @@ func TestAMessageGoesWithItsReceipts(t *testing.T) {
 
 // Ended keys and removed Mechas go when no message refers to them, and not before.
 func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	s.mustIssue("last^demo") // the row with the greatest number stays
@@ -115,6 +117,7 @@ func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
 // told, and ended again if that is wanted. What a command had asked to remove is not asked
 // by a backup.
 func TestARestoreKnowsOfRemovedKeys(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	s.mustIssue("last^demo")

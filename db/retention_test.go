@@ -170,6 +170,7 @@ func (s store) wantGone(id relay.MessageID, left []known, mechas []relay.IssuedK
 // No id is issued twice, although the rows of the newest messages are gone and the clock
 // is set back.
 func TestNoIDIsIssuedTwice(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^demo")
 	seen := map[relay.MessageID]bool{}
@@ -194,6 +195,7 @@ func TestNoIDIsIssuedTwice(t *testing.T) {
 // A conversation goes on without its founding message, and without any message. Its
 // parties stay its parties, and nobody else gets in. At last it ends.
 func TestAConversationOutlivesItsMessages(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob, carol, dave := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo"), s.mustIssue("dave^demo")
 	founder := s.mustSend(alice.Key, "bob^demo", `{"n": 1}`)
@@ -256,6 +258,7 @@ func (s store) mustPruneAllMessages() {
 // A label that was removed is a new one when it comes again: nobody of before takes part,
 // and no cache, of this process or another, takes the old number for it.
 func TestALabelThatComesAgainIsANewOne(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")
 	in := func(m *relay.SendMessage) { m.Conversation, m.Type = "a-label", "a-type" }
@@ -333,6 +336,7 @@ func TestAnIdempotencyKeyKeepsItsMessage(t *testing.T) {
 // A long page is read in pieces. Messages that are removed between two pieces leave it;
 // they are no damage.
 func TestMessagesMayBeRemovedWhileAPageIsRead(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	payload := fmt.Sprintf(`{"text": %q}`, strings.Repeat("x", 200<<10)) // a piece has two of them
