@@ -127,7 +127,7 @@ func asRelay(t *testing.T) {
 		err = os.Symlink(exe, filepath.Join(dir, "relay"))
 	}
 	if err != nil {
-		t.Skip(err)
+		t.Skip("no symbolic link to the program can be made here: ", err)
 	}
 	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 }

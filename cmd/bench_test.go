@@ -205,6 +205,13 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 			t.Errorf("a key still works: %s", line)
 		}
 	}
+	noted := map[string]int{}
+	for _, act := range audit(t, db) {
+		noted[act.Command+": "+act.What]++
+	}
+	if noted["bench: key_issued"] < 10 || noted["bench: mecha_removed"] != noted["bench: key_issued"] || len(noted) != 2 {
+		t.Errorf("the audit log has %v", noted)
+	}
 	// The figures from before a limit of the relay stopped it are not lost.
 	limited := runRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
 	limited.wantCode(t, 1, "fanout", "too_many_sockets")
@@ -302,6 +309,7 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 		{"--url localhost", "--url"}, {"--only scale", "--stored"}, {"--stored 5", "at least 1000"},
 		{"--stored 1000 --stored-over 0s", "--stored-over"}, {"--stored 1000 --url http://127.0.0.1:1", "without --url"}, {"now", "no arguments"},
 		{"--attacks sends", "--only fairness"}, {"--only fairness --attacks nonsense", `no attack "nonsense"`}, {"--only fairness --url http://127.0.0.1:1", "without --url"}, {"--repeats 0", "at least"},
+		{"--only fairness --db kept.db", "without --db"}, {"--only send,fairness --stored 1000", "without --db"},
 	} {
 		runRelay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
 	}

@@ -82,6 +82,21 @@ func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
 	}
 }
 
+// The printed commands work if the program, or the folder it is in, has a name with a space.
+func TestWhatDevPrintsNamesTheProgramInQuotationMarks(t *testing.T) {
+	notOnWindows(t, "there is no POSIX shell")
+	dir := filepath.Join(t.TempDir(), "my tools, it's new")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := launch(t, exec.Command(mustLinkProgram(t, dir), "serve", "--dev", "--addr", "127.0.0.1:0", "--db", tempDB(t)), nil)
+	_, read := pasted(s)
+	r := finish(t, exec.Command("sh", "-c", "export RELAY_URL="+s.await(s.stdout, `running at (\S+)`)[1]+"\n"+read), nil, "").wantCode(t, 0)
+	if !strings.Contains(r.out, `"messages"`) {
+		t.Errorf("%s prints %s", read, r.out)
+	}
+}
+
 func TestDevForMachines(t *testing.T) {
 	db := tempDB(t)
 	s := startServer(t, db, "--dev", "--json")

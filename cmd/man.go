@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"relay/db/relay"
 )
 
 func (a *app) manCommand() *cobra.Command {
@@ -30,7 +32,7 @@ there is none.`,
 			if a.json {
 				return a.printJSON(map[string]any{"dir": args[0], "files": n})
 			}
-			_, err = fmt.Fprintf(a.stdout, "%d pages in %s (man -l %s/relay.1)\n", n, args[0], args[0])
+			_, err = fmt.Fprintf(a.stdout, "%d pages in %s (man -l %s)\n", n, args[0], relay.ShellWord(filepath.Join(args[0], "relay.1")))
 			return err
 		},
 	}

@@ -278,6 +278,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 }
 
 func TestTheSameWritesMakeTheSameStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, logPath := filepath.Join(dir, "relay.db"), filepath.Join(dir, "writes")
 	log, err := os.Create(logPath)

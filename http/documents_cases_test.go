@@ -2,7 +2,6 @@ package http_test
 
 import (
 	"fmt"
-	nethttp "net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,59 +154,35 @@ func driveSockets(t *testing.T, d *drive) {
 // when the answer is made, nobody has that profile.
 func driveARemovedMecha(t *testing.T, d *drive) {
 	r := mustServe(t)
-	for end := time.Now().Add(patience); ; {
-		alice := r.mustIssue("alice^demo")
-		c := alice.prepare("PUT", profilePath("alice^demo"), `{}`)
-		goOn := r.mustStand()
-		answer, removed := make(chan reply, 1), make(chan error, 1)
-		go func() { answer <- r.mustDo(c) }()
-		time.Sleep(10 * time.Millisecond) // in most rounds the profile is queued by then
-		go func() {
-			removed <- r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"})
-		}()
-		time.Sleep(10 * time.Millisecond)
-		goOn()
-		a := <-answer
-		if err := <-removed; err != nil {
-			t.Fatal(err)
-		}
-		if a.status == nethttp.StatusNotFound {
-			d.hold(opPutProfile, c, a)
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("never 404, at last %d %s", a.status, a.body)
-		}
+	c := r.mustIssue("alice^demo").prepare("PUT", profilePath("alice^demo"), `{}`)
+	goOn := r.mustStand()
+	answer, removed := make(chan reply, 1), make(chan error, 1)
+	go func() { answer <- r.mustDo(c) }()
+	r.awaitQueued(1)
+	go func() {
+		removed <- r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"})
+	}()
+	r.awaitQueued(2)
+	goOn()
+	a := <-answer
+	if err := <-removed; err != nil {
+		t.Fatal(err)
 	}
+	a.wantProblem(404, relay.MechaNotFound)
+	d.hold(opPutProfile, c, a)
 }
 
 // driveAFullDisk serves on a small file system and fills it.
 func driveAFullDisk(t *testing.T, d *drive) {
-	r := mustServe(t, noRoom)
-	alice := r.mustIssue("alice^demo")
-	d.do(alice, opSend, messages, letter(alice), 507, relay.DiskFull)
-	dir := mountSmall(t)
-	if dir == "" {
-		t.Log("no small file system can be mounted here")
+	short := mustServe(t, noRoom).mustIssue("alice^demo")
+	d.do(short, opSend, messages, letter(short), 507, relay.DiskFull)
+	alice, ids := mustFillDisk(t)
+	if ids == nil {
 		for _, operation := range writes[1:] {
 			d.lack(outcome(operation, 507, string(relay.DiskFull)))
 		}
 		return
 	}
-	r = mustServe(t, func(s *settings) { s.db.Path = filepath.Join(dir, "relay.db") })
-	alice = r.mustIssue("alice^demo")
-	var ids []string
-	for range 200 {
-		ids = append(ids, alice.mustSend(alice).MessageID)
-	}
-	filler, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = filler.Write(make([]byte, 4096))
-	}
-	filler.Close()
 	profile := `{"details":"` + strings.Repeat("x", 15_000) + `"}`
 	full := map[string]bool{}
 	for _, id := range ids { // the log has some room left
@@ -217,7 +192,7 @@ func driveAFullDisk(t *testing.T, d *drive) {
 			opAck:        alice.prepare("POST", messagePath(id)+"/ack", ackBody("completed")),
 			opClaim:      alice.prepare("POST", claimPath(alice), `{"lease_seconds":3600}`),
 		} {
-			if a := r.mustDo(c); a.status == 507 {
+			if a := alice.r.mustDo(c); a.status == 507 {
 				full[operation] = true
 				d.hold(operation, c, a)
 			}
@@ -229,7 +204,30 @@ func driveAFullDisk(t *testing.T, d *drive) {
 	if len(full) < 4 {
 		t.Errorf("only these found the disk full: %v", full)
 	}
-	if err := os.Remove(filler.Name()); err != nil {
-		t.Error(err)
+}
+
+// mustFillDisk gives a Mecha of a relay on a small file system that is full, and the
+// messages in its mailbox; none if no such file system can be mounted here.
+func mustFillDisk(t *testing.T) (alice mecha, ids []string) {
+	t.Helper()
+	dir := mountSmall(t)
+	if dir == "" {
+		t.Log("no small file system can be mounted here")
+		return mecha{}, nil
 	}
+	r := mustServe(t, func(s *settings) { s.db.Path = filepath.Join(dir, "relay.db") })
+	alice = r.mustIssue("alice^demo")
+	for range 200 {
+		ids = append(ids, alice.mustSend(alice).MessageID)
+	}
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(filler.Name()) }) // before the relay stops
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	filler.Close()
+	return alice, ids
 }

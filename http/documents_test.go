@@ -211,6 +211,7 @@ func (d *drive) finish(t *testing.T) {
 
 // Both checks see what is wrong, each kind of it.
 func TestTheChecksSeeWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	d := newDrive(t)
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")

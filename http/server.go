@@ -190,12 +190,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if endsConnection(r) {
 		h["Connection"] = closing
 	}
-	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
-		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
-		return
-	}
 	if s.logsRequests(r) {
 		s.serveNoted(w, r)
+		return
+	}
+	s.dispatch(w, r)
+}
+
+// dispatch hands a request to its endpoint.
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
 		return
 	}
 	s.router.ServeHTTP(w, r)

@@ -27,6 +27,7 @@ type described struct {
 // and closes with each of its codes; there are no others. What this test reads is held
 // against the document like what all tests of this package read (client.Read, raw.frame).
 func TestFramesAndCloseCodesAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
 	var doc described
 	if err := json.Unmarshal(relayhttp.AsyncAPI("test"), &doc); err != nil {
 		t.Fatal(err)

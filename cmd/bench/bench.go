@@ -19,6 +19,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"relay/db/relay"
 )
 
 // Config says what to measure.
@@ -43,7 +45,8 @@ type Config struct {
 	Only        []string      // names of stages; none: all but fairness
 	Attacks     []string      // of the stage fairness; none: all
 
-	Relay string // the relay's version, for the report
+	Relay string      // the relay's version, for the report
+	By    relay.Actor // who measures, for the audit log of the relay at URL
 	// Progress is called with what happens, and how many operations a second (0: not known).
 	Progress func(what string, perSecond float64)
 }
