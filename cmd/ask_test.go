@@ -69,7 +69,7 @@ func TestManyAsk(t *testing.T) {
 	t.Parallel()
 	tool(t, "sh", "cat")
 	p := newPair(t)
-	p.listen("--exec", "cat", "--reply", "--jobs", "8")
+	p.listen("--exec", "cat", "--reply", "--jobs", "8", "--max-replies", "0")
 	many := 6
 	if *long {
 		many = 100
@@ -83,7 +83,7 @@ func TestManyAsk(t *testing.T) {
 				args = append(args, "--conversation", "everybody")
 			}
 			r := does(t, p.asAlice, args...)
-			if e := parse[fullRecord](t, []byte(r.out)); r.code != 0 || string(e.Payload) != payload {
+			if r.code != 0 || string(parse[fullRecord](t, []byte(r.out)).Payload) != payload {
 				t.Errorf("exit %d: %s got %s%s", r.code, payload, r.out, r.err)
 			}
 		})
