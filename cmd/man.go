@@ -91,6 +91,9 @@ func page(cmd *cobra.Command) []byte {
 	m.item("0", "The command did what it was asked to do.")
 	m.item("1", "It failed. The reason is on stderr.")
 	m.item("2", "The command line was wrong. The reason is on stderr.")
+	if cmd.Name() == "ask" {
+		m.item("3", "There was no answer in time.")
+	}
 	if cmd.Name() == "serve" {
 		m.item("75", "The server could no longer keep what it accepts, and stopped. Start it again.")
 	}
