@@ -39,14 +39,20 @@ CREATE TABLE mecha (
 
 CREATE INDEX mecha_revision ON mecha (revision);
 
--- A Mecha's profile, as JSON. `card` is the agent card that it came from.
+-- Finds the Mechas of a crew, the second half of their addresses, by their ids.
+CREATE INDEX mecha_crew ON mecha (substr(address, instr(address, '^') + 1)) WHERE removed_at IS NULL;
+
+-- A Mecha's profile, as JSON. `card` is the agent card that it came from. `accept_from`
+-- repeats the field of the body: a JSON array of the addresses and crews that may write
+-- to the Mecha; NULL: all may.
 CREATE TABLE profile (
   mecha      INTEGER PRIMARY KEY REFERENCES mecha (id),
   body       TEXT NOT NULL,
   card       TEXT,
   visibility INTEGER NOT NULL,  -- 0 public, 1 crew, 2 unlisted
   created_at INTEGER NOT NULL,
-  updated_at INTEGER NOT NULL
+  updated_at INTEGER NOT NULL,
+  accept_from TEXT
 ) STRICT;
 
 -- The nonces of the latest writes whose rows are gone: of writes to profiles, because
@@ -61,7 +67,7 @@ CREATE TABLE kept_nonce (
 -- signing secret must be stored as it is, because an HMAC cannot be checked
 -- without it. (That is why the file has the mode 0600.) `ended` is NULL while writes
 -- may use the key; then it is the last position before its end, and no later row refers
--- to the key.
+-- to the key. With `broadcast`, the key may write to all crews.
 CREATE TABLE mecha_key (
   id           INTEGER PRIMARY KEY,
   public_id    TEXT NOT NULL UNIQUE,
@@ -72,7 +78,8 @@ CREATE TABLE mecha_key (
   created_at   INTEGER NOT NULL,
   expires_at   INTEGER,
   revoked_at   INTEGER,
-  ended        INTEGER
+  ended        INTEGER,
+  broadcast    INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 -- Finds the keys of a Mecha, as to tell when it was last seen.
@@ -122,7 +129,10 @@ CREATE TABLE message (
   ack_by          INTEGER,           -- the sender asked to be told if it is not acknowledged by then
   overdue         INTEGER,           -- 1 if the sender was told
   traceparent     TEXT,
-  tracestate      TEXT
+  tracestate      TEXT,
+  -- The first message of a broadcast says to how many Mechas it went. The others have the
+  -- next positions, and neither its nonce nor its Idempotency-Key.
+  broadcast       INTEGER
 ) STRICT;
 
 -- These indexes cost nothing for messages without the column.

@@ -62,7 +62,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	closeAll := func() { closeListeners(append(others.all(), listener)) }
 	d, err := s.open(db.Options{
 		Path: s.DB, Schema: a.schema, Create: true, Serve: true, By: a.actor(),
-		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
+		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired),
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})

@@ -28,7 +28,7 @@ server that runs on it notices within a second.`,
 
 func (a *app) keyCreate() *cobra.Command {
 	var label, expires string
-	var secret bool
+	var secret, broadcast bool
 	cmd := &cobra.Command{
 		Use:   "create ADDRESS…",
 		Short: "Issue a key; register the Mecha if it is new",
@@ -36,7 +36,10 @@ func (a *app) keyCreate() *cobra.Command {
 
 The key is shown only this once: the database stores its SHA-256. With
 --signing-secret the key also gets a secret of its own for signatures. The
-secret never travels, but the database stores it, and so do backups.`,
+secret never travels, but the database stores it, and so do backups.
+
+With --broadcast the key may write to all Mechas of any crew at once, as in
+relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
 		Example: `  relay key create planner^acme
   relay key create planner^acme --label laptop --expires 90d
   export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
@@ -54,7 +57,7 @@ secret never travels, but the database stores it, and so do backups.`,
 			}
 			return a.withDB(a.create, func(d *db.DB) error {
 				for _, address := range addresses {
-					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, WithSecret: secret}
+					i := &relay.IssueKey{At: time.Now(), Address: address, Label: label, WithSecret: secret, Broadcast: broadcast}
 					if life > 0 {
 						i.ExpiresAt = i.At.Add(life)
 					}
@@ -69,6 +72,7 @@ secret never travels, but the database stores it, and so do backups.`,
 	cmd.Flags().StringVar(&label, "label", "", "a `name` by which people know the key")
 	cmd.Flags().StringVar(&expires, "expires", "", "the key ends after this `time`, as in 12h or 90d (default never)")
 	cmd.Flags().BoolVar(&secret, "signing-secret", false, "give the key a signing secret of its own")
+	cmd.Flags().BoolVar(&broadcast, "broadcast", false, "let the key write to all Mechas of any crew at once")
 	a.createFlag(cmd)
 	return cmd
 }
@@ -152,11 +156,12 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			Label      string        `json:"label"`
 			State      string        `json:"state"`
 			HasSecret  bool          `json:"has_signing_secret"`
+			Broadcast  bool          `json:"may_broadcast"`
 			CreatedAt  string        `json:"created_at"`
 			ExpiresAt  *string       `json:"expires_at"`
 			RevokedAt  *string       `json:"revoked_at"`
 			LastUsedAt *string       `json:"last_used_at"`
-		}{k.ID, k.Mecha.Address, k.Label, state, k.Secret != "", relay.FormatTime(k.CreatedAt),
+		}{k.ID, k.Mecha.Address, k.Label, state, k.Secret != "", k.Broadcast, relay.FormatTime(k.CreatedAt),
 			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt)})
 		if err != nil {
 			return err

@@ -11,6 +11,7 @@ import (
 	"maps"
 	nethttp "net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,7 +52,8 @@ func (a *app) sendCommand() *cobra.Command {
 		Short: "Send a message, and wait for its ack or its answer if you like",
 		Long: `Send a message as the Mecha of RELAY_KEY, and print the message's id. The
 payload is a JSON object: an argument, a file (@FILE), or stdin (- or nothing).
-It is sent byte for byte.
+It is sent byte for byte. To write to all Mechas of a crew, give *^CREW; each
+gets a message of its own, and all ids are printed.
 
 If the relay does not answer or is overloaded, send tries again for --retry. The
 message is sent once all the same: every attempt has the same Idempotency-Key.
@@ -63,6 +65,7 @@ has the message's record.
 the time is up.
 The same command with the same --idempotency-key waits again.`,
 		Example: `  relay send bob^demo '{"text":"hello, bob"}'
+  relay send '*^demo' '{"text":"we are back"}'
   relay send bob^demo @order.json --idempotency-key order-17 --wait-ack 30s
   relay send bob^demo '{"text":"and?"}' --in-reply-to "$ID" --ack-by 10m
   answer=$(echo '{"question":"how are you?"}' | relay send bob^demo --wait-reply 60s)`,
@@ -109,12 +112,14 @@ func addPlace(cmd *cobra.Command, m *outgoing) {
 
 // prepare checks what was typed, and completes the message.
 func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
-	to, err := relay.ParseAddress(args[0])
+	to, err := relay.ParseRecipient(args[0])
 	switch {
 	case err != nil:
 		return plain(err)
 	case f.waitAck > 0 && f.waitReply > 0:
 		return usagef("--wait-ack or --wait-reply, not both: an answer says more than an ack")
+	case to.IsCrew() && (f.waitAck > 0 || f.waitReply > 0):
+		return usagef("--wait-ack and --wait-reply wait for one recipient, and %s is a crew", to)
 	case f.noAck && f.waitReply == 0:
 		return usagef("--no-ack goes with --wait-reply")
 	}
@@ -185,7 +190,11 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	case a.json:
 		err = a.printJSON(json.RawMessage(body))
 	default:
-		_, err = fmt.Fprintln(a.stdout, sent.MessageID)
+		ids := sent.MessageIDs
+		if ids == nil {
+			ids = []string{sent.MessageID}
+		}
+		_, err = fmt.Fprintln(a.stdout, strings.Join(ids, "\n"))
 	}
 	if err != nil || f.waitAck == 0 {
 		return err
@@ -195,8 +204,9 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 
 // sentMessage is what a 201 says of the message that was sent.
 type sentMessage struct {
-	MessageID      string `json:"message_id"`
-	ConversationID string `json:"conversation_id"`
+	MessageID      string   `json:"message_id"`
+	MessageIDs     []string `json:"message_ids"` // of a message to a crew
+	ConversationID string   `json:"conversation_id"`
 }
 
 // sendMessage sends a message once, with as many attempts as it takes, for no

@@ -42,6 +42,7 @@ type settings struct {
 	MaxPending            int
 	ConversationLimit     int
 	MaxAttempts           int
+	MaxBroadcast          int
 	MaxSockets            int
 	MaxSocketsPerMecha    int
 	SocketRateLimit       float64
@@ -92,6 +93,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")
 	f.IntVar(&s.ConversationLimit, "conversation-limit", 0, "messages of a conversation whose founder set no max_messages (default: any number)")
 	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "attempts of workers at a message before the relay acknowledges it as failed (default: any number)")
+	f.IntVar(&s.MaxBroadcast, "max-broadcast", 100, "to how many `Mechas` a message to a whole crew may go, at most 1000; 0 refuses such messages")
 	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
 	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")
 	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from all WebSockets of a key; two seconds' worth at once")
@@ -120,6 +122,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if s.ClockSkew < 30*time.Second || s.ClockSkew > 15*time.Minute {
 		return usagef("--clock-skew must be from 30s to 15m")
+	}
+	if s.MaxBroadcast > 1000 {
+		return usagef("--max-broadcast must be at most 1000")
 	}
 	if s.MaxHeaders > 0 && s.MaxHeaders < 4097 {
 		return usagef("--max-headers must be at least 4097")

@@ -78,6 +78,9 @@ func describeKey(k *relay.Key) string {
 	if k.Label != "" {
 		text = "label " + relay.Quote(k.Label)
 	}
+	if k.Broadcast {
+		text += ", may write to all crews"
+	}
 	if !k.ExpiresAt.IsZero() {
 		text += ", ends " + relay.FormatTime(k.ExpiresAt)
 	}

@@ -21,7 +21,7 @@ func mustFill(t *testing.T) string {
 	t.Helper()
 	var ahead atomic.Int64 // of the clock
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	s := mustOpen(t, func(o *db.Options) { o.Now = now })
+	s := mustOpen(t, toCrews(100), func(o *db.Options) { o.Now = now })
 	expired := make(chan relay.MessageID, 10)
 	s.OnCommit(func(c *relay.Commit) {
 		for _, change := range c.Changes {
@@ -62,7 +62,7 @@ func mustFill(t *testing.T) string {
 	case <-time.After(time.Minute):
 		t.Fatal("nothing expired")
 	}
-	p, err := relay.ReadProfile([]byte(`{"description": "books <flights>", "tags": ["travel"], "visibility": "crew", "card": {"name": "Bob"}}`))
+	p, err := relay.ReadProfile([]byte(`{"description": "books <flights>", "tags": ["travel"], "visibility": "crew", "accept_from": ["*^demo"], "card": {"name": "Bob"}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,6 +70,7 @@ func mustFill(t *testing.T) string {
 		t.Fatal(err)
 	}
 	s.mustSend(alice.Key, "dave^demo", `{"n": 9}`)
+	s.mustSend(alice.Key, "*^demo", `{"n": 10}`)
 	if err := s.RemoveMecha(&relay.RemoveMecha{At: now(), Address: dave.Mecha.Address}); err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,8 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		acked  = "(SELECT position FROM message WHERE state = 2)"
 		dead   = "(SELECT position FROM message WHERE state = 3)"
 		first  = "(SELECT min(position) FROM receipt)"
-		last   = "(SELECT receipt FROM message WHERE state = 2)" // of a chain of five
+		last   = "(SELECT receipt FROM message WHERE state = 2)"          // of a chain of five
+		second = "(SELECT position + 1 FROM message WHERE broadcast = 3)" // of a message to a crew
 	)
 	for _, c := range []struct{ check, rule, broken string }{
 		{"schema", "a table of ours", "DROP INDEX message_conversation"},
@@ -155,6 +157,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"profiles", "JSON", "UPDATE profile SET body = '{'"},
 		{"profiles", "bounds", "UPDATE profile SET body = json_set(body, '$.description', printf('%3000d', 1))"},
 		{"profiles", "visibility", "UPDATE profile SET visibility = 0"},
+		{"profiles", "who may write", "UPDATE profile SET accept_from = NULL"},
 		{"profiles", "a card", "UPDATE profile SET card = '{'"},
 		{"keys", "an id", "UPDATE mecha_key SET public_id = 'key_UPPER' WHERE id = 1"},
 		{"keys", "a hash", "UPDATE mecha_key SET hash = x'00' WHERE id = 1"},
@@ -181,6 +184,12 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"conversations", "before", "UPDATE message SET conversation = position + 1 WHERE conversation > 0"},
 		{"conversations", "a founder", "UPDATE message SET conversation = (SELECT max(position) FROM message m WHERE m.conversation IS NOT NULL) WHERE position = (SELECT max(position) FROM message)"},
 		{"conversations", "not 0", "UPDATE message SET conversation = 0 WHERE conversation < 0"},
+		{"broadcasts", "somebody", "UPDATE message SET broadcast = 0 WHERE broadcast = 3"},
+		{"broadcasts", "the same conversation", "UPDATE message SET conversation = NULL WHERE position = " + second},
+		{"broadcasts", "the same payload", "UPDATE message SET payload_sha256 = x'00' WHERE position = " + second},
+		{"broadcasts", "another recipient", "UPDATE message SET recipient = (SELECT recipient FROM message WHERE broadcast = 3) WHERE position = " + second},
+		{"broadcasts", "no other broadcast", "UPDATE message SET broadcast = 2 WHERE position = " + second},
+		{"broadcasts", "no receipt among them", "UPDATE receipt SET position = " + second + " WHERE position = " + last},
 		{"participants", "the third", "DELETE FROM participant WHERE conversation > 0"},
 		{"participants", "those of a label", "DELETE FROM participant WHERE conversation < 0"},
 		{"participants", "of a conversation", "INSERT INTO participant VALUES (-999, 1)"},
@@ -253,7 +262,7 @@ func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "is not a JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
-	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 24 {
+	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 25 {
 		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
 	}
 }

@@ -78,11 +78,14 @@ type Options struct {
 	// MaxAttempts is how many attempts workers make at a message before the relay gives it
 	// up, unless the recipient's profile says otherwise; 0: any number.
 	MaxAttempts int
-	MaxNonces   int64         // remembered nonces; 0: no limit
-	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
-	ClockSkew   time.Duration // how far the timestamp of a request may be off
-	Retention   time.Duration // age at which a server removes messages; 0: never
-	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
+	// MaxBroadcast is to how many Mechas a message to a crew may go; 0: such messages are
+	// refused.
+	MaxBroadcast int
+	MaxNonces    int64         // remembered nonces; 0: no limit
+	MinFreeDisk  int64         // bytes; with less free space sends are refused; 0: no limit
+	ClockSkew    time.Duration // how far the timestamp of a request may be off
+	Retention    time.Duration // age at which a server removes messages; 0: never
+	KeepExpired  time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.

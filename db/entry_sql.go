@@ -58,9 +58,10 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if body == "" {
 		body = "{}"
 	}
-	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at) VALUES (?1, ?2, ?3, ?4, ?5, ?5)
-		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5`,
-		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli())
+	t.w.accepts.changed(id)
+	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
+		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
+		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(), sqlite.OrNull(string(p.Profile.AcceptFrom)))
 	if err != nil {
 		return none{}, err
 	}
@@ -120,6 +121,7 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
+	t.w.accepts.changed(id)
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}

@@ -43,7 +43,7 @@ func (f *foreign) do(time.Time) {
 	}
 }
 
-// forgetStale empties the caches of keys and Mechas if another process has written to
+// forgetStale empties the caches of keys, Mechas and profiles if another process has written to
 // the file, so that jobs are decided by the file as it is now. It keeps the counts of
 // pending messages, because other processes do not send or acknowledge.
 func (w *writer) forgetStale() error {
@@ -52,6 +52,7 @@ func (w *writer) forgetStale() error {
 		w.cachedAt = version
 		w.mechas.forget()
 		clear(w.callers)
+		w.accepts.forget()
 	}
 	return err
 }

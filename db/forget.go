@@ -30,7 +30,7 @@ func (w *writer) forget(ops []op) error {
 	for i := range ops {
 		switch j := ops[i].job.(type) {
 		case *task[*relay.SendMessage, relay.Sent]:
-			j.outcome, ops[i].err = t.record(j.write, t.position(j.write.At), &relay.Key{}, 0, 0)
+			j.outcome, ops[i].err = t.record(j.write, t.position(j.write.At), &relay.Key{}, addressee{address: j.write.To}, 0)
 		case *task[*relay.ExpireDue, nextDue]:
 		case *choreJob:
 			if _, ok := j.chore.(*SaveSearch); ok {

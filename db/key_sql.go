@@ -133,7 +133,7 @@ func (d *DB) KeysByID(ctx context.Context, ids []relay.KeyID) (all []*relay.Key,
 const keysAtOnce = 500
 
 const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at,
-	m.address, m.created_at, k.ended FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
+	m.address, m.created_at, k.ended, k.broadcast FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
 // findKeys reads keys from the file, in the lane of the keys.
 func (d *DB) findKeys(ctx context.Context, where string, arg any) (all []*relay.Key, err error) {
@@ -152,7 +152,7 @@ func readKey(r *sqlite.Rows) *relay.Key {
 		Number: relay.KeyNumber(r.Int(0)), ID: relay.KeyID(r.Text(1)), Secret: relay.Secret(r.Text(3)), Label: r.Text(4),
 		CreatedAt: relay.UnixMilli(r.Int(5)), ExpiresAt: relay.UnixMilli(r.Int(6)), RevokedAt: relay.UnixMilli(r.Int(7)), LastUsedAt: relay.UnixMilli(r.Int(8)),
 		Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(2)), Address: relay.Address(r.Text(9)), CreatedAt: relay.UnixMilli(r.Int(10))},
-		Ended: !r.Null(11),
+		Ended: !r.Null(11), Broadcast: r.Int(12) != 0,
 	}
 }
 
@@ -206,13 +206,13 @@ func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 }
 
 func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
-	address, label, expires, withSecret := i.Address, i.Label, i.ExpiresAt, i.WithSecret
+	address, label, expires, withSecret, broadcast := i.Address, i.Label, i.ExpiresAt, i.WithSecret, i.Broadcast
 	if i.Replaces != "" {
 		old, err := t.endReplaced(i)
 		if err != nil {
 			return nil, err
 		}
-		address, withSecret = old.Mecha.Address, old.Secret != ""
+		address, withSecret, broadcast = old.Mecha.Address, old.Secret != "", old.Broadcast
 		if label == "" {
 			label = old.Label
 		}
@@ -228,8 +228,8 @@ func (t *tx) issueKey(i *relay.IssueKey) (*relay.Key, error) {
 	if withSecret {
 		secret = string(i.Secret)
 	}
-	err = t.c.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)))
+	err = t.c.Exec(`INSERT INTO mecha_key (public_id, mecha, hash, secret, label, created_at, expires_at, broadcast) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+		string(i.ID), int64(mecha), i.Hash[:], secret, label, i.At.UnixMilli(), sqlite.OrNull(relay.MilliOf(expires)), boolInt(broadcast))
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"cmp"
+
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -19,10 +21,10 @@ type conversationLimit struct {
 	counts       bool // there is a row, or there is to be one
 }
 
-// conversationLimit finds the limit of the conversation of a message, and refuses the
-// message if the limit is reached. Errors: ConversationFull; InvalidRequest, if the message
+// conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
+// and refuses the message if the conversation has no room for n. Errors: ConversationFull; InvalidRequest, if the message
 // asks for a limit and does not found the conversation.
-func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64) (l conversationLimit, err error) {
+func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
 	if m.MaxMessages == 0 && server == 0 && !t.w.limited {
 		return l, nil
@@ -31,25 +33,40 @@ func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64) (l conv
 	if err != nil {
 		return l, err
 	}
-	if !begun {
-		return conversationLimit{conversation: conversation, most: int64(m.MaxMessages), counts: m.MaxMessages != 0 || server != 0}, nil
+	if begun {
+		l, err = t.readLimit(conversation)
+		if err == nil && !l.counts && server != 0 {
+			l, err = t.countConversation(conversation, server)
+		}
+	} else {
+		l = conversationLimit{conversation: conversation, most: int64(m.MaxMessages), counts: m.MaxMessages != 0 || server != 0}
 	}
-	l, err = t.readLimit(conversation)
-	if err == nil && !l.counts && server != 0 {
-		l, err = t.countConversation(conversation, server)
-	}
-	most := l.most
-	if most == 0 {
-		most = server
-	}
+	most := l.mostOf(m)
 	switch {
 	case err != nil:
 	case m.MaxMessages != 0 && int64(m.MaxMessages) != l.most:
 		err = relay.FieldErrorf(relay.InvalidRequest, "max_messages", "is only for the message that starts a conversation, and this one has begun")
-	case l.counts && most != 0 && l.held >= most:
+	case l.isFull(m):
 		err = relay.Errorf(relay.ConversationFull, "the conversation holds %d messages, which is all that it may", l.held)
+	case most != 0 && l.held+int64(n) > most:
+		err = relay.Errorf(relay.ConversationFull, "the conversation holds %d messages and may hold %d, but the message goes to %d Mechas", l.held, most, n)
 	}
 	return l, err
+}
+
+// mostOf gives how many messages the conversation may hold, as far as a message goes; 0: any
+// number.
+func (l conversationLimit) mostOf(m *relay.SendMessage) int64 {
+	if !l.counts {
+		return 0
+	}
+	return cmp.Or(l.most, int64(m.ConversationLimit))
+}
+
+// isFull tells whether the conversation has no room for any message.
+func (l conversationLimit) isFull(m *relay.SendMessage) bool {
+	most := l.mostOf(m)
+	return most != 0 && l.held >= most
 }
 
 // hasBegun tells whether a conversation has or had a message.
@@ -88,20 +105,18 @@ func (t *tx) countConversation(conversation, most int64) (conversationLimit, err
 	return l, err
 }
 
-// count counts a message in the row of its conversation. The conversation has a number now.
-func (t *tx) count(l conversationLimit, conversation int64, p relay.Position) error {
+// count counts n messages, of which p is the first, in the row of their conversation. The
+// conversation has a number now.
+func (t *tx) count(l conversationLimit, conversation int64, p relay.Position, n int) error {
 	if !l.counts {
 		return nil
 	}
 	if l.founder == 0 {
 		l.founder = int64(p)
 	}
-	if conversation == 0 {
-		conversation = int64(p)
-	}
 	t.w.limited = true
 	return t.c.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
-		conversation, l.founder, sqlite.OrNull(l.most), l.held+1, l.told)
+		conversation, l.founder, sqlite.OrNull(l.most), l.held+int64(n), l.told)
 }
 
 // tellFounder has the founder of a conversation told that it is full, if that is still to

@@ -14,6 +14,7 @@ import (
 // anybody may read, at any time.
 type Measures struct {
 	Sent     atomic.Int64    // messages that were accepted
+	ToCrews  atomic.Int64    // messages to a crew; Sent has those that they were for its Mechas
 	Expired  atomic.Int64    // messages that expired
 	Removed  atomic.Int64    // messages that were removed, for their age, after their expiry or by relay prune
 	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
@@ -64,6 +65,7 @@ func (m *Measures) began(ops []op, now time.Time) {
 // committed counts what a transaction has brought.
 func (m *Measures) committed(t *tx) {
 	m.Sent.Add(int64(len(t.brought.Messages)))
+	m.ToCrews.Add(int64(t.broadcasts))
 	for i := range t.brought.Changes {
 		switch c := &t.brought.Changes[i]; {
 		case !c.New:

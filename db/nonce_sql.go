@@ -258,7 +258,7 @@ func (w *writer) readNoncePages(found *writeNonces, from relay.Position) (gaps [
 func (w *writer) readNonceRows(found *writeNonces, gap nonceRange, most int, tables ...string) error {
 	var packed [8]byte
 	for _, table := range tables {
-		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce IS NOT NULL ORDER BY position DESC",
+		r := w.c.Query("SELECT position, nonce FROM "+table+" WHERE position > ? AND position <= ? AND nonce <> 0 ORDER BY position DESC",
 			int64(gap.after), int64(gap.upto))
 		for found.count < most && r.Next() {
 			binary.LittleEndian.PutUint64(packed[:], uint64(r.Int(1)))

@@ -62,7 +62,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
 		func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +111,9 @@ func (p *player) send() {
 		m.Trace.Keep("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", "a=b")
 	}
 	if p.random.IntN(6) == 0 {
+		m.To = relay.Address("*^" + to.Crew())
+	}
+	if p.random.IntN(6) == 0 {
 		m.AckBy = m.At.Add(time.Duration(1000+p.random.IntN(40)) * time.Millisecond)
 	}
 	if p.random.IntN(10) == 0 {
@@ -129,6 +132,9 @@ func (p *player) send() {
 	sent, err := p.d.Send(m)
 	if err == nil {
 		p.sent = append(p.sent, sent)
+		for _, id := range sent.IDs {
+			p.sent = append(p.sent, relay.Sent{ID: id, Conversation: sent.Conversation})
+		}
 	}
 	p.fine(err)
 }
@@ -194,10 +200,13 @@ func (p *player) play(rounds int) {
 			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
 		case 7:
 			profile := relay.Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
+			if p.random.IntN(3) == 0 {
+				profile.AcceptFrom = relay.AcceptFrom{"*^crew0", string(p.key().Mecha.Address)}[:p.random.IntN(3)]
+			}
 			err = p.d.PutProfile(&relay.PutProfile{At: now, Key: k.Number, Address: k.Mecha.Address, Profile: profile.Stored(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 8:
 			var made relay.IssuedKey
-			i := &relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)}
+			i := &relay.IssueKey{At: now, Address: k.Mecha.Address, Label: "more", WithSecret: p.random.IntN(2) == 0, Broadcast: p.random.IntN(2) == 0, ExpiresAt: now.Add(time.Hour)}
 			made, err = p.d.Issue(i)
 			if err == nil {
 				p.keys, p.issued = append(p.keys, made.Key), i

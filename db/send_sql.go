@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"time"
 
@@ -11,20 +12,23 @@ import (
 // idempotencyWindow is how long a stored 201 answers a repeated Idempotency-Key (PROTOCOL §3).
 const idempotencyWindow = 24 * time.Hour
 
-// Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets
-// m.DiskFull and m.MaxPending, the verdicts of this machine. When it returns without an
-// error, the message is durable. Errors: RecipientNotFound, with similar addresses;
-// ConversationNotFound, NotAParticipant, ConversationFull, MailboxFull, IdempotencyKeyReused,
-// NonceReused, UnknownKey, KeyRevoked, KeyExpired; and those of every write: RateLimited,
-// if too many writes of the Mecha wait, Overloaded, ShuttingDown, DatabaseLocked, DiskFull,
-// Internal, and StoreFailed, after which it is unknown whether the message was written.
-// Safe for concurrent use.
+// Send accepts a message that has passed Validate (PROTOCOL §3, Send). It sets the
+// verdicts of this machine, DiskFull and those after it. When it returns without an
+// error, the message is durable; of a message to a crew, all messages are. Errors:
+// RecipientNotFound, with similar addresses; NotAccepted; MessageNotFound and NotAParty, of
+// InReplyTo; ConversationNotFound, NotAParticipant, ConversationFull, MailboxFull,
+// IdempotencyKeyReused, NonceReused, UnknownKey, KeyRevoked, KeyExpired; for a crew
+// BroadcastNotAllowed, TooManyRecipients, PayloadTooLarge; and those of every write:
+// RateLimited, if too many writes of the Mecha wait, Overloaded, ShuttingDown,
+// DatabaseLocked, DiskFull, Internal, and StoreFailed, after which it is unknown whether
+// the message was written. Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 	m.DiskFull, m.MaxPending, m.ConversationLimit = d.disk.low.Load(), d.opts.MaxPending, d.opts.ConversationLimit
+	m.MaxBroadcast, m.MaxBroadcastBytes = d.opts.MaxBroadcast, maxBroadcastBytes
 	sent, err := do(d, m, (*tx).send)
 	if err != nil {
 		d.tellFounder(m, sent.Full)
-		return relay.Sent{}, d.suggest(err, m.To, m.Key)
+		return relay.Sent{}, d.countCrew(d.suggest(err, m.To, m.Key), m)
 	}
 	return sent, nil
 }
@@ -40,7 +44,8 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if m.OnlyReplay {
 		return relay.Sent{}, relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
-	recipient, err := t.recipient(m.To)
+	var one [1]addressee
+	to, err := t.addressees(m, sender, one[:0])
 	if err != nil {
 		return relay.Sent{}, err
 	}
@@ -48,107 +53,158 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if err != nil {
 		return relay.Sent{}, err
 	}
+	if to, err = t.accepting(m, sender, answered, to); err != nil {
+		return relay.Sent{}, err
+	}
 	conversation, err := t.conversation(m, sender, answered)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	pending, err := t.checkRoom(m, recipient)
+	ahead, err := t.checkRoom(m, to)
 	if err != nil {
 		return relay.Sent{}, err
 	}
-	limit, err := t.conversationLimit(m, conversation)
+	limit, err := t.conversationLimit(m, conversation, len(to))
 	if err != nil {
-		if relay.ErrorCode(err) == relay.ConversationFull && limit.told == 0 {
+		if relay.ErrorCode(err) == relay.ConversationFull && limit.told == 0 && limit.isFull(m) {
 			return relay.Sent{Full: limit.conversation}, err
 		}
 		return relay.Sent{}, err
 	}
-	p, conversation, err := t.insert(m, sender, recipient, conversation, answered)
-	if err != nil {
-		return relay.Sent{}, err
+	sent, err := t.write(m, sender, to, conversation, answered, limit)
+	if !m.To.IsCrew() {
+		sent.Ahead = ahead
 	}
-	if err := t.count(limit, conversation, p); err != nil {
-		return relay.Sent{}, err
-	}
-	sent, err := t.record(m, p, sender, recipient, conversation)
-	sent.Ahead = pending
 	return sent, err
 }
 
-// checkRoom refuses a message if, by its verdicts, the disk or the mailbox has no room.
-// Else it gives the number of messages that are pending for the recipient.
-func (t *tx) checkRoom(m *relay.SendMessage, recipient relay.MechaNumber) (pending int, err error) {
+// write writes a message for each of the recipients. The first one founds the conversation
+// if it is new, and the others join it.
+func (t *tx) write(m *relay.SendMessage, sender *relay.Key, to []addressee, conversation int64, answered answered, limit conversationLimit) (sent relay.Sent, err error) {
+	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
+	if m.To.IsCrew() {
+		o.broadcast = len(to)
+		t.broadcasts++
+	}
+	if conversation, err = t.enter(m, sender, conversation); err != nil {
+		return relay.Sent{}, err
+	}
+	for i, r := range to {
+		p, err := t.insert(m, sender, r.number, conversation, answered, o)
+		if err != nil {
+			return relay.Sent{}, err
+		}
+		made, err := t.record(m, p, sender, r, conversation)
+		if err != nil {
+			return relay.Sent{}, err
+		}
+		if i == 0 {
+			sent, o = made, once{}
+			conversation = cmp.Or(conversation, int64(p))
+			if err := t.count(limit, conversation, p, len(to)); err != nil {
+				return relay.Sent{}, err
+			}
+		}
+		if m.To.IsCrew() {
+			sent.Recipient, sent.IDs = 0, append(sent.IDs, made.ID)
+		}
+	}
+	return sent, nil
+}
+
+// once has what only the first row of a message to many has.
+type once struct {
+	nonce relay.NonceHash
+	relay.IdempotencyKey
+	broadcast int // to how many Mechas the message goes; 0: not to a crew
+}
+
+// checkRoom refuses a message if, by its verdicts, the disk or a mailbox has no room. Else
+// it gives the number of messages that are pending for the last of the recipients.
+func (t *tx) checkRoom(m *relay.SendMessage, to []addressee) (pending int, err error) {
 	if m.DiskFull {
 		return 0, errDiskFull()
 	}
-	n, err := t.countPending(recipient)
-	if err == nil && m.MaxPending > 0 && n >= m.MaxPending {
-		e := relay.Errorf(relay.MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", m.To, n, m.MaxPending)
-		e.RetryAfter = 30 * time.Second
-		return 0, e
+	for _, r := range to {
+		pending, err = t.countPending(r.number)
+		if err != nil {
+			return 0, err
+		}
+		if m.MaxPending > 0 && pending >= m.MaxPending {
+			e := relay.Errorf(relay.MailboxFull, "%s has %d messages that it has not acknowledged; the limit is %d", r.address, pending, m.MaxPending)
+			e.RetryAfter = 30 * time.Second
+			return 0, e
+		}
 	}
-	return n, err
+	return pending, nil
 }
 
-// insert writes the rows of a message. It returns its position, and the number of its
+// enter makes a conversation ready for a message of a sender. It returns the number of the
 // conversation, which is new if nobody has used the label.
-func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered) (relay.Position, int64, error) {
-	var words [3]int64
-	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
-		id, err := t.intern(text)
-		if err != nil {
-			return 0, 0, err
-		}
-		words[i] = id
-	}
+func (t *tx) enter(m *relay.SendMessage, sender *relay.Key, conversation int64) (int64, error) {
 	if conversation < 0 {
 		label := m.Conversation
 		if label == "" { // that of the message that this one answers
 			var err error
 			if label, err = t.conversationID(conversation, 0); err != nil {
-				return 0, 0, err
+				return 0, err
 			}
 		}
 		id, err := t.intern(string(label))
 		if err != nil {
-			return 0, 0, err
+			return 0, err
 		}
 		conversation = -id
 	}
 	if err := t.wakeConversation(conversation); err != nil {
-		return 0, 0, err
+		return 0, err
+	}
+	return conversation, t.join(conversation, sender.Mecha.Number)
+}
+
+// insert writes the rows of a message in a conversation that enter has made ready. It
+// returns its position.
+func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.MechaNumber, conversation int64, answered answered, o once) (relay.Position, error) {
+	var words [3]int64
+	for i, text := range [...]string{m.Type, m.Priority, m.Version} {
+		id, err := t.intern(text)
+		if err != nil {
+			return 0, err
+		}
+		words[i] = id
 	}
 	t.addPending(recipient, 1)
 	p := t.position(m.At)
 	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256,
-		in_reply_to, ack_by, traceparent, tracestate)
-		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		in_reply_to, ack_by, traceparent, tracestate, broadcast)
+		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		int64(p), int64(recipient), int64(sender.Mecha.Number), words[0], words[1], words[2], sqlite.OrNull(conversation),
-		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(m.Nonce),
-		sqlite.OrNull(m.Idempotency.Key), sqlite.OrNull(m.Idempotency.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
-		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State))
+		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(o.nonce),
+		sqlite.OrNull(o.Key), sqlite.OrNull(o.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
+		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State),
+		sqlite.OrNull(int64(o.broadcast)))
 	if err != nil {
-		return 0, 0, err
+		return 0, err
 	}
 	if err := t.c.Exec("INSERT INTO payload (position, body) VALUES (?, ?)", int64(p), m.Payload); err != nil {
-		return 0, 0, err
+		return 0, err
 	}
-	if err := t.join(conversation, recipient, sender.Mecha.Number); err != nil {
-		return 0, 0, err
+	if err := t.join(conversation, recipient); err != nil {
+		return 0, err
 	}
-	return p, conversation, t.indexNow(p, recipient, sender.Mecha.Number)
+	return p, t.indexNow(p, recipient, sender.Mecha.Number)
 }
 
 // record makes the message for the listeners, and the answer for the sender.
-func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, recipient relay.MechaNumber, conversation int64) (relay.Sent, error) {
+func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, to addressee, conversation int64) (relay.Sent, error) {
 	id, err := t.conversationID(conversation, p)
 	if err != nil {
 		return relay.Sent{}, err
 	}
 	made := &relay.Message{
 		Position: p, ID: t.ids.Message(p), Conversation: id, Version: m.Version,
-		Sender: sender.Mecha.Number, Recipient: recipient, From: sender.Mecha.Address, To: m.To,
+		Sender: sender.Mecha.Number, Recipient: to.number, From: sender.Mecha.Address, To: to.address,
 		Type: m.Type, Priority: m.Priority, CorrelationID: m.CorrelationID, State: relay.Queued,
 		CreatedAt: p.Time(), ExpiresAt: relay.UnixMilli(relay.MilliOf(m.ExpiresAt)),
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
@@ -157,7 +213,7 @@ func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, r
 	t.w.expiry.expect(relay.MilliOf(m.ExpiresAt))
 	t.w.overdue.expect(relay.MilliOf(m.AckBy))
 	t.brought.Messages = append(t.brought.Messages, made)
-	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: recipient}, nil
+	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
 
 // newLabel is the number of a client's label that nobody has used yet.
@@ -180,6 +236,7 @@ func (t *tx) conversation(m *relay.SendMessage, sender *relay.Key, a answered) (
 // answered is the message that another one answers. The zero value: it answers none.
 type answered struct {
 	position     relay.Position
+	sender       relay.MechaNumber
 	conversation int64
 }
 
@@ -193,7 +250,7 @@ func (t *tx) answered(m *relay.SendMessage, sender *relay.Key) (a answered, err 
 	if ok {
 		ok, err = t.c.Row(func(r *sqlite.Rows) {
 			party = r.Int(0) == int64(sender.Mecha.Number) || r.Int(1) == int64(sender.Mecha.Number)
-			a = answered{p, r.Int(2)}
+			a = answered{p, relay.MechaNumber(r.Int(0)), r.Int(2)}
 		}, "SELECT sender, recipient, coalesce(conversation, position) FROM message WHERE position = ?", int64(p))
 	}
 	switch {
@@ -268,25 +325,17 @@ func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error
 	return x.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
 }
 
-// join adds the parties of a message to the participants of its conversation. The
-// founding message of a conversation needs no such rows.
-func (t *tx) join(conversation int64, parties ...relay.MechaNumber) error {
+// join adds a party of a message to the participants of its conversation. The founding
+// message of a conversation, whose number is 0, needs no such rows.
+func (t *tx) join(conversation int64, id relay.MechaNumber) error {
 	if conversation == 0 {
 		return nil
 	}
-	for _, id := range parties {
-		in, err := t.participates(conversation, id)
-		if err != nil {
-			return err
-		}
-		if in {
-			continue
-		}
-		if err := t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id)); err != nil {
-			return err
-		}
+	in, err := t.participates(conversation, id)
+	if err != nil || in {
+		return err
 	}
-	return nil
+	return t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
 }
 
 // IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body
@@ -307,9 +356,11 @@ func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now 
 		return relay.Sent{}, false, nil
 	}
 	var p relay.Position
-	var body, from int64
-	found, err := x.c.Row(func(r *sqlite.Rows) { p, body, from = relay.Position(r.Int(0)), r.Int(1), r.Int(2) },
-		`SELECT position, body_hash, sender FROM message INDEXED BY message_idempotency
+	var body, from, broadcast int64
+	found, err := x.c.Row(func(r *sqlite.Rows) {
+		p, body, from, broadcast = relay.Position(r.Int(0)), r.Int(1), r.Int(2), r.Int(3)
+	},
+		`SELECT position, body_hash, sender, coalesce(broadcast, 0) FROM message INDEXED BY message_idempotency
 		WHERE idempotency_key = ? ORDER BY position DESC LIMIT 1`, key.Key)
 	if err != nil || !found || relay.MechaNumber(from) != sender {
 		return relay.Sent{}, false, err
@@ -324,7 +375,14 @@ func (x *rx) idempotent(sender relay.MechaNumber, key relay.IdempotencyKey, now 
 	if err != nil || m == nil {
 		return relay.Sent{}, false, err
 	}
-	sent = relay.Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Recipient: m.Recipient, Replayed: true}
+	sent = relay.Sent{ID: m.ID, Conversation: m.Conversation, CreatedAt: m.CreatedAt, Replayed: true}
+	if broadcast > 0 {
+		for i := range broadcast { // some of the rows may have been removed meanwhile
+			sent.IDs = append(sent.IDs, x.ids.Message(p+relay.Position(i)))
+		}
+		return sent, true, nil
+	}
+	sent.Recipient = m.Recipient
 	sent.Ahead, err = x.countAhead(m.Recipient, p)
 	return sent, err == nil, err
 }

@@ -26,6 +26,7 @@ type tx struct {
 	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
+	broadcasts     int // messages to a crew
 	ahead          aheadRow
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
 }
@@ -144,6 +145,7 @@ func (w *writer) try(ops []op) error {
 		clear(w.callers)   // some may have been read in the transaction that failed
 		clear(w.wordsUsed) // likewise
 		clear(w.claimFrom) // the messages are free again
+		w.accepts.forget()
 		return err
 	}
 	w.measures.Commit.Observe(time.Since(began))

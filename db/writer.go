@@ -49,7 +49,8 @@ type writer struct {
 	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
 	wordsUsed map[int64]relay.Position       // word.used of recent words, as the file has it
-	cachedAt  int64                          // PRAGMA data_version when callers and mechas were read
+	accepts   accepts
+	cachedAt  int64 // PRAGMA data_version when callers, mechas and accepts were read
 
 	expiry      dueTimes
 	overdue     dueTimes
@@ -96,7 +97,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
 		pending: map[relay.MechaNumber]int{}, claimFrom: map[relay.MechaNumber]relay.Position{}, callers: map[relay.KeyNumber]*relay.Key{},
-		wordsUsed: map[int64]relay.Position{},
+		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt
 	w.expiry, w.overdue, w.returns = newExpiry(w), newOverdue(w), newReturns(w)

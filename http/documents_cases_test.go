@@ -98,6 +98,17 @@ func driveStrangers(t *testing.T, d *drive) {
 	}
 }
 
+// driveCrews has the refusals of messages to a crew, and of those that are not accepted.
+func driveCrews(t *testing.T, d *drive) {
+	r := mustServe(t, broadcasts(1))
+	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
+	bob.mustProfile(`{"accept_from":["carol^demo"]}`)
+	d.do(alice, opSend, messages, letter(bob), 403, relay.NotAccepted)
+	d.do(alice, opSend, messages, toCrew("other"), 403, relay.BroadcastNotAllowed)
+	r.mustIssue("carol^demo")
+	d.do(alice, opSend, messages, toCrew("demo"), 422, relay.TooManyRecipients)
+}
+
 // driveTimes has the refusals of what has come too late.
 func driveTimes(t *testing.T, d *drive) {
 	r := mustServe(t)

@@ -78,7 +78,7 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 			"rate": driveRate, "failures": driveFailures, "large bodies": driveLargeBodies, "slow bodies": driveSlowBodies,
 			"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining,
 			"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a full disk": driveAFullDisk,
-			"wrong requests": driveWrongRequests, "strangers": driveStrangers, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
+			"wrong requests": driveWrongRequests, "strangers": driveStrangers, "crews": driveCrews, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

@@ -36,6 +36,7 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 		}
 		return answer{}, err
 	}
+	s.keys.charge(c.key.Number, len(sent.IDs)-1, s.config.Now()) // each message to a crew counts as one sent
 	return s.created(c, sent)
 }
 
@@ -48,6 +49,16 @@ func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
 	b = appendTime(b, ',', "created_at", sent.CreatedAt)
+	if len(sent.IDs) > 0 {
+		b = append(appendName(b, ',', "message_ids"), '[')
+		for i, id := range sent.IDs {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = relay.AppendString(b, string(id))
+		}
+		b = append(b, ']')
+	}
 	b = s.appendRecipient(appendName(b, ',', "recipient"), c, sent)
 	b, header := s.addReply(b, c, sent.ID)
 	if sent.Replayed {
@@ -57,10 +68,13 @@ func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
 }
 
 // appendRecipient appends what a sender may know of the recipient: whether it listens, and
-// how much waits for it. It is null if the recipient is hidden from the sender. The message
-// is durable, so a read that fails must not make the answer a refusal: the relay then says
+// how much waits for it. It is null for a message to a crew, and if the recipient is hidden
+// from the sender. The message is durable, so a read that fails must not make the answer a refusal: the relay then says
 // that it has not seen the recipient.
 func (s *Server) appendRecipient(b []byte, c *call, sent relay.Sent) []byte {
+	if len(sent.IDs) > 0 {
+		return append(b, "null"...)
+	}
 	seen, visible, err := s.config.DB.Presence(context.WithoutCancel(c.Context()), c.key.Mecha, sent.Recipient)
 	if err == nil && !visible {
 		return append(b, "null"...)

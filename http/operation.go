@@ -82,7 +82,8 @@ var operations = map[string]operation{
 		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed", "Preference-Applied"}}},
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidTime, relay.InvalidIdempotencyKey,
 			relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
-			relay.IdempotencyKeyReused, relay.MailboxFull, relay.ConversationFull, relay.MessageNotFound, relay.NotAParty),
+			relay.IdempotencyKeyReused, relay.MailboxFull, relay.ConversationFull, relay.MessageNotFound, relay.NotAParty,
+			relay.NotAccepted, relay.BroadcastNotAllowed, relay.TooManyRecipients),
 		example: `{"to":"alice^demo","payload":{"text":"hello"}}`,
 	},
 	"GET /api/v1/messages/{messageId}": {

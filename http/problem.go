@@ -23,12 +23,13 @@ var statuses = map[relay.Code]int{
 
 	relay.SenderMismatch: 403, relay.NotYourMecha: 403, relay.NotAParty: 403, relay.RecipientOnly: 403,
 	relay.NotAParticipant: 403, relay.OriginNotAllowed: 403, relay.NotYourSearch: 403,
+	relay.BroadcastNotAllowed: 403, relay.NotAccepted: 403,
 
 	relay.NotFound: 404, relay.MessageNotFound: 404, relay.RecipientNotFound: 404,
 	relay.ConversationNotFound: 404, relay.CursorNotFound: 404, relay.MechaNotFound: 404, relay.SearchNotFound: 404,
 
 	relay.MethodNotAllowed: 405, relay.RequestTimeout: 408, relay.AlreadyAcknowledged: 409, relay.TooManyAcks: 409, relay.MessageExpired: 409, relay.SearchExpired: 410,
-	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.UpgradeRequired: 426,
+	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.TooManyRecipients: 422, relay.UpgradeRequired: 426,
 	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.ConversationFull: 429, relay.TooManySockets: 429,
 
 	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503, relay.DiskFull: 507,

@@ -23,10 +23,10 @@ var statuses = map[relay.Code]int{
 	"invalid_idempotency_key": 400, "invalid_frame": 400,
 	"missing_header": 401, "malformed_header": 401, "malformed_key": 401, "unknown_key": 401, "key_revoked": 401, "key_expired": 401,
 	"timestamp_out_of_range": 401, "signature_required": 401, "invalid_signature": 401, "nonce_reused": 401,
-	"sender_mismatch": 403, "not_your_mecha": 403, "not_a_party": 403, "recipient_only": 403, "not_a_participant": 403, "origin_not_allowed": 403, "not_your_search": 403,
+	"sender_mismatch": 403, "not_your_mecha": 403, "not_a_party": 403, "recipient_only": 403, "not_a_participant": 403, "origin_not_allowed": 403, "not_your_search": 403, "broadcast_not_allowed": 403, "not_accepted": 403,
 	"not_found": 404, "message_not_found": 404, "recipient_not_found": 404, "conversation_not_found": 404, "cursor_not_found": 404, "mecha_not_found": 404, "search_not_found": 404,
 	"method_not_allowed": 405, "request_timeout": 408, "already_acknowledged": 409, "too_many_acks": 409, "message_expired": 409, "search_expired": 410,
-	"payload_too_large": 413, "unsupported_encoding": 415, "idempotency_key_reused": 422, "upgrade_required": 426,
+	"payload_too_large": 413, "unsupported_encoding": 415, "idempotency_key_reused": 422, "too_many_recipients": 422, "upgrade_required": 426,
 	"rate_limited": 429, "too_many_failures": 429, "mailbox_full": 429, "conversation_full": 429, "too_many_sockets": 429,
 	"internal": 500, "store_failed": 500, "overloaded": 503, "shutting_down": 503, "database_locked": 503, "disk_full": 507,
 }

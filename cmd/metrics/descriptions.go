@@ -20,6 +20,7 @@ var (
 	buildInfo = describe("build_info", "Always 1; the labels say what is running.", "version", "commit", "goversion")
 
 	sent     = describe("messages_sent_total", "Messages that were accepted.")
+	toCrews  = describe("messages_to_crews_total", "Messages to all Mechas of a crew at once; relay_messages_sent_total has those that each Mecha got.")
 	removed  = describe("messages_removed_total", "Messages that were removed: for their age, after their expiry, or by relay prune.")
 	expired  = describe("messages_expired_total", "Messages that expired before their recipient answered for them.")
 	acks     = describe("acks_total", "Acknowledgements that were written, by their word; words without a meaning of their own are other.", "status")

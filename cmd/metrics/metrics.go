@@ -73,6 +73,7 @@ func (m *Metrics) collectStore(c collected) {
 	d := m.sources.DB
 	counts := d.Measures()
 	c.counter(sent, counts.Sent.Load())
+	c.counter(toCrews, counts.ToCrews.Load())
 	c.counter(expired, counts.Expired.Load())
 	c.counter(removed, counts.Removed.Load())
 	c.counts(acks, counts.Acks)

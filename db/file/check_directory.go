@@ -53,15 +53,19 @@ func (a *audit) checkDirectory() error {
 }
 
 func (a *audit) checkProfiles() error {
+	accept := "p.accept_from"
+	if a.info.Version < notices {
+		accept = "NULL"
+	}
 	return a.each(func(r *sqlite.Rows) {
-		if reason := profileFault(r.Text(1), r.Text(2), r.Int(3)); reason != "" {
+		if reason := profileFault(r.Text(1), r.Text(2), r.Int(3), r.Text(4)); reason != "" {
 			a.finding.fault(r.Text(0) + ": " + reason)
 		}
-	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
+	}, "SELECT coalesce(m.address, 'Mecha ' || p.mecha), p.body, p.card, p.visibility, "+accept+" FROM profile p LEFT JOIN mecha m ON m.id = p.mecha")
 }
 
 // profileFault says what is wrong with a stored profile; "" if it is sound.
-func profileFault(body, card string, visibility int64) string {
+func profileFault(body, card string, visibility int64, accept string) string {
 	var p relay.Profile
 	if err := json.Unmarshal([]byte(body), &p); err != nil {
 		return "its profile cannot be read"
@@ -71,6 +75,9 @@ func profileFault(body, card string, visibility int64) string {
 	}
 	if p.Visibility.Number() != visibility {
 		return fmt.Sprintf("its profile has the visibility %s, but is stored with another", p.Visibility)
+	}
+	if string(p.Stored().AcceptFrom) != accept {
+		return "who may write to it is stored otherwise than in its profile"
 	}
 	if card != "" && !json.Valid([]byte(card)) {
 		return "its agent card cannot be read"

@@ -27,6 +27,20 @@ func (a *audit) checkAttempts() error {
 		`attempt a LEFT JOIN message m ON m.position = a.message LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN receipt r ON r.position = a.since`))
 }
 
+// checkBroadcasts checks the messages of each broadcast that are still there (db/crew_sql.go).
+func (a *audit) checkBroadcasts() error {
+	if a.older(notices) {
+		return nil
+	}
+	return a.ofMessages(reasons("m.position", `
+		WHEN m.broadcast < 1 THEN 'it is for a crew, but goes to ' || m.broadcast || ' Mechas'
+		WHEN EXISTS (SELECT 1 FROM message o WHERE o.position > m.position AND o.position < m.position + m.broadcast
+			AND (o.broadcast IS NOT NULL OR o.sender <> m.sender OR o.recipient <= m.recipient OR o.payload_sha256 <> m.payload_sha256
+			OR o.conversation <> coalesce(m.conversation, m.position) OR o.conversation IS NULL)) THEN 'another message is among those to its crew'
+		WHEN EXISTS (SELECT 1 FROM receipt r WHERE r.position > m.position AND r.position < m.position + m.broadcast) THEN 'a receipt is among the messages to its crew'`,
+		"message m WHERE m.broadcast IS NOT NULL"))
+}
+
 // checkLimits checks the table conversation_limit (db/limit_sql.go).
 func (a *audit) checkLimits() error {
 	if a.older(notices) {

@@ -92,7 +92,8 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 		"ALTER TABLE word DROP COLUMN used", "ALTER TABLE mecha_key DROP COLUMN ended", "DELETE FROM setting WHERE name IN ('last_position', 'clock')",
 		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_reply", "DROP INDEX message_ack_by", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
-		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
+		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
+		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type StoredProfile struct {
 	Body       []byte // the profile as JSON, without its card
 	Card       []byte // the agent card that the profile came from; nil if none
 	Visibility Visibility
+	AcceptFrom []byte // the field of the profile, as JSON; nil if the profile does not have it
 }
 
 // Stored gives the profile in the form in which the store keeps it. p should have
@@ -39,6 +40,12 @@ func (p Profile) Stored() StoredProfile {
 		panic(err) // impossible: a Profile without a card has only texts, lists and maps of texts
 	}
 	s.Body = body
+	if p.AcceptFrom != nil {
+		s.AcceptFrom, err = json.Marshal(p.AcceptFrom)
+		if err != nil {
+			panic(err) // impossible: these are texts
+		}
+	}
 	return s
 }
 
@@ -56,7 +63,9 @@ type PutProfile struct {
 func (p *PutProfile) When() time.Time { return p.At }
 
 // Size implements Write.
-func (p *PutProfile) Size() int { return 256 + len(p.Profile.Body) + len(p.Profile.Card) }
+func (p *PutProfile) Size() int {
+	return 256 + len(p.Profile.Body) + len(p.Profile.Card) + len(p.Profile.AcceptFrom)
+}
 
 func (p *PutProfile) kind() byte { return kindPutProfile }
 
@@ -68,6 +77,7 @@ func (p *PutProfile) fields(f *form) {
 	f.blob(&p.Profile.Body)
 	f.blob(&p.Profile.Card)
 	text(f, &p.Profile.Visibility)
+	f.blob(&p.Profile.AcceptFrom)
 	integer(f, &p.Nonce)
 }
 

@@ -39,6 +39,9 @@ const (
 	OriginNotAllowed Code = "origin_not_allowed"
 	NotYourSearch    Code = "not_your_search"
 
+	BroadcastNotAllowed Code = "broadcast_not_allowed"
+	NotAccepted         Code = "not_accepted"
+
 	NotFound             Code = "not_found"
 	MessageNotFound      Code = "message_not_found"
 	RecipientNotFound    Code = "recipient_not_found"
@@ -56,6 +59,7 @@ const (
 	PayloadTooLarge      Code = "payload_too_large"
 	UnsupportedEncoding  Code = "unsupported_encoding"
 	IdempotencyKeyReused Code = "idempotency_key_reused"
+	TooManyRecipients    Code = "too_many_recipients"
 	UpgradeRequired      Code = "upgrade_required"
 
 	RateLimited      Code = "rate_limited"
@@ -104,9 +108,11 @@ var Codes = []CodeInfo{
 	{NotAParticipant, "You have neither sent nor received a message in this conversation."},
 	{OriginNotAllowed, "The browser page's origin may not open a WebSocket here; see --allow-origin."},
 	{NotYourSearch, "Another Mecha asked for this search."},
+	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, may write to the whole crew; with --max-broadcast 0, nobody may."},
+	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from those in `accept_from` of its profile, and answers to its own messages."},
 	{NotFound, "There is no such path."},
 	{MessageNotFound, "There is no message of this id."},
-	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it."},
+	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it. For a crew: it has no Mecha besides the sender."},
 	{ConversationNotFound, "The relay has issued no such conversation id. Leave the field out to start a conversation, or use a label of your own that does not start with conv_."},
 	{CursorNotFound, "The cursor is not a message id that this relay issued."},
 	{MechaNotFound, "There is no such Mecha, or it is not visible to you."},
@@ -117,13 +123,14 @@ var Codes = []CodeInfo{
 	{AlreadyAcknowledged, "The message already has a final acknowledgement, and it is another one."},
 	{TooManyAcks, "The message has had 1,000 acknowledgements that were not final; it takes only `completed`, `failed` or `rejected` now."},
 	{MessageExpired, "The message expired before this; it can be read, but no longer acknowledged or delivered."},
-	{PayloadTooLarge, "The request body is over the limit; see --max-body."},
+	{PayloadTooLarge, "The request body is over the limit; see --max-body. For a message to a crew: all its payloads together are."},
 	{UnsupportedEncoding, "Content-Encoding is not supported: the signature covers the bytes as sent."},
 	{IdempotencyKeyReused, "This Idempotency-Key came with another body before."},
+	{TooManyRecipients, "The crew has more Mechas besides the sender than one message may go to; `detail` says how many. See --max-broadcast."},
 	{UpgradeRequired, "This path speaks WebSocket (RFC 6455, version 13) only."},
 	{RateLimited, "The key sent too many requests, or its pages looked through too many rows, or too much is under way for its Mecha: reads, writes, searches, arriving bodies, bytes in memory. `detail` says which; wait for Retry-After."},
 	{TooManyFailures, "Too many failed authentications from this IP address; wait for Retry-After. Requests with good credentials are not affected."},
-	{MailboxFull, "The recipient has too many messages that it has not acknowledged."},
+	{MailboxFull, "The recipient, or one Mecha of the crew, which `detail` names, has too many messages that it has not acknowledged."},
 	{ConversationFull, "The conversation holds as many messages as its founder, or --conversation-limit, has allowed. Waiting does not help: start another conversation."},
 	{TooManySockets, "Too many sockets and long-polls: of this Mecha (429), or in all (503)."},
 	{Internal, "The relay failed; its log has the cause under `request_id`. Whether a write was done is unknown: retry with the same Idempotency-Key."},

@@ -41,6 +41,7 @@ type Key struct {
 	RevokedAt  time.Time // zero: not revoked
 	Ended      bool      // it was revoked, or the store has noted that it expired, whatever the clock says later
 	LastUsedAt time.Time // as stored, up to about a minute late; zero: never
+	Broadcast  bool      // it may write to all crews (PROTOCOL §3, To a crew)
 	Secret     Secret    // "" if the key's own text signs
 }
 
@@ -182,9 +183,10 @@ type IssueKey struct {
 	Label      string
 	ExpiresAt  time.Time // zero: never
 	WithSecret bool      // give the key a signing secret of its own
+	Broadcast  bool      // the key may write to all crews
 	// Replaces names a key of the same Mecha, which then ends at At + Overlap. ""
-	// replaces none. If Replaces is set, Address, Label (unless given), lifetime
-	// and WithSecret are copied from the old key.
+	// replaces none. If Replaces is set, Address, Label (unless given), lifetime,
+	// WithSecret and Broadcast are copied from the old key.
 	Replaces KeyID
 	Overlap  time.Duration
 
@@ -214,6 +216,7 @@ func (i *IssueKey) fields(f *form) {
 	text(f, &i.ID)
 	f.hash(&i.Hash)
 	text(f, &i.Secret)
+	f.bool(&i.Broadcast)
 }
 
 // IssuedKey is a new key with its text and signing secret. They are shown once: the

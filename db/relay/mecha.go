@@ -25,6 +25,10 @@ func (a Address) Name() string { name, _, _ := strings.Cut(string(a), "^"); retu
 // Crew is the part of the address after the ^.
 func (a Address) Crew() string { _, crew, _ := strings.Cut(string(a), "^"); return crew }
 
+// IsCrew tells whether the address is that of a whole crew, `*^<crew>` (PROTOCOL §3, To a
+// crew). No Mecha has such an address.
+func (a Address) IsCrew() bool { return strings.HasPrefix(string(a), "*^") }
+
 const maxWord = 64 // characters of a name or a crew, which are all ASCII
 
 // ParseAddress checks the form of an address (PROTOCOL §1): two words of 1–64
@@ -39,6 +43,14 @@ func ParseAddress(s string) (Address, error) {
 			"%s is not a valid address: name and crew must be 1–64 of A–Z a–z 0–9 . _ - and start with a letter or digit", Quote(s))
 	}
 	return Address(s), nil
+}
+
+// ParseRecipient is ParseAddress that also takes the address of a whole crew, `*^<crew>`.
+func ParseRecipient(s string) (Address, error) {
+	if crew, ok := strings.CutPrefix(s, "*^"); ok && isAddressWord(crew) {
+		return Address(s), nil
+	}
+	return ParseAddress(s)
 }
 
 func isAddressWord(s string) bool {

@@ -48,6 +48,7 @@ type Profile struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
 	MaxAttempts  int               `json:"max_attempts,omitempty"` // after so many attempts at a message the relay gives it up; 0: as the server says
+	AcceptFrom   AcceptFrom        `json:"accept_from,omitzero"`   // nil: all may write to the Mecha
 	Card         json.RawMessage   `json:"card,omitempty"`         // the A2A agent card that the profile came from
 }
 
@@ -90,7 +91,7 @@ func (c *agentCard) skills() (all []Skill) {
 }
 
 var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
-	"accepts_message_types", "links", "metadata", "visibility", "max_attempts", "card"}
+	"accepts_message_types", "links", "metadata", "visibility", "max_attempts", "accept_from", "card"}
 
 // replyFields are the fields that the relay adds when it returns a profile. It also
 // adds the visibility "public" to a profile without one.
@@ -242,6 +243,7 @@ const (
 	maxList        = 64  // entries of the other lists, and of maps
 	maxURL         = 2048
 	maxValue       = 1024
+	maxAccept      = 100 // entries of accept_from
 )
 
 // Check refuses a profile over the limits (PROTOCOL §5, Profile): InvalidRequest,
@@ -278,6 +280,7 @@ func (p *Profile) Check() error {
 		f.text("metadata", k, maxTag)
 		f.text("metadata", v, maxValue)
 	}
+	f.acceptFrom(p.AcceptFrom)
 	if _, known := visibilityNumbers[p.Visibility]; !known {
 		f.fail("visibility", "must be public, crew or unlisted")
 	}

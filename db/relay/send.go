@@ -44,7 +44,7 @@ const (
 type SendMessage struct {
 	At            time.Time
 	Key           KeyNumber // the sender's key
-	To            Address
+	To            Address   // of a Mecha, or of a whole crew
 	Version       string
 	Type          string
 	Priority      string
@@ -70,6 +70,8 @@ type SendMessage struct {
 	// ConversationLimit is how many messages a conversation may hold whose founder has set
 	// no limit; 0: any number.
 	ConversationLimit int
+	MaxBroadcast      int // to how many Mechas a message to a crew may go; 0: there are no such messages
+	MaxBroadcastBytes int // how many bytes their payloads may have together
 }
 
 // Trace has the headers by which programs follow a request through several services (W3C
@@ -100,7 +102,17 @@ func isHeader(s string) bool {
 func (m *SendMessage) When() time.Time { return m.At }
 
 // Size implements Write.
-func (m *SendMessage) Size() int { return len(m.Payload) + 512 }
+func (m *SendMessage) Size() int {
+	if m.To.IsCrew() {
+		return min(m.MaxBroadcast*max(len(m.Payload)+512, crewShare), m.MaxBroadcastBytes)
+	}
+	return len(m.Payload) + 512
+}
+
+// crewShare is the size that each message of a broadcast counts as at least. A transaction
+// is bounded by its jobs, and by 16 KiB for each of them; a broadcast is one job with many
+// messages.
+const crewShare = 16 << 10
 
 func (m *SendMessage) kind() byte { return kindSendMessage }
 
@@ -129,6 +141,8 @@ func (m *SendMessage) fields(f *form) {
 	f.bool(&m.DiskFull)
 	integer(f, &m.MaxPending)
 	integer(f, &m.ConversationLimit)
+	integer(f, &m.MaxBroadcast)
+	integer(f, &m.MaxBroadcastBytes)
 }
 
 // Sent is the answer to a SendMessage (PROTOCOL §3, Send).
@@ -136,10 +150,11 @@ type Sent struct {
 	ID           MessageID
 	Conversation ConversationID
 	CreatedAt    time.Time
-	Recipient    MechaNumber
-	Ahead        int   // how many messages were pending for the recipient before this one
-	Full         int64 // with the error ConversationFull: the number of the conversation, if its founder is still to be told
-	Replayed     bool  // this is the stored answer to an earlier request with the same Idempotency-Key
+	Recipient    MechaNumber // 0 for a message to a crew
+	IDs          []MessageID // of a message to a crew: those of all its messages, of which ID is the first; else nil
+	Ahead        int         // how many messages were pending for the recipient before this one
+	Full         int64       // with the error ConversationFull: the number of the conversation, if its founder is still to be told
+	Replayed     bool        // this is the stored answer to an earlier request with the same Idempotency-Key
 }
 
 // IdempotencyKey has the keyed hashes of a sender's Idempotency-Key and of the body

@@ -69,7 +69,7 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 	if to == "" {
 		return FieldErrorf(InvalidRequest, "to", "is required: the recipient's address, as in planner^acme")
 	}
-	if m.To, err = ParseAddress(to); err != nil {
+	if m.To, err = ParseRecipient(to); err != nil {
 		return Named("to", err)
 	}
 	if !strict.IsObject(m.Payload) {

@@ -1,0 +1,82 @@
+package db
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// accepting leaves out of the recipients of a message those that do not accept it (PROTOCOL
+// §3, Who may write to me). A Mecha accepts its own messages, and answers to them. Error:
+// NotAccepted, if nobody is left.
+func (t *tx) accepting(m *relay.SendMessage, sender *relay.Key, a answered, to []addressee) ([]addressee, error) {
+	left := to[:0]
+	for _, r := range to {
+		if r.number != sender.Mecha.Number && r.number != a.sender {
+			from, err := t.acceptFrom(r.number)
+			if err != nil {
+				return nil, err
+			}
+			if !from.Accepts(sender.Mecha.Address) {
+				continue
+			}
+		}
+		left = append(left, r)
+	}
+	switch {
+	case len(left) > 0:
+		return left, nil
+	case m.To.IsCrew():
+		return nil, relay.Errorf(relay.NotAccepted, "no Mecha of the crew %s accepts messages from %s", m.To.Crew(), sender.Mecha.Address)
+	}
+	return nil, relay.Errorf(relay.NotAccepted, "%s does not accept messages from %s", m.To, sender.Mecha.Address)
+}
+
+// acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
+func (t *tx) acceptFrom(id relay.MechaNumber) (from relay.AcceptFrom, err error) {
+	if from, known := t.w.accepts.of[id]; known {
+		return from, nil
+	}
+	var text string
+	_, err = t.c.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
+	if err != nil {
+		return nil, err
+	}
+	if text != "" {
+		if err := json.Unmarshal([]byte(text), &from); err != nil || from == nil { // nil would let everybody write
+			return nil, fmt.Errorf("%w: accept_from of Mecha %d cannot be read", sqlite.ErrDamaged, id)
+		}
+	}
+	t.w.accepts.put(id, from)
+	return from, nil
+}
+
+// accepts is the writer's cache of accept_from of the Mechas that got messages lately; nil
+// for a Mecha that accepts everybody. It has what the file has, with the changes of the
+// present transaction. Make it with newAccepts.
+type accepts struct {
+	of   map[relay.MechaNumber]relay.AcceptFrom
+	held int // Mechas and entries of their lists
+}
+
+const maxAccepts = 1 << 17 // Mechas and entries; then the cache is emptied
+
+func newAccepts() accepts { return accepts{of: map[relay.MechaNumber]relay.AcceptFrom{}} }
+
+func (a *accepts) put(id relay.MechaNumber, from relay.AcceptFrom) {
+	if a.held >= maxAccepts {
+		a.forget()
+	}
+	a.of[id] = from
+	a.held += 1 + len(from)
+}
+
+// changed forgets one Mecha, whose profile has changed.
+func (a *accepts) changed(id relay.MechaNumber) { delete(a.of, id) }
+
+func (a *accepts) forget() {
+	clear(a.of)
+	a.held = 0
+}

@@ -1,0 +1,93 @@
+package db
+
+import (
+	"context"
+	"errors"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// A message to a crew is one for each of its Mechas but the sender (PROTOCOL §3, To a crew).
+// One write makes them all, or none. Their positions follow each other, in the order of
+// the Mechas' numbers.
+
+// maxBroadcastBytes bounds the payloads of a message to a crew together, so that one job
+// does not keep the writer longer than a full transaction would.
+const maxBroadcastBytes = maxBatchBytes
+
+// An addressee is a Mecha to which a message goes.
+type addressee struct {
+	number  relay.MechaNumber
+	address relay.Address
+}
+
+// addressees appends the Mechas to which a message goes. Errors: RecipientNotFound; for a
+// crew BroadcastNotAllowed, TooManyRecipients, PayloadTooLarge.
+func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key, to []addressee) ([]addressee, error) {
+	if !m.To.IsCrew() {
+		id, err := t.recipient(m.To)
+		return append(to, addressee{id, m.To}), err
+	}
+	switch {
+	case m.MaxBroadcast == 0:
+		return nil, relay.Errorf(relay.BroadcastNotAllowed, "this relay takes no messages to a whole crew")
+	case !sender.Broadcast && sender.Mecha.Address.Crew() != m.To.Crew():
+		return nil, relay.Errorf(relay.BroadcastNotAllowed, "only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())
+	}
+	to, err := t.crew(m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1, to)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(to) == 0:
+		return nil, relay.Errorf(relay.RecipientNotFound, "the crew %s has no Mecha besides you", m.To.Crew())
+	case len(to) > m.MaxBroadcast:
+		return nil, relay.Errorf(relay.TooManyRecipients, "the crew %s has more than %d Mechas besides you, which is the most that one message may go to", m.To.Crew(), m.MaxBroadcast)
+	case len(to)*len(m.Payload) > m.MaxBroadcastBytes:
+		return nil, relay.Errorf(relay.PayloadTooLarge, "the payload goes to %d Mechas; together that is more than the limit of %d bytes", len(to), m.MaxBroadcastBytes)
+	}
+	return to, nil
+}
+
+// ofCrew is the condition for the Mechas of a crew except one, by the index mecha_crew.
+const ofCrew = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
+
+// crew appends the Mechas of a crew except one, by their numbers, up to a limit.
+func (t *tx) crew(name string, except relay.MechaNumber, most int, to []addressee) ([]addressee, error) {
+	r := t.c.Query("SELECT id, address "+ofCrew+"? ORDER BY id LIMIT ?", name, int64(except), int64(most))
+	for r.Next() {
+		to = append(to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
+	}
+	return to, r.Close()
+}
+
+// mostCounted is how many Mechas of a crew are counted for a refusal.
+const mostCounted = 10_000
+
+// countCrew adds to a TooManyRecipients error how many Mechas the crew has besides the
+// sender. It runs in the goroutine of Send, because counting is too slow for the writer. If
+// a scan of the caller waits already, the error stays as it is.
+func (d *DB) countCrew(err error, m *relay.SendMessage) error {
+	var e *relay.Error
+	if !errors.As(err, &e) || e.Code != relay.TooManyRecipients {
+		return err
+	}
+	n := int64(0)
+	s := d.readers.scan(d.keys.mechaOf(m.Key))
+	s.most = 1
+	failed := d.readIn(context.Background(), s, func(x *rx) error {
+		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, "SELECT count(*) FROM (SELECT 1 "+ofCrew+
+			"(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)", m.To.Crew(), int64(m.Key), int64(mostCounted+1))
+		return err
+	})
+	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since
+		return e
+	}
+	e.Looked = int(n)
+	more := ""
+	if n > mostCounted {
+		n, more = mostCounted, "more than "
+	}
+	e.Detail = relay.Errorf(e.Code, "the crew %s has %s%d Mechas besides you; one message may go to at most %d", m.To.Crew(), more, n, m.MaxBroadcast).Detail
+	return e
+}

@@ -1,0 +1,87 @@
+package db_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/db/relay"
+)
+
+func toCrews(most int) func(*db.Options) {
+	return func(o *db.Options) { o.MaxBroadcast = most }
+}
+
+func (s store) mustPut(k relay.IssuedKey, p relay.Profile) {
+	s.t.Helper()
+	if err := s.PutProfile(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: k.Mecha.Address, Profile: p.Stored()}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// recipients gives the addresses to which messages went, in their order.
+func (s store) recipients(sent relay.Sent, sender relay.IssuedKey) (all []relay.Address) {
+	s.t.Helper()
+	for _, id := range sent.IDs {
+		m, err := s.Message(ctx, sender.Mecha.Number, id)
+		if err != nil || m.Conversation != sent.Conversation {
+			s.t.Fatalf("%+v, %v", m, err)
+		}
+		all = append(all, m.To)
+	}
+	return all
+}
+
+func TestAMessageToACrewGoesToAllOfItInOneCommit(t *testing.T) {
+	s := mustOpen(t, toCrews(100))
+	var commits [][]relay.MessageID
+	s.OnCommit(func(c *relay.Commit) {
+		var ids []relay.MessageID
+		for _, m := range c.Messages {
+			ids = append(ids, m.ID)
+		}
+		commits = append(commits, ids)
+	})
+	var want []relay.Address
+	sender := s.mustIssue("m50^crew")
+	for i := range 101 {
+		a := relay.Address(fmt.Sprintf("m%d^crew", i))
+		if s.mustIssue(a); a != sender.Mecha.Address {
+			want = append(want, a)
+		}
+	}
+	s.mustIssue("outside^crew2")
+	s.mustIssue("outside^Crew")
+	sent := s.mustSend(sender.Key, "*^crew", `{"n":1}`)
+	if got := s.recipients(sent, sender); !slices.Equal(got, want) || sent.ID != sent.IDs[0] || sent.Recipient != 0 {
+		t.Errorf("it went to %v, as %+v", got, sent)
+	}
+	if len(commits) != 1 || !slices.Equal(commits[0], sent.IDs) {
+		t.Errorf("the commits had %v", commits)
+	}
+	s.mustIssue("one.more^crew")
+	_, err := s.send(sender.Key, "*^crew", `{}`)
+	if wantCode(t, err, relay.TooManyRecipients); !strings.Contains(err.Error(), "has 101 Mechas besides you") {
+		t.Error(err)
+	}
+}
+
+// BenchmarkSendToACrew sends to a crew of 101. Compare its msg/s with those of
+// BenchmarkSend/256, which shares commits as well.
+func BenchmarkSendToACrew(b *testing.B) {
+	s := mustOpen(b, toCrews(100))
+	sender := s.mustIssue("sender^bench")
+	for i := range 100 {
+		s.mustIssue(relay.Address(fmt.Sprintf("m%d^bench", i)))
+	}
+	payload := fmt.Sprintf(`{"text":"%0500d"}`, 1)
+	b.ReportAllocs()
+	b.ResetTimer()
+	for range b.N {
+		s.mustSend(sender.Key, "*^bench", payload)
+	}
+	b.ReportMetric(100*float64(b.N)/b.Elapsed().Seconds(), "msg/s")
+}
