@@ -20,12 +20,31 @@ const idempotencyWindow = 24 * time.Hour
 // Internal, and StoreFailed, after which it is unknown whether the message was written.
 // Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
-	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
+	d.judge(m)
 	sent, err := do(d, m, (*tx).send)
 	if err != nil {
 		return relay.Sent{}, d.suggest(err, m.To, m.Key)
 	}
 	return sent, nil
+}
+
+// SendThen is Send without waiting. The messages of one key are committed in the order of
+// the calls. done must not block: it is called from the writer's goroutine, or at once if
+// the store takes no more writes; after RecipientNotFound, from a goroutine of its own.
+func (d *DB) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
+	d.judge(m)
+	then(d, m, (*tx).send, func(sent relay.Sent, err error) {
+		if relay.ErrorCode(err) == relay.RecipientNotFound { // suggest reads, and the writer must not wait for that
+			go func() { done(relay.Sent{}, d.suggest(err, m.To, m.Key)) }()
+			return
+		}
+		done(sent, err)
+	})
+}
+
+// judge sets the verdicts of this machine.
+func (d *DB) judge(m *relay.SendMessage) {
+	m.DiskFull, m.MaxPending = d.disk.low.Load(), d.opts.MaxPending
 }
 
 func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
