@@ -101,6 +101,7 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if len(found) == 0 {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
+		found[0].Text = relay.Secret(text)
 		u = d.keys.add(found[0], hash, epoch)
 	}
 	now := d.opts.Now()

@@ -68,6 +68,14 @@ func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNum
 	return seen, true, err
 }
 
+// KnowsPresence tells whether Presence can answer for a Mecha without reading the file. Safe
+// for concurrent use.
+func (d *DB) KnowsPresence(id relay.MechaNumber) bool {
+	_, known, _ := d.crewOnly.find(id)
+	_, seen := d.seen.Load(id)
+	return known && seen
+}
+
 // crewOnly remembers which Mechas only their own crew may know of. The zero value is ready.
 type crewOnly struct {
 	mu    sync.RWMutex

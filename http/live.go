@@ -11,6 +11,9 @@ import (
 // Live is what a Server needs of the live connections (package ws). It is safe for
 // concurrent use.
 type Live interface {
+	// SetSender hands over the part of the server that accepts the messages of sockets,
+	// before the first Connect.
+	SetSender(relay.Sender)
 	// Connect upgrades the request to a WebSocket for the key's Mecha. It returns
 	// once the connection is no longer the HTTP server's. If it returns an error,
 	// it has written nothing.

@@ -86,6 +86,6 @@ func (s *Server) awaitReply(c *call, id relay.MessageID, wait time.Duration) (re
 // findReply searches the store, and charges the key for the rows.
 func (s *Server) findReply(ctx context.Context, c *call, q relay.ReplyQuery) (relay.ReplyFound, error) {
 	found, err := s.config.DB.Reply(ctx, q)
-	s.chargeRows(c, found.Looked, rowsPerRequest)
+	s.chargeRows(c.key, found.Looked, rowsPerRequest)
 	return found, err
 }

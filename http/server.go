@@ -100,6 +100,7 @@ func New(c Config) *Server {
 	}
 	s.measures = newMeasures(s.heavy)
 	s.router = s.newRouter()
+	c.Live.SetSender(sender{s})
 	return s
 }
 

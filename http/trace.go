@@ -12,7 +12,7 @@ import (
 // and workers.
 func (s *Server) trace(c *call) (answer, error) {
 	t, looked, err := s.config.DB.Trace(c.Context(), c.key.Mecha, c.messageID())
-	s.chargeRows(c, looked, countPerRequest)
+	s.chargeRows(c.key, looked, countPerRequest)
 	if err != nil {
 		return answer{}, err
 	}

@@ -38,7 +38,7 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 		t.Helper()
 		c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,%s}`, id, fields))
 		f, err := c.next()
-		if err != nil || f.MessageID != id && !strings.HasSuffix(f.Message, "must be a string") { // these may come without the id
+		if err != nil || f.MessageID != id && !strings.HasSuffix(f.sentence(), "must be a string") { // these may come without the id
 			t.Fatalf("got %+v, %v", f, err)
 		}
 		if f.Type == "ack_ok" {

@@ -51,6 +51,7 @@ type inbound struct {
 	part       *part        // the beginning of a message, while the reader is parked in the middle of it; nil: none
 	state      atomic.Int32 // whether there is a reader: parked, reading or woken
 	mostDue    atomic.Int32 // answers that may be due; at this number we stop reading from the client
+	held       int32        // the memory that is counted for the message that comes, in bytes
 	polled     bool         // the poller wakes the reader, so the reader leaves when nothing is there to read
 	discarding bool         // the peer has broken the protocol: its further bytes are dropped
 	first      [1]byte      // without a poller, the byte that ended the wait for a frame
@@ -106,7 +107,7 @@ const (
 // UpgradeRequired, InvalidRequest, InvalidLimit, OriginNotAllowed,
 // CursorNotFound, TooManySockets, ShuttingDown, KeyRevoked, KeyExpired.
 func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error {
-	return h.connect(w, r, key, acknowledge)
+	return h.connect(w, r, key, takeFrame)
 }
 
 func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *relay.Key, handle handler) error {

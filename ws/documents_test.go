@@ -49,7 +49,7 @@ func (r *testRelay) everyFrame() map[string]bool {
 	r.t.Helper()
 	alice, bob := r.mustPair()
 	sender, c := r.mustDial(alice, "events=receipts&sync_limit=0"), r.mustDial(bob, "events=acks,sync")
-	kinds := map[string]bool{"ack": true}
+	kinds := map[string]bool{"ack": true, "send": true}
 	expect := func(c *client, kind string) {
 		r.t.Helper()
 		c.expect(kind)
@@ -66,6 +66,9 @@ func (r *testRelay) everyFrame() map[string]bool {
 		c.ack(id, "failed")
 		c.expectError(relay.AlreadyAcknowledged, id)
 	}
+	sender.send(sendOf("r1", "bob^test", 0, 0, 0))
+	expect(sender, "sent")
+	expect(c, "message")
 	for _, text := range []string{`{`, `[]`, `{"type":"hello"}`, `{"type":"ack"}`, `{"type":"ack","message_id":"msg_x","status":"a b","client_ts":"` + clientTS + `"}`,
 		`{"type":"ack","message_id":"msg_x","status":"a","client_ts":"now"}`, `{"type":"ack","message_id":"msg_x","status":"a","client_ts":"` + clientTS + `"}`} {
 		c.send(text)

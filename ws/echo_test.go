@@ -25,6 +25,7 @@ func mustEcho(t testing.TB) (r *testRelay, bob relay.IssuedKey) {
 func mustEchoAt(t testing.TB, addr string) (r *testRelay, bob relay.IssuedKey) {
 	t.Helper()
 	r = mustServe(t)
+	r.hub.SetSender(nil) // no frame sends, so none may be large
 	bob = r.mustIssue("bob^test")
 	listener, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -135,12 +135,17 @@ func ackFrame(out *relay.AckOutcome) []byte {
 	return endText(b)
 }
 
-func errorFrame(code relay.Code, message string, id relay.MessageID) []byte {
-	b := newText("error", usualFields+len(message)+len(id))
+// errorFrame makes an error about a message, or about the frame that the client called ref;
+// "" for none.
+func errorFrame(code relay.Code, message string, id relay.MessageID, ref string) []byte {
+	b := newText("error", usualFields+len(message)+len(id)+len(ref))
 	b = field(b, "code", string(code))
 	b = field(b, "message", message)
 	if id != "" {
 		b = field(b, "message_id", string(id))
+	}
+	if ref != "" {
+		b = field(b, "ref", ref)
 	}
 	return endText(b)
 }

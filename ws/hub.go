@@ -83,6 +83,7 @@ type Hub struct {
 	// committed is when the store told of the latest commit, as elapsed.
 	committed atomic.Int64
 	measures  *Measures
+	sender    relay.Sender // nil: messages are not accepted
 	// Close waits for wg: the ticker, checks of the keys, and each connection from
 	// register until its reader and push have ended.
 	wg sync.WaitGroup

@@ -61,7 +61,7 @@ type stage struct {
 const Fairness = "fairness"
 
 var stages = []stage{
-	{"send", (*bench).send}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
+	{"send", (*bench).send}, {"socket", (*bench).socket}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
 	{"idle", (*bench).idle}, {"history", (*bench).history}, {"sync", (*bench).sync}, {"search", (*bench).search},
 	{"scale", (*bench).scale}, {"start", (*bench).start},
 	{Fairness, (*bench).fairness},

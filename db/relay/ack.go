@@ -6,7 +6,7 @@ import (
 )
 
 // Acknowledge is the write by which a recipient says what became of a message
-// (PROTOCOL §3, Ack). Read, ReadFrame or Validate must pass before the store takes it.
+// (PROTOCOL §3, Ack). Read or Validate must pass before the store takes it.
 type Acknowledge struct {
 	At       time.Time
 	Key      KeyNumber // the recipient's key

@@ -93,11 +93,11 @@ var described = sync.OnceValue(func() *api {
 	for _, name := range []string{"NotFound", "MethodNotAllowed"} {
 		a.others[name] = closed.response(pointer("", "components", "responses", name))
 	}
-	sockets, acks := newReader("closed.json", Closed(relayhttp.AsyncAPI("test"))), newReader("asyncapi.json", relayhttp.AsyncAPI("test"))
+	sockets, clients := newReader("closed.json", Closed(relayhttp.AsyncAPI("test"))), newReader("asyncapi.json", relayhttp.AsyncAPI("test"))
 	for kind := range sockets.doc["components"].(object)["messages"].(object) {
 		of := sockets
-		if kind == "ack" { // a client's, which may have more fields
-			of = acks
+		if ofClients[kind] { // these may have more fields
+			of = clients
 		}
 		a.frames[kind] = of.compile(pointer("", "components", "messages", kind, "payload"))
 	}
