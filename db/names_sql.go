@@ -64,6 +64,14 @@ func (n *names[T]) put(id int64, text T) {
 	n.id.put(text, id, len(text))
 }
 
+// known gives the number of a text, if the cache has it.
+func (n *names[T]) known(text T) (id int64, ok bool) {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	id, ok, _ = n.id.find(text)
+	return id, ok
+}
+
 // generations is a cache in two halves. When the young half is full, it takes the place of
 // the old one, which is dropped. A pair that is found in the old half moves to the young
 // one. So a flood of pairs that are used only once does not drop the pairs in use.

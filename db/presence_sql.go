@@ -68,6 +68,23 @@ func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNum
 	return seen, true, err
 }
 
+// LearnPresence reads what Presence tells of a Mecha, so that it can answer without reading
+// the file. It does nothing if there is no such Mecha. Safe for concurrent use.
+func (d *DB) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
+	id, known := d.mechas.known(to)
+	if known && d.KnowsPresence(relay.MechaNumber(id)) {
+		return nil
+	}
+	err := d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) (err error) {
+		id, err = x.mechas.find(x.c, to)
+		return err
+	})
+	if err == nil && id != 0 {
+		_, _, err = d.Presence(ctx, caller, relay.MechaNumber(id))
+	}
+	return err
+}
+
 // KnowsPresence tells whether Presence can answer for a Mecha without reading the file. Safe
 // for concurrent use.
 func (d *DB) KnowsPresence(id relay.MechaNumber) bool {

@@ -72,6 +72,9 @@ func (s sender) SendLetter(k *relay.Key, l *relay.Letter, done func(answer []byt
 		end(sent, err)
 		return
 	}
+	// The answer tells of the recipient. That is read now, and not in the writer's goroutine;
+	// if it cannot be read, the answer is late.
+	_ = s.config.DB.LearnPresence(context.Background(), k.Mecha, m.To)
 	s.config.DB.SendThen(m, end)
 }
 

@@ -37,7 +37,7 @@ type heard struct {
 
 func (m mecha) mustOpen() *socket {
 	m.r.t.Helper()
-	return &socket{t: m.r.t, conn: m.mustListen()}
+	return &socket{t: m.r.t, conn: m.mustListen("")}
 }
 
 func (s *socket) write(text string) {
