@@ -68,12 +68,13 @@ func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNum
 	return seen, true, err
 }
 
-// LearnPresence reads what Presence tells of a Mecha, so that it can answer without reading
-// the file. It does nothing if there is no such Mecha. Safe for concurrent use.
+// LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
 func (d *DB) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
 	id, known := d.mechas.known(to)
-	if known && d.KnowsPresence(relay.MechaNumber(id)) {
-		return nil
+	if known {
+		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
+			return nil
+		}
 	}
 	err := d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) (err error) {
 		id, err = x.mechas.find(x.c, to)
@@ -85,12 +86,15 @@ func (d *DB) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Add
 	return err
 }
 
-// KnowsPresence tells whether Presence can answer for a Mecha without reading the file. Safe
-// for concurrent use.
-func (d *DB) KnowsPresence(id relay.MechaNumber) bool {
-	_, known, _ := d.crewOnly.find(id)
-	_, seen := d.seen.Load(id)
-	return known && seen
+// KnownPresence is Presence without reading the file. known is false if it cannot tell. It
+// does not wait. Safe for concurrent use.
+func (d *DB) KnownPresence(caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible, known bool) {
+	crew, known, _ := d.crewOnly.find(id)
+	at, ok := d.seen.Load(id)
+	if !known || !ok {
+		return time.Time{}, false, false
+	}
+	return relay.UnixMilli(at.(*atomic.Int64).Load()), crew == "" || crew == caller.Address.Crew(), true
 }
 
 // crewOnly remembers which Mechas only their own crew may know of. The zero value is ready.

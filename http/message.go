@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"relay/db/relay"
 )
@@ -57,7 +58,10 @@ func (s *Server) chargeScan(key *relay.Key, err error) {
 
 // created answers 201.
 func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
-	b := s.appendSent(nil, context.WithoutCancel(c.Context()), c.key, sent)
+	// The message is durable, so a read that fails must not make the answer a refusal: the
+	// answer then says nothing of the recipient.
+	seen, visible, err := s.config.DB.Presence(context.WithoutCancel(c.Context()), c.key.Mecha, sent.Recipient)
+	b := s.appendSent(nil, sent, seen, visible && err == nil)
 	b, header := s.addReply(b, c, sent.ID)
 	if sent.Replayed {
 		header = append(header, "Idempotent-Replayed", "true")
@@ -65,14 +69,20 @@ func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
 	return answer{status: http.StatusCreated, body: append(b, "}\n"...), header: header}, nil
 }
 
-// appendSent appends the answer to a send, without the brace that ends it.
-func (s *Server) appendSent(b []byte, ctx context.Context, key *relay.Key, sent relay.Sent) []byte {
+// appendSent appends the answer to a send, without the brace that ends it: with when the
+// recipient was last seen, if the sender may know that.
+func (s *Server) appendSent(b []byte, sent relay.Sent, seen time.Time, visible bool) []byte {
 	b = slices.Grow(b, 256)
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
 	b = appendTime(b, ',', "created_at", sent.CreatedAt)
 	b = appendIDs(b, sent.IDs)
-	return s.appendRecipient(appendName(b, ',', "recipient"), ctx, key, sent)
+	if b = appendName(b, ',', "recipient"); !visible || len(sent.IDs) > 0 {
+		return append(b, "null"...)
+	}
+	b = appendBool(b, '{', "online", s.config.Live.Online(sent.Recipient))
+	b = appendTime(b, ',', "last_seen", seen)
+	return append(appendInt(b, ',', "pending", sent.Ahead), '}')
 }
 
 // appendIDs appends the ids of the messages to a crew, if there are any.
@@ -88,23 +98,6 @@ func appendIDs(b []byte, ids []relay.MessageID) []byte {
 		b = relay.AppendString(b, string(id))
 	}
 	return append(b, ']')
-}
-
-// appendRecipient appends what a sender may know of the recipient: whether it listens, and
-// how much waits for it. It is null for a message to a crew, and if the recipient is hidden
-// from the sender. The message is durable, so a read that fails must not make the answer a
-// refusal: the relay then says that it has not seen the recipient.
-func (s *Server) appendRecipient(b []byte, ctx context.Context, key *relay.Key, sent relay.Sent) []byte {
-	if len(sent.IDs) > 0 {
-		return append(b, "null"...)
-	}
-	seen, visible, err := s.config.DB.Presence(ctx, key.Mecha, sent.Recipient)
-	if err == nil && !visible {
-		return append(b, "null"...)
-	}
-	b = appendBool(b, '{', "online", s.config.Live.Online(sent.Recipient))
-	b = appendTime(b, ',', "last_seen", seen)
-	return append(appendInt(b, ',', "pending", sent.Ahead), '}')
 }
 
 // stored finds the 201 that a send with this Idempotency-Key got before. It goes

@@ -60,20 +60,14 @@ func (s sender) SendLetter(k *relay.Key, l *relay.Letter, done func(answer []byt
 			return
 		}
 		s.keys.charge(k.Number, len(sent.IDs)-1, s.config.Now())
-		answer := func() { done(s.sentFields(k, sent), nil) }
-		if len(sent.IDs) > 0 || s.config.DB.KnowsPresence(sent.Recipient) {
-			answer()
-		} else {
-			go answer() // it reads, and the writer must not wait for that
-		}
+		done(s.sentFields(k, sent), nil)
 	}
 	m, sent, err := s.accept(in, l)
 	if err != nil || m == nil {
 		end(sent, err)
 		return
 	}
-	// The answer tells of the recipient. That is read now, and not in the writer's goroutine;
-	// if it cannot be read, the answer is late.
+	// The answer tells of the recipient. That is read now, and not in the writer's goroutine.
 	_ = s.config.DB.LearnPresence(context.Background(), k.Mecha, m.To)
 	s.config.DB.SendThen(m, end)
 }
@@ -141,7 +135,8 @@ func (s sender) verifyLetter(in *input, l *relay.Letter) error {
 // sentFields gives the answer to a frame: the body of a 201, and whether it is a stored one,
 // which an answer over HTTP has in a header.
 func (s sender) sentFields(k *relay.Key, sent relay.Sent) []byte {
-	b := s.appendSent(nil, context.Background(), k, sent)
+	seen, visible, known := s.config.DB.KnownPresence(k.Mecha, sent.Recipient)
+	b := s.appendSent(nil, sent, seen, visible && known)
 	if sent.Replayed {
 		b = appendBool(b, ',', "replayed", true)
 	}
