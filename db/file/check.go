@@ -294,8 +294,10 @@ func (a *audit) checkClock() error {
 	return nil
 }
 
-// prunes is the first schema of files whose messages can be removed.
-const prunes = 4
+const (
+	counts = 3 // the first schema of files that count acknowledgements (the table progress)
+	prunes = 4 // the first schema of files whose messages can be removed
+)
 
 // ordered names the tables whose rows have a place in the commit order, the largest
 // first.
