@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // are indexed late, and pieces of a few rows, so that pages and counts have many. Their
 // caches of names hold a dozen. Benchmarks keep the real values.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // processors are scarcer than memory
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
 		if err := replay(what); err != nil {
@@ -34,7 +36,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "8")
+		flag.Set("test.parallel", "24")
 	}
 	os.Exit(m.Run())
 }
