@@ -60,6 +60,19 @@ func openHere(t testing.TB, options ...func(*Options)) *DB {
 	return d
 }
 
+// inMemory gives a folder in memory, where a sync costs nothing, or an ordinary one where
+// the system has none. It is for tests of thousands of commits, of which only the content
+// matters.
+func inMemory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "relay-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
+}
+
 func fileSize(path string) int64 {
 	info, err := os.Stat(path)
 	if err != nil {
