@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 // are indexed late, and pieces of a few rows, so that pages and counts have many. Their
 // caches of names hold a dozen. Benchmarks keep the real values.
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // processors are scarcer than memory
 	flag.Parse()
 	if what := os.Getenv(replayEnv); what != "" {
 		if err := replay(what); err != nil {
@@ -35,7 +37,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "8")
+		flag.Set("test.parallel", "24")
 	}
 	os.Exit(m.Run())
 }
@@ -57,6 +59,19 @@ func openHere(t testing.TB, options ...func(*Options)) *DB {
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
+}
+
+// inMemory gives a folder in memory, where a sync costs nothing, or an ordinary one where
+// the system has none. It is for tests of thousands of commits, of which only the content
+// matters.
+func inMemory(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("/dev/shm", "relay-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	return dir
 }
 
 func fileSize(path string) int64 {

@@ -136,7 +136,11 @@ func awaitPrune(ctx context.Context, o PruneOptions, id int64, server *DB) (resu
 	for {
 		now, ended, err := readRequest(c, o.Path, id, server != nil)
 		if err == nil && (ended || ctx.Err() != nil) {
-			return now, errors.Join(ctx.Err(), c.Exec("DELETE FROM prune WHERE id = ?", id))
+			err := c.Exec("DELETE FROM prune WHERE id = ?", id)
+			if ended && sqlite.IsDiskFull(err) {
+				err = nil // a later removal deletes the row
+			}
+			return now, errors.Join(ctx.Err(), err)
 		}
 		if err != nil {
 			return result, err

@@ -107,6 +107,30 @@ func TestAPruneCountsOverARestart(t *testing.T) {
 	}
 }
 
+// A server that stops in the middle of a removal tells how far it has come.
+func TestAStoppedServerTellsWhatItHasRemoved(t *testing.T) {
+	t.Parallel()
+	path := filled(t, 300)
+	d := openHere(t, func(o *Options) { o.Path, o.Serve = path, true })
+	removing := make(chan struct{}, 1000)
+	d.OnCommit(func(*relay.Commit) { removing <- struct{}{} })
+	byConn(t, path, func(c *sqlite.Conn) error {
+		return c.Exec("INSERT INTO prune (asked_at, before) VALUES (1, ?)", int64(relay.MaxPosition))
+	})
+	<-removing
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	byConn(t, path, func(c *sqlite.Conn) error {
+		told, err := c.Number("SELECT messages FROM prune")
+		left, err2 := c.Number("SELECT count(*) FROM message")
+		if told != 300-left {
+			t.Errorf("%d were removed, it tells of %d", 300-left, told)
+		}
+		return errors.Join(err, err2)
+	})
+}
+
 // A command that waits for a server gives up some time after the server has stopped, also
 // if it has the file by the name of a link.
 func TestAPruneDoesNotWaitForAServerThatIsGone(t *testing.T) {

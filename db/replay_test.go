@@ -297,8 +297,9 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	defer log.Close()
 	secret := mixedRun(t, path, log)
 	want := contents(t, path)
+	memory := inMemory(t)
 	for _, other := range []string{"+25h serve", "-25h alone"} { // more than an Idempotency-Key lives
-		copied := filepath.Join(dir, other[:4]+".db")
+		copied := filepath.Join(memory, other[:4]+".db")
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%s %s %x %s", replayEnv, logPath, copied, secret, other))
 		if said, err := cmd.CombinedOutput(); err != nil {

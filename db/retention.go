@@ -152,12 +152,16 @@ func (r *retention) alone() {
 }
 
 // flush deletes the rows of removed messages when the store closes, and notes what was
-// removed in the audit log.
+// removed: in the audit log, and for a command that waits.
 func (r *retention) flush() {
-	if r.works() && r.w.failed() == nil && !r.w.disk.low.Load() && r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{}) {
+	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
+	if can() && r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{}) {
 		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
 	}
-	for r.works() && r.w.failed() == nil && !r.w.disk.low.Load() && r.unlist.left() {
+	if can() && r.asked != nil && r.asked.so != r.asked.noted {
+		r.w.commit([]op{{job: r.notePiece(r.w.opts.Now())}})
+	}
+	for can() && r.unlist.left() {
 		r.goal = quietPiece
 		r.w.commit([]op{{job: r.unlistPiece()}})
 		if r.goal == 0 {

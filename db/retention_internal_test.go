@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -82,7 +83,9 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	c := &setClock{}
 	c.shown.Store(time.Now().UnixMilli())
 	const age = 30 * time.Hour // longer than all that keeps a row for a time of its own
-	d := openHere(t, keeping(c, age, func(o *Options) { o.KeepExpired = time.Hour })...)
+	d := openHere(t, keeping(c, age, func(o *Options) {
+		o.Path, o.KeepExpired = filepath.Join(inMemory(t), "relay.db"), time.Hour
+	})...)
 	alice, bob := mustIssue(t, d, "alice^demo"), mustIssue(t, d, "bob^demo")
 	const steps = 5
 	var early, late map[string]int64

@@ -153,7 +153,6 @@ func TestStrangersMakeRoomForOthers(t *testing.T) {
 
 // A client that has shown a key stays, whether it is at work, listens or is between two requests.
 func TestAFloodOfStrangersTouchesNobodyElse(t *testing.T) {
-	t.Parallel()
 	r := mustServe(t)
 	g := r.guarded(16, false)
 	alice := r.mustIssue("alice^demo").at(g)

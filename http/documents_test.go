@@ -155,37 +155,47 @@ func (d *drive) hold(operation string, c *call, a reply) {
 // validate is what kin-openapi says of an exchange. It knows a request only that was
 // taken.
 func (d *drive) validate(operation string, q *nethttp.Request, body string, a reply) error {
-	method, path, _ := strings.Cut(operation, " ")
-	route := func(doc *openapi3.T) *openapi3filter.RequestValidationInput {
-		item := doc.Paths.Value(path)
-		if item == nil || item.GetOperation(method) == nil {
-			return nil
-		}
-		values, parts := map[string]string{}, strings.Split(q.URL.Path, "/")
-		for i, s := range strings.Split(path, "/") {
-			if strings.HasPrefix(s, "{") && i < len(parts) {
-				values[strings.Trim(s, "{}")] = parts[i]
-			}
-		}
-		q := q.Clone(context.Background())
-		q.Header.Set("Content-Type", "application/json") // which the relay ignores
-		q.Body = io.NopCloser(strings.NewReader(body))
-		return &openapi3filter.RequestValidationInput{Request: q, PathParams: values,
-			Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)},
-			Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true}}
-	}
-	in := route(d.open)
-	if in == nil {
-		return fmt.Errorf("the document does not have %s", operation)
-	}
 	if a.status < 400 {
-		if err := openapi3filter.ValidateRequest(context.Background(), in); err != nil {
+		if err := d.validateRequest(operation, q, body); err != nil {
 			return err
 		}
 	}
-	in = route(d.closed)
+	in := requestOf(d.closed, operation, q, body)
+	if in == nil {
+		return fmt.Errorf("the document does not have %s", operation)
+	}
 	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: in, Status: a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader(a.body)), Options: in.Options})
+}
+
+// validateRequest is what kin-openapi says of a request.
+func (d *drive) validateRequest(operation string, q *nethttp.Request, body string) error {
+	in := requestOf(d.open, operation, q, body)
+	if in == nil {
+		return fmt.Errorf("the document does not have %s", operation)
+	}
+	return openapi3filter.ValidateRequest(context.Background(), in)
+}
+
+// requestOf is a request of an operation of a document; nil if it has no such operation.
+func requestOf(doc *openapi3.T, operation string, q *nethttp.Request, body string) *openapi3filter.RequestValidationInput {
+	method, path, _ := strings.Cut(operation, " ")
+	item := doc.Paths.Value(path)
+	if item == nil || item.GetOperation(method) == nil {
+		return nil
+	}
+	values, parts := map[string]string{}, strings.Split(q.URL.Path, "/")
+	for i, s := range strings.Split(path, "/") {
+		if strings.HasPrefix(s, "{") && i < len(parts) {
+			values[strings.Trim(s, "{}")] = parts[i]
+		}
+	}
+	q = q.Clone(context.Background())
+	q.Header.Set("Content-Type", "application/json") // which the relay ignores
+	q.Body = io.NopCloser(strings.NewReader(body))
+	return &openapi3filter.RequestValidationInput{Request: q, PathParams: values,
+		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: method, Operation: item.GetOperation(method)},
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, IncludeResponseStatus: true, SkipSettingDefaults: true}}
 }
 
 // finish reports the outcomes that are described and were not seen, and counts.

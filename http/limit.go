@@ -223,7 +223,7 @@ func (s *Server) chargeRows(key *relay.Key, looked, each int) {
 // hold counts an answer of n bytes while it is written, for the client may read
 // it slowly. Only a request that has changed nothing can be refused for it.
 func (s *Server) hold(c *call, n int) error {
-	if c.Method != http.MethodGet {
+	if c.Method != http.MethodGet && c.Method != http.MethodHead {
 		s.memory.force(c.key.Mecha.Number, int64(n))
 	} else if err := s.memory.take(c.key.Mecha.Number, int64(n)); err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "16") // parallel tests wait for timers
+		flag.Set("test.parallel", "16") // parallel tests wait for timers and the disk
 	}
 	code := m.Run()
 	if testing.Verbose() {

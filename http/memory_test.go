@@ -78,6 +78,9 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 			t.Fatal("there is no bound")
 		}
 	}
+	if a := alice.do("HEAD", page, ""); a.status != 429 {
+		t.Errorf("HEAD: %d", a.status)
+	}
 	alice.get(whoami).want(200)
 	bob.get(historyPath(bob) + "?include=payload").want(200)
 }

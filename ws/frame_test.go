@@ -120,7 +120,6 @@ func TestTheDrainEnds(t *testing.T) {
 }
 
 func TestFragmentsMakeOneMessage(t *testing.T) {
-	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")

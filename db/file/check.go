@@ -298,12 +298,11 @@ func (a *audit) checkClock() error {
 	return nil
 }
 
-// notices is the first schema of files that have limits of conversations, and receipts by
-// which the relay itself tells a sender something.
-const notices = 6
-
-// prunes is the first schema of files whose messages can be removed.
-const prunes = 4
+const (
+	counts  = 3 // the first schema of files that count acknowledgements (the table progress)
+	prunes  = 4 // the first schema of files whose messages can be removed
+	notices = 6 // the first schema of files with limits of conversations, attempts, and receipts of the relay's own
+)
 
 // ordered names the tables whose rows have a place in the commit order, the largest
 // first.

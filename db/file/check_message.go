@@ -124,13 +124,13 @@ func (a *audit) checkReceipts() error {
 // link is one receipt in the chain of a message.
 type link struct {
 	position, message, state, previous int64
-	acknowledges                       bool
+	status                             int64 // a word; 0 unless it acknowledges
 }
 
 func (a *audit) link(p int64) (l link, found bool, err error) {
 	found, err = a.c.Row(func(r *sqlite.Rows) {
-		l = link{position: p, message: r.Int(0), state: r.Int(1), previous: r.Int(2), acknowledges: r.Int(3) != 0}
-	}, "SELECT message, state, previous, status IS NOT NULL FROM receipt WHERE position = ?", p)
+		l = link{position: p, message: r.Int(0), state: r.Int(1), previous: r.Int(2), status: r.Int(3)}
+	}, "SELECT message, state, previous, status FROM receipt WHERE position = ?", p)
 	return l, found, err
 }
 
@@ -139,21 +139,26 @@ func (a *audit) link(p int64) (l link, found bool, err error) {
 // twice. If fewer are counted than there are, some belong to no chain.
 func (a *audit) checkChains() error {
 	met, n := int64(0), int64(0)
-	var fault error
+	final := map[int64]bool{} // relay.IsFinal of a status
+	fault := a.each(func(r *sqlite.Rows) { final[r.Int(0)] = true }, "SELECT id FROM word WHERE text IN ('completed', 'failed', 'rejected')")
+	acks := "NULL"
+	if a.info.Version >= counts {
+		acks = "(SELECT acks FROM progress p WHERE p.message = m.position)"
+	}
 	err := a.each(func(r *sqlite.Rows) {
 		if n++; n%4096 == 0 {
 			a.progress(n, a.result.Messages)
 		}
-		if r.Null(4) || fault != nil {
+		if r.Null(4) && r.Null(6) || fault != nil {
 			return // no receipts; checkStates checks the rest
 		}
 		var reason string
 		var walked int64
-		reason, walked, fault = a.walk(r)
+		reason, walked, fault = a.walk(r, final)
 		if met += walked; reason != "" {
 			a.finding.fault(a.message(r.Int(0)) + ": " + reason)
 		}
-	}, "SELECT position, state, delivered_at, acknowledged_at, receipt, ack FROM message ORDER BY position")
+	}, "SELECT position, state, delivered_at, acknowledged_at, receipt, ack, "+acks+" FROM message m ORDER BY position")
 	if err == nil {
 		err = fault
 	}
@@ -169,9 +174,10 @@ func (a *audit) checkChains() error {
 
 // walk follows the chain of the message in the present row and compares. walked is
 // how many receipts the chain has.
-func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
+func (a *audit) walk(r *sqlite.Rows, final map[int64]bool) (reason string, walked int64, err error) {
 	message, head := r.Int(0), r.Int(4)
 	var ack, delivered, acknowledged, state int64
+	more := int64(-1) // acknowledgements that are not final, after the first one
 	for next, before := head, int64(relay.MaxPosition)+1; next != 0; {
 		l, found, err := a.link(next)
 		if err != nil {
@@ -183,8 +189,11 @@ func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
 		if walked++; walked == 1 {
 			state = l.state
 		}
-		if l.acknowledges && ack == 0 {
+		if l.status != 0 && ack == 0 {
 			ack = l.position
+		}
+		if l.status != 0 && !final[l.status] {
+			more++
 		}
 		if l.state == int64(relay.Delivered) || l.state == int64(relay.Acknowledged) {
 			delivered = relay.Position(l.position).Time().UnixMilli() // at the end of the loop, that of the oldest
@@ -194,7 +203,10 @@ func (a *audit) walk(r *sqlite.Rows) (reason string, walked int64, err error) {
 		}
 		next, before = l.previous, l.position
 	}
-	switch {
+	switch counted := r.Int(6); {
+	case !r.Null(6) && (counted < 1 || counted > more): // fewer, if some came before the file had a count
+		reason = fmt.Sprintf("it counts %d acknowledgements that are not final after the first one, its receipts are of %d", counted, max(more, 0))
+	case walked == 0:
 	case state != r.Int(1):
 		reason = fmt.Sprintf("it is in state %d, its latest receipt says %d", r.Int(1), state)
 	case ack != r.Int(5):
