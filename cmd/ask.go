@@ -41,7 +41,8 @@ in another one, the Idempotency-Key is the correlation_id unless
 
 If there is no answer within --timeout, the exit code is 3, and the relay's
 verdict says why. The message stays with the relay, and the same command with
-the same --idempotency-key goes on waiting. If the message fails, is rejected or expires, the exit code is 1.`,
+the same --idempotency-key goes on waiting. If the message fails, is rejected or
+expires, the exit code is 1.`,
 		Example: `  relay ask bob^demo '{"question":"how are you?"}'
   relay ask bob^demo @order.json --timeout 10m --idempotency-key order-17
   relay ask bob^demo '{"and":"then?"}' --in-reply-to "$ID" --json`,
