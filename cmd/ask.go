@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/db/relay"
 	"relay/http/client"
 )
 
@@ -38,9 +39,10 @@ correlation_id. In a conversation that this message begins, it may have any;
 in another one, the Idempotency-Key is the correlation_id unless
 --correlation-id gives one.
 
-If there is no answer within --timeout, the exit code is 3. The message stays
-with the relay, and the same command with the same --idempotency-key goes on
-waiting. If the message fails, is rejected or expires, the exit code is 1.`,
+If there is no answer within --timeout, the exit code is 3, and the relay's
+verdict says why. The message stays with the relay, and the same command with
+the same --idempotency-key goes on waiting. If the message fails, is rejected or
+expires, the exit code is 1.`,
 		Example: `  relay ask bob^demo '{"question":"how are you?"}'
   relay ask bob^demo @order.json --timeout 10m --idempotency-key order-17
   relay ask bob^demo '{"and":"then?"}' --in-reply-to "$ID" --json`,
@@ -84,7 +86,7 @@ func (a *app) waitForReply(ctx context.Context, c *client.Client, m *outgoing, s
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.Is(err, context.DeadlineExceeded):
-		return noReply{fmt.Errorf("no answer to %s within %v. It may still come: see relay inbox", sent.MessageID, f.waitReply)}
+		return noReply{fmt.Errorf("no answer to %s within %v. %sThe answer may still come: see relay inbox", sent.MessageID, f.waitReply, whyNot(ctx, c, sent.MessageID))}
 	case err != nil:
 		return err
 	}
@@ -101,6 +103,20 @@ func (a *app) waitForReply(ctx context.Context, c *client.Client, m *outgoing, s
 		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.MessageID, advice(err))
 	}
 	return nil
+}
+
+const verdictTimeout = 5 * time.Second
+
+// whyNot is the relay's verdict on a message without an answer, and a space; "" if the
+// relay does not give one at once.
+func whyNot(ctx context.Context, c *client.Client, id string) string {
+	ctx, cancel := context.WithTimeout(ctx, verdictTimeout)
+	defer cancel()
+	var trace struct{ Verdict struct{ Text string } }
+	if err := c.Call(ctx, "GET", "/api/v1/messages/"+id+"/trace", nil, &trace); err != nil || trace.Verdict.Text == "" {
+		return ""
+	}
+	return relay.Visible(trace.Verdict.Text) + " "
 }
 
 // awaitReply waits for the reply to a message that was sent, for at most so long. It sends
