@@ -43,7 +43,7 @@ func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key, to []addressee)
 		return nil, relay.Errorf(relay.RecipientNotFound, "the crew %s has no Mecha besides you", m.To.Crew())
 	case len(to) > m.MaxBroadcast:
 		return nil, relay.Errorf(relay.TooManyRecipients, "the crew %s has more than %d Mechas besides you, which is the most that one message may go to", m.To.Crew(), m.MaxBroadcast)
-	case len(to)*len(m.Payload) > m.MaxBroadcastBytes:
+	case int64(len(to))*int64(len(m.Payload)) > int64(m.MaxBroadcastBytes):
 		return nil, relay.Errorf(relay.PayloadTooLarge, "the payload goes to %d Mechas; together that is more than the limit of %d bytes", len(to), m.MaxBroadcastBytes)
 	}
 	return to, nil
