@@ -52,12 +52,17 @@ func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, e
 	return t.to, nil
 }
 
-// ofCrew is the condition for the Mechas of a crew except one, by the index mecha_crew.
-const ofCrew = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
+// The Mechas of a crew except one are read from the index mecha_crew, which has them in
+// order. So a crew that is larger than the limit costs no more.
+const (
+	ofCrew    = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
+	readCrew  = "SELECT id, address " + ofCrew + "? ORDER BY id LIMIT ?"
+	countCrew = "SELECT count(*) FROM (SELECT 1 " + ofCrew + "(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)"
+)
 
 // crew adds to t.to the Mechas of a crew except one, by their numbers, up to a limit.
 func (t *tx) crew(name string, except relay.MechaNumber, most int) error {
-	r := t.c.Query("SELECT id, address "+ofCrew+"? ORDER BY id LIMIT ?", name, int64(except), int64(most))
+	r := t.c.Query(readCrew, name, int64(except), int64(most))
 	for r.Next() {
 		t.to = append(t.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
@@ -79,8 +84,7 @@ func (d *DB) countCrew(err error, m *relay.SendMessage) error {
 	s := d.readers.scan(d.keys.mechaOf(m.Key))
 	s.most = 1
 	failed := d.readIn(context.Background(), s, func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, "SELECT count(*) FROM (SELECT 1 "+ofCrew+
-			"(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)", m.To.Crew(), int64(m.Key), int64(mostCounted+1))
+		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
 		return err
 	})
 	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since
