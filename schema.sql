@@ -163,8 +163,28 @@ CREATE TABLE receipt (
   detail    TEXT,
   key       INTEGER REFERENCES mecha_key (id),  -- NULL if the relay itself made the receipt
   nonce     INTEGER,
-  notice    INTEGER               -- what the relay tells: 1 overdue, 2 the conversation is full; else NULL
+  -- What the relay tells: 1 overdue, 2 the conversation is full, 3 claimed, 4 returned,
+  -- 5 attempts spent; NULL: the receipt is of a client, or an expiry.
+  notice    INTEGER,
+  until     INTEGER               -- the end of a lease or a deferral that begins here
 ) STRICT;
+
+-- The messages that a worker holds, that were put off, or that have come again. A pending
+-- message without a row is at its first attempt and free.
+CREATE TABLE attempt (
+  message   INTEGER PRIMARY KEY REFERENCES message (position),
+  recipient INTEGER NOT NULL REFERENCES mecha (id),
+  number    INTEGER NOT NULL,     -- 1 for the first attempt
+  until     INTEGER,              -- the end of the lease, or of the deferral; NULL: the message is free
+  key       INTEGER REFERENCES mecha_key (id),  -- who has the lease; NULL: nobody
+  worker    TEXT,                 -- the name that the holder gave
+  lease     INTEGER,              -- the length of the lease, in ms
+  since     INTEGER NOT NULL REFERENCES receipt (position),
+  again     INTEGER               -- where a deferral was over, after which sockets get it again; NULL: nowhere
+) STRICT;
+
+CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
+CREATE INDEX attempt_recipient ON attempt (recipient, again);
 
 -- How many acknowledgements that are not final a message has had after its first
 -- acknowledgement. A message with fewer than two acknowledgements has no row.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/user"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -90,18 +91,21 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 	return w.end()
 }
 
-// actor is who runs this command, for the audit log. What sudo says of its caller is kept
-// beside: only root can make it up.
+// actor is who runs this command, for the audit log. The name is the system's for the user's
+// number: user.Current may take it from the environment. What sudo says of its caller is kept
+// beside. Whoever makes that up may write the file, and so the log, too.
 func (a *app) actor() relay.Actor {
 	by := relay.Actor{UID: relay.NoUID, Command: a.command}
+	me, err := user.Current()
 	if uid := os.Getuid(); uid >= 0 {
 		by.UID = int64(uid)
+		me, err = user.LookupId(strconv.Itoa(uid))
 	}
-	if u, err := user.Current(); err == nil { // a container may have no names
-		by.User = u.Username
+	if err == nil { // a container may have no names
+		by.User = me.Username
 	}
-	if caller := os.Getenv("SUDO_USER"); caller != "" && by.UID == 0 {
-		by.User += " by sudo of " + relay.Visible(caller)
+	if caller := os.Getenv("SUDO_USER"); caller != "" {
+		by.User = strings.TrimSpace(by.User + " by sudo of " + relay.Visible(caller))
 	}
 	return by
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db/file"
+	"relay/db/relay"
 )
 
 func (a *app) backupCommand() *cobra.Command {
@@ -51,7 +52,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 		return errors.New("interrupted: no copy was made")
 	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), from)
+		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
 	case err != nil:
 		return denied(o.To, true, denied(o.From, false, err))
 	}

@@ -123,7 +123,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 		return err
 	}
 	line := a.statusLine()
-	c.Schema, c.Relay, c.Progress = a.schema, buildVersion().Version, func(what string, perSecond float64) {
+	c.Schema, c.Relay, c.By, c.Progress = a.schema, buildVersion().Version, a.actor(), func(what string, perSecond float64) {
 		if perSecond > 0 {
 			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))
 		}
@@ -162,6 +162,9 @@ func checkBench(c bench.Config) error {
 	}
 	if c.URL != "" && fair {
 		return usagef("--only %s goes without --url: each attack has a relay of its own", bench.Fairness)
+	}
+	if fair && (c.DB != "" || c.Stored > 0) {
+		return usagef("--only %s goes without --db (RELAY_DB) and --stored: each attack has a relay of its own, with a new database", bench.Fairness)
 	}
 	if c.Duration < 10*time.Millisecond || c.Repeats < 1 || c.Mechas < 2 || c.Sockets < 1 || c.Messages < 2 || c.Profiles < 1 || len(c.Connections) == 0 || slices.Min(c.Connections) < 1 {
 		return usagef("there must be at least --duration 10ms, --mechas 2, --messages 2, and 1 of everything else")

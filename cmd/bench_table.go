@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 // benchTitles are the titles of the stages' tables.
 var benchTitles = map[string]string{
 	"send":    "Sends over AT connections; with a 201 the message is on disk",
+	"socket":  "Sends over AT sockets, several under way on each, beside AT connections with a request each",
 	"push":    "One message at a time, to a socket",
 	"ack":     "Sent, pushed, acknowledged on the socket, receipt at the sender",
 	"fanout":  "One message to one Mecha with AT sockets, until the last socket has it",
@@ -42,7 +44,7 @@ func (a *app) printBench(r *bench.Report) error {
 			busy++
 			doubts = doubts[1:]
 		}
-		if len(doubts) > 0 && row.Ratio == 0 { // a ratio repeats the doubts of its rows
+		if len(doubts) > 0 && !row.IsRatio() { // a ratio repeats the doubts of its rows
 			name := row.Stage + ", " + row.Case
 			if row.At > 0 {
 				name += fmt.Sprintf(" at %d", row.At)
@@ -91,8 +93,8 @@ func (a *app) printStage(rows []bench.Row) error {
 		}
 		name, at, rate, memory := r.Case, count(float64(r.At)), count(r.PerSecond), "-"
 		switch {
-		case r.Case == "ratio":
-			name, rate = ratioNames[r.Stage], "-"
+		case r.IsRatio():
+			name, rate = cmp.Or(ratioNames[r.Stage], name), "-"
 			if r.Ratio > 0 {
 				rate = fmt.Sprintf("%.2f", r.Ratio)
 			}

@@ -60,10 +60,12 @@ func measured(t *testing.T, args ...string) (r benchReport, times int) {
 	return r, 3
 }
 
+func (row benchRow) isRatio() bool { return row.Case == "ratio" || strings.Contains(row.Case, "÷") }
+
 // empty tells that too little time was measured.
 func (row benchRow) empty() bool {
 	switch {
-	case row.Case == "ratio":
+	case row.isRatio():
 		return row.Ratio <= 0
 	case row.Stage == "idle" || row.Stage == "start" || row.Stage == "sync":
 		return false // they do not take a time
@@ -87,7 +89,7 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 			t.Errorf("%s: %+v", name, row)
 		}
 		switch {
-		case row.Case == "ratio":
+		case row.isRatio():
 			if row.Ratio <= 0 {
 				t.Errorf("%s: %+v", name, row)
 			}
@@ -114,6 +116,8 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 		t.Error("no row says what others took of the machine")
 	}
 	want := []string{"send/durable/1", "send/http_only/1", "send/ratio/1", "send/durable/4", "send/http_only/4", "send/ratio/4",
+		"socket/POST/1", "socket/socket, 1 under way/1", "socket/socket, 64 under way/1", "socket/socket, 1 under way ÷ POST/1", "socket/socket, 64 under way ÷ POST/1",
+		"socket/POST/8", "socket/socket, 1 under way/8", "socket/socket, 64 under way/8", "socket/socket, 1 under way ÷ POST/8", "socket/socket, 64 under way ÷ POST/8",
 		"push/send to socket/1", "push/send to 201/1", "push/201 to socket/1", "ack/send to receipt/1", "ack/send to socket/1",
 		"fanout/send to last socket/1", "fanout/send to last socket/3", "idle/memory a socket/3", "history/pages of 100/1", "history/pages of 100/8",
 		"sync/pending, each acked/1", "sync/after a cursor, acked before/1", "search/20 profiles/1", "search/20 profiles/8",
@@ -155,7 +159,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 		sent := 0
 		for _, row := range r.Rows {
 			cases = append(cases, fmt.Sprintf("%s/%d", row.Case, row.At))
-			if row.Failed != 0 || row.Case != "ratio" && row.P50 <= 0 || row.Case == "ratio" && row.Ratio <= 0 {
+			if row.Failed != 0 || !row.isRatio() && row.P50 <= 0 || row.isRatio() && row.Ratio <= 0 {
 				t.Errorf("%+v", row)
 			}
 			sent += row.Operations
@@ -204,6 +208,13 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 		}](t, []byte(line)); k.RevokedAt == nil {
 			t.Errorf("a key still works: %s", line)
 		}
+	}
+	noted := map[string]int{}
+	for _, act := range audit(t, db) {
+		noted[act.Command+": "+act.What]++
+	}
+	if noted["bench: key_issued"] < 10 || noted["bench: mecha_removed"] != noted["bench: key_issued"] || len(noted) != 2 {
+		t.Errorf("the audit log has %v", noted)
 	}
 	// The figures from before a limit of the relay stopped it are not lost.
 	limited := runRelay(t, append(tinyBench, "--url", s.url, "--db", db, "--only", "push,fanout", "--sockets", "17")...)
@@ -302,6 +313,7 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 		{"--url localhost", "--url"}, {"--only scale", "--stored"}, {"--stored 5", "at least 1000"},
 		{"--stored 1000 --stored-over 0s", "--stored-over"}, {"--stored 1000 --url http://127.0.0.1:1", "without --url"}, {"now", "no arguments"},
 		{"--attacks sends", "--only fairness"}, {"--only fairness --attacks nonsense", `no attack "nonsense"`}, {"--only fairness --url http://127.0.0.1:1", "without --url"}, {"--repeats 0", "at least"},
+		{"--only fairness --db kept.db", "without --db"}, {"--only send,fairness --stored 1000", "without --db"},
 	} {
 		runRelay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
 	}

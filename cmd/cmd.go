@@ -25,6 +25,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1
 	exitUsage   = 2
+	exitTimeUp  = 3
 	exitStore   = 75
 )
 
@@ -45,6 +46,9 @@ type app struct {
 type usageError struct{ error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+// timeUp is a wait that was in vain.
+type timeUp struct{ error }
 
 // exitError carries an exit code; its message has been printed.
 type exitError int
@@ -77,6 +81,9 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 	code, hint := exitFailure, ""
 	if usage := (usageError{}); errors.As(err, &usage) {
 		code, hint = exitUsage, "Try: "+cmd.CommandPath()+" --help\n"
+	}
+	if errors.As(err, new(timeUp)) {
+		code = exitTimeUp
 	}
 	if !a.json {
 		fmt.Fprintf(a.stderr, "relay: %v\n%s", err, hint)
@@ -117,7 +124,8 @@ keeps them in one SQLite file. An agent is called a Mecha; its address is
 the answer.
 
 Every flag can be set in the environment: --addr is RELAY_ADDR.
-Exit codes: 0 done, 1 failed, 2 wrong usage; relay serve: 75, start it again.
+Exit codes: 0 done, 1 failed, 2 wrong usage; relay ask: 3, no answer in time;
+relay serve: 75, start it again.
 With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		Example: `  relay demo                      # the whole story in one command
   relay serve --dev               # a server with two demo Mechas and their keys
@@ -146,7 +154,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 	}{
 		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand(), a.benchCommand()}},
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
-		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.listenCommand(), a.inboxCommand(), a.ackCommand(), a.deliverCommand(),
+		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.askCommand(), a.listenCommand(), a.inboxCommand(), a.replyCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
 		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand()}},

@@ -18,7 +18,7 @@ func TestCrashAFileMayNotGrow(t *testing.T) {
 	limit := func(bytes uint64) {
 		t.Helper()
 		if err := unix.Prlimit(s.cmd.Process.Pid, unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: bytes, Max: unix.RLIM_INFINITY}, nil); err != nil {
-			t.Skip(err)
+			t.Skip("the limits of another process cannot be set here: ", err)
 		}
 	}
 	limit(uint64(sizeOf(t, db+"-wal")) + 200_000)

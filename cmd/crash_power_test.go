@@ -161,7 +161,7 @@ func powerLoad(s *server, from []agent, to agent) {
 				if *long && n%3 == 0 {
 					size = 100_000 // so that the log is copied back under load, too
 				}
-				m := s.send(a, to.Address, fmt.Sprintf(`{"text":%q}`, strings.Repeat("x", size)))
+				m := s.send(a, to.Address, fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("x", size)))
 				if n%3 == i {
 					s.ask(to, "POST", "/api/v1/messages/"+m.MessageID+"/ack", `{"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`).want(s.t, 200)
 				}

@@ -80,7 +80,7 @@ func (s *sender) write() *letter {
 	if n%8 == 0 {
 		size *= 50 // so that the log is copied back now and then
 	}
-	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":%q}}`, l.to, l.token, strings.Repeat("x", size))
+	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":"%s"}}`, l.to, l.token, strings.Repeat("x", size))
 	if l.keyed || l.outcome == refused {
 		l.request = s.request("POST", "/api/v1/messages", body, "Idempotency-Key", key)
 	} else {

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"relay/db/file"
+	"relay/db/relay"
 )
 
 // denied replaces err, the error of opening the database at path, by a sentence that says
@@ -69,7 +70,7 @@ func noPermission(path, name string, mode uint32) error {
 	do := map[uint32]string{unix.R_OK: "read", unix.W_OK: "write", unix.X_OK: "enter"}[mode]
 	owner := info.Sys().(*syscall.Stat_t)
 	if int(owner.Uid) == os.Geteuid() {
-		return fmt.Errorf("%s: permission denied: %s is yours, but its mode %04o forbids to %s: chmod u+rwX %s", path, it, info.Mode().Perm(), do, name)
+		return fmt.Errorf("%s: permission denied: %s is yours, but its mode %04o forbids to %s: chmod u+rwX %s", path, it, info.Mode().Perm(), do, relay.ShellWord(name))
 	}
 	who, sudo := "user "+strconv.Itoa(int(owner.Uid)), "'#"+strconv.Itoa(int(owner.Uid))+"'"
 	if u, err := user.LookupId(strconv.Itoa(int(owner.Uid))); err == nil {

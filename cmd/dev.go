@@ -7,7 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"strings"
+
+	"relay/db/relay"
 )
 
 // printDev registers two demo Mechas and prints how to try them.
@@ -26,7 +27,7 @@ func (a *app) printDev(ctx context.Context, in *instance, s *settings, log *slog
 		if err != nil {
 			return err
 		}
-		trust, caCert = " RELAY_CA_FILE="+quoted(file), ` --cacert "$RELAY_CA_FILE"`
+		trust, caCert = " RELAY_CA_FILE="+relay.ShellWord(file), ` --cacert "$RELAY_CA_FILE"`
 	}
 	end := alice.expires
 	if bob.expires.Before(end) {
@@ -39,9 +40,6 @@ func (a *app) printDev(ctx context.Context, in *instance, s *settings, log *slog
 	_, err = fmt.Fprintf(a.stdout, devText, in.url, in.db.Path(), alice.Text, bob.Text, self(), trust, caCert, header, signs, end.UTC().Format("2006-01-02 15:04Z"))
 	return err
 }
-
-// quoted writes a text as one word of a POSIX shell.
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // devText has a curl that is a whole signed request: it works whether or not
 // signatures are required, and shows how to sign.
@@ -71,12 +69,12 @@ RELAY_KEY=%[4]s %[5]s curl GET '/api/v1/mecha/bob^demo/messages?include=payload'
 // folder, or the build cache.
 var madeByGoRun = regexp.MustCompile(`/go-build\d+/|/[0-9a-f]{64}-d/[^/]+$`)
 
-// self returns how this program was called, so that a printed command can be
-// pasted.
+// self returns how this program was called, in the words of a shell, so that a printed
+// command can be pasted.
 func self() string {
 	exe, err := os.Executable()
 	if err == nil && madeByGoRun.MatchString(filepath.ToSlash(exe)) {
 		return "go run ."
 	}
-	return os.Args[0]
+	return relay.ShellWord(os.Args[0])
 }

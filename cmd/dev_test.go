@@ -36,8 +36,8 @@ func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
 			s := startServerIn(t, env, tempDB(t), "--dev")
 			send, read := pasted(s)
 			r := finish(t, exec.Command("bash", "-c", send+"\n"+read), nil, "").wantCode(t, 0)
-			sent, seen, _ := strings.Cut(r.out, "}")
-			m := parse[record](t, []byte(sent+"}"))
+			sent, seen, _ := strings.Cut(r.out, "}}")
+			m := parse[record](t, []byte(sent+"}}"))
 			page := parse[struct{ Messages []record }](t, []byte(seen))
 			if len(page.Messages) != 1 {
 				t.Fatalf("bob sees %s", seen)
@@ -79,6 +79,21 @@ func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
 	}
 	if _, read := pasted(startServer(t, tempDB(t), "--dev")); !strings.Contains(read, " "+binary+" curl GET ") {
 		t.Errorf("%s", read)
+	}
+}
+
+// The printed commands work if the program, or the folder it is in, has a name with a space.
+func TestWhatDevPrintsNamesTheProgramInQuotationMarks(t *testing.T) {
+	notOnWindows(t, "there is no POSIX shell")
+	dir := filepath.Join(t.TempDir(), "my tools, it's new")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := launch(t, exec.Command(mustLinkProgram(t, dir), "serve", "--dev", "--addr", "127.0.0.1:0", "--db", tempDB(t)), nil)
+	_, read := pasted(s)
+	r := finish(t, exec.Command("sh", "-c", "export RELAY_URL="+s.await(s.stdout, `running at (\S+)`)[1]+"\n"+read), nil, "").wantCode(t, 0)
+	if !strings.Contains(r.out, `"messages"`) {
+		t.Errorf("%s prints %s", read, r.out)
 	}
 }
 

@@ -27,6 +27,7 @@ type envelopeHead struct {
 	MessageType    string `json:"message_type"`
 	Priority       string `json:"priority"`
 	CorrelationID  string `json:"correlation_id"`
+	InReplyTo      string `json:"in_reply_to,omitempty"`
 	CreatedAt      string `json:"created_at"`
 }
 
@@ -64,6 +65,7 @@ func (e *envelope) environment() []string {
 		"RELAY_MESSAGE_TYPE=" + e.MessageType,
 		"RELAY_MESSAGE_PRIORITY=" + e.Priority,
 		"RELAY_MESSAGE_CORRELATION_ID=" + e.CorrelationID,
+		"RELAY_MESSAGE_IN_REPLY_TO=" + e.InReplyTo,
 		"RELAY_MESSAGE_CREATED_AT=" + e.CreatedAt,
 	}
 	for i := range env { // a correlation_id may have this character, but a variable must not

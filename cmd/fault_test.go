@@ -44,7 +44,7 @@ func newLedger() *ledger {
 // send sends one message of a token and writes down what became of it. It gives
 // the status; 0: no answer.
 func (l *ledger) send(s *server, from agent, to, token string, bytes int) int {
-	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":%q}}`, to, token, strings.Repeat("x", bytes))
+	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":"%s"}}`, to, token, strings.Repeat("x", bytes))
 	ans, err := from.request("POST", "/api/v1/messages", body).to(s.url)
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -92,8 +92,12 @@ func TestTheImageRunsFromScratchAsAnotherUser(t *testing.T) {
 	if err := os.Chmod(root, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Link(program, filepath.Join(root, "relay")); err != nil {
-		t.Skip(err)
+	text, err := os.ReadFile(program) // copied: the folders may be on several file systems
+	if err == nil {
+		err = os.WriteFile(filepath.Join(root, "relay"), text, 0o755)
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	inside := func(words []string, more ...string) (*exec.Cmd, []string) {
 		c := exec.Command(words[0], words[1:]...)

@@ -15,7 +15,8 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-const damagedMechas = 2500 // some batches of the index
+// damagedMechas gives the number of Mechas in the index: some batches of 1000.
+func damagedMechas() int { return rounds(1200, 2500) }
 
 // damageable is a database of many Mechas with an index that is complete: made
 // once, and copied.
@@ -56,7 +57,7 @@ func makeDamageable(t *testing.T) {
 	db := filepath.Join(damageable.dir, "relay.db")
 	keys := issue(t, db, "asker^damage", "friend^damage")
 	var lines strings.Builder
-	for i := range damagedMechas {
+	for i := range damagedMechas() {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^damage","profile":{"description":"knows the number%d and the weather"}}`+"\n", i, i)
 	}
 	run(t, []string{"mecha", "import", "-", "--db", db}, nil, lines.String()).wantCode(t, 0)
@@ -72,9 +73,9 @@ func makeDamageable(t *testing.T) {
 func (s *server) wantAllFound(a agent) {
 	s.t.Helper()
 	eventually(s.t, patience, "all are found", func() bool {
-		return parse[struct{ Total int }](s.t, s.search(a, "weather")).Total == damagedMechas
+		return parse[struct{ Total int }](s.t, s.search(a, "weather")).Total == damagedMechas()
 	})
-	for _, i := range []int{0, damagedMechas / 2, damagedMechas - 1} {
+	for _, i := range []int{0, damagedMechas() / 2, damagedMechas() - 1} {
 		want := fmt.Sprintf("m%d^damage", i)
 		for _, query := range []string{fmt.Sprintf("number%d", i), want} {
 			// Not at once: on a busy machine a search may run out of its time.

@@ -50,7 +50,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	if in.certs, err = s.certificates(log); err != nil {
 		return nil, err
 	}
-	listener, err := listen(s.Addr) // before the store: if this fails, it leaves no file behind
+	listener, err := listen("addr", s.Addr) // before the store: if this fails, it leaves no file behind
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	closeAll := func() { closeListeners(append(others.all(), listener)) }
 	d, err := s.open(db.Options{
 		Path: s.DB, Schema: a.schema, Create: true, Serve: true, By: a.actor(),
-		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
+		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired),
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})
@@ -99,8 +99,8 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	return in, nil
 }
 
-// listen takes the address of a server. An error names the flag that sets it.
-func listen(addr string) (net.Listener, error) {
+// listen takes an address of a server. An error names the flag that sets it.
+func listen(flag, addr string) (net.Listener, error) {
 	l, err := net.Listen("tcp", addr)
 	if err == nil {
 		return l, nil
@@ -109,16 +109,16 @@ func listen(addr string) (net.Listener, error) {
 	n, _ := net.LookupPort("tcp", port)
 	if errors.Is(err, addressInUse) {
 		another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
-		return nil, fmt.Errorf("%s is already in use; --addr %s takes another port", addr, another)
+		return nil, fmt.Errorf("%s is already in use; --%s %s takes another port", addr, flag, another)
 	}
 	var failed *net.OpError
 	if errors.As(err, &failed) {
 		err = failed.Err // the rest of it repeats the address
 	}
 	if errors.Is(err, fs.ErrPermission) && n < 1024 {
-		return nil, fmt.Errorf("cannot listen on --addr %s: %w; ports below 1024 need a privilege (relay docs tls)", addr, err)
+		return nil, fmt.Errorf("cannot listen on --%s %s: %w; ports below 1024 need a privilege (relay docs tls)", flag, addr, err)
 	}
-	return nil, fmt.Errorf("cannot listen on --addr %s: %w", addr, err)
+	return nil, fmt.Errorf("cannot listen on --%s %s: %w", flag, addr, err)
 }
 
 // serve answers requests on the listener until stop.

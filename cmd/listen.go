@@ -22,7 +22,7 @@ import (
 type listenFlags struct {
 	ack, exec, replyType, state string
 	reply                       bool
-	jobs                        int
+	jobs, maxReplies            int
 	timeout                     time.Duration
 }
 
@@ -45,14 +45,18 @@ and none is kept: what is still to be done is still pending at the relay.
 
 --exec runs a command for each message, with sh -c (Windows: cmd /C). The
 payload is on its stdin, and the envelope in RELAY_MESSAGE_ID, _FROM, _TO,
-_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID and _CREATED_AT. The command
-has the environment of this process, and so the key: it can run relay itself.
+_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID, _IN_REPLY_TO and
+_CREATED_AT. The command has the environment of this process, and so the key: it
+can run relay itself.
 Its stdout is passed on. Exit code 0 acks completed; any other acks failed, with
 the last line of its stderr as detail.
---reply sends the JSON object that the command prints back to the sender, in the
-same conversation and with the same correlation_id, before the ack. A message of
-type --reply-type is an answer itself and gets no answer, so that two listeners
-do not answer each other endlessly.
+--reply sends the JSON object that the command prints back to the sender as the
+answer to the message, in the same conversation and with the same
+correlation_id, before the ack. A message of type --reply-type is an answer
+itself and gets no answer, so that two listeners do not answer each other
+endlessly. If other types come back, --max-replies ends it: what goes beyond so
+many answers in a conversation within ten minutes is acked failed, and no
+command runs for it.
 Two listeners of one Mecha both get every message: to run commands side by side,
 use --jobs.
 
@@ -70,7 +74,7 @@ their messages stay pending.`,
 			if err != nil {
 				return err
 			}
-			l := &listener{app: a, c: relay, f: f}
+			l := &listener{app: a, c: relay, f: f, breaker: &breaker{most: f.maxReplies}}
 			return l.run(cmd.Context())
 		},
 	}
@@ -81,7 +85,8 @@ their messages stay pending.`,
 	flags.IntVar(&f.jobs, "jobs", 1, "with --exec: how many commands at once; more than 1 does not keep the order")
 	flags.DurationVar(&f.timeout, "timeout", 0, "with --exec: kill a command after this time, and ack failed (default never)")
 	flags.BoolVar(&f.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
-	flags.StringVar(&f.replyType, "reply-type", "reply", "with --reply: the answers' message `type`")
+	flags.StringVar(&f.replyType, "reply-type", defaultReplyType, "with --reply: the answers' message `type`")
+	flags.IntVar(&f.maxReplies, "max-replies", defaultMaxReplies, "with --reply: how many answers within ten minutes in a conversation; 0: any")
 	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
 	return cmd
 }
@@ -101,6 +106,8 @@ func (f *listenFlags) check() error {
 		return usagef("--ack takes a status such as completed: at most 32 letters, digits and _")
 	case f.reply && f.replyType == "":
 		return usagef("--reply-type must not be empty")
+	case f.maxReplies < 0:
+		return usagef("--max-replies must not be negative")
 	}
 	return nil
 }
@@ -111,6 +118,9 @@ func (f *listenFlags) check() error {
 func (f *listenFlags) endsMessages() bool {
 	return f.exec != "" || f.ack != "" && f.ack != "received" && f.ack != "processing"
 }
+
+// defaultReplyType is the message type of answers. A listener answers none of that type.
+const defaultReplyType = "reply"
 
 const (
 	maxJobs    = 256
@@ -128,6 +138,8 @@ type listener struct {
 	f    listenFlags
 	own  relay.Address
 	mark *bookmark // nil: no place is kept
+
+	breaker *breaker
 
 	taken string // the last message that was printed or given to a job
 

@@ -26,13 +26,10 @@ const (
 // acknowledge with. An error is a fault of the listener, which must end; the
 // message stays pending.
 func (l *listener) execute(ctx context.Context, e *envelope) (status, detail string, err error) {
-	out, err := l.command(e)
+	err = l.work(ctx, e)
 	var failed *failure
 	if errors.As(err, &failed) && l.unread() { // which may be why the command failed
 		return "", "", errUnread
-	}
-	if err == nil && l.f.reply && e.MessageType != l.f.replyType {
-		err = l.answer(ctx, e, out)
 	}
 	switch {
 	case l.alive.Err() != nil:
@@ -42,6 +39,23 @@ func (l *listener) execute(ctx context.Context, e *envelope) (status, detail str
 		return "failed", failed.detail, nil
 	}
 	return "completed", "", err
+}
+
+// work runs the command for a message, and sends back what it printed if that is asked for.
+func (l *listener) work(ctx context.Context, e *envelope) error {
+	if !l.f.reply || e.MessageType == l.f.replyType {
+		_, err := l.command(e)
+		return err
+	}
+	if !l.breaker.begin(e.ConversationID, time.Now()) {
+		return &failure{fmt.Sprintf("not answered: this conversation has had %d answers in %v (relay listen --max-replies)", l.f.maxReplies, breakerWindow)}
+	}
+	out, err := l.command(e)
+	if err == nil {
+		err = l.answer(ctx, e, out)
+	}
+	l.breaker.end(e.ConversationID, time.Now(), err == nil)
+	return err
 }
 
 // failure is why a command failed. The sender of the message is told.
@@ -93,7 +107,7 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 // message's id: if the command runs again after a crash, there is still one
 // reply.
 func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
-	reply := &outgoing{To: e.From, Type: l.f.replyType, ConversationID: e.ConversationID, CorrelationID: e.CorrelationID,
+	reply := &outgoing{To: e.From, Type: l.f.replyType, ConversationID: e.ConversationID, CorrelationID: e.CorrelationID, InReplyTo: e.MessageID,
 		payload: bytes.TrimSpace(out), idempotency: "reply-" + e.MessageID}
 	if len(reply.payload) == 0 {
 		return &failure{"the command printed no answer"}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"relay/db/relay"
 )
 
 func (a *app) manCommand() *cobra.Command {
@@ -30,7 +32,7 @@ there is none.`,
 			if a.json {
 				return a.printJSON(map[string]any{"dir": args[0], "files": n})
 			}
-			_, err = fmt.Fprintf(a.stdout, "%d pages in %s (man -l %s/relay.1)\n", n, args[0], args[0])
+			_, err = fmt.Fprintf(a.stdout, "%d pages in %s (man -l %s)\n", n, args[0], relay.ShellWord(filepath.Join(args[0], "relay.1")))
 			return err
 		},
 	}
@@ -89,6 +91,9 @@ func page(cmd *cobra.Command) []byte {
 	m.item("0", "The command did what it was asked to do.")
 	m.item("1", "It failed. The reason is on stderr.")
 	m.item("2", "The command line was wrong. The reason is on stderr.")
+	if cmd.Name() == "ask" {
+		m.item("3", "There was no answer in time.")
+	}
 	if cmd.Name() == "serve" {
 		m.item("75", "The server could no longer keep what it accepts, and stopped. Start it again.")
 	}

@@ -18,6 +18,7 @@ type listFlags struct {
 	db.ListQuery
 	mecha, peer, conversation, before, after string
 	state, direction, since, until           string
+	dead, overdue                            bool
 }
 
 func (a *app) messageList() *cobra.Command {
@@ -29,7 +30,7 @@ func (a *app) messageList() *cobra.Command {
 date in UTC, or how long ago: 2026-11-21T08:00:00Z, 2026-11-21, 90m, 7d. The
 next page comes with --before and the id in the last line.`,
 		Example: `  relay message list --mecha planner^acme --state pending
-  relay message list --status failed
+  relay message list --dead --since 1d
   relay message list --since 1h --text invoice --json | jq -r .message_id`,
 		Args: exactly(0, "no arguments; its filters are flags"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -45,6 +46,8 @@ next page comes with --before and the id in the last line.`,
 	f.StringVar(&l.direction, "direction", "all", "only in this `direction`, seen from --mecha: in, out or all")
 	f.StringVar(&l.conversation, "conversation", "", "only in the conversation with this `id`")
 	f.StringVar(&l.state, "state", "", "only in this `state`: "+strings.Join(stateWords, ", "))
+	f.BoolVar(&l.dead, "dead", false, "only those that came to nothing: expired, failed or rejected; short for --state dead")
+	f.BoolVar(&l.overdue, "overdue", false, "only those that their senders wanted acknowledged by now; short for --state overdue")
 	f.StringVar(&l.Status, "status", "", "only with this `status` in the latest ack, as in failed")
 	f.StringVar(&l.Type, "type", "", "only of this message `type`")
 	f.StringVar(&l.Priority, "priority", "", "only of this `priority`")
@@ -74,6 +77,9 @@ func (l *listFlags) read(now time.Time) (err error) {
 			return plain(err)
 		}
 	}
+	if err := l.shortForms(); err != nil {
+		return err
+	}
 	if l.State = relay.StateFilter(slices.Index(stateWords, l.state) + 1); l.state != "" && l.State == relay.AnyState {
 		return usagef("--state is one of %s, not %q", strings.Join(stateWords, ", "), l.state)
 	}
@@ -99,6 +105,20 @@ func (l *listFlags) read(now time.Time) (err error) {
 		return usagef("--limit must be at least 1")
 	}
 	l.Conversation, l.Before, l.After = relay.ConversationID(l.conversation), relay.MessageID(l.before), relay.MessageID(l.after)
+	return nil
+}
+
+// shortForms reads --dead and --overdue.
+func (l *listFlags) shortForms() error {
+	for word, set := range map[string]bool{"dead": l.dead, "overdue": l.overdue} {
+		switch {
+		case !set:
+		case l.state != "" && l.state != word:
+			return usagef("only one of --state, --dead and --overdue")
+		default:
+			l.state = word
+		}
+	}
 	return nil
 }
 
@@ -156,6 +176,9 @@ func (a *app) messageTable(list []*relay.Message) error {
 			if state += " " + status; m.State == relay.Delivered {
 				state = status // the recipient's own word says more than "delivered"
 			}
+		}
+		if m.Overdue {
+			state += ", overdue"
 		}
 		w.row(atTime(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, paint{stateColour(m.State.String(), status), state}, m.PayloadBytes)
 	}

@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -18,8 +19,9 @@ func (a *app) messageTail() *cobra.Command {
 		Use:   "tail",
 		Short: "Print new messages and changes of state as they are committed",
 		Long: `Print new messages and changes of state in commit order, as they are committed,
-until the command is interrupted. A line has the time, the event, the message,
-its sender and its recipient.`,
+until the command is interrupted; and when the relay tells a sender that a
+message is overdue, or a conversation full. A line has the time, the event, the
+message, its sender and its recipient.`,
 		Example: `  relay message tail
   relay message tail --mecha planner^acme --last 10 --json`,
 		Args: exactly(0, "no arguments"),
@@ -128,18 +130,14 @@ func (a *app) printEvent(e db.Event) error {
 		return a.printJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
 			optional(s.Status), optional(s.Detail), optional(string(s.Key)), m.PayloadBytes})
 	}
-	what := s.Status
-	if what == "" {
-		what = string(s.What)
-	}
 	line := fmt.Sprintf("%s  %s → %s", m.ID, m.From, m.To)
 	if s.What == db.StepAccepted {
 		line += fmt.Sprintf("  %s, %d bytes", m.Type, m.PayloadBytes)
 	}
-	if s.Detail != "" {
-		line += "  " + s.Detail
+	if note := cmp.Or(s.Detail, told(m, s)); note != "" {
+		line += "  " + note
 	}
-	event := paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", what)}.on(a.colourful())
+	event := paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", stepName(s))}.on(a.colourful())
 	_, err := fmt.Fprintf(under(a.stdout), "%s  %s  %s\n", atTime(s.At), event, relay.Visible(line))
 	return err
 }

@@ -18,7 +18,8 @@ func (a *app) messageTrace() *cobra.Command {
 		Short: "Show what happened to one message, and when",
 		Long: `Show what happened to one message, when, and by which key: when the relay
 accepted it, and whether it was signed; when it was written to a socket; when
-it was marked as delivered, acknowledged, or expired; and how much time passed
+it was marked as delivered, acknowledged, or expired; when the relay told the
+sender that it is overdue, or its conversation full; and how much time passed
 between.
 
 "pushed" means that the network took the message. The server notes it with the
@@ -83,19 +84,31 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 			after = "+" + gap(s.At.Sub(last))
 		}
 		last = s.At
-		what := string(s.What)
-		if s.Status != "" {
-			what = s.Status
-		}
+		what := stepName(s)
 		w.row(atTime(s.At), after, paint{stateColour(string(s.What), s.Status), what}, keyName(s), stepNote(t, s))
 	}
 	if err := w.end(); err != nil {
 		return err
 	}
 	if m.State == relay.Queued || m.State == relay.Delivered {
-		fmt.Fprintf(a.stdout, "\nstill %s, %s after the relay accepted it\n", m.State, gap(now.Sub(m.CreatedAt)))
+		overdue := ""
+		if m.Overdue {
+			overdue = " and overdue"
+		}
+		fmt.Fprintf(a.stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, gap(now.Sub(m.CreatedAt)))
 	}
 	return nil
+}
+
+// stepName is a step in a word or two: the recipient's own word says more than ours.
+func stepName(s db.Step) string {
+	switch {
+	case s.Status != "":
+		return s.Status
+	case s.What == db.StepFull:
+		return "conversation full"
+	}
+	return string(s.What)
 }
 
 // keyName names the key of a step, with its label.
@@ -116,11 +129,28 @@ func stepNote(t *db.Trace, s db.Step) string {
 		if t.Retried {
 			note += ", with an Idempotency-Key"
 		}
+		if t.Message.InReplyTo != "" {
+			note += ", in reply to " + string(t.Message.InReplyTo)
+		}
 		return note
 	case db.StepPushed:
 		return "to a socket of this key"
+	case db.StepOverdue, db.StepFull:
+		return told(t.Message, s)
 	case db.StepExpired:
 		return "its time ended at " + atTime(t.Message.ExpiresAt)
 	}
 	return s.Detail
+}
+
+// told says what the relay itself told the sender of a message by a step; "" if it told
+// nothing.
+func told(m *relay.Message, s db.Step) string {
+	switch s.What {
+	case db.StepOverdue:
+		return "not acknowledged by " + atTime(m.AckBy) + "; the sender was told"
+	case db.StepFull:
+		return "the conversation holds all the messages that it may; its founder was told"
+	}
+	return ""
 }

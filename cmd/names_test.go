@@ -3,6 +3,7 @@ package cmd_test
 import (
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,7 +48,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	s.send(a, a.Address, `{"n":1}`)
 	for _, other := range []string{filepath.Join(filepath.Dir(db), "other.db"), filepath.Join(t.TempDir(), "relay.db")} {
 		if err := os.Link(db, other); err != nil {
-			t.Skip(err)
+			t.Skip("no hard links here: ", err)
 		}
 		beside := filepath.Dir(other) == filepath.Dir(db)
 		for _, served := range []bool{true, false} {
@@ -82,6 +83,31 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	}
 }
 
+// The command that the error gives can be pasted, whatever the names are.
+func TestTheOtherNameOfADatabaseIsShownAsAWordOfAShell(t *testing.T) {
+	notOnWindows(t, "there is no POSIX shell")
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "Bob's files")
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	db, other := filepath.Join(dir, "relay.db"), filepath.Join(dir, "a copy; or not.db")
+	mustRelay(t, "key", "create", "a^names", "--create", "--db", db)
+	if err := os.Link(db, other); err != nil {
+		t.Skip("no hard links here: ", err)
+	}
+	r := runRelay(t, "key", "create", "b^names", "--db", db).wantCode(t, 1, "2 names")
+	_, command, found := strings.Cut(strings.TrimSpace(r.err), "stays): ")
+	if !found {
+		t.Fatal(r.err)
+	}
+	finish(t, exec.Command("sh", "-c", command), nil, "").wantCode(t, 0)
+	if _, err := os.Lstat(other); err == nil {
+		t.Errorf("%s is still there after %s", other, command)
+	}
+	mustRelay(t, "key", "create", "b^names", "--db", db)
+}
+
 // A backup has no log, so it may have several names: backup programs that keep many days make links.
 func TestABackupMayHaveManyNames(t *testing.T) {
 	notShort(t)
@@ -91,7 +117,7 @@ func TestABackupMayHaveManyNames(t *testing.T) {
 	backup := filepath.Join(t.TempDir(), "monday.db")
 	mustRelay(t, "backup", backup, "--db", db)
 	if err := os.Link(backup, filepath.Join(filepath.Dir(backup), "tuesday.db")); err != nil {
-		t.Skip(err)
+		t.Skip("no hard links here: ", err)
 	}
 	mustRelay(t, "check", backup)
 	mustRelay(t, "restore", backup, "--db", tempDB(t))
@@ -111,7 +137,7 @@ func TestTheSecondNameThatAKilledRestoreLeaves(t *testing.T) {
 	mustRelay(t, "restore", backup, "--db", db, "--force", "--json") // makes the lock, as the killed one did
 	kept := db + ".before-restore-20261122T101112.000Z"
 	if err := os.Link(db, kept); err != nil {
-		t.Skip(err)
+		t.Skip("no hard links here: ", err)
 	}
 	mustRelay(t, "key", "list", "--db", backup)
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, "2 names", "relay restore that was killed", "rm "+kept)

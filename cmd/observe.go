@@ -63,12 +63,12 @@ func closeListeners(all []net.Listener) {
 // listenElsewhere takes the addresses beside --addr. After an error it has taken none.
 func (s *settings) listenElsewhere() (o otherListeners, err error) {
 	if s.MetricsAddr != "" {
-		if o.metrics, err = net.Listen("tcp", s.MetricsAddr); err != nil {
+		if o.metrics, err = listen("metrics-addr", s.MetricsAddr); err != nil {
 			return o, err
 		}
 	}
 	if s.Pprof != "" {
-		if o.pprof, err = net.Listen("tcp", s.Pprof); err != nil {
+		if o.pprof, err = listen("pprof", s.Pprof); err != nil {
 			closeListeners(o.all())
 			return otherListeners{}, err
 		}

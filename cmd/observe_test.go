@@ -52,7 +52,7 @@ func TestProfilesAreForThisMachineAlone(t *testing.T) {
 	}
 }
 
-// An address that is taken is no reason to leave a file behind.
+// An address that is taken is no reason to leave a file behind. The error names the flag.
 func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -61,7 +61,10 @@ func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
 	}
 	defer l.Close()
 	db := tempDB(t)
-	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--metrics-addr", l.Addr().String()).wantCode(t, 1, "in use")
+	for _, flag := range []string{"--metrics-addr", "--pprof"} {
+		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, flag, l.Addr().String()).wantCode(t, 1, l.Addr().String()+" is already in use; "+flag+" 127.0.0.1:")
+		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, flag, "127.0.0.1:99999").wantCode(t, 2, flag)
+	}
 	if left, err := filepath.Glob(filepath.Dir(db) + "/*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
@@ -136,6 +139,7 @@ func TestReadyz(t *testing.T) {
 	}
 	addr := l.Addr().String()
 	l.Close()
+	runRelay(t, "readyz", "--url", "http://"+addr, "--wait", "1ms").wantCode(t, 1, addr)
 	waits := launch(t, exec.Command(binary, "readyz", "--url", "http://"+addr, "--wait", "3m"), nil)
 	s := launch(t, exec.Command(binary, "serve", "--addr", addr, "--db", db, "--min-free-disk", "9000000000000000000"), nil)
 	if code := waits.wait(); code != 0 || !strings.Contains(waits.stdout.String(), "ready\n") || !strings.Contains(waits.stdout.String(), "disk: ") {
@@ -146,6 +150,31 @@ func TestReadyz(t *testing.T) {
 		t.Errorf("%s", r.out)
 	}
 	s.terminate()
+	// What listens never answers: the question takes no longer than --wait.
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	ask := []string{"readyz", "--url", "http://" + silent.Addr().String()}
+	longer := func() bool { // than with --wait
+		whole := launch(t, exec.Command(binary, ask...), nil)
+		conn, err := silent.Accept() // it has asked
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		runRelay(t, append(ask, "--wait", "10ms")...).wantCode(t, 1, "the server does not answer")
+		select {
+		case <-whole.exited:
+			return false
+		default:
+			return true
+		}
+	}
+	if !longer() && !longer() && !longer() { // a busy machine may hold one of them up
+		t.Error("a question with --wait 10ms takes as long as one without")
+	}
 	// What answers is not a relay.
 	if err := os.WriteFile(filepath.Join(dir, "readyz"), []byte("hello"), 0o600); err != nil {
 		t.Fatal(err)

@@ -23,6 +23,12 @@ const (
 	newer = "2.0.0"
 )
 
+// Who makes the newer ones says who they are.
+const (
+	maintainer = "Ann Lee <ann@example.com>"
+	homepage   = "https://relay.example.com"
+)
+
 // packages are the packages of goreleaser.yaml, in a folder.
 type packages struct{ dir string }
 
@@ -51,6 +57,9 @@ var makePackages = sync.OnceValues(func() (packages, error) {
 		}
 		c := exec.Command(maker, "-source", "..", "-program", program, "-version", version, "-out", p.dir, "-formats", formats)
 		c.Env = environ()
+		if version == newer {
+			c.Env = append(c.Env, "RELAY_MAINTAINER="+maintainer, "RELAY_HOMEPAGE="+homepage)
+		}
 		if out, err := c.CombinedOutput(); err != nil {
 			return p, fmt.Errorf("making packages: %w\n%s", err, out)
 		}
@@ -176,6 +185,36 @@ func TestPackagesHoldTheProgramAndWhatStandsBesideIt(t *testing.T) {
 				t.Errorf("it says %q", r.out)
 			}
 		})
+	}
+}
+
+// A package names the one who has made it, and no address that nobody has.
+func TestPackagesNameTheirMaintainer(t *testing.T) {
+	t.Parallel()
+	p := mustMakePackages(t)
+	for version, want := range map[string]string{
+		older: "Maintainer: nobody yet <unset@relay.invalid>\n",
+		newer: "Maintainer: " + maintainer + "\nHomepage: " + homepage + "\n",
+	} {
+		c := exec.Command("dpkg-deb", "-f", p.file(t, "relay_"+version+"_*.deb"), "Maintainer", "Homepage")
+		if r := finish(t, c, nil, "").wantCode(t, 0); r.out != want {
+			t.Errorf("%s: %q, not %q", version, r.out, want)
+		}
+	}
+}
+
+// A machine makes packages for another one: -arch names it as Go does, a package as its
+// distribution does.
+func TestPackagesAreForAnArchitecture(t *testing.T) {
+	t.Parallel()
+	p := mustMakePackages(t)
+	for arch, want := range map[string]string{"arm": "armhf", "arm64": "arm64"} {
+		dir := t.TempDir()
+		c := exec.Command(filepath.Join(p.dir, "maker"), "-source", "..", "-program", p.program(older), "-arch", arch, "-out", dir, "-formats", "deb")
+		r := finish(t, c, nil, "").wantCode(t, 0)
+		if file := filepath.Join(dir, "relay_0.0.0_"+want+".deb"); r.out != file+"\n" {
+			t.Errorf("it prints %q, not %s", r.out, file)
+		}
 	}
 }
 

@@ -42,13 +42,10 @@ var traceOptions = []string{"-D", "-f", "-y", "-qq", "-xx", "-s", "300000", "-e"
 	"-e", "trace=?open,openat,pwrite64,ftruncate,fsync,fdatasync,?unlink,unlinkat,write,writev"}
 
 var (
-	callLine    = regexp.MustCompile(`^(\d+) +(\w+)\((.*)$`)
-	resumedLine = regexp.MustCompile(`^(\d+) +<\.\.\. (\w+) resumed>(.*)$`)
-	firstFD     = regexp.MustCompile(`^\d+<([^>]*)>`)
-	hexText     = regexp.MustCompile(`"((?:\\x[0-9a-f]{2})*)"`)
-	succeeded   = regexp.MustCompile(`\) += \d+`)
-	aMessageID  = regexp.MustCompile(`msg_[0-9a-z]{26}`)
-	anAck       = regexp.MustCompile(`"message_id":"(msg_[0-9a-z]{26})","state":"acknowledged"`)
+	firstFD    = regexp.MustCompile(`^\d+<([^>]*)>`)
+	returned   = regexp.MustCompile(`\) += \d+`)
+	aMessageID = regexp.MustCompile(`msg_[0-9a-z]{26}`)
+	anAck      = regexp.MustCompile(`"message_id":"(msg_[0-9a-z]{26})","state":"acknowledged"`)
 )
 
 // readTrace reads what was done to the database and its log, and what was
@@ -70,20 +67,22 @@ func readTrace(t *testing.T, name, db string, first int) (ops []*fileOp) {
 			t.Fatal(err)
 		}
 		line = line[:len(line)-1]
-		if m := resumedLine.FindStringSubmatch(line); m != nil {
-			if op := open[m[1]]; op != nil && succeeded.MatchString(m[3]) {
+		thread, rest, _ := strings.Cut(line, " ")
+		rest = strings.TrimLeft(rest, " ")
+		if strings.HasPrefix(rest, "<... ") { // CALL resumed>
+			if op := open[thread]; op != nil && succeeded(rest) {
 				op.end = n
 			} else if op != nil {
 				op.kind = fails
 			}
-			delete(open, m[1])
+			delete(open, thread)
 			continue
 		}
-		m := callLine.FindStringSubmatch(line)
-		if m == nil {
+		call, args, isCall := strings.Cut(rest, "(")
+		if !isCall {
 			continue
 		}
-		op, err := readCall(m[2], m[3], db)
+		op, err := readCall(call, args, db)
 		if err != nil {
 			t.Fatalf("%s:%d: %v in %.200s", name, n, err, line)
 		}
@@ -93,8 +92,8 @@ func readTrace(t *testing.T, name, db string, first int) (ops []*fileOp) {
 		op.begin = n
 		if strings.HasSuffix(line, "<unfinished ...>") {
 			op.end = 1 << 60 // until it is known
-			open[m[1]] = op
-		} else if op.end = n; !succeeded.MatchString(line) {
+			open[thread] = op
+		} else if op.end = n; !succeeded(line) {
 			continue
 		}
 		ops = append(ops, op)
@@ -152,11 +151,18 @@ func readCall(call, args, db string) (*fileOp, error) {
 	}
 }
 
-// textOf joins all strings among the arguments.
+// succeeded looks behind the last string of a line, which is long.
+func succeeded(line string) bool {
+	return returned.MatchString(line[strings.LastIndexByte(line, '"')+1:])
+}
+
+// textOf joins all strings among the arguments. In hex, none of them has a quotation mark.
 func textOf(args string) string {
 	var all strings.Builder
-	for _, m := range hexText.FindAllStringSubmatch(args, -1) {
-		all.WriteString(unhex(m[1]))
+	for i, part := range strings.Split(args, `"`) {
+		if i%2 == 1 {
+			all.WriteString(unhex(part))
+		}
 	}
 	return all.String()
 }

@@ -24,7 +24,7 @@ func (d *days) Set(text string) error {
 	return err
 }
 
-func (d *days) Type() string { return "duration" }
+func (d *days) Type() string { return "days" }
 
 func (d *days) String() string {
 	const day = 24 * time.Hour
@@ -38,7 +38,7 @@ func (d *days) String() string {
 	}
 }
 
-// unseenClock is by how much the clock may be ahead of all that the store has seen
+// unseenClock is by how much the clock may be ahead of what the store has seen of it
 // before relay prune asks whether it is right.
 const unseenClock = 24 * time.Hour
 
@@ -56,8 +56,9 @@ If a server runs on the database, it does the work, a little with each of its
 transactions, so that sends go on; the command waits for it. Messages that came
 with an Idempotency-Key stay until they are 24 hours old.
 
-If the clock is more than a day ahead of all that the database has seen, the
-command asks for --force: a wrong clock must not remove everything.`,
+If the clock is more than a day ahead of the last time at which a server was
+sure of its clock, the command asks for --force: a wrong clock must not remove
+everything.`,
 		Example: `  relay prune --older-than 30d --dry-run
   relay prune --older-than 30d
   relay prune --older-than 12h --json | jq .messages`,
@@ -71,7 +72,7 @@ command asks for --force: a wrong clock must not remove everything.`,
 	}
 	cmd.Flags().Var(&age, "older-than", "the `age`, as in 30d or 12h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only count the messages")
-	cmd.Flags().BoolVar(&force, "force", false, "believe the clock, though the database has seen nothing for more than a day")
+	cmd.Flags().BoolVar(&force, "force", false, "believe the clock, though no server was sure of its own for more than a day")
 	a.dbFlag(cmd)
 	return cmd
 }
@@ -85,7 +86,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 			return err
 		}
 		if ahead := now.Sub(seen); !seen.IsZero() && ahead > unseenClock && !force && !dry {
-			return fmt.Errorf("the clock says %s, and the newest that the database has seen is of %s: if the clock is right, --force removes the messages",
+			return fmt.Errorf("the clock says %s, and a server was sure of its clock at %s for the last time: if the clock is right, --force removes the messages",
 				relay.FormatTime(now), relay.FormatTime(seen))
 		}
 		due, err = in.Prunable(ctx, now.Add(-age), now)
@@ -96,6 +97,14 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		return err
 	case dry:
 		return a.printPruned(due, true)
+	}
+	if due.Messages > 0 { // noted before, because the removal goes on even if this command is killed
+		err := a.withDB(false, func(d *db.DB) error {
+			return d.Note(relay.ActPruneBegun, fmt.Sprintf("%d messages from before %s", due.Messages, relay.FormatTime(now.Add(-age))))
+		})
+		if err != nil {
+			return err
+		}
 	}
 	progress, end := a.reporting()
 	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,

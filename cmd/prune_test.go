@@ -51,14 +51,14 @@ func TestPruneRemovesOldMessages(t *testing.T) {
 		return parse[pruned](t, []byte(mustRelay(t, "prune", "--older-than", "1s", "--db", db, "--json"))).Messages == 1
 	})
 	mustRelay(t, "check", db)
-	wantWhats(t, audit(t, db), "key create: key_issued", "key create: key_issued", "prune: messages_pruned", "prune: messages_pruned")
+	wantWhats(t, audit(t, db), "key create: key_issued", "key create: key_issued", "prune: prune_begun", "prune: messages_pruned", "prune: prune_begun", "prune: messages_pruned")
 
 	// What a server removes by itself is in the audit log, too: in the end when it stops.
 	s = startServer(t, db, "--retention", "1s")
 	s.send(alice, bob.Address, `{}`)
 	eventually(t, patience, "it is gone", func() bool { return len(s.history(bob, "direction=in")) == 0 })
 	s.terminate()
-	if last := audit(t, db)[4:]; len(last) == 0 || last[0].Command != "serve" || last[0].What != "messages_pruned" || !strings.HasPrefix(last[0].Detail, "1 messages by their age") {
+	if last := audit(t, db)[6:]; len(last) == 0 || last[0].Command != "serve" || last[0].What != "messages_pruned" || !strings.HasPrefix(last[0].Detail, "1 messages by their age") {
 		t.Errorf("%+v", last)
 	}
 }

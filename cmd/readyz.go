@@ -41,31 +41,45 @@ const (
 	readyEvery   = 100 * time.Millisecond // between two of them
 )
 
-// readyz asks until the server is ready or the time is over, at least once.
+// readyz asks until the server is ready or the time is over, at least once. A question
+// that the end of the time cuts short says less than the one before it, so that one counts.
 func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) error {
 	config, err := c.tls()
 	if err != nil {
 		return err
 	}
-	for until := time.Now().Add(wait); ; {
-		answer, err := askReady(ctx, c.url, config)
-		if errors.As(err, new(*client.ConfigError)) {
-			return inFlags(err)
-		}
-		over := err == nil && answer.Ready || !time.Now().Add(readyEvery).Before(until)
-		if over || !sleep(ctx, readyEvery) {
-			if err != nil {
-				return err
-			}
-			return a.printReady(answer)
+	if wait > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, wait)
+		defer cancel()
+	}
+	answer, err := askReady(ctx, c.url, config)
+	if errors.As(err, new(*client.ConfigError)) {
+		return inFlags(err)
+	}
+	for wait > 0 && (err != nil || !answer.Ready) && sleep(ctx, readyEvery) {
+		later, e := askReady(ctx, c.url, config)
+		if ctx.Err() == nil || e == nil {
+			answer, err = later, e
 		}
 	}
+	if err != nil {
+		return err
+	}
+	return a.printReady(answer)
 }
 
 func askReady(ctx context.Context, url string, config *tls.Config) (client.Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	return client.AskReady(ctx, url, config)
+	answer, err := client.AskReady(ctx, url, config)
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		err = errors.New("the server does not answer")
+	case errors.Is(err, context.Canceled):
+		err = errors.New("interrupted: the server has not answered yet")
+	}
+	return answer, err
 }
 
 // printReady prints the answer: on stdout, also if the server is not ready, because that

@@ -13,6 +13,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -40,8 +42,14 @@ func TestMain(m *testing.M) {
 	if os.Getenv("GORACE") == "" {
 		os.Setenv("GORACE", "atexit_sleep_ms=50") // else each process that the race detector looks at takes a second to end
 	}
+	debug.SetGCPercent(lazyGC) // processors are scarcer than memory
+	if os.Getenv("GOGC") == "" && !*long {
+		os.Setenv("GOGC", strconv.Itoa(lazyGC)) // for the processes that the tests start
+	}
 	os.Exit(makeAndTest(m))
 }
+
+const lazyGC = 400
 
 var programName = map[bool]string{false: "relay", true: "relay.exe"}[runtime.GOOS == "windows"]
 

@@ -61,7 +61,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 		return errors.New("interrupted: nothing was changed")
 	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), from)
+		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
 	case err != nil:
 		return denied(o.To, true, denied(o.From, false, err))
 	}

@@ -2,11 +2,13 @@ package cmd
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	nethttp "net/http"
 	"os"
 	"strings"
@@ -26,16 +28,19 @@ type outgoing struct {
 	Priority       string `json:"priority,omitempty"`
 	ConversationID string `json:"conversation_id,omitempty"`
 	CorrelationID  string `json:"correlation_id,omitempty"`
+	InReplyTo      string `json:"in_reply_to,omitempty"`
 	TTL            int64  `json:"ttl_seconds,omitempty"`
+	AckBy          int64  `json:"ack_by_seconds,omitempty"`
+	MaxMessages    int    `json:"max_messages,omitempty"`
 
 	payload     []byte
 	idempotency string
 }
 
-// sendFlags are the flags of relay send that are not fields of the message.
+// sendFlags are the flags of a command that sends which are not fields of the message.
 type sendFlags struct {
-	retry, waitAck, waitReply, ttl time.Duration
-	noAck                          bool
+	retry, waitAck, waitReply, ttl, ackBy time.Duration
+	noAck                                 bool
 }
 
 func (a *app) sendCommand() *cobra.Command {
@@ -56,16 +61,13 @@ message is sent once all the same: every attempt has the same Idempotency-Key.
 --wait-ack waits for the final ack. The exit code is 0 for completed, and 1 for
 failed, rejected, expired, or no final ack in time. With --json, a second line
 has the message's record.
---wait-reply waits for the answer, prints its payload (with --json the whole
-envelope) and acknowledges it. The answer is the first message from TO in the
-same conversation with the same correlation_id. In a conversation that this
-message begins, a message without correlation_id is an answer too. Without
---correlation-id, the Idempotency-Key is the correlation_id. If the message
-fails, the exit code is 1.
+--wait-reply waits for the answer as relay ask does, but the exit code is 1 if
+the time is up.
 The same command with the same --idempotency-key waits again.`,
 		Example: `  relay send bob^demo '{"text":"hello, bob"}'
   relay send '*^demo' '{"text":"we are back"}'
   relay send bob^demo @order.json --idempotency-key order-17 --wait-ack 30s
+  relay send bob^demo '{"text":"and?"}' --in-reply-to "$ID" --ack-by 10m
   answer=$(echo '{"question":"how are you?"}' | relay send bob^demo --wait-reply 60s)`,
 		Args: between(1, 2, "an address and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -80,18 +82,32 @@ The same command with the same --idempotency-key waits again.`,
 		},
 	}
 	c.add(cmd)
+	f.add(cmd, &m)
+	addPlace(cmd, &m)
+	cmd.Flags().StringVar(&m.Type, "type", "", "the message's `type` (default message)")
+	cmd.Flags().DurationVar(&f.waitAck, "wait-ack", 0, "how long to wait for the final ack")
+	cmd.Flags().DurationVar(&f.waitReply, "wait-reply", 0, "how long to wait for the answer, which is then printed")
+	cmd.Flags().BoolVar(&f.noAck, "no-ack", false, "with --wait-reply: do not acknowledge the answer")
+	return cmd
+}
+
+// add gives a command the flags of every command that sends.
+func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
-	flags.StringVar(&m.Type, "type", "", "the message's `type` (default message)")
 	flags.StringVar(&m.Priority, "priority", "", "the `priority`: low, normal, high, urgent, or a word of your own (default normal)")
-	flags.StringVar(&m.ConversationID, "conversation", "", "the conversation's `id`, or a word of your own (default a new one)")
-	flags.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` that goes with the message")
 	flags.StringVar(&m.idempotency, "idempotency-key", "", "a `text`; for 24 hours, the same message with the same text is sent only once")
 	flags.DurationVar(&f.ttl, "ttl", 0, "the message expires after this time")
+	flags.DurationVar(&f.ackBy, "ack-by", 0, "have the relay tell you if the message is not acknowledged after this time")
 	flags.DurationVar(&f.retry, "retry", 10*time.Second, "how long to try again if the relay does not answer")
-	flags.DurationVar(&f.waitAck, "wait-ack", 0, "how long to wait for the final ack")
-	flags.DurationVar(&f.waitReply, "wait-reply", 0, "how long to wait for the answer, which is then printed")
-	flags.BoolVar(&f.noAck, "no-ack", false, "with --wait-reply: do not acknowledge the answer")
-	return cmd
+}
+
+// addPlace gives a command the flags that say where a message belongs.
+func addPlace(cmd *cobra.Command, m *outgoing) {
+	flags := cmd.Flags()
+	flags.StringVar(&m.ConversationID, "conversation", "", "the conversation's `id`, or a word of your own (default a new one)")
+	flags.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` that goes with the message")
+	flags.StringVar(&m.InReplyTo, "in-reply-to", "", "the `id` of the message that this one answers, in whose conversation it is sent")
+	flags.IntVar(&m.MaxMessages, "max-messages", 0, "how many messages the conversation may hold that this one begins (default no limit)")
 }
 
 // prepare checks what was typed, and completes the message.
@@ -100,38 +116,48 @@ func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
 	switch {
 	case err != nil:
 		return plain(err)
-	case f.retry < 0 || f.waitAck < 0 || f.waitReply < 0 || f.ttl < 0:
-		return usagef("--retry, --wait-ack, --wait-reply and --ttl must not be negative")
 	case f.waitAck > 0 && f.waitReply > 0:
 		return usagef("--wait-ack or --wait-reply, not both: an answer says more than an ack")
 	case to.IsCrew() && (f.waitAck > 0 || f.waitReply > 0):
 		return usagef("--wait-ack and --wait-reply wait for one recipient, and %s is a crew", to)
 	case f.noAck && f.waitReply == 0:
 		return usagef("--no-ack goes with --wait-reply")
-	case f.ttl%time.Second != 0:
-		return usagef("--ttl takes whole seconds, as in 90s or 24h")
 	}
-	m.To, m.TTL = string(to), int64(f.ttl/time.Second)
+	m.To = string(to)
+	return a.complete(m, f, args[1:])
+}
+
+// complete checks the flags of f, and adds them and the payload to the message. payload is
+// the argument that has it; without one, stdin has it.
+func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) {
+	switch {
+	case f.retry < 0 || f.waitAck < 0 || f.waitReply < 0 || f.ttl < 0 || f.ackBy < 0 || m.MaxMessages < 0:
+		return usagef("no flag may be negative")
+	case f.ttl%time.Second != 0 || f.ackBy%time.Second != 0:
+		return usagef("--ttl and --ack-by take whole seconds, as in 90s or 24h")
+	case f.waitReply > longestAsk:
+		return usagef("an answer can be waited for %v at most, and not %v", longestAsk, f.waitReply)
+	}
+	m.TTL, m.AckBy = int64(f.ttl/time.Second), int64(f.ackBy/time.Second)
 	if m.idempotency == "" {
 		m.idempotency = rand.Text()
 	}
-	if f.waitReply > 0 && m.CorrelationID == "" {
+	if f.waitReply > 0 && m.CorrelationID == "" && (m.ConversationID != "" || m.InReplyTo != "") {
 		m.CorrelationID = m.idempotency // the same command, run again, must send the same bytes
 	}
-	if len(args) == 1 {
+	if len(payload) == 0 {
 		if stdin, ok := a.stdin.(*os.File); ok && isTerminal(stdin) {
-			return usagef("no payload: give it as an argument, as @FILE or on stdin, as in relay send %s '{\"text\":\"hello\"}'", to)
+			return usagef("no payload: give it as an argument, as @FILE or on stdin, as in relay %s %s '{\"text\":\"hello\"}'", a.command, cmp.Or(m.To, m.InReplyTo))
 		}
-		args = append(args, "-")
+		payload = []string{"-"}
 	}
-	m.payload, err = a.bodyArgument(args[1:])
-	if err != nil {
+	if m.payload, err = a.bodyArgument(payload); err != nil {
 		return err
 	}
 	m.payload = bytes.TrimSpace(m.payload)
 	if err = checkPayload(m.payload); err != nil {
-		if _, e := os.Stat(args[1]); e == nil {
-			return usagef("%w; to send the file of that name, write @%s", err, args[1])
+		if _, e := os.Stat(payload[0]); e == nil {
+			return usagef("%w; to send the file of that name, write @%s", err, payload[0])
 		}
 	}
 	return err
@@ -208,15 +234,27 @@ const attemptTimeout = 30 * time.Second
 
 // sendOnce makes one attempt. It returns the body of the 201.
 func sendOnce(ctx context.Context, c *client.Client, m *outgoing) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	resp, err := post(ctx, c, m, attemptTimeout, nil)
+	if err != nil {
+		return nil, err
+	}
+	return resp.Body, nil
+}
+
+// post makes one request that sends a message. header has more headers. Any answer but a
+// 201 is an error.
+func post(ctx context.Context, c *client.Client, m *outgoing, timeout time.Duration, header nethttp.Header) (*client.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	body, err := withPayload(m, m.payload, "")
 	if err != nil {
 		return nil, err
 	}
-	resp, err := c.Do(ctx, "POST", "/api/v1/messages", body, nethttp.Header{"Idempotency-Key": {m.idempotency}})
+	all := nethttp.Header{"Idempotency-Key": {m.idempotency}}
+	maps.Copy(all, header)
+	resp, err := c.Do(ctx, "POST", "/api/v1/messages", body, all)
 	if err != nil {
 		return nil, err
 	}
-	return resp.Body, resp.Err()
+	return resp, resp.Err()
 }

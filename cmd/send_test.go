@@ -36,11 +36,11 @@ func TestSend(t *testing.T) {
 
 	r := does(t, p.asAlice, "send", "bob^talk", `{}`, "--json", "--type", "note", "--priority", "high", "--conversation", "trip-17",
 		"--correlation-id", "c 1", "--ttl", "1h").wantCode(t, 0)
-	body := parse[map[string]string](t, []byte(r.out))
-	if len(body) != 3 || body["conversation_id"] != "trip-17" || body["created_at"] == "" || strings.Count(r.out, "\n") != 1 {
+	body := parse[map[string]any](t, []byte(r.out))
+	if len(body) != 4 || body["conversation_id"] != "trip-17" || body["created_at"] == "" || strings.Count(r.out, "\n") != 1 {
 		t.Errorf("%s", r.out)
 	}
-	m := p.record(p.bob, body["message_id"])
+	m := p.record(p.bob, body["message_id"].(string))
 	if m.MessageType != "note" || m.Priority != "high" || m.CorrelationID != "c 1" || m.ExpiresAt == "" || !m.Signed {
 		t.Errorf("%+v", m)
 	}
@@ -181,12 +181,12 @@ func TestSendWaitsForTheFinalAck(t *testing.T) {
 	p.ackAs(p.bob, id, "failed", "no seats left")
 	want(s, 1, "failed: no seats left")
 	s, id = wait("--json")
-	body := parse[map[string]string](t, []byte(s.stdout.String()))
+	body := parse[record](t, []byte(s.stdout.String()))
 	p.ackAs(p.bob, id, "rejected", "")
 	lines = 2 // the record follows
 	want(s, 1, "rejected")
 	_, second, _ := strings.Cut(s.stdout.String(), "\n")
-	if r := parse[record](t, []byte(second)); body["message_id"] != id || r.MessageID != id || r.Ack.Status != "rejected" {
+	if r := parse[record](t, []byte(second)); body.MessageID != id || r.MessageID != id || r.Ack.Status != "rejected" {
 		t.Errorf("%v, %+v", body, r)
 	}
 	s, _ = wait("--ttl", "1s")

@@ -41,6 +41,7 @@ type settings struct {
 	AuthFailureLimit      float64
 	MaxPending            int
 	ConversationLimit     int
+	MaxAttempts           int
 	MaxBroadcast          int
 	MaxSockets            int
 	MaxSocketsPerMecha    int
@@ -80,17 +81,18 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Pprof, "pprof", "", "show profiles of the running program at http://`host:port`/debug/pprof/, which must be a loopback address")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
 	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
-	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, in `bytes`")
+	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, and the largest WebSocket frame that sends a message, in `bytes`")
 	f.Int64Var(&s.MaxBodyMemory, "max-body-memory", 512<<20, "memory for all bodies and answers under way, in `bytes`; one Mecha may use an eighth of it; bodies and answers up to 16 KiB do not count")
 	f.IntVar(&s.MaxHeaders, "max-headers", 16<<10, "the largest request line and headers of a request, in `bytes`, from 4097")
 	f.DurationVar(&s.HeaderTimeout, "header-timeout", 5*time.Second, "time in which a request's headers must arrive")
 	f.DurationVar(&s.BodyTimeout, "body-timeout", 30*time.Second, "time in which a request's body must arrive")
 	f.DurationVar(&s.IdleTimeout, "idle-timeout", 120*time.Second, "time that a connection may stay open between two requests")
-	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key; each 100 rows that a page looks through count as one")
+	f.Float64Var(&s.RateLimit, "rate-limit", 500, "`requests` per second for each key, messages over WebSockets among them; each 100 rows that a page looks through count as one")
 	f.IntVar(&s.RateBurst, "rate-burst", 1000, "`requests` of a key at once, above --rate-limit")
 	f.Float64Var(&s.AuthFailureLimit, "auth-failure-limit", 10, "`failures` to authenticate, per second for each client IP; ten seconds' worth at once")
 	f.IntVar(&s.MaxPending, "max-pending", 100_000, "pending messages for each recipient")
 	f.IntVar(&s.ConversationLimit, "conversation-limit", 0, "messages of a conversation whose founder set no max_messages (default: any number)")
+	f.IntVar(&s.MaxAttempts, "max-attempts", 0, "attempts of workers at a message before the relay acknowledges it as failed (default: any number)")
 	f.IntVar(&s.MaxBroadcast, "max-broadcast", 100, "to how many `Mechas` a message to a whole crew may go, at most 1000; 0 refuses such messages")
 	f.IntVar(&s.MaxSockets, "max-sockets", 50_000, "WebSockets and long-polls in all")
 	f.IntVar(&s.MaxSocketsPerMecha, "max-sockets-per-mecha", 16, "WebSockets and long-polls for each Mecha")

@@ -73,7 +73,7 @@ func (a *app) colourful() bool {
 // stateColour lets messages that wait or have failed stand out.
 func stateColour(state, status string) string {
 	switch {
-	case status == "failed" || status == "rejected":
+	case status == "failed" || status == "rejected" || state == "overdue" || state == "conversation_full":
 		return red
 	case state == "queued" || state == "accepted":
 		return yellow

@@ -9,14 +9,28 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
 var commandLine = regexp.MustCompile(`(?m)^  ([a-z-]+) +(\S.*)$`)
 
+var helps sync.Map // by command: its help text, which is always the same
+
+func helpOf(t *testing.T, command ...string) string {
+	t.Helper()
+	name := strings.Join(command, " ")
+	if text, known := helps.Load(name); known {
+		return text.(string)
+	}
+	text := mustRelay(t, append(slices.Clone(command), "--help")...)
+	helps.Store(name, text)
+	return text
+}
+
 // eachCommand visits every command that --help leads to, with its help text.
 func eachCommand(t *testing.T, path []string, f func(path []string, help string)) {
-	help := mustRelay(t, append(path, "--help")...)
+	help := helpOf(t, path...)
 	f(path, help)
 	_, rest, _ := strings.Cut(help, "\nExamples:\n")
 	_, rest, _ = strings.Cut(rest, "\n\n")
@@ -103,6 +117,8 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"serve --db":                            `--db needs a value: --db FILE`,
 		"serve --max-body much":                 `--max-body: "much" is not a whole number`,
 		"serve --max-body 99999999999999999999": `--max-body: 99999999999999999999 is too large`,
+		"serve --retention 30":                  `--retention: "30" is not a length of time, as in 30d or 12h`,
+		"prune --older-than 1.5d":               `--older-than: "1.5d" is not a length of time, as in 30d or 12h`,
 		"serve --body-timeout 5":                `--body-timeout: "5" is not a length of time, as in 30s or 5m`,
 		"serve --dev=perhaps":                   `--dev: "perhaps" is not true or false`,
 		"serve --addr 8080":                     `--addr is host:port, as in 127.0.0.1:8080; "8080" is not`,

@@ -5,16 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"relay/db/relay"
 	"relay/http/client"
 )
 
-// relay send waits by asking the relay for the message's record, or for new
-// messages. A socket only tells when to ask. Nothing is missed while the socket
-// is lost or the relay is away: the next request finds it.
+// relay send waits for an ack by asking the relay for the message's record. A socket
+// only tells when to ask. Nothing is missed while the socket is lost or the relay is
+// away: the next request finds it.
 
 const (
 	askAgain  = 2 * time.Second // without a word from the socket
@@ -79,74 +78,8 @@ func (a *app) waitForAck(ctx context.Context, c *client.Client, sent sentMessage
 	return err
 }
 
-// waitForReply waits for the answer to a message, prints it and acknowledges it.
-func (a *app) waitForReply(ctx context.Context, c *client.Client, m *outgoing, sent sentMessage, f sendFlags) error {
-	var reply *envelope
-	cursor := sent.MessageID
-	err := askUntil(ctx, c, sent, f.waitReply, func(ctx context.Context) (done bool, err error) {
-		r, err := readRecord(ctx, c, sent.MessageID)
-		if err != nil {
-			return false, err
-		}
-		// After the record: an answer that was sent before a failure counts.
-		if reply, cursor, err = findReply(ctx, c, r.From, m, sent, cursor); err != nil || reply != nil {
-			return reply != nil, err
-		}
-		if err := r.failed(sent.MessageID); err != nil {
-			return false, final{err}
-		}
-		return false, nil
-	})
-	switch {
-	case errors.Is(err, context.Canceled):
-		return interrupted(sent)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no answer to %s within %v. It may still come: see relay inbox", sent.MessageID, f.waitReply)
-	case err != nil:
-		return err
-	}
-	line := append(reply.payload(), '\n')
-	if a.json {
-		if line, err = reply.line(); err != nil {
-			return err
-		}
-	}
-	if _, err := a.stdout.Write(line); err != nil || f.noAck {
-		return err
-	}
-	if err := ack(ctx, c, reply.MessageID, "completed", "", nil); err != nil {
-		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.MessageID, advice(err))
-	}
-	return nil
-}
-
 func interrupted(sent sentMessage) error {
 	return fmt.Errorf("interrupted. %s was sent, and stays with the relay", sent.MessageID)
-}
-
-// findReply searches the messages after the cursor for the answer. It returns
-// the cursor after which to search the next time.
-func findReply(ctx context.Context, c *client.Client, own relay.Address, m *outgoing, sent sentMessage, cursor string) (*envelope, string, error) {
-	q := url.Values{"direction": {"in"}, "include": {"payload"}, "peer": {m.To}, "conversation_id": {sent.ConversationID}}
-	for {
-		q.Set("since_message_id", cursor)
-		var page struct {
-			Messages []envelope
-			More     bool   `json:"has_more"`
-			Next     string `json:"next_cursor"`
-		}
-		if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &page); err != nil {
-			return nil, cursor, err
-		}
-		for _, e := range page.Messages {
-			if e.CorrelationID == m.CorrelationID || e.CorrelationID == "" && m.ConversationID == "" {
-				return &e, cursor, nil
-			}
-		}
-		if cursor = page.Next; !page.More {
-			return nil, cursor, nil
-		}
-	}
 }
 
 // final marks an error after which there is no use in asking again.

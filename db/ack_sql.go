@@ -32,7 +32,7 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		t.noteChange(relay.Change{At: m.ExpiresAt, Freed: true}, m)
 		return relay.AckOutcome{}, errExpired(m)
 	}
-	if m.Ack != nil && (relay.IsFinal(m.Ack.Status) || m.Ack.Status == a.Status && m.Ack.Detail == a.Detail) {
+	if m.Ack != nil && (relay.IsFinal(m.Ack.Status) || m.Ack.Status == a.Status && m.Ack.Detail == a.Detail && a.RetryAfter == 0) {
 		return t.acknowledgeAgain(a, m)
 	}
 	if err := t.countAck(a, m); err != nil {
@@ -47,8 +47,11 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		return relay.AckOutcome{}, err
 	}
 	p := t.position(a.At)
-	err = t.addReceipt(m, receipt{at: p, state: state, status: status, clientTS: a.ClientTS, detail: a.Detail, key: a.Key, nonce: a.Nonce})
-	if err != nil {
+	r := receipt{at: p, state: state, status: status, clientTS: a.ClientTS, detail: a.Detail, key: a.Key, nonce: a.Nonce}
+	if a.RetryAfter != 0 {
+		r.until = a.At.Add(a.RetryAfter)
+	}
+	if err := t.addReceipt(m, r); err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if m.DeliveredAt.IsZero() {
@@ -60,18 +63,28 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	if err := t.setState(m, state, p, true); err != nil {
 		return relay.AckOutcome{}, err
 	}
+	if state.Pending() {
+		if err := t.progressed(m, a, p); err != nil {
+			return relay.AckOutcome{}, err
+		}
+	}
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
 	t.noteReceipt(m, p, p.Time(), true)
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the
-// latest one. Nothing is written. In each case the recipient has answered for the
+// latest one. No receipt is written; a lease is renewed. In each case the recipient has answered for the
 // message, so the message is no longer in flight.
 func (t *tx) acknowledgeAgain(a *relay.Acknowledge, m *relay.Message) (relay.AckOutcome, error) {
 	t.noteChange(relay.Change{At: m.Ack.At, Freed: true}, m)
 	if m.Ack.Status != a.Status {
 		return relay.AckOutcome{}, relay.Errorf(relay.AlreadyAcknowledged, "the message was acknowledged as %s at %s", m.Ack.Status, relay.FormatTime(m.Ack.At))
+	}
+	if m.State.Pending() {
+		if err := t.progressed(m, a, t.last); err != nil {
+			return relay.AckOutcome{}, err
+		}
 	}
 	return relay.AckOutcome{ID: m.ID, State: m.State, Status: m.Ack.Status, ClientTS: m.Ack.ClientTS,
 		AcknowledgedAt: m.AcknowledgedAt, Duplicate: true}, nil
@@ -153,6 +166,7 @@ type receipt struct {
 	key      relay.KeyNumber // 0: the relay itself made the receipt
 	nonce    relay.NonceHash
 	notice   relay.Notice
+	until    time.Time // the end of a lease or deferral that begins; else zero
 }
 
 // addReceipt adds a receipt to the chain of a message. setState must follow.
@@ -161,9 +175,9 @@ func (t *tx) addReceipt(m *relay.Message, r receipt) error {
 	if _, err := t.c.Row(func(r *sqlite.Rows) { previous = r.Value(0) }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
 		return err
 	}
-	return t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
-		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)))
+	return t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
+		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)), sqlite.OrNull(relay.MilliOf(r.until)))
 }
 
 // setState sets a message's state and times, with p as its latest receipt, and keeps
@@ -172,6 +186,9 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 	if m.State.Pending() && !state.Pending() {
 		t.addPending(m.Recipient, -1)
 		if err := t.markDone(m); err != nil {
+			return err
+		}
+		if err := t.dropAttempt(m.Position); err != nil {
 			return err
 		}
 	}

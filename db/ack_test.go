@@ -64,6 +64,7 @@ func TestARepeatedAcknowledgementIsADuplicate(t *testing.T) {
 // Acknowledgements that are not final are bounded, for each is a row and a receipt. A
 // final one is always taken.
 func TestAMessageTakesAThousandAcknowledgementsThatAreNotFinal(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	changes := s.tellChanges()
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")

@@ -86,7 +86,7 @@ func mustFill(t *testing.T) string {
 }
 
 // found checks a file. It returns the names of the checks with faults, and the faults.
-func found(t *testing.T, path string, options ...func(*file.CheckOptions)) (names []string, said string, r file.CheckResult) {
+func found(t testing.TB, path string, options ...func(*file.CheckOptions)) (names []string, said string, r file.CheckResult) {
 	t.Helper()
 	o := file.CheckOptions{Path: path, Schema: schema(t), Report: func(f file.Finding) {
 		if f.Faults > 0 {
@@ -262,7 +262,7 @@ func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "is not a JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
-	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 24 {
+	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 25 {
 		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
 	}
 }
@@ -310,6 +310,7 @@ func TestAFileThatCannotBeReadAtAllIsRefused(t *testing.T) {
 
 // A check sees one state of the file, even if others write to it meanwhile.
 func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	stop, ended := make(chan struct{}), make(chan struct{})

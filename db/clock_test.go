@@ -43,6 +43,7 @@ func (c *setClock) tells(o *Options) {
 // Messages are in the order in which they were accepted, even if the clock is set. Times
 // never decrease along that order, and cursors stay valid.
 func TestTheOrderHoldsThoughTheClockIsSet(t *testing.T) {
+	t.Parallel()
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")
 	var told []relay.MessageID
@@ -126,6 +127,7 @@ func TestWhatExpiredByAWrongClockStaysExpired(t *testing.T) {
 
 // The same holds for nonces that a start has read back from the file.
 func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{10 * time.Hour, -10 * time.Hour} {
 		d, c := openSetClock(t)
 		u := &used{key: mustIssue(t, d, "a^b"), stamp: c.now()}
@@ -155,6 +157,7 @@ func TestRestoredNoncesOutliveAWrongClock(t *testing.T) {
 // A start while the clock is wrong makes the store forget no nonce too early, with the ring
 // and without it.
 func TestAStartWithAWrongClockForgetsNoNonce(t *testing.T) {
+	t.Parallel()
 	for _, jump := range []time.Duration{2 * time.Hour, -2 * time.Hour, 20 * 24 * time.Hour} {
 		for _, kept := range []bool{true, false} {
 			d, c := openSetClock(t)

@@ -75,6 +75,9 @@ type Options struct {
 	// ConversationLimit is how many messages a conversation may hold whose founder has set no
 	// limit; 0: any number.
 	ConversationLimit int
+	// MaxAttempts is how many attempts workers make at a message before the relay gives it
+	// up, unless the recipient's profile says otherwise; 0: any number.
+	MaxAttempts int
 	// MaxBroadcast is to how many Mechas a message to a crew may go; 0: such messages are
 	// refused.
 	MaxBroadcast int

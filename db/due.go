@@ -38,6 +38,12 @@ func newOverdue(w *writer) dueTimes {
 	}}
 }
 
+func newReturns(w *writer) dueTimes {
+	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(nextDue, error)) job {
+		return &task[*relay.EndAttempts, nextDue]{write: &relay.EndAttempts{At: now, MaxAttempts: w.opts.MaxAttempts}, decide: (*tx).endAttempts, done: done}
+	}}
+}
+
 // start finds the earliest time.
 func (d *dueTimes) start() (err error) {
 	d.next, err = d.w.c.Number(d.earliest)

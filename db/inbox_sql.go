@@ -16,10 +16,10 @@ var inboxRows = 2000
 // all, in pieces, and each piece sees the file as it is in its turn. Errors: RateLimited,
 // if too many reads of the Mecha wait. Safe for concurrent use.
 func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
-	i := inbox{of: id, counts: map[int64]int{}}
+	i := newInbox(id)
 	for !i.done {
 		if err := d.readIn(ctx, d.readers.scan(id), i.goOn); err != nil {
-			return relay.Inbox{Looked: i.looked}, err
+			return relay.Inbox{Looked: i.Looked}, err
 		}
 	}
 	return i.Inbox, nil
@@ -29,20 +29,23 @@ func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, erro
 type inbox struct {
 	relay.Inbox
 	of             relay.MechaNumber
-	counts         map[int64]int  // by the word of the priority
 	oldest, newest relay.Position // of the messages that were counted
 	from           relay.Position // messages from here on are still to be counted
-	looked         int
 	done           bool
 }
 
-// goOn counts the next piece. The last one adds the names of the priorities.
+func newInbox(of relay.MechaNumber) *inbox {
+	return &inbox{Inbox: relay.Inbox{ByPriority: map[string]int{}}, of: of}
+}
+
+// goOn counts the next piece. It finds the names of the priorities at once, because the
+// words may be removed, with their messages, before the next piece.
 func (i *inbox) goOn(x *rx) error {
 	pending, args, err := x.pending(i.of, i.from, inboxRows)
 	if err != nil {
 		return err
 	}
-	rows := 0
+	rows, counts := 0, map[int64]int{} // by the word of the priority
 	r := x.c.Query("SELECT priority, count(*), max(m.position), count(alive), min(alive), max(alive) FROM (SELECT m.priority, m.position, "+
 		"iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive FROM ("+pending+`) p CROSS JOIN message m ON m.position = p.position) m
 		GROUP BY priority`, append([]any{x.now.UnixMilli()}, args...)...)
@@ -50,7 +53,7 @@ func (i *inbox) goOn(x *rx) error {
 		rows += int(r.Int(1))
 		i.from = max(i.from, relay.Position(r.Int(2))+1)
 		if n := int(r.Int(3)); n > 0 {
-			i.counts[r.Int(0)] += n
+			counts[r.Int(0)] += n
 			i.Pending += n
 			if p := relay.Position(r.Int(4)); i.oldest == 0 || p < i.oldest {
 				i.oldest = p
@@ -61,22 +64,15 @@ func (i *inbox) goOn(x *rx) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	if i.looked += rows; rows == inboxRows {
-		return nil
-	}
-	return i.finish(x)
-}
-
-func (i *inbox) finish(x *rx) error {
-	i.ByPriority, i.Looked, i.done = map[string]int{}, i.looked, true
-	for word, n := range i.counts {
+	for word, n := range counts {
 		text, err := x.word(word)
 		if err != nil {
 			return err
 		}
-		i.ByPriority[text] = n
+		i.ByPriority[text] += n
 	}
-	if i.Pending > 0 {
+	i.Looked += rows
+	if i.done = rows < inboxRows; i.done && i.Pending > 0 {
 		i.Oldest, i.Newest = x.ids.Message(i.oldest), x.ids.Message(i.newest)
 	}
 	return nil

@@ -29,6 +29,7 @@ func TestMain(m *testing.M) {
 		pieceRows, inboxRows = 3, 3
 		nameBytes = 1 << 10
 		unlistAtOnce, unlistPiece = 6, 2
+		serverGone, stuckFull = time.Second, 3*time.Second
 	}
 	// Parallel tests wait for the disk, so more of them than there are cores may run.
 	given := false
@@ -89,6 +90,7 @@ func TestAFreshFile(t *testing.T) {
 // A read sees one state of the file, even if the messages that were not indexed in that
 // state are indexed, and dropped from the late index, before the read asks for them.
 func TestAReadThatBeganLongAgo(t *testing.T) {
+	t.Parallel()
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "a^x"})
 	if err != nil {
@@ -167,6 +169,12 @@ func printed(outcome any) string {
 		return "done"
 	case *relay.Key:
 		return fmt.Sprintf("%+v", *outcome)
+	case []relay.ClaimedMessage:
+		text := ""
+		for _, m := range outcome {
+			text += fmt.Sprint(m.ID, " ", m.Attempt, " until ", m.LeaseUntil, "; ")
+		}
+		return text
 	}
 	return fmt.Sprintf("%+v", outcome)
 }
@@ -186,6 +194,8 @@ func outcomeOf(j job, err error) string {
 	case *task[*relay.IssueKey, *relay.Key]:
 		return fmt.Sprintf("%+v", *j.outcome)
 	case *task[*relay.Act, any]:
+		return printed(j.outcome)
+	case *task[*relay.ClaimMessages, []relay.ClaimedMessage]:
 		return printed(j.outcome)
 	case *task[*relay.PruneMessages, relay.Pruned]:
 		return fmt.Sprintf("%+v", j.outcome)

@@ -86,6 +86,8 @@ func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
 		return d.keys.mechaOf(w.Key)
 	case *relay.NoteFull:
 		return d.keys.mechaOf(w.Key)
+	case *relay.ClaimMessages:
+		return d.keys.mechaOf(w.Key)
 	}
 	return 0
 }
@@ -128,6 +130,10 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 		_, err = do(d, write, (*tx).noteOverdue)
 	case *relay.NoteFull:
 		_, err = do(d, write, (*tx).noteFull)
+	case *relay.ClaimMessages:
+		return do(d, write, (*tx).claimMessages)
+	case *relay.EndAttempts:
+		_, err = do(d, write, (*tx).endAttempts)
 	default:
 		err = relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 	}

@@ -101,6 +101,7 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if len(found) == 0 {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
+		found[0].Text = relay.Secret(text)
 		u = d.keys.add(found[0], hash, epoch)
 	}
 	now := d.opts.Now()
@@ -332,14 +333,15 @@ func (u *keyUse) flush() {
 	u.w.doNow(used, u.w.logged("the times of last use of keys were not stored"))
 }
 
-// lastUsed is the chore that stores when keys were last used, in Unix ms.
+// lastUsed is the chore that stores when keys were last used, in Unix ms. It leaves out
+// keys that have been removed.
 type lastUsed map[relay.KeyNumber]int64
 
 func (l lastUsed) size() int { return 32 * len(l) }
 
 func (l lastUsed) apply(t *tx) error {
 	for number, at := range l {
-		if err := t.c.Exec("INSERT INTO key_use (key, last_used_at) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
+		if err := t.c.Exec("INSERT INTO key_use (key, last_used_at) SELECT id, ?2 FROM mecha_key WHERE id = ?1 ON CONFLICT (key) DO UPDATE SET last_used_at = ?2", int64(number), at); err != nil {
 			return err
 		}
 	}

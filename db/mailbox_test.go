@@ -91,7 +91,7 @@ func (s store) pages(q relay.HistoryQuery) (ids []relay.MessageID) {
 }
 
 // wantCounts compares the totals.
-func wantCounts(t *testing.T, path string, all []known) {
+func wantCounts(t testing.TB, path string, all []known) {
 	t.Helper()
 	in, err := db.Inspect(path)
 	if err != nil {
@@ -118,10 +118,7 @@ func wantCounts(t *testing.T, path string, all []known) {
 func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
-	var mechas []relay.IssuedKey
-	for i := range 5 {
-		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
-	}
+	mechas := s.mustIssueSome(5)
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []known
 	for round := range amount(12, 30) {
@@ -132,49 +129,84 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 		}
 		ack := func(n int) {
 			for range min(n, len(all)) {
-				m := &all[len(all)-1-random.IntN(min(len(all), 20))]
-				to := slices.IndexFunc(mechas, func(k relay.IssuedKey) bool { return k.Mecha.Number == m.to })
-				s.mustAck(mechas[to].Key, m.id, "completed")
-				m.done = true
+				s.mustComplete(&all[len(all)-1-random.IntN(min(len(all), 20))], mechas)
 			}
 		}
 		ack(random.IntN(6))
 		s.wantMailboxes(all, mechas)
 		switch round % 6 {
-		case 0: // read by another process
-			other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
-			other.wantMailboxes(all, mechas)
-			wantCounts(t, s.Path(), all)
-			other.Close()
+		case 0:
+			s.wantForOthers(all, mechas)
 		case 2:
-			if _, said, r := found(t, s.Path()); r.Faults > 0 {
-				t.Fatal(said)
-			}
-		case 1, 3: // killed
-			copied := filepath.Join(t.TempDir(), "relay.db")
-			for _, end := range []string{"", "-wal"} {
-				if err := os.WriteFile(copied+end, content(t, s.Path()+end), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = copied, false })
+			wantSound(t, s.Path())
+		case 1, 3:
+			s = s.killed()
 			s.wantMailboxes(all, mechas)
 			ack(5) // of a segment that may have been indexed in part
 			s.wantMailboxes(all, mechas)
-		case 5: // stopped
-			s.Close()
-			if _, said, r := found(t, s.Path()); r.Faults > 0 {
-				t.Fatal(said)
-			}
-			wantAllIndexed(t, s.Path(), len(all))
-			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+		case 5:
+			s = s.stopped(len(all))
 			s.wantMailboxes(all, mechas)
 		}
 	}
 }
 
+// mustIssueSome registers so many Mechas.
+func (s store) mustIssueSome(n int) (mechas []relay.IssuedKey) {
+	s.t.Helper()
+	for i := range n {
+		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
+	}
+	return mechas
+}
+
+// mustComplete acknowledges a message for its recipient, one of the Mechas.
+func (s store) mustComplete(m *known, mechas []relay.IssuedKey) {
+	s.t.Helper()
+	to := slices.IndexFunc(mechas, func(k relay.IssuedKey) bool { return k.Mecha.Number == m.to })
+	s.mustAck(mechas[to].Key, m.id, "completed")
+	m.done = true
+}
+
+// wantForOthers is wantMailboxes for another process.
+func (s store) wantForOthers(all []known, mechas []relay.IssuedKey) {
+	s.t.Helper()
+	other := mustOpen(s.t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
+	other.wantMailboxes(all, mechas)
+	wantCounts(s.t, s.Path(), all)
+	other.Close()
+}
+
+// killed opens the files as a killed server leaves them: a copy.
+func (s store) killed() store {
+	s.t.Helper()
+	copied := filepath.Join(s.t.TempDir(), "relay.db")
+	for _, end := range []string{"", "-wal"} {
+		if err := os.WriteFile(copied+end, content(s.t, s.Path()+end), 0o600); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+	return mustOpen(s.t, func(o *db.Options) { o.Path, o.Create = copied, false })
+}
+
+// stopped stops the server and opens the file again. The file has so many messages.
+func (s store) stopped(messages int) store {
+	s.t.Helper()
+	s.Close()
+	wantSound(s.t, s.Path())
+	wantAllIndexed(s.t, s.Path(), messages)
+	return mustOpen(s.t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+}
+
+func wantSound(t testing.TB, path string) {
+	t.Helper()
+	if _, said, r := found(t, path); r.Faults > 0 {
+		t.Fatal(said)
+	}
+}
+
 // A stopped server has indexed all messages.
-func wantAllIndexed(t *testing.T, path string, n int) {
+func wantAllIndexed(t testing.TB, path string, n int) {
 	t.Helper()
 	d := byHand(t, path)
 	defer d.Close()
@@ -191,10 +223,7 @@ func wantAllIndexed(t *testing.T, path string, n int) {
 func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
-	var mechas []relay.IssuedKey
-	for i := range 4 {
-		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
-	}
+	mechas := s.mustIssueSome(4)
 	each := amount(30, 80)
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex

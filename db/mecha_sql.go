@@ -21,8 +21,8 @@ func (t *tx) recipient(a relay.Address) (relay.MechaNumber, error) {
 }
 
 // suggest adds similar addresses to a RecipientNotFound error, of Mechas that the
-// caller may find. It runs in the goroutine of Send, because the scan is too slow for
-// the writer. Suggestions are a courtesy, so there are none if a scan of the caller waits
+// caller may find. It does not run in the writer's goroutine, because the scan is too slow for
+// that. Suggestions are a courtesy, so there are none if a scan of the caller waits
 // already.
 func (d *DB) suggest(err error, a relay.Address, caller relay.KeyNumber) error {
 	var e *relay.Error

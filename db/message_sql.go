@@ -127,10 +127,10 @@ func errNoMessage(id relay.MessageID) error {
 }
 
 // payload reads the exact bytes of the message at a position, which must exist.
-func (x *rx) payload(p relay.Position) (body []byte, err error) {
-	ok, err := x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
-	if err == nil && !ok {
-		err = fmt.Errorf("%w: there is no payload of the message at position %d", sqlite.ErrDamaged, p)
+func (x *rx) payload(p relay.Position) ([]byte, error) {
+	body, kept, err := x.keptPayload(p)
+	if err == nil && !kept {
+		err = errNoPayload(p)
 	}
 	return body, err
 }
@@ -138,12 +138,19 @@ func (x *rx) payload(p relay.Position) (body []byte, err error) {
 // keptPayload is payload for a message that an earlier transaction read. kept is false if
 // the message has been removed since.
 func (x *rx) keptPayload(p relay.Position) (body []byte, kept bool, err error) {
-	kept, err = x.c.Row(func(*sqlite.Rows) {}, "SELECT 1 FROM message WHERE position = ?", int64(p))
-	if err != nil || !kept {
-		return nil, false, err
+	kept, err = x.c.Row(func(r *sqlite.Rows) { body = r.Blob(0) }, "SELECT body FROM payload WHERE position = ?", int64(p))
+	if kept || err != nil {
+		return body, kept, err
 	}
-	body, err = x.payload(p)
-	return body, err == nil, err
+	there, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
+	if there && err == nil {
+		err = errNoPayload(p)
+	}
+	return nil, false, err
+}
+
+func errNoPayload(p relay.Position) error {
+	return fmt.Errorf("%w: there is no payload of the message at position %d", sqlite.ErrDamaged, p)
 }
 
 // Message reads the record of a message for its sender or recipient, without its

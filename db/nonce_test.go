@@ -211,6 +211,7 @@ func TestAPageIsWrittenWhenItIsOld(t *testing.T) {
 // A Mecha's newer searches delete the rows of its older ones, with their nonces. Those
 // nonces must still be refused.
 func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
+	t.Parallel()
 	s, u := mustServeHere(t)
 	done := make(chan error)
 	for range max(fewNonces, 2*searchesPerMecha) {

@@ -7,22 +7,27 @@ import (
 // tell adds a receipt to a message that changes nothing: the relay itself has something to
 // tell the sender.
 func (t *tx) tell(m *relay.Message, what relay.Notice, p relay.Position) error {
-	state := m.State
-	if state == relay.Expired { // message may have set it, before the write that expires it
-		stored, err := t.c.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
-		if err != nil {
-			return err
-		}
-		state = relay.State(stored)
-	}
-	if err := t.addReceipt(m, receipt{at: p, state: state, notice: what}); err != nil {
-		return err
-	}
-	if err := t.c.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(p), int64(m.Position)); err != nil {
+	if err := t.addNotice(m, receipt{at: p, notice: what}); err != nil {
 		return err
 	}
 	t.noteChange(relay.Change{Receipt: p, At: p.Time(), New: true, Notice: what}, m)
 	return nil
+}
+
+// addNotice adds a receipt that changes no state to the chain of a message.
+func (t *tx) addNotice(m *relay.Message, r receipt) error {
+	r.state = m.State
+	if r.state == relay.Expired { // message may have set it, before the write that expires it
+		stored, err := t.c.Number("SELECT state FROM message WHERE position = ?", int64(m.Position))
+		if err != nil {
+			return err
+		}
+		r.state = relay.State(stored)
+	}
+	if err := t.addReceipt(m, r); err != nil {
+		return err
+	}
+	return t.c.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(r.at), int64(m.Position))
 }
 
 const earliestAckBy = `SELECT min(ack_by) FROM message INDEXED BY message_ack_by WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL`

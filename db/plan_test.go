@@ -41,6 +41,20 @@ func TestACrewIsReadInIndexOrder(t *testing.T) {
 	}
 }
 
+// So must the cost of a search for a reply.
+func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
+	d := openHere(t)
+	for positions, index := range map[string]string{
+		namesQuestion:  "message_reply (in_reply_to=? AND rowid>?)",
+		inConversation: "message_conversation (conversation=? AND rowid>?)",
+	} {
+		plan := explain(t, d, "SELECT * FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position", []any{int64(5), int64(5), int64(100)})
+		if !strings.Contains(plan, "SEARCH message USING COVERING INDEX "+index) || strings.Contains(plan, "TEMP B-TREE") {
+			t.Errorf("%s:\n%s", positions, plan)
+		}
+	}
+}
+
 func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder

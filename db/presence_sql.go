@@ -32,7 +32,7 @@ func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at tim
 	}
 	var ms int64
 	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		ms, err = x.c.Number("SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?", int64(id))
+		ms, err = x.c.Number(lastUse, int64(id))
 		return err
 	})
 	if err != nil {
@@ -40,6 +40,8 @@ func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at tim
 	}
 	return relay.UnixMilli(d.lastSeen(id, ms).Load()), nil
 }
+
+const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?"
 
 // Presence tells a caller when another Mecha was last seen, as LastSeen does. visible is
 // false if the caller may not know that the Mecha exists (PROTOCOL §5, Profile). Safe for
@@ -64,6 +66,14 @@ func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNum
 	}
 	seen, err = d.LastSeen(ctx, caller.Number, id)
 	return seen, true, err
+}
+
+// KnowsPresence tells whether Presence can answer for a Mecha without reading the file. Safe
+// for concurrent use.
+func (d *DB) KnowsPresence(id relay.MechaNumber) bool {
+	_, known, _ := d.crewOnly.find(id)
+	_, seen := d.seen.Load(id)
+	return known && seen
 }
 
 // crewOnly remembers which Mechas only their own crew may know of. The zero value is ready.

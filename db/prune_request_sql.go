@@ -34,9 +34,12 @@ type PruneResult struct {
 	Kept     int64 `json:"kept"`          // messages of that age that must stay for now (PROTOCOL §8)
 }
 
-const (
-	pruneWait  = 200 * time.Millisecond // between two looks at what the server has done
-	serverGone = 10 * time.Second       // after which a command does not wait for a server that has stopped
+const pruneWait = 200 * time.Millisecond // between two looks at what the server has done
+
+// These are variables, so that tests need not wait so long.
+var (
+	serverGone = 10 * time.Second // after which a command does not wait for a server that has stopped
+	stuckFull  = 10 * time.Second // after which a command that serves by itself does not wait for room on the disk
 )
 
 // Prune removes messages from the file at o.Path, also while a server runs on it. If ctx
@@ -63,7 +66,7 @@ func Prune(ctx context.Context, o PruneOptions) (PruneResult, error) {
 	if err != nil {
 		return PruneResult{}, err
 	}
-	result, err := awaitPrune(ctx, o, id)
+	result, err := awaitPrune(ctx, o, id, server)
 	if server != nil {
 		err = errors.Join(err, server.Close())
 	}
@@ -115,8 +118,13 @@ func (p *pruneRequest) apply(t *tx) error {
 	return err
 }
 
-// awaitPrune waits until a request is done.
-func awaitPrune(ctx context.Context, o PruneOptions, id int64) (result PruneResult, err error) {
+// awaitPrune waits until a request is done. server is the one that this command runs; nil:
+// another process serves.
+func awaitPrune(ctx context.Context, o PruneOptions, id int64, server *DB) (result PruneResult, err error) {
+	real, err := filepath.EvalSymlinks(o.Path)
+	if err != nil {
+		return result, err
+	}
 	c, err := sqlite.Open(o.Path, sqlite.Writing)
 	if err != nil {
 		return result, err
@@ -124,33 +132,49 @@ func awaitPrune(ctx context.Context, o PruneOptions, id int64) (result PruneResu
 	defer c.Close()
 	tick := time.NewTicker(pruneWait)
 	defer tick.Stop()
-	served := time.Time{} // when a server was seen last; zero: never, as on systems that do not tell
-	for ended := false; ; {
-		found, err := c.Row(func(r *sqlite.Rows) {
-			result, ended = PruneResult{r.Int(0), r.Int(1), r.Int(2)}, !r.Null(3)
-		}, "SELECT messages, bytes, kept, ended_at FROM prune WHERE id = ?", id)
-		if err == nil && !found {
-			err = fmt.Errorf("%s: another relay has taken the request away", o.Path)
-		}
+	served, moved := time.Now(), time.Now() // when a server was seen last; when the result changed last
+	for {
+		now, ended, err := readRequest(c, o.Path, id, server != nil)
 		if err == nil && (ended || ctx.Err() != nil) {
-			err = errors.Join(ctx.Err(), c.Exec("DELETE FROM prune WHERE id = ?", id))
+			return now, errors.Join(ctx.Err(), c.Exec("DELETE FROM prune WHERE id = ?", id))
 		}
-		if err != nil || ended {
+		if err != nil {
 			return result, err
+		}
+		if now != result {
+			result, moved = now, time.Now()
 		}
 		if o.Progress != nil {
 			o.Progress(result.Messages, o.Total)
 		}
-		if held, err := lock.IsHeld(o.Path + ".lock"); held && err == nil {
+		if held, err := lock.IsHeld(real + ".lock"); held || err != nil { // an error: this system does not tell
 			served = time.Now()
-		} else if !served.IsZero() && time.Since(served) > serverGone {
+		}
+		switch {
+		case time.Since(served) > serverGone:
 			return result, fmt.Errorf("%s: the server has stopped; it goes on with the removal when it is started again", o.Path)
+		case server == nil:
+		case server.Failed() != nil:
+			return result, fmt.Errorf("%s: %w", o.Path, server.Failed())
+		case time.Since(moved) > stuckFull && !server.AcceptsMessages():
+			return result, fmt.Errorf("%s: the disk is full, and nothing more can be removed: make room, and the next relay prune or relay serve goes on", o.Path)
 		}
 		select {
 		case <-ctx.Done():
 		case <-tick.C:
 		}
 	}
+}
+
+// readRequest reads how far a request has come. ended says that it is done; with all, that
+// those of other commands are done, too, which wait for this one because it serves.
+func readRequest(c *sqlite.Conn, path string, id int64, all bool) (result PruneResult, ended bool, err error) {
+	found, err := c.Row(func(r *sqlite.Rows) { result, ended = PruneResult{r.Int(0), r.Int(1), r.Int(2)}, r.Int(3) != 0 },
+		"SELECT messages, bytes, kept, ended_at IS NOT NULL AND (?2 = 0 OR NOT EXISTS (SELECT 1 FROM prune WHERE ended_at IS NULL)) FROM prune WHERE id = ?1", id, boolInt(all))
+	if err == nil && !found {
+		err = fmt.Errorf("%s: another relay has taken the request away", path)
+	}
+	return result, ended, err
 }
 
 // Prunable counts the messages that were accepted before a time: how many a Prune removes,
@@ -186,16 +210,17 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r Prun
 	return r, nil
 }
 
-// ClockSeen gives the latest time that the store knows of: a message's, or one at which a
-// server has noted that its clock went on. Zero: it knows of none.
+// ClockSeen gives the time up to which the clock is known to have gone on: the latest at
+// which a server was sure of its clock. A message may be later, because its server has taken
+// it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
 func (i *Inspector) ClockSeen() (at time.Time, err error) {
 	err = i.view(func(x *rx) error {
 		noted, err := x.c.Number("SELECT value FROM setting WHERE name = 'clock'")
-		if err != nil {
+		if at = relay.UnixMilli(noted); err != nil || !at.IsZero() {
 			return err
 		}
 		newest, err := x.newest()
-		if at = relay.UnixMilli(noted); newest > 0 && newest.Time().After(at) {
+		if newest > 0 {
 			at = newest.Time()
 		}
 		return err

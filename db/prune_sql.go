@@ -172,6 +172,7 @@ func (d *demolition) finish() error {
 	of := jsonList(d.messages, position)
 	for _, q := range []string{
 		"DELETE FROM payload WHERE position IN (SELECT value FROM json_each(?))",
+		"DELETE FROM attempt WHERE message IN (SELECT value FROM json_each(?))",
 		"DELETE FROM progress WHERE message IN (SELECT value FROM json_each(?))",
 		"DELETE FROM message WHERE position IN (SELECT value FROM json_each(?))",
 	} {

@@ -48,26 +48,24 @@ func (x *rx) oldest() (relay.Position, error) {
 	return relay.Position(p), err
 }
 
-// A numbered row is one that a PruneUnused looks at.
-type numbered struct {
-	id     int64
-	unused bool
-	text   string
+// An unusedRow is one that a PruneUnused removes.
+type unusedRow struct {
+	id   int64
+	text string
 }
 
-// look reads the rows that a query gives: number, whether the row is unused, a text. It
-// returns the number where the next write goes on. more says that there are further rows.
-func (t *tx) look(most int, after int64, query string, args ...any) (all []numbered, next int64, more bool, err error) {
+// look reads the rows that a query gives, each with its number, whether it is unused, and a
+// text, and returns the unused ones. The next write goes on after the number next. more says
+// that there are further rows.
+func (t *tx) look(most int, after int64, query string, args ...any) (unused []unusedRow, next int64, more bool, err error) {
 	r := t.c.Query(query, args...)
 	n := 0
-	next = after
-	for ; r.Next(); n++ {
-		next = r.Int(0)
-		if r.Int(1) != 0 {
-			all = append(all, numbered{r.Int(0), true, r.Text(2)})
+	for next = after; r.Next(); n++ {
+		if next = r.Int(0); r.Int(1) != 0 {
+			unused = append(unused, unusedRow{next, r.Text(2)})
 		}
 	}
-	return all, next, n == most, r.Close()
+	return unused, next, n == most, r.Close()
 }
 
 // pruneWords removes words that no row has. A word may be the label of a conversation.

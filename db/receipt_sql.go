@@ -29,7 +29,7 @@ func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	scanned := 0
 	for ; r.Next(); scanned++ {
 		p.Upto = relay.Position(r.Int(0))
-		if relay.MechaNumber(r.Int(1)) != q.Sender {
+		if relay.MechaNumber(r.Int(1)) != q.Sender || !relay.Notice(r.Int(8)).ForSender() {
 			continue
 		}
 		c, err := x.readReceipt(r)
@@ -52,6 +52,9 @@ func (x *rx) readReceipt(r *sqlite.Rows) (relay.Change, error) {
 	c.ID, c.At, c.Notice = x.ids.Message(c.Position), c.Receipt.Time(), relay.Notice(r.Int(8))
 	if !c.Notice.Known() {
 		return c, fmt.Errorf("%w: the receipt at position %d has the notice %d, which does not exist", sqlite.ErrDamaged, c.Receipt, c.Notice)
+	}
+	if c.Notice == relay.NoticeSpent { // to the sender it is an acknowledgement like others
+		c.Notice = relay.NoNotice
 	}
 	if c.State == relay.Expired {
 		c.At = relay.UnixMilli(r.Int(7))

@@ -11,6 +11,7 @@ import (
 
 // Receipts reads the same changes that the listeners are told, in pages of any size.
 func TestReceiptsAreReadAsTheyWereTold(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	changes := s.tellChanges()
 	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")

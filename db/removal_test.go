@@ -46,6 +46,7 @@ func TestARemovedPendingMessageFreesItsPlace(t *testing.T) {
 
 // A message with a thousand receipts goes with all of them.
 func TestAMessageGoesWithItsReceipts(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	long, short := s.mustSend(alice.Key, "bob^demo", `{}`), s.mustSend(alice.Key, "bob^demo", `{}`)
@@ -65,13 +66,12 @@ func TestAMessageGoesWithItsReceipts(t *testing.T) {
 	if err := d.QueryRow("SELECT (SELECT count(*) FROM receipt), (SELECT count(*) FROM progress), (SELECT count(*) FROM payload)").Scan(&receipts, &progress, &payloads); err != nil || receipts != 1 || progress != 0 || payloads != 1 {
 		t.Errorf("%d receipts, %d counts, %d payloads are left; %v", receipts, progress, payloads, err)
 	}
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 }
 
 // Ended keys and removed Mechas go when no message refers to them, and not before.
 func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	s.mustIssue("last^demo") // the row with the greatest number stays
@@ -110,15 +110,14 @@ func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
 		t.Errorf("the number %d of a Mecha, or %d of a key, was given out again", k.Mecha.Number, k.Number)
 	}
 	s.Close()
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 }
 
 // A backup that is put back knows keys that have ended and were removed since. They are
 // told, and ended again if that is wanted. What a command had asked to remove is not asked
 // by a backup.
 func TestARestoreKnowsOfRemovedKeys(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	s.mustIssue("last^demo")

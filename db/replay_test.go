@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "participant", "dormant", "clock_ahead", "audit", "received", "sent"}
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -62,7 +62,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, ConversationLimit: 40, MaxBroadcast: 5, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
 		func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
@@ -180,14 +180,22 @@ func (p *player) progress() {
 }
 
 func (p *player) play(rounds int) {
-	statuses := []string{"received", "processing", "seen", "completed", "failed"}
+	statuses := []string{"received", "processing", "deferred", "seen", "completed", "failed"}
 	for range rounds {
 		now, k := time.Now(), p.key()
 		var err error
+		if p.random.IntN(8) == 0 { // a lease of some milliseconds
+			_, err := p.d.ClaimMessages(p.Context(), &relay.ClaimMessages{At: now, Key: k.Number, Limit: 1 + p.random.IntN(3), Lease: time.Duration(1+p.random.IntN(400)) * time.Millisecond, Worker: "w", Nonce: relay.NonceHash(p.random.Int64() | 1)})
+			p.fine(err)
+		}
 		switch p.random.IntN(24) {
 		case 0, 1, 2, 3, 4:
-			_, err = p.d.Acknowledge(&relay.Acknowledge{At: now, Key: k.Number, ID: p.message(), Status: statuses[p.random.IntN(len(statuses))],
-				ClientTS: "2026-01-01T00:00:00Z", Detail: "why", Nonce: relay.NonceHash(p.random.Int64() | 1)})
+			a := &relay.Acknowledge{At: now, Key: k.Number, ID: p.message(), Status: statuses[p.random.IntN(len(statuses))],
+				ClientTS: "2026-01-01T00:00:00Z", Detail: "why", Nonce: relay.NonceHash(p.random.Int64() | 1)}
+			if a.Status == relay.Deferred {
+				a.RetryAfter = time.Duration(1+p.random.IntN(300)) * time.Millisecond
+			}
+			_, err = p.d.Acknowledge(a)
 		case 5, 6:
 			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
 		case 7:
@@ -279,6 +287,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 }
 
 func TestTheSameWritesMakeTheSameStore(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	path, logPath := filepath.Join(dir, "relay.db"), filepath.Join(dir, "writes")
 	log, err := os.Create(logPath)
@@ -424,7 +433,7 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			d.w.servants = d.w.servants[2:]
+			d.w.servants = d.w.servants[3:]
 		}
 	})
 }

@@ -74,6 +74,9 @@ type pass struct {
 	afterAt time.Time // the ExpiresAt of the message at after
 	// catchesUp says that more is due than one run removes.
 	catchesUp bool
+	// again says that each run begins with the first message: few are left that had to
+	// stay for the runs before it.
+	again bool
 }
 
 // asked is a pass for a command, with its results so far.
@@ -96,7 +99,7 @@ func newRetention(w *writer, running func(time.Time) time.Duration) retention {
 }
 
 // walk adds the passes for an age; 0 is none. The later ones find the messages that had to
-// stay for a moment, or for their Idempotency-Keys.
+// stay for a moment, or for their Idempotency-Keys. The last one finds all of these.
 func (r *retention) walk(age time.Duration, expired bool) {
 	if age == 0 {
 		return
@@ -105,8 +108,8 @@ func (r *retention) walk(age time.Duration, expired bool) {
 	if age < idempotencyWindow {
 		ages = append(ages, idempotencyWindow+secondLook)
 	}
-	for _, a := range ages {
-		r.passes = append(r.passes, &pass{expired: expired, age: a})
+	for i, a := range ages {
+		r.passes = append(r.passes, &pass{expired: expired, age: a, again: i == len(ages)-1})
 	}
 }
 
@@ -240,7 +243,7 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 		return nil
 	}
 	if r.w.opts.Retention > 0 {
-		r.pushes = relay.PositionAt(r.passes[0].end())
+		r.pushes = relay.PositionAt(r.passes[0].end(now))
 	}
 	if running >= r.nextUnused {
 		r.nextUnused = running + max(every, unusedEvery)
@@ -252,12 +255,12 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 	return r.piece(now)
 }
 
-// end is the time up to which the pass comes with the present run.
-func (p *pass) end() time.Time {
+// end is the time up to which the pass comes with the run that begins now.
+func (p *pass) end(now time.Time) time.Time {
 	if !p.target.IsZero() {
 		return p.target
 	}
-	return p.upto
+	return now.Add(-p.age) // no message is left to look at that is due
 }
 
 // begin sets the target of a run. oldest is the time of the first message; zero: there is
@@ -280,6 +283,9 @@ func (p *pass) begin(now, oldest time.Time, every time.Duration) (due bool) {
 		return false
 	}
 	p.target = end
+	if p.again {
+		p.after, p.afterAt = 0, time.Time{}
+	}
 	return true
 }
 
@@ -388,7 +394,10 @@ func (r *retention) pieceEnded(err error) bool {
 	switch {
 	case err != nil:
 		r.restUntil, r.goal = time.Now().Add(retryAfter), 0
-		if relay.ErrorCode(err) != relay.DiskFull && r.w.failed() == nil {
+		if relay.ErrorCode(err) == relay.DiskFull {
+			r.w.checkpoints.copySoon = true // once it is copied, the log begins again, and has some room
+			r.most, r.space.pages = max(r.most/2, leastMost), max(r.space.pages/2, leastPages)
+		} else if r.w.failed() == nil {
 			r.w.opts.Logger.Warn("no messages were removed just now", "error", err)
 		}
 	case r.goal == busyPiece:

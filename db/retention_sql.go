@@ -100,14 +100,17 @@ func (d *dropPushes) apply(t *tx) error {
 	return err
 }
 
-// readAsked looks for a command that wants messages removed.
+// readAsked looks for a command that wants messages removed. An earlier server may have
+// removed some for it.
 func (r *retention) readAsked() {
 	if r.asked != nil {
 		return
 	}
 	var a asked
-	found, err := r.w.c.Row(func(row *sqlite.Rows) { a.id, a.target = row.Int(0), relay.Position(row.Int(1)).Time() },
-		"SELECT id, before FROM prune WHERE ended_at IS NULL ORDER BY id LIMIT 1")
+	found, err := r.w.c.Row(func(row *sqlite.Rows) {
+		a.id, a.target = row.Int(0), relay.Position(row.Int(1)).Time()
+		a.so.Messages, a.so.Bytes = int(row.Int(2)), row.Int(3)
+	}, "SELECT id, before, messages, bytes FROM prune WHERE ended_at IS NULL ORDER BY id LIMIT 1")
 	switch {
 	case err != nil:
 		r.w.opts.Logger.Warn("cannot look for what relay prune asks", "error", err)

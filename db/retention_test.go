@@ -3,8 +3,6 @@ package db_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -67,10 +65,7 @@ func (s store) mustPruneUnused(at time.Time) {
 func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
-	var mechas []relay.IssuedKey
-	for i := range 5 {
-		mechas = append(mechas, s.mustIssue(relay.Address(fmt.Sprintf("m%d^x", i))))
-	}
+	mechas := s.mustIssueSome(5)
 	random := rand.New(rand.NewPCG(3, 4))
 	var all []known
 	var gone []relay.MessageID
@@ -92,10 +87,7 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 			all = append(all, known{sent.ID, from.Mecha.Number, to.Mecha.Number, false})
 		}
 		for range random.IntN(6) {
-			m := &all[random.IntN(len(all))]
-			to := slices.IndexFunc(mechas, func(k relay.IssuedKey) bool { return k.Mecha.Number == m.to })
-			s.mustAck(mechas[to].Key, m.id, "completed")
-			m.done = true
+			s.mustComplete(&all[random.IntN(len(all))], mechas)
 		}
 		before, most := all[random.IntN(len(all))].id, 1+random.IntN(12)
 		if random.IntN(3) == 0 { // almost all, also those that are not indexed yet
@@ -128,30 +120,14 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 		}
 		switch round % 5 {
 		case 0:
-			other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
-			other.wantMailboxes(all, mechas)
-			wantCounts(t, s.Path(), all)
-			other.Close()
+			s.wantForOthers(all, mechas)
 		case 1:
-			if _, said, r := found(t, s.Path()); r.Faults > 0 {
-				t.Fatal(said)
-			}
-		case 2: // killed
-			copied := filepath.Join(t.TempDir(), "relay.db")
-			for _, end := range []string{"", "-wal"} {
-				if err := os.WriteFile(copied+end, content(t, s.Path()+end), 0o600); err != nil {
-					t.Fatal(err)
-				}
-			}
-			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = copied, false })
+			wantSound(t, s.Path())
+		case 2:
+			s = s.killed()
 			s.wantMailboxes(all, mechas)
-		case 4: // stopped
-			s.Close()
-			if _, said, r := found(t, s.Path()); r.Faults > 0 {
-				t.Fatal(said)
-			}
-			wantAllIndexed(t, s.Path(), len(all))
-			s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = s.Path(), false })
+		case 4:
+			s = s.stopped(len(all))
 			s.wantMailboxes(all, mechas)
 		}
 	}
@@ -194,6 +170,7 @@ func (s store) wantGone(id relay.MessageID, left []known, mechas []relay.IssuedK
 // No id is issued twice, although the rows of the newest messages are gone and the clock
 // is set back.
 func TestNoIDIsIssuedTwice(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice := s.mustIssue("alice^demo")
 	seen := map[relay.MessageID]bool{}
@@ -218,6 +195,7 @@ func TestNoIDIsIssuedTwice(t *testing.T) {
 // A conversation goes on without its founding message, and without any message. Its
 // parties stay its parties, and nobody else gets in. At last it ends.
 func TestAConversationOutlivesItsMessages(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob, carol, dave := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo"), s.mustIssue("dave^demo")
 	founder := s.mustSend(alice.Key, "bob^demo", `{"n": 1}`)
@@ -255,16 +233,12 @@ func TestAConversationOutlivesItsMessages(t *testing.T) {
 	s.mustSend(bob.Key, "carol^demo", `{"n": 4}`, in)
 	s.mustSend(carol.Key, "alice^demo", `{"n": 5}`, in)
 	s.mustPruneAllMessages()
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 	s.mustPruneUnused(time.Now().Add(48 * time.Hour))
 	_, err := s.send(carol.Key, "alice^demo", `{}`, in)
 	wantCode(t, err, relay.ConversationNotFound)
 	s.Close()
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 }
 
 // mustPruneAllMessages leaves behind what they leave behind.
@@ -284,6 +258,7 @@ func (s store) mustPruneAllMessages() {
 // A label that was removed is a new one when it comes again: nobody of before takes part,
 // and no cache, of this process or another, takes the old number for it.
 func TestALabelThatComesAgainIsANewOne(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")
 	in := func(m *relay.SendMessage) { m.Conversation, m.Type = "a-label", "a-type" }
@@ -330,9 +305,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 		t.Errorf("%d of the label are listed", n)
 	}
 	s.Close()
-	if _, said, r := found(t, s.Path()); r.Faults > 0 {
-		t.Error(said)
-	}
+	wantSound(t, s.Path())
 }
 
 // What an Idempotency-Key answers for stays for 24 hours, and goes then.
@@ -363,6 +336,7 @@ func TestAnIdempotencyKeyKeepsItsMessage(t *testing.T) {
 // A long page is read in pieces. Messages that are removed between two pieces leave it;
 // they are no damage.
 func TestMessagesMayBeRemovedWhileAPageIsRead(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
 	payload := fmt.Sprintf(`{"text": %q}`, strings.Repeat("x", 200<<10)) // a piece has two of them

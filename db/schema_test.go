@@ -18,7 +18,7 @@ import (
 const current = 6 // the schema that this program knows
 
 // byHand opens a file with SQLite alone.
-func byHand(t *testing.T, path string) *sql.DB {
+func byHand(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String())
 	if err != nil {

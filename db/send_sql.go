@@ -23,14 +23,40 @@ const idempotencyWindow = 24 * time.Hour
 // DatabaseLocked, DiskFull, Internal, and StoreFailed, after which it is unknown whether
 // the message was written. Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
-	m.DiskFull, m.MaxPending, m.ConversationLimit = d.disk.low.Load(), d.opts.MaxPending, d.opts.ConversationLimit
-	m.MaxBroadcast, m.MaxBroadcastBytes = d.opts.MaxBroadcast, maxBroadcastBytes
+	d.judge(m)
 	sent, err := do(d, m, (*tx).send)
 	if err != nil {
 		d.tellFounder(m, sent.Full)
 		return relay.Sent{}, d.countCrew(d.suggest(err, m.To, m.Key), m)
 	}
 	return sent, nil
+}
+
+// SendThen is Send without waiting. The messages of one key are committed in the order of
+// the calls. done must not block: it is called from the writer's goroutine, or at once if
+// the store takes no more writes; after RecipientNotFound or TooManyRecipients, from a goroutine of
+// its own.
+func (d *DB) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
+	d.judge(m)
+	then(d, m, (*tx).send, func(sent relay.Sent, err error) {
+		if err == nil {
+			done(sent, nil)
+			return
+		}
+		d.tellFounder(m, sent.Full)
+		switch relay.ErrorCode(err) {
+		case relay.RecipientNotFound, relay.TooManyRecipients: // what these say is read, and the writer must not wait for that
+			go func() { done(relay.Sent{}, d.countCrew(d.suggest(err, m.To, m.Key), m)) }()
+		default:
+			done(relay.Sent{}, err)
+		}
+	})
+}
+
+// judge sets the verdicts of this machine.
+func (d *DB) judge(m *relay.SendMessage) {
+	m.DiskFull, m.MaxPending, m.ConversationLimit = d.disk.low.Load(), d.opts.MaxPending, d.opts.ConversationLimit
+	m.MaxBroadcast, m.MaxBroadcastBytes = d.opts.MaxBroadcast, maxBroadcastBytes
 }
 
 func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {

@@ -13,16 +13,18 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	for _, d := range []*dueTimes{&w.expiry, &w.overdue} {
+	for _, d := range []*dueTimes{&w.expiry, &w.overdue, &w.returns} {
 		if err := d.start(); err != nil {
 			return err
 		}
 	}
-	limited, err := w.c.Row(nil, "SELECT 1 FROM conversation_limit LIMIT 1")
-	if err != nil {
-		return err
+	for query, has := range map[string]*bool{"SELECT 1 FROM conversation_limit LIMIT 1": &w.limited, "SELECT 1 FROM attempt LIMIT 1": &w.attempts} {
+		some, err := w.c.Row(nil, query)
+		if err != nil {
+			return err
+		}
+		*has = some
 	}
-	w.limited = limited
 	data, err := w.c.Number("PRAGMA data_version")
 	if err != nil {
 		return err

@@ -31,10 +31,16 @@ func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
 		return relay.StreamPage{}, err
 	}
 	text, args := pr.query(h)
-	return x.streamRows(q, x.c.Query(text, args...))
+	busy, err := x.c.Row(nil, "SELECT 1 FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT 1", int64(q.Mecha))
+	if err != nil {
+		return relay.StreamPage{}, err
+	}
+	return x.streamRows(q, x.c.Query(text, args...), busy)
 }
 
-func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, error) {
+// streamRows reads a page. busy says that the Mecha has messages that are at an attempt, of
+// which those that are put off are left out.
+func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
 	scanned, bytes := 0, 0
 	for r.Next() {
@@ -65,6 +71,11 @@ func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows) (relay.StreamPage, 
 			return p, err
 		}
 		p.Upto = max(p.Upto, upto)
+	}
+	if busy {
+		if err := x.leaveDeferred(&p); err != nil {
+			return p, err
+		}
 	}
 	if q.NoPayload {
 		return p, nil

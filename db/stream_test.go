@@ -53,6 +53,7 @@ func (s store) stream(q relay.StreamQuery) (ids []relay.MessageID, pages int) {
 }
 
 func TestAStreamIsReadInPages(t *testing.T) {
+	t.Parallel()
 	s := mustOpen(t)
 	alice, bob := s.mustIssue("alice^x"), s.mustIssue("bob^x")
 	var all, open []relay.MessageID
@@ -224,6 +225,7 @@ func TestARevokedKeyStaysRevokedWhateverTheClockSays(t *testing.T) {
 // If the clock was ahead for a while, a restart must not take expired nonces for ones
 // that could be replayed.
 func TestAClockThatWasAheadDoesNotFillTheNonces(t *testing.T) {
+	t.Parallel()
 	clock := newClock()
 	few := func(o *db.Options) { o.MaxNonces = 5 }
 	s := mustOpen(t, clock.option, few)

@@ -20,6 +20,8 @@ type Step struct {
 	Status   string      // of an acknowledgement
 	ClientTS string      // of an acknowledgement, as the client sent it
 	Detail   string      // of an acknowledgement
+	Worker   string      // of a claim; "" if the worker gave no name
+	Until    time.Time   // the end of a lease or a deferral that began; else zero
 }
 
 // StepKind says what happened in a Step.
@@ -34,6 +36,8 @@ const (
 	StepProgress     StepKind = "progress" // an acknowledgement that leaves the message pending
 	StepAcknowledged StepKind = "acknowledged"
 	StepExpired      StepKind = "expired"
+	StepClaimed      StepKind = "claimed"           // a worker of the recipient got a lease of it
+	StepReturned     StepKind = "returned"          // a lease has run out, or a deferral is over
 	StepOverdue      StepKind = "overdue"           // the sender was told that it is not acknowledged by its AckBy
 	StepFull         StepKind = "conversation_full" // the sender was told that the conversation holds all the messages that it may
 )
@@ -43,6 +47,9 @@ type Trace struct {
 	Message *relay.Message
 	Retried bool   // the message came with an Idempotency-Key
 	Steps   []Step // in order of time
+	// Situation is that by which relay.Judge judges. Whether the recipient is online the file
+	// does not know.
+	Situation relay.Situation
 }
 
 // pushPage is how many rows of `push` are read in one view of the file.
@@ -57,7 +64,12 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 		if t.Message, err = x.messageByID(id); err != nil {
 			return err
 		}
-		return x.traceReceipts(t)
+		if err = x.trace(t); err == nil {
+			var ms int64
+			ms, err = x.c.Number(lastUse, int64(t.Message.Recipient))
+			t.Situation.LastSeen = relay.UnixMilli(ms)
+		}
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -71,10 +83,30 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 			return nil, err
 		}
 	}
+	t.order()
+	s := replySearch{ReplyQuery: relay.ReplyQuery{Question: t.Message}}
+	for !s.done {
+		if err := i.viewGently(ctx, s.goOn); err != nil {
+			return nil, err
+		}
+	}
+	t.Situation.Answer = s.found.Reply
+	return t, nil
+}
+
+// order puts the steps in the order of time, and notes the pushes in the situation.
+func (t *Trace) order() {
+	for _, s := range t.Steps {
+		if s.What == StepPushed {
+			t.Situation.Sockets++
+			if s.At.After(t.Situation.PushedAt) {
+				t.Situation.PushedAt = s.At
+			}
+		}
+	}
 	slices.SortStableFunc(t.Steps, func(a, b Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a.What), rank(b.What)))
 	})
-	return t, nil
 }
 
 // rank orders the steps of one millisecond.
@@ -82,10 +114,12 @@ func rank(k StepKind) int {
 	switch k {
 	case StepAccepted:
 		return 0
-	case StepPushed:
+	case StepReturned:
 		return 1
+	case StepPushed:
+		return 2
 	}
-	return 2
+	return 3
 }
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
@@ -123,8 +157,8 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 	var notice relay.Notice
 	ok, err := x.c.Row(func(r *sqlite.Rows) {
 		previous, state, word, key, notice = r.Int(0), relay.State(r.Int(1)), r.Int(2), r.Int(5), relay.Notice(r.Int(6))
-		s.ClientTS, s.Detail = r.Text(3), r.Text(4)
-	}, "SELECT previous, state, status, client_ts, detail, key, notice FROM receipt WHERE position = ?", position)
+		s.ClientTS, s.Detail, s.Until = r.Text(3), r.Text(4), relay.UnixMilli(r.Int(7))
+	}, "SELECT previous, state, status, client_ts, detail, key, notice, until FROM receipt WHERE position = ?", position)
 	if err == nil && !ok {
 		err = fmt.Errorf("%w: there is no receipt at position %d", sqlite.ErrDamaged, position)
 	}
@@ -136,6 +170,9 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
+	if s.What == StepClaimed {
+		s.Worker, s.Detail = s.Detail, ""
+	}
 	return s, previous, x.nameKey(&s, key)
 }
 
@@ -145,6 +182,10 @@ func stepKind(state relay.State, status string, notice relay.Notice) StepKind {
 		return StepOverdue
 	case notice == relay.NoticeFull:
 		return StepFull
+	case notice == relay.NoticeClaimed:
+		return StepClaimed
+	case notice == relay.NoticeReturned:
+		return StepReturned
 	case state == relay.Expired:
 		return StepExpired
 	case status == "":

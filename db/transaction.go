@@ -145,6 +145,7 @@ func (w *writer) try(ops []op) error {
 		w.c.Rollback()
 		clear(w.callers)   // some may have been read in the transaction that failed
 		clear(w.wordsUsed) // likewise
+		clear(w.claimFrom) // the messages are free again
 		w.accepts.forget()
 		return err
 	}

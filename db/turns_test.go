@@ -65,6 +65,7 @@ func mustHaveMessages(t *testing.T, d *DB, a relay.Address, n int) *relay.Key {
 // One Mecha has as many scans waiting as it may. Another Mecha's read still gets its turn
 // before the first of those scans has ended, because a scan is read in pieces.
 func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
+	t.Parallel()
 	d := openHere(t)
 	busy, other := mustHaveMessages(t, d, "busy^x", 10*pieceRows), mustHaveMessages(t, d, "other^x", 1)
 	noMatch := relay.HistoryQuery{Mecha: busy.Mecha.Number, Limit: 1, Type: "normal"} // a word in use, but of a priority
@@ -214,6 +215,7 @@ func TestAReadThatGivesUpLeavesItsPlace(t *testing.T) {
 // One Mecha fills its share of the writer's queue. Still, the next transaction takes
 // another Mecha's write, and a key's own writes keep their order.
 func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
 	d := openHere(t)
 	flooding, other := mustIssue(t, d, "flooding^x"), mustIssue(t, d, "other^x")
 	sent, err := d.Send(message(flooding, "flooding^x", `{}`))
@@ -275,6 +277,7 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 
 // However many Mechas flood the queue, a place is left for one more.
 func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
+	t.Parallel()
 	q := newQueue(maxBatch)
 	for range maxQueue / 20 {
 		for of := relay.MechaNumber(1); of <= 20; of++ {
@@ -335,6 +338,7 @@ func TestABatchHasABoundInBytes(t *testing.T) {
 
 // Reads of many more words than a cache may hold do not fill it beyond its bound.
 func TestTheCachesOfNamesHaveABound(t *testing.T) {
+	t.Parallel()
 	d := openHere(t)
 	k := mustIssue(t, d, "a^x")
 	most := 2 * nameBytes / nameOverhead

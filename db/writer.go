@@ -54,7 +54,10 @@ type writer struct {
 
 	expiry      dueTimes
 	overdue     dueTimes
-	limited     bool // a conversation may have a limit
+	returns     dueTimes
+	limited     bool                                 // a conversation may have a limit
+	attempts    bool                                 // the table attempt may have rows
+	claimFrom   map[relay.MechaNumber]relay.Position // no message before it is free; a Mecha that is missing: unknown
 	foreign     foreign
 	pushes      pushNotes
 	nonces      noncePacker
@@ -93,11 +96,11 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
-		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
+		pending: map[relay.MechaNumber]int{}, claimFrom: map[relay.MechaNumber]relay.Position{}, callers: map[relay.KeyNumber]*relay.Key{},
 		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt
-	w.expiry, w.overdue = newExpiry(w), newOverdue(w)
+	w.expiry, w.overdue, w.returns = newExpiry(w), newOverdue(w), newReturns(w)
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.pushes.w, w.nonces.w = w, w
 	w.segments = segmentWriter{w: w, index: d.late}
@@ -106,7 +109,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.searches = searchCleaner{w: w}
 	w.retention = newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) })
 	if d.opts.Serve { // times of messages and of answers come by the server's clock alone
-		w.servants = []servant{&w.expiry, &w.overdue, &w.searches}
+		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.searches}
 	}
 	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
 	w.riders = []rider{&w.pushes, &w.nonces, &w.segments}

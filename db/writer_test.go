@@ -239,6 +239,7 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 // Order has one source: the answers to senders, the calls of OnCommit and the
 // history must agree, and times must not decrease, even if the clock is set.
 func TestOneOrder(t *testing.T) {
+	t.Parallel()
 	var announced []relay.MessageID
 	d := openHere(t)
 	d.OnCommit(func(c *relay.Commit) {
@@ -286,6 +287,7 @@ func TestOneOrder(t *testing.T) {
 }
 
 func TestAFullQueueIsRefused(t *testing.T) {
+	t.Parallel()
 	d := openHere(t)
 	b := block{make(chan struct{}), make(chan struct{})}
 	go d.wait(b)

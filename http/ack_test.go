@@ -71,6 +71,7 @@ func TestTheLifeOfAMessage(t *testing.T) {
 }
 
 func TestTimesOfAMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	id := alice.mustSend(bob).MessageID
@@ -92,6 +93,7 @@ func TestTimesOfAMessage(t *testing.T) {
 }
 
 func TestAckRules(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	id := alice.mustSend(bob).MessageID
@@ -142,6 +144,7 @@ func TestAckRules(t *testing.T) {
 }
 
 func TestExpiry(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	queued := alice.mustSend(bob, `"ttl_seconds":60`).MessageID

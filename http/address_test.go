@@ -11,6 +11,7 @@ import (
 // Behind a proxy, failures count against the client that the proxy names; a
 // client that names others itself changes nothing.
 func TestFailuresBehindAProxy(t *testing.T) {
+	t.Parallel()
 	for _, trusts := range []bool{true, false} {
 		r := mustServe(t, func(s *settings) {
 			s.api.FailureLimit, s.api.FailureBurst = 0.001, 3

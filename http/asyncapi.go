@@ -42,7 +42,8 @@ func AsyncAPI(version string) []byte {
 		}},
 		Operations: object{
 			"push":        inSocket("send", "What the relay sends by itself.", "message", "receipt", "sync"),
-			"acknowledge": answered(inSocket("receive", "What a client sends.", "ack"), "ack_ok", "error"),
+			"acknowledge": answered(inSocket("receive", "A client acknowledges.", "ack"), "ack_ok", "error"),
+			"send":        answered(inSocket("receive", "A client sends a message.", "send"), "sent", "error"),
 		},
 		Components: object{"messages": messages, "schemas": usedIn(c.Schemas, messages, binding),
 			"securitySchemes": object{"key": object{"type": "httpApiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText}}},
@@ -70,7 +71,9 @@ var frames = []struct{ kind, schema, about string }{
 	{"message", "MessageFrame", "A message for this Mecha."},
 	{"ack", "AckFrame", "The client acknowledges a message, as over HTTP."},
 	{"ack_ok", "AckOkFrame", "An ack is on disk. Only with events=acks."},
-	{"error", "ErrorFrame", "A frame was not understood, or an ack refused. The connection stays."},
+	{"send", "SendFrame", "The client sends a message, as over HTTP. It may have as many bytes as a request's body, other frames 64 KiB."},
+	{"sent", "SentFrame", "A message is on disk. Answers may come in another order than the frames."},
+	{"error", "ErrorFrame", "A frame was not understood, or an ack or a message refused. The connection stays."},
 	{"receipt", "ReceiptFrame", "A message that this Mecha sent was delivered, acknowledged or has expired. Only with events=receipts."},
 	{"sync", "SyncFrame", "Catching up begins, or is done. Only with events=sync."},
 }
@@ -79,6 +82,9 @@ var frames = []struct{ kind, schema, about string }{
 var frameRefusals = also(refusedWrite, relay.InvalidFrame, relay.InvalidJSON, relay.InvalidRequest, relay.InvalidTime,
 	relay.KeyRevoked, relay.KeyExpired, relay.RecipientOnly, relay.MessageNotFound,
 	relay.AlreadyAcknowledged, relay.TooManyAcks, relay.MessageExpired,
+	relay.MissingHeader, relay.MalformedHeader, relay.TimestampOutOfRange, relay.SignatureRequired, relay.InvalidSignature, relay.NonceReused,
+	relay.InvalidAddress, relay.InvalidIdempotencyKey, relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
+	relay.IdempotencyKeyReused, relay.MailboxFull, relay.PayloadTooLarge,
 	relay.RateLimited, relay.Internal, relay.Overloaded, relay.ShuttingDown)
 
 // closeCodes are the codes of the relay's close frames (PROTOCOL §4, Keeping alive).
@@ -91,7 +97,7 @@ var closeCodes = []struct {
 	{1002, "A frame was malformed, or a message was begun and did not come whole in time."},
 	{1007, "A text, or the reason in a close frame, was no UTF-8."},
 	{1008, "The key was revoked or has expired; the reason is key_revoked or key_expired."},
-	{1009, "A message was longer than 64 KiB."},
+	{1009, "A message was longer than --max-body, or longer than 64 KiB and no send frame."},
 	{1013, "The relay failed to read its database. Connect again after a pause."},
 }
 

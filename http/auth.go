@@ -16,36 +16,58 @@ import (
 // call is one authenticated request. It belongs to the request's goroutine.
 type call struct {
 	*http.Request
-	w         http.ResponseWriter // for deadlines and upgrades; endpoints return their answers
-	conn      *guarded            // nil if nothing bounds the connections
-	params    httprouter.Params
+	w      http.ResponseWriter // for deadlines and upgrades; endpoints return their answers
+	conn   *guarded            // nil if nothing bounds the connections
+	params httprouter.Params
+	input
+
+	heavy       bool  // it has a turn for its large body
+	bodyBytes   int64 // counted in Server.memory
+	answerBytes int64 // counted in Server.memory
+}
+
+// input is what a client has sent, in a request or in a frame of a socket, and what
+// proves that it comes from the client.
+type input struct {
 	at        time.Time
 	key       *relay.Key
-	body      []byte // as sent
+	body      []byte // of the request, or the message in the frame; as sent
 	nonce     string
 	timestamp time.Time
-	signed    bool // the request carried a signature, and it verified
+	signed    bool // it carried a signature, which verified
 	claimed   relay.NonceHash
 
 	idempotency relay.IdempotencyKey // of a send; zero: none
 	replay      bool                 // the nonce was used before: only a stored 201 may answer
 	endSend     func()               // lets the next send with this Idempotency-Key begin; nil: there is none
-	heavy       bool                 // it has a turn for its large body
-	bodyBytes   int64                // counted in Server.memory
-	answerBytes int64                // counted in Server.memory
+}
+
+// done lets the next send with the same Idempotency-Key begin. It may be called again.
+func (in *input) done() {
+	if in.endSend != nil {
+		in.endSend()
+		in.endSend = nil
+	}
 }
 
 // done gives back what the request held.
 func (c *call) done(s *Server) {
-	s.endHeavy(c)
-	if c.endSend != nil {
-		c.endSend()
-	}
+	c.release(s)
 	if c.key != nil {
-		s.memory.give(c.key.Mecha.Number, c.bodyBytes)
 		s.memory.give(c.key.Mecha.Number, c.answerBytes)
 	}
 	c.conn.endWork()
+}
+
+// release gives back what the request held for the sake of its body, which nobody reads
+// from here on. It may be called again.
+func (c *call) release(s *Server) {
+	s.endHeavy(c)
+	c.input.done()
+	if c.key != nil {
+		s.memory.give(c.key.Mecha.Number, c.bodyBytes)
+	}
+	c.body, c.bodyBytes = nil, 0
 }
 
 // authenticate establishes who sent a request. It checks in the order of
@@ -58,7 +80,7 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 		e.RetryAfter = time.Second
 		return nil, e
 	}
-	c := &call{Request: r, w: w, conn: connection(r.Context()), params: p, at: s.config.Now()}
+	c := &call{Request: r, w: w, conn: connection(r.Context()), params: p, input: input{at: s.config.Now()}}
 	err := s.verify(c)
 	noteKey(w, c.key)
 	if err == nil {
@@ -102,23 +124,41 @@ func (s *Server) verify(c *call) error {
 	if c.nonce, err = header(c.Request, "X-Nonce"); err != nil {
 		return err
 	}
-	if !relay.IsNonce(c.nonce) {
-		return relay.Errorf(relay.MalformedHeader, "X-Nonce must be 1–128 characters of A–Z a–z 0–9 . _ ~ : + / = -")
+	if err := checkNonce("X-Nonce", c.nonce); err != nil {
+		return err
 	}
 	timestamp, err := header(c.Request, "X-Request-Timestamp")
 	if err != nil {
 		return err
 	}
-	if c.timestamp, err = relay.ParseTime(timestamp); err != nil {
-		return relay.Errorf(relay.MalformedHeader, "X-Request-Timestamp is not an RFC 3339 time such as %s", relay.FormatTime(c.at))
+	if err := s.checkTimestamp("X-Request-Timestamp", &c.input, timestamp); err != nil {
+		return err
 	}
-	if d := c.at.Sub(c.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
-		return errTimestamp(c.at, "X-Request-Timestamp differs from the relay's clock by more than %s; the clock says %s", s.config.ClockSkew, relay.FormatTime(c.at))
+	return s.checkSignatures(c, timestamp)
+}
+
+// checkNonce refuses a nonce that has not the form of one. name is that of its header or
+// field.
+func checkNonce(name, nonce string) error {
+	if !relay.IsNonce(nonce) {
+		return relay.Errorf(relay.MalformedHeader, "%s must be 1–128 characters of A–Z a–z 0–9 . _ ~ : + / = -", name)
 	}
-	if c.timestamp.Before(s.config.DB.EarliestTimestamp(c.at)) {
-		return errTimestamp(c.at, "X-Request-Timestamp lies before the relay's start, at which it may have lost used nonces; the clock says %s: sign the request anew", relay.FormatTime(c.at))
+	return nil
+}
+
+// checkTimestamp reads a timestamp into in. It refuses one that is too far from the
+// relay's clock. name is that of its header or field.
+func (s *Server) checkTimestamp(name string, in *input, text string) (err error) {
+	if in.timestamp, err = relay.ParseTime(text); err != nil {
+		return relay.Errorf(relay.MalformedHeader, "%s is not an RFC 3339 time such as %s", name, relay.FormatTime(in.at))
 	}
-	return s.checkSignatures(c, c.key.SigningSecret(text), timestamp)
+	if d := in.at.Sub(in.timestamp); d > s.config.ClockSkew || -d > s.config.ClockSkew {
+		return errTimestamp(in.at, "%s differs from the relay's clock by more than %s; the clock says %s", name, s.config.ClockSkew, relay.FormatTime(in.at))
+	}
+	if in.timestamp.Before(s.config.DB.EarliestTimestamp(in.at)) {
+		return errTimestamp(in.at, "%s lies before the relay's start, at which it may have lost used nonces; the clock says %s: sign the request anew", name, relay.FormatTime(in.at))
+	}
+	return nil
 }
 
 func errTimestamp(now time.Time, format string, args ...any) error {
@@ -127,20 +167,25 @@ func errTimestamp(now time.Time, format string, args ...any) error {
 	return e
 }
 
-// claim uses the nonce up. A send with an Idempotency-Key may come again with the
-// same nonce, since HTTP libraries resend such requests by themselves. It then
-// gets its stored 201 and can do nothing else.
+// claim uses the nonce up.
 func (s *Server) claim(c *call) error {
 	mayReplay, err := s.beginSend(c)
 	if err != nil {
 		return err
 	}
-	c.claimed, err = s.config.DB.Claim(c.key, c.nonce, c.timestamp)
+	return s.claimNonce(&c.input, mayReplay)
+}
+
+// claimNonce uses the nonce up. A send with an Idempotency-Key may come again with the
+// same nonce, since HTTP libraries resend such requests by themselves. It then gets its
+// stored 201 and can do nothing else.
+func (s *Server) claimNonce(in *input, mayReplay bool) (err error) {
+	in.claimed, err = s.config.DB.Claim(in.key, in.nonce, in.timestamp)
 	if mayReplay && relay.ErrorCode(err) == relay.NonceReused {
 		// If the store cannot be read, the client learns that, and may try again.
-		_, known, fault := s.stored(c)
+		_, known, fault := s.stored(in)
 		if known || fault != nil && relay.ErrorCode(fault) != relay.IdempotencyKeyReused {
-			c.replay, err = known, fault
+			in.replay, err = known, fault
 		}
 	}
 	return err

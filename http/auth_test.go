@@ -38,6 +38,7 @@ func typo(key string) string {
 }
 
 func TestFaultyCredentials(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	revoked, expired := r.mustIssue("alice^demo"), r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
@@ -149,6 +150,7 @@ func TestWhoami(t *testing.T) {
 }
 
 func TestAKeyLivesFromIssueToItsEnd(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	brief := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.ExpiresAt = i.At.Add(time.Minute) })
 	lasting := r.mustIssue("alice^demo")

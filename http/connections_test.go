@@ -126,6 +126,7 @@ func (m mecha) knock(more string) (net.Conn, *bufio.Reader) {
 const upgrade = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
 func TestStrangersMakeRoomForOthers(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	g := r.guarded(8, false)
 	alice := r.mustIssue("alice^demo").at(g)
@@ -152,6 +153,7 @@ func TestStrangersMakeRoomForOthers(t *testing.T) {
 
 // A client that has shown a key stays, whether it is at work, listens or is between two requests.
 func TestAFloodOfStrangersTouchesNobodyElse(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	g := r.guarded(16, false)
 	alice := r.mustIssue("alice^demo").at(g)
@@ -188,6 +190,7 @@ func TestAFloodOfStrangersTouchesNobodyElse(t *testing.T) {
 }
 
 func TestIdleConnectionsMakeRoomWhenThereAreNoStrangers(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	fallen := make(chan struct{}, 8)
 	g := r.guarded(4, false, func(s *nethttp.Server) {
@@ -215,6 +218,7 @@ func TestIdleConnectionsMakeRoomWhenThereAreNoStrangers(t *testing.T) {
 
 // When all are at work, another one is turned away at once: nobody waits for acceptance.
 func TestNoRoomAtAll(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	g := r.guarded(3, false)
 	alice := r.mustIssue("alice^demo").at(g)

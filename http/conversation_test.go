@@ -17,6 +17,7 @@ func (m mecha) conversation(id, query string) (p page) {
 }
 
 func TestConversationsOfTheRelay(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol, dave := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo"), r.mustIssue("dave^demo")
 	first := alice.mustSend(bob)
@@ -78,6 +79,7 @@ func TestConversationsOfTheRelay(t *testing.T) {
 }
 
 func TestConversationIDsThatWereNeverIssued(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	conv := alice.mustSend(alice).ConversationID
@@ -101,6 +103,7 @@ func TestConversationIDsThatWereNeverIssued(t *testing.T) {
 
 // A client's own word is a label: anyone may use it, and each sees its own.
 func TestLabels(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	for _, label := range []string{"trip", "message", "normal", "1.0", "Conv_x", "conv", "a:b~c", strings.Repeat("l", 128)} {

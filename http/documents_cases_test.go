@@ -2,7 +2,6 @@ package http_test
 
 import (
 	"fmt"
-	nethttp "net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,11 +32,15 @@ func driveWrongRequests(t *testing.T, d *drive) {
 		{opSend, messages, letter(alice, in("conv_x")), 404, relay.ConversationNotFound, all()},
 		{opMessage, messagePath("msg_x"), "", 404, relay.MessageNotFound, all()},
 		{opPayload, messagePath("msg_x") + "/payload", "", 404, relay.MessageNotFound, all()},
+		{opTrace, messagePath("msg_x") + "/trace", "", 404, relay.MessageNotFound, all()},
 		{opAck, messagePath("msg_x") + "/ack", ackBody("completed"), 404, relay.MessageNotFound, all()},
 		{opAck, here + "/ack", `{`, 400, relay.InvalidJSON, all()},
 		{opAck, here + "/ack", `{"status":"completed","client_ts":"now"}`, 400, relay.InvalidTime, all()},
 		{opDeliver, messagePath("msg_x") + "/deliver", "", 404, relay.MessageNotFound, all()},
 		{opInbox, "/api/v1/mecha/alice/inbox", "", 400, relay.InvalidAddress, all()},
+		{opClaim, "/api/v1/mecha/alice/claim", "", 400, relay.InvalidAddress, all()},
+		{opClaim, claimPath(alice), `{`, 400, relay.InvalidJSON, all()},
+		{opClaim, claimPath(alice), `{"limit":0}`, 400, relay.InvalidLimit, all()},
 		{opSocket, "/api/v1/ws/mecha/alice", "", 400, relay.InvalidAddress, handshake},
 		{opSocket, socketPath(alice) + "?sync_limit=-1", "", 400, relay.InvalidLimit, handshake},
 		{opSocket, socketPath(alice) + "?since_message_id=msg_x", "", 404, relay.CursorNotFound, handshake},
@@ -79,11 +82,13 @@ func driveStrangers(t *testing.T, d *drive) {
 		{opSend, messages, letter(bob, in(message.ConversationID)), relay.NotAParticipant},
 		{opSend, messages, letter(bob, `"in_reply_to":"`+message.MessageID+`"`), relay.NotAParty},
 		{opMessage, messagePath(message.MessageID), "", relay.NotAParty},
+		{opTrace, messagePath(message.MessageID) + "/trace", "", relay.NotAParty},
 		{opPayload, messagePath(message.MessageID) + "/payload", "", relay.RecipientOnly},
 		{opAck, messagePath(message.MessageID) + "/ack", ackBody("completed"), relay.RecipientOnly},
 		{opDeliver, messagePath(message.MessageID) + "/deliver", "", relay.RecipientOnly},
 		{opHistory, historyPath(alice), "", relay.NotYourMecha},
 		{opInbox, inboxPath(alice), "", relay.NotYourMecha},
+		{opClaim, claimPath(alice), "", relay.NotYourMecha},
 		{opSocket, socketPath(alice), "", relay.NotYourMecha},
 		{opConversation, "/api/v1/conversations/" + message.ConversationID + "/messages", "", relay.NotAParticipant},
 		{opPutProfile, profilePath("alice^demo"), `{}`, relay.NotYourMecha},
@@ -147,6 +152,8 @@ func driveSockets(t *testing.T, d *drive) {
 	for m, status := range map[mecha]int{alice: 429, carol: 503} {
 		d.do(m, opHistory, historyPath(m)+"?state=expired&wait=1", "", status, relay.TooManySockets)
 		d.do(m, opConversation, conversation, "", status, relay.TooManySockets)
+		d.do(m, opClaim, claimPath(m), `{"limit":9}`, 200, "")
+		d.do(m, opClaim, claimPath(m), `{"wait":1}`, status, relay.TooManySockets)
 		d.do(m, opSocket, socketPath(m), "", status, relay.TooManySockets, handshake)
 	}
 	r.hub.Close(t.Context())
@@ -158,59 +165,35 @@ func driveSockets(t *testing.T, d *drive) {
 // when the answer is made, nobody has that profile.
 func driveARemovedMecha(t *testing.T, d *drive) {
 	r := mustServe(t)
-	for end := time.Now().Add(patience); ; {
-		alice := r.mustIssue("alice^demo")
-		c := alice.prepare("PUT", profilePath("alice^demo"), `{}`)
-		goOn := r.mustStand()
-		answer, removed := make(chan reply, 1), make(chan error, 1)
-		go func() { answer <- r.mustDo(c) }()
-		time.Sleep(10 * time.Millisecond) // in most rounds the profile is queued by then
-		go func() {
-			removed <- r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"})
-		}()
-		time.Sleep(10 * time.Millisecond)
-		goOn()
-		a := <-answer
-		if err := <-removed; err != nil {
-			t.Fatal(err)
-		}
-		if a.status == nethttp.StatusNotFound {
-			d.hold(opPutProfile, c, a)
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("never 404, at last %d %s", a.status, a.body)
-		}
+	c := r.mustIssue("alice^demo").prepare("PUT", profilePath("alice^demo"), `{}`)
+	goOn := r.mustStand()
+	answer, removed := make(chan reply, 1), make(chan error, 1)
+	go func() { answer <- r.mustDo(c) }()
+	r.awaitQueued(1)
+	go func() {
+		removed <- r.db.RemoveMecha(&relay.RemoveMecha{At: r.clock.Now(), Address: "alice^demo"})
+	}()
+	r.awaitQueued(2)
+	goOn()
+	a := <-answer
+	if err := <-removed; err != nil {
+		t.Fatal(err)
 	}
+	a.wantProblem(404, relay.MechaNotFound)
+	d.hold(opPutProfile, c, a)
 }
 
 // driveAFullDisk serves on a small file system and fills it.
 func driveAFullDisk(t *testing.T, d *drive) {
-	r := mustServe(t, noRoom)
-	alice := r.mustIssue("alice^demo")
-	d.do(alice, opSend, messages, letter(alice), 507, relay.DiskFull)
-	dir := mountSmall(t)
-	if dir == "" {
-		t.Log("no small file system can be mounted here")
+	short := mustServe(t, noRoom).mustIssue("alice^demo")
+	d.do(short, opSend, messages, letter(short), 507, relay.DiskFull)
+	alice, ids := mustFillDisk(t)
+	if ids == nil {
 		for _, operation := range writes[1:] {
 			d.lack(outcome(operation, 507, string(relay.DiskFull)))
 		}
 		return
 	}
-	r = mustServe(t, func(s *settings) { s.db.Path = filepath.Join(dir, "relay.db") })
-	alice = r.mustIssue("alice^demo")
-	var ids []string
-	for range 200 {
-		ids = append(ids, alice.mustSend(alice).MessageID)
-	}
-	filler, err := os.Create(filepath.Join(dir, "filler"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for err == nil {
-		_, err = filler.Write(make([]byte, 4096))
-	}
-	filler.Close()
 	profile := `{"details":"` + strings.Repeat("x", 15_000) + `"}`
 	full := map[string]bool{}
 	for _, id := range ids { // the log has some room left
@@ -218,20 +201,44 @@ func driveAFullDisk(t *testing.T, d *drive) {
 			opPutProfile: alice.prepare("PUT", profilePath("alice^demo"), profile),
 			opDeliver:    alice.prepare("POST", messagePath(id)+"/deliver", ""),
 			opAck:        alice.prepare("POST", messagePath(id)+"/ack", ackBody("completed")),
+			opClaim:      alice.prepare("POST", claimPath(alice), `{"lease_seconds":3600}`),
 		} {
-			if a := r.mustDo(c); a.status == 507 {
+			if a := alice.r.mustDo(c); a.status == 507 {
 				full[operation] = true
 				d.hold(operation, c, a)
 			}
 		}
-		if len(full) == 3 {
+		if len(full) == 4 {
 			break
 		}
 	}
-	if len(full) < 3 {
+	if len(full) < 4 {
 		t.Errorf("only these found the disk full: %v", full)
 	}
-	if err := os.Remove(filler.Name()); err != nil {
-		t.Error(err)
+}
+
+// mustFillDisk gives a Mecha of a relay on a small file system that is full, and the
+// messages in its mailbox; none if no such file system can be mounted here.
+func mustFillDisk(t *testing.T) (alice mecha, ids []string) {
+	t.Helper()
+	dir := mountSmall(t)
+	if dir == "" {
+		t.Log("no small file system can be mounted here")
+		return mecha{}, nil
 	}
+	r := mustServe(t, func(s *settings) { s.db.Path = filepath.Join(dir, "relay.db") })
+	alice = r.mustIssue("alice^demo")
+	for range 200 {
+		ids = append(ids, alice.mustSend(alice).MessageID)
+	}
+	filler, err := os.Create(filepath.Join(dir, "filler"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.Remove(filler.Name()) }) // before the relay stops
+	for err == nil {
+		_, err = filler.Write(make([]byte, 4096))
+	}
+	filler.Close()
+	return alice, ids
 }

@@ -124,9 +124,11 @@ const (
 	opSend         = "POST /api/v1/messages"
 	opMessage      = "GET /api/v1/messages/{messageId}"
 	opPayload      = "GET /api/v1/messages/{messageId}/payload"
+	opTrace        = "GET /api/v1/messages/{messageId}/trace"
 	opAck          = "POST /api/v1/messages/{messageId}/ack"
 	opDeliver      = "POST /api/v1/messages/{messageId}/deliver"
 	opHistory      = "GET /api/v1/mecha/{mechaId}/messages"
+	opClaim        = "POST /api/v1/mecha/{mechaId}/claim"
 	opInbox        = "GET /api/v1/mecha/{mechaId}/inbox"
 	opSocket       = "GET /api/v1/ws/mecha/{mechaId}"
 	opConversation = "GET /api/v1/conversations/{conversationId}/messages"
@@ -137,7 +139,7 @@ const (
 )
 
 // The waited for writes.
-var writes = []string{opSend, opAck, opDeliver, opPutProfile}
+var writes = []string{opSend, opAck, opDeliver, opPutProfile, opClaim}
 
 func driveSuccesses(t *testing.T, d *drive) {
 	r := mustServe(t)
@@ -308,6 +310,19 @@ func (r *testRelay) mustStand() (goOn func()) {
 	return func() { close(end) }
 }
 
+// awaitQueued waits until n writes wait for the writer, which stands still.
+func (r *testRelay) awaitQueued(n int) {
+	r.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
+		if waiting, _ := r.db.Queue(); waiting >= n {
+			return
+		}
+		if time.Now().After(end) {
+			r.t.Fatalf("never were %d writes waiting", n)
+		}
+	}
+}
+
 // file opens the database beside the server.
 func (r *testRelay) file() *sql.DB {
 	r.t.Helper()
@@ -353,7 +368,7 @@ func driveALockedFile(t *testing.T, d *drive) {
 	for _, operation := range writes {
 		calls = append(calls, alice.good(operation, spare))
 	}
-	lock, goOn := r.file(), r.mustStand() // so that most of them are one transaction, which waits once
+	lock, goOn := r.file(), r.mustStand() // so that they are one transaction, which waits once
 	var wg sync.WaitGroup
 	for i, operation := range writes {
 		wg.Go(func() {
@@ -365,7 +380,7 @@ func driveALockedFile(t *testing.T, d *drive) {
 			d.hold(operation, calls[i], a)
 		})
 	}
-	time.Sleep(50 * time.Millisecond)
+	r.awaitQueued(len(writes))
 	if _, err := lock.Exec("BEGIN IMMEDIATE"); err != nil {
 		t.Fatal(err)
 	}
@@ -400,28 +415,34 @@ func driveADamagedFile(t *testing.T, d *drive) {
 	for _, operation := range writes {
 		calls = append(calls, alice.good(operation, spare))
 	}
-	r.stop()
-	file := r.file()
-	var page, size int64
-	if err := file.QueryRow("SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master WHERE name = 'payload'").Scan(&page, &size); err != nil {
-		t.Fatal(err)
-	}
-	file.Close()
-	raw, err := os.OpenFile(r.settings.db.Path, os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := raw.WriteAt(bytes.Repeat([]byte{0xff}, int(size)), (page-1)*size); err != nil {
-		t.Fatal(err)
-	}
-	if err := raw.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r.start()
+	r.mustDamage()
 	for i, operation := range writes {
 		a := r.mustDo(calls[i])
 		a.wantProblem(500, relay.StoreFailed)
 		d.hold(operation, calls[i], a)
 	}
 	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
+}
+
+// mustDamage restarts the relay on a file in which sends find a page that is no page.
+func (r *testRelay) mustDamage() {
+	r.t.Helper()
+	r.stop()
+	file := r.file()
+	var page, size int64
+	if err := file.QueryRow("SELECT rootpage, (SELECT page_size FROM pragma_page_size) FROM sqlite_master WHERE name = 'payload'").Scan(&page, &size); err != nil {
+		r.t.Fatal(err)
+	}
+	file.Close()
+	raw, err := os.OpenFile(r.settings.db.Path, os.O_WRONLY, 0)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if _, err := raw.WriteAt(bytes.Repeat([]byte{0xff}, int(size)), (page-1)*size); err != nil {
+		r.t.Fatal(err)
+	}
+	if err := raw.Close(); err != nil {
+		r.t.Fatal(err)
+	}
+	r.start()
 }

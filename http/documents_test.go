@@ -211,6 +211,7 @@ func (d *drive) finish(t *testing.T) {
 
 // Both checks see what is wrong, each kind of it.
 func TestTheChecksSeeWhatIsWrong(t *testing.T) {
+	t.Parallel()
 	d := newDrive(t)
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
@@ -287,7 +288,8 @@ func TestWhatIsReadOfRequestsIsDescribed(t *testing.T) {
 		"a profile":        {fields(schemas["Profile"]), names("../db/relay/profile.go", `(?s)profileFields = .*?\}`)},
 		"a search":         {fields(search), names("../db/relay/search_json.go", `(?s)searchFields = .*?\}`)},
 		"a filter":         {fields(search.Value.Properties["filter"]), names("../db/relay/search_json.go", `(?s)filterKeys\s+= .*?\}`)},
-		"an ack":           {append([]string{"message_id", "type"}, fields(schemas["Ack"])...), names("../db/relay/ack_json.go", `(?s)ackFields = .*?\}`)},
+		"a frame":          {fieldsOfFrames(t), names("../db/relay/frame_json.go", `(?s)frameFields = .*?\}`)},
+		"an ack":           {fields(schemas["Ack"]), names("../db/relay/ack_json.go", `(?s)ackFields = .*?\}`)},
 		"a skill":          {fields(schemas["Skill"]), names("../db/relay/profile.go", `(?s)type Skill struct .*?\n\}`)},
 		"a page's query":   {queryOf(doc, historyRoute), names("history.go", `(?:Get|v\.time)\("\w+"\)|choice\(&v, "\w+"`)},
 		"a socket's query": {queryOf(doc, socketRoute), names("../ws/handshake.go", `v\.Get\("\w+"\)`)},
@@ -298,6 +300,23 @@ func TestWhatIsReadOfRequestsIsDescribed(t *testing.T) {
 			t.Errorf("%s: the document has %v, the relay reads %v", what, described, read)
 		}
 	}
+}
+
+// fieldsOfFrames gives the fields of the frames that clients send.
+func fieldsOfFrames(t *testing.T) []string {
+	var doc struct {
+		Components struct {
+			Schemas map[string]struct{ Properties map[string]any }
+		}
+	}
+	if err := json.Unmarshal(http.AsyncAPI("test"), &doc); err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	for _, name := range []string{"Ack", "AckFrame", "SendFrame"} {
+		maps.Copy(all, doc.Components.Schemas[name].Properties)
+	}
+	return slices.Sorted(maps.Keys(all))
 }
 
 const historyRoute, socketRoute = "/api/v1/mecha/{mechaId}/messages", "/api/v1/ws/mecha/{mechaId}"

@@ -21,6 +21,7 @@ func (c *call) chunks(more ...string) string {
 // A request with both Content-Length and Transfer-Encoding is answered, and ends its
 // connection: further requests on it are not served. Other requests leave it open.
 func TestARequestWithTwoLengthsEndsItsConnection(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	g := r.guarded(1000, false)
 	encrypted := r.guarded(1000, true)

@@ -12,14 +12,14 @@ import (
 	"relay/http/apitest"
 )
 
-// mustListen opens a socket that gets what is sent to m from now on.
-func (m mecha) mustListen() *websocket.Conn {
+// mustListen opens a socket that gets what is sent to m from now on, and more events.
+func (m mecha) mustListen(events string) *websocket.Conn {
 	m.r.t.Helper()
-	q, err := m.prepare("GET", socketPath(m), "").request(m.r.url)
+	q, err := m.prepare("GET", socketPath(m)+"?sync_limit=0&events="+events, "").request(m.r.url)
 	if err != nil {
 		m.r.t.Fatal(err)
 	}
-	c, _, err := websocket.Dial(context.Background(), "ws"+strings.TrimPrefix(m.r.url, "http")+socketPath(m)+"?sync_limit=0", &websocket.DialOptions{HTTPHeader: q.Header})
+	c, _, err := websocket.Dial(context.Background(), q.URL.String(), &websocket.DialOptions{HTTPHeader: q.Header})
 	if err != nil {
 		m.r.t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func (m mecha) mustListen() *websocket.Conn {
 func FuzzPayload(f *testing.F) {
 	r := mustServe(f)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
-	socket := bob.mustListen()
+	socket := bob.mustListen("")
 	for _, seed := range []string{
 		`{}`, "{ \t\r\n }", `{"z":1,"a":2,"a":3}`, `{"n":[1,1.0,1e400,-0,123456789012345678901234567890]}`, `{"a":"\u0041\/\u2028\ud83d\ude00"}`, "{\"\u00e9\":\"e\u0301\x7f\"}",
 		`{"a":{"b":[[],{},null,true,false,""]}}`, `{"a":"<script>&amp;"}`, `{"payload":{},"to":"x"}`, `[]`, `{"a":01}`, "{\"a\":\"\xff\"}", `{"a":1}}`, `{},"from":"alice^demo"`,

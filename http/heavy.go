@@ -33,7 +33,7 @@ type heavyBodies struct {
 }
 
 func newHeavy() *heavy {
-	return &heavy{each: max(1, runtime.GOMAXPROCS(0)/2), of: map[relay.MechaNumber]*heavyBodies{}}
+	return &heavy{each: max(1, runtime.GOMAXPROCS(0)/2), waits: measure.NewDurations(), of: map[relay.MechaNumber]*heavyBodies{}}
 }
 
 // take waits for the turn of a body, or until ctx ends; then it returns the error of

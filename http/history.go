@@ -80,7 +80,7 @@ func (s *Server) look(c *call, q relay.HistoryQuery, again bool) (p relay.Page, 
 		}
 	}
 	p, err = s.config.DB.History(c.Context(), q)
-	s.chargeRows(c, p.Looked, rowsPerRequest)
+	s.chargeRows(c.key, p.Looked, rowsPerRequest)
 	return p, next, err
 }
 

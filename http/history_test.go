@@ -11,6 +11,7 @@ import (
 )
 
 func TestHistoryParameters(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	id := alice.mustSend(alice).MessageID
@@ -58,6 +59,7 @@ func TestHistoryParameters(t *testing.T) {
 }
 
 func TestSinceAndUntil(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	var ids []string
@@ -94,6 +96,7 @@ func TestSinceAndUntil(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	name := map[string]string{} // of each message

@@ -28,6 +28,7 @@ func (a reply) wantReplay(first reply) {
 }
 
 func TestARetryGetsTheFirstAnswer(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	first := alice.sendOnce("order 17", letter(bob)).want(201)
@@ -93,6 +94,7 @@ func TestIdempotencyKeyForms(t *testing.T) {
 }
 
 func TestKeptForADayOverRestarts(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	c := alice.prepare("POST", messages, letter(alice), idempotent("k"))

@@ -19,7 +19,7 @@ func (s *Server) inbox(c *call) (answer, error) {
 		return answer{}, err
 	}
 	in, err := s.config.DB.Inbox(c.Context(), c.key.Mecha.Number)
-	s.chargeRows(c, in.Looked, countPerRequest)
+	s.chargeRows(c.key, in.Looked, countPerRequest)
 	if err != nil {
 		return answer{}, err
 	}

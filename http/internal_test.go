@@ -119,8 +119,8 @@ func TestMemoryIsShared(t *testing.T) {
 	for other := range relay.MechaNumber(6) {
 		m.give(10+other, mib)
 	}
-	if m.used != 0 || len(m.of) != 0 {
-		t.Errorf("%d bytes are left, of %d Mechas", m.used, len(m.of))
+	if m.all.bytes != 0 || len(m.of) != 0 {
+		t.Errorf("%d bytes are left, of %d Mechas", m.all.bytes, len(m.of))
 	}
 	want("the first request passes, however large", code(1, 100*mib), "")
 }

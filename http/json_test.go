@@ -67,6 +67,7 @@ func TestPayloadsAreKeptByteForByte(t *testing.T) {
 
 // Two readers could see two different envelopes in these, or one could choke.
 func TestTextsThatAreNoEnvelope(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	good := `{"to":"bob^demo","payload":{}`

@@ -42,6 +42,14 @@ func (l *limiters[K]) charge(k K, n int, now time.Time) {
 	}
 }
 
+// reserve takes a token, and gives how long it takes until it is there.
+func (l *limiters[K]) reserve(k K, now time.Time) time.Duration {
+	if l.rate <= 0 {
+		return 0
+	}
+	return l.bucket(k).ReserveN(now, 1).DelayFrom(now)
+}
+
 // wait gives how long it takes until k has a token; 0 if it has one.
 func (l *limiters[K]) wait(k K, now time.Time) time.Duration {
 	if l.rate <= 0 {
@@ -76,8 +84,29 @@ type memory struct {
 	most  int64 // bytes in all; 0: no bound
 	share int64 // bytes of one Mecha
 	mu    sync.Mutex
-	used  int64
-	of    map[relay.MechaNumber]int64 // bytes used
+	all   usage
+	of    map[relay.MechaNumber]*usage
+}
+
+// usage is the bytes that are in use.
+type usage struct {
+	bytes int64
+	freed chan struct{} // closed when bytes are given back; nil: nobody waits for that
+}
+
+func (u *usage) add(n int64) {
+	if u.bytes += n; n < 0 && u.freed != nil {
+		close(u.freed)
+		u.freed = nil
+	}
+}
+
+// wait gives a channel that is closed when bytes are given back.
+func (u *usage) wait() <-chan struct{} {
+	if u.freed == nil {
+		u.freed = make(chan struct{})
+	}
+	return u.freed
 }
 
 const (
@@ -95,18 +124,54 @@ func (m *memory) take(owner relay.MechaNumber, n int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var e *relay.Error
-	switch own := m.of[owner]; {
-	case m.most == 0:
-	case own > 0 && own+n > m.share:
-		e = relay.Errorf(relay.RateLimited, "the requests and answers of this Mecha already hold %d bytes; its share is %d", own, m.share)
-	case m.used > 0 && m.used+n > m.most:
-		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", m.used, m.most)
+	switch full := m.full(owner, n); full {
+	case nil:
+		m.add(owner, n)
+		return nil
+	case &m.all:
+		e = relay.Errorf(relay.Overloaded, "all requests and answers already hold %d bytes; the limit is %d", full.bytes, m.most)
+	default:
+		e = relay.Errorf(relay.RateLimited, "the requests and answers of this Mecha already hold %d bytes; its share is %d", full.bytes, m.share)
 	}
-	if e != nil {
-		e.RetryAfter = time.Second
-		return e
+	e.RetryAfter = time.Second
+	return e
+}
+
+// takeLater is take for a caller that can wait: if there is no room, it gives a channel
+// that is closed when it is worth to ask again.
+func (m *memory) takeLater(owner relay.MechaNumber, n int64) (room <-chan struct{}) {
+	if n <= smallEnough {
+		return nil
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if full := m.full(owner, n); full != nil {
+		return full.wait()
 	}
 	m.add(owner, n)
+	return nil
+}
+
+// hasRoom tells whether take would count n bytes now.
+func (m *memory) hasRoom(owner relay.MechaNumber, n int64) bool {
+	if m.take(owner, n) != nil {
+		return false
+	}
+	m.give(owner, n)
+	return true
+}
+
+// full gives the usage that leaves no room for n more bytes of a Mecha: its own, or that
+// of all; nil if there is room.
+func (m *memory) full(owner relay.MechaNumber, n int64) *usage {
+	switch own := m.of[owner]; {
+	case m.most == 0:
+		return nil
+	case own != nil && own.bytes+n > m.share:
+		return own
+	case m.all.bytes > 0 && m.all.bytes+n > m.most:
+		return &m.all
+	}
 	return nil
 }
 
@@ -119,7 +184,7 @@ func (m *memory) force(owner relay.MechaNumber, n int64) {
 	}
 }
 
-// give returns n bytes that one call of take or force has counted.
+// give returns n bytes that one call of take, takeLater or force has counted.
 func (m *memory) give(owner relay.MechaNumber, n int64) {
 	if n > smallEnough {
 		m.mu.Lock()
@@ -129,11 +194,16 @@ func (m *memory) give(owner relay.MechaNumber, n int64) {
 }
 
 func (m *memory) add(owner relay.MechaNumber, n int64) {
-	if m.of == nil {
-		m.of = map[relay.MechaNumber]int64{}
+	own := m.of[owner]
+	if own == nil {
+		if m.of == nil {
+			m.of = map[relay.MechaNumber]*usage{}
+		}
+		own = &usage{}
+		m.of[owner] = own
 	}
-	m.used += n
-	if m.of[owner] += n; m.of[owner] == 0 {
+	m.all.add(n)
+	if own.add(n); own.bytes == 0 {
 		delete(m.of, owner)
 	}
 }
@@ -146,8 +216,8 @@ const (
 // chargeRows charges the rows that a request has looked through to its key, as if each
 // further `each` rows had been a request. So the rate of a key bounds what it costs, and
 // not only how often it asks.
-func (s *Server) chargeRows(c *call, looked, each int) {
-	s.keys.charge(c.key.Number, (looked-1)/each, s.config.Now())
+func (s *Server) chargeRows(key *relay.Key, looked, each int) {
+	s.keys.charge(key.Number, (looked-1)/each, s.config.Now())
 }
 
 // hold counts an answer of n bytes while it is written, for the client may read

@@ -159,6 +159,7 @@ func TestSlowRequests(t *testing.T) {
 // The limit of the headers is what its setting says, to the byte: it counts from the
 // request line to the empty line.
 func TestLargeHeaders(t *testing.T) {
+	t.Parallel()
 	for _, most := range []int{16 << 10, 4097, 20_000} {
 		r := mustServe(t, func(s *settings) { s.timeouts.MaxHeaders = most })
 		alice := r.mustIssue("alice^demo")
@@ -199,6 +200,7 @@ func TestAFullDisk(t *testing.T) {
 }
 
 func TestShuttingDown(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	r.anyone("GET", "/readyz").want(200)
@@ -213,6 +215,7 @@ func TestShuttingDown(t *testing.T) {
 }
 
 func TestTheStoreHasClosed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	id := alice.mustSend(alice).MessageID
@@ -273,6 +276,7 @@ func TestASlowStore(t *testing.T) {
 // A client that has said all it wants to say, and closed its side, looks like
 // one that has gone. It gets its answer or none, but not an empty one.
 func TestAClientThatClosesItsSide(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	id := alice.mustSend(alice).MessageID

@@ -11,6 +11,9 @@ import (
 // Live is what a Server needs of the live connections (package ws). It is safe for
 // concurrent use.
 type Live interface {
+	// SetSender hands over the part of the server that accepts the messages of sockets,
+	// before the first Connect.
+	SetSender(relay.Sender)
 	// Connect upgrades the request to a WebSocket for the key's Mecha. It returns
 	// once the connection is no longer the HTTP server's. If it returns an error,
 	// it has written nothing.
@@ -21,6 +24,10 @@ type Live interface {
 	// the messages of the key's Mecha. It counts as a socket. ended yields once, when
 	// the watch must end: the reason, or nil at shutdown.
 	Watch(key *relay.Key) (wake <-chan struct{}, ended <-chan error, stop func(), err error)
+	// WatchReply waits for the reply to a message that the key's Mecha has sent. reply
+	// yields the first one that is committed after the call, with its payload. It counts as
+	// a socket and ends like Watch.
+	WatchReply(key *relay.Key, question *relay.Message) (reply <-chan *relay.Message, ended <-chan error, stop func(), err error)
 }
 
 // connect answers GET /api/v1/ws/mecha/{mechaId}. It is not an endpoint, since it

@@ -28,7 +28,6 @@ const (
 )
 
 func newMeasures(h *heavy) *Measures {
-	h.waits = measure.NewDurations()
 	return &Measures{
 		Refused: measure.NewCounts(relay.CodeNames()...), Searches: measure.NewCounts(searchComplete, searchPartial, searchRefused),
 		SearchTime: measure.NewDurations(), BodyWait: h.waits,

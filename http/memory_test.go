@@ -21,6 +21,7 @@ func (m mecha) fill(n int) {
 
 // Bodies under way are bounded in memory, and one key's do not keep out another's.
 func TestBodiesUnderWayAreBounded(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBodyMemory, s.api.MaxBody = 1<<20, 200<<10 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	large := func(m mecha) string { return letter(m) + strings.Repeat(" ", 100<<10) }

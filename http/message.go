@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 
 	"relay/db/relay"
@@ -11,29 +12,18 @@ import (
 
 // sendMessage answers POST /api/v1/messages: it accepts a message.
 func (s *Server) sendMessage(c *call) (answer, error) {
-	if c.idempotency != (relay.IdempotencyKey{}) {
-		// Before any other check of the body (PROTOCOL §3), so that a retry gets the
-		// answer that its client has missed.
-		sent, known, err := s.stored(c)
-		if err != nil {
-			return answer{}, err
-		}
-		if known {
-			return s.created(c, sent)
-		}
-	}
-	m := &relay.SendMessage{At: c.at, Key: c.key.Number, Signed: c.signed, Nonce: c.claimed, Idempotency: c.idempotency, OnlyReplay: c.replay}
-	m.Trace.Keep(joined(c.Header["Traceparent"]), joined(c.Header["Tracestate"]))
-	if err := m.Read(c.body, c.key.Mecha.Address); err != nil {
+	m, sent, err := s.readMessage(&c.input)
+	if err != nil {
 		return answer{}, err
 	}
+	if m == nil {
+		return s.created(c, sent)
+	}
+	m.Trace.Keep(joined(c.Header["Traceparent"]), joined(c.Header["Tracestate"]))
 	s.endHeavy(c)
-	sent, err := s.config.DB.Send(m)
+	sent, err = s.config.DB.Send(m)
 	if err != nil {
-		var e *relay.Error
-		if errors.As(err, &e) {
-			s.chargeRows(c, e.Looked, rowsPerRequest)
-		}
+		s.chargeScan(c.key, err)
 		return answer{}, err
 	}
 	s.keys.charge(c.key.Number, len(sent.IDs)-1, s.config.Now()) // each message to a crew counts as one sent
@@ -43,39 +33,72 @@ func (s *Server) sendMessage(c *call) (answer, error) {
 // joined gives the value of a header that may have come in several lines (RFC 9110 §5.3).
 func joined(lines []string) string { return strings.Join(lines, ",") }
 
+// readMessage reads the message that a client sends. If the client sent it before, with
+// the same Idempotency-Key, m is nil, and sent is what the client has missed. That is
+// looked up before any other check of the body (PROTOCOL §3).
+func (s *Server) readMessage(in *input) (m *relay.SendMessage, sent relay.Sent, err error) {
+	if in.idempotency != (relay.IdempotencyKey{}) {
+		sent, known, err := s.stored(in)
+		if err != nil || known {
+			return nil, sent, err
+		}
+	}
+	m = &relay.SendMessage{At: in.at, Key: in.key.Number, Signed: in.signed, Nonce: in.claimed, Idempotency: in.idempotency, OnlyReplay: in.replay}
+	return m, relay.Sent{}, m.Read(in.body, in.key.Mecha.Address)
+}
+
+// chargeScan charges the search for similar addresses that a refused send has caused.
+func (s *Server) chargeScan(key *relay.Key, err error) {
+	var e *relay.Error
+	if errors.As(err, &e) {
+		s.chargeRows(key, e.Looked, rowsPerRequest)
+	}
+}
+
 // created answers 201.
 func (s *Server) created(c *call, sent relay.Sent) (answer, error) {
-	b := make([]byte, 0, 256)
+	b := s.appendSent(nil, context.WithoutCancel(c.Context()), c.key, sent)
+	b, header := s.addReply(b, c, sent.ID)
+	if sent.Replayed {
+		header = append(header, "Idempotent-Replayed", "true")
+	}
+	return answer{status: http.StatusCreated, body: append(b, "}\n"...), header: header}, nil
+}
+
+// appendSent appends the answer to a send, without the brace that ends it.
+func (s *Server) appendSent(b []byte, ctx context.Context, key *relay.Key, sent relay.Sent) []byte {
+	b = slices.Grow(b, 256)
 	b = appendField(b, '{', "message_id", string(sent.ID))
 	b = appendField(b, ',', "conversation_id", string(sent.Conversation))
 	b = appendTime(b, ',', "created_at", sent.CreatedAt)
-	if len(sent.IDs) > 0 {
-		b = append(appendName(b, ',', "message_ids"), '[')
-		for i, id := range sent.IDs {
-			if i > 0 {
-				b = append(b, ',')
-			}
-			b = relay.AppendString(b, string(id))
+	b = appendIDs(b, sent.IDs)
+	return s.appendRecipient(appendName(b, ',', "recipient"), ctx, key, sent)
+}
+
+// appendIDs appends the ids of the messages to a crew, if there are any.
+func appendIDs(b []byte, ids []relay.MessageID) []byte {
+	if len(ids) == 0 {
+		return b
+	}
+	b = append(appendName(b, ',', "message_ids"), '[')
+	for i, id := range ids {
+		if i > 0 {
+			b = append(b, ',')
 		}
-		b = append(b, ']')
+		b = relay.AppendString(b, string(id))
 	}
-	b = s.appendRecipient(appendName(b, ',', "recipient"), c, sent)
-	a := answer{status: http.StatusCreated, body: append(b, "}\n"...)}
-	if sent.Replayed {
-		a.header = []string{"Idempotent-Replayed", "true"}
-	}
-	return a, nil
+	return append(b, ']')
 }
 
 // appendRecipient appends what a sender may know of the recipient: whether it listens, and
 // how much waits for it. It is null for a message to a crew, and if the recipient is hidden
-// from the sender. The message is durable, so a read that fails must not make the answer a refusal: the relay then says
-// that it has not seen the recipient.
-func (s *Server) appendRecipient(b []byte, c *call, sent relay.Sent) []byte {
+// from the sender. The message is durable, so a read that fails must not make the answer a
+// refusal: the relay then says that it has not seen the recipient.
+func (s *Server) appendRecipient(b []byte, ctx context.Context, key *relay.Key, sent relay.Sent) []byte {
 	if len(sent.IDs) > 0 {
 		return append(b, "null"...)
 	}
-	seen, visible, err := s.config.DB.Presence(context.WithoutCancel(c.Context()), c.key.Mecha, sent.Recipient)
+	seen, visible, err := s.config.DB.Presence(ctx, key.Mecha, sent.Recipient)
 	if err == nil && !visible {
 		return append(b, "null"...)
 	}
@@ -87,13 +110,12 @@ func (s *Server) appendRecipient(b []byte, c *call, sent relay.Sent) []byte {
 // stored finds the 201 that a send with this Idempotency-Key got before. It goes
 // on when the client has gone: the nonce is used up, so if the send ended here, the
 // same request would be refused when it came again.
-func (s *Server) stored(c *call) (sent relay.Sent, known bool, err error) {
-	return s.config.DB.Idempotent(context.WithoutCancel(c.Context()), c.key.Mecha.Number, c.idempotency, c.at)
+func (s *Server) stored(in *input) (sent relay.Sent, known bool, err error) {
+	return s.config.DB.Idempotent(context.Background(), in.key.Mecha.Number, in.idempotency, in.at)
 }
 
-// beginSend reads the Idempotency-Key of a send. If a request with the same key and
-// body is under way, it waits for its end, since an HTTP library may have sent one
-// request twice. mayReplay: the request may come again with a nonce that is used.
+// beginSend reads the Idempotency-Key of a send. mayReplay: the request may come again
+// with a nonce that is used.
 func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 	values := c.Header["Idempotency-Key"]
 	if len(values) == 0 || c.Method != http.MethodPost || c.URL.Path != "/api/v1/messages" {
@@ -102,24 +124,32 @@ func (s *Server) beginSend(c *call) (mayReplay bool, err error) {
 	if len(values) > 1 || !isIdempotencyKey(values[0]) {
 		return false, relay.Errorf(relay.InvalidIdempotencyKey, "Idempotency-Key must be sent once, with 1–128 printable ASCII characters")
 	}
-	c.idempotency = s.config.DB.IdempotencyKey(c.key.Mecha.Number, values[0], c.body)
+	return true, s.beginOnce(c.Context(), &c.input, values[0])
+}
+
+// beginOnce notes that a send with an Idempotency-Key is under way. If another one with
+// the same key and body is, it waits for its end, since an HTTP library may have sent one
+// request twice. After nil, in.done must follow.
+func (s *Server) beginOnce(ctx context.Context, in *input, key string) error {
+	in.idempotency = s.config.DB.IdempotencyKey(in.key.Mecha.Number, key, in.body)
 	done := make(chan struct{})
 	for {
-		other, taken := s.sending.LoadOrStore(c.idempotency, done)
+		other, taken := s.sending.LoadOrStore(in.idempotency, done)
 		if !taken {
 			break
 		}
 		select {
 		case <-other.(chan struct{}):
-		case <-c.Context().Done():
-			return false, c.Context().Err()
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
-	c.endSend = func() {
-		s.sending.Delete(c.idempotency)
+	idempotency := in.idempotency
+	in.endSend = func() {
+		s.sending.Delete(idempotency)
 		close(done)
 	}
-	return true, nil
+	return nil
 }
 
 func isIdempotencyKey(s string) bool {

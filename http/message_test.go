@@ -24,6 +24,7 @@ var (
 
 // A client that knows only the interface document sends a message and reads it back.
 func TestAMessageOfTheInterfaceDocument(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	payload := `{"text": "hello",  "n": 1.0}`
@@ -72,6 +73,7 @@ func TestAMessageOfTheInterfaceDocument(t *testing.T) {
 // A client may write its types and priorities in its own words. It finds them again
 // whole, everywhere.
 func TestTypesAndPrioritiesOfAnyWords(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	words := []string{"task request", "a,b", "a", "b", "täsk", "仕事/依頼", "\u00e9", "e\u0301", " a ", `"\<&>`, "%2C+;=", "null", "a\u2028b", "*"}
@@ -108,6 +110,7 @@ func TestTypesAndPrioritiesOfAnyWords(t *testing.T) {
 }
 
 func TestWhatMayBeLeftOut(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	optional := []string{"from", "version", "message_type", "priority", "conversation_id", "correlation_id", "expires_at", "ttl_seconds"}
@@ -129,6 +132,7 @@ func TestWhatMayBeLeftOut(t *testing.T) {
 }
 
 func TestFieldRules(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	str := func(name, value string) string { return `"` + name + `":"` + value + `"` }
@@ -219,6 +223,7 @@ func TestFieldRules(t *testing.T) {
 }
 
 func TestSenderAndRecipient(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	for _, name := range []relay.Address{"planner^acme", "planer^acme", "planner2^acme", "planners^acme", "zebra^acme"} {
@@ -247,6 +252,7 @@ func TestSenderAndRecipient(t *testing.T) {
 }
 
 func TestWhoMayReadAMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	id := alice.mustSend(bob).MessageID
@@ -278,6 +284,7 @@ func TestWhoMayReadAMessage(t *testing.T) {
 }
 
 func TestMessagesSurviveARestart(t *testing.T) {
+	t.Parallel()
 	for name, again := range map[string]func(*testRelay){"restart": (*testRelay).mustRestart, "kill": (*testRelay).mustCrash} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)

@@ -12,6 +12,7 @@ import (
 
 // Metrics are for programs on the relay's own machine that ask it directly.
 func TestMetricsAreForThisMachineAlone(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	for _, c := range []struct {
 		name, peer, host string
@@ -62,6 +63,7 @@ func TestMetricsAreForThisMachineAlone(t *testing.T) {
 
 // /readyz names its parts: those that are needed decide the status.
 func TestReadyzNamesItsParts(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.db.MinFreeDisk = 1 << 62 })
 	var answer struct {
 		Status string

@@ -14,6 +14,7 @@ import (
 
 // A nonce is good for one request of its key, whatever the request is.
 func TestANonceWorksOnce(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	later := func(c *call) { c.timestamp = relay.FormatTime(r.clock.Now().Add(time.Minute)) }
@@ -49,6 +50,7 @@ func TestANonceWorksOnce(t *testing.T) {
 
 // A nonce is remembered as long as a request with its timestamp could be accepted.
 func TestANonceIsFreeAfterItsWindow(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	skew := r.settings.api.ClockSkew
@@ -74,6 +76,7 @@ func TestANonceIsFreeAfterItsWindow(t *testing.T) {
 // The clock is read when the whole request is there: else a body that comes
 // slowly could carry a captured request past the memory of its nonce.
 func TestASlowBodyIsNotAWayAroundTheWindow(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	c := alice.prepare("POST", messages, letter(alice))
@@ -106,6 +109,7 @@ func TestASlowBodyIsNotAWayAroundTheWindow(t *testing.T) {
 }
 
 func TestWhatIsRefusedBeforeTheNonceDoesNotBurnIt(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.RequireSignature, s.api.MaxBody = true, 1000 })
 	alice := r.mustIssue("alice^demo")
 	large := letter(alice, `"x":"`+string(make([]byte, 2000))+`"`)
@@ -217,6 +221,7 @@ func TestAStartThatMayHaveLostNonces(t *testing.T) {
 
 // After a clean stop, a client that counts in whole seconds is not held up.
 func TestASecondThatBeganBeforeTheStart(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	alice.get(whoami).want(200)
@@ -228,6 +233,7 @@ func TestASecondThatBeganBeforeTheStart(t *testing.T) {
 }
 
 func TestNoncesHaveABound(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.db.MaxNonces = 3 })
 	alice := r.mustIssue("alice^demo")
 	for range 3 {

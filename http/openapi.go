@@ -98,7 +98,7 @@ func describe(row route, o operation, responses object) object {
 		made["parameters"] = all
 	}
 	if o.body != "" {
-		made["requestBody"] = object{"required": true, "content": object{"application/json": object{
+		made["requestBody"] = object{"required": !o.mayBeEmpty, "content": object{"application/json": object{
 			"schema": reference("schemas", o.body), "example": json.RawMessage(o.example)}}}
 	}
 	made["responses"] = answersOf(row, o, refusals, responses)

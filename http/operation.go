@@ -13,6 +13,7 @@ type operation struct {
 	section    string       // its place on the page "protocol"
 	parameters []string     // names in components.json, beside those in the path and those of every request with a key
 	body       string       // the schema of the request's body; "": the endpoint reads none
+	mayBeEmpty bool         // the request may come without the body
 	answers    []success    // each status that is no refusal
 	refusals   []relay.Code // beside those of every request with a key
 	example    string       // of a body; the page "api" shows it
@@ -77,8 +78,8 @@ var operations = map[string]operation{
 	"GET /api/v1/whoami": {id: "whoami", section: "whoami", answers: onlyOK("The key, and the relay's clock.", "Whoami")},
 
 	"POST /api/v1/messages": {
-		id: "send", section: "send", parameters: []string{"Idempotency-Key", "traceparent", "tracestate"}, body: "Letter",
-		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed"}}},
+		id: "send", section: "send", parameters: []string{"Idempotency-Key", "Prefer", "traceparent", "tracestate"}, body: "Letter",
+		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed", "Preference-Applied"}}},
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidTime, relay.InvalidIdempotencyKey,
 			relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
 			relay.IdempotencyKeyReused, relay.MailboxFull, relay.ConversationFull, relay.MessageNotFound, relay.NotAParty,
@@ -92,6 +93,10 @@ var operations = map[string]operation{
 	"GET /api/v1/messages/{messageId}/payload": {
 		id: "getPayload", section: "get-payload", answers: onlyOK("The payload, byte for byte as it was sent.", "Object"),
 		refusals: []relay.Code{relay.RecipientOnly, relay.MessageNotFound},
+	},
+	"GET /api/v1/messages/{messageId}/trace": {
+		id: "trace", section: "trace", answers: onlyOK("The life of the message, and the verdict.", "Trace"),
+		refusals: []relay.Code{relay.NotAParty, relay.MessageNotFound},
 	},
 	"POST /api/v1/messages/{messageId}/ack": {
 		id: "acknowledge", section: "ack", body: "Ack", answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
@@ -115,6 +120,11 @@ var operations = map[string]operation{
 			{status: http.StatusNotModified, about: "Nothing has changed since the answer with this ETag.", headers: []string{"ETag"}},
 		},
 		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha},
+	},
+	"POST /api/v1/mecha/{mechaId}/claim": {
+		id: "claim", section: "claim", body: "Claim", mayBeEmpty: true, answers: onlyOK("The messages, each with a lease. There may be none.", "Claimed"),
+		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidLimit, relay.NotYourMecha, relay.TooManySockets),
+		example:  `{"limit":1,"lease_seconds":60,"worker":"w1"}`,
 	},
 	"GET /api/v1/ws/mecha/{mechaId}": {
 		id: "connect", section: "4-websocket",

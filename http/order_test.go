@@ -10,6 +10,7 @@ import (
 
 // Of several faults the one that PROTOCOL §2, Order of checks, puts first is answered.
 func TestTheOrderOfChecks(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBody = 1000 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	theirs, mine := bob.mustSend(bob).MessageID, alice.mustSend(bob).MessageID
@@ -64,6 +65,7 @@ func TestTheOrderOfChecks(t *testing.T) {
 }
 
 func TestTheRateComesBetweenKeyAndBody(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBody, s.api.RateLimit, s.api.RateBurst = 1000, 1, 1 })
 	alice := r.mustIssue("alice^demo")
 	large := strings.Repeat("x", 1001)
@@ -75,6 +77,7 @@ func TestTheRateComesBetweenKeyAndBody(t *testing.T) {
 // Paths and methods are public: without credentials, too, a client learns that one does
 // not exist.
 func TestRoutes(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	for _, row := range []struct {
 		method, path string
@@ -121,6 +124,7 @@ func TestRoutes(t *testing.T) {
 
 // An address in a path may have its ^ as it is, or escaped; not escaped twice.
 func TestTheCaretInAPath(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	host := strings.TrimPrefix(r.url, "http://")

@@ -31,6 +31,7 @@ func (j *journal) String() string {
 // A panic ends one request. The log says where; neither it nor the answer
 // repeats what the request held.
 func TestAPanicTellsNoSecrets(t *testing.T) {
+	t.Parallel()
 	var log journal
 	r := mustServe(t, func(s *settings) {
 		s.api.Logger = slog.New(slog.NewTextHandler(&log, nil))

@@ -43,6 +43,7 @@ func wantPage(t *testing.T, answer <-chan reply, ids ...string) {
 }
 
 func TestALongPollWakes(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	first := alice.mustSend(bob, `"ttl_seconds":60`).MessageID
@@ -111,6 +112,7 @@ func TestALongPollEndsWithItsKey(t *testing.T) {
 }
 
 func TestALongPollCountsAsASocket(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.hub.MaxSocketsPerMecha, s.hub.MaxSockets = 2, 3 })
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	one, two := alice.mustWait(""), alice.mustWait("")
@@ -131,6 +133,7 @@ func TestALongPollCountsAsASocket(t *testing.T) {
 }
 
 func TestALongPollEndsAtShutdown(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	answer := alice.mustWait("")

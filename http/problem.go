@@ -89,7 +89,7 @@ func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, p
 		e.Cause = err
 	}
 	if e.Cause != nil {
-		s.config.Logger.Error("request failed", "request_id", id, "method", r.Method, "path", shownPath(r), "client", s.client(r), "code", e.Code, "error", e.Cause)
+		s.config.Logger.Error("request failed", "request_id", id, "method", shown(r.Method), "path", shown(r.URL.Path), "client", s.client(r), "code", e.Code, "error", e.Cause)
 	}
 	s.measures.Refused.Add(string(e.Code))
 	p := problem{

@@ -78,6 +78,7 @@ func codeConstants(t *testing.T) (all []relay.Code) {
 }
 
 func TestEveryResponseHasAnIDOfItsOwn(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	seen := map[string]bool{}
@@ -122,6 +123,7 @@ func TestAroundTheAPI(t *testing.T) {
 }
 
 func TestTitlesAndSentences(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	for _, row := range []struct {

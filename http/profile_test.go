@@ -21,6 +21,7 @@ func (m mecha) put(body string, changes ...change) reply {
 }
 
 func TestAProfileIsPutAndRead(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^other")
 	created := relay.FormatTime(r.clock.Now())
@@ -55,6 +56,7 @@ func TestAProfileIsPutAndRead(t *testing.T) {
 }
 
 func TestAProfileThatIsNotPut(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	alice.put(`{"version":"1"}`).want(200)
@@ -91,6 +93,7 @@ func TestAProfileThatIsNotPut(t *testing.T) {
 }
 
 func TestWhoMaySeeAProfile(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, friend, stranger := r.mustIssue("alice^demo"), r.mustIssue("friend^demo"), r.mustIssue("stranger^other")
 	for _, c := range []struct {
@@ -119,6 +122,7 @@ func TestWhoMaySeeAProfile(t *testing.T) {
 }
 
 func TestOnline(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	online := func(want string) {
@@ -153,6 +157,7 @@ func TestOnline(t *testing.T) {
 
 // A PUT that was done before the relay died must not be repeated by an eavesdropper.
 func TestAPutCannotBeReplayed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	captured := alice.prepare("PUT", profilePath("alice^demo"), `{"version":"1"}`)

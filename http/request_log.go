@@ -25,12 +25,13 @@ type noted struct {
 func (s *Server) serveNoted(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	n := &noted{ResponseWriter: w}
-	method, path := r.Method, shownPath(r)
+	method, path := shown(r.Method), shown(r.URL.Path) // before a handler changes them
+
 	defer func() { // also when the request is aborted
 		s.config.Logger.Debug("request", "request_id", n.Header()["X-Request-Id"][0], "method", method, "path", path,
 			"status", n.status, "bytes", n.bytes, "took_ms", float64(time.Since(began).Microseconds())/1000, "client", s.client(r), "key_id", n.key)
 	}()
-	s.router.ServeHTTP(n, r)
+	s.dispatch(n, r)
 }
 
 func (s *Server) logsRequests(r *http.Request) bool {
@@ -72,16 +73,16 @@ func noteKey(w http.ResponseWriter, key *relay.Key) {
 	}
 }
 
-const longestPath = 200 // bytes of a path that the log shows
+const longestShown = 200 // bytes of a path or a method that the log shows
 
-var secretInPath = regexp.MustCompile(`(m[ks]|tk)_[0-9A-Za-z]+`)
+var pastedSecret = regexp.MustCompile(`(m[ks]|tk)_[0-9A-Za-z]+`)
 
-// shownPath is a path as the log shows it: not endless, and without what may be a secret,
-// which somebody has pasted there by mistake.
-func shownPath(r *http.Request) string {
-	path := secretInPath.ReplaceAllString(r.URL.Path, "${1}_…")
-	if len(path) > longestPath {
-		path = path[:longestPath] + "…"
+// shown is a path or a method as the log shows it: not endless, and without what may be a
+// secret, which somebody has pasted there by mistake.
+func shown(text string) string {
+	text = pastedSecret.ReplaceAllString(text, "${1}_…")
+	if len(text) > longestShown {
+		text = text[:longestShown] + "…"
 	}
-	return path
+	return text
 }

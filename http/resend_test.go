@@ -97,6 +97,7 @@ func (c *cutter) forward(client, server net.Conn) {
 // connection that it had used before breaks: same nonce, same timestamp. The
 // client must see a 201, and there must be one message.
 func TestATransportThatResends(t *testing.T) {
+	t.Parallel()
 	for name, when := range map[string]int32{"before the answer": cutBefore, "with the answer": cutAfter} {
 		t.Run(name, func(t *testing.T) {
 			r := mustServe(t)
@@ -126,6 +127,7 @@ func TestATransportThatResends(t *testing.T) {
 
 // Without the header nothing is sent again, and the outcome is unknown to the client.
 func TestATransportThatDoesNot(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	proxy := mustCut(t, r)

@@ -26,6 +26,7 @@ func rows(t *testing.T) [][]string {
 // The column "who" of the route table is true: a stranger who asks for what is
 // bob's is refused where the table says so, and nowhere else.
 func TestWhoMayCall(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, mallory := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("mallory^demo")
 	sent := alice.mustSend(bob)
@@ -75,6 +76,7 @@ func TestWhoMayCall(t *testing.T) {
 // and is for people to read: < and > are not escaped. Only a payload is as it was
 // sent.
 func TestEveryBodyIsALineForPeople(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	bob := r.mustIssue("bob^demo")
 	odd := strings.NewReplacer("{messageId}", "<a>&", "{mechaId}", "<a>&", "{conversationId}", "<a>&", "{requestId}", "<a>&", "{page}", "<a>&")

@@ -3,7 +3,6 @@ package http
 import (
 	"context"
 	"net/http"
-	"strings"
 
 	"relay/db"
 	"relay/db/relay"
@@ -35,7 +34,7 @@ func (s *Server) search(c *call) (answer, error) {
 		return answer{}, err
 	}
 	url := "/api/v1/search/" + string(id)
-	if prefersWait(c.Header.Values("Prefer")) {
+	if wait, preferred := preferredWait(c.Header); preferred && wait > 0 {
 		return answer{status: http.StatusOK, body: found, header: []string{"Location", url, "Preference-Applied", "wait"}}, nil
 	}
 	b := appendField(nil, '{', "request_id", string(id))
@@ -50,36 +49,6 @@ func (s *Server) search(c *call) (answer, error) {
 func (s *Server) getSearch(c *call) (answer, error) {
 	found, err := s.searches.get(c.Context(), relay.SearchID(c.params.ByName("requestId")), c.key.Mecha.Number, c.at)
 	return answer{status: http.StatusOK, body: found}, err
-}
-
-// prefersWait tells whether a Prefer header asks to wait for a second or more (RFC
-// 7240 §4.3); an answer never takes that long. If there are several wait
-// preferences, the first one counts (§2).
-func prefersWait(values []string) bool {
-	for _, p := range cutOutsideQuotes(strings.Join(values, ","), ',') {
-		name, value, _ := strings.Cut(cutOutsideQuotes(p, ';')[0], "=")
-		if strings.EqualFold(strings.TrimSpace(name), "wait") {
-			value = strings.Trim(strings.TrimSpace(value), `"`)
-			return strings.Trim(value, "0") != "" && strings.Trim(value, "0123456789") == "" // seconds, of any number of digits
-		}
-	}
-	return false
-}
-
-// cutOutsideQuotes splits s at each sep that is not in a quoted string (RFC 9110 §5.6.4).
-func cutOutsideQuotes(s string, sep byte) (parts []string) {
-	quoted, from := false, 0
-	for i := 0; i < len(s); i++ {
-		switch {
-		case s[i] == '"':
-			quoted = !quoted
-		case s[i] == '\\' && quoted:
-			i++
-		case s[i] == sep && !quoted:
-			parts, from = append(parts, s[from:i]), i+1
-		}
-	}
-	return append(parts, s[from:])
 }
 
 // readSearch reads a search from the body of a request.

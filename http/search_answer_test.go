@@ -24,6 +24,7 @@ func member(name string, v any) string {
 // Highlights are asked for where nothing can be marked: a search by filter
 // alone, by a misspelled name, by words that say nothing. The hits stay.
 func TestHitsWithoutAnythingToMark(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	for _, row := range []struct {
 		body string
@@ -93,6 +94,7 @@ func TestOrdersFindTheSame(t *testing.T) {
 }
 
 func TestExplainAndMatched(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	f := alice.mustFind(`{"query":"book a flight","explain":true}`)
 	hit := f.Results[0]
@@ -111,6 +113,7 @@ func TestExplainAndMatched(t *testing.T) {
 }
 
 func TestACorrectedQuery(t *testing.T) {
+	t.Parallel()
 	_, alice, bob := directory(t)
 	f := alice.mustFind(`{"query":"recipts"}`)
 	if f.Corrected == nil || *f.Corrected != "receipts" || f.Query != "recipts" || !slices.Equal(f.addresses(), []string{"invoices^beta"}) {
@@ -129,6 +132,7 @@ func TestACorrectedQuery(t *testing.T) {
 
 // Spans are bytes of the highlight's own text, at the bounds of characters.
 func TestHighlightsOfOddTexts(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	texts := []string{
@@ -161,6 +165,7 @@ func TestHighlightsOfOddTexts(t *testing.T) {
 }
 
 func TestWaitIsPreferred(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	for _, c := range []struct {
 		prefer []string

@@ -44,6 +44,7 @@ func (m mecha) mustAskLong() string {
 
 // An answer that cannot be written was promised all the same: this process keeps it.
 func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, noRoom)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	r.mustIssue("hotels^acme").put(`{"description":"finds hotel rooms"}`).want(200)

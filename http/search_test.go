@@ -101,6 +101,7 @@ func directory(t testing.TB) (r *testRelay, alice, bob mecha) {
 }
 
 func TestSearch(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	for name, row := range map[string]struct {
 		body string
@@ -133,6 +134,7 @@ func TestSearch(t *testing.T) {
 }
 
 func TestWhatASearchTells(t *testing.T) {
+	t.Parallel()
 	_, alice, _ := directory(t)
 	f := alice.mustFind(`{"query":"book a flight","highlight":true,"facets":["crew","tags"],"limit":1}`)
 	if len(f.Results) != 1 {
@@ -155,6 +157,7 @@ func TestWhatASearchTells(t *testing.T) {
 }
 
 func TestASearchIsKept(t *testing.T) {
+	t.Parallel()
 	r, alice, bob := directory(t)
 	var f found
 	a := alice.post(searches, `{"query":"hotel"}`).want(202)
@@ -222,6 +225,7 @@ func TestPagesOfASearch(t *testing.T) {
 }
 
 func TestSearchesThatAreRefused(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	for name, row := range map[string]struct {
@@ -250,6 +254,7 @@ func TestSearchesThatAreRefused(t *testing.T) {
 }
 
 func TestASearchIsNotReplayed(t *testing.T) {
+	t.Parallel()
 	r, alice, _ := directory(t)
 	c := alice.prepare("POST", searches, `{"query":"hotel"}`)
 	r.mustDo(c).want(202)

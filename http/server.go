@@ -100,6 +100,7 @@ func New(c Config) *Server {
 	}
 	s.measures = newMeasures(s.heavy)
 	s.router = s.newRouter()
+	c.Live.SetSender(sender{s})
 	return s
 }
 
@@ -133,11 +134,13 @@ func (s *Server) routes() []route {
 		{"POST", "/api/v1/messages", anyKey, api(s.sendMessage), "send a message"},
 		{"GET", "/api/v1/messages/{messageId}", parties, api(s.getMessage), "the record of a message, without its payload"},
 		{"GET", "/api/v1/messages/{messageId}/payload", recipient, api(s.getPayload), "the payload's exact bytes"},
+		{"GET", "/api/v1/messages/{messageId}/trace", parties, api(s.trace), "what happened to a message, and why there is no answer"},
 		{"POST", "/api/v1/messages/{messageId}/ack", recipient, api(s.acknowledge), "acknowledge a message"},
 		{"POST", "/api/v1/messages/{messageId}/deliver", recipient, api(s.markDelivered), "mark a message as delivered"},
 
 		{"GET", "/api/v1/mecha/{mechaId}/messages", itself, api(s.history), "history, page by page; can wait for new messages"},
 		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, api(s.inbox), "how many messages are pending; has an ETag"},
+		{"POST", "/api/v1/mecha/{mechaId}/claim", itself, api(s.claimMessages), "take pending messages for a while, as one of several workers"},
 		{"GET", "/api/v1/ws/mecha/{mechaId}", itself, s.connect, "the WebSocket: new messages as they are accepted"},
 		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, api(s.conversation), "what the caller sent or received in a conversation"},
 
@@ -188,12 +191,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if endsConnection(r) {
 		h["Connection"] = closing
 	}
-	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
-		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
-		return
-	}
 	if s.logsRequests(r) {
 		s.serveNoted(w, r)
+		return
+	}
+	s.dispatch(w, r)
+}
+
+// dispatch hands a request to its endpoint.
+func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
+	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
+		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
 		return
 	}
 	s.router.ServeHTTP(w, r)

@@ -94,6 +94,14 @@ func (l live) Watch(key *relay.Key) (<-chan struct{}, <-chan error, func(), erro
 	return wake, ended, stop, err
 }
 
+func (l live) WatchReply(key *relay.Key, question *relay.Message) (<-chan *relay.Message, <-chan error, func(), error) {
+	reply, ended, stop, err := l.Hub.WatchReply(key, question)
+	if err == nil {
+		l.watching <- struct{}{}
+	}
+	return reply, ended, stop, err
+}
+
 // finder is the index; it also lets the directory change before it is asked
 // for the profiles of what was found.
 type finder struct {

@@ -10,7 +10,8 @@ import (
 // checkSignatures verifies the signatures that a request carries, and refuses a request
 // without one that is required (PROTOCOL §2). A request signature covers all that a
 // signature does, so either will do where signatures are required.
-func (s *Server) checkSignatures(c *call, secret, timestamp string) error {
+func (s *Server) checkSignatures(c *call, timestamp string) error {
+	secret := c.key.SigningSecret()
 	request, hasRequest, err := signature(c, "X-Request-Signature")
 	if err != nil {
 		return err
@@ -50,9 +51,15 @@ func signature(c *call, name string) (_ []byte, there bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
+	signature, err := decodeSignature(name, text)
+	return signature, err == nil, err
+}
+
+// decodeSignature reads the signature in the header or the field of that name.
+func decodeSignature(name, text string) ([]byte, error) {
 	signature, ok := relay.DecodeSignature(text)
 	if !ok {
-		return nil, false, relay.Errorf(relay.MalformedHeader, "%s must be the Base64 of 32 bytes", name)
+		return nil, relay.Errorf(relay.MalformedHeader, "%s must be the Base64 of 32 bytes", name)
 	}
-	return signature, true, nil
+	return signature, nil
 }

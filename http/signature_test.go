@@ -56,6 +56,7 @@ func laterBit(s string) string {
 
 // The signature covers body|nonce|timestamp, each exactly as sent.
 func TestWhatASignatureCovers(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	body := " {\"to\" :\t\"alice^demo\",\r\n\"payload\":{\"é\":1.50, \"\\u00e9\": 1e400}}\n "
@@ -90,6 +91,7 @@ func TestWhatASignatureCovers(t *testing.T) {
 }
 
 func TestSignaturesMayBeRequired(t *testing.T) {
+	t.Parallel()
 	for _, required := range []bool{false, true} {
 		r := mustServe(t, func(s *settings) { s.api.RequireSignature = required })
 		alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
@@ -116,6 +118,7 @@ func TestSignaturesMayBeRequired(t *testing.T) {
 }
 
 func TestASigningSecretOfItsOwn(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.WithSecret = true })
 	if !strings.HasPrefix(alice.Secret, "ms_") {
@@ -149,6 +152,7 @@ func alone(c *call) { with("X-Signature")(c) }
 // A request signature covers method, path and query, too: what was recorded of one
 // request is good for no other one, though its nonce is fresh.
 func TestWhatARequestSignatureCovers(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo", func(i *relay.IssueKey) { i.WithSecret = true })
 	id := alice.mustSend(alice).MessageID

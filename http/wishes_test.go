@@ -19,7 +19,9 @@ type wish struct {
 	ConversationID string  `json:"conversation_id"`
 	State          string  `json:"state"`
 	Status         string  `json:"status"`
+	Detail         string  `json:"detail"`
 	Notice         bool    `json:"notice"`
+	Attempt        int     `json:"attempt"`
 	InReplyTo      *string `json:"in_reply_to"`
 	AckBy          *string `json:"ack_by"`
 	Overdue        *bool   `json:"overdue"`

@@ -17,6 +17,7 @@ import (
 // No text is too odd to be searched, and none so that the search does not end
 // within its budget, which is generous here.
 func TestOddQueries(t *testing.T) {
+	t.Parallel()
 	g := newGenerator(t, 11)
 	entries := g.entries(amount(1000, 3000))
 	odd := mecha(90_001, "odd^acme", "🚀 quockers \x00 with zero bytes \xff\xfe and שלום עולם مرحبا بالعالم 天気予報 ไทย")
@@ -98,6 +99,7 @@ func TestOddQueries(t *testing.T) {
 
 // Past the cap searches wait a little and are then refused; those that run are bounded.
 func TestBusy(t *testing.T) {
+	t.Parallel()
 	x, err := search.Open(t.TempDir(), search.Options{Concurrency: 1, Wait: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)

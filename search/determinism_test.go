@@ -12,6 +12,7 @@ import (
 // The same store gives the same order with the same scores, however the index
 // came to be.
 func TestSameStoreSameOrder(t *testing.T) {
+	t.Parallel()
 	entries, queries := storeAndQueries(t)
 	once := mustIndex(t, entries, 10_000)
 

@@ -20,6 +20,7 @@ import (
 )
 
 func TestFollowsChanges(t *testing.T) {
+	t.Parallel()
 	s := newShelf(travel()...)
 	x := mustFollow(t, t.TempDir(), s)
 	waitFor(t, x, s.last)
@@ -44,6 +45,7 @@ func TestFollowsChanges(t *testing.T) {
 }
 
 func TestReopensWhereItWas(t *testing.T) {
+	t.Parallel()
 	s := newShelf(travel()...)
 	dir := t.TempDir()
 	fill(t, dir, s)
@@ -170,6 +172,7 @@ func TestDamageWhileRunning(t *testing.T) {
 }
 
 func TestOtherStoreIsRebuilt(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := newShelf(travel()...)
 	fill(t, dir, s)
@@ -253,6 +256,7 @@ func (f *failingSource) EntriesAfter(ctx context.Context, revision int64, limit 
 // The source waits for a search before it gives the next page: a search that
 // waited for the index to be whole would never end.
 func TestSearchWorksDuringARebuild(t *testing.T) {
+	t.Parallel()
 	g := newGenerator(t, 5)
 	s := newShelf(g.entries(amount(120, 600))...)
 	s.page, s.gate = 20, make(chan struct{})

@@ -35,6 +35,7 @@ func (l ladder) EntriesAfter(_ context.Context, revision int64, limit int) ([]re
 // Killed at any moment, an index opens again where it was, with nothing lost
 // and nothing half done.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	if dir := os.Getenv("RELAY_SEARCH_TEST_CHILD"); dir != "" {
 		x, err := search.Open(dir, search.Options{})
 		if err != nil {
@@ -115,6 +116,7 @@ func followAndKill(t *testing.T, dir string, further int64) int64 {
 
 // An index that another version of the program made is not used.
 func TestOtherVersionIsRebuilt(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	s := newShelf(travel()...)
 	fill(t, dir, s)

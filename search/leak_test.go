@@ -15,6 +15,7 @@ import (
 // in profiles that the caller may not see: else a word put into a profile of
 // one's own would tell how many of them use it.
 func TestHiddenWordsDoNotShowInScores(t *testing.T) {
+	t.Parallel()
 	index := func(secret string) *search.Index {
 		var all []relay.Entry
 		for i := range 40 {
@@ -46,6 +47,7 @@ func show(r *search.Result) string {
 
 // With no time left, fewer are found, and still none who is hidden.
 func TestNoTimeAndNoSecrets(t *testing.T) {
+	t.Parallel()
 	x, err := search.Open(t.TempDir(), search.Options{Budget: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)

@@ -13,6 +13,7 @@ import (
 // The index tells of profiles that others must not see: nobody else may read
 // it, also in a folder that was made beforehand, or by an earlier program.
 func TestNobodyElseReadsTheIndex(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS == "windows" {
 		t.Skip("it has no such permissions")
 	}

@@ -127,6 +127,7 @@ func TestRepetitionDoesNotPay(t *testing.T) {
 
 // Presence decides between equals; it does not lift the weak over the strong.
 func TestPresenceOnlyNudges(t *testing.T) {
+	t.Parallel()
 	strong := mecha(0, "strong^acme", "Repairs violins and cellos.")
 	weak := mecha(0, "weak^acme", "Sells tickets for concerts, now and then of violins, and much else besides that.")
 	twinA, twinB := mecha(0, "twin-k^acme", "Tunes harpsichords."), mecha(0, "twin-l^acme", "Tunes harpsichords.")

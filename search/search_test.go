@@ -37,6 +37,7 @@ func travel() []relay.Entry {
 }
 
 func TestSearchFinds(t *testing.T) {
+	t.Parallel()
 	x := mustIndex(t, travel(), 2)
 	for query, first := range map[string]string{
 		"book a flight to Madrid":            "skyfinder^acme",
@@ -82,6 +83,7 @@ func TestSearchFinds(t *testing.T) {
 }
 
 func TestMatchedSaysWhy(t *testing.T) {
+	t.Parallel()
 	x := mustIndex(t, travel(), 10)
 	h := mustSearch(t, x, search.Request{Query: "please book a flight", Explain: true}).Hits[0]
 	if h.Matched.SkillID != "flight-booking" {
@@ -116,6 +118,7 @@ func TestCorrectedQuery(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	x := mustIndex(t, travel(), 10)
 	yes, no := true, false
 	online := func(id relay.MechaNumber) bool { return id == 2 || id == 5 }
@@ -155,6 +158,7 @@ func TestFilters(t *testing.T) {
 }
 
 func TestSortsAndPages(t *testing.T) {
+	t.Parallel()
 	var entries []relay.Entry
 	for i := range 500 {
 		entries = append(entries, mecha(relay.MechaNumber(i+1), fmt.Sprintf("m%03d^c", (i*37)%500), "sorts parcels"))
@@ -239,6 +243,7 @@ func TestHighlights(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
+	t.Parallel()
 	x := mustIndex(t, travel(), 10)
 	for name, c := range map[string]struct {
 		req   search.Request

@@ -169,6 +169,7 @@ func wantSkill(t *testing.T, x *search.Index, skill string) {
 // In its short form each stuffing meets each size of directory with one of the
 // skills, and each skill, common and not, meets a third of the stuffings.
 func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
+	t.Parallel()
 	for i, size := range directorySizes {
 		for j, skill := range exactSkills {
 			for k, common := range []string{"", skill} {
@@ -209,6 +210,7 @@ func TestNoCrowdOfStuffersHidesAnExactSkill(t *testing.T) {
 // A name beats an exact skill and all stuffing; misspelled it is in the first
 // three. Both hold for a Mecha that is away, with all others present.
 func TestNamesInDirectoriesOfEverySize(t *testing.T) {
+	t.Parallel()
 	for _, size := range append(directorySizes, amount(1000, 3000)) {
 		for _, name := range []string{"plumber", "tax-adviser"} {
 			t.Run(fmt.Sprint(size, "/", name), func(t *testing.T) {

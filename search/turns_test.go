@@ -14,6 +14,7 @@ import (
 // One Mecha has 64 searches under way, none of which ends. Another one's are all
 // answered meanwhile.
 func TestSearchesOfOneMechaDoNotHoldUpOthers(t *testing.T) {
+	t.Parallel()
 	x, err := search.Open(t.TempDir(), search.Options{Concurrency: 2, Wait: patience, Budget: patience})
 	if err != nil {
 		t.Fatal(err)
@@ -54,6 +55,7 @@ func TestSearchesOfOneMechaDoNotHoldUpOthers(t *testing.T) {
 
 // Searches that wait in vain because of their caller's own are told so.
 func TestSearchesThatWaitForTheirCallersOwn(t *testing.T) {
+	t.Parallel()
 	x, err := search.Open(t.TempDir(), search.Options{Concurrency: 2, Wait: 20 * time.Millisecond, Budget: patience})
 	if err != nil {
 		t.Fatal(err)

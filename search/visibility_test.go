@@ -18,6 +18,7 @@ func secrets() []relay.Entry {
 }
 
 func TestVisibility(t *testing.T) {
+	t.Parallel()
 	x := mustIndex(t, secrets(), 10)
 	for name, c := range map[string]struct {
 		query  string

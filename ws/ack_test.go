@@ -13,6 +13,7 @@ import (
 
 // The same words over the socket and over HTTP get the same answer.
 func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "sync_limit=0&events=acks")
@@ -37,7 +38,7 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 		t.Helper()
 		c.send(fmt.Sprintf(`{"type":"ack","message_id":%q,%s}`, id, fields))
 		f, err := c.next()
-		if err != nil || f.MessageID != id && !strings.HasSuffix(f.Message, "must be a string") { // these may come without the id
+		if err != nil || f.MessageID != id && !strings.HasSuffix(f.sentence(), "must be a string") { // these may come without the id
 			t.Fatalf("got %+v, %v", f, err)
 		}
 		if f.Type == "ack_ok" {
@@ -86,6 +87,7 @@ func TestAcknowledgementsFollowTheSameRulesAsHTTP(t *testing.T) {
 }
 
 func TestFramesThatAreRefusedLeaveTheConnection(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "")
@@ -134,6 +136,7 @@ func TestFramesThatAreRefusedLeaveTheConnection(t *testing.T) {
 
 // The error for a message id that is very long, or not nice, is still a frame.
 func TestErrorsNameTheMessageAsItWasNamed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustDial(bob, "")
@@ -146,6 +149,7 @@ func TestErrorsNameTheMessageAsItWasNamed(t *testing.T) {
 // Thousands of acknowledgements without a pause, on one connection: each is
 // applied, and answered in order.
 func TestAFloodOfAcknowledgements(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	const n = 1000 // more than may be under way at once

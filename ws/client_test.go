@@ -15,9 +15,10 @@ import (
 // client is a WebSocket as a foreign implementation speaks it.
 type client struct {
 	*websocket.Conn
-	t    testing.TB
-	r    *testRelay
-	acks sync.Map // by message id: the latest ack that was sent, as text
+	t     testing.TB
+	r     *testRelay
+	acks  sync.Map // by message id: the latest ack that was sent, as text
+	sends sync.Map // by ref: the latest frame that sent, as text
 }
 
 // Read reads a message, and holds what the relay says against its documents.
@@ -29,11 +30,18 @@ func (c *client) Read(ctx context.Context) (websocket.MessageType, []byte, error
 	case err == nil:
 		c.r.holdFrame(text)
 		var f frame
-		if json.Unmarshal(text, &f) == nil && f.Type == "ack_ok" {
-			if ack, ok := c.acks.Load(f.MessageID); ok {
-				if fault := apitest.CheckAck([]byte(ack.(string))); fault != "" {
-					c.t.Errorf("the ack %s was taken: %s", ack, fault)
-				}
+		if json.Unmarshal(text, &f) != nil {
+			break
+		}
+		taken, ok := c.acks.Load(f.MessageID)
+		of := "ack"
+		if f.Type == "sent" {
+			taken, ok = c.sends.Load(f.Ref)
+			of = "send"
+		}
+		if ok && (f.Type == "ack_ok" || f.Type == "sent") {
+			if fault := apitest.CheckTaken(of, []byte(taken.(string))); fault != "" {
+				c.t.Errorf("the frame %.300s was taken: %s", taken, fault)
 			}
 		}
 	case errors.As(err, &end):

@@ -15,6 +15,7 @@ import (
 )
 
 func TestCloseCodesAreEchoed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for _, code := range []int{1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014, 3000, 3999, 4000, 4999} {
@@ -31,6 +32,7 @@ func TestCloseCodesAreEchoed(t *testing.T) {
 }
 
 func TestCloseFramesThatAreNone(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	expect := func(body string, code int) {
@@ -49,6 +51,7 @@ func TestCloseFramesThatAreNone(t *testing.T) {
 }
 
 func TestTheForeignClientClosesInOrder(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for range 20 {
@@ -60,6 +63,7 @@ func TestTheForeignClientClosesInOrder(t *testing.T) {
 
 // Acknowledgements before the close frame count.
 func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	for range 20 {
@@ -152,6 +156,7 @@ func slowReaderSees1001(t *testing.T, r *testRelay) {
 }
 
 func TestShutdownSays1001(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	a, b, c := r.mustDial(alice, ""), r.mustDial(bob, ""), r.mustDial(bob, "sync_limit=0")
@@ -197,6 +202,7 @@ func TestShutdownCutsThoseWhoDoNotGo(t *testing.T) {
 
 // Once Close has returned, nobody reads from the store: it may be closed.
 func TestHubCloseWaitsForThoseWhoRead(t *testing.T) {
+	t.Parallel()
 	reading, goOn := make(chan struct{}), make(chan struct{})
 	r := mustServe(t, func(c *ws.Config) {
 		c.Store = &store{DB: c.Store.(*db.DB), before: func() { close(reading); <-goOn }}

@@ -51,6 +51,7 @@ type inbound struct {
 	part       *part        // the beginning of a message, while the reader is parked in the middle of it; nil: none
 	state      atomic.Int32 // whether there is a reader: parked, reading or woken
 	mostDue    atomic.Int32 // answers that may be due; at this number we stop reading from the client
+	held       int32        // the memory that is counted for the message that comes, in bytes
 	polled     bool         // the poller wakes the reader, so the reader leaves when nothing is there to read
 	discarding bool         // the peer has broken the protocol: its further bytes are dropped
 	first      [1]byte      // without a poller, the byte that ended the wait for a frame
@@ -78,6 +79,7 @@ type outbound struct {
 	// receiptsAfter says that the outbox lacks the receipts after this position, so push
 	// must read them from the store; 0: it lacks none.
 	receiptsAfter relay.Position
+	returns       bool // messages may have come back, which push must read from the store
 	stalled       bool // the sync window is full, so push waits although lagging
 }
 
@@ -85,6 +87,8 @@ type outbound struct {
 type stream struct {
 	cursor   relay.Position // every message up to here has been sent, or was not to be
 	receipts relay.Position // every receipt up to here has been sent; 0: none was read from the store
+	returned relay.Position // every message that came back up to here has been sent, or was not to be
+	before   relay.Position // of the messages that came back, only those up to here; the stream has the others
 	sent     int            // how many messages have been sent, for the sync frames
 	// newsSince is that of outbound, for the messages that push has taken; 0: it has
 	// written some of them, or has found none.
@@ -103,7 +107,7 @@ const (
 // UpgradeRequired, InvalidRequest, InvalidLimit, OriginNotAllowed,
 // CursorNotFound, TooManySockets, ShuttingDown, KeyRevoked, KeyExpired.
 func (h *Hub) Connect(w http.ResponseWriter, r *http.Request, key *relay.Key) error {
-	return h.connect(w, r, key, acknowledge)
+	return h.connect(w, r, key, takeFrame)
 }
 
 func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *relay.Key, handle handler) error {
@@ -150,9 +154,11 @@ func (c *Conn) prepare() (err error) {
 	if err := c.hub.recheck(&c.heldKey); err != nil {
 		return err
 	}
+	c.stream.before, c.stream.returned = relay.MaxPosition, relay.PositionAt(c.hub.config.Now())-1
 	switch {
 	case c.session.since != "":
 		c.stream.cursor, err = c.hub.config.Store.Cursor(c.session.since)
+		c.stream.before, c.stream.returned, c.out.returns = c.stream.cursor, 0, true // they may have come back while nobody was connected
 	case c.session.syncLimit == 0:
 		c.stream.cursor, err = c.hub.config.Store.Latest(context.Background())
 	}

@@ -92,6 +92,7 @@ func (r *testRelay) in(t testing.TB) *testRelay {
 }
 
 func TestTheDefaultsFindADeadPeerWithinAMinute(t *testing.T) {
+	t.Parallel()
 	c := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 0, 0 }).hub.Config()
 	if c.PingEvery != 25*time.Second || c.DeadAfter != time.Minute {
 		t.Errorf("a ping every %v, dead after %v", c.PingEvery, c.DeadAfter)

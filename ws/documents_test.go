@@ -27,6 +27,7 @@ type described struct {
 // and closes with each of its codes; there are no others. What this test reads is held
 // against the document like what all tests of this package read (client.Read, raw.frame).
 func TestFramesAndCloseCodesAreThoseOfTheDocument(t *testing.T) {
+	t.Parallel()
 	var doc described
 	if err := json.Unmarshal(relayhttp.AsyncAPI("test"), &doc); err != nil {
 		t.Fatal(err)
@@ -48,7 +49,7 @@ func (r *testRelay) everyFrame() map[string]bool {
 	r.t.Helper()
 	alice, bob := r.mustPair()
 	sender, c := r.mustDial(alice, "events=receipts&sync_limit=0"), r.mustDial(bob, "events=acks,sync")
-	kinds := map[string]bool{"ack": true}
+	kinds := map[string]bool{"ack": true, "send": true}
 	expect := func(c *client, kind string) {
 		r.t.Helper()
 		c.expect(kind)
@@ -65,6 +66,9 @@ func (r *testRelay) everyFrame() map[string]bool {
 		c.ack(id, "failed")
 		c.expectError(relay.AlreadyAcknowledged, id)
 	}
+	sender.send(sendOf("r1", "bob^test", 0, 0, 0))
+	expect(sender, "sent")
+	expect(c, "message")
 	for _, text := range []string{`{`, `[]`, `{"type":"hello"}`, `{"type":"ack"}`, `{"type":"ack","message_id":"msg_x","status":"a b","client_ts":"` + clientTS + `"}`,
 		`{"type":"ack","message_id":"msg_x","status":"a","client_ts":"now"}`, `{"type":"ack","message_id":"msg_x","status":"a","client_ts":"` + clientTS + `"}`} {
 		c.send(text)

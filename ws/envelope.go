@@ -45,6 +45,9 @@ func appendMessage(b []byte, m *relay.Message) []byte {
 	if m.Trace.State != "" {
 		head = field(head, "tracestate", m.Trace.State)
 	}
+	if m.Attempt > 1 {
+		head = strconv.AppendInt(append(head, `,"attempt":`...), int64(m.Attempt), 10)
+	}
 	head = append(head, `,"created_at":"`...)
 	head = append(relay.AppendTime(head, m.CreatedAt), `","payload_base64":"`...)
 	b = appendHeader(b, ws.OpText, len(head)+base64.StdEncoding.EncodedLen(len(m.Payload))+2)
@@ -132,12 +135,17 @@ func ackFrame(out *relay.AckOutcome) []byte {
 	return endText(b)
 }
 
-func errorFrame(code relay.Code, message string, id relay.MessageID) []byte {
-	b := newText("error", usualFields+len(message)+len(id))
+// errorFrame makes an error about a message, or about the frame that the client called ref;
+// "" for none.
+func errorFrame(code relay.Code, message string, id relay.MessageID, ref string) []byte {
+	b := newText("error", usualFields+len(message)+len(id)+len(ref))
 	b = field(b, "code", string(code))
 	b = field(b, "message", message)
 	if id != "" {
 		b = field(b, "message_id", string(id))
+	}
+	if ref != "" {
+		b = field(b, "ref", ref)
 	}
 	return endText(b)
 }

@@ -26,6 +26,7 @@ func (r *testRelay) mustDeliver(k relay.IssuedKey, id relay.MessageID) {
 }
 
 func TestReceiptsTellTheSenderOfEachChangeOnce(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(alice, "events=receipts")
@@ -85,6 +86,7 @@ func TestExpiryIsReceipted(t *testing.T) {
 }
 
 func TestReceiptsGoToTheSenderAlone(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	carol := r.mustIssue("carol^test")
@@ -104,6 +106,7 @@ func TestReceiptsGoToTheSenderAlone(t *testing.T) {
 }
 
 func TestReceiptsOfManyAtOnce(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(alice, "events=receipts")
@@ -117,6 +120,7 @@ func TestReceiptsOfManyAtOnce(t *testing.T) {
 }
 
 func TestAckOKComesOnceTheAcknowledgementIsStored(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "events=acks")
@@ -150,6 +154,7 @@ func TestAckOKComesOnceTheAcknowledgementIsStored(t *testing.T) {
 }
 
 func TestSyncFramesEncloseTheBacklog(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	expectSync := func(c *client, phase string, sent int) {
@@ -176,6 +181,7 @@ func TestSyncFramesEncloseTheBacklog(t *testing.T) {
 
 // A client that knows the interface document alone gets nothing that is not in it.
 func TestWithoutOptInThereAreOnlyMessages(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	first := r.mustSend(alice, "bob^test", `{}`)

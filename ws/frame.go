@@ -10,7 +10,8 @@ import (
 	"github.com/gobwas/ws"
 )
 
-// maxMessage is how many bytes a client's message may have (PROTOCOL §4).
+// maxMessage is how many bytes a client's message may have, unless it is a frame that
+// sends (PROTOCOL §4).
 const maxMessage = 64 << 10
 
 // closeError says that the connection must end, with a code and a reason for
@@ -25,6 +26,11 @@ func (e *closeError) Error() string { return fmt.Sprintf("close %d: %s", e.code,
 
 func protocolError(format string, args ...any) error {
 	return &closeError{code: ws.StatusProtocolError, reason: fmt.Sprintf(format, args...)}
+}
+
+// tooBig says that a message has more bytes than it may have.
+func tooBig(most int) error {
+	return &closeError{code: ws.StatusMessageTooBig, reason: fmt.Sprintf("a message may have at most %d KiB", most>>10)}
 }
 
 // A messageReader reads the client's messages from a connection, strictly by
@@ -53,6 +59,10 @@ func (c *coming) begun() bool { return c.inFrame || c.fragmented }
 type frameEvents interface {
 	// countFrame is called for every frame, before its payload is read. It may wait.
 	countFrame()
+	// admit is called for every frame of a message, before its payload is read. length
+	// is that of the frame, before how many bytes the message has already, and last tells
+	// that the frame ends it. admit may wait. An error ends the reading.
+	admit(length int64, before int, last bool) error
 	// control is called for each ping and pong. It must not keep the payload.
 	control(op ws.OpCode, payload []byte)
 }
@@ -131,11 +141,13 @@ func (m *messageReader) readHeader(events frameEvents) error {
 	if err := ws.CheckHeader(h, state); err != nil {
 		return protocolError("%v", err)
 	}
-	if !h.OpCode.IsControl() && h.Length > int64(maxMessage-len(m.coming.payload)) { // not as a sum, which might overflow
-		return &closeError{code: ws.StatusMessageTooBig, reason: "a message may have at most 64 KiB"}
-	}
 	if lengthForm == 126 && h.Length < 126 || lengthForm == 127 && h.Length <= 0xffff {
 		return protocolError("the frame length is not in its shortest form")
+	}
+	if !h.OpCode.IsControl() {
+		if err := events.admit(h.Length, len(m.coming.payload), h.Fin); err != nil {
+			return err
+		}
 	}
 	m.coming.inFrame, m.coming.header = true, h
 	return nil

@@ -24,6 +24,7 @@ func (c *raw) expectAnswerFor(id string) {
 }
 
 func TestFramesThatEndTheConnection(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	tests := []struct {
@@ -81,6 +82,7 @@ func TestFramesThatEndTheConnection(t *testing.T) {
 // The peer goes on sending for a while, as one does that has not read yet. The
 // close frame must arrive in spite of unread frames behind it.
 func TestTheCloseFrameArrivesThoughThePeerGoesOnSending(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for range 5 {
@@ -118,6 +120,7 @@ func TestTheDrainEnds(t *testing.T) {
 }
 
 func TestFragmentsMakeOneMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
@@ -141,6 +144,7 @@ func TestFragmentsMakeOneMessage(t *testing.T) {
 }
 
 func TestACloseBetweenFragmentsCloses(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
@@ -149,6 +153,7 @@ func TestACloseBetweenFragmentsCloses(t *testing.T) {
 }
 
 func TestMessagesOfExactly64KiBAreTaken(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
@@ -165,6 +170,7 @@ func TestMessagesOfExactly64KiBAreTaken(t *testing.T) {
 }
 
 func TestPingsAreAnsweredWithTheirPayload(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
@@ -198,6 +204,7 @@ func TestPingsAreAnsweredWithTheirPayload(t *testing.T) {
 }
 
 func TestFramesInTheSegmentOfTheHandshakeAreNotLost(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	whole := masked(fin|opText, ackOf("one")) + masked(fin|opPing, "early") + masked(fin|opText, ackOf("two"))

@@ -20,6 +20,7 @@ func (r *testRelay) expectHandshakeRefused(text string, status int, code relay.C
 }
 
 func TestHandshakesThatAreRight(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for _, edits := range [][]string{
@@ -44,6 +45,7 @@ func TestHandshakesThatAreRight(t *testing.T) {
 }
 
 func TestOtherVersionsGet426(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for _, edits := range [][]string{
@@ -59,6 +61,7 @@ func TestOtherVersionsGet426(t *testing.T) {
 }
 
 func TestHandshakesThatAreMalformed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for _, edits := range [][]string{
@@ -90,6 +93,7 @@ func TestHandshakesThatAreMalformed(t *testing.T) {
 }
 
 func TestOtherMethodsAreNotAllowed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for _, method := range []string{"POST", "PUT"} {
@@ -101,6 +105,7 @@ func TestOtherMethodsAreNotAllowed(t *testing.T) {
 }
 
 func TestOrigins(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.AllowOrigins = []string{"https://app.example", "http://localhost:3000"} })
 	_, bob := r.mustPair()
 	tests := []struct {
@@ -155,6 +160,7 @@ func TestOrigins(t *testing.T) {
 }
 
 func TestAnyOriginMayBeAllowed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.AllowOrigins = []string{"*"} })
 	_, bob := r.mustPair()
 	c := r.mustConnect()
@@ -163,6 +169,7 @@ func TestAnyOriginMayBeAllowed(t *testing.T) {
 }
 
 func TestOnlyTheOwnMecha(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, _ := r.mustPair()
 	path := func(to string) string { return handshake(alice, "", "= GET /api/v1/ws/mecha/"+to+" HTTP/1.1") }
@@ -173,6 +180,7 @@ func TestOnlyTheOwnMecha(t *testing.T) {
 }
 
 func TestCredentialsOfTheHandshake(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	revoked := r.mustIssue("bob^test")
@@ -204,6 +212,7 @@ func TestCredentialsOfTheHandshake(t *testing.T) {
 }
 
 func TestANonceIsUsedOnceOverHTTPAndWebSocket(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	first := handshake(bob, "")

@@ -311,9 +311,17 @@ type frame struct {
 	State, Status  string
 	Detail, At     string
 	Code           relay.Code
-	Message        string
+	Message        json.RawMessage // a text, but in a frame that sends
 	Phase          string
 	Sent           int
+	Ref            string
+	Replayed       bool
+}
+
+// sentence is that of an error.
+func (f frame) sentence() (text string) {
+	_ = json.Unmarshal(f.Message, &text)
+	return text
 }
 
 // next reads a frame, whatever it is.
@@ -351,7 +359,7 @@ func (c *client) expectMessage(ids ...relay.MessageID) {
 
 func (c *client) expectError(code relay.Code, id relay.MessageID) {
 	c.t.Helper()
-	if f := c.expect("error"); f.Code != code || f.MessageID != id || f.Message == "" {
+	if f := c.expect("error"); f.Code != code || f.MessageID != id || f.sentence() == "" {
 		c.t.Fatalf("got error %+v, want %s of %q", f, code, id)
 	}
 }
@@ -378,8 +386,11 @@ func (c *client) expectNothing() {
 func (c *client) send(text string) {
 	c.t.Helper()
 	var f frame
-	if json.Unmarshal([]byte(text), &f) == nil && f.Type == "ack" {
+	switch _ = json.Unmarshal([]byte(text), &f); f.Type {
+	case "ack":
 		c.acks.Store(f.MessageID, text)
+	case "send":
+		c.sends.Store(f.Ref, text)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

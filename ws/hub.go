@@ -39,6 +39,8 @@ type Store interface {
 	Stream(context.Context, relay.StreamQuery) (relay.StreamPage, error)
 	// Receipts reads a page of the changes of the messages that a Mecha has sent, in commit order.
 	Receipts(context.Context, relay.ReceiptQuery) (relay.ReceiptPage, error)
+	// Returned reads a page of the messages that came back to a Mecha after a deferral.
+	Returned(context.Context, relay.ReturnQuery) (relay.ReturnPage, error)
 	// Cursor returns the position of a message, after which a stream is to start. Error: CursorNotFound.
 	Cursor(relay.MessageID) (relay.Position, error)
 	// Latest returns the position of the newest committed message.
@@ -81,6 +83,7 @@ type Hub struct {
 	// committed is when the store told of the latest commit, as elapsed.
 	committed atomic.Int64
 	measures  *Measures
+	sender    relay.Sender // nil: messages are not accepted
 	// Close waits for wg: the ticker, checks of the keys, and each connection from
 	// register until its reader and push have ended.
 	wg sync.WaitGroup

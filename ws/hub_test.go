@@ -21,6 +21,7 @@ func (r *testRelay) mustRevoke(k relay.IssuedKey) {
 }
 
 func TestARevokedKeyEndsItsConnections(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	second := r.mustIssue("bob^test")
@@ -123,6 +124,7 @@ func TestARotatedKeyEndsAConnectionThatIsAlone(t *testing.T) {
 
 // Whenever the revocation falls into a handshake, no connection outlives it.
 func TestRevokingDuringTheHandshake(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	r.mustPair()
 	for round := range 40 {
@@ -153,6 +155,7 @@ func TestRevokingDuringTheHandshake(t *testing.T) {
 }
 
 func TestAClosedHubTakesNobody(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	r.hub.Close(ctx)
@@ -165,6 +168,7 @@ func TestAClosedHubTakesNobody(t *testing.T) {
 
 // However many close it, each returns when it is over.
 func TestCloseMayBeCalledByMany(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.SyncAckWait = 0 })
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 50)
@@ -186,6 +190,7 @@ func TestCloseMayBeCalledByMany(t *testing.T) {
 }
 
 func TestConnectingWhileTheHubCloses(t *testing.T) {
+	t.Parallel()
 	for range 10 {
 		r := mustServe(t)
 		_, bob := r.mustPair()
@@ -220,6 +225,7 @@ func expectWake(t testing.TB, wake <-chan struct{}) {
 }
 
 func TestLongPollsAreWoken(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	ofAlice, aliceEnded, stopAlice, err := r.hub.Watch(alice.Key)

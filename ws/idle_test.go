@@ -15,6 +15,7 @@ import (
 // A socket on which nothing happens has no goroutine where there is a poller,
 // else one; whatever has happened on it before.
 func TestAnIdleSocketHasAtMostOneGoroutine(t *testing.T) {
+	t.Parallel()
 	const sockets = 20
 	r := mustServe(t)
 	alice, bob := r.mustPair()
@@ -61,6 +62,7 @@ func TestAnIdleSocketHasAtMostOneGoroutine(t *testing.T) {
 
 // A frame may come byte by byte, with any time between; meanwhile others are served.
 func TestAFrameByteByByte(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	slow, other := r.mustUpgrade(bob, "sync_limit=0"), r.mustUpgrade(bob, "sync_limit=0")
@@ -107,6 +109,7 @@ func TestFramesInAnyRhythm(t *testing.T) {
 
 // Over TLS no poller knows whether there is something to read, so TLS goes without one.
 func TestSocketsOverTLS(t *testing.T) {
+	t.Parallel()
 	r := mustServeTLS(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "events=acks")

@@ -42,6 +42,7 @@ func TestSocketsPerMecha(t *testing.T) {
 }
 
 func TestSocketsInAll(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.MaxSockets = 2 })
 	alice, bob := r.mustPair()
 	first := r.mustDial(alice, "")
@@ -63,6 +64,7 @@ func TestSocketsInAll(t *testing.T) {
 }
 
 func TestARefusedHandshakeHoldsNoPlace(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.MaxSockets, c.MaxSocketsPerMecha = 1, 1 })
 	_, bob := r.mustPair()
 	for range 20 {
@@ -73,6 +75,7 @@ func TestARefusedHandshakeHoldsNoPlace(t *testing.T) {
 }
 
 func TestManyAtTheDoorAtOnce(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 5 })
 	_, bob := r.mustPair()
 	var wg sync.WaitGroup
@@ -274,6 +277,7 @@ func TestADeadPeerWithAFullBufferIsCut(t *testing.T) {
 }
 
 func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.MaxSockets, c.MaxSocketsPerMecha = 3, 3 })
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 20)

@@ -42,16 +42,27 @@ type watch struct {
 // nil at shutdown. The caller must call stop. Errors: TooManySockets,
 // ShuttingDown, KeyRevoked, KeyExpired.
 func (h *Hub) Watch(key *relay.Key) (news <-chan struct{}, ended <-chan error, stop func(), err error) {
-	w := &watch{heldKey: heldKey{key: key}, news: make(chan struct{}, 1), ended: make(chan error, 1)}
-	if err := h.register(w); err != nil {
-		return nil, nil, nil, err
+	w := newWatch(key)
+	stop, err = h.startWatch(w, &w.heldKey)
+	return w.news, w.ended, stop, err
+}
+
+func newWatch(key *relay.Key) *watch {
+	return &watch{heldKey: heldKey{key: key}, news: make(chan struct{}, 1), ended: make(chan error, 1)}
+}
+
+// startWatch registers a listener that is no connection, with its key. stop, which must
+// follow, ends it; it is nil beside an error.
+func (h *Hub) startWatch(l listener, k *heldKey) (stop func(), err error) {
+	if err := h.register(l); err != nil {
+		return nil, err
 	}
 	defer h.wg.Done()
-	if err := h.recheck(&w.heldKey); err != nil {
-		h.unregister(w)
-		return nil, nil, nil, err
+	if err := h.recheck(k); err != nil {
+		h.unregister(l)
+		return nil, err
 	}
-	return w.news, w.ended, func() { h.unregister(w) }, nil
+	return func() { h.unregister(l) }, nil
 }
 
 // notify says that there is news. If the long-poll has not yet taken up the

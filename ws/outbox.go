@@ -100,13 +100,18 @@ func (c *Conn) dropMessages() {
 }
 
 // receivedChanged frees the place in the window of a message that the recipient
-// has answered for, or that has expired.
+// has answered for, or that has expired. A message that has come back is sent again.
 func (c *Conn) receivedChanged(change *relay.Change) {
-	if !change.Freed {
+	if !change.Freed && !change.Returned {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if change.Returned {
+		c.out.returns = true
+		c.wakePush()
+		return
+	}
 	if c.out.window != nil && c.out.window.free(change.Position) && c.out.stalled {
 		c.goOn()
 	}

@@ -59,7 +59,7 @@ var errClosing = errors.New("closing")
 var errConnection = errors.New("connection lost")
 
 // toRead is what push must read from the store.
-type toRead struct{ receipts, messages bool }
+type toRead struct{ receipts, returns, messages bool }
 
 // take takes the outbox, and tells what to read from the store after it. If there is
 // nothing to do, more is false and push must end.
@@ -68,13 +68,16 @@ func (c *Conn) take() (o *outbox, read toRead, more bool) {
 	defer c.mu.Unlock()
 	o = c.out.box
 	if !c.ending.closing {
-		read = toRead{receipts: c.out.receiptsAfter != 0, messages: c.out.lagging && !c.out.stalled}
+		read = toRead{receipts: c.out.receiptsAfter != 0, returns: c.out.returns, messages: c.out.lagging && !c.out.stalled}
 	}
 	if o == nil && read == (toRead{}) || c.ending.closeSent || c.ending.dead {
 		c.out.running = false
 		return nil, toRead{}, false
 	}
 	c.out.box = nil
+	if read.returns {
+		c.out.returns = false
+	}
 	c.takeNews()
 	return o, read, true
 }
@@ -92,10 +95,40 @@ func (c *Conn) send(o *outbox, read toRead, b *batch) error {
 			return err
 		}
 	}
+	if read.returns {
+		if err := c.sendReturned(b); err != nil {
+			return err
+		}
+	}
 	if read.messages {
 		return c.sendPage(b)
 	}
 	return nil
+}
+
+const pageReturned = 8 // messages that came back, which are read from the store at once
+
+// sendReturned sends one page of the messages that came back after a deferral.
+// They stand before the stream's cursor, and take no place in the sync window.
+func (c *Conn) sendReturned(b *batch) error {
+	page, err := c.hub.config.Store.Returned(context.Background(), relay.ReturnQuery{Mecha: c.mechaID(), After: c.stream.returned, Before: c.stream.before, Limit: pageReturned})
+	if err != nil {
+		return err
+	}
+	c.stream.returned = page.Upto
+	if page.End {
+		c.stream.before = relay.MaxPosition
+	} else {
+		c.mu.Lock()
+		c.out.returns = true
+		c.mu.Unlock()
+	}
+	for _, m := range page.Messages {
+		b.frames = appendMessage(b.frames, m)
+		b.messages = append(b.messages, m.Position)
+		c.stream.sent++
+	}
+	return c.write(b)
 }
 
 func (c *Conn) sendOutbox(o *outbox, b *batch) error {

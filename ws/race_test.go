@@ -219,6 +219,7 @@ func connectingWhileMessagesAreSent(t *testing.T, r *testRelay) {
 }
 
 func TestEverySocketOfAMechaGetsEverything(t *testing.T) {
+	t.Parallel()
 	withAndWithoutTLS(t, everySocketGetsEverything)
 }
 

@@ -51,6 +51,7 @@ func (c *Conn) read(early []byte) {
 	}
 	c.kill()
 	c.hub.poller.forget(c)
+	c.releaseMemory()
 	c.leave()
 }
 
@@ -70,6 +71,8 @@ func (c *Conn) takeFrames(early []byte) bool {
 			if !c.readEnded(err) {
 				return false
 			}
+			r.coming = coming{} // of a message that is not taken
+			c.releaseMemory()
 		}
 	}
 	return true
@@ -171,13 +174,19 @@ func (r *reader) takeFrame() error {
 // faster than its rate, countFrame waits, so that the socket is not read meanwhile.
 func (c *Conn) countFrame() {
 	now := c.hub.elapsed()
-	d := c.hub.meters.take(c.in.meter, now)
-	c.in.lastFrame.Store(now + int64(d)) // the client is not silent while we do not read
-	if d > 0 {
-		c.in.begun.Store(0) // if the rest is late, then because of us
-		c.hub.measures.FrameWait.Observe(d)
-		c.pause(d)
+	c.in.lastFrame.Store(now)
+	c.slow(now, c.hub.meters.take(c.in.meter, now))
+}
+
+// slow does not read the socket for d, because of a rate of its key.
+func (c *Conn) slow(now int64, d time.Duration) {
+	if d <= 0 {
+		return
 	}
+	c.in.lastFrame.Store(now + int64(d)) // the client is not silent while we do not read
+	c.in.begun.Store(0)                  // if the rest is late, then because of us
+	c.hub.measures.FrameWait.Observe(d)
+	c.pause(d)
 }
 
 // pause waits for d, or until the connection has ended. Our close frame does not end it,
@@ -187,20 +196,20 @@ func (c *Conn) pause(d time.Duration) {
 	defer t.Stop()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for !c.ending.dead && c.await(t.C) {
+	for !c.ending.dead && await(c, t.C) {
 	}
 }
 
-// await unlocks c.mu until signal is called, or timeout has a value: then it returns
-// false. It is for the reader alone.
-func (c *Conn) await(timeout <-chan time.Time) (signalled bool) {
+// await unlocks c.mu until signal is called, or end has a value or is closed: then it
+// returns false. It is for the reader alone.
+func await[T any](c *Conn, end <-chan T) (signalled bool) {
 	c.changed = make(chan struct{}, 1)
 	changed := c.changed
 	c.mu.Unlock()
 	select {
 	case <-changed:
 		signalled = true
-	case <-timeout:
+	case <-end:
 	}
 	c.mu.Lock()
 	c.changed = nil
@@ -226,7 +235,7 @@ func (c *Conn) readEnded(err error) (goOn bool) {
 	c.mu.Lock()
 	c.closeLocked(end.code, end.reason)
 	for !c.ending.closeSent && !c.ending.dead {
-		c.await(nil)
+		await[struct{}](c, nil)
 	}
 	dead := c.ending.dead
 	c.mu.Unlock()
@@ -269,7 +278,7 @@ type handler func(c *Conn, op ws.OpCode, message []byte) error
 func (c *Conn) handle(op ws.OpCode, message []byte) error {
 	c.mu.Lock()
 	for c.out.answersDue >= c.in.mostDue.Load() && !c.ending.dead {
-		c.await(nil)
+		await[struct{}](c, nil)
 	}
 	if c.ending.dead {
 		c.mu.Unlock()

@@ -78,6 +78,7 @@ func TestASocketReads(t *testing.T) {
 
 // More than the network takes at once arrives whole, and in order.
 func TestASocketWritesWhatASlowPeerReads(t *testing.T) {
+	t.Parallel()
 	s, peer := mustSocket(t)
 	sent := make([]byte, 16<<20)
 	rand.Read(sent)
@@ -207,6 +208,7 @@ func TestASocketIsClosed(t *testing.T) {
 
 // Of each kind of connection the relay can tell whether its peer has taken everything.
 func TestWhatIsUnsentIsKnown(t *testing.T) {
+	t.Parallel()
 	for kind, connect := range map[string]func() (netConn, *net.TCPConn){
 		"socket": func() (netConn, *net.TCPConn) { s, peer := mustSocket(t); return s, peer },
 		"TCP":    func() (netConn, *net.TCPConn) { conn, peer := mustConnect(t); return conn, peer },

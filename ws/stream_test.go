@@ -11,6 +11,7 @@ import (
 )
 
 func TestTheEnvelopeIsTheInterfaces(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustDial(bob, "")
@@ -64,6 +65,7 @@ func TestAnEnvelopeWithoutCorrelationIDHasNone(t *testing.T) {
 }
 
 func TestPayloadsOfEveryLengthArriveExactly(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	live := r.mustDial(bob, "")
@@ -88,6 +90,7 @@ func TestPayloadsOfEveryLengthArriveExactly(t *testing.T) {
 }
 
 func TestWithoutACursorTheStreamStartsAtTheOldestPending(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	var ids []relay.MessageID
@@ -105,6 +108,7 @@ func TestWithoutACursorTheStreamStartsAtTheOldestPending(t *testing.T) {
 }
 
 func TestMessagesAcknowledgedBeforeTheirTurnAreLeftOut(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	var ids []relay.MessageID
@@ -123,6 +127,7 @@ func TestMessagesAcknowledgedBeforeTheirTurnAreLeftOut(t *testing.T) {
 }
 
 func TestACursorResendsTheAcknowledgedButNotTheExpired(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	ends := r.soon()
@@ -157,6 +162,7 @@ func TestAMessageOfOthersIsACursorToo(t *testing.T) {
 }
 
 func TestRefusedQueries(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	id := string(r.mustSend(alice, "bob^test", `{}`))
@@ -214,6 +220,7 @@ func TestSyncLimitIsTwoHundredByDefault(t *testing.T) {
 }
 
 func TestOthersMessagesDoNotArrive(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	carol := r.mustIssue("carol^test")

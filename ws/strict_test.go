@@ -70,6 +70,7 @@ func TestFirstBytes(t *testing.T) {
 
 // RFC 6455 §5.1, §5.2: a frame of a client is masked, whatever its kind and length.
 func TestUnmaskedFrames(t *testing.T) {
+	t.Parallel()
 	var faults []fault
 	for _, op := range []int{opText, opBinary, opClose, opPing, opPong} {
 		for _, n := range []int{0, 2, 125} {
@@ -96,6 +97,7 @@ func header(first, form int, n uint64) string {
 
 // RFC 6455 §5.2: the minimal number of bytes must be used, the top bit of 64 is 0.
 func TestLengths(t *testing.T) {
+	t.Parallel()
 	var faults []fault
 	text := func(n uint64) string { return strings.Repeat("x", int(n)) }
 	for _, n := range []uint64{0, 1, 124, 125} {
@@ -158,6 +160,7 @@ func TestControlFramesBetweenFragments(t *testing.T) {
 // RFC 6455 §8.1. The message is refused at its end at the latest; a reader that
 // sees the fault sooner may say so sooner.
 func TestTextThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
 	var faults []fault
 	for _, bad := range []string{
 		"\x80", "\xbf", "\x80\xbf\x80\xbf", "\xc0", "\xc1\xbf", "\xc0\x80", "\xc3", "\xc3(", "\xe2\x82", "\xe2(\xa1", "\xe2\x82(", "\xe0\x80\xaf", "\xe0\x9f\xbf",
@@ -220,6 +223,7 @@ func TestBinaryIsNotText(t *testing.T) {
 // Many clients send their JSON as bytes. The relay reads it as it reads text, and
 // answers in text; bytes that are no JSON get an error, and the connection stays.
 func TestABinaryFrameIsReadLikeText(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "sync_limit=0&events=acks")
@@ -268,6 +272,7 @@ func TestMasks(t *testing.T) {
 // RFC 6455 §7.4: every code that may be sent is answered with itself, every
 // other one is a fault. The list is that of §7.4.1 and of the IANA registry.
 func TestEveryCloseCode(t *testing.T) {
+	t.Parallel()
 	r, bob := mustEcho(t)
 	codes := []int{0, 1, 255, 256, 998, 999, 1016, 1099, 1100, 1999, 2000, 2999, 3000, 3001, 3999, 4000, 4001, 4998, 4999, 5000, 5001, 9999, 32767, 32768, 65534, 65535}
 	for code := 1000; code <= 1015; code++ {
@@ -294,6 +299,7 @@ func TestEveryCloseCode(t *testing.T) {
 // RFC 6455 §5.5.1: nothing is sent after a close frame, and nothing that comes
 // after one is looked at.
 func TestNothingAfterAClose(t *testing.T) {
+	t.Parallel()
 	r, bob := mustEcho(t)
 	for _, behind := range []string{masked(fin|opText, "more"), masked(fin|opPing, "p"), masked(fin|opClose, closeBody(3000, "")), "\xff\xff\xff\xff", strings.Repeat(masked(fin|opText, "more"), 1000)} {
 		for _, body := range []string{"", closeBody(1000, ""), closeBody(4321, "bye")} {

@@ -24,6 +24,7 @@ func (c *client) takeAll(n int) (ids []relay.MessageID) {
 }
 
 func TestAClientThatAcknowledgesGetsABacklogInOneGo(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 600)
@@ -148,6 +149,7 @@ func (r *testRelay) expectState(k relay.IssuedKey, id relay.MessageID, want rela
 
 // Any word of the recipient on any path frees a place.
 func TestWhatFreesAPlace(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	other := r.mustDial(bob, "sync_limit=0&events=acks")
@@ -182,6 +184,7 @@ func TestWhatFreesAPlace(t *testing.T) {
 // A repeated acknowledgement changes nothing, but frees the place of a message that was
 // acknowledged before this connection began.
 func TestARepeatedAcknowledgementFreesAPlace(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 3)
@@ -201,6 +204,7 @@ func TestARepeatedAcknowledgementFreesAPlace(t *testing.T) {
 // With a cursor, messages that were acknowledged long ago are sent again. They take no
 // place: a client that does not acknowledge them once more gets what is new behind them.
 func TestMessagesThatWereAcknowledgedTakeNoPlace(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 200)
@@ -217,6 +221,7 @@ func TestMessagesThatWereAcknowledgedTakeNoPlace(t *testing.T) {
 
 // Neither the wrong Mecha's acknowledgement nor a delivery mark frees a place.
 func TestWhatFreesNoPlace(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	a := r.mustSend(alice, "bob^test", `{}`)

@@ -19,6 +19,8 @@ import (
 	"runtime"
 	"slices"
 	"time"
+
+	"relay/db/relay"
 )
 
 // Config says what to measure.
@@ -43,7 +45,8 @@ type Config struct {
 	Only        []string      // names of stages; none: all but fairness
 	Attacks     []string      // of the stage fairness; none: all
 
-	Relay string // the relay's version, for the report
+	Relay string      // the relay's version, for the report
+	By    relay.Actor // who measures, for the audit log of the relay at URL
 	// Progress is called with what happens, and how many operations a second (0: not known).
 	Progress func(what string, perSecond float64)
 }
@@ -58,7 +61,7 @@ type stage struct {
 const Fairness = "fairness"
 
 var stages = []stage{
-	{"send", (*bench).send}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
+	{"send", (*bench).send}, {"socket", (*bench).socket}, {"push", (*bench).push}, {"ack", (*bench).ack}, {"fanout", (*bench).fanout},
 	{"idle", (*bench).idle}, {"history", (*bench).history}, {"sync", (*bench).sync}, {"search", (*bench).search},
 	{"scale", (*bench).scale}, {"start", (*bench).start},
 	{Fairness, (*bench).fairness},

@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -106,6 +107,9 @@ func ratioRow(stage string, at int, dividends, divisors []*sample, rows ...Row) 
 	}
 	return r
 }
+
+// IsRatio tells whether the row divides one case by another.
+func (r *Row) IsRatio() bool { return r.Case == "ratio" || strings.Contains(r.Case, "÷") }
 
 func (r *Row) doubt(rounds []*sample) {
 	known, worst := true, 0.0

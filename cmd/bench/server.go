@@ -37,16 +37,21 @@ type server struct {
 // end ends a server of ours, and removes our Mechas from the database of another.
 func (b *bench) end(s *server) (err error) {
 	if s.borrow {
-		s.borrow = false
 		err = b.withDB(s, func(d *db.DB) error { return removeMechas(d, s.mechas) })
+		s.borrow = false
 	}
 	s.stop()
 	return err
 }
 
-// withDB opens the file of a server that may be running, and closes it again.
+// withDB opens the file of a server that may be running, and closes it again. In the
+// file of another's server, the audit log notes what we do.
 func (b *bench) withDB(s *server, f func(*db.DB) error) error {
-	d, err := db.Open(db.Options{Path: s.file, Schema: b.Schema})
+	o := db.Options{Path: s.file, Schema: b.Schema}
+	if s.borrow {
+		o.By = b.By
+	}
+	d, err := db.Open(o)
 	if err != nil {
 		return err
 	}

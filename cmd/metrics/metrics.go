@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"relay/db"
 	relayhttp "relay/http"
@@ -31,28 +30,23 @@ type Sources struct {
 // Metrics are the metrics of one relay. Make them with New; Close ends what they do
 // beside the scrapes. They are safe for concurrent use.
 type Metrics struct {
-	sources Sources
-	slow    *slowCounts
-	handler http.Handler
+	sources  Sources
+	slow     *slowCounts
+	registry *prometheus.Registry
+	scrapes  turns // of the scrapes under way
+	rendered turns // of those whose answer is made
 }
 
 // New makes the metrics of a relay, with those of the Go runtime and of the process.
 func New(s Sources) *Metrics {
-	m := &Metrics{sources: s, slow: newSlowCounts(s.DB)}
-	r := prometheus.NewRegistry()
-	r.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{
-		MaxRequestsInFlight: mostScrapes, ErrorHandling: promhttp.ContinueOnError, DisableCompression: true,
-	})
+	m := &Metrics{sources: s, slow: newSlowCounts(s.DB), registry: prometheus.NewRegistry(),
+		scrapes: make(turns, mostScrapes), rendered: make(turns, mostRendered)}
+	m.registry.MustRegister(m, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
-// mostScrapes are answered at once; more get 503.
-const mostScrapes = 4
-
-// Handler answers scrapes: in text, in OpenMetrics or in protobuf, as the program asks.
-// Only the last has native histograms.
-func (m *Metrics) Handler() http.Handler { return m.handler }
+// Handler answers scrapes (scrape.go).
+func (m *Metrics) Handler() http.Handler { return http.HandlerFunc(m.scrape) }
 
 // Close waits for the counting that a scrape has begun. The store must still be open.
 func (m *Metrics) Close() { m.slow.close() }
@@ -130,8 +124,10 @@ func (m *Metrics) collectSearch(c collected) {
 }
 
 func (m *Metrics) collectSlow(c collected) {
-	lag, pending, known := m.slow.get(m.sources.Index.Progress().Revision)
-	c.gauge(indexLag, lag.Seconds())
+	if lag, err := m.slow.lag(m.sources.Index.Progress().Revision); err == nil { // else nobody knows it
+		c.gauge(indexLag, lag.Seconds())
+	}
+	pending, known := m.slow.get()
 	if !known {
 		return // the first count is under way: there is no number yet
 	}

@@ -18,7 +18,7 @@ type slowCounts struct {
 
 	mu      sync.Mutex
 	pending db.Pending
-	known   bool          // pending has been counted
+	known   bool          // the latest count has not failed
 	next    time.Time     // when a scrape may begin the next count
 	ended   chan struct{} // closed when the count under way has ended; nil: none is
 	closed  bool
@@ -37,12 +37,15 @@ func newSlowCounts(d *db.DB) *slowCounts {
 	return s
 }
 
-// get gives the lag of the search index, which has applied a revision, and the pending
-// messages; known is false until they have been counted once.
-func (s *slowCounts) get(revision int64) (lag time.Duration, pending db.Pending, known bool) {
+// lag gives the lag of the search index, which has applied a revision.
+func (s *slowCounts) lag(revision int64) (time.Duration, error) {
 	ctx, cancel := context.WithTimeout(s.ctx, lagTimeout)
 	defer cancel()
-	lag, _ = s.db.IndexLag(ctx, revision) // if the store cannot be read, other metrics tell
+	return s.db.IndexLag(ctx, revision)
+}
+
+// get gives the pending messages; known is false before the first count, and if the latest one has failed.
+func (s *slowCounts) get() (pending db.Pending, known bool) {
 	if ended := s.begin(); ended != nil {
 		wait := time.NewTimer(countWait)
 		defer wait.Stop()
@@ -53,7 +56,7 @@ func (s *slowCounts) get(revision int64) (lag time.Duration, pending db.Pending,
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return lag, s.pending, s.known
+	return s.pending, s.known
 }
 
 // begin begins a count if it is due. It gives the channel of the count under way, nil if
@@ -73,9 +76,7 @@ func (s *slowCounts) count() {
 	p, err := s.db.CountPending(s.ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err == nil {
-		s.pending, s.known = p, true
-	}
+	s.pending, s.known = p, err == nil // an older count might be wrong by now
 	s.next = time.Now().Add(max(countEvery, countShare*time.Since(began)))
 	close(s.ended)
 	s.ended = nil

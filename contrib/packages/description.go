@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"text/template"
 
 	"github.com/goreleaser/nfpm/v2"
 	"github.com/goreleaser/nfpm/v2/files"
@@ -18,7 +19,8 @@ type description struct {
 	FileName    string `yaml:"file_name_template"` // the conventional name of each format
 	Formats     []string
 	Vendor      string
-	Maintainer  string
+	Maintainer  string // a template
+	Homepage    string // a template
 	Description string
 	License     string
 	Section     string
@@ -58,15 +60,41 @@ func read(file string) (*description, error) {
 	d := &description{}
 	strict := yaml.NewDecoder(strings.NewReader(string(entry)))
 	strict.KnownFields(true)
-	return d, strict.Decode(d)
+	if err := strict.Decode(d); err != nil {
+		return nil, err
+	}
+	return d, errors.Join(fill(&d.Maintainer), fill(&d.Homepage))
+}
+
+// fill replaces a template by its text. Of what goreleaser knows, a template may have
+// envOrDefault; all else is an error.
+func fill(text *string) error {
+	known := template.FuncMap{"envOrDefault": func(name, otherwise string) string {
+		if value, found := os.LookupEnv(name); found {
+			return value
+		}
+		return otherwise
+	}}
+	t, err := template.New("goreleaser.yaml").Funcs(known).Parse(*text)
+	if err != nil {
+		return err
+	}
+	var b strings.Builder
+	err = t.Execute(&b, nil)
+	*text = b.String()
+	return err
 }
 
 // info is what nfpm makes a package of.
 func (d *description) info(m *maker, format string) *nfpm.Info {
 	over := d.Overrides[format]
+	arch := m.arch
+	if arch == "arm" {
+		arch = "arm7" // which GOARM says
+	}
 	i := &nfpm.Info{
-		Name: d.PackageName, Version: m.version, Arch: m.arch, Platform: "linux",
-		Vendor: d.Vendor, Maintainer: d.Maintainer, Description: d.Description, License: d.License, Section: d.Section, Priority: d.Priority,
+		Name: d.PackageName, Version: m.version, Arch: arch, Platform: "linux",
+		Vendor: d.Vendor, Maintainer: d.Maintainer, Homepage: d.Homepage, Description: d.Description, License: d.License, Section: d.Section, Priority: d.Priority,
 	}
 	i.Recommends, i.Depends, i.APK = d.Recommends, over.Dependencies, over.APK
 	i.Scripts = nfpm.Scripts{PostInstall: m.path(d.Scripts.PostInstall), PreRemove: m.path(d.Scripts.PreRemove), PostRemove: m.path(d.Scripts.PostRemove)}

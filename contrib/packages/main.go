@@ -1,9 +1,9 @@
 // Packages makes a .deb, a .rpm and an .apk of the source around it, as goreleaser.yaml
 // describes them. It uses the library of goreleaser, nfpm, but is built in half
-// a minute. The packages are for the architecture that runs it, or GOARCH, and stand
+// a minute. The packages are for the architecture that runs it, or that of -arch, and stand
 // in the folder dist of the source.
 //
-//	go run -C contrib/packages . -version 1.2.3
+//	go run -C contrib/packages . -version 1.2.3 -arch arm64
 package main
 
 import (
@@ -35,20 +35,19 @@ type maker struct {
 
 func main() {
 	log.SetFlags(0)
-	m := maker{arch: os.Getenv("GOARCH")}
-	if m.arch == "" {
-		m.arch = runtime.GOARCH
-	}
+	m := maker{}
 	flag.StringVar(&m.source, "source", "../..", "the `folder` of goreleaser.yaml")
 	flag.StringVar(&m.out, "out", "../../dist", "write the packages into this `folder`")
 	flag.StringVar(&m.program, "program", "", "pack this `file`, which must run here; else the source is built")
+	flag.StringVar(&m.arch, "arch", runtime.GOARCH, "make them for this `architecture`, as Go names it: amd64, arm64 or arm")
 	flag.StringVar(&m.version, "version", "0.0.0", "the `version` of the packages")
 	formats := flag.String("formats", "", "a `list` such as deb,rpm; else those of goreleaser.yaml")
 	flag.Parse()
-	if m.program != "" { // commands run in the source
-		if path, err := filepath.Abs(m.program); err == nil {
-			m.program = path
-		}
+	if path, err := filepath.Abs(m.out); err == nil { // go run -C has changed the folder
+		m.out = path
+	}
+	if path, err := filepath.Abs(m.program); err == nil && m.program != "" { // commands run in the source
+		m.program = path
 	}
 	if err := m.run(*formats); err != nil {
 		log.Fatal(err)
@@ -100,7 +99,7 @@ func (m *maker) build(work string) error {
 }
 
 func (m *maker) compile(file, system, arch string) error {
-	return m.command("env", "CGO_ENABLED=0", "GOOS="+system, "GOARCH="+arch,
+	return m.command("env", "CGO_ENABLED=0", "GOARM=7", "GOOS="+system, "GOARCH="+arch,
 		"go", "build", "-trimpath", "-ldflags", "-s -w -X relay/cmd.version="+m.version, "-o", file, ".")
 }
 

@@ -1,4 +1,4 @@
 #!/bin/sh
 # /var/lib/relay, with all messages, and the user relay stay.
 set -e
-[ ! -d /run/systemd/system ] || systemctl daemon-reload
+[ ! -d /run/systemd/system ] || systemctl daemon-reload || true

@@ -40,6 +40,7 @@ var checks = []check{
 	{name: "participants", rule: "the sender and the recipient of a message take part in its conversation", run: (*audit).checkParticipants},
 	{name: "receipts", rule: "a receipt is later than its message and never takes its state back", run: (*audit).checkReceipts},
 	{name: "deadlines", rule: "a message that is overdue had a time by which it was to be acknowledged, and an answer is later than its question", run: (*audit).checkDeadlines},
+	{name: "attempts", rule: "an attempt is at a pending message, by its recipient", run: (*audit).checkAttempts},
 	{name: "broadcasts", rule: "the messages to the Mechas of a crew stand together, and differ in their recipients alone", run: (*audit).checkBroadcasts},
 	{name: "limits", rule: "a conversation with a limit exists, and holds no more messages than it counts", run: (*audit).checkLimits},
 	{name: "chains", rule: "a message's receipts are one chain, and its state and times follow from them", run: (*audit).checkChains},

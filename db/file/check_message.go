@@ -103,8 +103,9 @@ func (a *audit) checkReceipts() error {
 	}, strings.ReplaceAll(`SELECT position, reason, message FROM (SELECT r.position, r.message, CASE
 		WHEN m.position IS NULL THEN 'the message is missing'
 		WHEN r.position <= r.message THEN 'it is older than the message'
-		WHEN %NOTICE% NOT IN (1, 2) THEN 'there is no notice ' || %NOTICE%
-		WHEN %NOTICE% IS NOT NULL AND (r.status IS NOT NULL OR r.key IS NOT NULL OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
+		WHEN %NOTICE% NOT BETWEEN 1 AND 5 THEN 'there is no notice ' || %NOTICE%
+		WHEN %NOTICE% < 5 AND (r.status IS NOT NULL OR (r.key IS NULL) = (%NOTICE% = 3) OR r.state IS NOT coalesce(p.state, 0)) THEN 'it is a notice, but has a status, a key or a state of its own'
+		WHEN %NOTICE% = 5 AND (r.status IS NULL OR r.key IS NOT NULL OR r.state <> 2) THEN 'it gives the message up, but does not acknowledge it'
 		WHEN r.state NOT BETWEEN (%NOTICE% IS NULL) AND 3 THEN 'there is no state ' || r.state
 		WHEN r.previous IS NOT NULL AND p.position IS NULL THEN 'the one before it is missing'
 		WHEN p.message <> r.message THEN 'the one before it is of another message'

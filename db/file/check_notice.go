@@ -11,6 +11,22 @@ func (a *audit) checkDeadlines() error {
 		WHEN tracestate IS NOT NULL AND traceparent IS NULL THEN 'it has a tracestate without a traceparent'`, "message"))
 }
 
+// checkAttempts checks the table attempt (db/claim_sql.go).
+func (a *audit) checkAttempts() error {
+	if a.older(notices) {
+		return nil
+	}
+	return a.ofMessages(reasons("a.message", `
+		WHEN m.position IS NULL THEN 'there is an attempt at it, but it is missing'
+		WHEN m.open <> 1 THEN 'there is an attempt at it, but it is not pending'
+		WHEN a.recipient <> m.recipient THEN 'there is an attempt at it by another Mecha than its recipient'
+		WHEN a.number < 1 OR a.until IS NULL AND (a.number < 2 OR a.key IS NOT NULL) THEN 'its attempt has values that do not belong together'
+		WHEN a.key IS NOT NULL AND (a.lease IS NULL OR k.mecha <> m.recipient) THEN 'its lease has no length, or is of another Mecha'
+		WHEN a.again > a.since THEN 'it came again later than its attempt began'
+		WHEN r.message IS NOT a.message THEN 'its attempt names a receipt of another message'`,
+		`attempt a LEFT JOIN message m ON m.position = a.message LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN receipt r ON r.position = a.since`))
+}
+
 // checkBroadcasts checks the messages of each broadcast that are still there (db/crew_sql.go).
 func (a *audit) checkBroadcasts() error {
 	if a.older(notices) {

@@ -10,6 +10,7 @@ import (
 
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
+	"relay/db/relay"
 )
 
 // SQLite finds the log of a database, and this package its lock, by the database's name.
@@ -41,11 +42,15 @@ func mustHaveOneName(path string) error {
 // folder, and tells the reader how to get rid of them.
 func manyNames(real string, links int) error {
 	others := otherNames(real)
-	how := fmt.Sprintf("find the others, as with find / -xdev -samefile %s, and remove them (the file itself stays)", real)
+	words := make([]string, len(others))
+	for i, other := range others {
+		words[i] = relay.ShellWord(other)
+	}
+	how := fmt.Sprintf("find the others, as with find / -xdev -samefile %s, and remove them (the file itself stays)", relay.ShellWord(real))
 	if len(others) > 0 && len(others) == links-1 {
-		how = fmt.Sprintf("remove the other name (the file itself stays): rm %s", strings.Join(others, " "))
+		how = fmt.Sprintf("remove the other name (the file itself stays): rm %s", strings.Join(words, " "))
 	} else if len(others) > 0 {
-		how = fmt.Sprintf("one is %s; %s", strings.Join(others, " "), how)
+		how = fmt.Sprintf("the same folder has %s; %s", strings.Join(words, " "), how)
 	}
 	if len(others) > 0 && strings.Contains(others[0], keptMark) {
 		how = "a relay restore that was killed has left the other. " + strings.ToUpper(how[:1]) + how[1:]

@@ -80,6 +80,20 @@ CREATE INDEX mecha_crew ON mecha (substr(address, instr(address, '^') + 1)) WHER
 CREATE INDEX message_reply ON message (in_reply_to) WHERE in_reply_to IS NOT NULL;
 CREATE INDEX message_ack_by ON message (ack_by) WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL;
 ALTER TABLE receipt ADD COLUMN notice INTEGER;
+ALTER TABLE receipt ADD COLUMN until INTEGER;
+CREATE TABLE attempt (
+  message   INTEGER PRIMARY KEY REFERENCES message (position),
+  recipient INTEGER NOT NULL REFERENCES mecha (id),
+  number    INTEGER NOT NULL,
+  until     INTEGER,
+  key       INTEGER REFERENCES mecha_key (id),
+  worker    TEXT,
+  lease     INTEGER,
+  since     INTEGER NOT NULL REFERENCES receipt (position),
+  again     INTEGER
+) STRICT;
+CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
+CREATE INDEX attempt_recipient ON attempt (recipient, again);
 CREATE TABLE conversation_limit (
   conversation INTEGER PRIMARY KEY,
   founder      INTEGER NOT NULL,

@@ -90,7 +90,7 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	execute(t, path, "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX participant_mecha", "DROP INDEX message_expired",
 		"CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT", "DROP TABLE kept_nonce",
 		"ALTER TABLE word DROP COLUMN used", "ALTER TABLE mecha_key DROP COLUMN ended", "DELETE FROM setting WHERE name IN ('last_position', 'clock')",
-		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_reply", "DROP INDEX message_ack_by", "ALTER TABLE receipt DROP COLUMN notice",
+		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_reply", "DROP INDEX message_ack_by", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
 		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")

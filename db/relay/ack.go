@@ -6,7 +6,7 @@ import (
 )
 
 // Acknowledge is the write by which a recipient says what became of a message
-// (PROTOCOL §3, Ack). Read, ReadFrame or Validate must pass before the store takes it.
+// (PROTOCOL §3, Ack). Read or Validate must pass before the store takes it.
 type Acknowledge struct {
 	At       time.Time
 	Key      KeyNumber // the recipient's key
@@ -14,7 +14,10 @@ type Acknowledge struct {
 	Status   string // in lower case after Validate
 	ClientTS string // RFC 3339, kept as sent
 	Detail   string // at most 1024 bytes; "" if the client sent none
-	Nonce    NonceHash
+	// RetryAfter is when the message is to come again; only with the status deferred. 0: the
+	// client did not say.
+	RetryAfter time.Duration
+	Nonce      NonceHash
 }
 
 // When implements Write.
@@ -32,6 +35,7 @@ func (a *Acknowledge) fields(f *form) {
 	text(f, &a.Status)
 	text(f, &a.ClientTS)
 	text(f, &a.Detail)
+	integer(f, &a.RetryAfter)
 	integer(f, &a.Nonce)
 }
 
@@ -65,12 +69,27 @@ func (a *Acknowledge) Validate() error {
 	if len(a.Detail) > maxDetail {
 		return FieldErrorf(InvalidRequest, "detail", "must be at most 1024 bytes")
 	}
+	if a.RetryAfter != 0 && a.Status != Deferred {
+		return FieldErrorf(InvalidRequest, "retry_after_seconds", "is only for the status %s", Deferred)
+	}
 	return nil
 }
 
 // ReportsProgress tells whether a status in lower case leaves the message pending.
 // Every other status acknowledges the message (PROTOCOL §3, Ack).
-func ReportsProgress(status string) bool { return status == "received" || status == "processing" }
+func ReportsProgress(status string) bool {
+	return status == "received" || status == Processing || status == Deferred
+}
+
+// The words of progress that have an effect of their own: Processing renews the lease of the
+// key, Deferred puts the message off.
+const (
+	Processing = "processing"
+	Deferred   = "deferred"
+)
+
+// maxDeferral is the longest time for which a message can be put off (PROTOCOL §3, Ack).
+const maxDeferral = 7 * 24 * time.Hour
 
 // IsFinal tells whether no other status may follow this one, which is in lower case
 // (PROTOCOL §3, Ack).

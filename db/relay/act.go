@@ -30,6 +30,7 @@ const (
 	ActImportEnded    = "import_ended"
 	ActRestored       = "restored"
 	ActCompacted      = "compacted"
+	ActPruneBegun     = "prune_begun"
 	ActMessagesPruned = "messages_pruned"
 )
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"relay/db/relay"
 	"relay/db/strict"
@@ -74,17 +76,24 @@ func FuzzAckFrame(f *testing.F) {
 		`{"type":"ack","message_id":"\ud83d\ude00","status":"1"` + ts + `}`, `{"type":"ack","type":"ack"}`, `{"TYPE":"ack"}`, `{"type":"ack","message_id":1}`, `{"type":null,"status":7}`,
 		`{"type":"ack","message_id":"a","status":"\u0130"` + ts + `}`, `{"type":"ack","message_id":"a","status":"ok","client_ts":"2026-11-20T8:00:00Z"}`, "{\"type\":\"ack\xff\"}",
 		`{"type":"ack","message_id":"msg_0"}x`, `{"type":"ack","message_id":"a","message_id":"b"}`, `{"message_id":"a","Message_ID":"b"}`,
+		`{"type":"send","ref":"r1","message":{"to":"a^b","payload":{}},"idempotency_key":"k","nonce":"n","timestamp":"t","signature":"s"}`,
+		`{"type":"send","ref":"","message":null}`, `{"type":"send","ref":"r","message": {"to" : 1} ,"status":7}`, `{"type":"send","ref":7,"message":{}}`, `{"type":"ack","ref":"r","message_id":"a","nonce":7}`,
 		`{"type":"ack","message_id":"a","status":"ok","detail":"` + strings.Repeat("d", 1025) + `"` + ts + `}`,
 	} {
 		f.Add([]byte(s))
 	}
 	fields := []string{"type", "message_id", "status", "client_ts", "detail"}
+	known := append(append([]string(nil), fields...), "ref", "message", "idempotency_key", "nonce", "timestamp", "signature")
 	f.Fuzz(func(t *testing.T, frame []byte) {
-		var a relay.Acknowledge
-		err := a.ReadFrame(frame)
+		var read relay.Frame
+		err := read.Read(frame)
+		a := &read.Ack
+		if err == nil && read.Type == relay.AckFrame {
+			err = a.Validate()
+		}
 		code := relay.ErrorCode(err)
 		// Package strict has a fuzz test of its own, against encoding/json.
-		refused := strict.ReadObject(frame, fields, func(string, []byte) error { return nil })
+		refused := strict.ReadEnvelope(frame, known, func(string, []byte) error { return nil })
 		if (code == relay.InvalidJSON) != (refused != nil) {
 			t.Fatalf("%q: we say %v, package strict %v", frame, err, refused)
 		} else if refused != nil {
@@ -103,6 +112,10 @@ func FuzzAckFrame(f *testing.F) {
 			text, ok := members[name].(string)
 			theirs[name] = text
 			wrong = wrong || !ok && members[name] != nil
+		}
+		if err == nil && read.Type == relay.SendFrame {
+			checkLetter(t, frame, &read, members)
+			return
 		}
 		_, timeErr := relay.ParseTime(theirs["client_ts"])
 		good := !wrong && theirs["type"] == "ack" && theirs["message_id"] != "" && status.MatchString(asciiLower(theirs["status"])) &&
@@ -126,6 +139,24 @@ func FuzzAckFrame(f *testing.F) {
 			t.Fatalf("%q: then %v", frame, err)
 		}
 	})
+}
+
+// checkLetter expects a frame that sends to have what another reader sees in it.
+func checkLetter(t *testing.T, text []byte, f *relay.Frame, theirs map[string]any) {
+	t.Helper()
+	l := &f.Send
+	for name, ours := range map[string]string{"ref": f.Ref, "idempotency_key": l.IdempotencyKey, "nonce": l.Nonce, "timestamp": l.Timestamp, "signature": l.Signature} {
+		if is, ok := theirs[name].(string); is != ours || !ok && theirs[name] != nil {
+			t.Fatalf("%q: %s is %q, another reader sees %v", text, name, ours, theirs[name])
+		}
+	}
+	var message any
+	if err := json.Unmarshal(l.Message, &message); err != nil || !reflect.DeepEqual(message, theirs["message"]) || !bytes.Contains(text, l.Message) {
+		t.Fatalf("%q: the message is %q, another reader sees %v", text, l.Message, theirs["message"])
+	}
+	if n := utf8.RuneCountInString(f.Ref); n < 1 || n > 64 {
+		t.Fatalf("%q: a ref of %d characters was taken", text, n)
+	}
 }
 
 func asciiLower(s string) string {

@@ -94,6 +94,22 @@ type ReceiptPage struct {
 	End     bool     // no further receipt had been committed
 }
 
+// ReturnQuery asks for a piece of the messages that have come back to a Mecha after a
+// deferral.
+type ReturnQuery struct {
+	Mecha  MechaNumber
+	After  Position // the piece begins after what came back at this position
+	Before Position // only messages up to this position
+	Limit  int      // messages
+}
+
+// ReturnPage is the answer to a ReturnQuery. The messages have their payloads.
+type ReturnPage struct {
+	Messages []*Message
+	Upto     Position // all that came back up to this position is in Messages or was not wanted
+	End      bool     // nothing further had come back
+}
+
 // Inbox counts the pending messages of a Mecha (PROTOCOL §3, Inbox count).
 type Inbox struct {
 	Pending    int

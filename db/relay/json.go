@@ -9,7 +9,10 @@ import (
 // ReadObject is strict.ReadObject for the bodies of requests: a fault in the JSON
 // text is InvalidJSON (PROTOCOL §1). Errors from member are returned unchanged.
 func ReadObject(body []byte, known []string, member func(name string, value []byte) error) error {
-	err := strict.ReadObject(body, known, member)
+	return asInvalidJSON(strict.ReadObject(body, known, member))
+}
+
+func asInvalidJSON(err error) error {
 	var syntax *strict.SyntaxError
 	if errors.As(err, &syntax) {
 		return Errorf(InvalidJSON, "%s", syntax.Error())

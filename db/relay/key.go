@@ -28,7 +28,7 @@ func (id KeyID) WellFormed() bool { return isRandomID(keyIDPrefix, keyIDChars, s
 // A KeyNumber is the store's own number of a key. It never leaves the relay.
 type KeyNumber int64
 
-// Key is a Mecha key as the store knows it. The store keeps the SHA-256 of the
+// Key is a Mecha key as the store knows it. The file has the SHA-256 of the
 // key's text, not the text. A *Key from the store is shared between requests and
 // must not be changed.
 type Key struct {
@@ -43,6 +43,7 @@ type Key struct {
 	LastUsedAt time.Time // as stored, up to about a minute late; zero: never
 	Broadcast  bool      // it may write to all crews (PROTOCOL §3, To a crew)
 	Secret     Secret    // "" if the key's own text signs
+	Text       Secret    // as the client has shown it; "" for a key that was found by its id
 }
 
 // A Secret is a signing secret that a key has besides its text (PROTOCOL §2). If it
@@ -96,14 +97,13 @@ func sign(secret string, prefix, body []byte, nonce, timestamp string) []byte {
 	return mac.Sum(nil)
 }
 
-// SigningSecret gives the secret with which the client signs (PROTOCOL §2). text is the
-// key's text as the client sent it. It is the signing secret, unless the key has a separate
-// one.
-func (k *Key) SigningSecret(text string) string {
+// SigningSecret gives the secret with which the client signs (PROTOCOL §2): the key's
+// text, unless the key has a separate one. It needs a key with its Text.
+func (k *Key) SigningSecret() string {
 	if k.Secret != "" {
 		return string(k.Secret)
 	}
-	return text
+	return string(k.Text)
 }
 
 // MaxClockSkew is the greatest value of the setting --clock-skew: how far a

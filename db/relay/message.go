@@ -60,6 +60,7 @@ type Message struct {
 	Ack            *Ack // nil: none
 	PayloadBytes   int
 	PayloadSHA256  [sha256.Size]byte
+	Attempt        int    // how many times it has come, if it was claimed or has come again; else 0
 	Signed         bool   // the relay verified the sender's signature
 	Payload        []byte // the exact bytes; nil unless the caller asked for them
 }
@@ -84,6 +85,9 @@ type Change struct {
 	// Notice is set if the relay itself has something to tell the sender; then the state and
 	// the latest acknowledgement are as they were.
 	Notice Notice
+	// Returned says that the message comes to the recipient's sockets again, because a deferral
+	// is over.
+	Returned bool
 }
 
 // A Notice is what the relay itself tells the sender of a message, as a receipt that
@@ -92,18 +96,24 @@ type Notice int8
 
 // The notices.
 const (
-	NoNotice      Notice = iota
-	NoticeOverdue        // the message was not acknowledged by its AckBy
-	NoticeFull           // the conversation that the message founded holds all the messages that it may
+	NoNotice       Notice = iota
+	NoticeOverdue         // the message was not acknowledged by its AckBy
+	NoticeFull            // the conversation that the message founded holds all the messages that it may
+	NoticeClaimed         // a worker of the recipient has a lease of it; not told to the sender
+	NoticeReturned        // a lease has run out, or a deferral is over; not told to the sender
+	NoticeSpent           // the relay has acknowledged it as failed, because its attempts are spent
 )
 
-var noticeNames = [...]string{"", "overdue", "conversation_full"}
+var noticeNames = [...]string{"", "overdue", "conversation_full", "claimed", "returned", "attempts_spent"}
 
 // String is the notice's name in the protocol; "" for NoNotice.
 func (n Notice) String() string { return noticeNames[n] }
 
 // Known tells whether this program knows the notice; NoNotice is known.
-func (n Notice) Known() bool { return n >= NoNotice && n <= NoticeFull }
+func (n Notice) Known() bool { return n >= NoNotice && n <= NoticeSpent }
+
+// ForSender tells whether the sender gets a receipt of it.
+func (n Notice) ForSender() bool { return n != NoticeClaimed && n != NoticeReturned }
 
 // A Commit has the messages and changes of one transaction, each in commit order.
 type Commit struct {

@@ -47,8 +47,9 @@ type Profile struct {
 	Links        map[string]string `json:"links,omitempty"`
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Visibility   Visibility        `json:"visibility,omitempty"`
-	AcceptFrom   AcceptFrom        `json:"accept_from,omitzero"` // nil: all may write to the Mecha
-	Card         json.RawMessage   `json:"card,omitempty"`       // the A2A agent card that the profile came from
+	MaxAttempts  int               `json:"max_attempts,omitempty"` // after so many attempts at a message the relay gives it up; 0: as the server says
+	AcceptFrom   AcceptFrom        `json:"accept_from,omitzero"`   // nil: all may write to the Mecha
+	Card         json.RawMessage   `json:"card,omitempty"`         // the A2A agent card that the profile came from
 }
 
 // Skill is one thing that a Mecha can do, as in an A2A agent card.
@@ -90,7 +91,7 @@ func (c *agentCard) skills() (all []Skill) {
 }
 
 var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
-	"accepts_message_types", "links", "metadata", "visibility", "accept_from", "card"}
+	"accepts_message_types", "links", "metadata", "visibility", "max_attempts", "accept_from", "card"}
 
 // replyFields are the fields that the relay adds when it returns a profile. It also
 // adds the visibility "public" to a profile without one.
@@ -283,8 +284,13 @@ func (p *Profile) Check() error {
 	if _, known := visibilityNumbers[p.Visibility]; !known {
 		f.fail("visibility", "must be public, crew or unlisted")
 	}
+	if p.MaxAttempts < 0 || p.MaxAttempts > maxAttempts {
+		f.fail("max_attempts", "must be a whole number from 0 to 1000")
+	}
 	return f.error()
 }
+
+const maxAttempts = 1000 // of Profile.MaxAttempts
 
 // profileFaults collects the faults of a profile.
 type profileFaults struct{ faults []FieldError }

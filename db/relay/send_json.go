@@ -98,15 +98,20 @@ func (m *SendMessage) setExpiry(expires string, ttl int64) (err error) {
 // readWhole reads an optional member that is a whole number from 1 to most. of says of
 // what, as in "seconds ". null and "" leave *to unchanged.
 func readWhole(name string, value []byte, of string, most int64, to *int64) error {
+	return readRange(name, value, of, 1, most, to)
+}
+
+// readRange is readWhole for a number from least on.
+func readRange(name string, value []byte, of string, least, most int64, to *int64) error {
 	if strict.IsNull(value) || string(value) == `""` {
 		return nil
 	}
 	n, ok := strict.Int(value)
-	if !ok || n < 1 || n > most {
+	if !ok || n < least || n > most {
 		if of != "" {
 			of = "of " + of
 		}
-		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom 1 to %d", of, most)
+		return FieldErrorf(InvalidRequest, name, "must be a whole number %sfrom %d to %d", of, least, most)
 	}
 	*to = n
 	return nil

@@ -33,3 +33,15 @@ func Visible(s string) string {
 	}
 	return b.String()
 }
+
+// ShellWord writes a text, such as a path, as one word of a POSIX shell, for a command in
+// a sentence that a person pastes. It adds quotation marks only where they are needed.
+func ShellWord(s string) string {
+	plain := func(r rune) bool {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("/._-+:,@", r)
+	}
+	if s != "" && strings.IndexFunc(s, func(r rune) bool { return !plain(r) }) < 0 {
+		return s
+	}
+	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
+}

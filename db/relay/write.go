@@ -16,7 +16,7 @@ import (
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
-// *NoteOverdue and *NoteFull.
+// *NoteOverdue, *NoteFull, *ClaimMessages and *EndAttempts.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -43,6 +43,8 @@ const (
 	kindAct           = 11
 	kindNoteOverdue   = 12
 	kindNoteFull      = 13
+	kindClaimMessages = 14
+	kindEndAttempts   = 15
 )
 
 // writeVersion is the version of the serial form of every kind. A program that reads
@@ -79,6 +81,10 @@ func newWrite(kind byte) Write {
 		return new(NoteOverdue)
 	case kindNoteFull:
 		return new(NoteFull)
+	case kindClaimMessages:
+		return new(ClaimMessages)
+	case kindEndAttempts:
+		return new(EndAttempts)
 	}
 	return nil
 }

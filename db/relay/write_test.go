@@ -17,7 +17,7 @@ var writes = []relay.Write{
 	&relay.SendMessage{At: at, Key: 7, To: "bob^demo", Version: "1.0", Type: "quote", Priority: "high", Conversation: "conv_x", CorrelationID: "c-1\n",
 		ExpiresAt: at.Add(time.Hour), InReplyTo: "msg_0", AckBy: at.Add(time.Minute), MaxMessages: 12, Trace: relay.Trace{Parent: "00-1-2-01", State: "a=b"}, Payload: []byte(`{"n": 1.0}`), PayloadSHA256: [32]byte{1, 31: 9}, Signed: true, Nonce: -5,
 		Idempotency: relay.IdempotencyKey{Key: -1, Body: 1 << 62}, OnlyReplay: true, DiskFull: true, MaxPending: 100_000, ConversationLimit: 50, MaxBroadcast: 100, MaxBroadcastBytes: 8 << 20},
-	&relay.Acknowledge{At: at, Key: 1 << 40, ID: "msg_1", Status: "completed", ClientTS: "2026-11-20T08:00:00Z", Detail: "wörd", Nonce: 9},
+	&relay.Acknowledge{At: at, Key: 1 << 40, ID: "msg_1", Status: "completed", ClientTS: "2026-11-20T08:00:00Z", Detail: "wörd", RetryAfter: time.Minute, Nonce: 9},
 	&relay.MarkDelivered{At: at, Key: 3, ID: "msg_2", Nonce: 11},
 	&relay.ExpireDue{At: at},
 	&relay.IssueKey{At: at, Address: "bob^demo", Label: "laptop", ExpiresAt: at.Add(time.Minute), WithSecret: true, Replaces: "key_old",
@@ -28,6 +28,8 @@ var writes = []relay.Write{
 	&relay.PruneMessages{At: at, After: 5, Before: 1 << 50, ExpiredAfter: at.Add(-time.Hour), ExpiredBefore: at.Add(-time.Minute), Most: 64},
 	&relay.PruneUnused{At: at, EmptySince: at.Add(-time.Hour), Words: 3, Keys: 4, Mechas: 5, Most: 500},
 	&relay.NoteOverdue{At: at},
+	&relay.ClaimMessages{At: at, Key: 7, Limit: 3, Lease: time.Minute, Worker: "w-1", Nonce: 5},
+	&relay.EndAttempts{At: at, MaxAttempts: 3},
 	&relay.NoteFull{At: at, Key: 7, Conversation: -3},
 	&relay.Act{At: at, By: relay.Actor{UID: 1000, User: "maria", Command: "key revoke"}, Write: &relay.RevokeKey{At: at, ID: "key_new"}, What: "word", Detail: "why"},
 }

@@ -61,12 +61,23 @@ func (e *SyntaxError) Error() string {
 // ReadObject keeps no reference to data and takes time linear in its length. It
 // is safe for concurrent use.
 func ReadObject(data []byte, known []string, member func(name string, value []byte) error) error {
+	return readObject(data, maxJSONDepth, known, member)
+}
+
+// ReadEnvelope is ReadObject for an object of which a value is itself a text for
+// ReadObject. Objects and arrays may be nested one deeper, so that both read that text
+// alike.
+func ReadEnvelope(data []byte, known []string, member func(name string, value []byte) error) error {
+	return readObject(data, maxJSONDepth+1, known, member)
+}
+
+func readObject(data []byte, deepest int, known []string, member func(name string, value []byte) error) error {
 	// Checking all of data at once is several times faster than rune by rune. After
 	// this, the reader can go by bytes.
 	if !utf8.Valid(data) {
 		return &SyntaxError{firstInvalidUTF8(data), "invalid UTF-8"}
 	}
-	r, names := jsonReader{data: data}, jsonNames{known: known}
+	r, names := jsonReader{data: data, deepest: deepest}, jsonNames{known: known}
 	i := r.space(0)
 	if r.at(i) != '{' {
 		r.fail(i, "expected an object")
@@ -97,8 +108,9 @@ func ReadObject(data []byte, known []string, member func(name string, value []by
 // production begins and returns the offset after it. After a fault, a method
 // returns the end of data. Every production stops there, so none checks err.
 type jsonReader struct {
-	data []byte
-	err  error // the first fault
+	data    []byte
+	deepest int   // the depth of the deepest object or array that is accepted
+	err     error // the first fault
 }
 
 // at returns the byte at i, or 0 after the end. No production allows a 0 byte.
@@ -147,7 +159,7 @@ func (r *jsonReader) value(i, depth int) int {
 }
 
 func (r *jsonReader) object(i, depth int) int {
-	if depth > maxJSONDepth {
+	if depth > r.deepest {
 		return r.fail(i, "nested too deeply")
 	}
 	i, more := r.open(i, '}')
@@ -159,7 +171,7 @@ func (r *jsonReader) object(i, depth int) int {
 }
 
 func (r *jsonReader) array(i, depth int) int {
-	if depth > maxJSONDepth {
+	if depth > r.deepest {
 		return r.fail(i, "nested too deeply")
 	}
 	i, more := r.open(i, ']')

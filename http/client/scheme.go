@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -71,6 +72,8 @@ func explain(asked *url.URL, err error) error {
 		return wrongScheme(asked, err)
 	case errors.As(err, &dial) && dial.Op == "dial":
 		return fmt.Errorf("%w (is the relay running at %s?)", err, asked.Scheme+"://"+asked.Host)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%s does not answer in time: %w", asked.Scheme+"://"+asked.Host, err)
 	}
 	return err
 }

@@ -81,6 +81,18 @@ func (s *Signer) Append(b, body []byte) []byte {
 	return append(b, "\r\n"...)
 }
 
+// AppendFrame appends a frame that sends a message over a socket (PROTOCOL §4, Messages
+// from the client), signed, to b. message is the JSON object that a POST has as its body.
+func (s *Signer) AppendFrame(b []byte, ref string, message []byte) []byte {
+	nonce, timestamp := s.sign(message)
+	b = relay.AppendString(append(b, `{"type":"send","ref":`...), ref)
+	b = append(append(b, `,"message":`...), message...)
+	b = append(append(b, `,"nonce":"`...), nonce...)
+	b = append(append(b, `","timestamp":"`...), timestamp...)
+	b = base64.StdEncoding.AppendEncode(append(b, `","signature":"`...), s.sum)
+	return append(b, `"}`...)
+}
+
 // sign makes a fresh nonce, and leaves the signature in s.sum. What it returns
 // holds until the next call.
 func (s *Signer) sign(body []byte) (nonce, timestamp []byte) {

@@ -86,3 +86,22 @@ func BenchmarkAppend(b *testing.B) {
 		s.Append(line, body)
 	}
 }
+
+// A frame that sends is signed over the bytes of its message.
+func TestAFrameIsSigned(t *testing.T) {
+	s, err := client.NewSigner("mk_key", "ms_secret")
+	if err != nil {
+		t.Fatal(err)
+	}
+	message := []byte(`{ "to":"bob^demo","payload":{"n":1.0}}`)
+	for _, ref := range []string{"7", "\"\u2028"} {
+		var f relay.Frame
+		if err := f.Read(s.AppendFrame(nil, ref, message)); err != nil {
+			t.Fatal(err)
+		}
+		signature, ok := relay.DecodeSignature(f.Send.Signature)
+		if !ok || !bytes.Equal(signature, relay.Sign("ms_secret", message, f.Send.Nonce, f.Send.Timestamp)) || f.Ref != ref || !bytes.Equal(f.Send.Message, message) {
+			t.Errorf("got %+v", f)
+		}
+	}
+}

@@ -1,0 +1,128 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// socket measures how many messages a second are accepted over sockets, beside as many
+// connections that send each message in a request. A connection has one message under
+// way, or 64.
+func (b *bench) socket(ctx context.Context) error {
+	s, err := b.durable(ctx)
+	if err != nil {
+		return err
+	}
+	ways := []int{0, 1, 64} // messages under way on a socket; 0: requests
+	for _, n := range []int{1, 8} {
+		if n >= len(s.mechas) {
+			continue
+		}
+		rounds := make([][]*sample, len(ways))
+		for round := range b.Repeats {
+			for i, window := range ways {
+				out, err := b.socketRound(ctx, s, fmt.Sprintf("%s, %d connections, round %d/%d", wayName(window), n, round+1, b.Repeats), n, window)
+				if err != nil {
+					return err
+				}
+				rounds[i] = append(rounds[i], out)
+			}
+		}
+		rows := make([]Row, len(ways))
+		for i, window := range ways {
+			rows[i] = loadRow("socket", wayName(window), n, "messages", rounds[i])
+			if window > 1 { // an operation is not a message
+				l := latencyRow("socket", "", n, 0, rounds[i])
+				rows[i].P50, rows[i].P90, rows[i].P99, rows[i].P999 = l.P50, l.P90, l.P99, l.P999
+			}
+		}
+		b.add(rows...)
+		for i := 1; i < len(ways); i++ {
+			r := ratioRow("socket", n, rounds[i], rounds[0], rows[i], rows[0])
+			r.Case = rows[i].Case + " ÷ " + rows[0].Case
+			b.add(r)
+		}
+	}
+	return nil
+}
+
+func wayName(window int) string {
+	if window == 0 {
+		return "POST"
+	}
+	return fmt.Sprintf("socket, %d under way", window)
+}
+
+// socketRound is one round, in which n Mechas send to the others, each over a connection
+// or a socket of its own.
+func (b *bench) socketRound(ctx context.Context, s *server, what string, n, window int) (*sample, error) {
+	if window == 0 {
+		return b.runOn(ctx, s, what, n, func(i int, c *conn) operation {
+			bodies := b.bodies(s.mechas[n:], i)
+			return func() (done, error) {
+				_, err := c.do(s.mechas[i], "POST", sendPath, bodies(), 201)
+				return done{units: 1}, err
+			}
+		})
+	}
+	l := b.links(ctx, s)
+	defer l.close()
+	workers := make([]operation, n)
+	for i := range workers {
+		in, err := l.listen(s.mechas[i], "sync_limit=0")
+		if err != nil {
+			return nil, err
+		}
+		signer, err := client.NewSigner(s.mechas[i].key, "")
+		if err != nil {
+			return nil, err
+		}
+		workers[i] = pipeline(in, signer, window, b.bodies(s.mechas[n:], i))
+	}
+	return b.run(ctx, l, what, workers)
+}
+
+// bodies gives messages to the Mechas in turn.
+func (b *bench) bodies(to []*mecha, next int) func() []byte {
+	var body []byte
+	payload := b.payload()
+	return func() []byte {
+		next = (next + 7) % len(to)
+		body = appendSend(body[:0], to[next], payload)
+		return body
+	}
+}
+
+// pipeline keeps a number of messages under way on a socket. An operation sends as many
+// as there is room for, and takes the answers that are there, at least one.
+func pipeline(s *client.Socket, signer *client.Signer, window int, body func() []byte) operation {
+	var frames [][]byte
+	var sent []time.Time // when the messages under way were sent
+	return func() (done, error) {
+		frames = frames[:0]
+		for now := time.Now(); len(sent) < window; sent = append(sent, now) {
+			frames = append(frames, signer.AppendFrame(nil, "r", body()))
+		}
+		if err := s.SendText(frames...); err != nil {
+			return done{}, err
+		}
+		out, took := 0, time.Duration(0)
+		for out == 0 || s.Buffered() > 0 && len(sent) > 0 {
+			frame, err := s.Next()
+			if err != nil {
+				return done{}, err
+			}
+			if kind := textField(frame, "type"); string(kind) != "sent" {
+				return done{}, &client.Refusal{Code: relay.Code(textField(frame, "code")), Detail: string(textField(frame, "message"))}
+			}
+			took = time.Since(sent[0])
+			sent = append(sent[:0], sent[1:]...)
+			out++
+		}
+		return done{units: out, also: [2]time.Duration{took}}, nil
+	}
+}

@@ -1,0 +1,66 @@
+package cmd
+
+import (
+	"context"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"relay/http/client"
+)
+
+func (a *app) replyCommand() *cobra.Command {
+	var c clientFlags
+	var m outgoing
+	var f sendFlags
+	cmd := &cobra.Command{
+		Use:   "reply ID [PAYLOAD|-|@FILE]",
+		Short: "Answer a message",
+		Long: `Send an answer to a message that the Mecha of RELAY_KEY has received, to its
+sender, in its conversation and with its correlation_id, and print the answer's
+id. The answer names the message that it answers, so relay ask finds it. The
+payload, and --retry, are as in relay send.
+
+The message itself stays pending: relay ack ends it. The answer has the type
+reply, to which relay listen --reply gives no answer.`,
+		Example: `  relay reply msg_0t3z1hj9e001xzqx8pz68qj0y4 '{"text":"fine, and you?"}'
+  ./think.sh | relay reply "$ID" && relay ack "$ID"`,
+		Args: between(1, 2, "a message id and at most one payload"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			m.InReplyTo = args[0]
+			relay, err := c.client()
+			if err == nil {
+				err = a.complete(&m, &f, args[1:])
+			}
+			if err == nil {
+				err = address(cmd.Context(), relay, &m)
+			}
+			if err != nil {
+				return err
+			}
+			return a.send(cmd.Context(), relay, &m, f)
+		},
+	}
+	c.add(cmd)
+	f.add(cmd, &m)
+	cmd.Flags().StringVar(&m.Type, "type", defaultReplyType, "the answer's message `type`")
+	return cmd
+}
+
+// address sends a reply to the sender of the message that it answers, with the
+// correlation_id of that message.
+func address(ctx context.Context, c *client.Client, m *outgoing) error {
+	var question envelope
+	if err := c.Call(ctx, "GET", "/api/v1/messages/"+url.PathEscape(m.InReplyTo), nil, &question); err != nil {
+		return err
+	}
+	own, err := c.Address(ctx)
+	if err != nil {
+		return err
+	}
+	if question.From == string(own) && question.To != string(own) {
+		return usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s", m.InReplyTo, question.To, m.InReplyTo)
+	}
+	m.To, m.CorrelationID = question.From, question.CorrelationID
+	return nil
+}

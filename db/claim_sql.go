@@ -1,0 +1,277 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// Several workers can share the messages of one Mecha (PROTOCOL §3, Claim). The table
+// attempt has a row for each message that a worker holds, that was put off, or that has
+// come again. A message without a row is at its first attempt and free.
+
+// ClaimMessages gives a worker up to c.Limit pending messages of its Mecha that nobody
+// holds and that are not put off, the oldest first, with their payloads. The leases are
+// durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
+// those of every write. Safe for concurrent use.
+func (d *DB) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	claimed, err := do(d, c, (*tx).claimMessages)
+	if err != nil || len(claimed) == 0 {
+		return nil, err
+	}
+	kept := claimed[:0]
+	err = d.readIn(ctx, d.readers.scan(claimed[0].Recipient), func(x *rx) error {
+		for _, m := range claimed {
+			body, found, err := x.keptPayload(m.Position)
+			if err != nil {
+				return err
+			}
+			if m.Payload = body; found {
+				kept = append(kept, m)
+			}
+		}
+		return nil
+	})
+	return kept, err
+}
+
+// claimMessages takes leases. Its outcome is the messages, without their payloads.
+func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	caller, err := t.caller(c.Key)
+	if err != nil {
+		return nil, err
+	}
+	free, err := t.free(caller.Mecha.Number, c)
+	if err != nil {
+		return nil, err
+	}
+	until := c.At.Add(c.Lease).Truncate(time.Millisecond)
+	var claimed []relay.ClaimedMessage
+	for i, f := range free {
+		m, err := t.message(f.position)
+		if err != nil {
+			return nil, err
+		}
+		r := receipt{at: t.position(c.At), detail: c.Worker, key: c.Key, notice: relay.NoticeClaimed, until: until}
+		if i == 0 {
+			r.nonce = c.Nonce
+		}
+		if err := t.addNotice(m, r); err != nil {
+			return nil, err
+		}
+		if err := t.keepAttempt(m, attempt{number: f.number, until: until, key: c.Key, worker: c.Worker, lease: c.Lease, since: r.at, again: f.again}); err != nil {
+			return nil, err
+		}
+		m.Attempt = f.number
+		claimed = append(claimed, relay.ClaimedMessage{Message: m, LeaseUntil: until})
+	}
+	return claimed, nil
+}
+
+// freeMessage is a pending message that can be claimed.
+type freeMessage struct {
+	position relay.Position
+	number   int            // the attempt that a claim begins
+	again    relay.Position // as in attempt
+}
+
+// free finds the messages for a claim: up to its limit, and up to relay.ClaimBytes.
+func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, err error) {
+	pending, args, err := t.rx.pending(id, t.w.claimFrom[id], -1)
+	if err != nil {
+		return nil, err
+	}
+	now, bytes, full := c.At.UnixMilli(), int64(0), false
+	take := func(r *sqlite.Rows) {
+		f := freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), again: relay.Position(r.Int(3))}
+		if bytes += r.Int(2); len(list) == c.Limit || len(list) > 0 && bytes > relay.ClaimBytes {
+			full = true
+			return
+		}
+		list = append(list, f)
+	}
+	r := t.c.Query("SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again FROM ("+pending+") p CROSS JOIN "+freeMessages+" LIMIT ?", append(args, now, int64(c.Limit+1))...)
+	for !full && r.Next() {
+		take(r)
+	}
+	if err := r.Close(); err != nil {
+		return nil, err
+	}
+	if t.w.opts.Serve { // the index may lack the messages of this transaction
+		for _, m := range t.brought.Messages {
+			if full || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
+				continue
+			}
+			if _, err := t.c.Row(take, "SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again FROM (SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position), now); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if n := len(list); n > 0 {
+		t.w.claimFrom[id] = list[n-1].position + 1
+	} else {
+		t.w.claimFrom[id] = t.last + 1
+	}
+	return list, nil
+}
+
+// freeMessages are the messages m at positions p that a claim may bring, at a time in Unix ms.
+const freeMessages = `message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position
+	WHERE m.open = 1 AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?)`
+
+// Claimable tells whether a claim would find a message now. It costs less than a claim that
+// finds none. Safe for concurrent use.
+func (d *DB) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
+	err = d.readIn(ctx, d.readers.point(id), func(x *rx) error {
+		pending, args, err := x.pending(id, 0, -1)
+		if err != nil {
+			return err
+		}
+		found, err = x.c.Row(nil, "SELECT 1 FROM ("+pending+") p CROSS JOIN "+freeMessages+" LIMIT 1", append(args, x.now.UnixMilli())...)
+		return err
+	})
+	return found, err
+}
+
+// attempt is a row of the table of that name.
+type attempt struct {
+	number int             // 1 for the first
+	until  time.Time       // the end of the lease, or of the deferral; zero: the message is free
+	key    relay.KeyNumber // who has the lease; 0: nobody
+	worker string          // likewise
+	lease  time.Duration   // likewise
+	since  relay.Position  // the receipt that made this row what it is
+	again  relay.Position  // where the latest deferral was over; 0: there was none
+}
+
+// attemptOf reads the row of a message; the zero attempt but its number if there is none.
+func (x *rx) attemptOf(p relay.Position) (a attempt, err error) {
+	a.number = 1
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		a = attempt{number: int(r.Int(0)), until: relay.UnixMilli(r.Int(1)), key: relay.KeyNumber(r.Int(2)), worker: r.Text(3),
+			lease: time.Duration(r.Int(4)) * time.Millisecond, since: relay.Position(r.Int(5)), again: relay.Position(r.Int(6))}
+	}, "SELECT number, until, key, worker, lease, since, again FROM attempt WHERE message = ?", int64(p))
+	return a, err
+}
+
+// keepAttempt writes the row of a message.
+func (t *tx) keepAttempt(m *relay.Message, a attempt) error {
+	t.w.attempts = true
+	if a.until.IsZero() {
+		t.w.claimFrom[m.Recipient] = min(t.w.claimFrom[m.Recipient], m.Position)
+	} else {
+		t.w.returns.expect(relay.MilliOf(a.until))
+	}
+	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
+		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
+}
+
+// dropAttempt deletes the row of a message that is no longer pending.
+func (t *tx) dropAttempt(p relay.Position) error {
+	if !t.w.attempts {
+		return nil
+	}
+	return t.c.Exec("DELETE FROM attempt WHERE message = ?", int64(p))
+}
+
+// progressed does what a word of progress means to the attempt: the key that has the lease
+// renews it, and a deferral puts the message off. p is the receipt of the word.
+func (t *tx) progressed(m *relay.Message, k *relay.Acknowledge, p relay.Position) error {
+	switch {
+	case k.RetryAfter != 0:
+		a, err := t.attemptOf(m.Position)
+		if err != nil {
+			return err
+		}
+		return t.keepAttempt(m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p, again: a.again})
+	case k.Status != relay.Processing || !t.w.attempts:
+		return nil
+	}
+	a, err := t.attemptOf(m.Position)
+	if err != nil || a.key != k.Key || a.until.IsZero() {
+		return err
+	}
+	a.until = k.At.Add(a.lease).Truncate(time.Millisecond)
+	return t.keepAttempt(m, a)
+}
+
+const earliestReturn = "SELECT min(until) FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL"
+
+// endAttempts gives back up to dueAtOnce messages whose lease has run out, or whose deferral
+// is over.
+func (t *tx) endAttempts(e *relay.EndAttempts) (nextDue, error) {
+	due, next, err := t.dueMessages(e.At, "SELECT message, until FROM attempt INDEXED BY attempt_until WHERE until IS NOT NULL ORDER BY until, message LIMIT ?")
+	for _, m := range due {
+		if err == nil {
+			err = t.endAttempt(m, e)
+		}
+	}
+	return next, err
+}
+
+func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
+	a, err := t.attemptOf(m.Position)
+	if err != nil {
+		return err
+	}
+	most, err := t.maxAttempts(m.Recipient, e)
+	if err != nil {
+		return err
+	}
+	p := t.position(e.At)
+	if m.State != relay.Expired && most > 0 && a.number >= most {
+		return t.spend(m, p)
+	}
+	if err := t.addNotice(m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
+		return err
+	}
+	next := attempt{number: a.number + 1, since: p, again: a.again}
+	if a.key == 0 { // sockets show a message while a worker has a lease of it, but not while it is put off
+		next.again = p
+	}
+	if err := t.keepAttempt(m, next); err != nil {
+		return err
+	}
+	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
+	return nil
+}
+
+// maxAttempts gives how many attempts a Mecha makes at a message; 0: any number. Its
+// profile goes before the server's setting.
+func (t *tx) maxAttempts(id relay.MechaNumber, e *relay.EndAttempts) (most int, err error) {
+	most = e.MaxAttempts
+	_, err = t.c.Row(func(r *sqlite.Rows) {
+		if !r.Null(0) {
+			most = int(r.Int(0))
+		}
+	}, "SELECT json_extract(body, '$.max_attempts') FROM profile WHERE mecha = ?", int64(id))
+	return most, err
+}
+
+// attemptsSpent is the detail of the acknowledgement by which the relay gives a message up.
+const attemptsSpent = "attempts spent"
+
+// spend acknowledges a message as failed, because its attempts are spent.
+func (t *tx) spend(m *relay.Message, p relay.Position) error {
+	status, err := t.intern("failed")
+	if err != nil {
+		return err
+	}
+	at := relay.FormatTime(p.Time())
+	if err := t.addReceipt(m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at, detail: attemptsSpent, notice: relay.NoticeSpent}); err != nil {
+		return err
+	}
+	if m.DeliveredAt.IsZero() {
+		m.DeliveredAt = p.Time()
+	}
+	m.AcknowledgedAt = p.Time()
+	if err := t.setState(m, relay.Acknowledged, p, true); err != nil {
+		return err
+	}
+	m.Ack = &relay.Ack{Status: "failed", ClientTS: at, At: p.Time(), Detail: attemptsSpent}
+	t.noteReceipt(m, p, p.Time(), true)
+	return nil
+}

@@ -1,0 +1,33 @@
+package relay
+
+// IsReplyTo tells whether m is a reply to the question q (PROTOCOL §3, Send: in_reply_to).
+// A reply is a message from the recipient of q to its sender that names q. A message that
+// names no other one is a reply, too, if it came later in the same conversation, with the
+// correlation id of q if q has one.
+func (m *Message) IsReplyTo(q *Message) bool {
+	switch {
+	case m.Sender != q.Recipient || m.Recipient != q.Sender || m.Position <= q.Position:
+		return false
+	case m.InReplyTo != "":
+		return m.InReplyTo == q.ID
+	}
+	return m.Conversation == q.Conversation && (q.CorrelationID == "" || q.CorrelationID == m.CorrelationID)
+}
+
+// ReplyQuery asks for the reply to a message.
+type ReplyQuery struct {
+	Question *Message
+	// After leaves out what came up to there in the conversation: an earlier answer to this
+	// query has looked at it. Zero: nothing.
+	After Position
+}
+
+// ReplyFound is the answer to a ReplyQuery.
+type ReplyFound struct {
+	Reply  *Message // with its payload; nil: none was found
+	Looked int      // how many rows the search has looked through
+	// More says that the conversation has more messages than one search looks through. The
+	// next one goes on after Upto.
+	More bool
+	Upto Position
+}

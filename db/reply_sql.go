@@ -1,0 +1,88 @@
+package db
+
+import (
+	"context"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// Reply looks for the reply to a message: the first one that names it, else the first
+// other one (relay.Message.IsReplyTo). It looks through 10,000 messages of the conversation
+// at most, in pieces, each of which sees the file as it is in its turn. Among the messages
+// that name the question, which only its two parties can send, it looks at the first 1,000.
+// Errors: RateLimited, if too many reads of the sender wait; Internal; that of ctx. Safe for
+// concurrent use.
+func (d *DB) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
+	s := replySearch{ReplyQuery: q}
+	for t := d.readers.point(q.Question.Sender); ; t = d.readers.scan(q.Question.Sender) {
+		if err := d.readIn(ctx, t, s.goOn); err != nil || s.done {
+			return s.found, err
+		}
+	}
+}
+
+// A replySearch is a search for a reply that is under way.
+type replySearch struct {
+	relay.ReplyQuery
+	conversation int64 // the number of the question's conversation; 0: it is still to be read
+	found        relay.ReplyFound
+	done         bool
+}
+
+const maxNaming = 1000 // messages that name the question
+
+// The messages among which a reply is looked for, in commit order.
+const (
+	namesQuestion  = "SELECT position FROM message INDEXED BY message_reply WHERE in_reply_to = ? AND position > ? ORDER BY position LIMIT ?"
+	inConversation = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position > ? ORDER BY position LIMIT ?"
+)
+
+// goOn looks at the messages that name the question, and then, with each call, at the next
+// pieceRows of its conversation. The search is done when it has a reply.
+func (s *replySearch) goOn(x *rx) error {
+	q := s.Question
+	if s.conversation == 0 {
+		s.found.Upto = max(s.After, q.Position)
+		if err := s.begin(x); err != nil || s.done {
+			return err
+		}
+	}
+	// The same rule as IsReplyTo: SQLite passes over a foreign message without reading all of it.
+	n, err := s.look(x, inConversation, []any{s.conversation, int64(s.found.Upto), int64(pieceRows)},
+		" AND m.in_reply_to IS NULL AND (? = '' OR m.correlation_id = ?)", q.CorrelationID, q.CorrelationID)
+	s.found.More = n == pieceRows && s.found.Reply == nil
+	s.done = s.done || !s.found.More || s.found.Looked >= pageScan
+	return err
+}
+
+// begin looks at the messages that name the question, and finds its conversation.
+func (s *replySearch) begin(x *rx) error {
+	position := int64(s.Question.Position)
+	if _, err := s.look(x, namesQuestion, []any{position, position, int64(maxNaming)}, ""); err != nil || s.done {
+		return err
+	}
+	s.found.Upto = max(s.After, s.Question.Position)
+	kept, err := x.c.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) }, "SELECT coalesce(conversation, position) FROM message WHERE position = ?", position)
+	s.done = !kept // the question was removed, and nothing tells its conversation
+	return err
+}
+
+// look looks for a reply among the messages at some positions. It returns how many they are.
+func (s *replySearch) look(x *rx, positions string, of []any, where string, more ...any) (n int, err error) {
+	args := append(append(append([]any(nil), of...), int64(s.Question.Recipient), int64(s.Question.Sender)), more...)
+	found, _, err := x.readMessages(1, "SELECT "+messageColumns+" FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position "+
+		"LEFT JOIN receipt a ON a.position = m.ack WHERE m.sender = ? AND m.recipient = ?"+where, args)
+	if err != nil {
+		return 0, err
+	}
+	if len(found) > 0 {
+		s.found.Reply, s.done = found[0], true
+		s.found.Reply.Payload, err = x.payload(found[0].Position)
+		return 0, err
+	}
+	_, err = x.c.Row(func(r *sqlite.Rows) { n, s.found.Upto = int(r.Int(0)), max(s.found.Upto, relay.Position(r.Int(1))) },
+		"SELECT count(*), max(position) FROM ("+positions+")", of...)
+	s.found.Looked += n
+	return n, err
+}

@@ -1,0 +1,73 @@
+package db
+
+import (
+	"context"
+	"slices"
+
+	"relay/db/relay"
+)
+
+// Returned reads a piece of the messages that have come back to a Mecha after a deferral, in
+// the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
+// although End is false. Safe for concurrent use.
+func (d *DB) Returned(ctx context.Context, q relay.ReturnQuery) (p relay.ReturnPage, err error) {
+	t := d.readers.point(q.Mecha)
+	t.most = anyNumber // for the same reason as in Stream
+	err = d.readIn(ctx, t, func(x *rx) error {
+		p, err = x.returned(q)
+		return err
+	})
+	return p, err
+}
+
+func (x *rx) returned(q relay.ReturnQuery) (relay.ReturnPage, error) {
+	p := relay.ReturnPage{Upto: q.After}
+	var positions []relay.Position
+	rows := 0
+	r := x.c.Query(`SELECT message, again FROM attempt INDEXED BY attempt_recipient
+		WHERE recipient = ? AND again > ? AND (until IS NULL OR key IS NOT NULL) ORDER BY again LIMIT ?`, int64(q.Mecha), int64(q.After), int64(q.Limit))
+	for ; r.Next(); rows++ {
+		p.Upto = relay.Position(r.Int(1))
+		if m := relay.Position(r.Int(0)); m <= q.Before {
+			positions = append(positions, m)
+		}
+	}
+	if err := r.Close(); err != nil {
+		return p, err
+	}
+	p.End = rows < q.Limit
+	for _, at := range positions {
+		m, err := x.message(at)
+		if err != nil {
+			return p, err
+		}
+		if m == nil || !m.State.Pending() {
+			continue
+		}
+		if m.Payload, err = x.payload(at); err != nil {
+			return p, err
+		}
+		a, err := x.attemptOf(at)
+		if err != nil {
+			return p, err
+		}
+		m.Attempt = a.number
+		p.Messages = append(p.Messages, m)
+	}
+	return p, nil
+}
+
+// leaveDeferred leaves out the messages that are put off, and numbers the attempts at others.
+func (x *rx) leaveDeferred(p *relay.StreamPage) (err error) {
+	p.Messages = slices.DeleteFunc(p.Messages, func(m *relay.Message) bool {
+		if err != nil || !m.State.Pending() {
+			return false
+		}
+		var a attempt
+		if a, err = x.attemptOf(m.Position); a.number > 1 {
+			m.Attempt = a.number
+		}
+		return a.key == 0 && !a.until.IsZero()
+	})
+	return err
+}
