@@ -15,13 +15,6 @@ func toCrews(most int) func(*db.Options) {
 	return func(o *db.Options) { o.MaxBroadcast = most }
 }
 
-func (s store) mustPut(k relay.IssuedKey, p relay.Profile) {
-	s.t.Helper()
-	if err := s.PutProfile(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: k.Mecha.Address, Profile: p.Stored()}); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // recipients gives the addresses to which messages went, in their order.
 func (s store) recipients(sent relay.Sent, sender relay.IssuedKey) (all []relay.Address) {
 	s.t.Helper()
