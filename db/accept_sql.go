@@ -35,10 +35,14 @@ func (t *tx) accepting(m *relay.SendMessage, sender *relay.Key, a answered, to [
 }
 
 // acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
-func (t *tx) acceptFrom(id relay.MechaNumber) (from relay.AcceptFrom, err error) {
+func (t *tx) acceptFrom(id relay.MechaNumber) (relay.AcceptFrom, error) {
 	if from, known := t.w.accepts.of[id]; known {
 		return from, nil
 	}
+	return t.readAcceptFrom(id)
+}
+
+func (t *tx) readAcceptFrom(id relay.MechaNumber) (from relay.AcceptFrom, err error) {
 	var text string
 	_, err = t.c.Row(func(r *sqlite.Rows) { text = r.Text(0) }, "SELECT accept_from FROM profile WHERE mecha = ?", int64(id))
 	if err != nil {

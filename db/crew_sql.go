@@ -22,12 +22,15 @@ type addressee struct {
 	address relay.Address
 }
 
-// addressees appends the Mechas to which a message goes. Errors: RecipientNotFound; for a
-// crew BroadcastNotAllowed, TooManyRecipients, PayloadTooLarge.
-func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key, to []addressee) ([]addressee, error) {
+// addressees gives the Mechas to which a message goes, in an array that the next message
+// uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
+// PayloadTooLarge.
+func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
+	t.to = t.to[:0]
 	if !m.To.IsCrew() {
 		id, err := t.recipient(m.To)
-		return append(to, addressee{id, m.To}), err
+		t.to = append(t.to, addressee{id, m.To})
+		return t.to, err
 	}
 	switch {
 	case m.MaxBroadcast == 0:
@@ -35,30 +38,35 @@ func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key, to []addressee)
 	case !sender.Broadcast && sender.Mecha.Address.Crew() != m.To.Crew():
 		return nil, relay.Errorf(relay.BroadcastNotAllowed, "only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())
 	}
-	to, err := t.crew(m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1, to)
-	switch {
+	err := t.crew(m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1)
+	switch to := t.to; {
 	case err != nil:
 		return nil, err
 	case len(to) == 0:
 		return nil, relay.Errorf(relay.RecipientNotFound, "the crew %s has no Mecha besides you", m.To.Crew())
 	case len(to) > m.MaxBroadcast:
 		return nil, relay.Errorf(relay.TooManyRecipients, "the crew %s has more than %d Mechas besides you, which is the most that one message may go to", m.To.Crew(), m.MaxBroadcast)
-	case len(to)*len(m.Payload) > m.MaxBroadcastBytes:
+	case int64(len(to))*int64(len(m.Payload)) > int64(m.MaxBroadcastBytes):
 		return nil, relay.Errorf(relay.PayloadTooLarge, "the payload goes to %d Mechas; together that is more than the limit of %d bytes", len(to), m.MaxBroadcastBytes)
 	}
-	return to, nil
+	return t.to, nil
 }
 
-// ofCrew is the condition for the Mechas of a crew except one, by the index mecha_crew.
-const ofCrew = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
+// The Mechas of a crew except one are read from the index mecha_crew, which has them in
+// order. So a crew that is larger than the limit costs no more.
+const (
+	ofCrew    = "FROM mecha INDEXED BY mecha_crew WHERE substr(address, instr(address, '^') + 1) = ? AND removed_at IS NULL AND id <> "
+	readCrew  = "SELECT id, address " + ofCrew + "? ORDER BY id LIMIT ?"
+	countCrew = "SELECT count(*) FROM (SELECT 1 " + ofCrew + "(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)"
+)
 
-// crew appends the Mechas of a crew except one, by their numbers, up to a limit.
-func (t *tx) crew(name string, except relay.MechaNumber, most int, to []addressee) ([]addressee, error) {
-	r := t.c.Query("SELECT id, address "+ofCrew+"? ORDER BY id LIMIT ?", name, int64(except), int64(most))
+// crew adds to t.to the Mechas of a crew except one, by their numbers, up to a limit.
+func (t *tx) crew(name string, except relay.MechaNumber, most int) error {
+	r := t.c.Query(readCrew, name, int64(except), int64(most))
 	for r.Next() {
-		to = append(to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
+		t.to = append(t.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
-	return to, r.Close()
+	return r.Close()
 }
 
 // mostCounted is how many Mechas of a crew are counted for a refusal.
@@ -76,8 +84,7 @@ func (d *DB) countCrew(err error, m *relay.SendMessage) error {
 	s := d.readers.scan(d.keys.mechaOf(m.Key))
 	s.most = 1
 	failed := d.readIn(context.Background(), s, func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, "SELECT count(*) FROM (SELECT 1 "+ofCrew+
-			"(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)", m.To.Crew(), int64(m.Key), int64(mostCounted+1))
+		_, err := x.c.Row(func(r *sqlite.Rows) { n = r.Int(0) }, countCrew, m.To.Crew(), int64(m.Key), int64(mostCounted+1))
 		return err
 	})
 	if failed != nil || n <= int64(m.MaxBroadcast) { // some have gone since

@@ -15,13 +15,6 @@ func toCrews(most int) func(*db.Options) {
 	return func(o *db.Options) { o.MaxBroadcast = most }
 }
 
-func (s store) mustPut(k relay.IssuedKey, p relay.Profile) {
-	s.t.Helper()
-	if err := s.PutProfile(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: k.Mecha.Address, Profile: p.Stored()}); err != nil {
-		s.t.Fatal(err)
-	}
-}
-
 // recipients gives the addresses to which messages went, in their order.
 func (s store) recipients(sent relay.Sent, sender relay.IssuedKey) (all []relay.Address) {
 	s.t.Helper()
@@ -66,6 +59,39 @@ func TestAMessageToACrewGoesToAllOfItInOneCommit(t *testing.T) {
 	_, err := s.send(sender.Key, "*^crew", `{}`)
 	if wantCode(t, err, relay.TooManyRecipients); !strings.Contains(err.Error(), "has 101 Mechas besides you") {
 		t.Error(err)
+	}
+}
+
+// Of a message to a crew that was sent with an Idempotency-Key, the first row stays for a
+// day. It answers for all, also when the others have been removed.
+func TestARetryToACrewAfterSomeWereRemoved(t *testing.T) {
+	s := mustOpen(t, toCrews(100))
+	sender := s.mustIssue("sender^crew")
+	for i := range 5 {
+		s.mustIssue(relay.Address(fmt.Sprintf("m%d^crew", i)))
+	}
+	keyed := func(m *relay.SendMessage) {
+		m.Idempotency = s.IdempotencyKey(sender.Mecha.Number, "once", m.Payload)
+	}
+	first := s.mustSend(sender.Key, "*^crew", `{}`, keyed)
+	pruned, err := s.Apply(&relay.PruneMessages{At: time.Now().Add(time.Hour), Before: relay.MaxPosition, Most: 100})
+	if p, ok := pruned.(relay.Pruned); err != nil || !ok || p.Messages != 4 || p.Kept != 1 {
+		t.Fatalf("%+v, %v", pruned, err)
+	}
+	if names, said, _ := found(t, s.Path()); len(names) > 0 {
+		t.Error(said)
+	}
+	s.mustIssue("late^crew")
+	again := s.mustSend(sender.Key, "*^crew", `{}`, keyed)
+	if !again.Replayed || !slices.Equal(again.IDs, first.IDs) || again.Conversation != first.Conversation {
+		t.Errorf("%+v, want %+v", again, first)
+	}
+	goesOn := s.mustSend(sender.Key, "*^crew", `{}`, func(m *relay.SendMessage) { m.Conversation = first.Conversation })
+	if len(goesOn.IDs) != 6 || goesOn.Conversation != first.Conversation {
+		t.Errorf("%+v", goesOn)
+	}
+	if names, said, _ := found(t, s.Path()); len(names) > 0 {
+		t.Error(said)
 	}
 }
 

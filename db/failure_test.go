@@ -27,7 +27,7 @@ func (d *doom) board(*tx) error {
 }
 
 // If a transaction fails as a whole, nothing of what it knew is remembered: not
-// that a key was revoked, nor how many messages wait. Nobody is told of its messages.
+// that a key was revoked, nor how many messages wait, nor who may write. Nobody is told of its messages.
 func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
@@ -62,17 +62,20 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	b := block{make(chan struct{}), make(chan struct{})}
 	go d.wait(b)
 	<-b.entered
-	got := make(chan error, 5)
+	got := make(chan error, 7)
 	for _, text := range []string{`{"n":1}`, `{"n":2}`} {
 		m := message(k, "c^d", text)
 		m.MaxPending = 3
 		then(d, m, (*tx).send, func(_ relay.Sent, err error) { got <- err })
 	}
+	alone := relay.Profile{AcceptFrom: relay.AcceptFrom{}}
+	then(d, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, (*tx).putProfile, func(_ none, err error) { got <- err })
+	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
 	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
 	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
 	d.submit(fails, 0, func(err error) { got <- err })
 	close(b.release)
-	for i := range 5 {
+	for i := range 7 {
 		if err := <-got; relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
 			t.Errorf("write %d of a transaction that failed: %v", i, err)
 		}

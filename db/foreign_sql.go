@@ -43,9 +43,9 @@ func (f *foreign) do(time.Time) {
 	}
 }
 
-// forgetStale empties the caches of keys, Mechas and profiles if another process has written to
-// the file, so that jobs are decided by the file as it is now. It keeps the counts of
-// pending messages, because other processes do not send or acknowledge.
+// forgetStale empties the caches of keys, Mechas and their profiles if another process has
+// written to the file, so that jobs are decided by the file as it is now. It keeps the
+// counts of pending messages, because other processes do not send or acknowledge.
 func (w *writer) forgetStale() error {
 	version, err := w.c.Number("PRAGMA data_version")
 	if err == nil && version != w.cachedAt {

@@ -22,8 +22,8 @@ type conversationLimit struct {
 }
 
 // conversationLimit finds the limit of the conversation of a message that goes to n Mechas,
-// and refuses the message if the conversation has no room for n. Errors: ConversationFull; InvalidRequest, if the message
-// asks for a limit and does not found the conversation.
+// and refuses the message if the conversation has no room for n. Errors: ConversationFull;
+// InvalidRequest, if the message asks for a limit and does not found the conversation.
 func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
 	if m.MaxMessages == 0 && server == 0 && !t.w.limited {

@@ -30,6 +30,17 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 	}
 }
 
+// A message to a crew reads no more of it than it may go to, however large it is.
+func TestACrewIsReadInIndexOrder(t *testing.T) {
+	d := openHere(t)
+	for _, text := range []string{readCrew, countCrew} {
+		if plan := explain(t, d, text, []any{"crew", int64(1), int64(5)}); strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN mecha") ||
+			!strings.Contains(plan, "USING INDEX mecha_crew") {
+			t.Errorf("%s\n%s", text, plan)
+		}
+	}
+}
+
 // So must the cost of a search for a reply.
 func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 	d := openHere(t)

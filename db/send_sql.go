@@ -70,8 +70,7 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if m.OnlyReplay {
 		return relay.Sent{}, relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
 	}
-	var one [1]addressee
-	to, err := t.addressees(m, sender, one[:0])
+	to, err := t.addressees(m, sender)
 	if err != nil {
 		return relay.Sent{}, err
 	}

@@ -26,7 +26,8 @@ type tx struct {
 	nonces         []relay.NonceHash         // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
-	broadcasts     int // messages to a crew
+	broadcasts     int         // messages to a crew
+	to             []addressee // the recipients of the present message
 	ahead          aheadRow
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
 }
@@ -41,7 +42,7 @@ func (t *tx) begin(w *writer) {
 	clear(pending)
 	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), writing: true}, w: w, last: w.last, lastLocal: w.lastLocal,
 		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], removed: t.removed[:0],
-		nonces: t.nonces[:0]}
+		nonces: t.nonces[:0], to: t.to[:0]}
 }
 
 // next tells which position a write of time at gets if it gets the next one.

@@ -109,7 +109,7 @@ var Codes = []CodeInfo{
 	{OriginNotAllowed, "The browser page's origin may not open a WebSocket here; see --allow-origin."},
 	{NotYourSearch, "Another Mecha asked for this search."},
 	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, may write to the whole crew; with --max-broadcast 0, nobody may."},
-	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from those in `accept_from` of its profile, and answers to its own messages."},
+	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from the senders in `accept_from` of its profile, and answers to its own messages."},
 	{NotFound, "There is no such path."},
 	{MessageNotFound, "There is no message of this id."},
 	{RecipientNotFound, "No Mecha of this address is registered; `did_you_mean` may name it. For a crew: it has no Mecha besides the sender."},
