@@ -101,8 +101,23 @@ func (i *Inspector) complete(ctx context.Context, traces ...*Trace) (err error) 
 			}
 		}
 		t.Situation.Answer = s.found.Reply
+		t.sawRecipient()
 	}
 	return nil
+}
+
+// sawRecipient notes what the trace itself tells of the recipient's presence. The file has
+// the time of its last request only to about a minute.
+func (t *Trace) sawRecipient() {
+	seen := &t.Situation.LastSeen
+	for _, s := range t.Steps {
+		if s.What != StepAccepted && s.Key != "" && s.At.After(*seen) {
+			*seen = s.At
+		}
+	}
+	if a := t.Situation.Answer; a != nil && a.CreatedAt.After(*seen) {
+		*seen = a.CreatedAt
+	}
 }
 
 // order puts the steps in the order of time, and notes the pushes in the situation.

@@ -43,7 +43,18 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Wa
 			return nil, err
 		}
 	}
-	return w, i.complete(ctx, w.Oldest...)
+	if err := i.complete(ctx, w.Oldest...); err != nil {
+		return nil, err
+	}
+	for _, t := range w.Oldest {
+		if t.Situation.LastSeen.After(w.LastSeen) {
+			w.LastSeen = t.Situation.LastSeen
+		}
+	}
+	for _, t := range w.Oldest {
+		t.Situation.LastSeen = w.LastSeen
+	}
+	return w, nil
 }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
