@@ -39,7 +39,7 @@ func TestWhy(t *testing.T) {
 	reply := parse[record](t, s.ask(bob, "POST", "/api/v1/messages", fmt.Sprintf(`{"to":"alice^why","in_reply_to":%q,"payload":{}}`, answered)).want(t, 201)).MessageID
 	late := send(`,"ack_by_seconds":1`)
 	eventually(t, patience, "the sender is told", func() bool {
-		return strings.Contains(mustRelay(t, "message", "trace", late, "--db", s.db), "the sender was told that it is not acknowledged by")
+		return strings.Contains(mustRelay(t, "message", "trace", late, "--db", s.db), "; the sender was told")
 	})
 
 	why(claimed, `The worker “millé” of bob^why has claimed it until `)
