@@ -34,6 +34,8 @@ func (l *listener) execute(ctx context.Context, e *envelope) (status, detail str
 	switch {
 	case l.alive.Err() != nil:
 		return "", "", context.Cause(l.alive)
+	case l.lost(e) != nil: // so the command was killed
+		return "", "", l.lost(e)
 	case errors.As(err, &failed):
 		fmt.Fprintf(l.stderr, "relay: %s failed: %s\n", e.MessageID, failed.detail)
 		return "failed", failed.detail, nil

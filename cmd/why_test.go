@@ -63,7 +63,7 @@ func TestWhy(t *testing.T) {
 	if w.Pending != 4 || w.Held != 1 || w.Deferred != 1 || w.Overdue != 1 || len(w.Messages) != 4 || w.Messages[0].Verdict.Code != "claimed" || w.Messages[2].Verdict.Code != "answered" {
 		t.Errorf("%+v", w)
 	}
-	if out := mustRelay(t, "why", late, "--json", "--db", s.db); !strings.Contains(out, `"verdict":{"code":"away"`) {
+	if out := mustRelay(t, "why", answered, "--json", "--db", s.db); !strings.Contains(out, `"verdict":{"code":"answered"`) {
 		t.Errorf("%s", out)
 	}
 	for id, says := range map[string][]string{
