@@ -156,7 +156,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.askCommand(), a.listenCommand(), a.inboxCommand(), a.replyCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
-		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.statsCommand()}},
+		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.whyCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand()}},
 		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.openAPICommand(), a.asyncAPICommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},
 	} {

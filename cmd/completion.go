@@ -70,16 +70,24 @@ func powershellCompletion(root *cobra.Command, w io.Writer, descriptions bool) e
 type chooser func(in *db.Inspector, prefix string) ([]db.Choice, error)
 
 var (
-	addressChoices      chooser = (*db.Inspector).AddressChoices
-	keyChoices          chooser = (*db.Inspector).KeyChoices
-	messageChoices      chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.MessageChoices() }
+	addressChoices   chooser = (*db.Inspector).AddressChoices
+	keyChoices       chooser = (*db.Inspector).KeyChoices
+	messageChoices   chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.MessageChoices() }
+	messageOrAddress chooser = func(in *db.Inspector, prefix string) ([]db.Choice, error) {
+		list, err := in.AddressChoices(prefix)
+		if err != nil || len(list) > 0 && prefix != "" {
+			return list, err
+		}
+		messages, err := in.MessageChoices()
+		return append(list, messages...), err
+	}
 	conversationChoices chooser = func(in *db.Inspector, _ string) ([]db.Choice, error) { return in.ConversationChoices() }
 )
 
 // argumentChoices has the words of usage lines for keys, flagChoices and
 // wordChoices the names of flags.
 var (
-	argumentChoices = map[string]chooser{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices, "ID": messageChoices}
+	argumentChoices = map[string]chooser{"ADDRESS": addressChoices, "TO": addressChoices, "KEY_ID": keyChoices, "ID": messageChoices, "ID|ADDRESS": messageOrAddress}
 	flagChoices     = map[string]chooser{"mecha": addressChoices, "peer": addressChoices, "as": addressChoices,
 		"conversation": conversationChoices, "before": messageChoices, "after": messageChoices, "in-reply-to": messageChoices}
 	wordChoices = map[string][]string{"state": stateWords, "direction": {"in", "out", "all"}, "priority": {"low", "normal", "high", "urgent"},

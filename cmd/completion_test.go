@@ -40,6 +40,8 @@ func TestCompletion(t *testing.T) {
 		"key revoke " + k[0].KeyID + " ": nil,
 		"message show msg_":              {m.MessageID},
 		"message trace ":                 {m.MessageID},
+		"why msg_":                       {m.MessageID},
+		"why al":                         {"alice^x"},
 		"message conversation ":          {m.ConversationID},
 		"message list --mecha b":         {"bob^x"},
 		"message list --state ":          {"pending", "queued", "delivered", "acknowledged", "expired", "dead", "overdue"},

@@ -2,7 +2,9 @@ package cmd
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"fmt"
 	"strings"
 )
 
@@ -16,6 +18,9 @@ type envelope struct {
 	Phase         string          `json:"phase"`          // in a frame "sync"
 	State         string          `json:"state"`          // in a record, or a frame "receipt"
 	Status        string          `json:"status"`         // in a frame "receipt"
+	Attempt       int             `json:"attempt"`        // 0 is the first
+
+	held context.Context // ends with the worker's lease; nil: there is none
 }
 
 // envelopeHead has the fields that are printed before the payload, in this order.
@@ -67,6 +72,7 @@ func (e *envelope) environment() []string {
 		"RELAY_MESSAGE_CORRELATION_ID=" + e.CorrelationID,
 		"RELAY_MESSAGE_IN_REPLY_TO=" + e.InReplyTo,
 		"RELAY_MESSAGE_CREATED_AT=" + e.CreatedAt,
+		fmt.Sprintf("RELAY_MESSAGE_ATTEMPT=%d", max(e.Attempt, 1)),
 	}
 	for i := range env { // a correlation_id may have this character, but a variable must not
 		env[i] = strings.ReplaceAll(env[i], "\x00", "\uFFFD")

@@ -24,6 +24,9 @@ type listenFlags struct {
 	reply                       bool
 	jobs, maxReplies            int
 	timeout                     time.Duration
+	claim                       bool
+	lease                       time.Duration
+	worker                      string
 }
 
 func (a *app) listenCommand() *cobra.Command {
@@ -45,8 +48,8 @@ and none is kept: what is still to be done is still pending at the relay.
 
 --exec runs a command for each message, with sh -c (Windows: cmd /C). The
 payload is on its stdin, and the envelope in RELAY_MESSAGE_ID, _FROM, _TO,
-_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID, _IN_REPLY_TO and
-_CREATED_AT. The command has the environment of this process, and so the key: it
+_TYPE, _PRIORITY, _CONVERSATION_ID, _CORRELATION_ID, _IN_REPLY_TO, _CREATED_AT and
+_ATTEMPT. The command has the environment of this process, and so the key: it
 can run relay itself.
 Its stdout is passed on. Exit code 0 acks completed; any other acks failed, with
 the last line of its stderr as detail.
@@ -60,11 +63,19 @@ command runs for it.
 Two listeners of one Mecha both get every message: to run commands side by side,
 use --jobs.
 
+With --claim each message goes to one listener of many, in as many processes and
+on as many machines as you like. A worker holds a message by a lease, which it
+renews while the command runs. If the worker dies, the lease ends and the
+message goes to another one; RELAY_MESSAGE_ATTEMPT counts. A worker that could
+not renew in time, or whose message is no longer pending, kills its command and
+acks nothing.
+
 The first signal waits for the commands that run. A second one kills them, and
 their messages stay pending.`,
 		Example: `  relay listen
   relay listen --ack completed | jq -c .payload
-  relay listen --exec './answer.sh' --reply --jobs 4 --timeout 1m`,
+  relay listen --exec './answer.sh' --reply --jobs 4 --timeout 1m
+  relay listen --claim --exec './work.sh' --jobs 4 --lease 60s --worker "$(hostname)"`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			relay, err := c.client()
@@ -87,6 +98,9 @@ their messages stay pending.`,
 	flags.BoolVar(&f.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
 	flags.StringVar(&f.replyType, "reply-type", defaultReplyType, "with --reply: the answers' message `type`")
 	flags.IntVar(&f.maxReplies, "max-replies", defaultMaxReplies, "with --reply: how many answers within ten minutes in a conversation; 0: any")
+	flags.BoolVar(&f.claim, "claim", false, "with --exec: share the messages with other workers of this Mecha; each goes to one")
+	flags.DurationVar(&f.lease, "lease", 0, "with --claim: how long a message is held before it is renewed, from 5s to 1h (default 1m)")
+	flags.StringVar(&f.worker, "worker", "", "with --claim: this worker's `name`, for people (default the machine and the process id)")
 	flags.StringVar(&f.state, "state", "", "keep the place in this `file`, each listener in its own; none keeps none (default one in the user's directory for state)")
 	return cmd
 }
@@ -109,7 +123,7 @@ func (f *listenFlags) check() error {
 	case f.maxReplies < 0:
 		return usagef("--max-replies must not be negative")
 	}
-	return nil
+	return f.checkClaim()
 }
 
 // endsMessages tells whether each message is acknowledged so that it is no
@@ -163,7 +177,11 @@ func (l *listener) run(ctx context.Context) error {
 
 	err := l.begin(ctx)
 	if err == nil {
-		err = l.receiveAll(ctx)
+		if l.f.claim {
+			err = l.claimAll(ctx)
+		} else {
+			err = l.receiveAll(ctx)
+		}
 	}
 	l.jobs.Wait()
 	if l.mark != nil {

@@ -34,6 +34,8 @@ func (l *listener) execute(ctx context.Context, e *envelope) (status, detail str
 	switch {
 	case l.alive.Err() != nil:
 		return "", "", context.Cause(l.alive)
+	case l.lost(e) != nil: // so the command was killed
+		return "", "", l.lost(e)
 	case errors.As(err, &failed):
 		fmt.Fprintf(l.stderr, "relay: %s failed: %s\n", e.MessageID, failed.detail)
 		return "failed", failed.detail, nil
@@ -67,7 +69,7 @@ func (f *failure) Error() string { return f.detail }
 // The error is a *failure if the command failed, and another one if it could not
 // be started.
 func (l *listener) command(e *envelope) (out []byte, err error) {
-	ctx, cancel := context.WithCancel(l.alive)
+	ctx, cancel := context.WithCancel(l.working(e))
 	defer cancel()
 	if l.f.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, l.f.timeout)
@@ -115,7 +117,7 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 	if err := checkPayload(reply.payload); err != nil {
 		return &failure{"the command must print one JSON object and nothing else: " + err.Error()}
 	}
-	err := l.persist(ctx, "the answer to "+e.MessageID+" is not sent yet", func(ctx context.Context) error {
+	err := l.persist(ctx, e, "the answer to "+e.MessageID+" is not sent yet", func(ctx context.Context) error {
 		_, err := sendOnce(ctx, l.c, reply)
 		return err
 	})
@@ -123,7 +125,7 @@ func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
 	switch {
 	case err == nil:
 		return nil
-	case l.alive.Err() == nil && errors.As(err, &refused) && refused.Status != nethttp.StatusUnauthorized:
+	case l.working(e).Err() == nil && errors.As(err, &refused) && refused.Status != nethttp.StatusUnauthorized:
 		if refused.Code == relay.IdempotencyKeyReused { // before a crash, another answer was sent
 			return nil
 		}

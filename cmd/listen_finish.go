@@ -43,7 +43,7 @@ func (l *listener) finish(ctx context.Context, e *envelope) {
 			return
 		}
 	}
-	if status != "" && !l.acknowledge(ctx, e.MessageID, status, detail) {
+	if status != "" && !l.acknowledge(ctx, e, status, detail) {
 		return
 	}
 	if l.mark != nil {
@@ -53,14 +53,18 @@ func (l *listener) finish(ctx context.Context, e *envelope) {
 
 // acknowledge acks until the relay says that the message is acknowledged, or that
 // it cannot be. false: the message stays pending.
-func (l *listener) acknowledge(ctx context.Context, id, status, detail string) bool {
-	err := l.persist(ctx, id+" is not acknowledged yet", func(ctx context.Context) error { return ack(ctx, l.c, id, status, detail, nil) })
+func (l *listener) acknowledge(ctx context.Context, e *envelope, status, detail string) bool {
+	id := e.MessageID
+	err := l.persist(ctx, e, id+" is not acknowledged yet", func(ctx context.Context) error { return ack(ctx, l.c, id, status, detail, nil) })
 	switch {
 	case err == nil:
 		return true
-	case client.Refused(err, relay.AlreadyAcknowledged, relay.MessageExpired, relay.MessageNotFound):
+	case client.Refused(err, noLongerPending...):
 		fmt.Fprintf(l.stderr, "relay: %s is not acknowledged as %s: %v\n", id, status, err)
 		return true // there is nothing left to do
+	case l.lost(e) != nil:
+		fmt.Fprintf(l.stderr, "relay: %s is not acknowledged as %s: %v\n", id, status, l.lost(e))
+		return false
 	}
 	l.giveUp(ctx, fmt.Errorf("%s is not acknowledged, and will come again: %w", id, err))
 	return false
@@ -83,11 +87,11 @@ const (
 	quietTime = 3 * time.Second  // for which a fault is not reported
 )
 
-// persist repeats a request until it succeeds, or fails for good. If that takes
-// longer than quietTime, it says so once. After the signal to stop it has
+// persist repeats a request for a message until it succeeds, or fails for good. If that
+// takes longer than quietTime, it says so once. After the signal to stop it has
 // graceTime left.
-func (l *listener) persist(ctx context.Context, what string, request func(context.Context) error) error {
-	trying, cancel := context.WithCancel(l.alive)
+func (l *listener) persist(ctx context.Context, e *envelope, what string, request func(context.Context) error) error {
+	trying, cancel := context.WithCancel(l.working(e))
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { sleep(trying, graceTime); cancel() })()
 	began, said := time.Now(), false

@@ -1,8 +1,11 @@
 package cmd
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,9 +21,10 @@ func (a *app) messageTrace() *cobra.Command {
 		Short: "Show what happened to one message, and when",
 		Long: `Show what happened to one message, when, and by which key: when the relay
 accepted it, and whether it was signed; when it was written to a socket; when
-it was marked as delivered, acknowledged, or expired; when the relay told the
-sender that it is overdue, or its conversation full; and how much time passed
-between.
+a worker claimed it, and when it came back; when it was marked as delivered,
+acknowledged, answered, or expired; when the relay told the sender that it is
+overdue, or its conversation full; and how much time passed between. The last
+line says why there is no answer, or where it is, as relay why does.
 
 "pushed" means that the network took the message. The server notes it with the
 next commit, within half a second; a server that is killed may lose its last
@@ -55,22 +59,50 @@ type stepJSON struct {
 	Status   *string     `json:"status"`
 	ClientTS *string     `json:"client_ts"`
 	Detail   *string     `json:"detail"`
+	Worker   *string     `json:"worker"`
+	Until    *string     `json:"until"`      // the end of the lease or deferral that began
+	Answer   *string     `json:"message_id"` // of the answer
+}
+
+// tracedStep is a step of a trace, or the answer, which is a message of its own.
+type tracedStep struct {
+	db.Step
+	answer relay.MessageID
+}
+
+const stepAnswered db.StepKind = "answered"
+
+// steps gives the steps of a trace, and the answer among them.
+func steps(t *db.Trace) (all []tracedStep) {
+	for _, s := range t.Steps {
+		all = append(all, tracedStep{Step: s})
+	}
+	if answer := t.Situation.Answer; answer != nil {
+		at, _ := slices.BinarySearchFunc(all, answer.CreatedAt, func(s tracedStep, at time.Time) int {
+			if s.At.After(at) {
+				return 1
+			}
+			return -1
+		})
+		all = slices.Insert(all, at, tracedStep{db.Step{At: answer.CreatedAt, What: stepAnswered}, answer.ID})
+	}
+	return all
 }
 
 func (a *app) printTraceJSON(t *db.Trace) error {
-	steps := make([]stepJSON, len(t.Steps))
-	for i, s := range t.Steps {
-		steps[i] = stepJSON{relay.FormatTime(s.At), 0, s.What, optional(string(s.Key)), optional(s.KeyLabel),
-			optional(s.Status), optional(s.ClientTS), optional(s.Detail)}
-		if i > 0 {
-			steps[i].AfterMS = s.At.Sub(t.Steps[i-1].At).Milliseconds()
-		}
+	var list []stepJSON
+	last := t.Message.CreatedAt
+	for _, s := range steps(t) {
+		list = append(list, stepJSON{relay.FormatTime(s.At), s.At.Sub(last).Milliseconds(), s.What, optional(string(s.Key)), optional(s.KeyLabel),
+			optional(s.Status), optional(s.ClientTS), optional(s.Detail), optional(s.Worker), optionalTime(s.Until), optional(string(s.answer))})
+		last = s.At
 	}
 	return a.printJSON(struct {
 		Message json.RawMessage `json:"message"`
 		Retried bool            `json:"idempotency_key"`
 		Steps   []stepJSON      `json:"steps"`
-	}{http.AppendRecord(nil, t.Message), t.Retried, steps})
+		Verdict verdictJSON     `json:"verdict"`
+	}{http.AppendRecord(nil, t.Message), t.Retried, list, judge(t)})
 }
 
 func (a *app) printTrace(t *db.Trace, now time.Time) error {
@@ -78,14 +110,14 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
 	w := a.tableOf("TIME", "AFTER", heading("WHAT"), "KEY", "")
 	last := time.Time{}
-	for _, s := range t.Steps {
+	for _, s := range steps(t) {
 		after := ""
 		if !last.IsZero() {
 			after = "+" + gap(s.At.Sub(last))
 		}
 		last = s.At
-		what := stepName(s)
-		w.row(atTime(s.At), after, paint{stateColour(string(s.What), s.Status), what}, keyName(s), stepNote(t, s))
+		what := stepName(s.Step)
+		w.row(atTime(s.At), after, paint{stateColour(string(s.What), s.Status), what}, keyName(s.Step), stepNote(t, s))
 	}
 	if err := w.end(); err != nil {
 		return err
@@ -97,7 +129,8 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 		}
 		fmt.Fprintf(a.stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, gap(now.Sub(m.CreatedAt)))
 	}
-	return nil
+	_, err := fmt.Fprintf(a.stdout, "\n%s\n", relay.Visible(judge(t).Text))
+	return err
 }
 
 // stepName is a step in a word or two: the recipient's own word says more than ours.
@@ -119,7 +152,7 @@ func keyName(s db.Step) string {
 	return dash(string(s.Key))
 }
 
-func stepNote(t *db.Trace, s db.Step) string {
+func stepNote(t *db.Trace, s tracedStep) string {
 	switch s.What {
 	case db.StepAccepted:
 		note := "not signed"
@@ -136,9 +169,18 @@ func stepNote(t *db.Trace, s db.Step) string {
 	case db.StepPushed:
 		return "to a socket of this key"
 	case db.StepOverdue, db.StepFull:
-		return told(t.Message, s)
+		return told(t.Message, s.Step)
 	case db.StepExpired:
 		return "its time ended at " + atTime(t.Message.ExpiresAt)
+	case db.StepClaimed:
+		return fmt.Sprintf("by the worker %s, until %s unless it renews", cmp.Or(s.Worker, "without a name"), atTime(s.Until))
+	case db.StepReturned:
+		return "the lease ran out, or it was put off until then: it can be had again"
+	case stepAnswered:
+		return "by " + string(s.answer)
+	}
+	if s.What == db.StepProgress && !s.Until.IsZero() {
+		return strings.TrimSpace("put off until " + atTime(s.Until) + "  " + s.Detail)
 	}
 	return s.Detail
 }

@@ -76,6 +76,7 @@ var showings = map[string][]showing{
 	"stats":                {{}, {args: "--json"}},
 	"version":              {{}},
 	"whoami":               {{}, {args: "--json"}},
+	"why":                  {{args: "$ACKED", sees: `\u202e`}, {args: "$ACKED --json", sees: `\u202e`}, {args: "bob^x"}, {args: "bob^x --json"}, {args: "$HOSTILE"}},
 }
 
 // A cast is the store and the words that showings are about.

@@ -74,24 +74,50 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 	if err != nil {
 		return nil, err
 	}
-	for from := t.Message.Position; from != 0; {
+	return t, i.complete(ctx, t)
+}
+
+// complete adds to traces, the first of which is of the oldest message, what takes more than
+// one view: the pushes, and the answer.
+func (i *Inspector) complete(ctx context.Context, traces ...*Trace) (err error) {
+	if len(traces) == 0 {
+		return nil
+	}
+	for from := traces[0].Message.Position; from != 0; {
 		err := i.viewGently(ctx, func(x *rx) error {
-			from, err = x.tracePushes(t, from)
+			from, err = x.tracePushes(from, traces...)
 			return err
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
-	t.order()
-	s := replySearch{ReplyQuery: relay.ReplyQuery{Question: t.Message}}
-	for !s.done {
-		if err := i.viewGently(ctx, s.goOn); err != nil {
-			return nil, err
+	for _, t := range traces {
+		t.order()
+		s := replySearch{ReplyQuery: relay.ReplyQuery{Question: t.Message}}
+		for !s.done {
+			if err := i.viewGently(ctx, s.goOn); err != nil {
+				return err
+			}
+		}
+		t.Situation.Answer = s.found.Reply
+		t.sawRecipient()
+	}
+	return nil
+}
+
+// sawRecipient notes what the trace itself tells of the recipient's presence. The file has
+// the time of its last request only to about a minute.
+func (t *Trace) sawRecipient() {
+	seen := &t.Situation.LastSeen
+	for _, s := range t.Steps {
+		if s.What != StepAccepted && s.Key != "" && s.At.After(*seen) {
+			*seen = s.At
 		}
 	}
-	t.Situation.Answer = s.found.Reply
-	return t, nil
+	if a := t.Situation.Answer; a != nil && a.CreatedAt.After(*seen) {
+		*seen = a.CreatedAt
+	}
 }
 
 // order puts the steps in the order of time, and notes the pushes in the situation.
@@ -203,17 +229,19 @@ func (x *rx) nameKey(s *Step, number int64) error {
 	return err
 }
 
-// tracePushes adds the pushes of one page of rows after a position. It returns where the
-// next page begins; 0 if there is none.
-func (x *rx) tracePushes(t *Trace, after relay.Position) (next relay.Position, err error) {
-	var found []pushed
+// tracePushes adds the pushes of one page of rows after a position to the traces of their
+// messages. It returns where the next page begins; 0 if there is none.
+func (x *rx) tracePushes(after relay.Position, traces ...*Trace) (next relay.Position, err error) {
+	found := make([][]pushed, len(traces))
 	r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	n := 0
 	for ; r.Next(); n++ {
 		next = relay.Position(r.Int(0))
 		err := unpackPushes(r.Blob(1), next, func(p pushed) {
-			if p.message == t.Message.Position {
-				found = append(found, p)
+			for i, t := range traces {
+				if p.message == t.Message.Position {
+					found[i] = append(found[i], p)
+				}
 			}
 		})
 		if err != nil {
@@ -224,12 +252,14 @@ func (x *rx) tracePushes(t *Trace, after relay.Position) (next relay.Position, e
 	if err := r.Close(); err != nil {
 		return 0, err
 	}
-	for _, p := range found {
-		s := Step{At: relay.UnixMilli(p.at), What: StepPushed}
-		if err := x.nameKey(&s, p.key); err != nil {
-			return 0, err
+	for i, t := range traces {
+		for _, p := range found[i] {
+			s := Step{At: relay.UnixMilli(p.at), What: StepPushed}
+			if err := x.nameKey(&s, p.key); err != nil {
+				return 0, err
+			}
+			t.Steps = append(t.Steps, s)
 		}
-		t.Steps = append(t.Steps, s)
 	}
 	if n < pushPage {
 		next = 0

@@ -32,7 +32,7 @@ func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) 
 	from := t.Message.Position
 	for looked < pushRows && from != 0 {
 		err := d.readIn(ctx, d.readers.scan(caller.Number), func(x *rx) error {
-			from, err = x.tracePushes(t, from)
+			from, err = x.tracePushes(from, t)
 			return err
 		})
 		if err != nil {

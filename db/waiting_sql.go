@@ -1,0 +1,119 @@
+package db
+
+import (
+	"context"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// Waiting is what waits for a Mecha, and what the file knows of the Mecha's health. Whether
+// the Mecha is online the file does not know.
+type Waiting struct {
+	Mecha    relay.Address
+	Removed  bool      // from the directory
+	LiveKeys int       // neither revoked nor expired
+	LastSeen time.Time // its last request, up to about a minute too early; zero: never
+	Pending  int       // messages
+	Held     int       // of these, those that a worker has a lease of
+	Deferred int       // of these, those that are put off
+	Overdue  int       // of these, those whose AckBy has come
+	Oldest   []*Trace  // of these, the oldest ones, oldest first
+}
+
+// Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
+// in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
+// and that of ctx.
+func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Waiting, error) {
+	h, err := i.history(ListQuery{Mecha: a})
+	if err != nil {
+		return nil, err
+	}
+	w := &Waiting{Mecha: a}
+	if err := i.view(func(x *rx) error { return x.waiting(w, h.Mecha, most) }); err != nil {
+		return nil, err
+	}
+	for from, rows := relay.Position(0), inboxRows; rows == inboxRows; {
+		err := i.viewGently(ctx, func(x *rx) (err error) {
+			from, rows, err = x.countWaiting(w, h.Mecha, from)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	if err := i.complete(ctx, w.Oldest...); err != nil {
+		return nil, err
+	}
+	for _, t := range w.Oldest {
+		if t.Situation.LastSeen.After(w.LastSeen) {
+			w.LastSeen = t.Situation.LastSeen
+		}
+	}
+	for _, t := range w.Oldest {
+		t.Situation.LastSeen = w.LastSeen
+	}
+	return w, nil
+}
+
+// waiting reads the Mecha, and the oldest messages that wait for it.
+func (x *rx) waiting(w *Waiting, id relay.MechaNumber, most int) error {
+	_, err := x.c.Row(func(r *sqlite.Rows) { w.Removed, w.LiveKeys = !r.Null(0), int(r.Int(1)) },
+		"SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)) FROM mecha WHERE id = ?1",
+		int64(id), x.now.UnixMilli())
+	if err != nil {
+		return err
+	}
+	seen, err := x.c.Number(lastUse, int64(id))
+	if err != nil {
+		return err
+	}
+	w.LastSeen = relay.UnixMilli(seen)
+	pending, args, err := x.pending(id, 0, -1)
+	if err != nil {
+		return err
+	}
+	var oldest []relay.Position
+	r := x.c.Query("SELECT m.position FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position WHERE m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT ?",
+		append(args, x.now.UnixMilli(), int64(most))...)
+	for r.Next() {
+		oldest = append(oldest, relay.Position(r.Int(0)))
+	}
+	if err := r.Close(); err != nil {
+		return err
+	}
+	for _, p := range oldest {
+		m, err := x.message(p)
+		if err != nil {
+			return err
+		}
+		t := &Trace{Message: m}
+		t.Situation.LastSeen = w.LastSeen
+		if err := x.trace(t); err != nil {
+			return err
+		}
+		w.Oldest = append(w.Oldest, t)
+	}
+	return nil
+}
+
+// countWaiting counts a piece of the messages that wait, from a position on. It returns where
+// the next piece begins, and how many rows this one had.
+func (x *rx) countWaiting(w *Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+	pending, args, err := x.pending(id, from, inboxRows)
+	if err != nil {
+		return 0, 0, err
+	}
+	now := x.now.UnixMilli()
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		rows, next = int(r.Int(0)), relay.Position(r.Int(1))+1
+		w.Pending += int(r.Int(2))
+		w.Overdue += int(r.Int(3))
+		w.Held += int(r.Int(4))
+		w.Deferred += int(r.Int(5))
+	}, `SELECT count(*), max(position), count(alive), count(alive) FILTER (WHERE ack_by <= ?), count(alive) FILTER (WHERE key IS NOT NULL), count(alive) FILTER (WHERE key IS NULL AND until IS NOT NULL)
+		FROM (SELECT m.position, m.ack_by, a.key, a.until, iif(m.expires_at IS NULL OR m.expires_at > ?, 1, NULL) AS alive
+			FROM (`+pending+`) p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position)`, append([]any{now, now}, args...)...)
+	return next, rows, err
+}
