@@ -110,7 +110,7 @@ func found(t testing.TB, path string, options ...func(*file.CheckOptions)) (name
 func TestAWholeFileHasNoFaults(t *testing.T) {
 	t.Parallel()
 	path := mustFill(t)
-	if names, said, r := found(t, path); len(names) > 0 || r.Messages != 9 || r.Mechas != 4 || r.Checks < 20 {
+	if names, said, r := found(t, path); len(names) > 0 || r.Messages != 12 || r.Mechas != 4 || r.Checks < 20 {
 		t.Errorf("%+v\n%s", r, said)
 	}
 }

@@ -29,7 +29,7 @@ func TestAFileThatACommandHasOpenIsNotReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	r, err := file.Restore(ctx, file.RestoreOptions{BackupOptions: file.BackupOptions{From: backup, To: s.Path(), Schema: schema(t), Replace: true}})
-	if err != nil || r.Kept == "" || r.Messages != 9 {
+	if err != nil || r.Kept == "" || r.Messages != 12 {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	if _, said, kept := found(t, r.Kept); kept.Messages != 1 || said != "" {

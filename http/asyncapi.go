@@ -85,6 +85,7 @@ var frameRefusals = also(refusedWrite, relay.InvalidFrame, relay.InvalidJSON, re
 	relay.MissingHeader, relay.MalformedHeader, relay.TimestampOutOfRange, relay.SignatureRequired, relay.InvalidSignature, relay.NonceReused,
 	relay.InvalidAddress, relay.InvalidIdempotencyKey, relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
 	relay.IdempotencyKeyReused, relay.MailboxFull, relay.PayloadTooLarge,
+	relay.NotAParty, relay.ConversationFull, relay.NotAccepted, relay.BroadcastNotAllowed, relay.TooManyRecipients,
 	relay.RateLimited, relay.Internal, relay.Overloaded, relay.ShuttingDown)
 
 // closeCodes are the codes of the relay's close frames (PROTOCOL §4, Keeping alive).

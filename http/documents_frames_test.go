@@ -31,7 +31,7 @@ func TestEveryErrorFrameIsSeen(t *testing.T) {
 	}}
 	t.Run("all", func(t *testing.T) {
 		for name, scenario := range map[string]func(*testing.T, *frameCodes){
-			"faults of the client": frameClientFaults, "keys that end": frameKeysThatEnd, "a full queue": frameFullQueue,
+			"faults of the client": frameClientFaults, "messages that are refused": frameRefusedSends, "signatures that are required": frameRequiredSignatures, "keys that end": frameKeysThatEnd, "a full queue": frameFullQueue,
 			"a broken file": frameBrokenFile, "a locked file": frameLockedFile, "a damaged file": frameDamagedFile, "a full disk": frameFullDisk,
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -160,6 +160,66 @@ func frameClientFaults(t *testing.T, f *frameCodes) {
 	}
 	e.ack(brief, "completed")
 	f.want(e, relay.MessageExpired)
+}
+
+// letter sends a message over the socket; fields are more members of the frame.
+func (e ears) letter(message string, fields ...string) {
+	e.m.r.t.Helper()
+	e.say(`{"type":"send","ref":"1","message":` + message + strings.Join(append([]string{""}, fields...), ",") + `}`)
+}
+
+// frameRefusedSends has messages over sockets that the relay refuses.
+func frameRefusedSends(t *testing.T, f *frameCodes) {
+	r := mustServe(t, func(s *settings) { s.db.MaxPending, s.db.MaxBroadcast, s.api.MaxBody = 4, 1, 4<<10 })
+	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^other")
+	full, private := r.mustIssue("full^other"), r.mustIssue("private^other")
+	private.do("PUT", profilePath("private^other"), `{"accept_from":[]}`).want(200)
+	for range 4 {
+		carol.mustSend(full)
+	}
+	other, only := carol.mustSend(carol), alice.mustSend(alice, `"max_messages":1`)
+	e := alice.mustHear()
+	now := `"timestamp":"` + relay.FormatTime(r.clock.Now()) + `"`
+	for _, c := range []struct {
+		code    relay.Code
+		message string
+		fields  []string
+	}{
+		{relay.MissingHeader, letter(bob), []string{now}},
+		{relay.MalformedHeader, letter(bob), []string{now, `"nonce":"a b"`}},
+		{relay.TimestampOutOfRange, letter(bob), []string{`"timestamp":"2020-01-01T00:00:00Z"`, `"nonce":"n1"`}},
+		{relay.InvalidSignature, letter(bob), []string{now, `"nonce":"n1"`, `"signature":"` + strings.Repeat("A", 43) + `="`}},
+		{"", letter(bob), []string{now, `"nonce":"n1"`}},
+		{relay.NonceReused, letter(bob), []string{now, `"nonce":"n1"`}},
+		{relay.InvalidAddress, `{"to":"bob","payload":{}}`, nil},
+		{relay.InvalidIdempotencyKey, letter(bob), []string{`"idempotency_key":"\u0009"`}},
+		{"", letter(bob), []string{`"idempotency_key":"k"`}},
+		{relay.IdempotencyKeyReused, letter(bob, `"priority":"high"`), []string{`"idempotency_key":"k"`}},
+		{relay.SenderMismatch, letter(bob, `"from":"bob^demo"`), nil},
+		{relay.NotAParticipant, letter(bob, in(other.ConversationID)), nil},
+		{relay.NotAParty, letter(bob, `"in_reply_to":"`+other.MessageID+`"`), nil},
+		{relay.RecipientNotFound, `{"to":"nobody^demo","payload":{}}`, nil},
+		{relay.ConversationNotFound, letter(bob, in("conv_x")), nil},
+		{relay.ConversationFull, letter(alice, in(only.ConversationID)), nil},
+		{relay.MailboxFull, letter(full), nil},
+		{relay.NotAccepted, letter(private), nil},
+		{relay.BroadcastNotAllowed, `{"to":"*^other","payload":{}}`, nil},
+		{relay.PayloadTooLarge, letter(bob, `"x":"`+strings.Repeat("x", 4<<10)+`"`), nil},
+	} {
+		e.letter(c.message, c.fields...)
+		f.want(e, c.code)
+	}
+	e = carol.mustHear()
+	e.letter(`{"to":"*^other","payload":{}}`)
+	f.want(e, relay.TooManyRecipients)
+}
+
+func frameRequiredSignatures(t *testing.T, f *frameCodes) {
+	r := mustServe(t, func(s *settings) { s.api.RequireSignature = true })
+	alice := r.mustIssue("alice^demo")
+	e := alice.mustHear()
+	e.letter(letter(alice))
+	f.want(e, relay.SignatureRequired)
 }
 
 // frameKeysThatEnd has acks that were taken while the key was good, and are applied when it
