@@ -127,6 +127,7 @@ const (
 	opAck          = "POST /api/v1/messages/{messageId}/ack"
 	opDeliver      = "POST /api/v1/messages/{messageId}/deliver"
 	opHistory      = "GET /api/v1/mecha/{mechaId}/messages"
+	opTicket       = "POST /api/v1/mecha/{mechaId}/ticket"
 	opInbox        = "GET /api/v1/mecha/{mechaId}/inbox"
 	opSocket       = "GET /api/v1/ws/mecha/{mechaId}"
 	opConversation = "GET /api/v1/conversations/{conversationId}/messages"
