@@ -30,7 +30,7 @@ func (s *Server) serveNoted(w http.ResponseWriter, r *http.Request) {
 		s.config.Logger.Debug("request", "request_id", n.Header()["X-Request-Id"][0], "method", method, "path", path,
 			"status", n.status, "bytes", n.bytes, "took_ms", float64(time.Since(began).Microseconds())/1000, "client", s.client(r), "key_id", n.key)
 	}()
-	s.router.ServeHTTP(n, r)
+	s.serve(n, r)
 }
 
 func (s *Server) logsRequests(r *http.Request) bool {

@@ -196,11 +196,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
 		return
 	}
-	if len(r.Header["Origin"]) > 0 && s.answerOrigin(w, r) {
-		return
-	}
 	if s.logsRequests(r) {
 		s.serveNoted(w, r)
+		return
+	}
+	s.serve(w, r)
+}
+
+// serve answers a request by the route table, unless it is a preflight.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request) {
+	if len(r.Header["Origin"]) > 0 && s.answerOrigin(w, r) {
 		return
 	}
 	s.router.ServeHTTP(w, r)
