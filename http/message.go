@@ -12,8 +12,11 @@ import (
 // sendMessage answers POST /api/v1/messages: it accepts a message.
 func (s *Server) sendMessage(c *call) (answer, error) {
 	m, sent, err := s.readMessage(&c.input)
-	if err != nil || m == nil {
-		return created(sent), err
+	switch {
+	case err != nil:
+		return answer{}, err
+	case m == nil:
+		return created(sent), nil
 	}
 	s.endHeavy(c)
 	sent, err = s.config.DB.Send(m)
