@@ -91,7 +91,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		RequireSignature: s.RequireSignature, RequireRequestSignature: s.RequireRequestSignature, ClockSkew: s.ClockSkew, MaxBody: s.MaxBody,
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
-		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies,
+		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies, AllowOrigins: s.AllowOrigins,
 		Version: buildVersion(),
 	})
 	in.measure(others, log)

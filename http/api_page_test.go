@@ -112,13 +112,16 @@ func TestTheAPIPage(t *testing.T) {
 		page += fmt.Sprintf("\n#### %s %s\n\n%s %s%s%s%s%s\n[Rules](%s).\n", row[1], row[2], o.Summary, o.Description,
 			listed("Query", query), listed("Headers", header), listed("Body", append(schema.Required, optional...)), listed("Refusals", o.codes()),
 			strings.Replace(strings.TrimPrefix(o.ExternalDocs.URL, "/docs/"), "#", ".md#", 1))
+		if strings.HasSuffix(row[2], "/ticket") {
+			continue // its rules lead to an example
+		}
 		if ofShell == "" {
-			page += "\n`relay listen` opens one; [sockets](sockets.md) shows how a program does.\n"
+			page += "\n`relay listen` opens one; [sockets](sockets.md) shows how.\n"
 			continue
 		}
 		page += "\n```sh\n" + ofShell + "```\n\n```python\n" + ofPython + "```\n"
 	}
-	page += "\n## Without a key\n\nAs [the protocol](protocol.md#9-around-the-api) says:\n\n" + list + "\n```sh\n" + shell + "```\n\n```python\n" + python + "```\n"
+	page += "\n## Without a key\n\n[Rules](protocol.md#9-around-the-api):\n\n" + list + "\n```sh\n" + shell + "```\n\n```python\n" + python + "```\n"
 	const file = "docs/api.md"
 	if *update {
 		if err := os.WriteFile(file, []byte(page), 0o644); err != nil {
@@ -148,7 +151,8 @@ func (o *described) codes() (all []string) {
 	}
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(code string) bool {
-		return o.Security != nil && slices.Contains([]string{"invalid_request", "rate_limited", "too_many_failures", "internal", "overloaded", "shutting_down", "not_found"}, code)
+		return o.Security != nil && slices.Contains([]string{"missing_header", "malformed_header", "malformed_key", "unknown_key", "key_revoked", "key_expired",
+			"timestamp_out_of_range", "signature_required", "invalid_signature", "nonce_reused", "invalid_request", "rate_limited", "too_many_failures", "internal", "overloaded", "shutting_down", "not_found"}, code)
 	})
 }
 
@@ -164,9 +168,9 @@ func compact(t *testing.T, text []byte) string {
 	return b.String()
 }
 
-// exampleOf gives the lines of a request in the shell, and in Python; none of a handshake.
+// exampleOf gives the lines of a request in the shell, and in Python; none for a socket.
 func exampleOf(method, path, body string, withKey bool) (shell, python string) {
-	if strings.Contains(path, "/ws/") {
+	if strings.Contains(path, "/ws/") || strings.HasSuffix(path, "/ticket") {
 		return "", ""
 	}
 	query, preference := "", ""

@@ -23,7 +23,7 @@ func AsyncAPI(version string) []byte {
 		codes[strconv.Itoa(c.code)] = c.about
 	}
 	variables := object{"host": object{"default": "127.0.0.1:8080", "description": "Where the relay listens."}}
-	security := []object{{"$ref": "#/components/securitySchemes/key"}}
+	security := []object{{"$ref": "#/components/securitySchemes/key"}, {"$ref": "#/components/securitySchemes/ticket"}}
 	return document(asyncAPI{
 		AsyncAPI: "3.0.0",
 		Info:     information("relay: the WebSocket", asyncAPIText, version),
@@ -46,7 +46,8 @@ func AsyncAPI(version string) []byte {
 			"send":        answered(inSocket("receive", "A client sends a message.", "send"), "sent", "error"),
 		},
 		Components: object{"messages": messages, "schemas": usedIn(c.Schemas, messages, binding),
-			"securitySchemes": object{"key": object{"type": "httpApiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText}}},
+			"securitySchemes": object{"key": object{"type": "httpApiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText},
+				"ticket": object{"type": "httpApiKey", "in": "query", "name": "ticket", "description": ticketText}}},
 	})
 }
 
@@ -125,15 +126,18 @@ func inMessages(kinds []string) (all []object) {
 func handshakeBinding(c *components) object {
 	parts := map[string]object{"query": {}, "header": {}}
 	required := []string{}
-	for _, name := range append(append([]string(nil), operations["GET "+socketPath].parameters...), withKey...) {
-		p := c.Parameters[name].(object)
+	var all []object
+	for _, name := range operations["GET "+socketPath].parameters {
+		all = append(all, c.Parameters[name].(object))
+	}
+	for _, p := range append(all, withoutTicket(c)...) {
 		schema := maps.Clone(p["schema"].(object))
 		if text, ok := p["description"]; ok && schema["$ref"] == nil {
 			schema["description"] = text
 		}
-		parts[p["in"].(string)][name] = schema
+		parts[p["in"].(string)][p["name"].(string)] = schema
 		if p["required"] == true {
-			required = append(required, name)
+			required = append(required, p["name"].(string))
 		}
 	}
 	return object{

@@ -75,10 +75,8 @@ func (c *call) release(s *Server) {
 // signature, nonce. Bad credentials count as a failure of the client's address.
 // The caller must call done on the result.
 func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprouter.Params) (*call, error) {
-	if s.draining.Load() {
-		e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
-		e.RetryAfter = time.Second
-		return nil, e
+	if err := s.refuseDraining(); err != nil {
+		return nil, err
 	}
 	c := &call{Request: r, w: w, conn: connection(r.Context()), params: p, input: input{at: s.config.Now()}}
 	err := s.verify(c)
@@ -93,6 +91,26 @@ func (s *Server) authenticate(w http.ResponseWriter, r *http.Request, p httprout
 	return c, nil
 }
 
+// refuseDraining refuses all requests once the server stops.
+func (s *Server) refuseDraining() error {
+	if !s.draining.Load() {
+		return nil
+	}
+	e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
+	e.RetryAfter = time.Second
+	return e
+}
+
+// allow takes a token of the key's rate: RateLimited if there is none.
+func (s *Server) allow(c *call) error {
+	if s.keys.allow(c.key.Number, c.at) {
+		return nil
+	}
+	e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key; each %d rows that a page looks through count as one", s.config.RateLimit, rowsPerRequest)
+	e.RetryAfter = s.keys.wait(c.key.Number, c.at)
+	return e
+}
+
 // verify checks everything but the nonce, so that a request that is refused here
 // does not use its nonce up.
 func (s *Server) verify(c *call) error {
@@ -104,10 +122,8 @@ func (s *Server) verify(c *call) error {
 		return err
 	}
 	c.conn.vouch(c.key.Mecha.Number)
-	if !s.keys.allow(c.key.Number, c.at) {
-		e := relay.Errorf(relay.RateLimited, "more than %g requests a second with this key; each %d rows that a page looks through count as one", s.config.RateLimit, rowsPerRequest)
-		e.RetryAfter = s.keys.wait(c.key.Number, c.at)
-		return e
+	if err := s.allow(c); err != nil {
+		return err
 	}
 	if err := s.readBody(c); err != nil {
 		return err

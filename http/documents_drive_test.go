@@ -129,6 +129,7 @@ const (
 	opDeliver      = "POST /api/v1/messages/{messageId}/deliver"
 	opHistory      = "GET /api/v1/mecha/{mechaId}/messages"
 	opClaim        = "POST /api/v1/mecha/{mechaId}/claim"
+	opTicket       = "POST /api/v1/mecha/{mechaId}/ticket"
 	opInbox        = "GET /api/v1/mecha/{mechaId}/inbox"
 	opSocket       = "GET /api/v1/ws/mecha/{mechaId}"
 	opConversation = "GET /api/v1/conversations/{conversationId}/messages"

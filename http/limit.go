@@ -138,7 +138,7 @@ func (m *memory) take(owner relay.MechaNumber, n int64) error {
 }
 
 // takeLater is take for a caller that can wait: if there is no room, it gives a channel
-// that is closed when it is worth to ask again.
+// that is closed when it is worth asking again.
 func (m *memory) takeLater(owner relay.MechaNumber, n int64) (room <-chan struct{}) {
 	if n <= smallEnough {
 		return nil

@@ -34,7 +34,13 @@ type Live interface {
 // has no answer of its own: either the upgrade succeeds and the connection is no
 // longer the HTTP server's, or the request is refused like any other.
 func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Params) {
-	c, err := s.authenticate(w, r, p)
+	var c *call
+	var err error
+	if text := ticketOf(r); text != "" {
+		c, err = s.admit(w, r, p, text)
+	} else {
+		c, err = s.authenticate(w, r, p)
+	}
 	if err == nil {
 		defer c.done(s)
 		err = c.ownMecha()

@@ -27,9 +27,12 @@ func OpenAPI(version string) []byte {
 	c := readComponents()
 	responses := object{
 		"NotFound": object{"description": about(relay.NotFound) + " A client whose Accept names text/html gets a page.",
-			"headers": headers(everyAnswer, optional(c, pageHeaders)),
+			"headers": headers(slices.Concat(everyAnswer, toPages), optional(c, pageHeaders)),
 			"content": object{"application/problem+json": object{"schema": problemSchema(relay.NotFound)}, "text/html": object{}}},
 		"MethodNotAllowed": refusal(http.StatusMethodNotAllowed, []relay.Code{relay.MethodNotAllowed}),
+		"PreflightRefused": refusal(http.StatusForbidden, []relay.Code{relay.OriginNotAllowed}),
+		"Preflight": object{"description": "What a page may do.", "content": object{"application/json": object{"schema": reference("schemas", "Object")}},
+			"headers": headers(slices.Concat(everyAnswer, toPages, []string{"Access-Control-Allow-Methods", "Access-Control-Allow-Headers", "Access-Control-Max-Age"}), nil)},
 	}
 	paths := object{}
 	for _, row := range (*Server)(nil).routes() {
@@ -47,7 +50,8 @@ func OpenAPI(version string) []byte {
 		Paths:   paths,
 		Components: object{
 			"schemas": c.Schemas, "parameters": c.Parameters, "headers": c.Headers, "responses": responses,
-			"securitySchemes": object{"key": object{"type": "apiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText}},
+			"securitySchemes": object{"key": object{"type": "apiKey", "in": "header", "name": "X-Mecha-Key", "description": securityText},
+				"ticket": object{"type": "apiKey", "in": "query", "name": "ticket", "description": ticketText}},
 		},
 	})
 }
@@ -64,8 +68,9 @@ type openAPI struct {
 const (
 	openAPIText = "What this relay serves over HTTP. /docs has the same in words, /asyncapi.json the frames of the WebSocket.\n\n" +
 		"Every GET but that of the WebSocket answers HEAD too, without the body. A path that is not here is 404, a known one with another method is 405: " +
-		"NotFound and MethodNotAllowed under components. What is not HTTP, or has too long headers, is 400, 417, 431, 501 or 505 in plain text, without the headers of the other answers.\n\n" +
+		"NotFound and MethodNotAllowed under components. The preflight of a page in a browser (CORS) under /api has the answers Preflight and PreflightRefused there. What is not HTTP, or has too long headers, is 400, 417, 431, 501 or 505 in plain text, without the headers of the other answers.\n\n" +
 		"Ignore fields and headers that you do not know: a later version may add some. A query parameter with an empty value counts as absent, and one that is not known is ignored."
+	ticketText   = "A ticket, for a page in a browser, which cannot set headers on a handshake: /docs/sockets."
 	securityText = "The key. Every request with one also carries X-Request-Timestamp and X-Nonce, and X-Signature where it is required: /docs/signing."
 )
 
@@ -88,11 +93,20 @@ func describe(row route, o operation, responses object) object {
 	}
 	if row.who != anyone {
 		made["security"] = []object{{"key": []string{}}}
-		parameters, refusals = append(parameters, withKey...), append(refusals, refusedWithKey...)
+		refusals = append(refusals, refusedWithKey...)
 	}
 	var all []object
 	for _, name := range parameters {
 		all = append(all, reference("parameters", name))
+	}
+	switch {
+	case o.ticket:
+		made["security"] = append(made["security"].([]object), object{"ticket": []string{}})
+		all = append(all, withoutTicket(readComponents())...)
+	case row.who != anyone:
+		for _, name := range withKey {
+			all = append(all, reference("parameters", name))
+		}
 	}
 	if all != nil {
 		made["parameters"] = all
@@ -105,12 +119,27 @@ func describe(row route, o operation, responses object) object {
 	return made
 }
 
+// withoutTicket gives the parameters of a request with a key, where a ticket can stand for
+// all of them.
+func withoutTicket(c *components) (all []object) {
+	for _, name := range withKey {
+		p := maps.Clone(c.Parameters[name].(object))
+		delete(p, "required")
+		p["description"] = p["description"].(string) + " Not beside a ticket."
+		all = append(all, p)
+	}
+	return all
+}
+
 // answersOf gives the responses of a row by their status. Those that several operations
 // have alike go into shared, once.
 func answersOf(row route, o operation, refusals []relay.Code, shared object) object {
 	all := object{}
 	for _, a := range o.answers {
 		names := everyAnswer
+		if row.who != anyone {
+			names = slices.Concat(everyAnswer, toPages)
+		}
 		if a.status == http.StatusSwitchingProtocols {
 			names = nil
 		}
@@ -171,7 +200,7 @@ func refusal(status int, codes []relay.Code) object {
 	}
 	return object{
 		"description": strings.Join(texts, "\n\n"),
-		"headers":     headers(append(slices.Clone(everyAnswer), byStatus[status]...), sometimes),
+		"headers":     headers(slices.Concat(everyAnswer, toPages, byStatus[status]), sometimes),
 		"content":     object{"application/problem+json": object{"schema": problemSchema(codes...)}},
 	}
 }

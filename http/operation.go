@@ -17,6 +17,7 @@ type operation struct {
 	answers    []success    // each status that is no refusal
 	refusals   []relay.Code // beside those of every request with a key
 	example    string       // of a body; the page "api" shows it
+	ticket     bool         // a ticket may stand for the key and its headers
 }
 
 // A success is an answer that is no refusal.
@@ -30,6 +31,9 @@ type success struct {
 
 // everyAnswer has the headers of all answers but the 101 of a handshake.
 var everyAnswer = []string{"X-Request-Id", "Cache-Control", "X-Content-Type-Options"}
+
+// toPages has the further headers of answers under /api to pages whose origin is allowed.
+var toPages = []string{"Access-Control-Allow-Origin", "Access-Control-Expose-Headers", "Vary"}
 
 // pageHeaders are the headers of a page of the documentation.
 var pageHeaders = []string{"Content-Security-Policy", "Referrer-Policy"}
@@ -127,12 +131,17 @@ var operations = map[string]operation{
 		example:  `{"limit":1,"lease_seconds":60,"worker":"w1"}`,
 	},
 	"GET /api/v1/ws/mecha/{mechaId}": {
-		id: "connect", section: "4-websocket",
-		parameters: []string{"since_message_id", "sync_limit", "events", "Connection", "Upgrade", "Sec-WebSocket-Version", "Sec-WebSocket-Key", "Origin"},
+		id: "connect", section: "4-websocket", ticket: true,
+		parameters: []string{"since_message_id", "sync_limit", "events", "ticket", "Connection", "Upgrade", "Sec-WebSocket-Version", "Sec-WebSocket-Key", "Origin"},
 		answers: []success{{status: http.StatusSwitchingProtocols, about: "The connection is a WebSocket now; /asyncapi.json describes its frames.",
 			headers: []string{"Upgrade", "Connection", "Sec-WebSocket-Accept"}}},
-		refusals: []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.NotYourMecha, relay.OriginNotAllowed, relay.CursorNotFound,
+		refusals: []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTicket, relay.NotYourMecha, relay.OriginNotAllowed, relay.CursorNotFound,
 			relay.UpgradeRequired, relay.TooManySockets},
+	},
+	"POST /api/v1/mecha/{mechaId}/ticket": {
+		id: "ticket", section: "tickets",
+		answers:  []success{{status: http.StatusCreated, about: "The ticket. It opens one WebSocket of this Mecha, within 30 seconds.", schema: "Ticket"}},
+		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha},
 	},
 	"GET /api/v1/conversations/{conversationId}/messages": {
 		id: "conversation", section: "conversation", parameters: pageParameters, answers: onlyOK("A page of records.", "Page"),

@@ -19,7 +19,7 @@ var statuses = map[relay.Code]int{
 
 	relay.MissingHeader: 401, relay.MalformedHeader: 401, relay.MalformedKey: 401, relay.UnknownKey: 401,
 	relay.KeyRevoked: 401, relay.KeyExpired: 401, relay.TimestampOutOfRange: 401,
-	relay.SignatureRequired: 401, relay.InvalidSignature: 401, relay.NonceReused: 401,
+	relay.SignatureRequired: 401, relay.InvalidSignature: 401, relay.NonceReused: 401, relay.InvalidTicket: 401,
 
 	relay.SenderMismatch: 403, relay.NotYourMecha: 403, relay.NotAParty: 403, relay.RecipientOnly: 403,
 	relay.NotAParticipant: 403, relay.OriginNotAllowed: 403, relay.NotYourSearch: 403,

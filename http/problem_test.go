@@ -22,7 +22,7 @@ var statuses = map[relay.Code]int{
 	"invalid_request": 400, "invalid_json": 400, "invalid_address": 400, "invalid_limit": 400, "invalid_time": 400,
 	"invalid_idempotency_key": 400, "invalid_frame": 400,
 	"missing_header": 401, "malformed_header": 401, "malformed_key": 401, "unknown_key": 401, "key_revoked": 401, "key_expired": 401,
-	"timestamp_out_of_range": 401, "signature_required": 401, "invalid_signature": 401, "nonce_reused": 401,
+	"timestamp_out_of_range": 401, "signature_required": 401, "invalid_signature": 401, "nonce_reused": 401, "invalid_ticket": 401,
 	"sender_mismatch": 403, "not_your_mecha": 403, "not_a_party": 403, "recipient_only": 403, "not_a_participant": 403, "origin_not_allowed": 403, "not_your_search": 403, "broadcast_not_allowed": 403, "not_accepted": 403,
 	"not_found": 404, "message_not_found": 404, "recipient_not_found": 404, "conversation_not_found": 404, "cursor_not_found": 404, "mecha_not_found": 404, "search_not_found": 404,
 	"method_not_allowed": 405, "request_timeout": 408, "already_acknowledged": 409, "too_many_acks": 409, "message_expired": 409, "search_expired": 410,

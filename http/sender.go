@@ -1,7 +1,6 @@
 package http
 
 import (
-	"cmp"
 	"context"
 	"crypto/hmac"
 	"time"
@@ -28,8 +27,11 @@ func (s sender) MaxFrame() int {
 // unknown length, with all that it may become: if it were counted bit by bit, messages
 // that wait for each other would each keep what they have.
 func (s sender) Hold(m relay.MechaNumber, n int, last bool) (held int, room <-chan struct{}) {
-	if n > smallEnough && !last {
-		n = max(n, min(s.MaxFrame(), int(min(cmp.Or(s.memory.share, mostFrame), mostFrame))))
+	if n <= smallEnough {
+		return 0, nil // it is not counted, unless it becomes longer
+	}
+	if !last && s.config.MaxBody > 0 {
+		n = max(s.MaxFrame(), heavyBody) // a frame of another type may have as many bytes
 	}
 	return n, s.memory.takeLater(m, int64(n))
 }

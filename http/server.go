@@ -48,6 +48,7 @@ type Config struct {
 	FailureBurst     int            // failed authentications
 	MaxBodyMemory    int64          // bytes of all bodies and answers under way together
 	TrustedProxies   []netip.Prefix // proxies whose X-Forwarded-For is believed
+	AllowOrigins     []string       // origins of pages in browsers that may use the API; "*" allows all
 	Version          Version
 }
 
@@ -71,6 +72,7 @@ type Server struct {
 	metrics      http.Handler // of GET /metrics; nil: there is none
 	sending      sync.Map     // relay.IdempotencyKey → chan struct{}: sends under way
 	searches     searches
+	tickets      tickets
 	idPrefix     string // of request ids; differs from process to process
 	idCount      atomic.Uint64
 	draining     atomic.Bool
@@ -142,6 +144,7 @@ func (s *Server) routes() []route {
 		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, api(s.inbox), "how many messages are pending; has an ETag"},
 		{"POST", "/api/v1/mecha/{mechaId}/claim", itself, api(s.claimMessages), "take pending messages for a while, as one of several workers"},
 		{"GET", "/api/v1/ws/mecha/{mechaId}", itself, s.connect, "the WebSocket: new messages as they are accepted"},
+		{"POST", "/api/v1/mecha/{mechaId}/ticket", itself, api(s.getTicket), "a ticket for a browser"},
 		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, api(s.conversation), "what the caller sent or received in a conversation"},
 
 		{"GET", "/api/v1/mecha/{mechaId}/profile", anyKey, api(s.getProfile), "the profile of a Mecha, and whether it is online"},
@@ -202,6 +205,9 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *Server) dispatch(w http.ResponseWriter, r *http.Request) {
 	if r.URL.RawPath != "" && strings.Contains(strings.ToUpper(r.URL.RawPath), "%2F") {
 		s.notFound(w, r) // a proxy's rules for paths would not see a slash there
+		return
+	}
+	if len(r.Header["Origin"]) > 0 && s.answerOrigin(w, r) {
 		return
 	}
 	s.router.ServeHTTP(w, r)

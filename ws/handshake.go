@@ -66,8 +66,7 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 	if len(origins) == 0 {
 		return nil
 	}
-	allows := func(allowed string) bool { return allowed == "*" || strings.EqualFold(allowed, origins[0]) }
-	if len(origins) == 1 && slices.ContainsFunc(h.config.AllowOrigins, allows) {
+	if len(origins) == 1 && relay.AllowsOrigin(h.config.AllowOrigins, origins[0]) {
 		return nil
 	}
 	u, err := url.Parse(origins[0])

@@ -22,7 +22,7 @@ func (c *Conn) admit(length int64, before int, last bool) error {
 	if length > int64(most-before) { // not as a sum, which might overflow
 		return tooBig(most)
 	}
-	if c.hub.sender == nil || c.in.held > 0 { // all of it is counted at once
+	if c.hub.sender == nil || c.in.held > 0 { // all that the message may become is counted
 		return nil
 	}
 	return c.holdMemory(before+int(length), last)

@@ -30,6 +30,7 @@ const (
 	SignatureRequired   Code = "signature_required"
 	InvalidSignature    Code = "invalid_signature"
 	NonceReused         Code = "nonce_reused"
+	InvalidTicket       Code = "invalid_ticket"
 
 	SenderMismatch   Code = "sender_mismatch"
 	NotYourMecha     Code = "not_your_mecha"
@@ -101,12 +102,13 @@ var Codes = []CodeInfo{
 	{SignatureRequired, "This relay takes signed requests only. `detail` names the missing header: X-Signature or X-Request-Signature."},
 	{InvalidSignature, "X-Signature is not the HMAC-SHA256 of `body|nonce|timestamp` under the signing secret, or X-Request-Signature is not that of `METHOD|path?query|body|nonce|timestamp`."},
 	{NonceReused, "This key has used this nonce before; send a fresh one with every request."},
+	{InvalidTicket, "The ticket of a handshake is unknown, was used before, or is more than 30 seconds old. Get another one."},
 	{SenderMismatch, "`from` is not the address of the key."},
 	{NotYourMecha, "The path names a Mecha other than the key's own."},
 	{NotAParty, "Only the sender and the recipient may read this message."},
 	{RecipientOnly, "Only the recipient may do this."},
 	{NotAParticipant, "You have neither sent nor received a message in this conversation."},
-	{OriginNotAllowed, "The browser page's origin may not open a WebSocket here; see --allow-origin."},
+	{OriginNotAllowed, "Pages of this origin may not open a WebSocket or use the API here; see --allow-origin."},
 	{NotYourSearch, "Another Mecha asked for this search."},
 	{BroadcastNotAllowed, "Only Mechas of a crew, and keys made with `relay key create --broadcast`, may write to the whole crew; with --max-broadcast 0, nobody may."},
 	{NotAccepted, "The recipient, or every Mecha of the crew, takes messages only from the senders in `accept_from` of its profile, and answers to its own messages."},

@@ -10,8 +10,9 @@ type Sender interface {
 	MaxFrame() int
 	// Hold counts n bytes of a Mecha's message among all bodies under way, or more if the
 	// message may become longer; last tells that it cannot. held must be given back by
-	// Release. If there is no room, nothing is counted, and room is closed when it is
-	// worth to ask again.
+	// Release. It is 0 for a small message, which is not counted: if that becomes longer,
+	// Hold must be called again. If there is no room, nothing is counted, and room is
+	// closed when it is worth asking again.
 	Hold(m MechaNumber, n int, last bool) (held int, room <-chan struct{})
 	Release(m MechaNumber, held int)
 	// BeginLarge waits for the turn of a frame of more than 64 KiB, the work on which

@@ -90,7 +90,7 @@ var described = sync.OnceValue(func() *api {
 			a.operations = append(a.operations, o)
 		}
 	}
-	for _, name := range []string{"NotFound", "MethodNotAllowed"} {
+	for _, name := range []string{"NotFound", "MethodNotAllowed", "Preflight", "PreflightRefused"} {
 		a.others[name] = closed.response(pointer("", "components", "responses", name))
 	}
 	sockets, clients := newReader("closed.json", Closed(relayhttp.AsyncAPI("test"))), newReader("asyncapi.json", relayhttp.AsyncAPI("test"))

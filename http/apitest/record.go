@@ -102,6 +102,10 @@ func Check(e *Exchange) []string {
 		if d, ok = o.responses[e.Status]; !ok {
 			return []string{fmt.Sprintf("the status %d is not described", e.Status)}
 		}
+	case known && isPreflight(e) && e.Status == http.StatusOK:
+		name, d = "a preflight", a.others["Preflight"]
+	case known && isPreflight(e) && e.Status == http.StatusForbidden:
+		name, d = "a preflight", a.others["PreflightRefused"]
 	case known || e.URL.Path == "*":
 		name, d = "another method", a.others["MethodNotAllowed"]
 	default:
@@ -109,7 +113,7 @@ func Check(e *Exchange) []string {
 	}
 	counted.exchange(name, e.Status, CodeOf(e.Body))
 	var faults []string
-	if o == nil && e.Status != http.StatusNotFound && e.Status != http.StatusMethodNotAllowed {
+	if o == nil && e.Status != http.StatusNotFound && e.Status != http.StatusMethodNotAllowed && name != "a preflight" {
 		faults = append(faults, fmt.Sprintf("the status %d, where there is no operation", e.Status))
 	}
 	if e.Header != nil {
@@ -120,6 +124,11 @@ func Check(e *Exchange) []string {
 		faults = append(faults, o.checkRequest(e.Request, query, path, e.Sent)...)
 	}
 	return faults
+}
+
+// isPreflight tells whether a browser asks what a page may do (CORS).
+func isPreflight(e *Exchange) bool {
+	return e.Method == http.MethodOptions && e.Request.Get("Origin") != "" && e.Request.Get("Access-Control-Request-Method") != ""
 }
 
 // CodeOf gives the code of a problem document; "" if a body is none.
