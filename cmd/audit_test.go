@@ -100,7 +100,8 @@ func TestABackupWithoutAnAuditLogIsRestored(t *testing.T) {
 	for _, step := range []string{"DROP TABLE audit", "DROP TABLE conversation_limit", "DROP TABLE attempt", "DROP INDEX message_reply", "DROP INDEX message_ack_by",
 		"ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until",
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
-		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "PRAGMA user_version = 4"} {
+		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
+		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "PRAGMA user_version = 4"} {
 		if _, err := d.Exec(step); err != nil {
 			t.Fatal(err)
 		}

@@ -172,7 +172,11 @@ func TestReadyz(t *testing.T) {
 			return true
 		}
 	}
-	if !longer() && !longer() && !longer() { // a busy machine may hold one of them up
+	held := false
+	for range 3 { // a busy machine may hold one of them up
+		held = held || longer()
+	}
+	if !held {
 		t.Error("a question with --wait 10ms takes as long as one without")
 	}
 	// What answers is not a relay.

@@ -185,8 +185,8 @@ func TestADeferredMessageComesAgain(t *testing.T) {
 	if w := r.mustReadWish(fresh); w.MessageID != second {
 		t.Errorf("a new socket gets %+v", w)
 	}
-	resumed := bob.mustDial("since_message_id=" + second)
 	r.mustCrash()
+	var resumed *websocket.Conn
 	live, resumed = bob.mustDial("sync_limit=0"), bob.mustDial("since_message_id="+second)
 	r.clock.advance(61 * time.Second)
 	for _, c := range []*websocket.Conn{live, resumed} {

@@ -194,7 +194,7 @@ func TestPreflights(t *testing.T) {
 		a := preflight(path, "https://app.example").want(200)
 		for name, want := range map[string]string{
 			"Access-Control-Allow-Origin": "https://app.example", "Vary": "Origin", "Access-Control-Allow-Methods": methods, "Access-Control-Max-Age": "600",
-			"Access-Control-Allow-Headers":     "Content-Type, Idempotency-Key, If-None-Match, Prefer, X-Mecha-Key, X-Nonce, X-Request-Signature, X-Request-Timestamp, X-Signature",
+			"Access-Control-Allow-Headers":     "Content-Type, Idempotency-Key, If-None-Match, Prefer, X-Mecha-Key, X-Nonce, X-Request-Signature, X-Request-Timestamp, X-Signature, traceparent, tracestate",
 			"Access-Control-Allow-Credentials": "",
 		} {
 			if got := a.header.Get(name); got != want {
