@@ -91,23 +91,32 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 	return w.end()
 }
 
-// actor is who runs this command, for the audit log. The name is the system's for the user's
-// number: user.Current may take it from the environment. What sudo says of its caller is kept
-// beside. Whoever makes that up may write the file, and so the log, too.
+// actor is who runs this command, for the audit log. What sudo says of its caller is kept
+// beside the name: a user who makes that up may write the file, and so the log, too.
 func (a *app) actor() relay.Actor {
-	by := relay.Actor{UID: relay.NoUID, Command: a.command}
-	me, err := user.Current()
+	by := relay.Actor{UID: relay.NoUID, Command: a.command, User: systemName()}
 	if uid := os.Getuid(); uid >= 0 {
 		by.UID = int64(uid)
-		me, err = user.LookupId(strconv.Itoa(uid))
-	}
-	if err == nil { // a container may have no names
-		by.User = me.Username
 	}
 	if caller := os.Getenv("SUDO_USER"); caller != "" {
 		by.User = strings.TrimSpace(by.User + " by sudo of " + relay.Visible(caller))
 	}
 	return by
+}
+
+// systemName is the name that the system has for the user of this process; "" if it has none,
+// as in a container. Without cgo, os/user falls back on $USER, in LookupId as well, and
+// remembers what it has found. So the variable is hidden from it.
+func systemName() string {
+	if name, set := os.LookupEnv("USER"); set && os.Getuid() >= 0 {
+		os.Unsetenv("USER")
+		defer os.Setenv("USER", name)
+	}
+	me, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return me.Username
 }
 
 // note adds a row to the audit log of the database, after an act on the whole file.
