@@ -81,6 +81,7 @@ const outcome = promise => promise.then(value => "done: " + JSON.stringify(value
 // receives and acknowledges, in a real browser. A page of another origin can do none of
 // it, even with the key and with somebody else's ticket in hand.
 func TestAPageOfAnAllowedOriginSendsAndReceives(t *testing.T) {
+	notShort(t)
 	t.Parallel()
 	ctx := mustBrowse(t)
 	pages := func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, page) }

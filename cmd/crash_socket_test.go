@@ -108,6 +108,7 @@ func (s *socketSender) work(t *testing.T, conn *websocket.Conn, to agent, answer
 // under way on its sockets. The others are there once, after they have been sent again
 // with their idempotency_key. Each socket's messages stand in the order of sending.
 func TestCrashKilledWhileSocketsSend(t *testing.T) {
+	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
 	db := tempDB(t)

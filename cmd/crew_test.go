@@ -51,6 +51,7 @@ func TestSendToACrew(t *testing.T) {
 // all of the crew or for none, those with a 201 are there under its ids, and a retry gives
 // them all.
 func TestAMessageToACrewIsThereForAllOrNone(t *testing.T) {
+	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
 	const size, senders = 20, 4

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	"relay/db/relay"
@@ -128,8 +129,16 @@ type judged struct {
 	right    map[relay.MechaNumber]bool
 }
 
-// profileIDs are the numbers that loadProfiles gave to the sets' own ids.
-var profileIDs = map[string]relay.MechaNumber{}
+// profileIDs are the numbers that loadProfiles gave to the sets' own ids: a string of set and
+// id, and a relay.MechaNumber. Tests load the same sets at the same time.
+var profileIDs sync.Map
+
+// numberOf gives the number of a profile, 0 if it was not loaded.
+func numberOf(id string) relay.MechaNumber {
+	n, _ := profileIDs.Load(id)
+	number, _ := n.(relay.MechaNumber)
+	return number
+}
 
 func loadProfiles(t testing.TB, dir, set string) []relay.Entry {
 	t.Helper()
@@ -146,7 +155,7 @@ func loadProfiles(t testing.TB, dir, set string) []relay.Entry {
 		}
 		e := relay.Entry{Revision: int64(len(entries) + 1)}
 		e.Number = relay.MechaNumber(len(entries) + 1)
-		profileIDs[set+"/"+p.ID] = e.Number
+		profileIDs.Store(set+"/"+p.ID, e.Number)
 		name := addressName(p.Handle)
 		seen[name]++
 		e.Address = relay.Address(fmt.Sprintf("%s^c%d", name, seen[name]))
@@ -188,7 +197,7 @@ func loadQueries(t testing.TB, dir, set string) []judged {
 		if right[f[0]] == nil {
 			right[f[0]] = map[relay.MechaNumber]bool{}
 		}
-		right[f[0]][profileIDs[profiles+"/"+f[1]]] = true
+		right[f[0]][numberOf(profiles+"/"+f[1])] = true
 	})
 	var list []judged
 	eachLine(t, filepath.Join(dir, set, "queries.jsonl"), func(line []byte) {
