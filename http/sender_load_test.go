@@ -77,6 +77,9 @@ func TestLargeFramesShareTheMemoryOfBodies(t *testing.T) {
 // One key that floods all its sockets with messages, large ones too, takes its own turns
 // only: the requests of another Mecha are answered meanwhile, and so are all of the flood.
 func TestAFloodOfSendsLeavesOthersTheirTurns(t *testing.T) {
+	if testing.Short() { // the race detector makes a flood of minutes of it
+		t.Skip("-short")
+	}
 	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBodyMemory = 16 << 20 })
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
