@@ -226,8 +226,8 @@ func (l *listener) renew(ctx context.Context, e *envelope, until time.Time, end 
 	}
 }
 
-// noLongerPending are the refusals of an acknowledgement that say that the message is done,
-// whoever did it.
+// noLongerPending are the refusals by which a worker learns that its message is no longer
+// pending: another worker has finished it, it has expired, or it was removed.
 var noLongerPending = []relay.Code{relay.AlreadyAcknowledged, relay.MessageExpired, relay.MessageNotFound}
 
 func (l *listener) renewOnce(e *envelope, most time.Duration) error {

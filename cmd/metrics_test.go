@@ -111,6 +111,24 @@ func value(t *testing.T, url, name string, with ...string) float64 {
 	return -1
 }
 
+// What the relay tells senders is counted once.
+func TestOverdueMessagesAndFullConversationsAreCounted(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	a := issue(t, db, "a^metrics")[0]
+	s := startServer(t, db)
+	first := parse[record](t, s.ask(a, "POST", "/api/v1/messages", `{"to":"a^metrics","payload":{},"max_messages":1,"ack_by_seconds":1}`).want(t, http.StatusCreated))
+	for range 2 {
+		s.ask(a, "POST", "/api/v1/messages", `{"to":"a^metrics","payload":{},"conversation_id":"`+first.ConversationID+`"}`).want(t, http.StatusTooManyRequests)
+	}
+	for _, name := range []string{"relay_messages_overdue_total", "relay_conversations_full_total"} {
+		eventually(t, patience, name, func() bool { return value(t, s.url+"/metrics", name) == 1 })
+	}
+	if got := value(t, s.url+"/metrics", "relay_messages_expired_total"); got != 0 {
+		t.Errorf("%g messages expired", got)
+	}
+}
+
 // mustUse uses a relay in every way that is measured.
 func mustUse(t *testing.T, s *server, a, b agent) {
 	t.Helper()

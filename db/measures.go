@@ -18,7 +18,8 @@ type Measures struct {
 	Expired  atomic.Int64    // messages that expired
 	Removed  atomic.Int64    // messages that were removed, for their age, after their expiry or by relay prune
 	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
-	Notices  *measure.Counts // what the relay told senders, by its name
+	Overdue  atomic.Int64    // messages that were not acknowledged by their AckBy
+	Full     atomic.Int64    // conversations that had no room for a further message
 	Failures atomic.Int64    // transactions that failed
 
 	Writes *measure.Histogram // writes and chores in a transaction
@@ -38,11 +39,11 @@ type Measures struct {
 // ackWords are the words of acknowledgements that are counted by themselves: those that
 // have a meaning (PROTOCOL §3, Ack). Every other one counts as measure.Other, because
 // clients choose the words.
-var ackWords = []string{"received", "processing", "completed", "failed", "rejected"}
+var ackWords = []string{"received", "processing", "deferred", "completed", "failed", "rejected"}
 
 func newMeasures() *Measures {
 	return &Measures{
-		Acks: measure.NewCounts(ackWords...), Notices: measure.NewCounts(relay.NoticeOverdue.String(), relay.NoticeFull.String()),
+		Acks:   measure.NewCounts(ackWords...),
 		Writes: measure.NewSizes(), Commit: measure.NewDurations(), Sync: measure.NewDurations(), Queued: measure.NewDurations(),
 		KeyWait: measure.NewDurations(), PointWait: measure.NewDurations(), ScanWait: measure.NewDurations(),
 	}
@@ -69,8 +70,10 @@ func (m *Measures) committed(t *tx) {
 	for i := range t.brought.Changes {
 		switch c := &t.brought.Changes[i]; {
 		case !c.New:
-		case c.Notice != relay.NoNotice:
-			m.Notices.Add(c.Notice.String())
+		case c.Notice == relay.NoticeOverdue:
+			m.Overdue.Add(1)
+		case c.Notice == relay.NoticeFull:
+			m.Full.Add(1)
 		case c.Status != "":
 			m.Acks.Add(c.Status)
 		case c.Freed:

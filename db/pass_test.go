@@ -75,7 +75,7 @@ func TestAMessageThatHadToStayGoesLater(t *testing.T) {
 		mustRun(t, d)
 	}
 	if n := scalar(t, d, fmt.Sprintf("SELECT count(*) FROM message WHERE position <= %d", relay.PositionAt(c.now().Add(-48*time.Hour)))); n != 0 {
-		t.Error("it stays for ever")
+		t.Error("a message older than the age is still there")
 	}
 }
 

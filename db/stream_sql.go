@@ -38,8 +38,8 @@ func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
 	return x.streamRows(q, x.c.Query(text, args...), busy)
 }
 
-// streamRows reads a page. busy says that the Mecha has messages that are at an attempt, of
-// which those that are put off are left out.
+// streamRows reads a page. It leaves out the messages that the recipient has put off. busy
+// says that there may be some, because the table attempt has rows of the Mecha.
 func (x *rx) streamRows(q relay.StreamQuery, r *sqlite.Rows, busy bool) (relay.StreamPage, error) {
 	p := relay.StreamPage{Upto: q.After, End: true}
 	scanned, bytes := 0, 0

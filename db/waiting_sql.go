@@ -15,11 +15,11 @@ type Waiting struct {
 	Removed  bool      // from the directory
 	LiveKeys int       // neither revoked nor expired
 	LastSeen time.Time // its last request, up to about a minute too early; zero: never
-	Pending  int       // messages
-	Held     int       // of these, those that a worker has a lease of
-	Deferred int       // of these, those that are put off
-	Overdue  int       // of these, those whose AckBy has come
-	Oldest   []*Trace  // of these, the oldest ones, oldest first
+	Pending  int       // pending messages
+	Held     int       // pending messages that a worker holds by a lease
+	Deferred int       // pending messages that the Mecha has put off
+	Overdue  int       // pending messages whose AckBy has come
+	Oldest   []*Trace  // the oldest pending messages, oldest first
 }
 
 // Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts

@@ -23,6 +23,8 @@ var (
 	toCrews  = describe("messages_to_crews_total", "Messages to all Mechas of a crew at once; relay_messages_sent_total has those that each Mecha got.")
 	removed  = describe("messages_removed_total", "Messages that were removed: for their age, after their expiry, or by relay prune.")
 	expired  = describe("messages_expired_total", "Messages that expired before their recipient answered for them.")
+	overdue  = describe("messages_overdue_total", "Messages that were not acknowledged by the time that their sender had set.")
+	full     = describe("conversations_full_total", "Conversations that had no room for a further message.")
 	acks     = describe("acks_total", "Acknowledgements that were written, by their word; words without a meaning of their own are other.", "status")
 	pushed   = describe("messages_pushed_total", "Messages that were written to WebSockets, once for each socket.")
 	pushLag  = describe("push_lag_seconds", "From the commit of a message to the end of its write to a WebSocket that has caught up; of several in a write, the oldest.")

@@ -75,6 +75,8 @@ func (m *Metrics) collectStore(c collected) {
 	c.counter(sent, counts.Sent.Load())
 	c.counter(toCrews, counts.ToCrews.Load())
 	c.counter(expired, counts.Expired.Load())
+	c.counter(overdue, counts.Overdue.Load())
+	c.counter(full, counts.Full.Load())
 	c.counter(removed, counts.Removed.Load())
 	c.counts(acks, counts.Acks)
 	c.counter(commitFailures, counts.Failures.Load())

@@ -15,8 +15,8 @@ import (
 // makes that ten times slower, and some tests mind.
 const mostShort = 500
 
-// CheckFrame gives what is not described of a frame of the relay: "" if nothing is. It
-// counts the frame.
+// CheckFrame holds a frame of the relay against the AsyncAPI document, and counts it. It
+// returns the first difference, "" if there is none.
 func CheckFrame(text []byte) string {
 	var f struct{ Type, Code string }
 	if err := json.Unmarshal(text, &f); err != nil {
@@ -38,7 +38,8 @@ func CheckFrame(text []byte) string {
 // ofClients are the types of the frames that clients send.
 var ofClients = map[string]bool{"ack": true, "send": true}
 
-// CheckTaken gives what is not described of a frame of a client that the relay has taken.
+// CheckTaken holds a client's frame, which the relay has accepted, against the AsyncAPI
+// document. It returns the first difference, "" if there is none.
 func CheckTaken(kind string, text []byte) string {
 	if n := counted.frame(kind, ""); testing.Short() && n > mostShort {
 		return ""
