@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -22,7 +23,9 @@ func (d *DB) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay
 		return nil, err
 	}
 	kept := claimed[:0]
-	err = d.readIn(ctx, d.readers.scan(claimed[0].Recipient), func(x *rx) error {
+	turn := d.readers.scan(claimed[0].Recipient)
+	turn.most = anyNumber // a refusal would leave the messages to nobody until the leases end
+	err = d.readIn(ctx, turn, func(x *rx) error {
 		for _, m := range claimed {
 			body, found, err := x.keptPayload(m.Position)
 			if err != nil {
@@ -83,16 +86,20 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMess
 	if err != nil {
 		return nil, err
 	}
-	now, bytes, full := c.At.UnixMilli(), int64(0), false
+	bytes, full, left := int64(0), false, relay.Position(0)
 	take := func(r *sqlite.Rows) {
 		f := freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), again: relay.Position(r.Int(3))}
+		if e := r.Int(4); e != 0 && e <= c.At.UnixMilli() { // a claim of an earlier time, which may come later, can bring it
+			left = cmp.Or(left, f.position)
+			return
+		}
 		if bytes += r.Int(2); len(list) == c.Limit || len(list) > 0 && bytes > relay.ClaimBytes {
 			full = true
 			return
 		}
 		list = append(list, f)
 	}
-	r := t.c.Query("SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again FROM ("+pending+") p CROSS JOIN "+freeMessages+" LIMIT ?", append(args, now, int64(c.Limit+1))...)
+	r := t.c.Query(toClaim+"("+pending+") p CROSS JOIN "+freeMessages, args...)
 	for !full && r.Next() {
 		take(r)
 	}
@@ -104,22 +111,28 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMess
 			if full || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
 				continue
 			}
-			if _, err := t.c.Row(take, "SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again FROM (SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position), now); err != nil {
+			if _, err := t.c.Row(take, toClaim+"(SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position)); err != nil {
 				return nil, err
 			}
 		}
 	}
+	next := t.last + 1
 	if n := len(list); n > 0 {
-		t.w.claimFrom[id] = list[n-1].position + 1
-	} else {
-		t.w.claimFrom[id] = t.last + 1
+		next = list[n-1].position + 1
 	}
+	if left != 0 {
+		next = min(next, left)
+	}
+	t.w.claimFrom[id] = next
 	return list, nil
 }
 
-// freeMessages are the messages m at positions p that a claim may bring, at a time in Unix ms.
-const freeMessages = `message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position
-	WHERE m.open = 1 AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?)`
+// freeMessages are the messages m at positions p that nobody holds and that are not put off.
+const (
+	toClaim      = "SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again, m.expires_at FROM "
+	freeMessages = `message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position
+	WHERE m.open = 1 AND a.until IS NULL`
+)
 
 // Claimable tells whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
@@ -129,7 +142,7 @@ func (d *DB) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, e
 		if err != nil {
 			return err
 		}
-		found, err = x.c.Row(nil, "SELECT 1 FROM ("+pending+") p CROSS JOIN "+freeMessages+" LIMIT 1", append(args, x.now.UnixMilli())...)
+		found, err = x.c.Row(nil, "SELECT 1 FROM ("+pending+") p CROSS JOIN "+freeMessages+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, x.now.UnixMilli())...)
 		return err
 	})
 	return found, err
@@ -194,7 +207,9 @@ func (t *tx) progressed(m *relay.Message, k *relay.Acknowledge, p relay.Position
 	if err != nil || a.key != k.Key || a.until.IsZero() {
 		return err
 	}
-	a.until = k.At.Add(a.lease).Truncate(time.Millisecond)
+	if until := k.At.Add(a.lease).Truncate(time.Millisecond); until.After(a.until) {
+		a.until = until
+	}
 	return t.keepAttempt(m, a)
 }
 
