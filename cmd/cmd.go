@@ -152,7 +152,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand(), a.benchCommand()}},
+		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand(), a.benchCommand(), a.conformanceCommand()}},
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.askCommand(), a.listenCommand(), a.inboxCommand(), a.replyCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},

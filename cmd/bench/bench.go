@@ -141,8 +141,11 @@ func (b *bench) explain(ctx context.Context, err error) error {
 		return ctx.Err()
 	}
 	for _, s := range b.servers {
-		if s.log != nil && s.log.hasEnded() {
-			err = fmt.Errorf("%w; a server has ended: %s", err, s.log.last())
+		if s.process == nil {
+			continue
+		}
+		if last, ended := s.process.Ended(); ended {
+			err = fmt.Errorf("%w; a server has ended: %s", err, last)
 		}
 	}
 	return err

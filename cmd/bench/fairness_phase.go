@@ -11,6 +11,8 @@ import (
 	"os/exec"
 	"sync"
 	"time"
+
+	"relay/cmd/child"
 )
 
 // A contest is one round of an attack.
@@ -141,7 +143,7 @@ func (b *bench) startHelper(ctx context.Context, j job) (*helper, error) {
 		return nil, err
 	}
 	h := &helper{process: exec.CommandContext(ctx, b.Program, "bench", Attacker)}
-	h.process.Env, h.process.Stderr = cleanEnviron(), &h.stderr
+	h.process.Env, h.process.Stderr = child.Environ(), &h.stderr
 	out, err := h.process.StdoutPipe()
 	if err == nil {
 		h.stdin, err = h.process.StdinPipe()

@@ -11,12 +11,14 @@ import (
 	"os/exec"
 	"strings"
 	"time"
+
+	"relay/cmd/child"
 )
 
 // startLimited starts the relay whose fairness is measured: Config.Server, with the
 // default limits. It may open so many files; 0 leaves their number as it is.
 func (b *bench) startLimited(ctx context.Context, file string, files int, args ...string) (*server, error) {
-	s := &server{file: file, stop: func() {}, program: b.serverProgram(), env: cleanEnviron()}
+	s := &server{file: file, stop: func() {}, program: b.serverProgram(), env: child.Environ()}
 	s.args = append([]string{"serve", "--addr=127.0.0.1:0", "--db=" + file, "--log-format=json"}, args...)
 	if files > 0 { // both limits: a Go program raises the soft one to the hard one
 		s.args = append([]string{"-c", `ulimit -n "$0" && exec "$@"`, fmt.Sprint(files), s.program}, s.args...)
@@ -37,7 +39,7 @@ func (b *bench) serverProgram() string {
 func (b *bench) command(ctx context.Context, s *server, stdin []byte, args ...string) ([]byte, error) {
 	c := exec.CommandContext(ctx, b.serverProgram(), append(args, "--db="+s.file)...)
 	var out, stderr bytes.Buffer
-	c.Stdin, c.Stdout, c.Stderr, c.Env = bytes.NewReader(stdin), &out, &stderr, cleanEnviron()
+	c.Stdin, c.Stdout, c.Stderr, c.Env = bytes.NewReader(stdin), &out, &stderr, child.Environ()
 	if err := c.Run(); err != nil {
 		return nil, fmt.Errorf("relay %s: %w: %s", args[0], err, bytes.TrimSpace(stderr.Bytes()))
 	}

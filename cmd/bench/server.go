@@ -1,20 +1,16 @@
 package bench
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
+	"relay/cmd/child"
 	"relay/db"
 	"relay/db/relay"
 )
@@ -27,7 +23,7 @@ type server struct {
 	env     []string
 	program string
 	args    []string
-	log     *serverLog // nil: it ran already, or has ended
+	process *child.Relay // nil: it ran already, or has ended
 	mechas  []*mecha
 	stop    func()
 	kill    func() // SIGKILL, as in a crash
@@ -62,8 +58,6 @@ func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0", "--max-sockets-per-mecha=0",
 	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature", "--log-format=json"}
 
-const stopTimeout = 15 * time.Second // longer than a relay takes to stop
-
 // Forgetful is the command below bench that runs a server like serve does, but keeps
 // nothing that is sent. Its cost is that of a relay without the store.
 const Forgetful = "forgetful-server"
@@ -82,7 +76,7 @@ func (b *bench) startForgetful(ctx context.Context, file string) (*server, error
 func (b *bench) startProgram(ctx context.Context, command []string, file string, env []string, args ...string) (*server, error) {
 	s := &server{file: file, env: env, stop: func() {}}
 	s.args, s.program = slices.Concat(command, []string{"--addr=127.0.0.1:0", "--db=" + file}, unlimited, args), b.Program
-	s.env = append(s.env, cleanEnviron()...)
+	s.env = append(s.env, child.Environ()...)
 	b.servers = append(b.servers, s)
 	if err := b.launch(ctx, s); err != nil {
 		return nil, err
@@ -90,48 +84,20 @@ func (b *bench) startProgram(ctx context.Context, command []string, file string,
 	return s, b.issue(ctx, s, ownCrew)
 }
 
-// cleanEnviron returns the environment without what would change a relay's settings.
-func cleanEnviron() (env []string) {
-	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
-			env = append(env, e)
-		}
-	}
-	return env
-}
-
 // launch starts the process of a server, and returns when the relay is ready.
-func (b *bench) launch(ctx context.Context, s *server) error {
-	c := exec.Command(s.program, s.args...)
-	c.Env = s.env
-	stderr, err := c.StderrPipe()
-	if err != nil {
+func (b *bench) launch(ctx context.Context, s *server) (err error) {
+	if s.process, err = child.Start(ctx, s.program, s.args, s.env); err != nil {
 		return err
 	}
-	if err := c.Start(); err != nil {
-		return err
-	}
-	log := &serverLog{url: make(chan string, 1), ended: make(chan struct{})}
-	go log.read(stderr)
-	s.pid, s.log = c.Process.Pid, log
-	var once sync.Once
-	ending := func(signal os.Signal) func() {
+	s.url, s.pid = s.process.URL, s.process.PID
+	end := func(how func(*child.Relay)) func() {
+		p := s.process
 		return func() {
-			once.Do(func() {
-				s.log = nil // from now on its end explains nothing
-				endProcess(c, signal, log)
-			})
+			s.process = nil // from now on its end explains nothing
+			how(p)
 		}
 	}
-	s.stop, s.kill = ending(os.Interrupt), ending(os.Kill)
-	select {
-	case s.url = <-log.url:
-	case <-log.ended:
-		s.stop()
-		return fmt.Errorf("the server did not start: %s", log.last())
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	s.stop, s.kill = end((*child.Relay).Stop), end((*child.Relay).Kill)
 	return ready(ctx, s.url)
 }
 
@@ -151,18 +117,6 @@ func ready(ctx context.Context, base string) error {
 		err = refused(status, body)
 	}
 	return err
-}
-
-// endProcess sends the process a signal, waits for its end, and kills it if that
-// takes too long.
-func endProcess(c *exec.Cmd, signal os.Signal, log *serverLog) {
-	if c.Process.Signal(signal) != nil { // Windows has only the signal to kill
-		c.Process.Kill()
-	}
-	kill := time.AfterFunc(stopTimeout, func() { c.Process.Kill() })
-	defer kill.Stop()
-	<-log.ended // before Wait, which closes the pipe
-	c.Wait()    // the log has said already what went wrong
 }
 
 // useServer measures a relay that runs already. It makes Mechas in that relay's
@@ -219,46 +173,4 @@ func inParallel(ctx context.Context, n int, f func(i int) error) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
-}
-
-// A serverLog reads the log of a server: first the address, later the last line,
-// which may explain why the server has ended.
-type serverLog struct {
-	url   chan string
-	ended chan struct{} // closed when the log has ended
-	mu    sync.Mutex
-	line  string
-}
-
-func (l *serverLog) read(r io.Reader) {
-	defer close(l.ended)
-	lines := bufio.NewReader(r)
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil {
-			return
-		}
-		var v struct{ Msg, URL string }
-		if json.Unmarshal([]byte(line), &v) == nil && v.Msg == "serving" {
-			l.url <- v.URL
-		}
-		l.mu.Lock()
-		l.line = strings.TrimSpace(line)
-		l.mu.Unlock()
-	}
-}
-
-func (l *serverLog) hasEnded() bool {
-	select {
-	case <-l.ended:
-		return true
-	default:
-		return false
-	}
-}
-
-func (l *serverLog) last() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.line
 }

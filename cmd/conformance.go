@@ -1,0 +1,284 @@
+package cmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/conformance"
+	"relay/db/relay"
+)
+
+// conformanceFlags are the flags of relay conformance.
+type conformanceFlags struct {
+	clientFlags
+	only           []string
+	role           string
+	timeout        time.Duration
+	list           bool
+	first, second  string // addresses, when a server is judged
+	secondKeyFile  string
+	programs, urls []string // what stands after --, and before it
+}
+
+func (a *app) conformanceCommand() *cobra.Command {
+	f := &conformanceFlags{}
+	cmd := &cobra.Command{
+		Use:   "conformance (-- PROGRAM [ARGUMENT…] | URL)",
+		Short: "Judge a client program, or a server, by what it does",
+		Long: `Judge a client program in any language, or a server.
+
+With -- PROGRAM, a relay that misbehaves on purpose is started for each case, on a
+temporary database, with a proxy before it that drops connections, cuts sockets,
+refuses with Retry-After, pushes twice or is slow. The program is started as
+
+  PROGRAM worker      answers each {"n": i} with {"echo": i}, until SIGTERM
+  PROGRAM asker N     asks RELAY_TO {"n": i}, for i from 1 to N, and prints i
+                      when its answer has come
+
+with RELAY_URL and RELAY_KEY in its environment. What the database says in the end
+is what counts: nothing lost, nothing twice. relay docs conformance has the whole
+contract. With --role, the program plays one of the two, and the kit the other.
+
+With URL, a server is judged by the interface document. It needs the keys of two
+Mechas: RELAY_KEY and RELAY_SECOND_KEY, or --key-file and --second-key-file; and
+their addresses if the server has no whoami. It sends about 250 messages between
+the two. Checks that are marked "beyond" want what only this relay's own protocol
+has; they fail no server.`,
+		Example: `  relay conformance -- python3 agent.py
+  relay conformance --only lost-answer,restart -- ./agent --quiet
+  relay conformance --role worker -- node worker.mjs
+  relay conformance http://127.0.0.1:8080 --first alice^demo --second bob^demo
+  relay conformance --list`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.urls = args
+			if at := cmd.ArgsLenAtDash(); at >= 0 {
+				f.urls, f.programs = args[:at], args[at:]
+			}
+			return a.conformance(cmd.Context(), f)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&f.only, "only", nil, "only these `cases` or checks")
+	flags.BoolVar(&f.list, "list", false, "list the cases and checks, and judge nothing")
+	flags.StringVar(&f.role, "role", "", "of a program: what it can do, `asker` or worker; default: both")
+	flags.DurationVar(&f.timeout, "timeout", time.Minute, "of a program: the time for each case")
+	flags.StringVar(&f.first, "first", "", "of a server: the `address` of the Mecha of RELAY_KEY")
+	flags.StringVar(&f.second, "second", "", "of a server: the `address` of the Mecha of RELAY_SECOND_KEY")
+	flags.StringVar(&f.secondKeyFile, "second-key-file", "", "read the second key from a `file` instead of RELAY_SECOND_KEY")
+	flags.StringVar(&f.caFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
+	f.addKey(cmd)
+	return cmd
+}
+
+func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
+	switch {
+	case f.list:
+		return a.listConformance()
+	case len(f.programs) > 0 && len(f.urls) == 0:
+		return a.judgeProgram(ctx, f)
+	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
+		return a.judgeServer(ctx, f)
+	case len(f.programs) == 0 && len(f.urls) > 0:
+		return usagef("a program stands after --, as in relay conformance -- %s; a server is a URL that begins with http:// or https://", strings.Join(f.urls, " "))
+	}
+	return usagef("it takes either the URL of a server, or -- and a program")
+}
+
+func isURL(s string) bool { return strings.HasPrefix(s, "http://") || strings.HasPrefix(s, "https://") }
+
+// listConformance prints what is judged.
+func (a *app) listConformance() error {
+	type entry struct {
+		Name    string `json:"name"`
+		Of      string `json:"of"` // program or server
+		Section string `json:"section,omitempty"`
+		Beyond  bool   `json:"beyond,omitempty"`
+		Does    string `json:"does,omitempty"` // what the relay does
+		Must    string `json:"must"`
+	}
+	var all []entry
+	for _, c := range conformance.Cases() {
+		all = append(all, entry{Name: c.Name, Of: "program", Does: c.Does, Must: c.Must})
+	}
+	for _, c := range conformance.Checks() {
+		all = append(all, entry{Name: c.Name, Of: "server", Section: c.Section, Beyond: c.Beyond, Must: c.Must})
+	}
+	for _, e := range all {
+		if a.json {
+			if err := a.printJSON(e); err != nil {
+				return err
+			}
+			continue
+		}
+		about := "the relay " + e.Does
+		if e.Of == "server" {
+			about = e.Section
+		}
+		fmt.Fprintf(a.stdout, "%s  %s (%s)\n    %s\n", e.Of, e.Name, about, e.Must)
+	}
+	return nil
+}
+
+// knownNames refuses names of --only that do not exist.
+func knownNames(only, names []string) error {
+	for _, o := range only {
+		if !slices.Contains(names, o) {
+			return usagef("--only: there is no %q%s; relay conformance --list has them all", o, didYouMean("", nearest(o, names)))
+		}
+	}
+	return nil
+}
+
+func (a *app) judgeProgram(ctx context.Context, f *conformanceFlags) error {
+	var names []string
+	for _, c := range conformance.Cases() {
+		names = append(names, c.Name)
+	}
+	if err := knownNames(f.only, names); err != nil {
+		return err
+	}
+	if f.role != "" && f.role != conformance.Asker && f.role != conformance.Worker {
+		return usagef("--role must be asker or worker, not %q", f.role)
+	}
+	if f.timeout < time.Second {
+		return usagef("--timeout must be at least 1s")
+	}
+	executable, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	status := a.statusLine()
+	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only, Timeout: f.timeout,
+		Relay: executable, Schema: a.schema, By: a.actor(), Progress: func(ended, all int) { status.show(fmt.Sprintf("%d of %d cases", ended, all)) }})
+	status.show("")
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted; nothing is left behind")
+	}
+	if err != nil {
+		return err
+	}
+	return a.printConformance("case", results)
+}
+
+// printConformance prints a table of results; exit code 1 if one speaks against what was
+// judged.
+func (a *app) printConformance(what string, results []conformance.Result) error {
+	failed := 0
+	for _, r := range results {
+		if r.Failed() {
+			failed++
+		}
+	}
+	var err error
+	if a.json {
+		err = a.printJSON(struct {
+			Passed  bool                 `json:"passed"`
+			Failed  int                  `json:"failed"`
+			Results []conformance.Result `json:"results"`
+		}{failed == 0, failed, results})
+	} else {
+		err = a.printVerdicts(what, results, failed)
+	}
+	if err == nil && failed > 0 {
+		err = exitError(exitFailure)
+	}
+	return err
+}
+
+func (a *app) printVerdicts(what string, results []conformance.Result, failed int) error {
+	t := a.tableOf(strings.ToUpper(what), heading("PASSED"), "WHY")
+	for _, r := range results {
+		verdict, why := paint{green, "yes"}, ""
+		switch {
+		case r.Skipped != "":
+			verdict, why = paint{grey, "skipped"}, r.Skipped
+		case !r.Passed && r.Beyond:
+			verdict = paint{yellow, "no, beyond"}
+		case !r.Passed:
+			verdict = paint{red, "no"}
+		}
+		if r.Section != "" {
+			r.Name += "  " + r.Section
+		}
+		if len(r.Why) > 0 {
+			why = r.Why[0]
+		}
+		t.row(r.Name, verdict, why)
+		for _, more := range r.Why[min(1, len(r.Why)):] {
+			t.row("", paint{plainText, ""}, more)
+		}
+	}
+	if err := t.end(); err != nil {
+		return err
+	}
+	if failed == 0 {
+		_, err := fmt.Fprintf(a.stdout, "\n%s, none failed\n", counted(len(results), what))
+		return err
+	}
+	fmt.Fprintf(a.stdout, "\n%d of %s failed. What to see to:\n", failed, counted(len(results), what))
+	for _, r := range results {
+		if r.Failed() {
+			fmt.Fprintf(a.stdout, "  %s: %s\n", r.Name, r.Must)
+		}
+	}
+	return nil
+}
+
+// judgeServer asks a server. Its keys come from the environment or files.
+func (a *app) judgeServer(ctx context.Context, f *conformanceFlags) error {
+	var names []string
+	for _, c := range conformance.Checks() {
+		names = append(names, c.Name)
+	}
+	if err := knownNames(f.only, names); err != nil {
+		return err
+	}
+	first, err := f.firstCredentials()
+	if err != nil {
+		return err
+	}
+	second, err := f.secondCredentials()
+	if err != nil {
+		return err
+	}
+	trust, err := f.tls()
+	if err != nil {
+		return err
+	}
+	status := a.statusLine()
+	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.show})
+	status.show("")
+	if err != nil {
+		return inFlags(err)
+	}
+	return a.printConformance("check", results)
+}
+
+// firstCredentials reads those of the first Mecha, as every client does.
+func (f *conformanceFlags) firstCredentials() (conformance.Credentials, error) {
+	key, secret, err := f.secrets()
+	return conformance.Credentials{Address: relay.Address(f.first), Key: key, Secret: secret}, err
+}
+
+// secondCredentials reads those of the second, from variables of its own.
+func (f *conformanceFlags) secondCredentials() (conformance.Credentials, error) {
+	key := os.Getenv("RELAY_SECOND_KEY")
+	if f.secondKeyFile != "" {
+		b, err := os.ReadFile(f.secondKeyFile)
+		if err != nil {
+			return conformance.Credentials{}, err
+		}
+		key = string(b)
+	}
+	if key = strings.TrimSpace(key); key == "" {
+		return conformance.Credentials{}, usagef("no second key: set RELAY_SECOND_KEY, or --second-key-file")
+	}
+	return conformance.Credentials{Address: relay.Address(f.second), Key: key, Secret: strings.TrimSpace(os.Getenv("RELAY_SECOND_SIGNING_SECRET"))}, nil
+}

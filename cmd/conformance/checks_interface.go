@@ -1,0 +1,534 @@
+package conformance
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"reflect"
+	"strings"
+	"time"
+
+	"relay/db/relay"
+)
+
+// interfaceChecks want what the interface document says, and nothing more. Where it shows
+// no body, a check looks only for what every form must have: a status, an id.
+var interfaceChecks = []Check{
+	{Name: "send", Section: "§4 Send Message", judge: checkSend,
+		Must: "Answer a send with 201 and message_id (msg_…), conversation_id (conv_…) and created_at (RFC 3339)."},
+	{Name: "send-conversation", Section: "§2 Message", judge: checkConversation,
+		Must: "Put a message into the conversation that its conversation_id names."},
+	{Name: "send-payload", Section: "§2 Message", judge: checkPayload,
+		Must: "Take any JSON object as payload: empty, nested, in any script."},
+	{Name: "get-message", Section: "§4 Get Message", judge: checkGet,
+		Must: "Show a message to its sender and to its recipient."},
+	{Name: "get-message-others", Section: "§5 rule 3", judge: checkGetOthers,
+		Must: "Show a message to nobody but its sender and its recipient."},
+	{Name: "get-payload", Section: "§4 Get Payload", judge: checkGetPayload,
+		Must: "Give the payload to the recipient."},
+	{Name: "get-payload-others", Section: "§5 rule 3", judge: checkGetPayloadOthers,
+		Must: "Give the payload to nobody but the recipient, not even to the sender."},
+	{Name: "ack", Section: "§4 ACK Message", judge: checkAck,
+		Must: "Take an ack with status and client_ts from the recipient."},
+	{Name: "deliver", Section: "§4 Mark Delivered", judge: checkDeliver,
+		Must: "Let the recipient mark a message as delivered."},
+	{Name: "list", Section: "§4 List Mecha Messages", judge: checkList,
+		Must: "List a Mecha's messages, those that it sent and those that it received."},
+	{Name: "list-time", Section: "§4 List Mecha Messages", judge: checkListTime,
+		Must: "Filter by since and until."},
+	{Name: "list-cursor", Section: "§4 List Mecha Messages", judge: checkListCursor,
+		Must: "Go on after since_message_id: what comes after it is listed, and what came before it is not."},
+	{Name: "list-limit", Section: "§4 List Mecha Messages", judge: checkListLimit,
+		Must: "List no more messages than limit says."},
+	{Name: "list-default", Section: "§8 Limits", judge: checkListDefault,
+		Must: "List 100 messages if there is no limit, and up to 1000 if that is the limit."},
+	{Name: "push", Section: "§6 Events", judge: checkPush,
+		Must: "Push a message to its recipient as it comes, with all fields of the envelope."},
+	{Name: "push-kinds", Section: "§6 Events", judge: checkPushKinds,
+		Must: "Send no other event than message to a client that has not asked for it."},
+	{Name: "ack-frame", Section: "§6 Events", judge: checkAckFrame,
+		Must: "Take an ack over the socket, and leave the socket open."},
+	{Name: "sync", Section: "§4 Connect", judge: checkSync,
+		Must: "Send what came after since_message_id when a client connects, and nothing from before it."},
+	{Name: "sync-limit", Section: "§4 Connect", judge: checkSyncLimit,
+		Must: "Send no more messages for synchronisation than sync_limit says."},
+	{Name: "sync-default", Section: "§8 Limits", judge: checkSyncDefault,
+		Must: "Send 200 messages for synchronisation if there is no sync_limit."},
+	{Name: "search", Section: "§4 Search", judge: checkSearch,
+		Must: "Take a search, and give its result by the request identifier."},
+	{Name: "key-required", Section: "§5 Authentication", judge: checkKey,
+		Must: "Refuse a request without X-Mecha-Key, or with a key that is unknown."},
+	{Name: "timestamp-required", Section: "§5 Authentication", judge: checkTimestamp,
+		Must: "Refuse a request without X-Request-Timestamp, or with one that is not RFC 3339."},
+	{Name: "timestamp-forms", Section: "§5 Authentication", judge: checkTimestampForms,
+		Must: "Take a timestamp in every form of RFC 3339, and sign it as it was sent."},
+	{Name: "nonce-required", Section: "§5 Authentication", judge: checkNonce,
+		Must: "Refuse a request without X-Nonce."},
+	{Name: "signature", Section: "§5 Authentication", judge: checkSignature,
+		Must: "Take a request whose X-Signature is right: HMAC-SHA256 over body|nonce|timestamp, as sent."},
+	{Name: "signature-wrong", Section: "§5 rule 2", judge: checkSignatureWrong,
+		Must: "Verify X-Signature whenever it is there, and refuse a request whose signature is wrong."},
+	{Name: "signature-required", Section: "§5 rule 1", judge: checkSignatureRequired,
+		Must: "With REQUIRE_MESSAGE_SIGNATURE, refuse every request without X-Signature."},
+	{Name: "handshake", Section: "§5 Authentication", judge: checkHandshake,
+		Must: "Ask the same headers of a WebSocket handshake as of a request."},
+}
+
+func checkSend(s *session) error {
+	m, err := s.send(s.first, s.second, `{"text":"hello"}`, "")
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(m.MessageID, "msg_") || len(m.MessageID) == len("msg_") {
+		return fmt.Errorf("message_id is %q, not msg_…", m.MessageID)
+	}
+	if !strings.HasPrefix(m.ConversationID, "conv_") || len(m.ConversationID) == len("conv_") {
+		return fmt.Errorf("conversation_id is %q, not conv_…", m.ConversationID)
+	}
+	return isTime("created_at", m.CreatedAt)
+}
+
+func isTime(field, value string) error {
+	if _, err := time.Parse(time.RFC3339Nano, value); err != nil {
+		return fmt.Errorf("%s is %q, which is not RFC 3339", field, value)
+	}
+	return nil
+}
+
+func checkConversation(s *session) error {
+	m, err := s.send(s.first, s.second, `{}`, "")
+	if err != nil {
+		return err
+	}
+	again, err := s.send(s.second, s.first, `{}`, fmt.Sprintf(`,"conversation_id":%q`, m.ConversationID))
+	if err == nil && again.ConversationID != m.ConversationID {
+		err = fmt.Errorf("a message to conversation %s is in %s", m.ConversationID, again.ConversationID)
+	}
+	return err
+}
+
+// payloads are objects in which servers have been wrong.
+var payloads = []string{`{}`, `{"text":"Grüezi 你好 🙂"}`, `{"a":{"b":[1,2.50,-3e2,null,true,{"c":[]}]}}`, `{"":"","a b":"\u0000\ud83d\ude42","|":"a|b"}`}
+
+func checkPayload(s *session) error {
+	for _, p := range payloads {
+		if _, err := s.send(s.first, s.second, p, ""); err != nil {
+			return fmt.Errorf("the payload %s: %w", p, err)
+		}
+	}
+	return nil
+}
+
+func checkGet(s *session) error {
+	m, err := s.send(s.first, s.second, `{}`, "")
+	for _, as := range []*peer{s.first, s.second} {
+		if err == nil {
+			err = s.object(&struct{}{}, as, "GET", messagesPath+"/"+m.MessageID, "")
+		}
+	}
+	return err
+}
+
+// note sends a message that the second Mecha has no part in.
+func (s *session) note() (sent, error) {
+	m, err := s.send(s.first, s.first, `{"private":true}`, "")
+	if err != nil {
+		return m, skipped("it takes a third Mecha: this server lets nobody write to itself")
+	}
+	return m, nil
+}
+
+func checkGetOthers(s *session) error {
+	m, err := s.note()
+	if err != nil {
+		return err
+	}
+	return s.refused("a message of others", s.second, "GET", messagesPath+"/"+m.MessageID, "")
+}
+
+func checkGetPayload(s *session) error {
+	m, err := s.send(s.first, s.second, `{"text":"hello"}`, "")
+	if err != nil {
+		return err
+	}
+	r, err := s.do(s.second, "GET", messagesPath+"/"+m.MessageID+"/payload", "")
+	if err == nil && (r.status/100 != 2 || len(r.body) == 0) {
+		err = fmt.Errorf("the recipient does not get the payload: %v", r)
+	}
+	return err
+}
+
+func checkGetPayloadOthers(s *session) error {
+	m, err := s.send(s.first, s.second, `{"text":"hello"}`, "")
+	if err != nil {
+		return err
+	}
+	return s.refused("the payload, to the sender,", s.first, "GET", messagesPath+"/"+m.MessageID+"/payload", "")
+}
+
+func checkAck(s *session) error {
+	m, err := s.send(s.first, s.second, `{}`, "")
+	if err != nil {
+		return err
+	}
+	return s.succeeds(s.second, "POST", messagesPath+"/"+m.MessageID+"/ack", s.ackBody("completed"))
+}
+
+// succeeds wants an answer with 2xx.
+func (s *session) succeeds(as *peer, method, path, body string, changes ...change) error {
+	r, err := s.do(as, method, path, body, changes...)
+	if err == nil && r.status/100 != 2 {
+		err = fmt.Errorf("%s %s: %v", method, path, r)
+	}
+	return err
+}
+
+func checkDeliver(s *session) error {
+	m, err := s.send(s.first, s.second, `{}`, "")
+	if err != nil {
+		return err
+	}
+	return s.succeeds(s.second, "POST", messagesPath+"/"+m.MessageID+"/deliver", "")
+}
+
+func checkList(s *session) error {
+	all, err := s.few(3)
+	if err != nil {
+		return err
+	}
+	for _, as := range []*peer{s.first, s.second} {
+		n, err := s.listed(as, "limit=1000&since="+url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)), all)
+		if err != nil || n != len(all) {
+			return fmt.Errorf("the list of %s has %d of 3 messages: %v", as.Address, n, err)
+		}
+	}
+	return nil
+}
+
+func checkListTime(s *session) error {
+	all, err := s.few(3)
+	if err != nil {
+		return err
+	}
+	at := func(d time.Duration) string { return url.QueryEscape(time.Now().Add(d).UTC().Format(time.RFC3339)) }
+	for query, want := range map[string]int{
+		"limit=1000&since=" + at(-time.Hour) + "&until=" + at(time.Hour): 3,
+		"limit=1000&since=" + at(time.Hour):                              0,
+		"limit=1000&until=" + at(-time.Hour):                             0,
+	} {
+		if n, err := s.listed(s.second, query, all); err != nil || n != want {
+			return fmt.Errorf("with %s, the list has %d of the messages, not %d: %v", query, n, want, err)
+		}
+	}
+	return nil
+}
+
+func checkListCursor(s *session) error {
+	all, err := s.few(5)
+	if err != nil {
+		return err
+	}
+	query := "limit=1000&since_message_id=" + all[2].MessageID
+	before, err := s.listed(s.second, query, all[:2])
+	if err != nil {
+		return err
+	}
+	after, err := s.listed(s.second, query, all[3:])
+	if err == nil && (before != 0 || after != 2) {
+		err = fmt.Errorf("after the third of 5 messages, the list has %d of the 2 before it, and %d of the 2 after it", before, after)
+	}
+	return err
+}
+
+// A page may name one message more, as the cursor for the next page.
+func checkListLimit(s *session) error {
+	all, err := s.few(5)
+	if err != nil {
+		return err
+	}
+	n, err := s.listed(s.second, "limit=2&since="+url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339))+"&since_message_id="+all[0].MessageID, all[1:])
+	if err == nil && (n < 2 || n > 3) {
+		err = fmt.Errorf("with limit=2, the list has %d of 4 messages", n)
+	}
+	return err
+}
+
+func checkListDefault(s *session) error {
+	cursor, all, err := s.many()
+	if err != nil {
+		return err
+	}
+	n, err := s.listed(s.second, "since_message_id="+cursor.MessageID, all)
+	if err != nil || n < 100 || n > 101 {
+		return fmt.Errorf("without a limit, the list has %d of %d messages: %v", n, len(all), err)
+	}
+	n, err = s.listed(s.second, "limit=1000&since_message_id="+cursor.MessageID, all)
+	if err == nil && n != len(all) {
+		err = fmt.Errorf("with limit=1000, the list has %d of %d messages", n, len(all))
+	}
+	return err
+}
+
+func checkPush(s *session) error {
+	e, err := s.listenNow()
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	const payload = `{"text":"Grüezi","n":[1,{"a":null}]}`
+	m, err := s.send(s.first, s.second, payload, "")
+	if err != nil {
+		return err
+	}
+	h, err := e.message(m.MessageID)
+	if err != nil {
+		return err
+	}
+	for field, pair := range map[string][2]string{"from": {h.From, string(s.first.Address)}, "to": {h.To, string(s.second.Address)},
+		"conversation_id": {h.ConversationID, m.ConversationID}, "message_type": {h.MessageType, "conformance"}} {
+		if pair[0] != pair[1] {
+			return fmt.Errorf("%s is %q in the envelope, not %q", field, pair[0], pair[1])
+		}
+	}
+	text, err := h.payload()
+	if err != nil {
+		return err
+	}
+	var got, want any
+	if json.Unmarshal(text, &got) != nil || json.Unmarshal([]byte(payload), &want) != nil || !reflect.DeepEqual(got, want) {
+		return fmt.Errorf("payload_base64 is %s, not %s", relay.Visible(string(text)), payload)
+	}
+	return isTime("created_at", h.CreatedAt)
+}
+
+func checkPushKinds(s *session) error {
+	mine, err := s.listen(s.first, "")
+	if err != nil {
+		return err
+	}
+	defer mine.close()
+	theirs, err := s.listenNow()
+	if err != nil {
+		return err
+	}
+	defer theirs.close()
+	m, err := s.send(s.first, s.second, `{}`, "")
+	if err != nil {
+		return err
+	}
+	if _, err := theirs.message(m.MessageID); err != nil {
+		return err
+	}
+	if err := theirs.ack(m.MessageID, "completed"); err != nil {
+		return err
+	}
+	for _, h := range append(mine.rest(), theirs.rest()...) {
+		if h.Type != "message" {
+			return fmt.Errorf("a frame of type %q came, which nobody asked for", h.Type)
+		}
+	}
+	return nil
+}
+
+func checkAckFrame(s *session) error {
+	e, err := s.listenNow()
+	if err != nil {
+		return err
+	}
+	defer e.close()
+	for range 3 {
+		m, err := s.send(s.first, s.second, `{}`, "")
+		if err != nil {
+			return err
+		}
+		if _, err = e.message(m.MessageID); err != nil {
+			return err
+		}
+		if err = e.ack(m.MessageID, "completed"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// after opens the socket of the second Mecha behind a message.
+func (s *session) after(cursor sent, query string) (all []heard, err error) {
+	e, err := s.listen(s.second, "since_message_id="+cursor.MessageID+query)
+	if err != nil {
+		return nil, err
+	}
+	defer e.close()
+	return e.rest(), nil
+}
+
+func checkSync(s *session) error {
+	all, err := s.few(4)
+	if err != nil {
+		return err
+	}
+	came, err := s.after(all[1], "")
+	if err != nil {
+		return err
+	}
+	if before, after := heardOf(came, all[:1]), heardOf(came, all[2:]); before != 0 || after != 2 {
+		return fmt.Errorf("after the second of 4 messages, %d from before it came, and %d of the 2 after it", before, after)
+	}
+	return nil
+}
+
+func checkSyncLimit(s *session) error {
+	all, err := s.few(5)
+	if err != nil {
+		return err
+	}
+	came, err := s.after(all[0], "&sync_limit=2")
+	if err != nil {
+		return err
+	}
+	if n := heardOf(came, all[1:]); n != 2 {
+		return fmt.Errorf("with sync_limit=2, %d of 4 messages came, of which none was acknowledged", n)
+	}
+	return nil
+}
+
+func checkSyncDefault(s *session) error {
+	cursor, all, err := s.many()
+	if err != nil {
+		return err
+	}
+	came, err := s.after(cursor, "")
+	if err != nil {
+		return err
+	}
+	if n := heardOf(came, all); n != 200 {
+		return fmt.Errorf("without sync_limit, %d of %d messages came, of which none was acknowledged", n, len(all))
+	}
+	return nil
+}
+
+func checkSearch(s *session) error {
+	var answer map[string]any
+	if err := s.object(&answer, s.first, "POST", "/api/v1/search", `{"query":"conformance"}`); err != nil {
+		return err
+	}
+	for _, name := range []string{"request_id", "requestId", "search_id", "id"} {
+		if id, ok := answer[name].(string); ok && id != "" {
+			return s.succeeds(s.first, "GET", "/api/v1/search/"+url.PathEscape(id), "")
+		}
+	}
+	return fmt.Errorf("the answer to a search names no request identifier")
+}
+
+// reads and writes that must be refused, too: one of each.
+func (s *session) everywhere(what string, changes ...change) error {
+	if err := s.refused("a list "+what, s.first, "GET", s.first.history("limit=1"), "", changes...); err != nil {
+		return err
+	}
+	return s.refused("a send "+what, s.first, "POST", messagesPath, s.message(s.first, s.second, `{}`, ""), changes...)
+}
+
+func checkKey(s *session) error {
+	if err := s.everywhere("without X-Mecha-Key", without("X-Mecha-Key")); err != nil {
+		return err
+	}
+	return s.everywhere("with an unknown key", with("X-Mecha-Key", "unknown"))
+}
+
+func checkTimestamp(s *session) error {
+	if err := s.everywhere("without X-Request-Timestamp", without("X-Request-Timestamp"), s.unsigned()); err != nil {
+		return err
+	}
+	return s.everywhere("with a timestamp that is not RFC 3339", with("X-Request-Timestamp", "yesterday"), s.unsigned())
+}
+
+// unsigned takes the signature away, so that only the other header is wrong.
+func (s *session) unsigned() change { return without("X-Signature") }
+
+func checkNonce(s *session) error {
+	return s.everywhere("without X-Nonce", without("X-Nonce"), s.unsigned())
+}
+
+func checkTimestampForms(s *session) error {
+	east := time.FixedZone("", 5*3600+1800)
+	for _, timestamp := range []string{now(), time.Now().UTC().Format("2006-01-02T15:04:05.123Z07:00"), time.Now().UTC().Format(time.RFC3339Nano),
+		time.Now().In(east).Format(time.RFC3339), time.Now().UTC().Format("2006-01-02T15:04:05") + "+00:00"} {
+		r, err := s.doAt(s.first, timestamp, "GET", s.first.history("limit=1"), "")
+		if err != nil {
+			return err
+		}
+		if r.status/100 != 2 {
+			return fmt.Errorf("the timestamp %s is refused: %v", timestamp, r)
+		}
+	}
+	return nil
+}
+
+// checkSignature sends the bodies of the vectors: what is signed is bytes, not JSON.
+func checkSignature(s *session) error {
+	if err := s.succeeds(s.first, "GET", s.first.history("limit=1"), ""); err != nil {
+		return fmt.Errorf("signed, with an empty body: %w", err)
+	}
+	for _, p := range append(payloads, `{"wide":"`+strings.Repeat("ä", 5000)+`"}`) {
+		for _, body := range []string{s.message(s.first, s.second, p, ""), " " + s.message(s.first, s.second, p, "") + "\n", strings.Replace(s.message(s.first, s.second, p, ""), ",", " ,\r\n\t", 1)} {
+			if _, err := s.sendBody(s.first, s.second, body); err != nil {
+				return fmt.Errorf("signed: %w", err)
+			}
+		}
+	}
+	return nil
+}
+
+func checkSignatureWrong(s *session) error {
+	body := s.message(s.first, s.second, `{}`, "")
+	of := func(secret, body, nonce, timestamp string) string {
+		return encode(relay.Sign(secret, []byte(body), nonce, timestamp))
+	}
+	for what, make := range map[string]func(nonce, timestamp string) string{
+		"of another secret":           func(n, t string) string { return of("another", body, n, t) },
+		"of another body":             func(n, t string) string { return of(s.first.secret(), body+" ", n, t) },
+		"of an empty body":            func(n, t string) string { return of(s.first.secret(), "", n, t) },
+		"of another nonce":            func(n, t string) string { return of(s.first.secret(), body, n+"x", t) },
+		"of another timestamp":        func(n, t string) string { return of(s.first.secret(), body, n, t+"x") },
+		"in which the order is wrong": func(n, t string) string { return of(s.first.secret(), body, t, n) },
+		"that is no Base64":           func(string, string) string { return "!" },
+		"that is cut short":           func(n, t string) string { return of(s.first.secret(), body, n, t)[:20] },
+	} {
+		wrong := func(h http.Header) {
+			h.Set("X-Signature", make(h.Get("X-Nonce"), h.Get("X-Request-Timestamp")))
+		}
+		if err := s.refused("a send with a signature "+what, s.first, "POST", messagesPath, body, wrong); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkSignatureRequired(s *session) error {
+	r, err := s.do(s.first, "GET", s.first.history("limit=1"), "", s.unsigned())
+	if err != nil {
+		return err
+	}
+	if r.status/100 == 2 {
+		return skipped("the server runs without REQUIRE_MESSAGE_SIGNATURE")
+	}
+	if err := s.everywhere("without a signature", s.unsigned()); err != nil {
+		return err
+	}
+	return s.noSocket("without a signature", s.second, s.unsigned())
+}
+
+func checkHandshake(s *session) error {
+	for what, wrong := range map[string]change{
+		"without X-Mecha-Key":         both(without("X-Mecha-Key"), s.unsigned()),
+		"without X-Request-Timestamp": both(without("X-Request-Timestamp"), s.unsigned()),
+		"without X-Nonce":             both(without("X-Nonce"), s.unsigned()),
+		"with a wrong signature":      with("X-Signature", encode(bytes.Repeat([]byte{1}, 32))),
+	} {
+		if err := s.noSocket(what, s.second, wrong); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,241 @@
+package conformance
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"relay/db"
+	"relay/db/relay"
+)
+
+// A letter is a message as the file has it.
+type letter struct {
+	*relay.Message
+	N, Echo *int // of the payload; nil: it has none
+}
+
+// A ledger is what the file says of a trial.
+type ledger struct {
+	questions []letter                     // from the asker to the worker
+	answers   map[relay.MessageID][]letter // of the worker, by the question that they name; "": those that name none
+}
+
+const manyMessages = 100_000 // more than a trial makes
+
+// read reads the file, beside the relay or without it.
+func (t *trial) read(ctx context.Context) (*ledger, error) {
+	i, err := db.Inspect(t.file)
+	if err != nil {
+		return nil, err
+	}
+	defer i.Close()
+	list, _, err := i.Messages(ctx, db.ListQuery{Limit: manyMessages, Oldest: true})
+	if err != nil {
+		return nil, err
+	}
+	l := &ledger{answers: map[relay.MessageID][]letter{}}
+	for _, m := range list {
+		body, err := i.Payload(m.ID)
+		if err != nil {
+			return nil, err
+		}
+		one := letter{Message: m}
+		_ = json.Unmarshal(body, &one) // another payload has neither field
+		switch {
+		case m.From == t.asker.address && m.To == t.worker.address:
+			l.questions = append(l.questions, one)
+		case m.From == t.worker.address:
+			l.answers[m.InReplyTo] = append(l.answers[m.InReplyTo], one)
+		}
+	}
+	return l, nil
+}
+
+// untilAcknowledged waits until the worker has acknowledged all questions, or the time is up.
+func (t *trial) untilAcknowledged(ctx context.Context) error {
+	for {
+		l, err := t.read(context.WithoutCancel(ctx))
+		if err != nil {
+			return err
+		}
+		open := slices.ContainsFunc(l.questions, func(q letter) bool { return q.State != relay.Acknowledged })
+		if !open || !wait(ctx, 100*time.Millisecond) {
+			return nil // judge tells which
+		}
+	}
+}
+
+// judge says what is wrong with what the programs have done.
+func (t *trial) judge(ctx context.Context) error {
+	l, err := t.read(ctx)
+	if err != nil {
+		return err
+	}
+	if !t.ends {
+		if t.plays(Asker) {
+			t.judgeQuestions(l)
+		}
+		if t.plays(Worker) {
+			t.judgeAnswers(l)
+		}
+	}
+	all := t.front.seen()
+	t.why = append(t.why, impatience(all)...)
+	t.why = append(t.why, reuse(all)...)
+	for _, p := range t.programs {
+		t.judgeStderr(p)
+		if p.role == Asker && !t.ends {
+			t.judgeLines(p)
+		}
+	}
+	return nil
+}
+
+// judgeQuestions wants each question once.
+func (t *trial) judgeQuestions(l *ledger) {
+	times := map[int]int{}
+	for _, q := range l.questions {
+		if q.N == nil {
+			t.failf("the asker sent a message (%s) that is no question", q.ID)
+			continue
+		}
+		times[*q.N]++
+	}
+	for n := 1; n <= t.questions; n++ {
+		switch times[n] {
+		case 0:
+			t.failf("the asker has not sent question %d", n)
+		case 1:
+		default:
+			t.failf("the asker has sent question %d %d times", n, times[n])
+		}
+		delete(times, n)
+	}
+	for _, n := range slices.Sorted(maps.Keys(times)) {
+		t.failf("the asker has sent question %d, which was not wanted", n)
+	}
+}
+
+// judgeAnswers wants each question answered once, and acknowledged after that.
+func (t *trial) judgeAnswers(l *ledger) {
+	if n := len(l.answers[""]); n > 0 {
+		t.failf("the worker sent %d messages without in_reply_to", n)
+	}
+	for _, q := range l.questions {
+		if q.N == nil {
+			continue
+		}
+		answers := l.answers[q.ID]
+		if len(answers) != 1 {
+			t.failf("question %d is answered %d times", *q.N, len(answers))
+		}
+		for _, a := range answers {
+			switch {
+			case a.Echo == nil || *a.Echo != *q.N:
+				t.failf("the answer to question %d has another payload than {\"echo\": %d}", *q.N, *q.N)
+			case a.Conversation != q.Conversation:
+				t.failf("the answer to question %d stands in another conversation", *q.N)
+			case a.To != q.From:
+				t.failf("the answer to question %d went to %s", *q.N, a.To)
+			}
+		}
+		switch {
+		case q.State != relay.Acknowledged || q.Ack == nil:
+			t.failf("question %d is not acknowledged", *q.N)
+		case q.Ack.Status != "completed":
+			t.failf("question %d is acknowledged as %s, not as completed", *q.N, relay.Visible(q.Ack.Status))
+		case len(answers) > 0 && q.AcknowledgedAt.Before(answers[0].CreatedAt):
+			t.failf("question %d was acknowledged before it was answered", *q.N)
+		}
+	}
+}
+
+// judgeExit wants an asker that is content.
+func (t *trial) judgeExit(p *program) {
+	if p.code() != 0 {
+		t.failf("the %s ended with exit code %d: %s", p.role, p.code(), lastLine(p))
+	}
+}
+
+// selfEnd is within which a program must end whose key is revoked.
+const selfEnd = 20 * time.Second
+
+// judgeEnd wants a program that ends by itself, and says with which code.
+func (t *trial) judgeEnd(p *program, code relay.Code) {
+	if !p.within(min(selfEnd, t.config.Timeout)) {
+		t.failf("the %s did not end by itself within %v", p.role, min(selfEnd, t.config.Timeout))
+		return
+	}
+	if p.code() != 1 {
+		t.failf("the %s ended with exit code %d, not 1", p.role, p.code())
+	}
+	if !strings.Contains(p.err.text(), string(code)) {
+		t.failf("the stderr of the %s has no %s", p.role, code)
+	}
+}
+
+// judgeLines wants each number on a line of its own, once the answer was there.
+func (t *trial) judgeLines(p *program) {
+	times := map[int]int{}
+	for _, l := range p.out.read() {
+		n, err := strconv.Atoi(strings.TrimSpace(l.text))
+		if err != nil || n < 1 || n > t.questions {
+			t.failf("the asker printed a line that is no number of a question: %s", shorten(l.text))
+			return
+		}
+		times[n]++
+		if at, ok := t.answers.Load(n); t.strangers && (!ok || l.at.Before(at.(time.Time))) {
+			t.failf("the asker printed %d before its worker had answered it", n)
+		}
+	}
+	for n := 1; n <= t.questions; n++ {
+		if times[n] != 1 {
+			t.failf("the asker printed %d %d times", n, times[n])
+		}
+	}
+}
+
+// payload is what a payload looks like in the output of a program: as JSON, as the text of
+// an object in another language, or in Base64.
+var payload = regexp.MustCompile(`[{\[]\s*["']?(n|echo)["']?\s*[:=]\s*\d|` +
+	base64.StdEncoding.EncodeToString([]byte(`{"n":`))[:6] + `|` + base64.StdEncoding.EncodeToString([]byte(`{"echo":`))[:9])
+
+// judgeStderr wants no secrets there, and nothing that others wrote.
+func (t *trial) judgeStderr(p *program) {
+	text := p.err.text()
+	for _, m := range []mecha{t.asker, t.worker} {
+		if strings.Contains(text, m.key) {
+			t.failf("the stderr of the %s has the key", p.role)
+		}
+	}
+	if payload.MatchString(text) {
+		t.failf("the stderr of the %s has a payload: %s", p.role, shorten(payload.FindString(text)))
+	}
+}
+
+// lastLine returns the end of what a program has said on stderr.
+func lastLine(p *program) string {
+	all := p.err.read()
+	for i := len(all) - 1; i >= 0; i-- {
+		if s := strings.TrimSpace(all[i].text); s != "" {
+			return shorten(s)
+		}
+	}
+	return "it said nothing on stderr"
+}
+
+func shorten(s string) string {
+	const most = 120
+	if runes := []rune(s); len(runes) > most {
+		s = string(runes[:most]) + "…"
+	}
+	return relay.Visible(fmt.Sprintf("%q", s))
+}
