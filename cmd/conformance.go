@@ -130,7 +130,7 @@ func (a *app) listConformance() error {
 func knownNames(only, names []string) error {
 	for _, o := range only {
 		if !slices.Contains(names, o) {
-			return usagef("--only: there is no %q%s; relay conformance --list has them all", o, didYouMean("", nearest(o, names)))
+			return usagef("--only: there is no %q%s (relay conformance --list has them all)", o, didYouMean("", nearest(o, names)))
 		}
 	}
 	return nil

@@ -121,7 +121,12 @@ func onlyNew(e *exchange, times int) bool { return e.before < times }
 func lostAnswer(*trial) faults {
 	var cuts limiter
 	return faults{
-		request: func(e *exchange) fate { return fate{after: onlyNew(e, 1) && (e.isSend() || e.isAck())} },
+		request: func(e *exchange) fate {
+			if e.isSend() && onlyNew(e, 2) || e.isAck() && onlyNew(e, 1) {
+				return fate{after: true, begun: e.before > 0}
+			}
+			return fate{}
+		},
 		push: func(s *socket, f *frame) frameFate {
 			if f.Type == "sent" && cuts.take(s.key, 3) {
 				return dropFrame

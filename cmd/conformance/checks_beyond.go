@@ -64,7 +64,7 @@ func checkWhoami(s *session) error {
 	}
 	err := s.object(&who, s.first, "GET", "/api/v1/whoami", "")
 	if err == nil && (who.MechaID != s.first.Address || who.Required == nil) {
-		err = fmt.Errorf("whoami says mecha_id %q, signature_required %v", who.MechaID, who.Required)
+		err = fmt.Errorf("whoami says mecha_id %q, or has no signature_required", who.MechaID)
 	}
 	return err
 }
@@ -189,7 +189,7 @@ func checkAckRules(s *session) error {
 			return err
 		}
 		if answer.State != relay.Acknowledged.String() || answer.Duplicate == nil || *answer.Duplicate != again {
-			return fmt.Errorf("the ack, repeated: %v, is answered with state %q, duplicate %v", again, answer.State, answer.Duplicate)
+			return fmt.Errorf("an ack is not answered with state acknowledged and duplicate %v, but with state %q", again, answer.State)
 		}
 	}
 	return s.refusedAs(http.StatusConflict, relay.AlreadyAcknowledged, s.second, "POST", path, s.ackBody("failed"))

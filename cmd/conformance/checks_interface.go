@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -318,13 +319,14 @@ func checkPushKinds(s *session) error {
 	if err != nil {
 		return err
 	}
-	if _, err := theirs.message(m.MessageID); err != nil {
+	first, err := theirs.next("a frame", func(h *heard) bool { return h.Type != "message" || h.MessageID == m.MessageID })
+	if err != nil {
 		return err
 	}
 	if err := theirs.ack(m.MessageID, "completed"); err != nil {
 		return err
 	}
-	for _, h := range append(mine.rest(), theirs.rest()...) {
+	for _, h := range slices.Concat([]heard{*first}, mine.rest(), theirs.rest()) {
 		if h.Type != "message" {
 			return fmt.Errorf("a frame of type %q came, which nobody asked for", h.Type)
 		}

@@ -44,6 +44,7 @@ type Result struct {
 	Skipped string   `json:"skipped,omitempty"` // why it could not be judged; then it has not passed
 	Why     []string `json:"why,omitempty"`     // why it failed
 	Must    string   `json:"must"`              // what the author must see to
+	Faults  int      `json:"faults,omitempty"`  // of a case: how often something went wrong for the program
 	Seconds float64  `json:"seconds"`
 }
 

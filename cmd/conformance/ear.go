@@ -5,9 +5,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"relay/http/client"
@@ -163,13 +161,9 @@ func (h *heard) payload() ([]byte, error) {
 	return b, nil
 }
 
-// handshake asks for a socket with other headers, and wants a refusal.
+// noSocket asks for a socket with other headers, and wants a refusal.
 func (s *session) noSocket(what string, as *peer, change change) error {
 	path := "/api/v1/ws" + as.path()[len("/api/v1"):]
-	err := s.refused("a handshake "+what, as, "GET", path, "", both(change,
+	return s.refused("a handshake "+what, as, "GET", path, "", both(change,
 		with("Connection", "Upgrade"), with("Upgrade", "websocket"), with("Sec-WebSocket-Version", "13"), with("Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")))
-	if errors.Is(err, http.ErrNotSupported) {
-		return fmt.Errorf("a handshake %s: %w", what, err)
-	}
-	return err
 }

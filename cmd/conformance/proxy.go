@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,8 @@ type proxy struct {
 	server    *http.Server
 	transport *http.Transport
 	ended     sync.WaitGroup
+
+	struck atomic.Int64 // how often a fault has hit
 
 	mu        sync.Mutex
 	relay     string // host:port; "": the relay is down
@@ -55,6 +58,7 @@ type fate struct {
 	retryAfter time.Duration   // what the refusal asks for
 	before     bool            // its connection ends before the relay has it
 	after      bool            // its connection ends once the relay has done it
+	begun      bool            // with after: the first bytes of the answer are passed on
 	half       bool            // its connection ends in the middle of the answer, if that has messages
 }
 
@@ -153,6 +157,9 @@ func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if p.request != nil {
 		f = p.request(e)
 	}
+	if f != (fate{}) {
+		p.struck.Add(1)
+	}
 	if f.delay > 0 {
 		pause(r, f.delay)
 	}
@@ -202,6 +209,7 @@ func (p *proxy) refuse(w http.ResponseWriter, e *exchange, f fate) {
 // forward lets the relay answer, and passes the answer on.
 func (p *proxy) forward(w http.ResponseWriter, r *http.Request, e *exchange, f fate) {
 	if page := p.staleFor(e); page != nil {
+		p.struck.Add(1)
 		w.Header().Set("Content-Type", "application/json")
 		p.answers(e, http.StatusOK, "")
 		w.Write(page)
@@ -229,11 +237,26 @@ func (p *proxy) forward(w http.ResponseWriter, r *http.Request, e *exchange, f f
 	if e.isSend() && resp.StatusCode == http.StatusCreated {
 		p.count(e.key)
 	}
-	if f.after {
+	switch {
+	case f.after && f.begun:
+		begin(w)
+		return
+	case f.after:
 		hangUp()
 	}
 	p.keepPage(e, body)
 	p.pass(w, e, resp, body, f)
+}
+
+// begin passes on the first bytes of an answer, and ends the connection. No HTTP library
+// repeats a request by itself whose answer has begun.
+func begin(w http.ResponseWriter) {
+	conn, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		return
+	}
+	defer conn.Close()
+	io.WriteString(conn, "HTTP/1.1 2") // the client may have gone
 }
 
 // count counts a message that the relay accepted.
@@ -262,6 +285,7 @@ func (p *proxy) pass(w http.ResponseWriter, e *exchange, resp *http.Response, bo
 		http.NewResponseController(w).Flush()
 		hangUp()
 	case p.slow:
+		p.struck.Add(1)
 		flush := http.NewResponseController(w)
 		for piece := range slices.Chunk(body, pieceBytes) {
 			w.Write(piece)

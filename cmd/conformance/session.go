@@ -147,8 +147,10 @@ func newSession(ctx context.Context, c ServerConfig) (*session, error) {
 	if s.first.Address == s.second.Address {
 		return nil, errors.New("the two keys are of the same Mecha; two are needed")
 	}
-	_, err := s.do(s.first, "GET", s.first.history(""), "")
-	return s, err // the server cannot be reached
+	if _, err := s.do(s.first, "GET", s.first.history("limit=1"), ""); err != nil {
+		return nil, fmt.Errorf("the server cannot be asked: %w", err)
+	}
+	return s, nil
 }
 
 // tidy acknowledges what was sent, as far as that is possible.
@@ -177,7 +179,8 @@ type reply struct {
 }
 
 func (r *reply) String() string {
-	return fmt.Sprintf("%d %s", r.status, relay.Visible(string(r.body[:min(len(r.body), 120)])))
+	text := strings.ToValidUTF8(string(r.body[:min(len(r.body), 120)]), "")
+	return fmt.Sprintf("%d %s", r.status, relay.Visible(strings.TrimSpace(text)))
 }
 
 // A change makes the headers of a request wrong, or adds some.
@@ -225,6 +228,10 @@ func (s *session) doAt(as *peer, timestamp, method, path, body string, changes .
 		resp, err := s.http.Do(req)
 		if err != nil {
 			return nil, err
+		}
+		if resp.StatusCode == http.StatusSwitchingProtocols {
+			resp.Body.Close() // a socket
+			return &reply{resp.StatusCode, resp.Header, nil}, nil
 		}
 		text, err := io.ReadAll(resp.Body)
 		resp.Body.Close()

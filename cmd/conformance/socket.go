@@ -140,6 +140,7 @@ func (p *proxy) repeat(s *socket, client net.Conn) error {
 	before := slices.Clone(p.pushed[s.key])
 	p.mu.Unlock()
 	for _, text := range before {
+		p.struck.Add(1)
 		if err := ws.WriteFrame(client, ws.NewTextFrame(text)); err != nil {
 			return err
 		}
@@ -158,7 +159,7 @@ func (p *proxy) down(s *socket, in *bufio.Reader, client net.Conn) {
 		if read := readFrame(f); read != nil {
 			p.keepPush(s, read, f.Payload)
 			if p.push != nil {
-				fate = p.push(s, read)
+				fate = p.struckBy(p.push(s, read))
 			}
 		}
 		text := ws.MustCompileFrame(f)
@@ -169,6 +170,7 @@ func (p *proxy) down(s *socket, in *bufio.Reader, client net.Conn) {
 			client.Write(text[:len(text)/2])
 			return
 		case p.slow && f.Header.OpCode == ws.OpText:
+			p.struck.Add(1)
 			for piece := range slices.Chunk(text, pieceBytes) {
 				if _, err = client.Write(piece); err != nil {
 					return
@@ -218,7 +220,7 @@ func (p *proxy) up(s *socket, in *bufio.Reader, relay net.Conn, opened *exchange
 				p.note(&exchange{at: time.Now(), key: s.key, method: "frame", target: read.Type, path: read.Type, nonce: read.Nonce, body: read.Message})
 			}
 			if p.frame != nil {
-				fate = p.frame(s, read)
+				fate = p.struckBy(p.frame(s, read))
 			}
 		}
 		switch fate {
@@ -232,6 +234,14 @@ func (p *proxy) up(s *socket, in *bufio.Reader, relay net.Conn, opened *exchange
 			return
 		}
 	}
+}
+
+// struckBy counts a fault.
+func (p *proxy) struckBy(f frameFate) frameFate {
+	if f != passFrame {
+		p.struck.Add(1)
+	}
+	return f
 }
 
 // readFrame reads a frame of data; nil if it is none, or no JSON object.

@@ -105,11 +105,27 @@ func judgeCase(ctx context.Context, config *Config, c *Case, dir string) (Result
 	if ctx.Err() != nil {
 		return r, nil // Judge tells it
 	}
-	r.Why, r.Passed, r.Seconds = t.why, err == nil && len(t.why) == 0, time.Since(began).Seconds()
+	r.Why, r.Seconds = atMost(t.why), time.Since(began).Seconds()
+	r.Passed = err == nil && len(t.why) == 0
+	if t.front != nil {
+		r.Faults = int(t.front.struck.Load())
+	}
+	if r.Passed && t.faults != nil && r.Faults == 0 {
+		r.Passed, r.Skipped = false, "nothing went wrong for the program: it does not use what this case spoils"
+	}
 	if err != nil {
 		err = fmt.Errorf("case %s: %w", c.Name, err)
 	}
 	return r, err
+}
+
+// atMost cuts a list of reasons: the first tell enough.
+func atMost(why []string) []string {
+	const most = 5
+	if len(why) > most {
+		why = append(why[:most:most], fmt.Sprintf("and %d more", len(why)-most))
+	}
+	return why
 }
 
 func (t *trial) failf(format string, args ...any) {
