@@ -21,7 +21,7 @@ type conformanceFlags struct {
 	only           []string
 	role           string
 	timeout        time.Duration
-	list           bool
+	list, vectors  bool
 	first, second  string // addresses, when a server is judged
 	secondKeyFile  string
 	programs, urls []string // what stands after --, and before it
@@ -67,6 +67,7 @@ has; they fail no server.`,
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.only, "only", nil, "only these `cases` or checks")
 	flags.BoolVar(&f.list, "list", false, "list the cases and checks, and judge nothing")
+	flags.BoolVar(&f.vectors, "vectors", false, "print vectors for signing, and judge nothing")
 	flags.StringVar(&f.role, "role", "", "of a program: what it can do, `asker` or worker; default: both")
 	flags.DurationVar(&f.timeout, "timeout", time.Minute, "of a program: the time for each case")
 	flags.StringVar(&f.first, "first", "", "of a server: the `address` of the Mecha of RELAY_KEY")
@@ -81,6 +82,8 @@ func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
 	switch {
 	case f.list:
 		return a.listConformance()
+	case f.vectors:
+		return a.printVectors()
 	case len(f.programs) > 0 && len(f.urls) == 0:
 		return a.judgeProgram(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
@@ -122,6 +125,16 @@ func (a *app) listConformance() error {
 			about = e.Section
 		}
 		fmt.Fprintf(a.stdout, "%s  %s (%s)\n    %s\n", e.Of, e.Name, about, e.Must)
+	}
+	return nil
+}
+
+// printVectors prints a line of JSON for each vector.
+func (a *app) printVectors() error {
+	for _, v := range conformance.Vectors() {
+		if err := a.printJSON(v); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -92,10 +92,12 @@ func (t *trial) finish(ctx context.Context, worker, asker *program, done chan er
 			t.judgeExit(asker)
 		case <-ctx.Done():
 			t.failf("the asker did not end within %v", t.config.Timeout)
+			t.judgeAlive(worker)
 			return nil
 		}
 	} else if err = <-done; errors.Is(err, context.DeadlineExceeded) {
 		t.failf("the worker has not answered all questions within %v", t.config.Timeout)
+		t.judgeAlive(worker)
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("the kit's own asker: %w", err)
@@ -107,12 +109,19 @@ func (t *trial) finish(ctx context.Context, worker, asker *program, done chan er
 		return err
 	}
 	wait(ctx, settling)
-	if worker.within(0) {
-		t.failf("the worker ended by itself, with exit code %d: %s", worker.code(), lastLine(worker))
-	} else if worker.terminate() && !worker.within(endTime) {
+	if t.judgeAlive(worker) && worker.terminate() && !worker.within(endTime) {
 		t.failf("the worker did not end within %v of a SIGTERM", endTime)
 	}
 	return nil
+}
+
+// judgeAlive wants a worker that has not ended; nil is the kit's own.
+func (t *trial) judgeAlive(worker *program) bool {
+	if worker == nil || !worker.hasEnded() {
+		return true
+	}
+	t.failf("the worker ended by itself, with exit code %d: %s", worker.code(), t.lastLine(worker))
+	return false
 }
 
 // onlyNew lets a fault hit the first few requests with each subject.
@@ -258,6 +267,7 @@ func kills(ctx context.Context, t *trial) error {
 	case <-reached:
 	case <-ctx.Done():
 		t.failf("the worker has not sent its second answer within %v", t.config.Timeout)
+		t.judgeAlive(worker)
 		return nil
 	}
 	wait(ctx, settling) // a worker that acknowledges too early does it now

@@ -96,7 +96,41 @@ func (t *trial) judge(ctx context.Context) error {
 			t.judgeLines(p)
 		}
 	}
+	t.grouped()
 	return nil
+}
+
+// A group is a reason, and the questions to which it applies.
+type group struct {
+	reason    string
+	questions []int
+}
+
+// failAt notes a reason for a question. Questions with the same reason stand in one line.
+func (t *trial) failAt(n int, format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	i := slices.IndexFunc(t.groups, func(g group) bool { return g.reason == reason })
+	if i < 0 {
+		t.groups, i = append(t.groups, group{reason: reason}), len(t.groups)
+	}
+	t.groups[i].questions = append(t.groups[i].questions, n)
+}
+
+// grouped makes the reasons of the groups lines.
+func (t *trial) grouped() {
+	const most = 6
+	for _, g := range t.groups {
+		var list []string
+		for _, n := range g.questions[:min(most, len(g.questions))] {
+			list = append(list, strconv.Itoa(n))
+		}
+		line := g.reason + ": question " + strings.Join(list, ", ")
+		if more := len(g.questions) - most; more > 0 {
+			line += fmt.Sprintf(" and %d more", more)
+		}
+		t.why = append(t.why, line)
+	}
+	t.groups = nil
 }
 
 // judgeQuestions wants each question once.
@@ -112,15 +146,15 @@ func (t *trial) judgeQuestions(l *ledger) {
 	for n := 1; n <= t.questions; n++ {
 		switch times[n] {
 		case 0:
-			t.failf("the asker has not sent question %d", n)
+			t.failAt(n, "not sent")
 		case 1:
 		default:
-			t.failf("the asker has sent question %d %d times", n, times[n])
+			t.failAt(n, "sent %d times", times[n])
 		}
 		delete(times, n)
 	}
 	for _, n := range slices.Sorted(maps.Keys(times)) {
-		t.failf("the asker has sent question %d, which was not wanted", n)
+		t.failAt(n, "sent, and not wanted")
 	}
 }
 
@@ -135,25 +169,25 @@ func (t *trial) judgeAnswers(l *ledger) {
 		}
 		answers := l.answers[q.ID]
 		if len(answers) != 1 {
-			t.failf("question %d is answered %d times", *q.N, len(answers))
+			t.failAt(*q.N, "answered %d times", len(answers))
 		}
 		for _, a := range answers {
 			switch {
 			case a.Echo == nil || *a.Echo != *q.N:
-				t.failf("the answer to question %d has another payload than {\"echo\": %d}", *q.N, *q.N)
+				t.failAt(*q.N, "answered with another payload than {\"echo\": n}")
 			case a.Conversation != q.Conversation:
-				t.failf("the answer to question %d stands in another conversation", *q.N)
+				t.failAt(*q.N, "answered in another conversation")
 			case a.To != q.From:
-				t.failf("the answer to question %d went to %s", *q.N, a.To)
+				t.failAt(*q.N, "answered to %s", a.To)
 			}
 		}
 		switch {
 		case q.State != relay.Acknowledged || q.Ack == nil:
-			t.failf("question %d is not acknowledged", *q.N)
+			t.failAt(*q.N, "not acknowledged")
 		case q.Ack.Status != "completed":
-			t.failf("question %d is acknowledged as %s, not as completed", *q.N, relay.Visible(q.Ack.Status))
+			t.failAt(*q.N, "acknowledged as %s, not as completed", relay.Visible(q.Ack.Status))
 		case len(answers) > 0 && q.AcknowledgedAt.Before(answers[0].CreatedAt):
-			t.failf("question %d was acknowledged before it was answered", *q.N)
+			t.failAt(*q.N, "acknowledged before it was answered")
 		}
 	}
 }
@@ -161,7 +195,7 @@ func (t *trial) judgeAnswers(l *ledger) {
 // judgeExit wants an asker that is content.
 func (t *trial) judgeExit(p *program) {
 	if p.code() != 0 {
-		t.failf("the %s ended with exit code %d: %s", p.role, p.code(), lastLine(p))
+		t.failf("the %s ended with exit code %d: %s", p.role, p.code(), t.lastLine(p))
 	}
 }
 
@@ -188,17 +222,17 @@ func (t *trial) judgeLines(p *program) {
 	for _, l := range p.out.read() {
 		n, err := strconv.Atoi(strings.TrimSpace(l.text))
 		if err != nil || n < 1 || n > t.questions {
-			t.failf("the asker printed a line that is no number of a question: %s", shorten(l.text))
+			t.failf("the asker printed a line that is no number of a question")
 			return
 		}
 		times[n]++
 		if at, ok := t.answers.Load(n); t.strangers && (!ok || l.at.Before(at.(time.Time))) {
-			t.failf("the asker printed %d before its worker had answered it", n)
+			t.failAt(n, "printed before the worker had answered")
 		}
 	}
 	for n := 1; n <= t.questions; n++ {
 		if times[n] != 1 {
-			t.failf("the asker printed %d %d times", n, times[n])
+			t.failAt(n, "printed %d times", times[n])
 		}
 	}
 }
@@ -221,12 +255,12 @@ func (t *trial) judgeStderr(p *program) {
 	}
 }
 
-// lastLine returns the end of what a program has said on stderr.
-func lastLine(p *program) string {
+// lastLine returns the end of what a program has said on stderr, without its key.
+func (t *trial) lastLine(p *program) string {
 	all := p.err.read()
 	for i := len(all) - 1; i >= 0; i-- {
 		if s := strings.TrimSpace(all[i].text); s != "" {
-			return shorten(s)
+			return shorten(strings.NewReplacer(t.asker.key, "(key)", t.worker.key, "(key)").Replace(s))
 		}
 	}
 	return "it said nothing on stderr"

@@ -100,6 +100,15 @@ func (p *program) within(d time.Duration) bool {
 	}
 }
 
+func (p *program) hasEnded() bool {
+	select {
+	case <-p.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // kill ends the program, with the processes that it has started, and waits for it.
 func (p *program) kill() {
 	killGroup(p.cmd)

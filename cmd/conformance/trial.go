@@ -43,6 +43,7 @@ type trial struct {
 	answers                 sync.Map // number → when the reference worker began to send the answer
 	background              sync.WaitGroup
 	why                     []string
+	groups                  []group
 }
 
 // A counter counts, and lets others wait for a number.

@@ -31,6 +31,7 @@ var contents = []Page{
 	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
+	{Name: "conformance", Part: writing, About: "judge your own client, in any language, or your own server"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},
 	{Name: "errors", Part: writing, About: "every error code, and what to do"},
 	{Name: "protocol", Part: writing, About: "the reference: every request, answer and rule"},
