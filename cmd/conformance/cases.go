@@ -109,7 +109,7 @@ func (t *trial) finish(ctx context.Context, worker, asker *program, done chan er
 		return err
 	}
 	wait(ctx, settling)
-	if t.judgeAlive(worker) && worker.terminate() && !worker.within(endTime) {
+	if t.judgeAlive(worker) && worker.terminate() && !worker.within(context.WithoutCancel(ctx), endTime) {
 		t.failf("the worker did not end within %v of a SIGTERM", endTime)
 	}
 	return nil
@@ -284,7 +284,7 @@ func unknownRecipient(ctx context.Context, t *trial) error {
 	if err != nil {
 		return err
 	}
-	t.judgeEnd(asker, relay.RecipientNotFound)
+	t.judgeEnd(ctx, asker, relay.RecipientNotFound)
 	sends := 0
 	for _, e := range t.front.seen() {
 		if e.isSend() {
@@ -310,7 +310,7 @@ func revokedAsker(ctx context.Context, t *trial) error {
 	if err := t.revoke(t.asker); err != nil {
 		return err
 	}
-	t.judgeEnd(asker, relay.KeyRevoked)
+	t.judgeEnd(ctx, asker, relay.KeyRevoked)
 	return nil
 }
 
@@ -331,7 +331,7 @@ func revokedWorker(ctx context.Context, t *trial) error {
 	if err := t.revoke(t.worker); err != nil {
 		return err
 	}
-	t.judgeEnd(worker, relay.KeyRevoked)
+	t.judgeEnd(ctx, worker, relay.KeyRevoked)
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"sync"
@@ -55,6 +56,9 @@ func (r *Result) Failed() bool { return !r.Passed && !r.Beyond && r.Skipped == "
 // Cases. The error tells that the kit itself failed, or is that of ctx; a program that
 // fails is no error. All processes and files that it made are gone when it returns.
 func Judge(ctx context.Context, c Config) ([]Result, error) {
+	if _, err := exec.LookPath(c.Program[0]); err != nil {
+		return nil, err
+	}
 	dir, err := os.MkdirTemp("", "relay-conformance-")
 	if err != nil {
 		return nil, err

@@ -4,7 +4,9 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -72,12 +74,59 @@ func judge(t *testing.T, wrong, role string, timeout time.Duration, only ...stri
 	return results
 }
 
+var long = flag.Bool("long", false, "judge the clients of all languages by all cases")
+
+// The examples of the clients pass: in the long form every case, else those in which most
+// goes wrong.
+func TestTheClientsConform(t *testing.T) {
+	t.Parallel()
+	notOnWindows(t)
+	only := []string{"lost-answer", "restart", "cut", "duplicates"}
+	if *long {
+		only = nil
+	}
+	for _, c := range []struct {
+		language, file string
+		command        []string
+	}{
+		{"go", "../../http/client/example/main.go", nil},
+		{"python", "../../http/client/source/example.py", []string{"python3"}},
+		{"javascript", "../../http/client/source/example.mjs", []string{"node"}},
+	} {
+		t.Run(c.language, func(t *testing.T) {
+			t.Parallel()
+			if _, err := os.Stat(c.file); err != nil {
+				t.Skip("there is no such example: ", err)
+			}
+			command := append(c.command, c.file)
+			if c.command == nil {
+				command = []string{filepath.Join(t.TempDir(), "example")}
+				if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", command[0], c.file).CombinedOutput(); err != nil {
+					t.Fatalf("%v: %s", err, out)
+				}
+			} else if _, err := exec.LookPath(command[0]); err != nil {
+				t.Skip(err)
+			}
+			results, err := conformance.Judge(t.Context(), conformance.Config{Program: command, Only: only, Timeout: patience, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
+			if err != nil || len(results) == 0 {
+				t.Fatal(results, err)
+			}
+			for _, r := range results {
+				if !r.Passed {
+					t.Errorf("%+v", r)
+				}
+			}
+		})
+	}
+}
+
 const patience = 2 * time.Minute // for what a good agent does, on the busiest machine
 
 // A good agent passes every case, whether it listens on sockets or polls; and in every
 // case that spoils something, something was spoiled.
 func TestAGoodClientPasses(t *testing.T) {
 	t.Parallel()
+	notOnWindows(t)
 	for _, way := range []string{"sockets", "polls"} {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
@@ -96,46 +145,59 @@ func TestAGoodClientPasses(t *testing.T) {
 
 // Each of these agents is wrong in one way, and fails the case that is there for it. The
 // text is in the reason.
-var wrongAgents = []struct{ wrong, role, fails, why string }{
-	{"leaks", "asker", "plain", "stderr of the asker has the key"},
-	{"tells", "worker", "plain", "stderr of the worker has a payload"},
-	{"no-reply", "worker", "plain", "without in_reply_to"},
-	{"echo", "worker", "plain", "another payload"},
-	{"no-ack", "worker", "plain", "not acknowledged: question"},
-	{"received", "worker", "plain", "not acknowledged: question"},
-	{"ack-first", "worker", "plain", "acknowledged before it was answered"},
-	{"unsigned", "asker", "signatures", "ended with exit code 1"},
-	{"no-key", "asker", "lost-answer", "sent 3 times: question 1, 2"},
-	{"new-key", "asker", "lost-answer", "sent 2 times: question 1, 2"},
-	{"no-key", "worker", "lost-answer", "answered 3 times: question 1, 2"},
-	{"gives-up", "asker", "lost-answer", "not sent: question 2, 3"},
-	{"one-ack", "worker", "lost-ack", "not acknowledged: question"},
-	{"impatient", "asker", "retry-after", "came again after 0.1"},
-	{"impatient", "worker", "retry-after", "came again after 0.1"},
-	{"same-nonce", "asker", "retry-after", "has the nonce of an earlier request"},
-	{"gives-up", "worker", "restart", "the worker"},
-	{"gives-up", "asker", "restart", "ended with exit code 1"},
-	{"misses", "worker", "cut", "not acknowledged: question"},
-	{"twice", "worker", "duplicates", "times: question"},
-	{"hasty", "asker", "slow", "the asker"},
-	{"takes-any", "asker", "order", "printed before the worker had answered"},
-	{"ack-first", "worker", "killed", "the worker has not answered all questions"},
-	{"stubborn", "asker", "refused", "did not end by itself"},
-	{"content", "asker", "refused", "ended with exit code 0, not 1"},
-	{"stubborn", "asker", "revoked-asker", "did not end by itself"},
-	{"content", "asker", "revoked-asker", "ended with exit code 0, not 1"},
-	{"stubborn", "worker", "revoked-worker", "did not end by itself"},
-	{"content", "worker", "revoked-worker", "ended with exit code 0, not 1"},
+// waits says that the agent never gets there, and that the case ends by its time.
+var wrongAgents = []struct {
+	wrong, role, fails, why string
+	waits                   bool
+}{
+	{"leaks", "asker", "plain", "stderr of the asker has the key", false},
+	{"tells", "worker", "plain", "stderr of the worker has a payload", false},
+	{"no-reply", "worker", "plain", "without in_reply_to", true},
+	{"echo", "worker", "plain", "another payload", false},
+	{"no-ack", "worker", "plain", "not acknowledged: question", true},
+	{"received", "worker", "plain", "not acknowledged: question", true},
+	{"ack-first", "worker", "plain", "acknowledged before it was answered", false},
+	{"unsigned", "asker", "signatures", "ended with exit code 1", false},
+	{"no-key", "asker", "lost-answer", "sent 3 times: question 1, 2", false},
+	{"new-key", "asker", "lost-answer", "sent 2 times: question 1, 2", false},
+	{"no-key", "worker", "lost-answer", "answered 3 times: question 1, 2", false},
+	{"gives-up", "asker", "lost-answer", "not sent: question 2, 3", false},
+	{"one-ack", "worker", "lost-ack", "not acknowledged: question", true},
+	{"impatient", "asker", "retry-after", "came again after 0.1", false},
+	{"impatient", "worker", "retry-after", "came again after 0.1", false},
+	{"same-nonce", "asker", "retry-after", "has the nonce of an earlier request", false},
+	{"gives-up", "worker", "restart", "the worker", true},
+	{"gives-up", "asker", "restart", "ended with exit code 1", false},
+	{"misses", "worker", "cut", "not acknowledged: question", true},
+	{"twice", "worker", "duplicates", "times: question", false},
+	{"hasty", "asker", "slow", "the asker did not end", true},
+	{"takes-any", "asker", "order", "printed before the worker had answered", false},
+	{"ack-first", "worker", "killed", "the worker has not answered all questions", true},
+	{"stubborn", "asker", "refused", "did not end by itself", true},
+	{"content", "asker", "refused", "ended with exit code 0, not 1", false},
+	{"stubborn", "asker", "revoked-asker", "did not end by itself", true},
+	{"content", "asker", "revoked-asker", "ended with exit code 0, not 1", false},
+	{"stubborn", "worker", "revoked-worker", "did not end by itself", true},
+	{"content", "worker", "revoked-worker", "ended with exit code 0, not 1", false},
 }
 
 func TestAWrongClientFails(t *testing.T) {
 	t.Parallel()
+	notOnWindows(t)
 	failed := map[string]bool{}
 	for _, w := range wrongAgents {
+		repeated := failed[w.fails]
 		failed[w.fails] = true
 		t.Run(w.wrong+" "+w.role+" "+w.fails, func(t *testing.T) {
 			t.Parallel()
-			r := judge(t, w.wrong, w.role, wrongTime, w.fails)
+			if testing.Short() && repeated {
+				t.Skip("-short: one agent for each case")
+			}
+			timeout := patience
+			if w.waits {
+				timeout = wrongTime
+			}
+			r := judge(t, w.wrong, w.role, timeout, w.fails)
 			if len(r) != 1 || r[0].Passed || !strings.Contains(strings.Join(r[0].Why, "\n"), w.why) {
 				t.Errorf("%+v, want a failure with %q", r, w.why)
 			}
@@ -148,5 +210,11 @@ func TestAWrongClientFails(t *testing.T) {
 	}
 }
 
-// wrongTime is how long a wrong agent is waited for that never gets there.
 const wrongTime = 15 * time.Second
+
+func notOnWindows(t *testing.T) {
+	t.Helper()
+	if runtime.GOOS == "windows" {
+		t.Skip("not on Windows: there is no SIGTERM")
+	}
+}

@@ -203,8 +203,8 @@ func (t *trial) judgeExit(p *program) {
 const selfEnd = 20 * time.Second
 
 // judgeEnd wants a program that ends by itself, and says with which code.
-func (t *trial) judgeEnd(p *program, code relay.Code) {
-	if !p.within(min(selfEnd, t.config.Timeout)) {
+func (t *trial) judgeEnd(ctx context.Context, p *program, code relay.Code) {
+	if !p.within(ctx, selfEnd) {
 		t.failf("the %s did not end by itself within %v", p.role, min(selfEnd, t.config.Timeout))
 		return
 	}

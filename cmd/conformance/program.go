@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"context"
 	"os/exec"
 	"strings"
 	"sync"
@@ -88,16 +89,17 @@ func startProgram(command []string, role string, args, env []string) (*program, 
 	return p, nil
 }
 
-// within tells whether the program ends within this time.
-func (p *program) within(d time.Duration) bool {
+// within tells whether the program ends within this time, and before the end of ctx.
+func (p *program) within(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
 	case <-p.ended:
 		return true
 	case <-timer.C:
-		return false
+	case <-ctx.Done():
 	}
+	return p.hasEnded()
 }
 
 func (p *program) hasEnded() bool {

@@ -201,9 +201,7 @@ var spoils = map[string]spoil{
 		}
 	}},
 	"signature": {ask: func(a *asked) {
-		if strings.HasPrefix(a.body, " ") { // it has been parsed and written anew
-			a.body = a.body[1:]
-		}
+		a.body = strings.TrimPrefix(a.body, " ") // it has been parsed and written anew
 	}},
 	"signature-wrong":    ask(always, never),
 	"signature-required": ask(func(a *asked) bool { return a.is("POST", "/messages") }, never),

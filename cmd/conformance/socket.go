@@ -151,7 +151,7 @@ func (p *proxy) repeat(s *socket, client net.Conn) error {
 // down passes on what the relay sends.
 func (p *proxy) down(s *socket, in *bufio.Reader, client net.Conn) {
 	for {
-		f, err := ws.ReadFrame(in)
+		f, err := nextFrame(in)
 		if err != nil {
 			return
 		}
@@ -205,7 +205,7 @@ func (p *proxy) keepPush(s *socket, read *frame, text []byte) {
 // up passes on what the client sends.
 func (p *proxy) up(s *socket, in *bufio.Reader, relay net.Conn, opened *exchange) {
 	for {
-		f, err := ws.ReadFrame(in)
+		f, err := nextFrame(in)
 		if err != nil {
 			return
 		}
@@ -242,6 +242,21 @@ func (p *proxy) struckBy(f frameFate) frameFate {
 		p.struck.Add(1)
 	}
 	return f
+}
+
+const maxFrame = 16 << 20 // bytes; a relay and its clients send less
+
+// nextFrame takes the next frame off a stream.
+func nextFrame(in io.Reader) (f ws.Frame, err error) {
+	if f.Header, err = ws.ReadHeader(in); err != nil {
+		return f, err
+	}
+	if f.Header.Length > maxFrame {
+		return f, fmt.Errorf("a frame of %d bytes", f.Header.Length)
+	}
+	f.Payload = make([]byte, f.Header.Length)
+	_, err = io.ReadFull(in, f.Payload)
+	return f, err
 }
 
 // readFrame reads a frame of data; nil if it is none, or no JSON object.

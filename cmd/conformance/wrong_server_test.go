@@ -162,7 +162,7 @@ func (s *wrongServer) serveSocket(w http.ResponseWriter, r *http.Request, a *ask
 	go func() {
 		defer up.Close()
 		for {
-			f, err := ws.ReadFrame(in)
+			f, err := nextFrame(in)
 			if err != nil {
 				return
 			}
@@ -176,7 +176,7 @@ func (s *wrongServer) serveSocket(w http.ResponseWriter, r *http.Request, a *ask
 		}
 	}()
 	for {
-		f, err := ws.ReadFrame(from)
+		f, err := nextFrame(from)
 		if err != nil {
 			return
 		}
@@ -192,4 +192,12 @@ func (s *wrongServer) serveSocket(w http.ResponseWriter, r *http.Request, a *ask
 			}
 		}
 	}
+}
+
+func nextFrame(in io.Reader) (f ws.Frame, err error) {
+	if f.Header, err = ws.ReadHeader(in); err == nil {
+		f.Payload = make([]byte, f.Header.Length) // of the kit or the relay, which are ours
+		_, err = io.ReadFull(in, f.Payload)
+	}
+	return f, err
 }
