@@ -48,7 +48,7 @@ contract. With --role, the program plays one of the two, and the kit the other.
 
 With URL, a server is judged by the interface document. It needs the keys of two
 Mechas: RELAY_KEY and RELAY_SECOND_KEY, or --key-file and --second-key-file; and
-their addresses if the server has no whoami. It sends about 250 messages between
+their addresses if the server has no whoami. It sends about 300 messages between
 the two. Checks that are marked "beyond" want what only this relay's own protocol
 has; they fail no server.`,
 		Example: `  relay conformance -- python3 agent.py

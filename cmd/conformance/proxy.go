@@ -26,11 +26,12 @@ type proxy struct {
 	asker     string   // the key whose messages accepted counts
 	server    *http.Server
 	transport *http.Transport
-	ended     sync.WaitGroup
+	ended     sync.WaitGroup // the server, and each request and socket
 
 	struck atomic.Int64 // how often a fault has hit
 
 	mu        sync.Mutex
+	closed    bool
 	relay     string // host:port; "": the relay is down
 	exchanges []*exchange
 	subjects  map[string]int
@@ -84,9 +85,23 @@ func (p *proxy) set(f faults) {
 
 // close ends all connections, and waits for the goroutines of the proxy.
 func (p *proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
 	p.lead("")
 	p.server.Close()
 	p.ended.Wait()
+}
+
+// enter begins a request, which ends with ended.Done. It returns false once the proxy is
+// closed.
+func (p *proxy) enter() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.closed {
+		p.ended.Add(1)
+	}
+	return !p.closed
 }
 
 // lead says where the relay is from now on. With "" it is nowhere, and the sockets end.
@@ -147,6 +162,10 @@ func hangUp() { panic(http.ErrAbortHandler) }
 
 // ServeHTTP implements http.Handler.
 func (p *proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !p.enter() {
+		hangUp()
+	}
+	defer p.ended.Done()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
 		return // the client has gone

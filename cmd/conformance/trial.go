@@ -85,11 +85,11 @@ func judgeCase(ctx context.Context, config *Config, c *Case, dir string) (Result
 	began := time.Now()
 	r := Result{Name: c.Name, Must: c.Must}
 	t := &trial{Case: c, config: config, file: filepath.Join(dir, "relay.db"), accepted: newCounter()}
-	limited, cancel := context.WithTimeout(ctx, config.Timeout)
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {
-		err = t.start(limited)
+		err = t.start(ctx)
 	}
+	limited, cancel := context.WithTimeout(ctx, config.Timeout)
 	if err == nil {
 		err = c.run(limited, t)
 		cancel() // ends the reference programs
@@ -189,6 +189,7 @@ const downTime = 700 * time.Millisecond // of a relay that was killed
 
 // crash kills the relay, and starts it again after a while.
 func (t *trial) crash(ctx context.Context) error {
+	t.front.struck.Add(1)
 	t.relay.Kill()
 	t.front.lead("")
 	t.quiet.lead("")
