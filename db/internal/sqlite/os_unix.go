@@ -59,14 +59,17 @@ func OnlyOurs(info os.FileInfo) bool {
 }
 
 // GiveToOwnerOf gives the file f to the owner and the group of the file or folder at path, if
-// this process is root's: who owns path could not open f otherwise. If the system does not
-// let it, f stays as it is.
+// this process is root's and they are not: the owner could not open f otherwise. If the
+// system does not allow that, f stays as it is.
 func GiveToOwnerOf(path string, f *os.File) {
-	info, err := os.Stat(path)
-	if err != nil || os.Geteuid() != 0 {
+	if os.Geteuid() != 0 {
 		return
 	}
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
+	info, err := os.Stat(path)
+	if err != nil {
+		return
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != 0 {
 		_ = f.Chown(int(s.Uid), int(s.Gid))
 	}
 }
