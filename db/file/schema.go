@@ -94,6 +94,7 @@ CREATE TABLE attempt (
 ) STRICT;
 CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
 CREATE INDEX attempt_recipient ON attempt (recipient, again);
+CREATE INDEX attempt_free ON attempt (recipient) WHERE until IS NULL;
 CREATE TABLE conversation_limit (
   conversation INTEGER PRIMARY KEY,
   founder      INTEGER NOT NULL,
