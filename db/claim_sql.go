@@ -73,6 +73,7 @@ func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, erro
 		m.Attempt = f.number
 		claimed = append(claimed, relay.ClaimedMessage{Message: m, LeaseUntil: until})
 	}
+	t.claimed += len(claimed)
 	return claimed, nil
 }
 
@@ -302,6 +303,7 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 	}
 	p := t.position(e.At)
 	if m.State != relay.Expired && most > 0 && a.number >= most {
+		t.spent++
 		return t.spend(m, p)
 	}
 	if err := t.addNotice(m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
@@ -315,6 +317,7 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 		return err
 	}
 	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
+	t.returned++
 	return nil
 }
 

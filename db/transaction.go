@@ -28,6 +28,9 @@ type tx struct {
 	keysChanged    bool
 	entriesChanged bool
 	broadcasts     int         // messages to a crew
+	claimed        int         // messages that workers got
+	returned       int         // messages that came again
+	spent          int         // messages that the relay gave up
 	to             []addressee // the recipients of the present message
 	ahead          aheadRow
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
