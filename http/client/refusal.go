@@ -47,6 +47,12 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s (%d %s)", relay.Visible(r.Detail), r.Status, relay.Visible(string(r.Code)))
 }
 
+// Is compares by the code, for errors.Is with ErrRecipientNotFound and its like.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.Code != "" && t.Code == r.Code
+}
+
 // Refused tells whether err is, or wraps, a *Refusal with one of these codes.
 func Refused(err error, codes ...relay.Code) bool {
 	var r *Refusal
