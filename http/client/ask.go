@@ -62,6 +62,7 @@ func (m *Message) failed() error {
 const (
 	firstHold      = time.Second      // of the first request that waits; each further one waits twice as long
 	longestHold    = 60 * time.Second // that a relay holds a request
+	sendSlack      = 2 * time.Second
 	verdictTimeout = 5 * time.Second
 	ackTimeout     = 5 * time.Second
 )
@@ -114,8 +115,16 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 	defer cancel()
 	b := Backoff{Most: sendPause}
 	unknown := false
+	end := time.Now().Add(most)
 	for hold := firstHold; ; {
-		s, h, err := m.post(ctx, hold)
+		left := max(time.Until(end), 0)
+		hold = min(hold, left.Truncate(time.Second))
+		asking, answered := ctx, func() {}
+		if sent == nil { // the answer to the request that sends is worth a little more time
+			asking, answered = context.WithTimeout(parent, left+sendSlack)
+		}
+		s, h, err := m.post(asking, hold)
+		answered()
 		if err == nil {
 			sent = s
 		}
@@ -136,6 +145,9 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 			continue
 		}
 		b.Reset()
+		if hold == 0 {
+			sleep(ctx, firstPause)
+		}
 		hold = min(2*hold, longestHold)
 		record, err := m.c.Record(ctx, sent.MessageID)
 		if err != nil {

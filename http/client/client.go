@@ -183,7 +183,7 @@ func readResponse(asked *url.URL, resp *http.Response) (*Response, error) {
 		return nil, wrongScheme(asked, fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	}
 	if err != nil {
-		return nil, err
+		return nil, &Unreachable{err}
 	}
 	return &Response{Proto: resp.Proto, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }

@@ -14,6 +14,7 @@ type Event struct {
 	What    EventKind
 	Message *Message
 	Address relay.Address // of the Mecha; "" if it is not known yet
+	Polling bool          // no WebSocket can be had, and the listener asks again and again
 	Worker  string        // the name under which messages are claimed
 	Status  string        // that could not be acknowledged
 	Err     error
@@ -25,7 +26,7 @@ type EventKind int
 
 // The kinds of events.
 const (
-	// Connected: a connection is open; with Worker, claiming begins.
+	// Connected: a connection is open; with Worker, claiming begins; with Polling, asking.
 	Connected EventKind = iota + 1
 	// Waiting: the relay cannot be reached, or refuses for now (Err). The next attempt is
 	// after Pause.
@@ -52,6 +53,9 @@ func (e Event) String() string {
 	case Connected:
 		if e.Worker != "" {
 			return fmt.Sprintf("listening as %s, claiming as the worker %s", e.Address, e.Worker)
+		}
+		if e.Polling {
+			return fmt.Sprintf("listening as %s, without a WebSocket: something on the way does not let one through", e.Address)
 		}
 		return fmt.Sprintf("listening as %s", e.Address)
 	case Waiting:

@@ -63,6 +63,9 @@ type ListenOptions struct {
 	// Handling is the context of the handlers. Default: one that ends ten seconds after ctx
 	// has. If it ends, Listen returns its cause, and messages under way stay pending.
 	Handling context.Context
+
+	now      func() time.Time
+	pollWait time.Duration
 }
 
 const (
@@ -104,6 +107,10 @@ func (o *ListenOptions) complete() error {
 	if o.Ready == nil {
 		o.Ready = func(context.Context) error { return nil }
 	}
+	if o.now == nil {
+		o.now = time.Now
+	}
+	set(&o.pollWait, pollWait)
 	if o.Report == nil {
 		o.Report = func(Event) {}
 	}
@@ -209,7 +216,7 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions, handle func(contex
 	}
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	l := &listener{c: c, o: o, handle: handle, stopping: ctx, now: time.Now, inHand: map[string]bool{}}
+	l := &listener{c: c, o: o, handle: handle, stopping: ctx, now: o.now, inHand: map[string]bool{}}
 	l.breaker.most = max(o.MaxReplies, 0)
 	l.slots = make(chan struct{}, o.Jobs)
 	if o.Quick && !o.keepsPlace() {

@@ -28,21 +28,35 @@ func (l *listener) receiveAll(ctx context.Context) error {
 	b := Backoff{Most: mostPause}
 	for ctx.Err() == nil {
 		err := l.connection(ctx, &b)
-		if ctx.Err() != nil || errors.Is(err, errNextPage) {
+		if errors.Is(err, errNextPage) {
 			continue
 		}
-		var closed *Closed
-		var own permanentError
-		switch {
-		case errors.As(err, &own):
-			return own.error
-		case Refused(err, relay.CursorNotFound) && l.mark != nil:
-			return &StateError{l.mark.path, fmt.Sprintf("this relay does not know the message %s, where %s says that the last listener stopped. If that file belongs to another relay,", l.taken, l.mark.path)}
-		case !Temporary(err), errors.As(err, &closed) && closed.Code == policyViolation:
+		if withoutSockets(err) {
+			return l.pollAll(ctx)
+		}
+		if err := l.reconnectAfter(ctx, err, &b); err != nil {
 			return err
 		}
-		l.pause(ctx, err, &b)
 	}
+	return nil
+}
+
+// reconnectAfter waits until it is time for another attempt. An error is one that another
+// attempt would not heal.
+func (l *listener) reconnectAfter(ctx context.Context, err error, b *Backoff) error {
+	var closed *Closed
+	var own permanentError
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case errors.As(err, &own):
+		return own.error
+	case Refused(err, relay.CursorNotFound) && l.mark != nil:
+		return &StateError{l.mark.path, fmt.Sprintf("this relay does not know the message %s, where %s says that the last listener stopped. If that file belongs to another relay,", l.taken, l.mark.path)}
+	case !Temporary(err), errors.As(err, &closed) && closed.Code == policyViolation:
+		return err
+	}
+	l.pause(ctx, err, b)
 	return nil
 }
 
