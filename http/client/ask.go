@@ -72,9 +72,13 @@ const (
 // as the message that it answers, as Message.Reply does. A message that names no other one
 // counts as well, if it comes in the same conversation with the same correlation_id.
 //
+// A listener of the same Client does not see the answer that Ask waits for, if that names the
+// question. It sees one that comes too late.
+//
 // Ask goes on while the relay is away. If there is no answer within Timeout, the error is a
 // *NoAnswer with the relay's verdict. If the message fails, is rejected or expires, it is a
-// *Failed; if it was never sent, a *SendError; if ctx is cancelled, its cause.
+// *Failed; if it was never sent, a *SendError; if ctx is cancelled, context.Canceled and its
+// cause.
 func (c *Client) Ask(ctx context.Context, to string, payload any, options ...SendOptions) (*Message, error) {
 	if relay.Address(to).IsCrew() {
 		return nil, fmt.Errorf("Ask waits for one recipient, and %s is a crew", to)
@@ -113,6 +117,8 @@ var errCannotWait = errors.New("the relay, or a proxy before it, does not know P
 func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration) (*Message, error) {
 	ctx, cancel := context.WithTimeout(parent, most)
 	defer cancel()
+	question := m.c.asks(m.to)
+	defer question.end()
 	b := Backoff{Most: sendPause}
 	unknown := false
 	end := time.Now().Add(most)
@@ -127,11 +133,12 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		answered()
 		if err == nil {
 			sent = s
+			question.is(s.MessageID)
 		}
 		unknown = unknown || err != nil && !NothingDone(err)
 		switch {
 		case h.reply != nil:
-			return h.reply, nil
+			return question.answer(h.reply), nil
 		case ctx.Err() != nil:
 			return nil, m.outOfTime(parent, sent, most, &SendError{Unknown: unknown, IdempotencyKey: m.key, Err: err})
 		case err != nil && !Temporary(err) && sent == nil:
@@ -155,7 +162,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		}
 		if fault := record.failed(); fault != nil {
 			if _, h, _ := m.post(ctx, 0); h.reply != nil { // an answer that was sent before the failure counts
-				return h.reply, nil
+				return question.answer(h.reply), nil
 			}
 			return nil, fault
 		}
@@ -166,7 +173,10 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 func (m *outgoing) outOfTime(parent context.Context, sent *Sent, most time.Duration, unsent *SendError) error {
 	switch {
 	case errors.Is(parent.Err(), context.Canceled):
-		return context.Cause(parent)
+		if cause := context.Cause(parent); cause != context.Canceled {
+			return fmt.Errorf("%w: %w", context.Canceled, cause)
+		}
+		return context.Canceled
 	case sent == nil:
 		return unsent
 	}

@@ -48,6 +48,7 @@ type Client struct {
 	key, secret string
 	tls         *tls.Config
 	http        *http.Client
+	questions   questions
 }
 
 const (

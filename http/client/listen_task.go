@@ -37,9 +37,16 @@ func (e *abandoned) Unwrap() error { return e.error }
 // and Listen returns err.
 func Abandon(err error) error { return &abandoned{err} }
 
-// work calls the handler, unless the conversation has had too many answers.
+// work calls the handler, unless the message is the answer for which Ask waits, or the
+// conversation has had too many answers.
 func (l *listener) work(m *Message) error {
 	t := m.task
+	if l.c.questions.awaits(t.ctx, m) {
+		t.mu.Lock()
+		t.ended = true // Ask acknowledges it
+		t.mu.Unlock()
+		return nil
+	}
 	if m.Type != l.o.ReplyType {
 		if !l.breaker.begin(m.ConversationID, l.now()) {
 			return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}

@@ -3,8 +3,11 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,5 +218,43 @@ func TestFromEnv(t *testing.T) {
 	t.Setenv("RELAY_CA_FILE", "send_test.go")
 	if _, err := client.FromEnv(); !errors.Is(err, client.ErrNoCertificate) {
 		t.Errorf("%v", err)
+	}
+}
+
+// An agent that listens may ask, also from its handler. The answers that it waits for are not
+// taken for questions.
+func TestAskBesideAListener(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	carol := r.mustIssue("carol^test")
+	echo := func(ctx context.Context, m *client.Message) error { return m.Reply(ctx, m.Payload) }
+	listen(t, carol.Client, client.ListenOptions{Jobs: 8}, echo)
+	var handled atomic.Int32
+	listen(t, bob.Client, client.ListenOptions{Jobs: 4}, func(ctx context.Context, m *client.Message) error {
+		handled.Add(1)
+		answer, err := bob.Ask(ctx, "carol^test", m.Payload)
+		if err != nil {
+			return err
+		}
+		return m.Reply(ctx, answer.Payload)
+	})
+	const n = 40
+	var asking sync.WaitGroup
+	for i := range n {
+		asking.Go(func() {
+			answer, err := alice.Ask(t.Context(), "bob^test", map[string]int{"n": i})
+			if err != nil || string(answer.Payload) != fmt.Sprintf(`{"n":%d}`, i) {
+				t.Errorf("%+v, %v", answer, err)
+			}
+		})
+	}
+	asking.Wait()
+	alice.mustSend(bob, `{"last":1}`) // everything before it has come
+	for len(collect(t, bob.Inbox(t.Context(), 99))) > 0 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if got := handled.Load(); got != n+1 || bob.received() != 2*(n+1) {
+		t.Errorf("%d messages were handled, bob has %d", got, bob.received())
 	}
 }
