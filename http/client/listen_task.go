@@ -67,6 +67,9 @@ func (l *listener) settle(m *Message, err error) bool {
 	var stop *abandoned
 	switch {
 	case t.hasEnded():
+		if errors.As(err, &stop) {
+			l.giveUp(stop.error)
+		}
 		return true
 	case l.alive.Err() != nil:
 		err = fmt.Errorf("%s stays pending: %w", m.ID, context.Cause(l.alive))

@@ -251,8 +251,10 @@ func TestAskBesideAListener(t *testing.T) {
 	}
 	asking.Wait()
 	alice.mustSend(bob, `{"last":1}`) // everything before it has come
-	for len(collect(t, bob.Inbox(t.Context(), 99))) > 0 {
-		time.Sleep(5 * time.Millisecond)
+	for end := time.Now().Add(patience); len(collect(t, bob.Inbox(t.Context(), 99))) > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d messages were handled, and more wait", handled.Load())
+		}
 	}
 	if got := handled.Load(); got != n+1 || bob.received() != 2*(n+1) {
 		t.Errorf("%d messages were handled, bob has %d", got, bob.received())
