@@ -72,8 +72,8 @@ const (
 // as the message that it answers, as Message.Reply does. A message that names no other one
 // counts as well, if it comes in the same conversation with the same correlation_id.
 //
-// A listener of the same Client does not see the answer that Ask waits for, if that names the
-// question. It sees one that comes too late.
+// A listener of the same Client does not see the answer that Ask has taken. It sees a second
+// answer, and one that comes too late.
 //
 // Ask goes on while the relay is away. If there is no answer within Timeout, the error is a
 // *NoAnswer with the relay's verdict. If the message fails, is rejected or expires, it is a

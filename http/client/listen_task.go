@@ -37,7 +37,7 @@ func (e *abandoned) Unwrap() error { return e.error }
 // and Listen returns err.
 func Abandon(err error) error { return &abandoned{err} }
 
-// work calls the handler, unless the message is the answer for which Ask waits, or the
+// work calls the handler, unless the message is an answer that Ask has taken, or the
 // conversation has had too many answers.
 func (l *listener) work(m *Message) error {
 	t := m.task

@@ -21,11 +21,12 @@ type question struct {
 	to    string
 	id    string        // "" until the relay has told it
 	known chan struct{} // closed when id is known, or nobody waits any more
+	over  chan struct{} // closed when nobody waits any more
 }
 
 // asks notes that an answer is waited for. end must follow.
 func (c *Client) asks(to string) *question {
-	q := &question{of: &c.questions, to: to, known: make(chan struct{})}
+	q := &question{of: &c.questions, to: to, known: make(chan struct{}), over: make(chan struct{})}
 	c.questions.mu.Lock()
 	defer c.questions.mu.Unlock()
 	c.questions.open = append(c.questions.open, q)
@@ -55,27 +56,29 @@ func (q *question) end() {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	q.of.open = slices.DeleteFunc(q.of.open, func(o *question) bool { return o == q })
+	close(q.over)
 }
 
-// awaits tells whether a message is an answer for which Ask waits. The answer may come before
-// the relay has told Ask the id of the question: then awaits waits for that.
+// awaits tells whether a message is an answer that Ask has taken. If it answers a question
+// that is open, or may do so because the relay has not told Ask the id of the question yet,
+// awaits waits until that is decided: Ask takes one answer, and further ones are the
+// listener's.
 func (qs *questions) awaits(ctx context.Context, m *Message) bool {
 	for {
-		yes, unknown := qs.look(m)
-		if yes || unknown == nil {
-			return yes
+		taken, decided := qs.look(m)
+		if decided == nil {
+			return taken
 		}
 		select {
-		case <-unknown.known:
+		case <-decided:
 		case <-ctx.Done():
 			return false
 		}
 	}
 }
 
-// look tells whether a message is such an answer. If it may be, it gives the question of which
-// that is not known yet.
-func (qs *questions) look(m *Message) (yes bool, unknown *question) {
+// look tells whether Ask has taken a message. If that is not decided, it gives what to wait for.
+func (qs *questions) look(m *Message) (taken bool, decided <-chan struct{}) {
 	qs.mu.Lock()
 	defer qs.mu.Unlock()
 	if qs.answered.attempt(m.ID) > 0 {
@@ -83,12 +86,12 @@ func (qs *questions) look(m *Message) (yes bool, unknown *question) {
 	}
 	for _, q := range qs.open {
 		switch {
-		case q.to != m.Sender || m.InReplyTo == "":
+		case m.InReplyTo == "" || q.to != m.Sender:
 		case q.id == m.InReplyTo:
-			return true, nil
+			return false, q.over
 		case q.id == "":
-			unknown = q
+			decided = q.known
 		}
 	}
-	return false, unknown
+	return false, decided
 }
