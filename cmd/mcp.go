@@ -4,6 +4,7 @@ import (
 	"fmt"
 	nethttp "net/http"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +15,7 @@ import (
 
 func (a *app) mcpCommand() *cobra.Command {
 	var c clientFlags
+	var retry time.Duration
 	cmd := &cobra.Command{
 		Use:   "mcp",
 		Short: "Serve a model's program: its tools to send and receive",
@@ -30,6 +32,9 @@ and a conversation as an example.`,
   RELAY_URL=https://relay.example.com relay mcp`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if retry < 0 {
+				return usagef("--retry must not be negative")
+			}
 			client, err := c.client()
 			if err != nil {
 				return err
@@ -37,10 +42,11 @@ and a conversation as an example.`,
 			if stdin, ok := a.stdin.(*os.File); ok && isTerminal(stdin) {
 				fmt.Fprintln(a.stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. Ctrl-C ends it.")
 			}
-			return mcp.Serve(cmd.Context(), client, a.stdin, under(a.stdout), buildVersion().Version)
+			return mcp.Serve(cmd.Context(), client, retry, a.stdin, under(a.stdout), buildVersion().Version)
 		},
 	}
 	c.add(cmd)
+	cmd.Flags().DurationVar(&retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
 	return cmd
 }
 

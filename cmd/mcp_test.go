@@ -3,11 +3,9 @@ package cmd_test
 import (
 	"context"
 	"encoding/json"
-	"net/http"
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
@@ -231,5 +229,3 @@ func TestMCPToolsAreSmall(t *testing.T) {
 		m.call(tool.Name, `{"no_such_argument":1}`).fails("invalid_arguments")
 	}
 }
-
-var _, _ = http.StatusOK, time.Second

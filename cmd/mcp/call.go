@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"relay/db/relay"
@@ -82,12 +83,19 @@ func (d *door) mailbox(ctx context.Context) (string, error) {
 	return "/api/v1/mecha/" + url.PathEscape(string(own)), err
 }
 
-// messagePath is the path of a message. An id is never more than one step of it.
+// messagePath is the path of a message. An id that would be more than one step of it is
+// none.
 func messagePath(id string) (string, error) {
-	if id == "" {
-		return "", invalid("message_id is missing")
+	notInIDs := func(c rune) bool {
+		return c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
 	}
-	return "/api/v1/messages/" + url.PathEscape(id), nil
+	switch {
+	case id == "":
+		return "", invalid("message_id is missing")
+	case strings.ContainsFunc(id, notInIDs):
+		return "", refused(&client.Refusal{Status: http.StatusNotFound, Code: relay.MessageNotFound, Detail: "this is no message_id"})
+	}
+	return "/api/v1/messages/" + id, nil
 }
 
 // record is a message as the API has it.

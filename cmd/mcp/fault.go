@@ -57,7 +57,7 @@ func faultOf(err error) *fault {
 	case errors.As(err, &r):
 		return refused(r)
 	case errors.Is(err, context.Canceled):
-		return &fault{Code: canceled, Detail: "the call was canceled"}
+		return &fault{Code: canceled, Detail: "the call was canceled", WhatToDo: "Look with check_inbox or read_conversation what was done before."}
 	case errors.As(err, new(*client.WrongScheme)):
 		return &fault{Code: unreachable, Detail: err.Error(), WhatToDo: "Tell your user: only they can correct the relay's address."}
 	}
@@ -88,6 +88,10 @@ func refused(r *client.Refusal) *fault {
 		f.WhatToDo = "Tell your user: the relay does not accept this agent's key. Calling again does not help."
 	case client.Temporary(r):
 		f.WhatToDo = "Wait, then call again with the same arguments."
+	case r.Status == 403:
+		f.WhatToDo = "The relay does not allow this. Calling again does not help."
+	default:
+		f.WhatToDo = "Correct what detail names, then call again."
 	}
 	return f
 }

@@ -16,6 +16,7 @@ import (
 	"io"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -37,8 +38,9 @@ type door struct {
 	// overloaded.
 	patience time.Duration
 	// life ends all calls when it ends: the SDK ends a call only if the client cancels it.
-	life  context.Context
-	calls sync.WaitGroup
+	life    context.Context
+	calls   sync.WaitGroup
+	running atomic.Int64 // as calls, to look at
 
 	mu  sync.Mutex
 	own relay.Address // "" until the relay has said it
@@ -76,6 +78,8 @@ func (d *door) handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		d.calls.Add(1)
 		defer d.calls.Done()
+		d.running.Add(1)
+		defer d.running.Add(-1)
 		ctx, cancel := context.WithTimeout(ctx, longestCall)
 		defer cancel()
 		defer context.AfterFunc(d.life, cancel)()
@@ -142,56 +146,68 @@ func whole(name string, n *int, normal, most int) error {
 	return nil
 }
 
-// Serve answers one client over two streams until in ends or ctx does. Nothing but
+// Serve answers one client over two streams until in ends or ctx does. A request is tried
+// again for as long as retry if the relay does not answer or is overloaded. Nothing but
 // messages of the protocol is written to out. When in has ended, calls under way have
-// lastCalls to end. The error is nil if in has ended or ctx has.
-func Serve(ctx context.Context, api API, in io.Reader, out io.Writer, version string) error {
+// lastCalls to end and are answered. The error is nil if in has ended or ctx has.
+func Serve(ctx context.Context, api API, retry time.Duration, in io.Reader, out io.Writer, version string) error {
 	life, end := context.WithCancel(ctx)
 	defer end()
-	d := &door{api: api, patience: patience, life: life}
+	d := &door{api: api, patience: retry, life: life}
 	asking, cancel := context.WithTimeout(ctx, firstQuestion)
 	d.address(asking, 0) // if the relay does not answer now, the instructions have no address
 	cancel()
-	ending := &endingReader{Reader: in, ended: func() { time.AfterFunc(lastCalls, end) }}
+	ending := &endingReader{Reader: in, ended: func() { d.settle(end) }}
 	err := newServer(d, version).Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(ending), Writer: nopCloser{out}})
-	if ctx.Err() != nil || ending.clean() {
+	if ctx.Err() != nil || ending.clean.Load() {
 		return nil
 	}
 	return err
 }
 
 const (
-	patience      = 15 * time.Second // more than a relay takes to restart
 	longestCall   = 55 * time.Second // many clients give up after 60
 	firstQuestion = 3 * time.Second
 	lastCalls     = 3 * time.Second // clients kill a server that has not ended 5 s after its stdin
 )
 
-// endingReader notes the end of what it reads.
+// settle waits until the calls that were read last have been answered; when they have had
+// lastCalls, it ends them.
+func (d *door) settle(end func()) {
+	late := time.After(lastCalls)
+	for quiet := 0; quiet < 5; quiet++ { // a call that was just read has not begun; an answer is written after it
+		select {
+		case <-time.After(20 * time.Millisecond):
+		case <-late:
+			end()
+			return
+		case <-d.life.Done():
+			return
+		}
+		if d.running.Load() > 0 {
+			quiet = 0
+		}
+	}
+}
+
+// endingReader holds the end of what it reads back until ended has returned: the SDK
+// answers nothing after it. One goroutine reads.
 type endingReader struct {
 	io.Reader
 	ended func()
-	once  sync.Once
-	mu    sync.Mutex
-	err   error
+	clean atomic.Bool // the end was no fault
 }
 
 func (r *endingReader) Read(p []byte) (int, error) {
 	n, err := r.Reader.Read(p)
+	if err != nil && n > 0 {
+		return n, nil // it will come again
+	}
 	if err != nil {
-		r.mu.Lock()
-		r.err = err
-		r.mu.Unlock()
-		r.once.Do(r.ended)
+		r.clean.Store(errors.Is(err, io.EOF))
+		r.ended()
 	}
 	return n, err
-}
-
-// clean tells whether the reader came to its end without a fault.
-func (r *endingReader) clean() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return errors.Is(r.err, io.EOF)
 }
 
 type nopCloser struct{ io.Writer }

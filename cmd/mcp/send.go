@@ -123,6 +123,8 @@ func (d *door) compose(ctx context.Context, a *sendArguments) ([]byte, error) {
 		return nil, invalid("payload must be a JSON object, as in {\"text\":\"hello\"}; it must not be in quotation marks")
 	case a.To == "" && a.InReplyTo == "":
 		return nil, invalid("to is missing: whom is the message for? (or in_reply_to, to answer a message)")
+	case a.IdempotencyKey != "" && !isPlain(a.IdempotencyKey):
+		return nil, invalid("idempotency_key must be printable ASCII")
 	case a.TTL < 0:
 		return nil, invalid("ttl_seconds must be above 0")
 	}
