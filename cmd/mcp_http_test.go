@@ -1,14 +1,13 @@
 package cmd_test
 
 import (
-	"context"
+	"bufio"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -193,6 +192,12 @@ func TestMCPOverTLS(t *testing.T) {
 	}
 }
 
+// requestMCP is a request to /mcp as it stands on the line.
+func requestMCP(s *server, a agent, body string) string {
+	return fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n%s",
+		s.host(), a.Key, len(body), body)
+}
+
 // What one Mecha does at /mcp is charged to it: its rate, its waits. Another one does not
 // notice, and a wait ends when its client goes.
 func TestMCPOverHTTPIsCharged(t *testing.T) {
@@ -200,39 +205,43 @@ func TestMCPOverHTTPIsCharged(t *testing.T) {
 	db := tempDB(t)
 	keys := issue(t, db, "greedy^acme", "other^acme")
 	s := startServer(t, db, "--mcp", "--rate-limit", "20", "--rate-burst", "60", "--max-sockets-per-mecha", "3")
-	greedy, other := newRemoteLLM(t, s.url, keys[0], "", client), newRemoteLLM(t, s.url, keys[1], "", client)
-	ctx, cancel := context.WithCancel(t.Context())
-	var waits sync.WaitGroup
-	for range 3 {
-		waits.Go(func() { greedy.callIn(ctx, "check_inbox", `{"wait_seconds":25}`, nil) })
+	other := newRemoteLLM(t, s.url, keys[1], "", client)
+	wait := toolCall(1, "check_inbox", `{"wait_seconds":25}`)
+	first := make(chan string, 4)
+	var waits []net.Conn
+	for range 4 { // one too many
+		conn, err := net.Dial("tcp", s.host())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		fmt.Fprint(conn, requestMCP(s, keys[0], wait))
+		waits = append(waits, conn)
+		go func() {
+			resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+			if err != nil {
+				return
+			}
+			text, _ := io.ReadAll(resp.Body)
+			first <- string(text)
+		}()
 	}
-	refused := func() bool {
-		got, err := greedy.callIn(t.Context(), "check_inbox", `{"wait_seconds":1}`, nil)
-		return err == nil && strings.Contains(got.text, "too_many_sockets")
+	if got := <-first; !strings.Contains(got, "too_many_sockets") {
+		t.Errorf("the first answer to 4 waits: %s", got)
 	}
-	eventually(t, patience, "a wait too many is refused", refused)
-	cancel()
-	waits.Wait()
+	for _, conn := range waits {
+		conn.Close()
+	}
 	began := time.Now()
 	eventually(t, patience, "the waits have ended", func() bool { return !online(t, s, keys[1], "greedy^acme") })
 	if took := time.Since(began); took > 20*time.Second {
 		t.Errorf("they ended after %v, by themselves", took)
 	}
-	limited := ""
-	for range 200 {
-		got, err := greedy.callIn(t.Context(), "message_status", `{}`, nil)
-		if err != nil {
-			limited = err.Error()
-			break
-		}
-		if got.error {
-			limited = got.text
-			break
-		}
+	limited := answer{}
+	for i := 0; i < 500 && limited.status != 429; i++ {
+		limited = postMCP(t, client, s.url, keys[0].Key, toolCall(3, "message_status", `{}`))
 	}
-	if !strings.Contains(limited, "rate_limited") && !strings.Contains(limited, "429") && !strings.Contains(limited, "Too Many Requests") {
-		t.Errorf("200 calls were not too many: %s", limited)
-	}
+	limited.wantProblem(t, 429, "rate_limited")
 	if who := other.call("message_status", `{}`).ok(); who.You != "other^acme" {
 		t.Errorf("%+v", who)
 	}
@@ -248,16 +257,16 @@ func TestMCPOverHTTPBearsSlowClients(t *testing.T) {
 	id := s.send(keys[1], "slow^acme", payload).MessageID
 	for i := range 60 {
 		body := toolCall(1, "read_message", `{"message_id":"`+id+`","max_chars":100000}`)
-		head := fmt.Sprintf("POST /mcp HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nAccept: application/json, text/event-stream\r\nContent-Length: %d\r\n\r\n", s.host(), keys[0].Key, len(body))
+		request := requestMCP(s, keys[0], body)
 		conn, err := net.Dial("tcp", s.host())
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer conn.Close()
 		if i%2 == 0 {
-			fmt.Fprint(conn, head+body[:10]) // and no more
+			fmt.Fprint(conn, request[:len(request)-10]) // and no more
 		} else {
-			fmt.Fprint(conn, head+body) // and reads nothing
+			fmt.Fprint(conn, request) // and reads nothing
 		}
 	}
 	other := newRemoteLLM(t, s.url, keys[1], "", client)
