@@ -52,10 +52,24 @@ func newServer(d *door, version string) *mcp.Server {
 		Instructions: instructions(d.own),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // else the SDK offers logging, and news of tools
 	})
+	s.AddReceivingMiddleware(recovering)
 	for _, t := range tools {
 		s.AddTool(t.definition(), d.handler(t))
 	}
 	return s
+}
+
+// recovering makes the panic of a call its error: the SDK runs calls in goroutines of its
+// own, where one would end the process, and a relay with it.
+func recovering(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (_ mcp.Result, err error) {
+		defer func() {
+			if v := recover(); v != nil {
+				err = errors.New("the call failed")
+			}
+		}()
+		return next(ctx, method, r)
+	}
 }
 
 // instructions is what a client tells its model of this server.
