@@ -2,14 +2,12 @@ package cmd
 
 import (
 	"fmt"
-	nethttp "net/http"
 	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"relay/cmd/mcp"
-	"relay/db/relay"
 	"relay/http"
 )
 
@@ -55,8 +53,5 @@ func (s *settings) mcp() http.MCP {
 	if !s.MCP {
 		return nil
 	}
-	version := buildVersion().Version
-	return func(api nethttp.Handler, own relay.Address, key string) nethttp.Handler {
-		return mcp.Handler(api, own, key, version)
-	}
+	return mcp.Handler(buildVersion().Version)
 }

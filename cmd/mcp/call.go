@@ -59,10 +59,7 @@ func (d *door) get(ctx context.Context, path string, out any) error {
 
 // address is the Mecha's own. It is asked once.
 func (d *door) address(ctx context.Context, patience time.Duration) (relay.Address, error) {
-	d.mu.Lock()
-	own := d.own
-	d.mu.Unlock()
-	if own != "" {
+	if own := d.known(); own != "" {
 		return own, nil
 	}
 	var who struct {
@@ -75,6 +72,13 @@ func (d *door) address(ctx context.Context, patience time.Duration) (relay.Addre
 	d.own = who.MechaID
 	d.mu.Unlock()
 	return who.MechaID, nil
+}
+
+// known is the Mecha's own address, "" if the relay has not said it yet.
+func (d *door) known() relay.Address {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.own
 }
 
 // mailbox is the path of the Mecha's own.

@@ -14,22 +14,26 @@ import (
 	"relay/http/client"
 )
 
-// Handler answers one request of the streamable HTTP transport, of the Mecha own, whose
-// key it has shown. api is the relay's own HTTP API: each request of a tool goes through it
-// with that key, unsigned, and so it counts as one of that Mecha. Nothing is kept between
-// two requests, and nothing is streamed. When ServeHTTP returns, all calls have ended.
-func Handler(api http.Handler, own relay.Address, key, version string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		life, end := context.WithCancel(r.Context())
-		d := &door{api: &inside{api: api, outer: r, key: key}, life: life, own: own}
-		defer d.calls.Wait()
-		defer end()
-		server := newServer(d, version)
-		mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
-			Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
-			MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the relay has seen to both
-		}).ServeHTTP(w, r)
+// Handler makes what answers requests of the streamable HTTP transport. It gives a handler
+// for one request, of the Mecha own, which has shown key. api is the relay's own HTTP API:
+// each request of a tool goes through it with that key, unsigned, and so it counts as one
+// of that Mecha. Nothing is kept between two requests, and nothing is streamed. When
+// ServeHTTP returns, all calls have ended.
+func Handler(version string) func(api http.Handler, own relay.Address, key string) http.Handler {
+	server := newServer(version)
+	transport := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
+		Stateless: true, JSONResponse: true, PropagateRequestCancellation: true,
+		MaxRequestBodyBytes: -1, DisableLocalhostProtection: true, // the relay has seen to both
 	})
+	return func(api http.Handler, own relay.Address, key string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			life, end := context.WithCancel(r.Context())
+			d := &door{api: &inside{api: api, outer: r, key: key}, life: life, own: own}
+			defer d.close()
+			defer end()
+			transport.ServeHTTP(w, r.WithContext(through(r.Context(), d)))
+		})
+	}
 }
 
 // inside is the API of the relay in whose process it is.

@@ -17,9 +17,11 @@ func post(api http.Handler, body, version string) *httptest.ResponseRecorder {
 		r.Header["Mcp-Protocol-Version"] = []string{version}
 	}
 	w := httptest.NewRecorder()
-	mcp.Handler(api, "a^b", "key", "dev").ServeHTTP(w, r)
+	handler(api, "a^b", "key").ServeHTTP(w, r)
 	return w
 }
+
+var handler = mcp.Handler("dev")
 
 // Whatever a client sends, a relay that answers nothing it can use gives it an answer, and
 // nothing panics: a panic in one of the SDK's goroutines would end the relay.

@@ -43,6 +43,9 @@ func (d *door) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, err
 	if err != nil {
 		return nil, err
 	}
+	if _, err := relay.ParseAddress(a.From); a.From != "" && err != nil {
+		return nil, invalid("from is not an address; one is name^crew")
+	}
 	mailbox, err := d.mailbox(ctx)
 	if err != nil {
 		return nil, err

@@ -9,12 +9,14 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -38,25 +40,85 @@ type door struct {
 	// overloaded.
 	patience time.Duration
 	// life ends all calls when it ends: the SDK ends a call only if the client cancels it.
-	life    context.Context
-	calls   sync.WaitGroup
-	running atomic.Int64 // as calls, to look at
+	life context.Context
 
-	mu  sync.Mutex
-	own relay.Address // "" until the relay has said it
+	mu      sync.Mutex
+	own     relay.Address // "" until the relay has said it
+	running int           // calls
+	closed  bool          // no call may begin
+	idle    chan struct{} // closed when closed is set and no call runs
 }
 
-// newServer makes the server for a door.
-func newServer(d *door, version string) *mcp.Server {
+// begin counts a call until done. It is false if the door is closed.
+func (d *door) begin() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !d.closed {
+		d.running++
+	}
+	return !d.closed
+}
+
+func (d *door) done() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.running--; d.closed && d.running == 0 {
+		close(d.idle)
+	}
+}
+
+// close waits for the calls that run, and lets none begin.
+func (d *door) close() {
+	d.mu.Lock()
+	d.closed, d.idle = true, make(chan struct{})
+	if d.running == 0 {
+		close(d.idle)
+	}
+	d.mu.Unlock()
+	<-d.idle
+}
+
+// busy tells whether calls run.
+func (d *door) busy() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.running > 0
+}
+
+// doorKey is under which the context of a call has its door.
+type doorKey struct{}
+
+func doorOf(ctx context.Context) *door { return ctx.Value(doorKey{}).(*door) }
+
+// through gives a context that leads the calls of a server to a door.
+func through(ctx context.Context, d *door) context.Context {
+	return context.WithValue(ctx, doorKey{}, d)
+}
+
+// newServer makes a server for any number of doors: to make one costs more than a call.
+func newServer(version string) *mcp.Server {
 	s := mcp.NewServer(&mcp.Implementation{Name: "relay", Title: "relay", Version: version}, &mcp.ServerOptions{
-		Instructions: instructions(d.own),
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}, // else the SDK offers logging, and news of tools
 	})
-	s.AddReceivingMiddleware(recovering)
+	s.AddReceivingMiddleware(recovering, instructing)
 	for _, t := range tools {
-		s.AddTool(t.definition(), d.handler(t))
+		s.AddTool(t.definition(), handler(t))
 	}
 	return s
+}
+
+// instructing adds the instructions, which name the agent, to what a client first learns.
+func instructing(next mcp.MethodHandler) mcp.MethodHandler {
+	return func(ctx context.Context, method string, r mcp.Request) (mcp.Result, error) {
+		result, err := next(ctx, method, r)
+		switch result := result.(type) {
+		case *mcp.InitializeResult:
+			result.Instructions = instructions(doorOf(ctx).known())
+		case *mcp.DiscoverResult:
+			result.Instructions = instructions(doorOf(ctx).known())
+		}
+		return result, err
+	}
 }
 
 // recovering makes the panic of a call its error: the SDK runs calls in goroutines of its
@@ -88,12 +150,13 @@ func instructions(own relay.Address) string {
 }
 
 // handler makes a tool one of the SDK's.
-func (d *door) handler(t tool) mcp.ToolHandler {
+func handler(t tool) mcp.ToolHandler {
 	return func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		d.calls.Add(1)
-		defer d.calls.Done()
-		d.running.Add(1)
-		defer d.running.Add(-1)
+		d := doorOf(ctx)
+		if !d.begin() {
+			return failed(context.Canceled)
+		}
+		defer d.done()
 		ctx, cancel := context.WithTimeout(ctx, longestCall)
 		defer cancel()
 		defer context.AfterFunc(d.life, cancel)()
@@ -133,7 +196,7 @@ func read(r *mcp.CallToolRequest, into any) error {
 	if len(text) == 0 || string(text) == "null" {
 		return nil
 	}
-	d := json.NewDecoder(newReader(text))
+	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
 		return invalid("%s", argumentFault(err))
@@ -146,7 +209,7 @@ func argumentFault(err error) string {
 	if errors.As(err, &kind) && kind.Field != "" {
 		return fmt.Sprintf("%s must not be a JSON %s", kind.Field, kind.Value)
 	}
-	return fmt.Sprintf("the arguments are not as the tool's schema says (%s)", relay.Visible(trimPrefix(err)))
+	return fmt.Sprintf("the arguments are not as the tool's schema says (%s)", relay.Visible(strings.TrimPrefix(err.Error(), "json: ")))
 }
 
 // whole checks a number of seconds, messages or characters; 0 is taken for its default.
@@ -172,7 +235,7 @@ func Serve(ctx context.Context, api API, retry time.Duration, in io.Reader, out 
 	d.address(asking, 0) // if the relay does not answer now, the instructions have no address
 	cancel()
 	ending := &endingReader{Reader: in, ended: func() { d.settle(end) }}
-	err := newServer(d, version).Run(ctx, &mcp.IOTransport{Reader: io.NopCloser(ending), Writer: nopCloser{out}})
+	err := newServer(version).Run(through(ctx, d), &mcp.IOTransport{Reader: io.NopCloser(ending), Writer: nopCloser{out}})
 	if ctx.Err() != nil || ending.clean.Load() {
 		return nil
 	}
@@ -198,7 +261,7 @@ func (d *door) settle(end func()) {
 		case <-d.life.Done():
 			return
 		}
-		if d.running.Load() > 0 {
+		if d.busy() {
 			quiet = 0
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"io"
 	"strings"
 	"unicode"
 	"unicode/utf16"
@@ -103,7 +102,3 @@ func shorten(s string, most int) string {
 	}
 	return string([]rune(s)[:most-1]) + "…"
 }
-
-func newReader(b []byte) io.Reader { return bytes.NewReader(b) }
-
-func trimPrefix(err error) string { return strings.TrimPrefix(err.Error(), "json: ") }
