@@ -252,7 +252,7 @@ func TestMCPOverHTTPBearsSlowClients(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "slow^acme", "other^acme")
-	s := startServer(t, db, "--mcp", "--max-connections", "40", "--body-timeout", "2s")
+	s := startServer(t, db, "--mcp", "--max-connections", "40", "--body-timeout", "1s")
 	payload := `{"text":"` + strings.Repeat("x", 90_000) + `"}`
 	id := s.send(keys[1], "slow^acme", payload).MessageID
 	for i := range 60 {
@@ -275,6 +275,7 @@ func TestMCPOverHTTPBearsSlowClients(t *testing.T) {
 			t.Errorf("%+v", who)
 		}
 	}
+	other.call("check_inbox", `{"wait_seconds":2}`).ok() // a wait may be longer than a body may take
 	notOnWindows(t, "there is no SIGTERM")
 	if code := s.terminate(); code != 0 {
 		t.Errorf("exit %d", code)

@@ -49,8 +49,6 @@ func (s *Server) answerMCP(w http.ResponseWriter, r *http.Request, p httprouter.
 		return
 	}
 	defer c.done(s)
-	// A wait may be longer than a request may take to arrive.
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
 	ctx, cancel := context.WithTimeout(r.Context(), mcpTime)
 	defer cancel()
 	inner := r.WithContext(ctx)
