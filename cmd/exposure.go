@@ -21,6 +21,14 @@ func warnIfOpen(log *slog.Logger, s *settings, addr net.Addr) {
 		"Use --tls-cert and --tls-key, or --acme; or put a TLS proxy in front and name it with --trusted-proxy; or listen on 127.0.0.1", "addr", addr)
 }
 
+// checkMCP refuses --mcp where its Bearer keys would cross a network in the clear.
+func (s *settings) checkMCP(addr net.Addr) error {
+	if tcp, ok := addr.(*net.TCPAddr); !s.MCP || s.encrypted() || ok && tcp.IP.IsLoopback() {
+		return nil
+	}
+	return usagef("--mcp takes keys as they are, and anybody on the way to %s could read them: listen on a loopback address, or use --tls-cert and --tls-key, or --acme", addr)
+}
+
 func (s *settings) encrypted() bool { return s.TLSCert != "" || len(s.ACME) > 0 }
 
 // warnOfFolder warns when other users could replace the database file.
@@ -74,6 +82,8 @@ func (s *settings) pairs() error {
 		return usagef("--tls-cert and --tls-key go together")
 	case s.TLSCert != "" && len(s.ACME) > 0:
 		return usagef("--acme gets certificates itself: use it without --tls-cert")
+	case s.MCP && (s.RequireSignature || s.RequireRequestSignature):
+		return usagef("--mcp takes requests that nobody has signed, and this relay is to refuse those (--require-message-signature, --require-request-signature): use relay mcp, which signs, at the client")
 	case s.MaxBodyMemory > 0 && s.MaxBodyMemory < s.MaxBody:
 		return usagef("--max-body-memory must have room for one body (--max-body)")
 	case strings.ContainsAny(s.ACMEEmail, " \t\r\n<>"):

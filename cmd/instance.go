@@ -54,7 +54,10 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	if err != nil {
 		return nil, err
 	}
-	others, err := s.listenElsewhere()
+	var others otherListeners
+	if err = s.checkMCP(listener.Addr()); err == nil {
+		others, err = s.listenElsewhere()
+	}
 	if err != nil {
 		listener.Close()
 		return nil, err
@@ -92,7 +95,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		RateLimit: s.RateLimit, RateBurst: s.RateBurst,
 		FailureLimit: s.AuthFailureLimit, FailureBurst: int(10 * s.AuthFailureLimit),
 		MaxBodyMemory: s.MaxBodyMemory, TrustedProxies: proxies, AllowOrigins: s.AllowOrigins,
-		Version: buildVersion(),
+		Version: buildVersion(), MCP: s.mcp(),
 	})
 	in.measure(others, log)
 	in.serve(listener, s)

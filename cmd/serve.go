@@ -48,6 +48,7 @@ type settings struct {
 	SocketRateLimit       float64
 	SyncAckWait           time.Duration
 	AllowOrigins          []string
+	MCP                   bool
 	MaxNonces             int64
 	MinFreeDisk           int64
 	Retention             days
@@ -99,6 +100,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.Float64Var(&s.SocketRateLimit, "socket-rate-limit", 2000, "`frames` per second that are read from all WebSockets of a key; two seconds' worth at once")
 	f.DurationVar(&s.SyncAckWait, "sync-ack-wait", 10*time.Second, "how long a full sync window waits for an acknowledgement before it opens again")
 	f.StringSliceVar(&s.AllowOrigins, "allow-origin", nil, "`origins` of pages in browsers that may open a WebSocket and use the API, as in https://app.example; * allows all")
+	f.BoolVar(&s.MCP, "mcp", false, "also serve the tools of relay mcp at /mcp, over HTTP with a Bearer key; only on a loopback address or with TLS, and not where signatures are required")
 	f.Int64Var(&s.MaxNonces, "max-nonces", 4_000_000, "nonces that are remembered in all")
 	f.Var(&s.Retention, "retention", "remove messages of this `age`, as in 30d or 12h, from 1s (default: keep them)")
 	s.KeepExpired = days(24 * time.Hour)

@@ -110,7 +110,9 @@ func (s *Server) refuseWith(w http.ResponseWriter, r *http.Request, err error, p
 	h.Set("Content-Type", "application/problem+json")
 	switch p.Status {
 	case http.StatusUnauthorized:
-		h.Set("WWW-Authenticate", "Mecha-Key")
+		if h.Get("WWW-Authenticate") == "" {
+			h.Set("WWW-Authenticate", "Mecha-Key")
+		}
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		if e.Code == relay.ConversationFull { // waiting does not help
 			break

@@ -50,6 +50,7 @@ type Config struct {
 	TrustedProxies   []netip.Prefix // proxies whose X-Forwarded-For is believed
 	AllowOrigins     []string       // origins of pages in browsers that may use the API; "*" allows all
 	Version          Version
+	MCP              MCP // answers /mcp; nil: there is no such path
 }
 
 // Version says what is running, for GET /version.
@@ -174,6 +175,9 @@ func (s *Server) newRouter() *httprouter.Router {
 		PanicHandler:           s.panicked,
 	}
 	parameter := strings.NewReplacer("{", ":", "}", "") // as httprouter writes it
+	if s.config.MCP != nil {
+		r.POST(mcpPath, s.answerMCP) // no row of routes: what it speaks is not the API
+	}
 	for _, row := range s.routes() {
 		path := parameter.Replace(row.path)
 		r.Handle(row.method, path, row.handle)

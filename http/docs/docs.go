@@ -30,6 +30,7 @@ var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
 	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
+	{Name: "mcp", Part: writing, About: "tools for models: a mailbox for Claude Code, Codex and others"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "conformance", Part: writing, About: "judge your own client, in any language, or your own server"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},

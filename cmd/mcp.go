@@ -1,0 +1,57 @@
+package cmd
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/mcp"
+	"relay/http"
+)
+
+func (a *app) mcpCommand() *cobra.Command {
+	var c clientFlags
+	var retry time.Duration
+	cmd := &cobra.Command{
+		Use:   "mcp",
+		Short: "Serve a model's program: its tools to send and receive",
+		Long: `Speak the Model Context Protocol (MCP) on stdin and stdout, for a program that
+runs a model, such as a coding assistant: it starts this command itself. The
+model gets seven tools, by which it sends, reads and acknowledges messages as
+the Mecha of RELAY_KEY, finds other Mechas, and learns why an answer is missing.
+
+Requests are signed, and tried again while the relay restarts. The key is in no
+answer. Name it by RELAY_KEY, or by --key-file if the program's configuration
+is readable to others. relay docs mcp has the configurations of some programs,
+and a conversation as an example.`,
+		Example: `  relay mcp --key-file ~/.config/relay/planner.key
+  RELAY_URL=https://relay.example.com relay mcp`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if retry < 0 {
+				return usagef("--retry must not be negative")
+			}
+			client, err := c.client()
+			if err != nil {
+				return err
+			}
+			if stdin, ok := a.stdin.(*os.File); ok && isTerminal(stdin) {
+				fmt.Fprintln(a.stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. Ctrl-C ends it.")
+			}
+			return mcp.Serve(cmd.Context(), client, retry, a.stdin, under(a.stdout), buildVersion().Version)
+		},
+	}
+	c.add(cmd)
+	cmd.Flags().DurationVar(&retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
+	return cmd
+}
+
+// mcp makes what answers /mcp; nil without --mcp.
+func (s *settings) mcp() http.MCP {
+	if !s.MCP {
+		return nil
+	}
+	return mcp.Handler(buildVersion().Version)
+}

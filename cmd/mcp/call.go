@@ -1,0 +1,165 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// ask makes a request of the API and reads the answer into out. If the relay does not
+// answer or is overloaded, it asks again until the door's patience is over, unless it is
+// told to wait for longer than that. A request that writes must be one that may come
+// twice.
+func (d *door) ask(ctx context.Context, method, path string, in any, header http.Header, out any) (http.Header, error) {
+	var body []byte
+	if in != nil {
+		var err error
+		if body, err = json.Marshal(in); err != nil {
+			return nil, err
+		}
+	}
+	return d.askBytes(ctx, d.patience, method, path, body, header, out)
+}
+
+func (d *door) askBytes(ctx context.Context, patience time.Duration, method, path string, body []byte, header http.Header, out any) (http.Header, error) {
+	end, b := time.Now().Add(patience), client.Backoff{Most: 2 * time.Second}
+	for {
+		resp, err := d.api.Do(ctx, method, path, body, header)
+		if err == nil {
+			err = resp.Err()
+		}
+		if err == nil {
+			return resp.Header, json.Unmarshal(resp.Body, out)
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		pause := b.Pause(err)
+		if !client.Temporary(err) || time.Now().Add(pause).After(end) {
+			return nil, err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (d *door) get(ctx context.Context, path string, out any) error {
+	_, err := d.ask(ctx, "GET", path, nil, nil, out)
+	return err
+}
+
+// address is the Mecha's own. It is asked once.
+func (d *door) address(ctx context.Context, patience time.Duration) (relay.Address, error) {
+	if own := d.known(); own != "" {
+		return own, nil
+	}
+	var who struct {
+		MechaID relay.Address `json:"mecha_id"`
+	}
+	if _, err := d.askBytes(ctx, patience, "GET", "/api/v1/whoami", nil, nil, &who); err != nil {
+		return "", err
+	}
+	d.mu.Lock()
+	d.own = who.MechaID
+	d.mu.Unlock()
+	return who.MechaID, nil
+}
+
+// known is the Mecha's own address, "" if the relay has not said it yet.
+func (d *door) known() relay.Address {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.own
+}
+
+// mailbox is the path of the Mecha's own.
+func (d *door) mailbox(ctx context.Context) (string, error) {
+	own, err := d.address(ctx, d.patience)
+	return "/api/v1/mecha/" + url.PathEscape(string(own)), err
+}
+
+// messagePath is the path of a message. An id that would be more than one step of it is
+// none.
+func messagePath(id string) (string, error) {
+	notInIDs := func(c rune) bool {
+		return c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	}
+	switch {
+	case id == "":
+		return "", invalid("message_id is missing")
+	case strings.ContainsFunc(id, notInIDs):
+		return "", refused(&client.Refusal{Status: http.StatusNotFound, Code: relay.MessageNotFound, Detail: "this is no message_id"})
+	}
+	return "/api/v1/messages/" + id, nil
+}
+
+// record is a message as the API has it.
+type record struct {
+	MessageID      string          `json:"message_id"`
+	ConversationID string          `json:"conversation_id"`
+	From           string          `json:"from"`
+	To             string          `json:"to"`
+	MessageType    string          `json:"message_type"`
+	Priority       string          `json:"priority"`
+	CorrelationID  string          `json:"correlation_id"`
+	InReplyTo      string          `json:"in_reply_to"`
+	State          string          `json:"state"`
+	CreatedAt      string          `json:"created_at"`
+	ExpiresAt      string          `json:"expires_at"`
+	Signed         bool            `json:"signed"`
+	Traceparent    string          `json:"traceparent"`
+	Tracestate     string          `json:"tracestate"`
+	Payload        json.RawMessage `json:"payload"`
+	Ack            *struct {
+		Status string `json:"status"`
+		Detail string `json:"detail"`
+	} `json:"ack"`
+}
+
+// message is a message in an answer. Fields that say nothing are left out.
+type message struct {
+	MessageID      string `json:"message_id"`
+	From           string `json:"from"`
+	To             string `json:"to,omitempty"`
+	At             string `json:"at"`
+	ConversationID string `json:"conversation_id,omitempty"`
+	MessageType    string `json:"message_type,omitempty"`
+	Priority       string `json:"priority,omitempty"`
+	InReplyTo      string `json:"in_reply_to,omitempty"`
+	ExpiresAt      string `json:"expires_at,omitempty"`
+	State          string `json:"state,omitempty"`
+	Ack            string `json:"ack,omitempty"`
+	Detail         string `json:"detail,omitempty"`
+	Signed         bool   `json:"signed"`
+	payload
+}
+
+// shown is a record as an answer has it: to, state and ack are for the caller to add.
+func (r *record) shown(from, most int) (m message, err error) {
+	m = message{MessageID: r.MessageID, From: r.From, At: r.CreatedAt, ConversationID: r.ConversationID, InReplyTo: r.InReplyTo, ExpiresAt: r.ExpiresAt, Signed: r.Signed}
+	if r.MessageType != relay.DefaultType {
+		m.MessageType = r.MessageType
+	}
+	if r.Priority != "normal" {
+		m.Priority = r.Priority
+	}
+	m.payload, err = cut(r.Payload, from, most)
+	return m, err
+}
+
+// addState adds to a message who it is for and what became of it.
+func (m *message) addState(r *record) {
+	m.To, m.State = r.To, r.State
+	if r.Ack != nil {
+		m.Ack, m.Detail = r.Ack.Status, r.Ack.Detail
+	}
+}
