@@ -14,7 +14,7 @@ func (a *app) clientCommand() *cobra.Command {
 to keep beside the program's own source. It sends with retries, listens through
 restarts of the relay, and acknowledges. The page "clients" has its use:
 relay docs clients.`,
-		Example: "  relay client python > relay_client.py",
+		Example: "  relay client python > relay_client.py\n  relay client js > relay.mjs",
 	}
 	onlyGroups(group)
 	for _, l := range source.Languages {
