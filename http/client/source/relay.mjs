@@ -955,6 +955,7 @@ class Listener {
   #place = null;
   #cursor = ""; // the last message that has come
   #polled = ""; // the cursor of long-polls
+  #polling = null; // aborts the long-poll that is under way
   #pollUntil = 0;
   #failures = 0; // of handshakes in a row
   #socket = null;
@@ -1069,6 +1070,7 @@ class Listener {
   }
   putOff(id, seconds) {
     this.#deferred.set(id, Date.now() + seconds * second);
+    this.#polling?.abort(); // it may be under way for longer
   }
 
   #arrive(entry) {
@@ -1208,14 +1210,30 @@ class Listener {
     const hold = Math.min(30, Math.max(1, Math.ceil(next / second)));
     const since = this.#polled ? `&since_message_id=${encodeURIComponent(this.#polled)}` : this.#place && this.#cursor ? `&since_message_id=${encodeURIComponent(this.#cursor)}` : "";
     const path = `/api/v1/mecha/${encodeURIComponent(this.#own)}/messages?direction=in&state=pending&include=payload&limit=100&wait=${hold}${since}`;
-    const page = await this.#link.call("GET", path, undefined, { hold, signal: this.#stop.signal });
-    for (const record of page.messages) {
+    const page = await this.#longPoll(path, hold);
+    for (const record of page?.messages ?? []) {
       const entry = fromRecord(record);
       this.#cursor = entry.fields.id;
       if (entry.word === "deferred" && !this.#known.has(entry.fields.id)) this.#deferred.set(entry.fields.id, 0); // look when
       else if (!this.#deferred.has(entry.fields.id)) this.#arrive(entry);
     }
-    this.#polled = page.next_cursor ?? this.#polled;
+    this.#polled = page?.next_cursor ?? this.#polled;
+  }
+
+  /** Gives a page of history; null if the wait for it was cut short. */
+  async #longPoll(path, hold) {
+    const polling = (this.#polling = new AbortController());
+    const end = () => polling.abort();
+    this.#stop.signal.addEventListener("abort", end);
+    try {
+      return await this.#link.call("GET", path, undefined, { hold, signal: polling.signal });
+    } catch (e) {
+      if (polling.signal.aborted) return null;
+      throw e;
+    } finally {
+      this.#polling = null;
+      this.#stop.signal.removeEventListener("abort", end);
+    }
   }
 
   /** Gives out messages whose deferral is over. History does not tell when that is. */
