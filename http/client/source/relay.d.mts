@@ -72,12 +72,12 @@ export interface Recipient {
 
 /** A message that was sent: it is on the relay's disk. */
 export interface Sent {
-  /** null only of an answer that an earlier run has sent already, in other words. */
-  messageId: string | null;
+  /** "" only of an answer that an earlier run has sent already, in other words. */
+  messageId: string;
   /** Of a message to a crew. */
   messageIds?: string[];
   conversationId: string;
-  createdAt: string | null;
+  createdAt: string;
   recipient: Recipient | null;
   /** It was sent before, by the same idempotencyKey. */
   replayed: boolean;
@@ -255,7 +255,7 @@ export declare class Relay {
 /** A refusal of the relay, or what else goes wrong with it. Branch on code. */
 export declare class RelayError extends Error {
   constructor(fields?: Partial<Pick<RelayError, "code" | "status" | "detail" | "didYouMean" | "retryAfter" | "requestId" | "fields" | "cause">>);
-  /** As in recipient_not_found. Codes of this client: unreachable, no_answer, breaker, lease_lost, failed, rejected, expired, redirect, not_a_relay, cannot_wait, search_failed, no_socket. */
+  /** As in recipient_not_found. Codes of this client: unreachable, no_answer, lease_lost, breaker_open, no_wait, no_socket, not_a_relay, redirect, search_failed. */
   readonly code: string;
   /** The status of the answer; 0 if there is none. */
   readonly status: number;
@@ -275,13 +275,23 @@ export declare class RelayError extends Error {
 
 /** There was no answer: whether the relay has done what was asked is not known. */
 export declare class Unreachable extends RelayError {
-  constructor(detail: string, cause?: unknown, temporary?: boolean);
+  private constructor();
 }
 
-/** No answer to a question came in time. The answer may still come. */
+/**
+ * A question has no answer: the time is up, or the message has failed, was rejected or has
+ * expired; verdict tells. To ask again with the idempotencyKey goes on waiting.
+ */
 export declare class NoAnswer extends RelayError {
-  constructor(messageId: string, timeout: number, verdict: Verdict | null);
+  private constructor();
   readonly messageId: string;
+  readonly conversationId: string;
+  readonly idempotencyKey: string;
   /** Why there is no answer; null if the relay did not tell. */
   readonly verdict: Verdict | null;
+}
+
+/** The lease of a claimed message is over: another worker may have it, so nothing more is done for it. */
+export declare class LeaseLost extends RelayError {
+  private constructor();
 }

@@ -22,7 +22,7 @@ const longestAsk = 23 * 3600; // seconds: an Idempotency-Key holds for 24 hours
 const longestHold = 60; // seconds for which a relay holds a request
 const mostPause = 30 * second; // between two attempts
 const graceTime = 10 * second; // for acks and answers after a listener has ended
-const remembered = 100_000; // messages that a listener recognises when they come again
+const remembered = 100_000; // messages that are recognised when they come again
 const queuedMessages = 1000; // that wait in a listener; beyond that it hangs up until they are done
 const queuedBytes = 16 << 20;
 const syncLimit = 200;
@@ -69,12 +69,18 @@ export class Unreachable extends RelayError {
   }
 }
 
-/** No answer to a question came in time. The answer may still come. */
+/** A question has no answer: the time is up, or it has failed. It stays with the relay. */
 export class NoAnswer extends RelayError {
-  constructor(messageId, timeout, verdict) {
-    super({ code: "no_answer", detail: `no answer to ${messageId} within ${timeout} s${verdict?.text ? ": " + verdict.text : ""}` });
-    this.messageId = messageId;
-    this.verdict = verdict;
+  constructor(detail, { messageId, conversationId, idempotencyKey, verdict }) {
+    super({ code: "no_answer", detail: verdict?.text ? `${detail}. ${verdict.text}` : detail });
+    Object.assign(this, { messageId, conversationId, idempotencyKey, verdict });
+  }
+}
+
+/** The lease of a claimed message is over: another worker may have it, so nothing more is done for it. */
+export class LeaseLost extends RelayError {
+  constructor(messageId, why, cause) {
+    super({ code: "lease_lost", detail: `${messageId} is given up: ${why}`, cause });
   }
 }
 
@@ -152,6 +158,13 @@ async function persist(request, { until, signal, most = 5 * second, final = () =
   }
 }
 
+/** Puts a value into a memory that keeps the latest ones. */
+function remember(memory, key, value) {
+  memory.delete(key);
+  memory.set(key, value);
+  if (memory.size > remembered) memory.delete(memory.keys().next().value);
+}
+
 function random() {
   return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
 }
@@ -217,6 +230,7 @@ function environment(name) {
 class Link {
   asking = new Set(); // promises of questions that are being sent
   asked = new Map(); // questions that wait: their ids, and what to do with answers that a listener got
+  answered = new Map(); // messages that were put off: how many answers they had by then
   #hmac;
   #ca;
   #agent;
@@ -400,6 +414,7 @@ export class Message {
     this.#text = text;
     this.#listener = listener;
     this.#lease = lease;
+    this.#answers = link.answered.get(this.id) ?? 0;
   }
 
   /** Aborts when nothing more may be done for the message: its lease is lost. */
@@ -413,11 +428,11 @@ export class Message {
   }
 
   async #ack(status, detail, more = {}) {
-    this.#listener?.note(this, status, detail);
     const answer = await this.#persist(() => this.#link.ack(this.id, status, detail, more, { signal: this.signal }));
     if (!["received", "processing"].includes(status)) {
       this.#final = true;
       this.#lease?.end();
+      if (status !== "deferred") this.#listener?.settled(this);
     }
     return camel(answer);
   }
@@ -428,14 +443,14 @@ export class Message {
     const o = { type: "reply", correlationId: this.correlationId || undefined, ...options, inReplyTo: this.id };
     const body = messageBody(this.sender, payload, o);
     const key = options.idempotencyKey ?? `reply-${this.id}` + (this.#answers++ ? `-${this.#answers}` : "");
-    if (listener && !listener.mayAnswer(this.conversationId)) throw new RelayError({ code: "breaker", detail: listener.tooMany() });
+    if (listener && !listener.mayAnswer(this.conversationId)) throw new RelayError({ code: "breaker_open", detail: listener.tooMany() });
     listener?.answering(this.conversationId, +1);
     try {
       const until = this.#until(options.timeout);
       return await this.#link.send(body, key, { until, signal: this.signal, final: (e) => e.code === "mailbox_full" });
     } catch (e) {
       if (isRefused(e, "idempotency_key_reused") && options.idempotencyKey === undefined) {
-        return { messageId: null, conversationId: this.conversationId, createdAt: null, recipient: null, replayed: true }; // an earlier run has answered
+        return { messageId: "", conversationId: this.conversationId, createdAt: "", recipient: null, replayed: true }; // an earlier run has answered
       }
       listener?.answering(this.conversationId, -1);
       throw e;
@@ -445,6 +460,7 @@ export class Message {
   /** Puts the message off: it comes again after so many seconds. */
   async defer(seconds, detail = "") {
     await this.#ack("deferred", detail, { retry_after_seconds: seconds });
+    remember(this.#link.answered, this.id, this.#answers); // the next attempt may answer, too
     this.#listener?.putOff(this.id, seconds);
   }
 
@@ -830,9 +846,9 @@ class Lease {
     this.#stop.abort();
   }
 
-  #lose(detail, cause) {
+  #lose(id, why, cause) {
     this.#stop.abort();
-    this.#lost.abort(new RelayError({ code: "lease_lost", detail, cause }));
+    this.#lost.abort(new LeaseLost(id, why, cause));
   }
 
   /** Renews the lease each time when a third of it has passed. */
@@ -842,7 +858,7 @@ class Lease {
       await sleep(Math.min(next, this.#until) - Date.now(), this.#stop.signal);
       if (this.#stop.signal.aborted) return;
       const left = this.#until - Date.now();
-      if (left <= 0) return this.#lose("its lease could not be renewed in time, and another worker may have it now");
+      if (left <= 0) return this.#lose(id, "its lease could not be renewed in time, and another worker may have it now");
       const at = Date.now();
       try {
         await link.ack(id, "processing", "", {}, { most: Math.min(left, length / 3), signal: this.#stop.signal });
@@ -851,9 +867,9 @@ class Lease {
       } catch (e) {
         if (this.#stop.signal.aborted) return;
         next = Date.now() + backoff.after(e);
-        if (isRefused(e, ...noLongerPending)) return this.#lose("it is no longer pending", e);
+        if (isRefused(e, ...noLongerPending)) return this.#lose(id, "it is no longer pending", e);
         if (isTemporary(e)) continue;
-        this.#lose("its lease cannot be renewed", e);
+        this.#lose(id, "its lease cannot be renewed", e);
         return fail(e);
       }
     }
@@ -949,7 +965,7 @@ class Listener {
   #fault = null;
   #running = null;
   #own = "";
-  #known = new Map(); // message id: {attempt, status, detail} of what has come
+  #known = new Map(); // message id: the attempt that has come, and whether it was settled
   #answers = new Map(); // conversation: the times of the latest answers
   #deferred = new Map(); // message id: when it comes again; for long-polls
   #place = null;
@@ -1064,9 +1080,9 @@ class Listener {
 
   /* What has come, and what has become of it. */
 
-  note(m, status, detail) {
+  settled(m) {
     const known = this.#known.get(m.id);
-    if (known && known.attempt <= m.attempt) Object.assign(known, { status, detail });
+    if (known && known.attempt <= m.attempt) known.settled = true;
   }
   putOff(id, seconds) {
     this.#deferred.set(id, Date.now() + seconds * second);
@@ -1076,10 +1092,11 @@ class Listener {
   #arrive(entry) {
     const { id, attempt } = entry.fields;
     const known = this.#known.get(id);
-    if (known && attempt <= known.attempt) return this.#again(id, known);
-    this.#known.delete(id);
-    this.#known.set(id, { attempt, status: "", detail: "" });
-    if (this.#known.size > remembered) this.#known.delete(this.#known.keys().next().value);
+    if (known && attempt <= known.attempt) {
+      if (known.settled && !this.#place) this.#again(entry, known);
+      return;
+    }
+    remember(this.#known, id, { attempt, settled: false });
     this.#deferred.delete(id);
     this.#offer(entry);
   }
@@ -1090,10 +1107,14 @@ class Listener {
     this.#wake();
   }
 
-  /** A message comes again that was handled: its ack got lost, or crossed it on the way. */
-  #again(id, { status, detail }) {
-    if (["", "received", "processing", "deferred"].includes(status)) return;
-    this.#link.ack(id, status, detail, {}, { signal: this.#stop.signal }).catch(() => {}); // else it comes once more
+  /** A message comes again that was settled. Either that crossed it on the way, or the relay has
+   * lost it, as after relay restore: then the message is to be handled again. */
+  async #again(entry, known) {
+    const { id } = entry.fields;
+    const record = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(id)}`, undefined, { signal: this.#stop.signal }).catch(() => ({}));
+    if (!["queued", "delivered"].includes(record.state) || this.#known.get(id) !== known) return;
+    this.#known.delete(id);
+    this.#arrive(entry);
   }
 
   /* The way in: a WebSocket, or long-polls. */
@@ -1312,11 +1333,12 @@ export class Relay {
       return sent;
     });
     link.asking.add(sending);
-    const { messageId } = await sending.finally(() => link.asking.delete(sending));
+    const { messageId, conversationId } = await sending.finally(() => link.asking.delete(sending));
     let answer = null;
     try {
-      answer = await this.#awaitAnswer(messageId, body, idempotencyKey, until, signal);
-      if (!answer) throw new NoAnswer(messageId, timeout, await this.#verdict(messageId));
+      const held = await this.#awaitAnswer(messageId, body, idempotencyKey, until, signal);
+      answer = held.answer;
+      if (!answer) throw new NoAnswer(held.failed ? `${messageId} has no answer` : `no answer to ${messageId} within ${timeout} s`, { messageId, conversationId, idempotencyKey, verdict: await this.#verdict(messageId) });
     } finally {
       const parked = link.asked.get(messageId) ?? [];
       link.asked.delete(messageId);
@@ -1326,29 +1348,27 @@ export class Relay {
     return answer;
   }
 
-  /** Waits for the answer to a message that was sent; null if the time is up. It sends the
-   * message again with the same Idempotency-Key: that sends nothing, but the relay holds the
-   * request until the answer is there. The first requests are short, so that a question that
-   * has failed is noticed early. */
+  /** Waits for the answer to a message that was sent: answer is null if the time is up, or the
+   * message has failed. It sends the message again with the same Idempotency-Key: that sends
+   * nothing, but the relay holds the request until the answer is there. The first requests are
+   * short, so that a failure is noticed early. */
   async #awaitAnswer(id, body, key, until, signal) {
     const pause = new Backoff(2 * second);
     for (let hold = 1; ; ) {
       const left = until() - Date.now();
-      if (left <= 0) return this.#hold(body, key, 0, 5 * second, signal).then((held) => held.answer, () => null);
+      if (left <= 0) return this.#hold(body, key, 0, 5 * second, signal).catch(() => ({ answer: null }));
       try {
-        const { answer, waited } = await this.#hold(body, key, Math.min(hold, Math.ceil(left / second)), left, signal);
-        if (answer) return answer;
-        if (!waited) {
+        const held = await this.#hold(body, key, Math.min(hold, Math.ceil(left / second)), left, signal);
+        if (held.answer) return held;
+        if (!held.waited) {
           await sleep(Math.min(pause.after(), left), signal); // there was no place for one more that waits
           continue;
         }
         pause.reset();
         hold = Math.min(2 * hold, longestHold);
-        const failed = await this.#failure(id, signal);
-        if (!failed) continue;
-        const last = await this.#hold(body, key, 0, left, signal); // an answer that came before the failure counts
-        if (last.answer) return last.answer;
-        throw failed;
+        const { state, ack } = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(id)}`, undefined, { signal });
+        const failed = state === "expired" || ["failed", "rejected"].includes(ack?.status);
+        if (failed) return { ...(await this.#hold(body, key, 0, attemptTimeout, signal)), failed }; // an answer that came before the failure counts
       } catch (e) {
         if (!isTemporary(e)) throw e;
         await sleep(Math.min(pause.after(e), Math.max(until() - Date.now(), 0)), signal);
@@ -1358,16 +1378,8 @@ export class Relay {
 
   async #hold(body, key, wait, most, signal) {
     const { header, json } = await this.#link.request("POST", "/api/v1/messages", body, { headers: { "Idempotency-Key": key, Prefer: `wait=${wait}` }, hold: wait, most, signal });
-    if (json.reply === undefined) throw new RelayError({ code: "cannot_wait", detail: "the relay, or a proxy before it, does not know Prefer: wait, by which an answer is waited for" });
+    if (json.reply === undefined) throw new RelayError({ code: "no_wait", detail: "the relay, or a proxy before it, does not know Prefer: wait, by which an answer is waited for" });
     return { answer: json.reply && new Message(this.#link, fromRecord(json.reply).fields), waited: header("Preference-Applied") !== null };
-  }
-
-  /** Gives the error of a question that will get no answer. */
-  async #failure(id, signal) {
-    const { state, ack } = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(id)}`, undefined, { signal });
-    if (state === "expired") return new RelayError({ code: "expired", detail: `${id} has expired` });
-    if (state === "acknowledged" && ["failed", "rejected"].includes(ack?.status)) return new RelayError({ code: ack.status, detail: ack.detail || `${id} was acknowledged as ${ack.status}` });
-    return null;
   }
 
   async #verdict(id) {
