@@ -11,8 +11,8 @@ process.on("SIGINT", () => stop.abort());
 
 async function work() {
   for await (const m of relay.listen({ signal: stop.signal })) {
-    if (Number.isInteger(m.payload.n)) await m.working(() => m.reply({ echo: m.payload.n }));
-    else await m.ack("rejected", "the payload has no n");
+    const { n } = m.payload;
+    await m.working(() => (Number.isInteger(n) ? m.reply({ echo: n }) : m.ack("rejected", "the payload has no n")));
   }
 }
 

@@ -158,6 +158,11 @@ async function persist(request, { until, signal, most = 5 * second, final = () =
   }
 }
 
+/** Escapes what could steer a terminal: others have written the text. */
+function visible(text) {
+  return text.replace(/[\u0000-\u001f\u007f-\u009f\u2028-\u202e\u2066-\u2069]/g, (c) => "\\u" + c.charCodeAt(0).toString(16).padStart(4, "0"));
+}
+
 /** Puts a value into a memory that keeps the latest ones. */
 function remember(memory, key, value) {
   memory.delete(key);
@@ -243,7 +248,8 @@ class Link {
     const secret = (signingSecret || environment("RELAY_SIGNING_SECRET")).trim() || this.key;
     this.caFile = this.url.startsWith("https:") ? caFile || environment("RELAY_CA_FILE") : "";
     if (this.caFile && !globalThis.process?.versions?.node) throw new TypeError("caFile is for Node.js, Deno and Bun; a browser has authorities of its own");
-    this.log = log === undefined ? (text) => console.warn("relay: " + text) : (log ?? (() => {}));
+    const tell = log === undefined ? (text) => console.warn("relay: " + text) : (log ?? (() => {}));
+    this.log = (text) => tell(visible(text));
     this.#hmac = () => {
       if (!globalThis.crypto?.subtle) throw new TypeError("this page cannot sign: browsers have crypto.subtle on https pages and on localhost only");
       const imported = crypto.subtle.importKey("raw", bytesOf(secret), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]);
@@ -405,6 +411,7 @@ export class Message {
   #listener;
   #lease;
   #answers = 0;
+  #unsent = []; // numbers of answers that may not have been sent
   #final = false;
   #busy = false;
 
@@ -431,7 +438,7 @@ export class Message {
     const answer = await this.#persist(() => this.#link.ack(this.id, status, detail, more, { signal: this.signal }));
     if (!["received", "processing"].includes(status)) {
       this.#final = true;
-      this.#lease?.end();
+      this.#lease?.end(true);
       if (status !== "deferred") this.#listener?.settled(this);
     }
     return camel(answer);
@@ -442,9 +449,10 @@ export class Message {
     const listener = this.#listener;
     const o = { type: "reply", correlationId: this.correlationId || undefined, ...options, inReplyTo: this.id };
     const body = messageBody(this.sender, payload, o);
-    const key = options.idempotencyKey ?? `reply-${this.id}` + (this.#answers++ ? `-${this.#answers}` : "");
     if (listener && !listener.mayAnswer(this.conversationId)) throw new RelayError({ code: "breaker_open", detail: listener.tooMany() });
     listener?.answering(this.conversationId, +1);
+    const n = this.#unsent.pop() ?? ++this.#answers;
+    const key = options.idempotencyKey ?? `reply-${this.id}` + (n > 1 ? `-${n}` : "");
     try {
       const until = this.#until(options.timeout);
       return await this.#link.send(body, key, { until, signal: this.signal, final: (e) => e.code === "mailbox_full" });
@@ -453,6 +461,7 @@ export class Message {
         return { messageId: "", conversationId: this.conversationId, createdAt: "", recipient: null, replayed: true }; // an earlier run has answered
       }
       listener?.answering(this.conversationId, -1);
+      this.#unsent.push(n); // another attempt must have the same key
       throw e;
     }
   }
@@ -475,7 +484,7 @@ export class Message {
       return await this.#work(work);
     } catch (e) {
       if (this.signal.aborted || isRefused(e, ...noLongerPending)) {
-        this.#link.log(`${this.id} is given up: ${this.signal.reason?.message ?? e.message}`);
+        this.#link.log(this.signal.reason?.message ?? `${this.id} is given up: ${e.message}`);
         return undefined;
       }
       throw e;
@@ -828,48 +837,66 @@ async function openByTicket(link, own, path, owner, signal) {
 
 /* -------------------------------------------------------------------- listening */
 
+/** Gives a function that tells how much time has passed: by the clock that goes on while the
+ * machine sleeps, or by the one that nobody sets, whichever says more. */
+function stopwatch() {
+  const [wall, steady] = [Date.now(), performance.now()];
+  return () => Math.max(Date.now() - wall, performance.now() - steady);
+}
+
 /** The lease of a claimed message. It is counted from before the request that began it: so
  * it ends here before it ends at the relay, and before another worker gets the message. */
 class Lease {
+  #id;
+  #length;
+  #passed; // since the request that began it, or renewed it
+  #finished = false;
   #lost = new AbortController();
   #stop = new AbortController();
-  #until;
 
-  constructor(link, id, seconds, asked, fail) {
-    this.#until = asked + seconds * second;
-    this.#renew(link, id, seconds * second, asked, fail);
+  constructor(link, id, seconds, passed, fail) {
+    [this.#id, this.#length, this.#passed] = [id, seconds * second, passed];
+    this.#renew(link, fail);
   }
   get signal() {
+    this.#check();
     return this.#lost.signal;
   }
-  end() {
+  /** Ends the renewals; finished: the message is settled, or put off, and needs no lease. */
+  end(finished = false) {
+    this.#finished ||= finished;
     this.#stop.abort();
   }
 
-  #lose(id, why, cause) {
+  #lose(why, cause) {
     this.#stop.abort();
-    this.#lost.abort(new LeaseLost(id, why, cause));
+    this.#lost.abort(new LeaseLost(this.#id, why, cause));
+  }
+
+  #check() {
+    if (!this.#finished && !this.#lost.signal.aborted && this.#passed() >= this.#length) this.#lose("its lease could not be renewed in time, and another worker may have it now");
   }
 
   /** Renews the lease each time when a third of it has passed. */
-  async #renew(link, id, length, asked, fail) {
-    const backoff = new Backoff(length / 6);
-    for (let next = asked + length / 3; ; ) {
-      await sleep(Math.min(next, this.#until) - Date.now(), this.#stop.signal);
+  async #renew(link, fail) {
+    const third = this.#length / 3;
+    const backoff = new Backoff(third / 2);
+    for (let pause = third - this.#passed(); ; ) {
+      await sleep(Math.min(pause, this.#length - this.#passed()), this.#stop.signal);
+      this.#check();
       if (this.#stop.signal.aborted) return;
-      const left = this.#until - Date.now();
-      if (left <= 0) return this.#lose(id, "its lease could not be renewed in time, and another worker may have it now");
-      const at = Date.now();
+      const passed = stopwatch();
       try {
-        await link.ack(id, "processing", "", {}, { most: Math.min(left, length / 3), signal: this.#stop.signal });
-        [this.#until, next] = [at + length, at + length / 3];
+        await link.ack(this.#id, "processing", "", {}, { most: Math.min(this.#length - this.#passed(), third), signal: this.#stop.signal });
+        this.#passed = passed;
+        pause = third - passed();
         backoff.reset();
       } catch (e) {
         if (this.#stop.signal.aborted) return;
-        next = Date.now() + backoff.after(e);
-        if (isRefused(e, ...noLongerPending)) return this.#lose(id, "it is no longer pending", e);
+        pause = backoff.after(e);
+        if (isRefused(e, ...noLongerPending)) return this.#lose("it is no longer pending", e);
         if (isTemporary(e)) continue;
-        this.#lose(id, "its lease cannot be renewed", e);
+        this.#lose("its lease cannot be renewed", e);
         return fail(e);
       }
     }
@@ -1131,6 +1158,10 @@ class Listener {
         pause.reset();
       } catch (e) {
         if (this.ended) return;
+        if (isRefused(e, "cursor_not_found") && this.#polled && !this.#place) {
+          this.#polled = ""; // as after relay restore: begin anew
+          continue;
+        }
         if (isRefused(e, "cursor_not_found")) e = new TypeError(`this relay does not know the message ${this.#cursor}, where the last listener stopped; name another file as state`);
         if (!isTemporary(e)) return this.#fail(e);
         const d = pause.after(e);
@@ -1287,13 +1318,13 @@ class Listener {
     for (const pause = new Backoff(mostPause); !this.ended && !this.#fault; ) {
       try {
         const own = await this.#link.own(this.#stop.signal);
-        const asked = Date.now();
+        const passed = stopwatch();
         const body = { limit: 1, lease_seconds: lease, worker, wait: hold };
         const { messages } = await this.#link.call("POST", `/api/v1/mecha/${encodeURIComponent(own)}/claim`, body, { hold, most: (lease * second * 2) / 3, signal: this.#stop.signal });
         pause.reset();
         if (!messages.length) continue;
         const entry = fromRecord(messages[0]);
-        return { ...entry, lease: new Lease(this.#link, entry.fields.id, lease, asked, (e) => this.#fail(e)) };
+        return { ...entry, lease: new Lease(this.#link, entry.fields.id, lease, passed, (e) => this.#fail(e)) };
       } catch (e) {
         if (this.ended) return null;
         if (!isTemporary(e)) throw e;
@@ -1393,9 +1424,14 @@ export class Relay {
   /** Gives the messages for this Mecha as they come, until signal aborts or the loop ends. */
   async *listen(options = {}) {
     const listener = new Listener(this.#link, options);
+    let m = null;
     try {
-      for (let m; (m = await listener.next()); listener.passed(m)) yield m;
+      while ((m = await listener.next())) {
+        yield m;
+        listener.passed(m);
+      }
     } finally {
+      m?.passed(); // the loop was left
       await listener.close();
     }
   }
