@@ -12,7 +12,6 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -431,53 +430,4 @@ for await (const m of relay.listen({ signal: stop.signal })) {
 	}
 	l.kill()
 	second.Close()
-}
-
-// The types name what the client has, and no more.
-func TestTheTypesOfJavaScriptAreItsOwn(t *testing.T) {
-	t.Parallel()
-	s, types := mustScript(t), mustRelay(t, "client", "ts")
-	r := s.run([]string{"RELAY_KEY=mk_x"}, `
-const all = await import("./relay.mjs");
-const names = (c) => Object.getOwnPropertyNames(c.prototype).filter((n) => n !== "constructor");
-const hidden = { Message: ["passed"] };
-for (const [name, value] of Object.entries(all)) {
-  const members = typeof value === "function" ? names(value).filter((n) => !(hidden[name] ?? []).includes(n)) : [];
-  say({ name, members: members.sort() });
-}`)
-	r.wantCode(t, 0)
-	exported := map[string][]string{}
-	for _, e := range said[struct {
-		Name    string
-		Members []string
-	}](t, r.out) {
-		exported[e.Name] = e.Members
-	}
-	declared := map[string]bool{}
-	for _, m := range regexp.MustCompile(`(?ms)^export declare (class|const) (\w+)(.*?\n\}|: string;)$`).FindAllStringSubmatch(types, -1) {
-		declared[m[2]] = true
-		members := []string{}
-		for _, f := range regexp.MustCompile(`(?m)^  (?:get )?(\w+)(?:<T>)?\(|^  readonly (signal): AbortSignal`).FindAllStringSubmatch(m[3], -1) {
-			if name := f[1] + f[2]; name != "constructor" {
-				members = append(members, name)
-			}
-		}
-		slices.Sort(members)
-		has, exists := exported[m[2]]
-		if m[2] == "Unreachable" {
-			has = slices.DeleteFunc(has, func(n string) bool { return n == "temporary" }) // of its parent
-		}
-		if !exists || m[1] == "class" && !slices.Equal(members, has) {
-			t.Errorf("%s is declared with %v, and has %v", m[2], members, has)
-		}
-	}
-	if len(declared) != len(exported) {
-		t.Errorf("declared %v, exported %v", declared, exported)
-	}
-	if tsc, err := exec.LookPath("tsc"); err == nil {
-		file := s.write("relay.d.mts", types)
-		if out, err := exec.Command(tsc, "--strict", "--noEmit", "--target", "es2022", "--module", "nodenext", "--lib", "es2022,dom", file).CombinedOutput(); err != nil {
-			t.Errorf("%s", out)
-		}
-	}
 }

@@ -130,8 +130,8 @@ say({ differ: String(a !== b && a.length >= 16), version });`, mustJSON(t, []str
 const sent = await relay.send("alice^sign", { text: "Grüezi | ✓" }, { conversation: "a|b".replace("|", "~"), priority: "high" });
 for await (const m of relay.listen()) {
   await m.ack();
-  const { ack, signed } = await relay.message(m.id);
-  say({ status: ack.status, signed, same: m.id === sent.messageId, text: m.payload.text, to: m.to, sender: m.sender, own: (await relay.whoami()).mechaId, history: (await relay.history("a~b")).length });
+  const { ack, signed, payload } = await relay.message(m.id);
+  say({ status: ack.status, signed, same: m.id === sent.messageId && payload.text === m.payload.text, text: m.payload.text, to: m.to, sender: m.sender, own: (await relay.whoami()).mechaId, history: (await relay.history("a~b")).length });
   break;
 }`)
 	r.wantCode(t, 0)

@@ -156,7 +156,7 @@ export declare class Message {
   text(): Promise<string>;
 }
 
-/** What is known of a message, without its payload. */
+/** What is known of a message. */
 export interface MessageRecord {
   messageId: string;
   conversationId: string;
@@ -178,7 +178,7 @@ export interface MessageRecord {
   inReplyTo?: string;
   ackBy?: string;
   overdue?: boolean;
-  /** Only in history, of messages that were received. */
+  /** Only of messages that were received, from message and history. */
   payload?: JSONObject;
 }
 
@@ -238,7 +238,7 @@ export declare class Relay {
   find(query: string, options?: { limit?: number; online?: boolean }): Promise<Agent[]>;
   /** Tells how much waits. */
   inbox(): Promise<Inbox>;
-  /** Gives the record of a message that this Mecha has sent or received. */
+  /** Gives the record of a message that this Mecha has sent or received; with the payload, if the Mecha has received it. */
   message(id: string): Promise<MessageRecord>;
   /** Tells what has become of a message, and why there is no answer to it. */
   trace(id: string): Promise<Trace>;

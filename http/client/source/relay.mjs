@@ -20,7 +20,7 @@ const attemptTimeout = 30 * second; // of one request, beyond the time that the 
 const sendTimeout = 60; // seconds for which a send is tried, by default
 const longestAsk = 23 * 3600; // seconds: an Idempotency-Key holds for 24 hours
 const longestHold = 60; // seconds for which a relay holds a request
-const mostPause = 30 * second; // between two attempts
+const mostPause = 10 * second; // between two attempts
 const graceTime = 10 * second; // for acks and answers after a listener has ended
 const remembered = 100_000; // messages that are recognised when they come again
 const queuedMessages = 1000; // that wait in a listener; beyond that it hangs up until they are done
@@ -43,8 +43,8 @@ const textOf = (bytes) => new TextDecoder("utf-8", { fatal: true, ignoreBOM: tru
 /** A refusal of the relay, or what else goes wrong with it. Branch on code. */
 export class RelayError extends Error {
   constructor({ code = "", status = 0, detail = "", didYouMean = [], retryAfter = 0, requestId = "", fields = [], cause } = {}) {
-    const name = [status || "", code].filter(Boolean).join(" ");
-    super(detail ? (name ? `${detail} (${name})` : detail) : `the relay answered ${name}`, cause === undefined ? undefined : { cause });
+    const name = [status || "", status ? code : ""].filter(Boolean).join(" ");
+    super(detail ? (name ? `${detail} (${name})` : detail) : `the relay answered ${name || code}`, cause === undefined ? undefined : { cause });
     this.name = new.target.name;
     Object.assign(this, { code, status, detail, didYouMean, retryAfter, requestId, fields });
   }
@@ -1208,7 +1208,7 @@ class Listener {
     if (this.#hungUp) return;
     if (stream.brought > 0 || Date.now() - opened > 5 * second) pause.reset();
     if (code === 1008) throw new RelayError({ status: 401, code: reason || "key_revoked", detail: "the relay has closed the connection: the key is no longer valid" });
-    throw new Unreachable(`the connection is lost (${fault || `${code} ${reason}`.trim()})`);
+    throw new Unreachable("the connection is lost" + (code === 1006 ? "" : `: ${fault || `it was closed with ${code} ${reason}`.trim()}`));
   }
 
   /** Opens the socket; null if there is no way to, and then the listener polls. */
@@ -1457,9 +1457,12 @@ export class Relay {
     return camel(await this.#link.call("GET", `/api/v1/mecha/${encodeURIComponent(await this.#link.own())}/inbox`));
   }
 
-  /** Gives the record of a message that this Mecha has sent or received. */
+  /** Gives the record of a message that this Mecha has sent or received; with the payload, if
+   * the Mecha has received it. */
   async message(id) {
-    return camel(await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(id)}`));
+    const path = `/api/v1/messages/${encodeURIComponent(id)}`;
+    const [record, own] = await Promise.all([this.#link.call("GET", path), this.#link.own()]);
+    return { ...camel(record), ...(record.to === own ? { payload: await this.#link.call("GET", path + "/payload") } : {}) };
   }
 
   /** Tells what has become of a message, and why there is no answer to it. */
