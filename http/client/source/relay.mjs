@@ -144,12 +144,12 @@ class Backoff {
 }
 
 /** Repeats a request until it succeeds, fails for good, or the time is up. until gives that
- * time, which may change meanwhile. */
+ * time, which may change meanwhile; the request is told how much is left. */
 async function persist(request, { until, signal, most = 5 * second, final = () => false }) {
   for (const pause = new Backoff(most); ; ) {
     signal?.throwIfAborted();
     try {
-      return await request();
+      return await request(Math.max(until() - Date.now(), 100));
     } catch (e) {
       const d = pause.after(e);
       if (!isTemporary(e) || final(e) || Date.now() + d > until()) throw e;
@@ -357,7 +357,7 @@ class Link {
 
   /** Sends a message, with as many attempts as it takes; the Idempotency-Key makes it one. */
   async send(body, key, { until, signal, final }) {
-    const { header, json } = await persist(() => this.request("POST", "/api/v1/messages", body, { headers: { "Idempotency-Key": key }, signal }), { until, signal, final });
+    const { header, json } = await persist((most) => this.request("POST", "/api/v1/messages", body, { headers: { "Idempotency-Key": key }, most, signal }), { until, signal, final });
     return {
       messageId: json.message_id,
       ...(json.message_ids ? { messageIds: json.message_ids } : {}),
@@ -435,7 +435,7 @@ export class Message {
   }
 
   async #ack(status, detail, more = {}) {
-    const answer = await this.#persist(() => this.#link.ack(this.id, status, detail, more, { signal: this.signal }));
+    const answer = await this.#persist((most) => this.#link.ack(this.id, status, detail, more, { most, signal: this.signal }));
     if (!["received", "processing"].includes(status)) {
       this.#final = true;
       this.#lease?.end(true);
@@ -1375,7 +1375,7 @@ export class Relay {
       link.asked.delete(messageId);
       if (!answer) parked.forEach((give) => give());
     }
-    if (ack) await answer.ack().catch((e) => link.log(`the answer ${answer.id} is not acknowledged: ${e.message}`));
+    if (ack) await persist((most) => link.ack(answer.id, "completed", "", {}, { most }), { until: after(10) }).catch((e) => link.log(`the answer ${answer.id} is not acknowledged: ${e.message}`));
     return answer;
   }
 
@@ -1397,7 +1397,7 @@ export class Relay {
         }
         pause.reset();
         hold = Math.min(2 * hold, longestHold);
-        const { state, ack } = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(id)}`, undefined, { signal });
+        const { state, ack } = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(id)}`, undefined, { most: left, signal });
         const failed = state === "expired" || ["failed", "rejected"].includes(ack?.status);
         if (failed) return { ...(await this.#hold(body, key, 0, attemptTimeout, signal)), failed }; // an answer that came before the failure counts
       } catch (e) {
