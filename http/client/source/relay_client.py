@@ -397,10 +397,10 @@ class _Transport:
 
     def drop(self) -> None:
         """Closes the connections that are kept."""
-        for _, writer in self.idle:
-            if not writer.transport.is_closing():
+        idle, self.idle = self.idle, []
+        for _, writer in idle:
+            if self.loop is asyncio.get_running_loop():
                 writer.transport.abort()
-        self.idle = []
 
     async def websocket(self, target: str) -> _Socket:
         """Opens a WebSocket (RFC 6455 §4.1). A refusal is a RelayError."""
@@ -1150,7 +1150,7 @@ _T = TypeVar("_T")
 class AsyncRelay:
     """A relay, as one Mecha, for asyncio. For what the methods do, see Relay: here they are awaited.
 
-    One event loop at a time may use it. Close it, or use it in async with.
+    One event loop at a time may use it. Close it in that loop, or use it in async with.
     """
 
     def __init__(self, url: Optional[str] = None, key: Optional[str] = None, signing_secret: Optional[str] = None,
