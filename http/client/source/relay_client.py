@@ -255,7 +255,8 @@ class _Recent:
     """A memory of the latest keys."""
 
     def __init__(self, most: int = _REMEMBERED) -> None:
-        self.most, self.of = most, collections.OrderedDict()  # type: Tuple[int, collections.OrderedDict[Any, Any]]
+        self.most = most
+        self.of: collections.OrderedDict[Any, Any] = collections.OrderedDict()
 
     def put(self, key: Any, value: Any = True) -> None:
         self.of[key] = value
@@ -405,6 +406,7 @@ class _Transport:
     async def websocket(self, target: str) -> _Socket:
         """Opens a WebSocket (RFC 6455 §4.1). A refusal is a RelayError."""
         reader, writer = await self.open()
+        opened = False
         try:
             nonce = base64.b64encode(secrets.token_bytes(16)).decode()
             writer.write(self.head("GET", target, b"", {"Connection": "Upgrade", "Upgrade": "websocket",
@@ -417,15 +419,14 @@ class _Transport:
             wanted = base64.b64encode(hashlib.sha1((nonce + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11").encode()).digest()).decode()
             if response.headers.get("sec-websocket-accept") != wanted:
                 raise Unreachable("the answer belongs to another WebSocket handshake: is there a proxy that caches?")
-            socket_ = _Socket(reader, writer)
-            writer = None  # type: ignore[assignment]
-            return socket_
+            opened = True
+            return _Socket(reader, writer)
         except RelayError:
             raise
         except _LOST + (_StaleConnection,) as e:
             raise Unreachable("no WebSocket from %s: %s" % (self.where, _explain(e))) from e
         finally:
-            if writer is not None:
+            if not opened:
                 writer.transport.abort()
 
 
@@ -649,11 +650,13 @@ class AsyncMessage(_Fields):
         self._lease = 0.0  # seconds; 0: it is not claimed
         self._until = FOREVER  # the end of the lease
         self._lost = ""  # why the lease is lost
+        self._replied = 0  # answers, beside those before it was put off
 
     # A lease counts from before the request that began it, so it ends here before it ends at the relay.
     @property
     def held(self) -> bool:
-        return not self._lease or not self._lost and _clock() < self._until
+        ended = self._settled not in ("", "deferred")
+        return not self._lease or ended or not self._lost and _clock() < self._until
 
     def _alive(self) -> Optional[RelayError]:
         if self.held:
@@ -690,23 +693,20 @@ class AsyncMessage(_Fields):
 
     async def reply(self, payload: Payload, type: str = "reply", idempotency_key: Optional[str] = None,
                     timeout: float = FOREVER, **more: Any) -> Sent:
-        lost = self._alive()
+        lost, relay, key, sent = self._alive(), self._relay, idempotency_key, False
         if lost is not None:
             raise lost
-        relay, key = self._relay, idempotency_key
-        if key is None:  # made of the message's id: if the message is handled again, its answer is sent once
-            before = relay._deferred_after.get(self.id) or 0
-            n = before + 1 + getattr(self, "_replied", 0)
-            self._replied = n - before
-            relay._replies.put(self.id, n)
-            key = "reply-" + self.id + ("-%d" % n if n > 1 else "")
+        more.setdefault("correlation_id", self.correlation_id or None)
+        body = _envelope(self.sender, payload, type=type, in_reply_to=self.id, **more)
         breaker = self._listener._breaker if self._listener is not None else None
         if breaker is not None and not breaker.begin(self.conversation_id):
             raise RelayError("breaker_open", breaker.why)
-        sent = False
+        if key is None:  # made of the message's id: if the message is handled again, its answer is sent once
+            self._replied += 1
+            n = (relay._deferred_after.get(self.id) or 0) + self._replied
+            relay._replies.put(self.id, n)
+            key = "reply-" + self.id + ("-%d" % n if n > 1 else "")
         try:
-            more.setdefault("correlation_id", self.correlation_id or None)
-            body = _envelope(self.sender, payload, type=type, in_reply_to=self.id, **more)
             answer = await relay._send(body, key, timeout, final=("mailbox_full",), alive=self._alive)
             sent = True
             return answer
@@ -718,6 +718,8 @@ class AsyncMessage(_Fields):
         finally:
             if breaker is not None:
                 breaker.end(self.conversation_id, sent)
+            if not sent and idempotency_key is None:
+                self._replied -= 1  # whether it was sent may be unknown: the next attempt has its number
 
     def working(self, reraise: bool = False) -> _AsyncWorking:
         return _AsyncWorking(self, reraise)
@@ -818,7 +820,8 @@ class _Queue:
     def __init__(self) -> None:
         self.items: Deque[Tuple[AsyncMessage, int]] = collections.deque()
         self.bytes = 0
-        self.ended, self.error = False, None  # type: Tuple[bool, Optional[BaseException]]
+        self.ended = False
+        self.error: Optional[BaseException] = None
         self.changed = asyncio.Condition()
 
     async def put(self, message: AsyncMessage, size: int) -> None:
@@ -866,6 +869,7 @@ class AsyncListener:
         self._place = ""  # with state: the last message that was done
         self._received = ""  # with state: the last message that was received
         self._given = ""  # with state: the message that is being worked on
+        self._taken = 0  # messages
         self._polling = self._done = False
         relay._listeners.add(self)
 
@@ -885,6 +889,8 @@ class AsyncListener:
             if task is not None and not task.done():
                 task.cancel()
                 await asyncio.wait([task])
+        if self._claiming is not None and not self._claiming.cancelled():
+            self._claiming.exception()  # nobody waits for it any more
         if self._queue is not None:
             await self._queue.end(None)
 
@@ -967,7 +973,7 @@ class AsyncListener:
             self._load_place(own)
             backoff, failures, no_sockets = _Backoff(10), 0, 0.0
             while True:
-                before = len(self._seen.of), time.monotonic()
+                taken, began = self._taken, time.monotonic()
                 try:
                     self._polling = not self._live or failures >= 3 or time.monotonic() < no_sockets
                     if self._polling:
@@ -989,7 +995,7 @@ class AsyncListener:
                     error = e
                 except _LOST as e:
                     error = Unreachable("the connection is lost: %s" % _explain(e))
-                if len(self._seen.of) > before[0] or time.monotonic() - before[1] > _POLL_FOR:
+                if self._taken > taken or time.monotonic() - began > _POLL_FOR:
                     backoff.reset()  # it was of use
                     failures = 0
                 failures = 0 if self._polling else failures + 1
@@ -1058,6 +1064,7 @@ class AsyncListener:
         if self._relay._is_answer(m) or not await self._fresh(m):
             return
         self._seen.put((m.id, m.attempt))
+        self._taken += 1
         await queue.put(m, size)
 
     async def _fresh(self, m: AsyncMessage) -> bool:
@@ -1474,7 +1481,8 @@ class Listener:
 
     def close(self) -> None:
         """Ends the iteration, also while another thread waits. Messages that were not acknowledged stay pending."""
-        self._relay._run(self._core.aclose())
+        if not self._relay._core._closed:
+            self._relay._run(self._core.aclose())
 
 
 class Relay:
@@ -1491,7 +1499,7 @@ class Relay:
     def __init__(self, url: Optional[str] = None, key: Optional[str] = None, signing_secret: Optional[str] = None,
                  ca_file: Optional[str] = None, timeout: float = 60.0) -> None:
         self._core = AsyncRelay(url, key, signing_secret, ca_file, timeout)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a handler of signals may call close
         self._loop: Optional[asyncio.AbstractEventLoop] = None
         self._finalizer: Optional[Callable[[], Any]] = None
 
@@ -1519,7 +1527,11 @@ class Relay:
                 thread = threading.Thread(target=_serve, args=(self._loop,), name="relay_client", daemon=True)
                 thread.start()
                 self._finalizer = weakref.finalize(self, _stop, self._core, self._loop, thread)
-            future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            try:
+                future = asyncio.run_coroutine_threadsafe(work, self._loop)
+            except RuntimeError:  # closed meanwhile
+                work.close()
+                raise _closed() from None
         try:
             while os.name == "nt" and not concurrent.futures.wait([future], 0.5).done:
                 pass  # Ctrl-C does not wake a thread that waits, on Windows
@@ -1553,7 +1565,7 @@ class Relay:
         """Sends a message, waits for its answer, acknowledges that as completed and returns it.
 
         It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
-        error is NoAnswer, with the relay's verdict. more is as in send. A listener of the same Relay does
+        error is NoAnswer, with the relay's verdict; if it could not be sent, that of send. more is as in send. A listener of the same Relay does
         not get the answer. A wait counts as a socket of the Mecha, of which a relay allows 16 by default: ask no more at once.
         """
         return Message(self, self._run(self._core.ask(to, payload, timeout, idempotency_key=idempotency_key, ack=ack, **more)))
