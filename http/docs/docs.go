@@ -29,6 +29,7 @@ const (
 var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
 	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
+	{Name: "clients", Part: writing, About: "clients for Python, JavaScript and Go: one API, a first answered question in each"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},
