@@ -154,16 +154,34 @@ func mustJSON(t testing.TB, v any) string {
 	return string(b)
 }
 
-// The example's asker asks the example's worker, while the relay is killed and restarted and
-// answers get lost. Nothing is lost, and nothing is answered twice.
+// The asker of an example asks the worker of one, of the same language or of another, while
+// the relay is killed and restarted and answers get lost. Nothing is lost, and nothing is
+// answered twice.
 func TestJavaScriptAsksAndAnswersThroughRestarts(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
-	s, p := mustScript(t), newPair(t, "--rate-limit", "0")
-	f, n := newFront(t, p.server), rounds(200, 2000)
-	worker := launch(t, s.program(filepath.Join(s.dir, "example.mjs"), "worker"), p.bobEnv(f.url))
-	asker := launch(t, s.program(filepath.Join(s.dir, "example.mjs"), "asker", strconv.Itoa(n)), append(p.aliceEnv(f.url), "RELAY_TO=bob^talk"))
+	s := mustScript(t)
+	js := s.program(filepath.Join(s.dir, "example.mjs")).Args
+	s.write("relay_client.py", mustRelay(t, "client", "python"))
+	python := []string{"python3", s.write("example.py", mustRelay(t, "client", "python", "--example"))}
+	for name, c := range map[string]struct {
+		asker, worker []string
+		usual         int
+	}{"JavaScript": {js, js, 200}, "JavaScript asks Python": {js, python, 50}, "Python asks JavaScript": {python, js, 50}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tool(t, c.asker[0], c.worker[0])
+			talkThroughRestarts(t, rounds(c.usual, 2000), c.asker, c.worker)
+		})
+	}
+}
+
+func talkThroughRestarts(t *testing.T, n int, askerArgs, workerArgs []string) {
+	p := newPair(t, "--rate-limit", "0")
+	f := newFront(t, p.server)
+	worker := launch(t, exec.Command(workerArgs[0], append(workerArgs[1:len(workerArgs):len(workerArgs)], "worker")...), p.bobEnv(f.url))
+	asker := launch(t, exec.Command(askerArgs[0], append(askerArgs[1:len(askerArgs):len(askerArgs)], "asker", strconv.Itoa(n))...), append(p.aliceEnv(f.url), "RELAY_TO=bob^talk"))
 	for part := range 4 {
 		so := n * (part + 1) / 5
 		eventually(t, patience, fmt.Sprintf("%d answers are there", so), func() bool { return strings.Count(asker.stdout.String(), "\n") >= so })
@@ -175,6 +193,8 @@ func TestJavaScriptAsksAndAnswersThroughRestarts(t *testing.T) {
 	if code := asker.wait(); code != 0 {
 		t.Fatalf("the asker: exit %d\n%s", code, asker.stderr)
 	}
+	// The asker has its last answers before the worker has acknowledged their questions.
+	eventually(t, patience, "all is acknowledged", func() bool { return len(p.history(p.bob, "direction=in&state=pending")) == 0 })
 	if code := worker.terminate(); code != 0 {
 		t.Errorf("the worker: exit %d\n%s", code, worker.stderr)
 	}
