@@ -191,6 +191,7 @@ func TestCommandsAndFlagsExist(t *testing.T) {
 func TestTheExamplesOfThePagesRun(t *testing.T) {
 	need(t, "sh", "awk", "curl")
 	asRelay(t)
+	interpreter := regexp.MustCompile(`\b(python3|node)\b`)
 	elsewhere := regexp.MustCompile(`relay serve|systemctl|example\.com|openssl`)
 	for _, p := range docs.Pages() {
 		if p.Name == "api" {
@@ -198,7 +199,9 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 		}
 		var script string
 		for _, b := range blocks(t, pages+p.Name+".md", "sh") {
-			if !elsewhere.MatchString(b) {
+			if _, err := exec.LookPath(interpreter.FindString(b)); err != nil && interpreter.MatchString(b) {
+				t.Logf("%s: an example is not run: %v", p.Name, err)
+			} else if !elsewhere.MatchString(b) {
 				script += b
 			}
 		}

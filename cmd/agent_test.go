@@ -139,6 +139,7 @@ type record struct {
 	MessageID      string `json:"message_id"`
 	ConversationID string `json:"conversation_id"`
 	From, To       string
+	InReplyTo      string `json:"in_reply_to"`
 	State          string
 	CreatedAt      time.Time `json:"created_at"`
 	Ack            *struct{ Status string }

@@ -155,10 +155,11 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		title    string
 		commands []*cobra.Command
 	}{
-		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand(), a.benchCommand(), a.conformanceCommand()}},
+		{"The server:", []*cobra.Command{a.serveCommand(), a.demoCommand(), a.benchCommand()}},
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.askCommand(), a.listenCommand(), a.inboxCommand(), a.replyCommand(), a.ackCommand(), a.deliverCommand(),
-			a.searchCommand(), a.whoamiCommand(), a.mcpCommand(), a.curlCommand(), a.signCommand()}},
+			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
+		{"For agents and their programs:", []*cobra.Command{a.clientCommand(), a.mcpCommand(), a.conformanceCommand()}},
 		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.whyCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand()}},
 		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.openAPICommand(), a.asyncAPICommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},

@@ -127,7 +127,6 @@ type fullRecord struct {
 	Priority      string
 	CorrelationID string `json:"correlation_id"`
 	ExpiresAt     string `json:"expires_at"`
-	InReplyTo     string `json:"in_reply_to"`
 	AckBy         string `json:"ack_by"`
 	Ack           *struct{ Status, Detail string }
 }
