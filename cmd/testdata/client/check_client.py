@@ -40,6 +40,7 @@ class Case(unittest.TestCase):
         thread = threading.Thread(target=work)
         thread.start()
         self.addCleanup(thread.join)
+        return thread
 
     def code(self, code, call, *args, **more):
         with self.assertRaises(RelayError) as caught:
@@ -76,12 +77,13 @@ class Calls(Case):
     def test_a_question_and_its_answer(self):
         alice, bob = self.pair()
         bob.publish({"description": "books flights to Lisbon", "skills": [{"id": "book", "name": "Book a flight"}]})
-        self.beside(lambda: answer_all(bob, 2))
+        answering = self.beside(lambda: answer_all(bob, 2))
         answer = alice.ask(bob.name, {"to": "LIS", "größe": [1, 2.5, None]})
         self.assertEqual(answer.payload, {"echo": {"to": "LIS", "größe": [1, 2.5, None]}})
         self.assertEqual((answer.sender, answer.type, answer.attempt), (bob.name, "reply", 1))
         again = alice.ask(bob.name, {"and": "then"}, conversation=answer.conversation_id)
         self.assertEqual(again.conversation_id, answer.conversation_id)
+        answering.join()
         self.assertLess(answer.sent_at, again.sent_at)
         self.assertEqual(alice.inbox()["pending"], 0)  # ask has acknowledged the answers
         history = bob.history(answer.conversation_id)
@@ -140,8 +142,10 @@ class Calls(Case):
         self.assertEqual((e.code, e.verdict["code"]), ("no_answer", "never_connected"))
         self.assertIn(bob.name, str(e))
         # To ask again with the same key goes on waiting.
-        self.beside(lambda: answer_all(bob, 1))
+        answering = self.beside(lambda: answer_all(bob, 1))
         self.assertEqual(alice.ask(bob.name, {"n": 1}, idempotency_key=e.idempotency_key).payload, {"echo": {"n": 1}})
+
+        answering.join()
 
         def refuse():
             next(bob.listen()).ack("rejected", "not today")

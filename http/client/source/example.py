@@ -21,11 +21,12 @@ def worker(relay):
 def asker(relay, n):
     def ask(i):
         answer = relay.ask(os.environ["RELAY_TO"], {"n": i}, timeout=300)
-        if answer.payload == {"echo": i}:
-            print(i, flush=True)
+        assert answer.payload == {"echo": i}, answer.payload
+        return i
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(ask, range(1, n + 1)))
+        for i in pool.map(ask, range(1, n + 1)):
+            print(i, flush=True)
 
 
 if __name__ == "__main__":
