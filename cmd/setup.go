@@ -234,7 +234,7 @@ func ownPath() (string, error) {
 		return "", err
 	}
 	if strings.Contains(own, string(filepath.Separator)+"go-build") {
-		return "", errors.New("this program was started by go run, and will be gone; build it first: go build -o ~/.local/bin/relay .")
+		return "", errors.New("this program was started by go run, and will be gone; build it first, with go build")
 	}
 	named, err := exec.LookPath("relay")
 	if err == nil && filepath.IsAbs(named) && sameFile(named, own) {

@@ -60,13 +60,13 @@ func FuzzJSON(f *testing.F) {
 	}
 	targets := append(fuzzHome.Targets("claude-code", testServer), fuzzHome.Targets("vscode", testServer)...)
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := parseJSON(text, false)
+		_, err := parseJSON(text, false)
 		if valid := json.Valid(bytes.TrimPrefix(text, []byte(byteOrderMark))); utf8.Valid(text) && len(text) < mostDepth && len(strings.Trim(string(text), byteOrderMark+" \t\r\n")) > 0 && valid != (err == nil) {
 			t.Fatalf("valid JSON: %t; %v", valid, err)
 		}
 		for _, target := range targets {
 			target.Format = JSONC
-			d, err = parseJSON(text, true)
+			d, err := parseJSON(text, true)
 			if err != nil {
 				if _, _, e := merge(JSONC, text, target.Entries); e == nil {
 					t.Fatalf("merged though %v", err)
@@ -135,8 +135,7 @@ func FuzzTOML(f *testing.F) {
 	}
 	target := fuzzHome.Targets("codex", testServer)[0]
 	f.Fuzz(func(t *testing.T, text []byte) {
-		d, err := parseTOML(text)
-		if err != nil {
+		if _, err := parseTOML(text); err != nil {
 			if _, _, e := merge(TOML, text, target.Entries); e == nil {
 				t.Fatalf("merged though %v", err)
 			}
@@ -146,7 +145,7 @@ func FuzzTOML(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%v: %q", err, text)
 		}
-		d, err = parseTOML(base)
+		d, err := parseTOML(base)
 		if err != nil {
 			t.Fatal(err)
 		}

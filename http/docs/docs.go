@@ -30,6 +30,7 @@ var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
 	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
+	{Name: "waking", Part: writing, About: "wake Claude Code and others by a bell; setup and doctor"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},
 	{Name: "errors", Part: writing, About: "every error code, and what to do"},
