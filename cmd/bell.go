@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -65,6 +66,17 @@ func (r *pendingRecord) word() string {
 	return r.Ack.Status + " " + r.Ack.At
 }
 
+// singleWord returns an id or address that is made of the characters of such words. Whatever
+// answers at the relay's address could put sentences for a model into others.
+func singleWord(word string) string {
+	if wordForm.MatchString(word) {
+		return word
+	}
+	return "(unreadable)"
+}
+
+var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]{1,160}$`)
+
 // news tells whether a bell may ring for the message.
 func (b *bell) news(r *pendingRecord) bool {
 	was, known := b.announced[r.MessageID]
@@ -73,8 +85,9 @@ func (b *bell) news(r *pendingRecord) bool {
 
 // begin asks the relay whose bell this is. While the relay is away it tries again.
 func (b *bell) begin(ctx context.Context) error {
-	return persist(ctx, func() (err error) {
-		b.own, err = b.c.Address(ctx)
+	return persist(ctx, func() error {
+		own, err := b.c.Address(ctx)
+		b.own = relay.Address(singleWord(string(own)))
 		return err
 	})
 }
@@ -85,6 +98,7 @@ func (b *bell) begin(ctx context.Context) error {
 func (b *bell) next(ctx context.Context) (fresh []waiting, pending int, err error) {
 	for {
 		var page []pendingRecord
+		began := time.Now()
 		err := persist(ctx, func() (err error) {
 			page, err = b.look(ctx)
 			if err == nil {
@@ -97,9 +111,13 @@ func (b *bell) next(ctx context.Context) (fresh []waiting, pending int, err erro
 		}
 		if len(fresh) > 0 {
 			b.ring(page, fresh)
+			for i, m := range fresh {
+				fresh[i] = waiting{singleWord(m.MessageID), relay.Address(singleWord(string(m.From)))}
+			}
 			return fresh, len(page), nil
 		}
-		if len(page) > 0 && !sleep(ctx, bellAgain) {
+		// After a long-poll the next one follows at once, unless a server answers those at once.
+		if (len(page) > 0 || time.Since(began) < bellAgain) && !sleep(ctx, bellAgain) {
 			return nil, 0, ctx.Err()
 		}
 	}

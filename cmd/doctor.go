@@ -21,7 +21,7 @@ func (a *app) doctorCommand() *cobra.Command {
 	var f setupFlags
 	cmd := &cobra.Command{
 		Use:   "doctor",
-		Short: "Say what is configured, what answers and what is armed, with the cure",
+		Short: "Say what is configured, answers and waits, with the cure",
 		Long: `Look at the configuration of Claude Code, Codex, Cursor and VS Code, at the relay
 that it names, the key, this machine's clock, and the hooks that wait. It changes
 nothing. Each finding is a sentence; a problem has its cure. The exit code is 1 if
@@ -216,12 +216,16 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 	case errors.As(err, new(*client.Refusal)) && !client.Temporary(err):
 		e.problem("key", "relay key create ADDRESS issues another key; then run relay setup.", "The relay refuses the key of %s: %v.", who, advice(err))
 		return
+	case err != nil && ctx.Err() == nil && !client.NothingDone(err):
+		e.problem("server", "See whether RELAY_URL is that of a relay.", "The relay does not say whose key %s has: %v.", who, advice(err))
+		return
 	case err != nil:
 		return // ready has said it
 	}
-	e.ok("key", "The key of %s is that of %s (%s).", who, me.MechaID, me.KeyID)
+	own, key := relay.Visible(string(me.MechaID)), relay.Visible(me.KeyID)
+	e.ok("key", "The key of %s is that of %s (%s).", who, own, key)
 	if left := time.Until(me.ExpiresAt); !me.ExpiresAt.IsZero() && left < expiryNote {
-		e.note("key", "relay key rotate "+me.KeyID+" issues the next one.", "It expires in %s.", gap(left))
+		e.note("key", "relay key rotate "+key+" issues the next one.", "It expires in %s.", gap(left))
 	}
 	local := began.Add(time.Since(began) / 2)
 	if off := local.Sub(me.ServerTime).Abs(); off > clockNote {
@@ -231,7 +235,7 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 	}
 	var in struct{ Pending int }
 	if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(me.MechaID)+"/inbox", nil, &in); err == nil {
-		e.note("messages", "", "%s has %s.", me.MechaID, counted(in.Pending, "pending message"))
+		e.note("messages", "", "%s has %s.", own, counted(in.Pending, "pending message"))
 	}
 }
 

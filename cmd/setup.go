@@ -81,7 +81,7 @@ func (f *setupFlags) home() (home setup.Home, book setup.Book, err error) {
 			return home, "", err
 		}
 		if info, err := os.Stat(home.Project); err != nil || !info.IsDir() {
-			return home, "", usagef("--project: there is no folder %s", f.project)
+			return home, "", usagef("--project: there is no folder %q", f.project)
 		}
 	}
 	if home.Dir, err = os.UserHomeDir(); err != nil {

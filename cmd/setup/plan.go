@@ -267,16 +267,16 @@ func (b Book) apply(c *Change) error {
 	case "nothing":
 		return nil
 	case "create", "change":
-		return b.write1(c)
+		return b.save(c)
 	case "remove":
 		return c.was.remove()
 	}
 	return c.was.replace(c.After, c.was.mode)
 }
 
-// write1 writes the backup, the note and then the file, so that at any time what is there
+// save writes the backup, the note and then the file, so that at any time what is there
 // can be undone.
-func (b Book) write1(c *Change) error {
+func (b Book) save(c *Change) error {
 	mode, folder := c.was.mode, fs.FileMode(0o755)
 	if mode == 0 {
 		mode = 0o644
