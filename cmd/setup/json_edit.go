@@ -195,9 +195,7 @@ func (d *jsonDoc) add(n *node, key string, v any) []byte {
 
 // addFirst puts a child into an empty object or array, below the comments in it.
 func (d *jsonDoc) addFirst(n *node, l layout, name string, v any) []byte {
-	inner := d.text[n.from+1 : n.to-1]
-	trimmed := len(bytes.TrimRight(inner, " \t\r\n"))
-	from := n.from + 1 + trimmed
+	from := d.behind(n.to - 1)
 	if l.oneLine {
 		return splice(d.text, from, n.to-1, name+l.render(v, ""))
 	}
@@ -205,6 +203,18 @@ func (d *jsonDoc) addFirst(n *node, l layout, name string, v any) []byte {
 	indent := outer + l.unit
 	tail := l.lineEnd + outer
 	return splice(d.text, from, n.to-1, l.lineEnd+indent+name+l.render(v, indent)+tail)
+}
+
+// behind returns where the white space before an offset begins. Spaces at the end of a
+// comment are part of it.
+func (d *jsonDoc) behind(at int) int {
+	from := len(bytes.TrimRight(d.text[:at], " \t\r\n"))
+	for _, c := range d.comments {
+		if c.to <= at {
+			from = max(from, c.to)
+		}
+	}
+	return from
 }
 
 // pastComments returns where the comments end that begin in the line of an offset, after
@@ -228,7 +238,7 @@ func (d *jsonDoc) pastComments(at int) int {
 // cut removes a child.
 func (d *jsonDoc) cut(n *node, i int) []byte {
 	c := n.children[i]
-	from := len(bytes.TrimRight(d.text[:c.from], " \t\r\n"))
+	from := d.behind(c.from)
 	to := c.value.to
 	if c.comma >= 0 {
 		to = c.comma + 1
