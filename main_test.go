@@ -27,7 +27,8 @@ var house = []struct{ dir, ours, unseen string }{
 	{"cmd/metrics", "http ws search db db/measure", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
 	{"http/apitest", "http", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone
 	{"http", "http/docs db db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
-	{"http/client", "db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
+	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
+	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},

@@ -185,6 +185,7 @@ CREATE TABLE attempt (
 
 CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
 CREATE INDEX attempt_recipient ON attempt (recipient, again);
+CREATE INDEX attempt_free ON attempt (recipient) WHERE until IS NULL;
 
 -- How many acknowledgements that are not final a message has had after its first
 -- acknowledgement. A message with fewer than two acknowledgements has no row.

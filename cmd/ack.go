@@ -1,35 +1,19 @@
 package cmd
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/url"
 	"regexp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
 	"relay/db/relay"
-	"relay/http/client"
 )
 
 // ackStatus is the form of a status (PROTOCOL §3).
 var ackStatus = regexp.MustCompile(`^(?i)[a-z][a-z0-9_]{0,31}$`)
-
-// ack acknowledges a message, and stores the relay's answer in out, unless that
-// is nil. To repeat it does no harm.
-func ack(ctx context.Context, c *client.Client, id, status, detail string, out any) error {
-	in := map[string]string{"status": status, "client_ts": relay.FormatTime(time.Now())}
-	if detail != "" {
-		in["detail"] = detail
-	}
-	if out == nil {
-		out = &struct{}{}
-	}
-	return c.Call(ctx, "POST", "/api/v1/messages/"+url.PathEscape(id)+"/ack", in, out)
-}
 
 func (a *app) ackCommand() *cobra.Command {
 	var c clientFlags
@@ -63,11 +47,11 @@ no harm.`,
 				}
 				detail = strings.TrimSuffix(string(text), "\n")
 			}
-			var out json.RawMessage
-			if err := ack(cmd.Context(), relay, args[0], status, detail, &out); err != nil {
+			out, err := relay.Ack(cmd.Context(), args[0], status, detail)
+			if err != nil {
 				return err
 			}
-			return a.printChange(out)
+			return a.printChange(out.JSON)
 		},
 	}
 	c.add(cmd)

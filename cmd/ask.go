@@ -2,24 +2,18 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	nethttp "net/http"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
-	"relay/db/relay"
 	"relay/http/client"
 )
 
-const (
-	firstHold   = time.Second      // of the first request that waits; each further one waits twice as long
-	longestHold = 60 * time.Second // that a relay holds a request
-	longestAsk  = 23 * time.Hour   // an Idempotency-Key holds for 24 hours
-)
+// longestAsk is how long an answer can be waited for: an Idempotency-Key holds for 24 hours.
+const longestAsk = 23 * time.Hour
 
 func (a *app) askCommand() *cobra.Command {
 	var c clientFlags
@@ -80,99 +74,28 @@ type noReply struct{ error }
 
 // waitForReply waits for the answer to a message, prints it and acknowledges it. Error:
 // noReply.
-func (a *app) waitForReply(ctx context.Context, c *client.Client, m *outgoing, sent sentMessage, f sendFlags) error {
-	reply, err := awaitReply(ctx, c, m, sent, f.waitReply)
+func (a *app) waitForReply(ctx context.Context, c *client.Client, sent *client.Sent, f sendFlags) error {
+	reply, err := sent.AwaitReply(ctx, f.waitReply)
+	var none *client.NoAnswer
 	switch {
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
-	case errors.Is(err, context.DeadlineExceeded):
-		return noReply{fmt.Errorf("no answer to %s within %v. %sThe answer may still come: see relay inbox", sent.MessageID, f.waitReply, whyNot(ctx, c, sent.MessageID))}
+	case errors.As(err, &none):
+		return noReply{errors.New(strings.TrimSuffix(none.Error(), ".") + ". The answer may still come: see relay inbox")}
 	case err != nil:
 		return err
 	}
-	line := append(reply.payload(), '\n')
+	text := append(reply.Payload, '\n')
 	if a.json {
-		if line, err = reply.line(); err != nil {
+		if text, err = line(reply); err != nil {
 			return err
 		}
 	}
-	if _, err := a.stdout.Write(line); err != nil || f.noAck {
+	if _, err := a.stdout.Write(text); err != nil || f.noAck {
 		return err
 	}
-	if err := ack(ctx, c, reply.MessageID, "completed", "", nil); err != nil {
-		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.MessageID, advice(err))
+	if _, err := c.Ack(ctx, reply.ID, "completed", ""); err != nil {
+		fmt.Fprintf(a.stderr, "relay: the answer %s is not acknowledged: %v\n", reply.ID, advice(err))
 	}
 	return nil
-}
-
-const verdictTimeout = 5 * time.Second
-
-// whyNot is the relay's verdict on a message without an answer, and a space; "" if the
-// relay does not give one at once.
-func whyNot(ctx context.Context, c *client.Client, id string) string {
-	ctx, cancel := context.WithTimeout(ctx, verdictTimeout)
-	defer cancel()
-	var trace struct{ Verdict struct{ Text string } }
-	if err := c.Call(ctx, "GET", "/api/v1/messages/"+id+"/trace", nil, &trace); err != nil || trace.Verdict.Text == "" {
-		return ""
-	}
-	return relay.Visible(trace.Verdict.Text) + " "
-}
-
-// awaitReply waits for the reply to a message that was sent, for at most so long. It sends
-// the message again with the same Idempotency-Key: that sends nothing, but the relay holds
-// the request until the reply is there. Between two such requests it looks whether the
-// message has failed. The first requests are short, so that an early failure is noticed early.
-// Errors: context.DeadlineExceeded, context.Canceled; why the message has failed.
-func awaitReply(ctx context.Context, c *client.Client, m *outgoing, sent sentMessage, most time.Duration) (*envelope, error) {
-	ctx, cancel := context.WithTimeout(ctx, most)
-	defer cancel()
-	b := client.Backoff{Most: waitPause}
-	for hold := firstHold; ; {
-		reply, held, err := holdForReply(ctx, c, m, hold)
-		switch {
-		case reply != nil:
-			return reply, nil
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case errors.Is(err, errCannotWait), err != nil && !client.Temporary(err):
-			return nil, err
-		case err != nil || !held:
-			sleep(ctx, b.Pause(err))
-			continue
-		}
-		b.Reset()
-		hold = min(2*hold, longestHold)
-		r, err := readRecord(ctx, c, sent.MessageID)
-		if err != nil {
-			continue // the next request that waits finds out what it means
-		}
-		if fault := r.failed(sent.MessageID); fault != nil {
-			reply, _, _ := holdForReply(ctx, c, m, 0) // an answer that was sent before the failure counts
-			if reply != nil {
-				fault = nil
-			}
-			return reply, fault
-		}
-	}
-}
-
-var errCannotWait = errors.New("the relay, or a proxy before it, does not know Prefer: wait, by which an answer is waited for")
-
-// holdForReply sends a message again and has the relay hold the request until the reply is
-// there. held is false if the relay could not: then it is to be asked again after a pause.
-func holdForReply(ctx context.Context, c *client.Client, m *outgoing, hold time.Duration) (reply *envelope, held bool, err error) {
-	resp, err := post(ctx, c, m, hold+attemptTimeout, nethttp.Header{"Prefer": {"wait=" + strconv.Itoa(int(hold/time.Second))}})
-	if err != nil {
-		return nil, false, err
-	}
-	var body struct{ Reply json.RawMessage }
-	if err := json.Unmarshal(resp.Body, &body); err != nil {
-		return nil, false, err
-	}
-	if body.Reply == nil {
-		return nil, false, errCannotWait
-	}
-	err = json.Unmarshal(body.Reply, &reply) // null leaves nil
-	return reply, resp.Header.Get("Preference-Applied") != "", err
 }

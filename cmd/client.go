@@ -28,7 +28,7 @@ func (f *clientFlags) add(cmd *cobra.Command) {
 
 // addServer is add for a command that needs no key.
 func (f *clientFlags) addServer(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.url, "url", "http://127.0.0.1:8080", "the relay's `address`")
+	cmd.Flags().StringVar(&f.url, "url", client.DefaultURL, "the relay's `address`")
 	cmd.Flags().StringVar(&f.caFile, "ca-file", "", "with https: also trust the certificates in this PEM `file`")
 	run := cmd.RunE
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return advice(run(cmd, args)) }
@@ -95,18 +95,14 @@ func (f *clientFlags) tls() (*tls.Config, error) {
 	if f.caFile == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.caFile)
-	if err != nil {
+	config, err := client.TrustFile(f.caFile)
+	switch {
+	case errors.Is(err, client.ErrNoCertificate):
+		return nil, fmt.Errorf("%s (--ca-file) has no certificate in PEM", f.caFile)
+	case err != nil:
 		return nil, fmt.Errorf("cannot read --ca-file: %w", err)
 	}
-	pool, err := x509.SystemCertPool()
-	if err != nil { // this system has none
-		pool = x509.NewCertPool()
-	}
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s (--ca-file) has no certificate in PEM", f.caFile)
-	}
-	return &tls.Config{RootCAs: pool}, nil
+	return config, nil
 }
 
 // inFlags names the flag from which a field of client.Config comes.

@@ -66,6 +66,9 @@ func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Write
 	a := &app{schema: schema, stdin: stdin, stdout: shown(stdout), stderr: shown(stderr)}
 	root := a.root()
 	root.SetArgs(args)
+	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
+		describeFlags(root)
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	var exit exitError
 	switch {

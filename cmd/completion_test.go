@@ -69,6 +69,14 @@ func TestCompletion(t *testing.T) {
 	}
 }
 
+// A shell shows the text of a flag as it is.
+func TestFlagsAreDescribedInPlainText(t *testing.T) {
+	c := exec.Command(binary, "__complete", "serve", "--ret")
+	if out := finish(t, c, nil, "").wantCode(t, 0).out; !strings.Contains(out, "--retention\tremove messages of this age, as in 30d") {
+		t.Errorf("%q", out)
+	}
+}
+
 // Every shell gets a script, and bash takes it.
 func TestCompletionScripts(t *testing.T) {
 	for _, shell := range []string{"bash", "zsh", "fish", "powershell"} {

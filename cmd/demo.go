@@ -142,29 +142,17 @@ func (d *demo) find(ctx context.Context) error {
 	d.say("3. flights says what it can do; planner does not know it, and searches: trip to Lisbon")
 	profile := map[string]any{"description": "books flights", "skills": []any{
 		map[string]any{"id": "book", "name": "Book a flight", "examples": []string{"I need a trip to Lisbon on Friday"}}}}
-	if err := d.flights.Call(ctx, "PUT", "/api/v1/mecha/flights%5Eacme/profile", profile, &struct{}{}); err != nil {
+	if err := d.flights.Publish(ctx, profile); err != nil {
 		return err
 	}
 	for { // a changed profile is found within a second
-		var found struct {
-			ResultURL string `json:"result_url"`
-			Results   []struct {
-				MechaID string `json:"mecha_id"`
-				Matched struct {
-					SkillID string `json:"skill_id"`
-					Terms   []string
-				}
-			}
-		}
-		if err := d.planner.Call(ctx, "POST", "/api/v1/search", map[string]any{"query": "trip to Lisbon"}, &found); err != nil {
+		found, err := d.planner.Find(ctx, "trip to Lisbon")
+		if err != nil {
 			return err
 		}
-		if err := d.planner.Call(ctx, "GET", found.ResultURL, nil, &found); err != nil {
-			return err
-		}
-		if len(found.Results) > 0 {
-			hit := found.Results[0]
-			d.show("found %s, for its skill %q: %s", hit.MechaID, hit.Matched.SkillID, strings.Join(hit.Matched.Terms, ", "))
+		if len(found.Agents) > 0 {
+			hit := found.Agents[0]
+			d.show("found %s, for its skill %q: %s", hit.Address, hit.Why.SkillID, strings.Join(hit.Why.Terms, ", "))
 			return nil
 		}
 		select {
@@ -201,7 +189,7 @@ func (d *demo) talk(ctx context.Context) error {
 	if err := listening.Send(map[string]string{"type": "ack", "message_id": question.MessageID, "status": "completed", "client_ts": relay.FormatTime(time.Now())}); err != nil {
 		return err
 	}
-	var receipt envelope
+	var receipt pushed
 	if err := asking.Receive(&receipt); err != nil {
 		return err
 	}
@@ -271,10 +259,9 @@ func (d *demo) lookBack(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) send(ctx context.Context, from *client.Client, to relay.Address, payload, conversation string) (sent sentMessage, err error) {
+func (d *demo) send(ctx context.Context, from *client.Client, to relay.Address, payload, conversation string) (*client.Sent, error) {
 	// Not marshalled: that would compact the payload, which is received exactly as it is sent.
-	body := fmt.Sprintf(`{"to": %q, "payload": %s, "conversation_id": %q}`, to, payload, conversation)
-	err = from.Call(ctx, "POST", "/api/v1/messages", []byte(body), &sent)
+	sent, err := from.Send(ctx, string(to), []byte(payload), client.SendOptions{ConversationID: conversation})
 	if err == nil {
 		d.count++
 		d.show("→ %s  %s  %s", to, payload, sent.MessageID)
@@ -282,20 +269,27 @@ func (d *demo) send(ctx context.Context, from *client.Client, to relay.Address, 
 	return sent, err
 }
 
-func (d *demo) receive(s *client.Socket, who string) (m envelope, err error) {
+// pushed is what the demo shows of a frame.
+type pushed struct {
+	Type          string
+	MessageID     string `json:"message_id"`
+	PayloadBase64 []byte `json:"payload_base64"` // of a message
+	State, Status string // of a receipt
+}
+
+func (d *demo) receive(s *client.Socket, who string) (m pushed, err error) {
 	if err = s.Receive(&m); err != nil {
 		return m, err
 	}
 	if m.Type != "message" {
 		return m, fmt.Errorf("%s expected a message and got %q", who, m.Type)
 	}
-	d.show("%s receives: %s", who, m.payload())
+	d.show("%s receives: %s", who, m.PayloadBase64)
 	return m, nil
 }
 
 func (d *demo) ack(ctx context.Context, c *client.Client, id string) error {
-	var out struct{ State string }
-	err := ack(ctx, c, id, "completed", "", &out)
+	out, err := c.Ack(ctx, id, "completed", "")
 	if err == nil {
 		d.show("acknowledged over HTTP: %s", out.State)
 	}

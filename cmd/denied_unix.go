@@ -72,6 +72,9 @@ func noPermission(path, name string, mode uint32) error {
 	if int(owner.Uid) == os.Geteuid() {
 		return fmt.Errorf("%s: permission denied: %s is yours, but its mode %04o forbids to %s: chmod u+rwX %s", path, it, info.Mode().Perm(), do, relay.ShellWord(name))
 	}
+	if folder, err := os.Stat(filepath.Dir(name)); err == nil && owner.Uid == 0 && int(folder.Sys().(*syscall.Stat_t).Uid) == os.Geteuid() {
+		return fmt.Errorf("%s: permission denied: root has made %s in your folder; it must be yours: sudo chown %s %s", path, it, userName(os.Geteuid()), relay.ShellWord(name))
+	}
 	who, sudo := "user "+strconv.Itoa(int(owner.Uid)), "'#"+strconv.Itoa(int(owner.Uid))+"'"
 	if u, err := user.LookupId(strconv.Itoa(int(owner.Uid))); err == nil {
 		who, sudo = "the user "+u.Username, u.Username
@@ -81,6 +84,14 @@ func noPermission(path, name string, mode uint32) error {
 	}
 	return fmt.Errorf("%s: permission denied: only %s may %s %s (mode %04o); run this command as that user, as in sudo -u %s relay …",
 		path, who, do, it, info.Mode().Perm(), sudo)
+}
+
+func userName(uid int) string {
+	id := strconv.Itoa(uid)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
 }
 
 func groupName(gid uint32) string {

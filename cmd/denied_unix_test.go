@@ -3,6 +3,8 @@
 package cmd_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -113,4 +115,32 @@ func TestAnotherUserIsToldWhichFileIsClosedAndWhoMayOpenIt(t *testing.T) {
 	}
 	finish(t, command("message", "list", "--db", db), nil, "").wantCode(t, 1, "only the user root may enter "+filepath.Dir(db)+" (mode 0700)")
 	mustRelay(t, "check", "--db", db)
+}
+
+// A service has a user of its own, and people forget sudo -u. A database that root makes, or
+// restores, is one that the service can open all the same.
+func TestWhatRootMakesBelongsToTheOwnerOfThePlace(t *testing.T) {
+	command := asNobody(t)
+	folder := filepath.Join(t.TempDir(), "state")
+	db, backup := filepath.Join(folder, "relay.db"), filepath.Join(t.TempDir(), "backup.db")
+	if err := errors.Join(os.Mkdir(folder, 0o700), os.Chown(folder, nobody, nobody), os.Chmod(filepath.Dir(folder), 0o755), os.Chmod(filepath.Dir(filepath.Dir(folder)), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	theirs := func(after string) {
+		t.Helper()
+		finish(t, command("key", "create", "b^root", "--db", db), nil, "").wantCode(t, 0)
+		if info, err := os.Stat(db); err != nil || info.Sys().(*syscall.Stat_t).Uid != nobody || info.Sys().(*syscall.Stat_t).Gid != nobody {
+			t.Errorf("after %s: %+v, %v", after, info, err)
+		}
+	}
+	issue(t, db, "a^root")
+	theirs("key create --create")
+	mustRelay(t, "backup", backup, "--db", db)
+	mustRelay(t, "restore", backup, "--db", db, "--force")
+	theirs("restore --force")
+
+	// Where there was no database, root keeps what it restores, and the user learns what to do.
+	other := filepath.Join(folder, "other.db")
+	mustRelay(t, "restore", backup, "--db", other)
+	finish(t, command("key", "list", "--db", other), nil, "").wantCode(t, 1, fmt.Sprintf("sudo chown %d %s", nobody, other))
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -96,7 +97,7 @@ func writeDemoKeys(path string, keys map[relay.Address]demoKey) error {
 	if err != nil {
 		return err
 	}
-	if err := replaceFile(path, append(text, '\n')); err != nil {
+	if err := lock.Replace(path, append(text, '\n')); err != nil {
 		return fmt.Errorf("cannot write %s: %w", path, err)
 	}
 	return nil

@@ -241,7 +241,7 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 
 // bells looks at the hooks that wait.
 func (e *examination) bells() error {
-	dir, err := stateDir()
+	dir, err := client.StateDir()
 	if err != nil {
 		return err
 	}

@@ -231,7 +231,7 @@ func redacted(text string) string {
 
 // bellsDir is the folder of the sessions' bells. It makes the folder.
 func bellsDir() (string, error) {
-	dir, err := stateDir()
+	dir, err := client.StateDir()
 	if err != nil {
 		return "", err
 	}
@@ -268,7 +268,7 @@ func (k *keptBell) write(path string) error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(path, append(text, '\n'))
+	return lock.Replace(path, append(text, '\n'))
 }
 
 // forgetOldBells removes the files of sessions that have not waited for a long time. What

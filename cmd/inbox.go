@@ -2,12 +2,9 @@ package cmd
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
-	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,30 +45,18 @@ payload.`,
 }
 
 func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool) error {
-	own, err := c.Address(ctx)
-	if err != nil {
-		return err
-	}
-	var answer json.RawMessage
-	if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/inbox", nil, &answer); err != nil {
-		return err
-	}
-	var in struct {
-		Pending    int
-		ByPriority map[string]int `json:"by_priority"`
-	}
-	if err := json.Unmarshal(answer, &in); err != nil {
-		return err
-	}
+	in, err := c.Pending(ctx)
 	switch {
+	case err != nil:
+		return err
 	case count && a.json:
-		_, err := fmt.Fprintf(a.stdout, "%s\n", answer)
+		_, err := fmt.Fprintf(a.stdout, "%s\n", in.JSON)
 		return err
 	case count:
 		_, err := fmt.Fprintln(a.stdout, in.Pending)
 		return err
 	}
-	shown, err := a.printPending(ctx, c, own, limit)
+	shown, err := a.printPending(ctx, c, limit)
 	if err != nil {
 		return err
 	}
@@ -86,47 +71,28 @@ func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool
 	return nil
 }
 
-const inboxPage = 200
-
-// printPending prints at most limit messages, a page at a time, and returns how
-// many it has printed.
-func (a *app) printPending(ctx context.Context, c *client.Client, own relay.Address, limit int) (shown int, err error) {
+// printPending prints at most limit messages, and returns how many it has printed.
+func (a *app) printPending(ctx context.Context, c *client.Client, limit int) (shown int, err error) {
 	var w *table
-	q := url.Values{"state": {"pending"}, "direction": {"in"}, "include": {"payload"}}
-	for {
-		q.Set("limit", strconv.Itoa(min(limit-shown, inboxPage)))
-		var p struct {
-			Messages []json.RawMessage
-			More     bool   `json:"has_more"`
-			Next     string `json:"next_cursor"`
-		}
-		if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(own)+"/messages?"+q.Encode(), nil, &p); err != nil {
+	for m, err := range c.Inbox(ctx, limit) {
+		if err != nil {
 			return shown, err
 		}
-		for _, record := range p.Messages {
-			if w == nil && !a.json {
-				w = a.tableOf("MESSAGE", "FROM", "TYPE", "PRIORITY", heading("STATE"), "SENT", "PAYLOAD")
-			}
-			shown++
-			if err := a.printRecord(w, record); err != nil {
-				return shown, err
-			}
+		if w == nil && !a.json {
+			w = a.tableOf("MESSAGE", "FROM", "TYPE", "PRIORITY", heading("STATE"), "SENT", "PAYLOAD")
 		}
-		if !p.More || shown == limit {
-			return shown, w.end()
+		shown++
+		if err := a.printRecord(w, m); err != nil {
+			return shown, err
 		}
-		q.Set("since_message_id", p.Next)
 	}
+	return shown, w.end()
 }
 
-func (a *app) printRecord(w *table, record json.RawMessage) error {
+func (a *app) printRecord(w *table, m *client.Message) error {
 	if a.json {
-		return a.printJSON(record)
+		return a.printJSON(m.JSON)
 	}
-	var e envelope
-	if err := json.Unmarshal(record, &e); err != nil {
-		return err
-	}
-	w.row(e.MessageID, e.From, e.MessageType, e.Priority, paint{stateColour(e.State, ""), e.State}, e.CreatedAt, oneLine(string(e.payload()), 60))
+	w.row(m.ID, m.Sender, m.Type, m.Priority, paint{stateColour(m.State, ""), m.State}, relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
 	return nil
 }

@@ -44,10 +44,12 @@ relay send '*^acme'. Without it, a Mecha may write so to its own crew.`,
   relay key create planner^acme --label laptop --expires 90d
   export RELAY_KEY=$(relay key create planner^acme --json | jq -r .key)`,
 		Args: between(1, 1<<20, "one or more addresses, as in planner^acme"),
-		RunE: func(_ *cobra.Command, args []string) error {
-			life, err := parseDuration(expires)
-			if err != nil {
-				return err
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			life := time.Duration(0) // the key has no end
+			if cmd.Flags().Changed("expires") {
+				if life, err = parseDuration(expires); err != nil {
+					return err
+				}
 			}
 			addresses := make([]relay.Address, len(args))
 			for i, text := range args {
@@ -241,9 +243,10 @@ func keyID(text string) (relay.KeyID, error) {
 	return relay.KeyID(text), nil
 }
 
-// parseDuration reads a length of time, which may be in days: 90d, 12h, 0. "" is 0.
+// parseDuration reads a length of time, which may be in days: 90d, 12h, 0. Nothing is
+// no length, such as the value of a variable that is set to "".
 func parseDuration(s string) (time.Duration, error) {
-	if s == "" || s == "0" {
+	if s == "0" {
 		return 0, nil
 	}
 	if days, ok := strings.CutSuffix(s, "d"); ok {

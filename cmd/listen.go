@@ -1,14 +1,13 @@
 package cmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -93,8 +92,8 @@ their messages stay pending.`,
 			if f.bell {
 				return a.listenForBells(cmd.Context(), relay)
 			}
-			l := &listener{app: a, c: relay, f: f, breaker: &breaker{most: f.maxReplies}}
-			return l.run(cmd.Context())
+			l := &listener{app: a, f: f}
+			return l.run(cmd.Context(), relay)
 		},
 	}
 	c.add(cmd)
@@ -104,8 +103,8 @@ their messages stay pending.`,
 	flags.IntVar(&f.jobs, "jobs", 1, "with --exec: how many commands at once; more than 1 does not keep the order")
 	flags.DurationVar(&f.timeout, "timeout", 0, "with --exec: kill a command after this time, and ack failed (default never)")
 	flags.BoolVar(&f.reply, "reply", false, "with --exec: send the JSON object that the command prints to the sender")
-	flags.StringVar(&f.replyType, "reply-type", defaultReplyType, "with --reply: the answers' message `type`")
-	flags.IntVar(&f.maxReplies, "max-replies", defaultMaxReplies, "with --reply: how many answers within ten minutes in a conversation; 0: any")
+	flags.StringVar(&f.replyType, "reply-type", client.DefaultReplyType, "with --reply: the answers' message `type`")
+	flags.IntVar(&f.maxReplies, "max-replies", client.DefaultMaxReplies, "with --reply: how many answers within ten minutes in a conversation; 0: any")
 	flags.BoolVar(&f.claim, "claim", false, "with --exec: share the messages with other workers of this Mecha; each goes to one")
 	flags.DurationVar(&f.lease, "lease", 0, "with --claim: how long a message is held before it is renewed, from 5s to 1h (default 1m)")
 	flags.StringVar(&f.worker, "worker", "", "with --claim: this worker's `name`, for people (default the machine and the process id)")
@@ -137,83 +136,83 @@ func (f *listenFlags) check() error {
 	return f.checkClaim()
 }
 
+// checkClaim checks --claim and the flags that go with it.
+func (f *listenFlags) checkClaim() error {
+	if !f.claim {
+		if f.lease != 0 || f.worker != "" {
+			return usagef("--lease and --worker go with --claim")
+		}
+		return nil
+	}
+	switch {
+	case f.exec == "":
+		return usagef("--claim goes with --exec: a worker runs a command for each message")
+	case f.state != "":
+		return usagef("--claim goes without --state: the relay knows what is left to do")
+	case f.lease != 0 && !client.IsLease(f.lease):
+		return usagef("--lease must be whole seconds, from 5s to 1h")
+	case !client.IsWorkerName(f.worker):
+		return usagef("--worker must be at most 64 characters without control characters")
+	}
+	return nil
+}
+
 // endsMessages tells whether each message is acknowledged so that it is no
 // longer pending. Then the relay knows what is left to do. Otherwise the
 // listener must keep its place.
 func (f *listenFlags) endsMessages() bool {
-	return f.exec != "" || f.ack != "" && f.ack != "received" && f.ack != "processing"
+	return f.exec != "" || f.ack != "" && !relay.ReportsProgress(f.ack)
 }
 
-// defaultReplyType is the message type of answers. A listener answers none of that type.
-const defaultReplyType = "reply"
+const maxJobs = 256
 
-const (
-	maxJobs    = 256
-	acksAtOnce = 32               // acks of printed messages under way; http/client keeps as many connections
-	syncLimit  = 1000             // the most that a relay allows
-	heartbeat  = 20 * time.Second // the relay hangs up after 60 s without a frame
-	mostPause  = 30 * time.Second // between attempts
-)
+// options returns how to receive as the flags say.
+func (l *listener) options() client.ListenOptions {
+	o := client.ListenOptions{Jobs: l.f.jobs, Claim: l.f.claim, Lease: l.f.lease, Worker: l.f.worker, Quick: l.f.exec == "",
+		MaxReplies: -1, ReplyType: l.f.replyType, Explain: explain, Report: l.report, Handling: l.alive}
+	if l.f.reply && l.f.maxReplies > 0 {
+		o.MaxReplies = l.f.maxReplies
+	}
+	switch {
+	case l.f.exec != "":
+		o.Ready = l.ready
+	case l.f.ack != "":
+		o.Ack = l.f.ack
+	default:
+		o.Ack = client.NoAck
+	}
+	if !l.f.endsMessages() && l.f.state != "none" {
+		o.State = cmp.Or(l.f.state, client.DefaultState)
+	}
+	return o
+}
 
-// listener is relay listen. The goroutine of run reads and prints. Jobs, which
-// execute commands and acknowledge, run beside it.
+// listener is relay listen.
 type listener struct {
 	*app
-	c    *client.Client
-	f    listenFlags
-	own  relay.Address
-	mark *bookmark // nil: no place is kept
-
-	breaker *breaker
-
-	taken string // the last message that was printed or given to a job
-
-	mu     sync.Mutex
-	inHand map[string]bool // messages that were taken and are not finished
-
-	slots chan struct{}   // holds one value for each job that runs
-	jobs  sync.WaitGroup  // the jobs that run
-	alive context.Context // ends with the second signal, or a failure
+	f     listenFlags
+	alive context.Context // ends with the second signal
 	abort context.CancelCauseFunc
 }
 
-func (l *listener) run(ctx context.Context) error {
-	ctx, stop := context.WithCancel(ctx)
-	defer stop()
+func (l *listener) run(ctx context.Context, c *client.Client) error {
 	l.alive, l.abort = context.WithCancelCause(context.WithoutCancel(ctx))
 	defer l.abort(nil)
-	defer context.AfterFunc(l.alive, stop)()
 	defer context.AfterFunc(ctx, l.onSecondSignal)()
-	l.slots, l.inHand = make(chan struct{}, l.atOnce()), map[string]bool{}
-
-	err := l.begin(ctx)
-	if err == nil {
-		if l.f.claim {
-			err = l.claimAll(ctx)
-		} else {
-			err = l.receiveAll(ctx)
-		}
+	handle := l.execute
+	if l.f.exec == "" {
+		handle = l.show
 	}
-	l.jobs.Wait()
-	if l.mark != nil {
-		err = errors.Join(err, l.mark.close())
-	}
-	if cause := context.Cause(l.alive); cause != nil {
-		return cause // other errors only follow from this one
+	err := c.Listen(ctx, l.options(), handle)
+	var state *client.StateError
+	var closed *client.Closed
+	switch {
+	case errors.As(err, &state):
+		return errors.New(state.Reason + " name another file by --state")
+	case errors.As(err, &closed):
+		return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid", relay.Visible(closed.Reason))
 	}
 	return err
-}
-
-// atOnce is how many messages may be in hand. If a place is kept, it is one:
-// the place moves when a message is done, so messages must be done in order.
-func (l *listener) atOnce() int {
-	switch {
-	case l.f.exec != "":
-		return l.f.jobs
-	case l.f.endsMessages():
-		return acksAtOnce
-	}
-	return 1
 }
 
 // onSecondSignal is called after the first signal. It waits for another one,
@@ -229,164 +228,34 @@ func (l *listener) onSecondSignal() {
 	}
 }
 
-// begin asks the relay whose key this is, and reads where the last listener
-// stopped.
-func (l *listener) begin(ctx context.Context) (err error) {
-	b := client.Backoff{Most: mostPause}
-	for {
-		l.own, err = l.c.Address(ctx)
-		if err == nil {
-			break
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if !client.Temporary(err) {
-			return err
-		}
-		l.pause(ctx, err, &b)
-	}
-	if l.f.endsMessages() || l.f.state == "none" {
-		return nil
-	}
-	mark, err := openBookmark(l.f.state, l.c.URL(), l.own, l.abort)
-	if err != nil {
-		return err
-	}
-	l.mark, l.taken = mark, mark.after
-	return nil
-}
-
-// receiveAll reads one connection after the other, until the context ends or an
-// error that another connection would not heal.
-func (l *listener) receiveAll(ctx context.Context) error {
-	b := client.Backoff{Most: mostPause}
-	for ctx.Err() == nil {
-		err := l.connection(ctx, &b)
-		if ctx.Err() != nil || errors.Is(err, errNextPage) {
-			continue
-		}
-		var closed *client.Closed
-		switch {
-		case client.Refused(err, relay.CursorNotFound) && l.mark != nil:
-			return fmt.Errorf("this relay does not know the message %s, where %s says that the last listener stopped. If that file belongs to another relay, name another --state", l.taken, l.mark.path)
-		case !client.Temporary(err), errors.As(err, new(permanentError)):
-			return err
-		case errors.As(err, &closed) && closed.Code == policyViolation:
-			return fmt.Errorf("the relay closed the connection: %s. Set RELAY_KEY to a key that is valid", relay.Visible(closed.Reason))
-		}
-		l.pause(ctx, err, &b)
+// show is the handler without --exec.
+func (l *listener) show(_ context.Context, m *client.Message) error {
+	if err := l.print(m); err != nil {
+		return client.Abandon(err)
 	}
 	return nil
 }
 
-const policyViolation = 1008 // the relay closes the sockets of a key that is no longer valid with it
-
-// permanentError is a fault on this side, which another connection would not heal.
-type permanentError struct{ error }
-
-// pause says what is wrong, and waits until it is time for the next attempt.
-func (l *listener) pause(ctx context.Context, err error, b *client.Backoff) {
-	d := b.Pause(err)
-	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		err = errors.New("the connection is lost")
+// report says on stderr what happens.
+func (l *listener) report(e client.Event) {
+	if e.What == client.Connected {
+		fmt.Fprintln(l.stderr, e)
+		return
 	}
-	fmt.Fprintf(l.stderr, "relay: %v; trying again in %v\n", advice(err), d.Round(10*time.Millisecond))
-	sleep(ctx, d)
+	switch e.What {
+	case client.Waiting, client.AckLate, client.ReplyLate:
+		e.Err = advice(e.Err)
+	case client.GivenUp:
+		fmt.Fprintf(l.stderr, "relay: %s is given up, and its command is killed: %v\n", e.Message.ID, e.Err)
+		return
+	}
+	fmt.Fprintln(l.stderr, "relay:", e)
 }
 
-// errNextPage ends a connection on which the relay waits for acks, which this
-// listener does not send. The next connection begins after the messages of this one,
-// sooner than the relay would go on by itself (--sync-ack-wait).
-var errNextPage = errors.New("next page")
-
-// connection reads one connection to its end.
-func (l *listener) connection(ctx context.Context, b *client.Backoff) error {
-	query := fmt.Sprintf("sync_limit=%d&events=sync", syncLimit)
-	if !l.f.endsMessages() && l.taken != "" {
-		query += "&since_message_id=" + l.taken
+// explain says what the sender of a message is told.
+func explain(err error) string {
+	if errors.As(err, new(*client.TooManyReplies)) {
+		return err.Error() + " (relay listen --max-replies)"
 	}
-	before := l.unfinished()
-	s, err := l.c.Dial(ctx, l.own, query)
-	if err != nil {
-		return err
-	}
-	b.Reset()
-	fmt.Fprintf(l.stderr, "listening as %s\n", l.own)
-	beating, still := context.WithCancel(ctx)
-	var wg sync.WaitGroup
-	wg.Go(func() { beat(beating, s) })
-	defer wg.Wait()
-	defer s.Close()
-	defer still()
-	for behind, n := true, 0; ; {
-		if behind && n == syncLimit && l.f.ack == "" && l.f.exec == "" {
-			return errNextPage
-		}
-		var e envelope
-		if err := s.Receive(&e); err != nil {
-			return err
-		}
-		switch {
-		case e.Type == "sync" && e.Phase == "end":
-			behind = false
-		case e.Type == "message":
-			n++
-			if before[e.MessageID] {
-				continue // an earlier connection has brought it
-			}
-			if err := l.take(ctx, &e); err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// beat keeps the connection alive while nothing is read because all jobs are
-// busy.
-func beat(ctx context.Context, s *client.Socket) {
-	tick := time.NewTicker(heartbeat)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-tick.C:
-			_ = s.Ping() // if this fails, reading fails too
-		}
-	}
-}
-
-// take waits until a job may run, prints the message if that is asked for, and
-// starts the job. Meanwhile nothing is read from the connection: the relay keeps
-// further messages.
-func (l *listener) take(ctx context.Context, e *envelope) error {
-	select {
-	case l.slots <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	if ctx.Err() != nil { // select takes either
-		<-l.slots
-		return ctx.Err()
-	}
-	var err error
-	switch {
-	case l.f.exec == "":
-		err = l.print(e)
-	case l.unread():
-		err = errUnread
-	}
-	if err != nil {
-		<-l.slots
-		return permanentError{err}
-	}
-	l.taken = e.MessageID
-	l.hold(e.MessageID, true)
-	l.jobs.Go(func() {
-		defer func() { <-l.slots }()
-		defer l.hold(e.MessageID, false)
-		l.finish(ctx, e)
-	})
-	return nil
+	return err.Error()
 }

@@ -10,53 +10,31 @@ import (
 	"os"
 	"strings"
 	"time"
-	"unicode/utf8"
 
-	"relay/db/relay"
 	"relay/http/client"
 )
 
 const (
-	maxReply  = 1 << 20         // bytes that a command may print
-	maxDetail = 1 << 10         // bytes (PROTOCOL §3)
-	pipeWait  = 5 * time.Second // for a process that the command has left behind to close the output
+	maxReply = 1 << 20         // bytes that a command may print
+	keptTail = 4 << 10         // bytes of what it writes to stderr
+	pipeWait = 5 * time.Second // for a process that the command has left behind to close the output
 )
 
-// execute runs the command for a message, and returns the status and detail to
-// acknowledge with. An error is a fault of the listener, which must end; the
-// message stays pending.
-func (l *listener) execute(ctx context.Context, e *envelope) (status, detail string, err error) {
-	err = l.work(ctx, e)
+// execute is the handler with --exec: it runs the command for a message, and sends back what
+// the command printed if that is asked for. The error is a *failure, or one that ends the
+// listener: then the message stays pending.
+func (l *listener) execute(ctx context.Context, m *client.Message) error {
+	out, err := l.command(ctx, m)
+	if err == nil && l.f.reply && m.Type != l.f.replyType {
+		err = l.answer(ctx, m, out)
+	}
 	var failed *failure
-	if errors.As(err, &failed) && l.unread() { // which may be why the command failed
-		return "", "", errUnread
-	}
 	switch {
-	case l.alive.Err() != nil:
-		return "", "", context.Cause(l.alive)
-	case l.lost(e) != nil: // so the command was killed
-		return "", "", l.lost(e)
-	case errors.As(err, &failed):
-		fmt.Fprintf(l.stderr, "relay: %s failed: %s\n", e.MessageID, failed.detail)
-		return "failed", failed.detail, nil
+	case errors.As(err, &failed) && l.ready(ctx) != nil: // which may be why the command failed
+		return client.Abandon(errUnread)
+	case err != nil && failed == nil:
+		return client.Abandon(err)
 	}
-	return "completed", "", err
-}
-
-// work runs the command for a message, and sends back what it printed if that is asked for.
-func (l *listener) work(ctx context.Context, e *envelope) error {
-	if !l.f.reply || e.MessageType == l.f.replyType {
-		_, err := l.command(e)
-		return err
-	}
-	if !l.breaker.begin(e.ConversationID, time.Now()) {
-		return &failure{fmt.Sprintf("not answered: this conversation has had %d answers in %v (relay listen --max-replies)", l.f.maxReplies, breakerWindow)}
-	}
-	out, err := l.command(e)
-	if err == nil {
-		err = l.answer(ctx, e, out)
-	}
-	l.breaker.end(e.ConversationID, time.Now(), err == nil)
 	return err
 }
 
@@ -68,8 +46,8 @@ func (f *failure) Error() string { return f.detail }
 // command runs the command to its end, and returns what it printed, with --reply.
 // The error is a *failure if the command failed, and another one if it could not
 // be started.
-func (l *listener) command(e *envelope) (out []byte, err error) {
-	ctx, cancel := context.WithCancel(l.working(e))
+func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, err error) {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if l.f.timeout > 0 {
 		ctx, cancel = context.WithTimeout(ctx, l.f.timeout)
@@ -77,8 +55,8 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	}
 	c := shell(ctx, l.f.exec)
 	c.WaitDelay = pipeWait
-	c.Env = append(os.Environ(), e.environment()...)
-	c.Stdin = bytes.NewReader(e.payload())
+	c.Env = append(os.Environ(), environment(m)...)
+	c.Stdin = bytes.NewReader(m.Payload)
 	last, printed := &tail{}, &head{}
 	c.Stderr = io.MultiWriter(last, careless{l.stderr})
 	c.Stdout = under(l.stdout)
@@ -105,42 +83,35 @@ func (l *listener) command(e *envelope) (out []byte, err error) {
 	return nil, &failure{detail}
 }
 
-// answer sends what the command printed. The Idempotency-Key is made of the
-// message's id: if the command runs again after a crash, there is still one
-// reply.
-func (l *listener) answer(ctx context.Context, e *envelope, out []byte) error {
-	reply := &outgoing{To: e.From, Type: l.f.replyType, ConversationID: e.ConversationID, CorrelationID: e.CorrelationID, InReplyTo: e.MessageID,
-		payload: bytes.TrimSpace(out), idempotency: "reply-" + e.MessageID}
-	if len(reply.payload) == 0 {
+// answer sends what the command printed.
+func (l *listener) answer(ctx context.Context, m *client.Message, out []byte) error {
+	out = bytes.TrimSpace(out)
+	if len(out) == 0 {
 		return &failure{"the command printed no answer"}
 	}
-	if err := checkPayload(reply.payload); err != nil {
+	if err := checkPayload(out); err != nil {
 		return &failure{"the command must print one JSON object and nothing else: " + err.Error()}
 	}
-	err := l.persist(ctx, e, "the answer to "+e.MessageID+" is not sent yet", func(ctx context.Context) error {
-		_, err := sendOnce(ctx, l.c, reply)
-		return err
-	})
+	err := m.Reply(ctx, out)
 	var refused *client.Refusal
 	switch {
 	case err == nil:
 		return nil
-	case l.working(e).Err() == nil && errors.As(err, &refused) && refused.Status != nethttp.StatusUnauthorized:
-		if refused.Code == relay.IdempotencyKeyReused { // before a crash, another answer was sent
-			return nil
-		}
-		return &failure{clip("the answer was refused: " + err.Error())}
+	case ctx.Err() == nil && errors.As(err, &refused) && refused.Status != nethttp.StatusUnauthorized:
+		return &failure{"the answer was refused: " + err.Error()}
 	}
 	return fmt.Errorf("its answer is not sent: %w", err)
 }
 
 var errUnread = errors.New("nobody reads the output any more")
 
-// unread tells whether nobody reads what commands print. Then every command that
-// prints would fail, whatever its message is.
-func (l *listener) unread() bool {
-	f, ok := under(l.stdout).(*os.File)
-	return ok && !l.f.reply && unread(f)
+// ready refuses further messages if nobody reads what commands print. Then every command
+// that prints would fail, whatever its message is.
+func (l *listener) ready(context.Context) error {
+	if f, ok := under(l.stdout).(*os.File); ok && !l.f.reply && unread(f) {
+		return errUnread
+	}
+	return nil
 }
 
 // careless is a writer that hides its errors: a command must not end because
@@ -157,28 +128,16 @@ type tail struct{ b []byte }
 
 func (t *tail) Write(p []byte) (int, error) {
 	t.b = append(t.b, p...)
-	if n := len(t.b) - 4*maxDetail; n > 0 {
+	if n := len(t.b) - keptTail; n > 0 {
 		t.b = append(t.b[:0], t.b[n:]...)
 	}
 	return len(p), nil
 }
 
-// line returns the last line that is not empty, fit for a detail.
+// line returns the last line that is not empty.
 func (t *tail) line() string {
-	text := strings.TrimSpace(strings.ToValidUTF8(string(t.b), "\uFFFD"))
-	return clip(relay.Visible(strings.TrimSpace(text[strings.LastIndexByte(text, '\n')+1:])))
-}
-
-// clip cuts a text to the length that a detail may have.
-func clip(s string) string {
-	if len(s) <= maxDetail {
-		return s
-	}
-	n := maxDetail - len("…")
-	for !utf8.RuneStart(s[n]) {
-		n--
-	}
-	return s[:n] + "…"
+	text := strings.TrimSpace(string(t.b))
+	return text[strings.LastIndexByte(text, '\n')+1:]
 }
 
 // head keeps the beginning of what is written to it, and notes if there was more.

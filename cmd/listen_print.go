@@ -5,15 +5,16 @@ import (
 	"fmt"
 
 	"relay/db/relay"
+	"relay/http/client"
 )
 
 // print waits until stdout takes the message, but no longer than until the second
 // signal.
-func (l *listener) print(e *envelope) error {
+func (l *listener) print(m *client.Message) error {
 	out, text, err := l.stdout, []byte(nil), error(nil)
 	if onScreen(out) && !l.json {
-		out, text = under(out), l.spoken(e)
-	} else if text, err = e.line(); err != nil {
+		out, text = under(out), l.spoken(m)
+	} else if text, err = line(m); err != nil {
 		return err
 	}
 	printed := make(chan error, 1)
@@ -31,16 +32,12 @@ func (l *listener) print(e *envelope) error {
 
 // spoken returns a message for people to read: its time, sender, type, conversation
 // and id on a line, and its payload below.
-func (l *listener) spoken(e *envelope) []byte {
-	at := relay.Visible(e.CreatedAt)
-	if t, err := relay.ParseTime(e.CreatedAt); err == nil {
-		at = atTime(t)
+func (l *listener) spoken(m *client.Message) []byte {
+	what := m.Type
+	if m.Priority != "" && m.Priority != relay.DefaultPriority {
+		what += ", " + m.Priority
 	}
-	what := e.MessageType
-	if e.Priority != "" && e.Priority != relay.DefaultPriority {
-		what += ", " + e.Priority
-	}
-	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", at, relay.Visible(e.From), relay.Visible(what), relay.Visible(e.ConversationID),
-		paint{grey, e.MessageID}.on(l.colourful()), spoken(e.payload()))
+	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", atTime(m.SentAt), relay.Visible(m.Sender), relay.Visible(what), relay.Visible(m.ConversationID),
+		paint{grey, m.ID}.on(l.colourful()), spoken(m.Payload))
 	return []byte(text)
 }

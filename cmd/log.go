@@ -3,6 +3,7 @@ package cmd
 import (
 	"context"
 	"log/slog"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -18,10 +19,25 @@ func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
 	o := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewTextHandler(a.stderr, o)
 	if s.LogFormat == "json" || s.LogFormat != "text" && !onScreen(a.stderr) {
+		o.ReplaceAttr = readable
 		h = slog.NewJSONHandler(a.stderr, o)
 	}
 	r := &repeats{kinds: map[string]*repeated{}, ofMessage: map[string]int{}}
 	return slog.New(repeatHandler{h, r}), r.end
+}
+
+// readable gives a value in JSON the words that it has in text: slog would write a length
+// of time as a number of nanoseconds, and an address as the fields of its type.
+func readable(_ []string, a slog.Attr) slog.Attr {
+	switch v := a.Value; v.Kind() {
+	case slog.KindDuration:
+		a.Value = slog.StringValue(v.Duration().String())
+	case slog.KindAny:
+		if addr, is := v.Any().(net.Addr); is {
+			a.Value = slog.StringValue(addr.String())
+		}
+	}
+	return a
 }
 
 // checkLog refuses formats and levels that the log does not have.

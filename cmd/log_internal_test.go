@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -82,4 +83,15 @@ func TestAFaultThatRepeatsIsLoggedOnceAMinute(t *testing.T) {
 		log.Error("last words")
 		want("last words", "last words")
 	})
+}
+
+// In JSON, lengths of time and addresses are written as in text.
+func TestValuesInJSONAreReadable(t *testing.T) {
+	var out lines
+	log, end := (&app{stderr: &out}).logger(&settings{LogFormat: "json"})
+	defer end()
+	log.Info("jumped", "by", 36*time.Hour, "addr", &net.TCPAddr{IP: net.IPv6loopback, Port: 9464}, "error", errors.New("why"), "n", 7)
+	if got := out.take(); len(got) != 1 || !strings.Contains(got[0], `"level":"INFO","msg":"jumped","by":"36h0m0s","addr":"[::1]:9464","error":"why","n":7}`) {
+		t.Errorf("%q", got)
+	}
 }

@@ -115,10 +115,13 @@ func TestEachRequestIsALineAtDebug(t *testing.T) {
 // The log is JSON where no person reads it, unless a format is set.
 func TestTheLogIsJSONElsewhere(t *testing.T) {
 	t.Parallel()
-	auto := startServerIn(t, []string{"RELAY_LOG_FORMAT=auto"}, tempDB(t))
+	auto := startServerIn(t, []string{"RELAY_LOG_FORMAT=auto", "RELAY_METRICS_ADDR=127.0.0.1:0"}, tempDB(t))
 	text := startServer(t, tempDB(t), "--log-format", "text")
 	if !strings.HasPrefix(auto.stderr.String(), "{") || !strings.HasPrefix(text.stderr.String(), "time=") {
 		t.Errorf("%s\n%s", auto.stderr, text.stderr)
+	}
+	if said := auto.stderr.String(); !strings.Contains(said, `"msg":"serving metrics","addr":"127.0.0.1:`) {
+		t.Error(said)
 	}
 	quiet := launch(t, exec.Command(binary, "serve", "--addr", "127.0.0.1:0", "--db", tempDB(t), "--log-level", "error", "--dev", "--json"), nil)
 	quiet.await(quiet.stdout, `"url"`)

@@ -53,8 +53,9 @@ and give the space back to the file system. There is no way back: relay backup
 before. relay serve --retention does the same all the time.
 
 If a server runs on the database, it does the work, a little with each of its
-transactions, so that sends go on; the command waits for it. Messages that came
-with an Idempotency-Key stay until they are 24 hours old.
+transactions, so that sends go on; the command waits for it. Ctrl-C ends the
+removal; after a kill of the command the server, or the next one, goes on.
+Messages that came with an Idempotency-Key stay until they are 24 hours old.
 
 If the clock is more than a day ahead of the last time at which a server was
 sure of its clock, the command asks for --force: a wrong clock must not remove

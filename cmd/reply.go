@@ -2,7 +2,6 @@ package cmd
 
 import (
 	"context"
-	"net/url"
 
 	"github.com/spf13/cobra"
 
@@ -43,24 +42,24 @@ reply, to which relay listen --reply gives no answer.`,
 	}
 	c.add(cmd)
 	f.add(cmd, &m)
-	cmd.Flags().StringVar(&m.Type, "type", defaultReplyType, "the answer's message `type`")
+	cmd.Flags().StringVar(&m.Type, "type", client.DefaultReplyType, "the answer's message `type`")
 	return cmd
 }
 
 // address sends a reply to the sender of the message that it answers, with the
 // correlation_id of that message.
 func address(ctx context.Context, c *client.Client, m *outgoing) error {
-	var question envelope
-	if err := c.Call(ctx, "GET", "/api/v1/messages/"+url.PathEscape(m.InReplyTo), nil, &question); err != nil {
+	question, err := c.Record(ctx, m.InReplyTo)
+	if err != nil {
 		return err
 	}
 	own, err := c.Address(ctx)
 	if err != nil {
 		return err
 	}
-	if question.From == string(own) && question.To != string(own) {
+	if question.Sender == string(own) && question.To != string(own) {
 		return usagef("%s is a message that you have sent; to go on from it: relay send %s --in-reply-to %s", m.InReplyTo, question.To, m.InReplyTo)
 	}
-	m.To, m.CorrelationID = question.From, question.CorrelationID
+	m.To, m.CorrelationID = question.Sender, question.CorrelationID
 	return nil
 }

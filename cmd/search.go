@@ -1,35 +1,19 @@
 package cmd
 
 import (
-	"encoding/json"
 	"fmt"
-	nethttp "net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"relay/db/relay"
+	"relay/http/client"
 )
-
-// searchFlags are the arguments and flags of search, as the API takes them.
-type searchFlags struct {
-	Query  string       `json:"query"`
-	Filter searchFilter `json:"filter"`
-	Sort   string       `json:"sort"`
-	Limit  int          `json:"limit"`
-}
-
-type searchFilter struct {
-	Tags      []string `json:"tags,omitempty"`
-	Crew      []string `json:"crew,omitempty"`
-	Skills    []string `json:"skills,omitempty"`
-	Languages []string `json:"languages,omitempty"`
-	Online    *bool    `json:"online,omitempty"`
-}
 
 func (a *app) searchCommand() *cobra.Command {
 	var c clientFlags
-	var q searchFlags
+	var query string
+	var q client.FindOptions
 	var online bool
 	cmd := &cobra.Command{
 		Use:   "search [QUERY…]",
@@ -42,29 +26,22 @@ finds every Mecha that the filters allow.`,
   relay search --skill book --online --sort recent`,
 		Args: between(0, 1000, "words to search for"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q.Query = strings.TrimSpace(strings.Join(args, " "))
+			query = strings.TrimSpace(strings.Join(args, " "))
 			if cmd.Flags().Changed("online") {
 				q.Filter.Online = &online
 			}
-			if err := q.check(); err != nil {
+			if err := checkSearch(query, q); err != nil {
 				return err
 			}
 			relay, err := c.client()
 			if err != nil {
 				return err
 			}
-			body, err := json.Marshal(q)
+			found, err := relay.Find(cmd.Context(), query, q)
 			if err != nil {
 				return err
 			}
-			resp, err := relay.Do(cmd.Context(), "POST", "/api/v1/search", body, nethttp.Header{"Prefer": {"wait=10"}})
-			if err != nil {
-				return err
-			}
-			if err := resp.Err(); err != nil {
-				return err
-			}
-			return a.printFound(resp.Body)
+			return a.printFound(found)
 		},
 	}
 	c.add(cmd)
@@ -79,70 +56,52 @@ finds every Mecha that the filters allow.`,
 	return cmd
 }
 
-// check refuses what would be refused without a look into the index.
-func (q *searchFlags) check() error {
+// checkSearch refuses what would be refused without a look into the index.
+func checkSearch(query string, q client.FindOptions) error {
 	f := &q.Filter
-	if q.Query == "" && len(f.Tags)+len(f.Crew)+len(f.Skills)+len(f.Languages) == 0 && f.Online == nil {
+	if query == "" && len(f.Tags)+len(f.Crew)+len(f.Skills)+len(f.Languages) == 0 && f.Online == nil {
 		return usagef("search takes a query, or a filter: --tag, --crew, --skill, --language, --online")
 	}
 	if q.Sort != "relevance" && q.Sort != "recent" && q.Sort != "name" {
 		return usagef("--sort must be relevance, recent or name; %q is none of them", q.Sort)
 	}
+	if q.Limit < 1 {
+		return usagef("--limit must be at least 1")
+	}
 	return nil
 }
 
-// found is the part of a search's answer that is printed.
-type found struct {
-	Total     int
-	Corrected string `json:"corrected_query"`
-	Results   []struct {
-		MechaID     string `json:"mecha_id"`
-		DisplayName string `json:"display_name"`
-		Description string
-		Score       float64
-		Online      bool
-		Matched     struct {
-			SkillID       string `json:"skill_id"`
-			Fields, Terms []string
-		}
-	}
-}
-
-func (a *app) printFound(answer []byte) error {
+func (a *app) printFound(f *client.Found) error {
 	if a.json {
-		return a.printJSON(json.RawMessage(answer))
-	}
-	var f found
-	if err := json.Unmarshal(answer, &f); err != nil {
-		return err
+		return a.printJSON(f.JSON)
 	}
 	if f.Corrected != "" {
 		fmt.Fprintf(a.stderr, "searched for: %s\n", relay.Visible(f.Corrected))
 	}
-	if len(f.Results) == 0 {
+	if len(f.Agents) == 0 {
 		_, err := fmt.Fprintln(a.stderr, "nothing found")
 		return err
 	}
 	w := a.tableOf("SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
-	for _, r := range f.Results {
+	for _, r := range f.Agents {
 		online := "-"
 		if r.Online {
 			online = "yes"
 		}
-		why := strings.Join(r.Matched.Terms, " ") // none if its name is similar, or if there is only a filter
-		if len(r.Matched.Fields) > 0 {
-			why = strings.TrimSpace(why + " in " + strings.Join(r.Matched.Fields, ", "))
+		why := strings.Join(r.Why.Terms, " ") // none if its name is similar, or if there is only a filter
+		if len(r.Why.Fields) > 0 {
+			why = strings.TrimSpace(why + " in " + strings.Join(r.Why.Fields, ", "))
 		}
-		if r.Matched.SkillID != "" {
-			why += " (skill " + r.Matched.SkillID + ")"
+		if r.Why.SkillID != "" {
+			why += " (skill " + r.Why.SkillID + ")"
 		}
 		what := r.DisplayName
 		if r.Description != "" {
 			what = strings.TrimLeft(what+": "+r.Description, ": ")
 		}
-		w.row(fmt.Sprintf("%.3f", r.Score), r.MechaID, online, oneLine(what, 60), dash(oneLine(why, 120)))
+		w.row(fmt.Sprintf("%.3f", r.Score), r.Address, online, oneLine(what, 60), dash(oneLine(why, 120)))
 	}
-	if more := f.Total - len(f.Results); more > 0 {
+	if more := f.Total - len(f.Agents); more > 0 {
 		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
 	}
 	return w.end()

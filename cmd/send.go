@@ -4,12 +4,9 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	nethttp "net/http"
 	"os"
 	"strings"
 	"time"
@@ -20,27 +17,17 @@ import (
 	"relay/http/client"
 )
 
-// outgoing is a message to send, as the API takes it; the payload is added as
-// the bytes that it is.
+// outgoing is a message to send.
 type outgoing struct {
-	To             string `json:"to"`
-	Type           string `json:"message_type,omitempty"`
-	Priority       string `json:"priority,omitempty"`
-	ConversationID string `json:"conversation_id,omitempty"`
-	CorrelationID  string `json:"correlation_id,omitempty"`
-	InReplyTo      string `json:"in_reply_to,omitempty"`
-	TTL            int64  `json:"ttl_seconds,omitempty"`
-	AckBy          int64  `json:"ack_by_seconds,omitempty"`
-	MaxMessages    int    `json:"max_messages,omitempty"`
-
-	payload     []byte
-	idempotency string
+	To string
+	client.SendOptions
+	payload []byte
 }
 
 // sendFlags are the flags of a command that sends which are not fields of the message.
 type sendFlags struct {
-	retry, waitAck, waitReply, ttl, ackBy time.Duration
-	noAck                                 bool
+	retry, waitAck, waitReply time.Duration
+	noAck                     bool
 }
 
 func (a *app) sendCommand() *cobra.Command {
@@ -95,9 +82,9 @@ The same command with the same --idempotency-key waits again.`,
 func (f *sendFlags) add(cmd *cobra.Command, m *outgoing) {
 	flags := cmd.Flags()
 	flags.StringVar(&m.Priority, "priority", "", "the `priority`: low, normal, high, urgent, or a word of your own (default normal)")
-	flags.StringVar(&m.idempotency, "idempotency-key", "", "a `text`; for 24 hours, the same message with the same text is sent only once")
-	flags.DurationVar(&f.ttl, "ttl", 0, "the message expires after this time")
-	flags.DurationVar(&f.ackBy, "ack-by", 0, "have the relay tell you if the message is not acknowledged after this time")
+	flags.StringVar(&m.IdempotencyKey, "idempotency-key", "", "a `text`; for 24 hours, the same message with the same text is sent only once")
+	flags.DurationVar(&m.TTL, "ttl", 0, "the message expires after this time")
+	flags.DurationVar(&m.AckBy, "ack-by", 0, "have the relay tell you if the message is not acknowledged after this time")
 	flags.DurationVar(&f.retry, "retry", 10*time.Second, "how long to try again if the relay does not answer")
 }
 
@@ -131,19 +118,16 @@ func (a *app) prepare(m *outgoing, f *sendFlags, args []string) error {
 // the argument that has it; without one, stdin has it.
 func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) {
 	switch {
-	case f.retry < 0 || f.waitAck < 0 || f.waitReply < 0 || f.ttl < 0 || f.ackBy < 0 || m.MaxMessages < 0:
+	case f.retry < 0 || f.waitAck < 0 || f.waitReply < 0 || m.TTL < 0 || m.AckBy < 0 || m.MaxMessages < 0:
 		return usagef("no flag may be negative")
-	case f.ttl%time.Second != 0 || f.ackBy%time.Second != 0:
+	case m.TTL%time.Second != 0 || m.AckBy%time.Second != 0:
 		return usagef("--ttl and --ack-by take whole seconds, as in 90s or 24h")
 	case f.waitReply > longestAsk:
 		return usagef("an answer can be waited for %v at most, and not %v", longestAsk, f.waitReply)
 	}
-	m.TTL, m.AckBy = int64(f.ttl/time.Second), int64(f.ackBy/time.Second)
-	if m.idempotency == "" {
-		m.idempotency = rand.Text()
-	}
-	if f.waitReply > 0 && m.CorrelationID == "" && (m.ConversationID != "" || m.InReplyTo != "") {
-		m.CorrelationID = m.idempotency // the same command, run again, must send the same bytes
+	m.Question, m.Timeout = f.waitReply > 0, f.retry
+	if f.retry == 0 {
+		m.Timeout = -1 // one attempt
 	}
 	if len(payload) == 0 {
 		if stdin, ok := a.stdin.(*os.File); ok && isTerminal(stdin) {
@@ -179,16 +163,18 @@ func checkPayload(payload []byte) error {
 }
 
 func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFlags) error {
-	sent, body, err := sendMessage(ctx, c, m, f.retry)
-	if err != nil {
-		return err
-	}
+	sent, err := c.Send(ctx, m.To, m.payload, m.SendOptions)
+	var unsent *client.SendError
 	switch {
+	case errors.As(err, &unsent) && unsent.Unknown:
+		return fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", advice(unsent.Err), unsent.IdempotencyKey)
+	case err != nil:
+		return err
 	case f.waitReply > 0:
 		fmt.Fprintln(a.stderr, "sent", sent.MessageID)
-		return a.waitForReply(ctx, c, m, sent, f)
+		return a.waitForReply(ctx, c, sent, f)
 	case a.json:
-		err = a.printJSON(json.RawMessage(body))
+		err = a.printJSON(sent.JSON)
 	default:
 		ids := sent.MessageIDs
 		if ids == nil {
@@ -199,62 +185,30 @@ func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFla
 	if err != nil || f.waitAck == 0 {
 		return err
 	}
-	return a.waitForAck(ctx, c, sent, f.waitAck)
+	return a.waitForAck(ctx, sent, f.waitAck)
 }
 
-// sentMessage is what a 201 says of the message that was sent.
-type sentMessage struct {
-	MessageID      string   `json:"message_id"`
-	MessageIDs     []string `json:"message_ids"` // of a message to a crew
-	ConversationID string   `json:"conversation_id"`
-}
-
-// sendMessage sends a message once, with as many attempts as it takes, for no
-// longer than retry. answer is the body of the 201.
-func sendMessage(ctx context.Context, c *client.Client, m *outgoing, retry time.Duration) (sent sentMessage, answer []byte, err error) {
-	end, b, unknown := time.Now().Add(retry), client.Backoff{Most: 2 * time.Second}, false
-	for {
-		answer, err = sendOnce(ctx, c, m)
-		if err == nil {
-			return sent, answer, json.Unmarshal(answer, &sent)
-		}
-		unknown = unknown || !client.NothingDone(err)
-		d := b.Pause(err)
-		if ctx.Err() != nil || !client.Temporary(err) || time.Now().Add(d).After(end) || !sleep(ctx, d) {
-			break
+// waitForAck waits for the final ack of a message. Any but completed is an error.
+func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Duration) error {
+	last, err := sent.AwaitAck(ctx, most)
+	state := ""
+	if last != nil {
+		state = last.State
+		if a.json {
+			fmt.Fprintf(a.stdout, "%s\n", last.JSON)
 		}
 	}
-	if unknown {
-		err = fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", advice(err), m.idempotency)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return interrupted(sent)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay", most, sent.MessageID, dash(state))
+	case err == nil:
+		fmt.Fprintln(a.stderr, "completed")
 	}
-	return sent, nil, err
+	return err
 }
 
-const attemptTimeout = 30 * time.Second
-
-// sendOnce makes one attempt. It returns the body of the 201.
-func sendOnce(ctx context.Context, c *client.Client, m *outgoing) ([]byte, error) {
-	resp, err := post(ctx, c, m, attemptTimeout, nil)
-	if err != nil {
-		return nil, err
-	}
-	return resp.Body, nil
-}
-
-// post makes one request that sends a message. header has more headers. Any answer but a
-// 201 is an error.
-func post(ctx context.Context, c *client.Client, m *outgoing, timeout time.Duration, header nethttp.Header) (*client.Response, error) {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	body, err := withPayload(m, m.payload, "")
-	if err != nil {
-		return nil, err
-	}
-	all := nethttp.Header{"Idempotency-Key": {m.idempotency}}
-	maps.Copy(all, header)
-	resp, err := c.Do(ctx, "POST", "/api/v1/messages", body, all)
-	if err != nil {
-		return nil, err
-	}
-	return resp, resp.Err()
+func interrupted(sent *client.Sent) error {
+	return fmt.Errorf("interrupted. %s was sent, and stays with the relay", sent.MessageID)
 }

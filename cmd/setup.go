@@ -87,7 +87,7 @@ func (f *setupFlags) home() (home setup.Home, book setup.Book, err error) {
 	if home.Dir, err = os.UserHomeDir(); err != nil {
 		return home, "", err
 	}
-	state, err := stateDir()
+	state, err := client.StateDir()
 	return home, setup.Book(filepath.Join(state, "relay", "setup")), err
 }
 

@@ -136,6 +136,14 @@ func TestSlipsGetASuggestion(t *testing.T) {
 	}
 }
 
+// An empty length of time is refused: as 0 it would turn off, say, the removal of expired
+// messages, or end a rotated key at once.
+func TestAnEmptyLengthOfTimeIsNotZero(t *testing.T) {
+	for variable, command := range map[string]string{"RELAY_KEEP_EXPIRED": "serve", "RELAY_RETENTION": "serve", "RELAY_OVERLAP": "key rotate key_7h2k9d0m4qx1w8zt", "RELAY_EXPIRES": "key create a^b"} {
+		run(t, append(strings.Fields(command), "--db", tempDB(t)), []string{variable + "="}, "").wantCode(t, 2, `"" is not a length of time`)
+	}
+}
+
 func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
 	for _, args := range []string{"", "help", "--help", "-h"} {
 		if out := mustRelay(t, strings.Fields(args)...); !strings.Contains(out, "Operating:") {

@@ -32,7 +32,11 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		t.noteChange(relay.Change{At: m.ExpiresAt, Freed: true}, m)
 		return relay.AckOutcome{}, errExpired(m)
 	}
-	if m.Ack != nil && (relay.IsFinal(m.Ack.Status) || m.Ack.Status == a.Status && m.Ack.Detail == a.Detail && a.RetryAfter == 0) {
+	again, err := t.isAgain(a, m)
+	if err != nil {
+		return relay.AckOutcome{}, err
+	}
+	if again {
 		return t.acknowledgeAgain(a, m)
 	}
 	if err := t.countAck(a, m); err != nil {
@@ -71,6 +75,25 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	m.Ack = &relay.Ack{Status: a.Status, ClientTS: a.ClientTS, At: p.Time(), Detail: a.Detail}
 	t.noteReceipt(m, p, p.Time(), true)
 	return relay.AckOutcome{ID: m.ID, State: state, Status: a.Status, ClientTS: a.ClientTS, AcknowledgedAt: m.AcknowledgedAt}, nil
+}
+
+// isAgain tells whether an acknowledgement follows a final one, or repeats the latest one. A
+// worker that only renews its lease repeats the latest one, whose detail it need not know.
+func (t *tx) isAgain(a *relay.Acknowledge, m *relay.Message) (bool, error) {
+	switch {
+	case m.Ack == nil:
+		return false, nil
+	case relay.IsFinal(m.Ack.Status):
+		return true, nil
+	case m.Ack.Status != a.Status || a.RetryAfter != 0:
+		return false, nil
+	case m.Ack.Detail == a.Detail:
+		return true, nil
+	case a.Status != relay.Processing || a.Detail != "" || !t.w.attempts:
+		return false, nil
+	}
+	held, err := t.attemptOf(m.Position)
+	return held.key == a.Key && !m.Ack.At.Before(held.since.Time()), err
 }
 
 // acknowledgeAgain answers an acknowledgement that follows a final one, or repeats the

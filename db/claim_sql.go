@@ -3,6 +3,9 @@ package db
 import (
 	"cmp"
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -70,82 +73,148 @@ func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, erro
 		m.Attempt = f.number
 		claimed = append(claimed, relay.ClaimedMessage{Message: m, LeaseUntil: until})
 	}
+	t.claimed += len(claimed)
 	return claimed, nil
 }
 
 // freeMessage is a pending message that can be claimed.
 type freeMessage struct {
 	position relay.Position
-	number   int            // the attempt that a claim begins
+	number   int // the attempt that a claim begins; 1: the message is fresh
+	bytes    int64
 	again    relay.Position // as in attempt
 }
 
-// free finds the messages for a claim: up to its limit, and up to relay.ClaimBytes.
-func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, err error) {
-	pending, args, err := t.rx.pending(id, t.w.claimFrom[id], -1)
+// A free message is fresh, or it has come again. The index attempt_free has those that have
+// come again. The fresh ones are read from the pending messages, from claimFrom on: so
+// messages that are held or put off cost a claim nothing, however many they are.
+
+const (
+	freeAgain = `SELECT a.message, a.number, m.payload_bytes, a.again FROM attempt a INDEXED BY attempt_free
+	CROSS JOIN message m ON m.position = a.message
+	WHERE a.recipient = ? AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?) ORDER BY a.message LIMIT ?`
+	// The fresh messages m at positions p.
+	toClaim  = "SELECT p.position, m.payload_bytes, m.expires_at FROM "
+	areFresh = `message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position
+	WHERE m.open = 1 AND a.message IS NULL`
+)
+
+// free finds the messages for a claim, the oldest first: up to its limit, and up to
+// relay.ClaimBytes.
+func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, error) {
+	list, next, err := t.fresh(id, c)
 	if err != nil {
 		return nil, err
 	}
-	bytes, full, left := int64(0), false, relay.Position(0)
-	take := func(r *sqlite.Rows) {
-		f := freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), again: relay.Position(r.Int(3))}
-		if e := r.Int(4); e != 0 && e <= c.At.UnixMilli() { // a claim of an earlier time, which may come later, can bring it
-			left = cmp.Or(left, f.position)
-			return
-		}
-		if bytes += r.Int(2); len(list) == c.Limit || len(list) > 0 && bytes > relay.ClaimBytes {
-			full = true
-			return
-		}
-		list = append(list, f)
-	}
-	r := t.c.Query(toClaim+"("+pending+") p CROSS JOIN "+freeMessages, args...)
-	for !full && r.Next() {
-		take(r)
+	r := t.c.Query(freeAgain, int64(id), c.At.UnixMilli(), int64(c.Limit))
+	for r.Next() {
+		list = append(list, freeMessage{position: relay.Position(r.Int(0)), number: int(r.Int(1)), bytes: r.Int(2), again: relay.Position(r.Int(3))})
 	}
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
+	slices.SortFunc(list, func(a, b freeMessage) int { return cmp.Compare(a.position, b.position) })
+	n, bytes := 0, int64(0)
+	for ; n < min(len(list), c.Limit); n++ {
+		if bytes += list[n].bytes; n > 0 && bytes > relay.ClaimBytes {
+			break
+		}
+	}
+	for _, f := range list[n:] {
+		if f.number == 1 {
+			next = min(next, f.position)
+		}
+	}
+	t.claimFrom[id] = next
+	return list[:n], nil
+}
+
+// fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
+// further ones are at next or after it.
+func (t *tx) fresh(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
+	from, known := t.claimFrom[id]
+	if !known {
+		from = t.w.claims.from(id)
+	}
+	pending, args, err := t.rx.pending(id, from, -1)
+	if err != nil {
+		return nil, 0, err
+	}
+	left := relay.Position(relay.MaxPosition)
+	take := func(r *sqlite.Rows) {
+		f := freeMessage{position: relay.Position(r.Int(0)), number: 1, bytes: r.Int(1)}
+		if e := r.Int(2); e != 0 && e <= c.At.UnixMilli() { // a claim of an earlier time, which may come later, can bring it
+			left = min(left, f.position)
+			return
+		}
+		list = append(list, f)
+	}
+	r := t.c.Query(toClaim+"("+pending+") p CROSS JOIN "+areFresh, args...)
+	for len(list) < c.Limit && r.Next() {
+		take(r)
+	}
+	if err := r.Close(); err != nil {
+		return nil, 0, err
+	}
 	if t.w.opts.Serve { // the index may lack the messages of this transaction
 		for _, m := range t.brought.Messages {
-			if full || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
+			if len(list) == c.Limit || m.Recipient != id || len(list) > 0 && m.Position <= list[len(list)-1].position {
 				continue
 			}
-			if _, err := t.c.Row(take, toClaim+"(SELECT ? AS position) p CROSS JOIN "+freeMessages, int64(m.Position)); err != nil {
-				return nil, err
+			if _, err := t.c.Row(take, toClaim+"(SELECT ? AS position) p CROSS JOIN "+areFresh, int64(m.Position)); err != nil {
+				return nil, 0, err
 			}
 		}
 	}
-	next := t.last + 1
-	if n := len(list); n > 0 {
-		next = list[n-1].position + 1
+	next = t.last + 1
+	if len(list) == c.Limit {
+		next = list[c.Limit-1].position + 1
 	}
-	if left != 0 {
-		next = min(next, left)
-	}
-	t.w.claimFrom[id] = next
-	return list, nil
+	return list, min(next, left), nil
 }
-
-// freeMessages are the messages m at positions p that nobody holds and that are not put off.
-const (
-	toClaim      = "SELECT p.position, coalesce(a.number, 1), m.payload_bytes, a.again, m.expires_at FROM "
-	freeMessages = `message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position
-	WHERE m.open = 1 AND a.until IS NULL`
-)
 
 // Claimable tells whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
 func (d *DB) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
 	err = d.readIn(ctx, d.readers.point(id), func(x *rx) error {
-		pending, args, err := x.pending(id, 0, -1)
+		now := x.now.UnixMilli()
+		pending, args, err := x.pending(id, d.w.claims.from(id), -1)
 		if err != nil {
 			return err
 		}
-		found, err = x.c.Row(nil, "SELECT 1 FROM ("+pending+") p CROSS JOIN "+freeMessages+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, x.now.UnixMilli())...)
+		found, err = x.c.Row(nil, freeAgain, int64(id), now, int64(1))
+		if err == nil && !found {
+			found, err = x.c.Row(nil, toClaim+"("+pending+") p CROSS JOIN "+areFresh+" AND (m.expires_at IS NULL OR m.expires_at > ?) LIMIT 1", append(args, now)...)
+		}
 		return err
 	})
 	return found, err
+}
+
+// claims knows where the committed claims of a Mecha have arrived: each pending message
+// before that position has a row in attempt. It is safe for concurrent use.
+type claims struct {
+	mu sync.RWMutex
+	at map[relay.MechaNumber]relay.Position // a Mecha that is missing: unknown
+}
+
+func (c *claims) from(id relay.MechaNumber) relay.Position {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.at[id]
+}
+
+// committed notes the claims of a transaction.
+func (c *claims) committed(at map[relay.MechaNumber]relay.Position) {
+	if len(at) == 0 {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at == nil {
+		c.at = map[relay.MechaNumber]relay.Position{}
+	}
+	maps.Copy(c.at, at)
 }
 
 // attempt is a row of the table of that name.
@@ -172,11 +241,7 @@ func (x *rx) attemptOf(p relay.Position) (a attempt, err error) {
 // keepAttempt writes the row of a message.
 func (t *tx) keepAttempt(m *relay.Message, a attempt) error {
 	t.w.attempts = true
-	if a.until.IsZero() {
-		t.w.claimFrom[m.Recipient] = min(t.w.claimFrom[m.Recipient], m.Position)
-	} else {
-		t.w.returns.expect(relay.MilliOf(a.until))
-	}
+	t.w.returns.expect(relay.MilliOf(a.until))
 	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
 		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
@@ -238,6 +303,7 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 	}
 	p := t.position(e.At)
 	if m.State != relay.Expired && most > 0 && a.number >= most {
+		t.spent++
 		return t.spend(m, p)
 	}
 	if err := t.addNotice(m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
@@ -251,6 +317,7 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 		return err
 	}
 	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
+	t.returned++
 	return nil
 }
 

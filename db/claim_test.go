@@ -43,3 +43,30 @@ func TestAClaimDependsOnNoEarlierClaim(t *testing.T) {
 		t.Errorf("the lease ends at %v, %v; want %v", trace.Situation.Until, err, want)
 	}
 }
+
+// A worker that renews its lease leaves the detail of its latest word as it is. Another
+// worker, or another attempt, says anew that it is at the message.
+func TestARenewalKeepsTheDetailOfTheWork(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t)
+	alice, bob, other := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("bob^demo")
+	m := s.mustSend(alice.Key, "bob^demo", `{}`)
+	if _, err := s.ClaimMessages(ctx, &relay.ClaimMessages{At: time.Now(), Key: bob.Number, Limit: 1, Lease: time.Minute}); err != nil {
+		t.Fatal(err)
+	}
+	says := func(k relay.IssuedKey, detail, want string, duplicate bool) {
+		t.Helper()
+		a := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: m.ID, Status: relay.Processing, Detail: detail, ClientTS: "2026-11-20T08:00:00Z"}
+		got, err := s.Acknowledge(a)
+		if err != nil || got.Duplicate != duplicate {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if r, err := s.Message(ctx, alice.Mecha.Number, m.ID); err != nil || r.Ack.Detail != want {
+			t.Errorf("%+v, %v; want the detail %q", r.Ack, err, want)
+		}
+	}
+	says(bob, "half done", "half done", false)
+	says(bob, "", "half done", true)
+	says(bob, "nearly done", "nearly done", false)
+	says(other, "", "", false)
+}

@@ -19,6 +19,9 @@ type Measures struct {
 	Removed  atomic.Int64    // messages that were removed, for their age, after their expiry or by relay prune
 	Acks     *measure.Counts // acknowledgements, by their word; not those that repeat one
 	Overdue  atomic.Int64    // messages that were not acknowledged by their AckBy
+	Claimed  atomic.Int64    // messages that workers got by a claim
+	Returned atomic.Int64    // messages that came again, after a deferral or a lease
+	Spent    atomic.Int64    // messages that the relay gave up after their last attempt
 	Full     atomic.Int64    // conversations that had no room for a further message
 	Failures atomic.Int64    // transactions that failed
 
@@ -67,6 +70,9 @@ func (m *Measures) began(ops []op, now time.Time) {
 func (m *Measures) committed(t *tx) {
 	m.Sent.Add(int64(len(t.brought.Messages)))
 	m.ToCrews.Add(int64(t.broadcasts))
+	m.Claimed.Add(int64(t.claimed))
+	m.Returned.Add(int64(t.returned))
+	m.Spent.Add(int64(t.spent))
 	for i := range t.brought.Changes {
 		switch c := &t.brought.Changes[i]; {
 		case !c.New:

@@ -74,7 +74,8 @@ func counted(t *testing.T, d *DB) map[string]int64 {
 
 // Over twenty times the age at which messages are removed, nothing in the file grows,
 // whatever clients bring: types and labels of their own, Idempotency-Keys, conversations,
-// acknowledgements, pushes, messages that expire, Mechas and keys that come and go.
+// acknowledgements, claims, limits, pushes, messages that expire, Mechas and keys that come
+// and go.
 func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	if testing.Short() {
 		t.Skip("one goroutine works through twenty periods")
@@ -89,31 +90,15 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	alice, bob := mustIssue(t, d, "alice^demo"), mustIssue(t, d, "bob^demo")
 	const steps = 5
 	var early, late map[string]int64
+	grows := []string{"participant", "push", "receipt", "progress", "attempt", "conversation_limit"} // beside what each message makes
 	for period := range 20 {
 		for step := range steps {
 			name := fmt.Sprintf("%d-%d", period, step)
 			guest := mustIssue(t, d, relay.Address("guest"+name+"^demo"))
-			for i := range 8 {
-				m := message(alice, "bob^demo", fmt.Sprintf(`{"text":"%0900d"}`, i))
-				m.At, m.Type, m.Nonce = c.now(), fmt.Sprint("type-", name, i), relay.NonceHash(period*1000+step*10+i+1)
-				switch i % 4 {
-				case 0:
-					m.Conversation = relay.ConversationID(fmt.Sprint("label-", name, i))
-				case 1:
-					m.ExpiresAt = c.now().Add(time.Minute)
-				case 2:
-					m.Key, m.Idempotency = guest.Number, d.IdempotencyKey(guest.Mecha.Number, fmt.Sprint(name, i), m.Payload)
-				}
-				sent, err := d.Send(m)
-				if err != nil {
-					t.Fatal(err)
-				}
-				p, _ := d.ids.MessagePosition(sent.ID)
-				d.Pushed(bob.Number, c.now(), []relay.Position{p})
-				if i%2 == 0 {
-					if _, err := d.Acknowledge(&relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}); err != nil {
-						t.Fatal(err)
-					}
+			mustLive(t, d, c, [3]*relay.Key{alice, bob, guest}, period*steps+step)
+			for _, table := range grows {
+				if scalar(t, d, "SELECT count(*) FROM "+table) == 0 {
+					t.Errorf("%s has no rows in period %d", table, period)
 				}
 			}
 			if err := d.RemoveMecha(&relay.RemoveMecha{At: c.now(), Address: guest.Mecha.Address}); err != nil {
@@ -147,6 +132,40 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	}
 	if _, said, r := checked(t, path); r.Faults > 0 {
 		t.Error(said)
+	}
+}
+
+// mustLive does what clients do in a step of time: the three send, acknowledge and claim.
+func mustLive(t *testing.T, d *DB, c *setClock, keys [3]*relay.Key, step int) {
+	t.Helper()
+	alice, bob, guest := keys[0], keys[1], keys[2]
+	for i := range 8 {
+		m := message(alice, "bob^demo", fmt.Sprintf(`{"text":"%0900d"}`, i))
+		m.At, m.Type, m.Nonce = c.now(), fmt.Sprint("type-", step, "-", i), relay.NonceHash(step*10+i+1)
+		switch i % 4 {
+		case 0:
+			m.Conversation = relay.ConversationID(fmt.Sprint("label-", step, "-", i))
+		case 1:
+			m.ExpiresAt = c.now().Add(time.Minute)
+		case 2:
+			m.Key, m.Idempotency = guest.Number, d.IdempotencyKey(guest.Mecha.Number, fmt.Sprint(step, "-", i), m.Payload)
+		case 3:
+			m.MaxMessages, m.AckBy = 5, c.now().Add(time.Minute)
+		}
+		sent, err := d.Send(m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, _ := d.ids.MessagePosition(sent.ID)
+		d.Pushed(bob.Number, c.now(), []relay.Position{p})
+		for _, status := range map[int][]string{0: {"completed"}, 2: {"processing", "completed"}, 3: {"processing", "waiting"}}[i%4] {
+			if _, err := d.Acknowledge(&relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if _, err := d.ClaimMessages(t.Context(), &relay.ClaimMessages{At: c.now(), Key: bob.Number, Limit: 2, Lease: time.Minute}); err != nil {
+		t.Fatal(err)
 	}
 }
 

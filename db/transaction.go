@@ -14,34 +14,40 @@ import (
 type tx struct {
 	rx
 	w              *writer
-	last           relay.Position            // the last position given out in the shared order
-	lastLocal      relay.Position            // the last position given out to a local row
-	brought        *relay.Commit             // the messages and changes for the listeners
-	words          map[string]int64          // words that were found or made; 0 for a removed one
-	mechas         map[relay.Address]int64   // Mechas that were found or made; 0 for a removed one
-	pending        map[relay.MechaNumber]int // counts of pending messages that were made or changed
-	settled        []mailboxRow              // messages that are no longer pending
-	removed        []removedMessage          // messages that were removed
-	forgotten      []string                  // words that were removed
-	nonces         []relay.NonceHash         // nonces of the jobs that were applied
+	last           relay.Position                       // the last position given out in the shared order
+	lastLocal      relay.Position                       // the last position given out to a local row
+	brought        *relay.Commit                        // the messages and changes for the listeners
+	words          map[string]int64                     // words that were found or made; 0 for a removed one
+	mechas         map[relay.Address]int64              // Mechas that were found or made; 0 for a removed one
+	pending        map[relay.MechaNumber]int            // counts of pending messages that were made or changed
+	claimFrom      map[relay.MechaNumber]relay.Position // where the claims of this transaction have arrived (claims)
+	settled        []mailboxRow                         // messages that are no longer pending
+	removed        []removedMessage                     // messages that were removed
+	forgotten      []string                             // words that were removed
+	nonces         []relay.NonceHash                    // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
 	broadcasts     int         // messages to a crew
+	claimed        int         // messages that workers got
+	returned       int         // messages that came again
+	spent          int         // messages that the relay gave up
 	to             []addressee // the recipients of the present message
 	ahead          aheadRow
 	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
 }
 
 func (t *tx) begin(w *writer) {
-	words, mechas, pending := t.words, t.mechas, t.pending
+	words, mechas, pending, claimFrom := t.words, t.mechas, t.pending, t.claimFrom
 	if words == nil {
 		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaNumber]int{}
+		claimFrom = map[relay.MechaNumber]relay.Position{}
 	}
 	clear(words)
 	clear(mechas)
 	clear(pending)
+	clear(claimFrom)
 	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), writing: true}, w: w, last: w.last, lastLocal: w.lastLocal,
-		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, settled: t.settled[:0], removed: t.removed[:0],
+		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, claimFrom: claimFrom, settled: t.settled[:0], removed: t.removed[:0],
 		nonces: t.nonces[:0], to: t.to[:0]}
 }
 
@@ -145,7 +151,6 @@ func (w *writer) try(ops []op) error {
 		w.c.Rollback()
 		clear(w.callers)   // some may have been read in the transaction that failed
 		clear(w.wordsUsed) // likewise
-		clear(w.claimFrom) // the messages are free again
 		w.accepts.forget()
 		return err
 	}
@@ -204,6 +209,7 @@ func (t *tx) publish() {
 	for id, n := range t.pending {
 		w.pending[id] = n
 	}
+	w.claims.committed(t.claimFrom)
 	w.words.drop(t.forgotten)
 	for text, id := range t.words {
 		if id != 0 {

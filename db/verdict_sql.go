@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"slices"
+	"time"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -48,7 +50,16 @@ func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) 
 	t.Situation.Answer = found.Reply
 	seen, visible, err := d.Presence(ctx, caller, t.Message.Recipient)
 	t.Situation.LastSeen, t.Situation.Hidden = seen, !visible
+	if !visible {
+		t.hidePushes()
+	}
 	return t, looked + found.Looked, err
+}
+
+// hidePushes leaves out what tells when the recipient was connected.
+func (t *Trace) hidePushes() {
+	t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.What == StepPushed })
+	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
 }
 
 // trace reads the receipts of a message, and the situation as far as one view has it. A
@@ -71,6 +82,9 @@ func (x *rx) trace(t *Trace) error {
 	a, err := x.attemptOf(m.Position)
 	if err != nil {
 		return err
+	}
+	if a.number > 1 {
+		s.Begun = a.since.Time()
 	}
 	if !a.until.IsZero() {
 		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker

@@ -55,9 +55,9 @@ type writer struct {
 	expiry      dueTimes
 	overdue     dueTimes
 	returns     dueTimes
-	limited     bool                                 // a conversation may have a limit
-	attempts    bool                                 // the table attempt may have rows
-	claimFrom   map[relay.MechaNumber]relay.Position // no message before it is free; a Mecha that is missing: unknown
+	limited     bool // a conversation may have a limit
+	attempts    bool // the table attempt may have rows
+	claims      claims
 	foreign     foreign
 	pushes      pushNotes
 	nonces      noncePacker
@@ -96,7 +96,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
-		pending: map[relay.MechaNumber]int{}, claimFrom: map[relay.MechaNumber]relay.Position{}, callers: map[relay.KeyNumber]*relay.Key{},
+		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt

@@ -79,6 +79,11 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 	if v := bob.trace(third.MessageID).Verdict; !strings.Contains(v.Text, `“w1”`) {
 		t.Errorf("the recipient is told %+v", v)
 	}
+	bob.mustAck(third.MessageID, "processing")
+	want(third.MessageID, "working")
+	r.clock.advance(time.Minute)
+	r.until("the lease ends", func() bool { return strings.HasSuffix(alice.trace(third.MessageID).steps(), "returned") })
+	r.until("nobody works on it any more", func() bool { return alice.trace(third.MessageID).Verdict.Code == "pushed" })
 	bob.mustAck(third.MessageID, "seen")
 	want(third.MessageID, "acknowledged", "as seen", "no answer")
 	answer := bob.mustSend(alice, in(third.ConversationID))
@@ -90,7 +95,7 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 	fourth := alice.mustSend(bob, `"ttl_seconds":60`, `"ack_by_seconds":5`)
 	r.clock.advance(2 * time.Minute)
 	r.until("it expires", func() bool { return strings.HasSuffix(alice.trace(fourth.MessageID).steps(), "expired") })
-	want(fourth.MessageID, "expired", "at 2026-11-20T08:02:00.000Z")
+	want(fourth.MessageID, "expired", "at 2026-11-20T08:03:00.000Z")
 	fifth := alice.mustSend(bob)
 	r.mustRevoke(bob)
 	want(fifth.MessageID, "recipient_gone")
@@ -98,7 +103,14 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 
 	dora := r.mustIssue("dora^other")
 	dora.do("PUT", "/api/v1/mecha/dora^other/profile", `{"visibility":"crew"}`).want(200)
-	want(alice.mustSend(dora).MessageID, "waiting")
+	away := alice.mustSend(dora)
+	want(away.MessageID, "waiting")
+	hidden := dora.mustDial("")
+	r.mustReadWish(hidden)
+	r.until("the push is noted", func() bool { return dora.trace(away.MessageID).Verdict.Code == "pushed" })
+	if want(away.MessageID, "waiting"); alice.trace(away.MessageID).steps() != "accepted" {
+		t.Error("the sender learns when a Mecha was connected whose profile it may not read")
+	}
 	alice.get(messagePath(dora.mustSend(dora).MessageID)+"/trace").wantProblem(403, relay.NotAParty)
 	alice.get(messagePath("msg_x")+"/trace").wantProblem(404, relay.MessageNotFound)
 }

@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"runtime/debug"
+	"strings"
 	"testing"
 
 	"relay/http/apitest"
@@ -26,8 +28,9 @@ func amount(usual, longer int) int {
 	return usual
 }
 
-// TestMain runs the tests both ways where there is a poller, at once; with
-// -short, benchmarks and fuzz targets with it alone.
+// TestMain runs the tests both ways where there is a poller, at once: all of them with it,
+// and without it those of reading, in the long form all. With -short, benchmarks and fuzz
+// targets run with it alone.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // processors are scarcer than memory
 	flag.Parse()
@@ -73,6 +76,9 @@ func runWithoutPoller() (wait func() int) {
 		}
 		args = append(args, "-"+f.Name+"="+f.Value.String())
 	})
+	if !*long && flag.Lookup("test.run").Value.String() == "" {
+		args = append(args, "-test.run="+testsOfReading())
+	}
 	var said bytes.Buffer
 	child := exec.Command(os.Args[0], args...)
 	child.Env = append(os.Environ(), withoutPoller+"=1")
@@ -89,4 +95,20 @@ func runWithoutPoller() (wait func() int) {
 		}
 		return 0
 	}
+}
+
+// testsOfReading gives a regular expression for the tests whose subject is how a socket is
+// read. They are all tests of some files.
+func testsOfReading() string {
+	var names []string
+	for _, subject := range []string{"ack", "churn", "close", "cut", "echo", "frame", "handshake", "limits", "slow", "strict"} {
+		text, err := os.ReadFile(subject + "_test.go")
+		if err != nil {
+			panic(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			names = append(names, string(m[1]))
+		}
+	}
+	return "^(" + strings.Join(names, "|") + ")$"
 }

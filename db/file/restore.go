@@ -43,8 +43,8 @@ type RestoreResult struct {
 // name. It always refuses while a server runs on To. To is complete, or as it was
 // before. If ctx ends, Restore stops. The caller must remove the search index beside
 // To, because it belongs to the old file. The ring of nonces stays, because a nonce that
-// was used on the old file must be refused on the new one, too. Errors name the path;
-// IsFaulty tells whether the check found faults.
+// was used on the old file must be refused on the new one, too. If root restores, the file
+// belongs to the owner of the replaced one. Errors name the path; IsFaulty tells whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
 	if err != nil {
@@ -74,6 +74,9 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 		return result, err
 	}
 	if err := keepAudit(p.path, to, o.By, from); err != nil {
+		return result, err
+	}
+	if err := p.giveToOwnerOf(to); err != nil {
 		return result, err
 	}
 	if result.Kept, err = setAside(to, o.Replace); err != nil {

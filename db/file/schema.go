@@ -94,6 +94,7 @@ CREATE TABLE attempt (
 ) STRICT;
 CREATE INDEX attempt_until ON attempt (until) WHERE until IS NOT NULL;
 CREATE INDEX attempt_recipient ON attempt (recipient, again);
+CREATE INDEX attempt_free ON attempt (recipient) WHERE until IS NULL;
 CREATE TABLE conversation_limit (
   conversation INTEGER PRIMARY KEY,
   founder      INTEGER NOT NULL,
@@ -108,7 +109,8 @@ CREATE TABLE conversation_limit (
 func CurrentSchema() int64 { return 1 + int64(len(upgrades)) }
 
 // Create makes an empty file that only its owner can read and write, and makes its
-// name durable. It does nothing if the file exists.
+// name durable. It does nothing if the file exists. What root makes belongs to the owner of
+// the folder, such as the user of a service.
 func Create(path string) error {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
@@ -117,6 +119,7 @@ func Create(path string) error {
 	if err != nil {
 		return err
 	}
+	sqlite.GiveToOwnerOf(filepath.Dir(path), f)
 	if err := f.Close(); err != nil {
 		return err
 	}

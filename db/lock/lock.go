@@ -1,6 +1,7 @@
 // Package lock keeps two processes from using the same file at the same time: two
 // servers one database (packages db and db/file), two listeners one bookmark (package
-// cmd). It knows nothing of the files that it protects.
+// http/client). It also replaces small files, so that a reader finds a whole one. It
+// knows nothing of what is in these files.
 package lock
 
 import (

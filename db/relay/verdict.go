@@ -49,6 +49,7 @@ type Situation struct {
 	Since    time.Time // when that began
 	Claimed  bool      // it is a lease
 	Worker   string    // the name that its holder gave; "" if none, or if it must not be shown
+	Begun    time.Time // when the attempt began, if it is not the first: no word before that counts
 	PushedAt time.Time // when the message was last written to a socket; zero: never
 	Sockets  int       // to how many it was written in all
 }
@@ -109,6 +110,13 @@ var rules = []rule{
 		func(s *Situation) (time.Time, string) {
 			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged it as %s at %s%s, and has sent no answer.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
 		}},
+	{VerdictWorking,
+		func(s *Situation) bool {
+			return s.Message.Ack != nil && ReportsProgress(s.Message.Ack.Status) && s.Message.Ack.Status != Deferred && !s.Message.Ack.At.Before(s.Begun)
+		},
+		func(s *Situation) (time.Time, string) {
+			return s.Message.Ack.At, fmt.Sprintf("%s has been at it since %s: %s%s.", s.Message.To, clock(s.Message.Ack.At), s.Message.Ack.Status, because(s.Message.Ack.Detail))
+		}},
 	{VerdictDeferred,
 		func(s *Situation) bool { return !s.Until.IsZero() && !s.Claimed },
 		func(s *Situation) (time.Time, string) {
@@ -117,13 +125,6 @@ var rules = []rule{
 				detail = because(s.Message.Ack.Detail)
 			}
 			return s.Since, fmt.Sprintf("%s has put it off until %s%s.", s.Message.To, clock(s.Until), detail)
-		}},
-	{VerdictWorking,
-		func(s *Situation) bool {
-			return s.Message.Ack != nil && ReportsProgress(s.Message.Ack.Status) && s.Message.Ack.Status != Deferred
-		},
-		func(s *Situation) (time.Time, string) {
-			return s.Message.Ack.At, fmt.Sprintf("%s has been at it since %s: %s%s.", s.Message.To, clock(s.Message.Ack.At), s.Message.Ack.Status, because(s.Message.Ack.Detail))
 		}},
 	{VerdictClaimed,
 		func(s *Situation) bool { return s.Claimed },

@@ -42,7 +42,13 @@ func TestTheVerdict(t *testing.T) {
 		{with(func(s *relay.Situation) { s.RecipientGone = false }), relay.VerdictAnswered, noon, []string{"with msg_2."}},
 		{with(func(s *relay.Situation) { s.RecipientGone, s.Answer = false, elsewhere }), relay.VerdictAnswered, noon, []string{"in the conversation conv_2"}},
 		{with(func(s *relay.Situation) { s.Message, s.Answer = message(relay.Acknowledged, word("seen", "")), nil }), relay.VerdictAcknowledged, noon, []string{"as seen", "no answer"}},
-		{with(func(s *relay.Situation) { s.RecipientGone, s.Answer = false, nil }), relay.VerdictDeferred, noon, []string{"until 2026-11-20T13:00", "(half done)"}},
+		{with(func(s *relay.Situation) { s.RecipientGone, s.Answer = false, nil }), relay.VerdictWorking, noon, []string{"since", "processing (half done)"}},
+		{with(func(s *relay.Situation) {
+			s.RecipientGone, s.Answer, s.Message = false, nil, message(relay.Delivered, word("deferred", "too busy"))
+		}), relay.VerdictDeferred, noon, []string{"until 2026-11-20T13:00", "(too busy)"}},
+		{with(func(s *relay.Situation) { // the word is of the attempt before
+			s.RecipientGone, s.Answer, s.Claimed, s.Begun = false, nil, true, noon.Add(time.Second)
+		}), relay.VerdictClaimed, noon, []string{"A worker of"}},
 		{with(func(s *relay.Situation) { s.RecipientGone, s.Answer, s.Claimed = false, nil, true }), relay.VerdictWorking, noon, []string{"since", "processing (half done)"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Until, s.Claimed, s.Worker, s.PushedAt = later, true, "w1", noon }), relay.VerdictClaimed, noon, []string{`“w1”`, "13:00"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Until, s.Claimed = later, true }), relay.VerdictClaimed, noon, []string{"A worker of"}},

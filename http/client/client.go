@@ -1,47 +1,3 @@
-// Package client speaks to a relay from outside, as one Mecha. It sends signed
-// requests, opens WebSockets, turns refusals into errors, and says which
-// failures are worth another attempt.
-//
-// A request needs the relay's URL and a key (relay key create ADDRESS issues one):
-//
-//	c, err := client.New(client.Config{URL: "http://127.0.0.1:8080", Key: os.Getenv("RELAY_KEY")})
-//	if err != nil {
-//		return err
-//	}
-//	message := map[string]any{"to": "bob^demo", "payload": map[string]string{"text": "hello"}}
-//	var sent struct {
-//		MessageID string `json:"message_id"`
-//	}
-//	err = c.Call(ctx, "POST", "/api/v1/messages", message, &sent)
-//
-// A WebSocket receives what is sent to the Mecha, frame by frame:
-//
-//	own, err := c.Address(ctx)
-//	if err != nil {
-//		return err
-//	}
-//	s, err := c.Dial(ctx, own, "sync_limit=100")
-//	if err != nil {
-//		return err
-//	}
-//	defer s.Close()
-//	for {
-//		var frame struct{ Type, From string }
-//		if err := s.Receive(&frame); err != nil {
-//			return err
-//		}
-//	}
-//
-// # Errors
-//
-// A relay that answers with another status than 2xx gives a [*Refusal], which
-// has the code to branch on. A relay that closes a WebSocket gives a [*Closed].
-// A URL with the wrong scheme gives a [*WrongScheme]. Any other error comes
-// from the network, or from ctx.
-//
-// [Temporary] tells whether to try again, [Backoff] when, and [NothingDone]
-// whether the failed request may have had an effect. A message that is sent
-// again with the same Idempotency-Key header is sent once (PROTOCOL §3).
 package client
 
 import (
@@ -92,6 +48,7 @@ type Client struct {
 	key, secret string
 	tls         *tls.Config
 	http        *http.Client
+	questions   questions
 }
 
 const (
@@ -183,7 +140,7 @@ func readResponse(asked *url.URL, resp *http.Response) (*Response, error) {
 		return nil, wrongScheme(asked, fmt.Errorf("%d %s", resp.StatusCode, http.StatusText(resp.StatusCode)))
 	}
 	if err != nil {
-		return nil, err
+		return nil, &Unreachable{err}
 	}
 	return &Response{Proto: resp.Proto, Status: resp.StatusCode, Header: resp.Header, Body: body}, nil
 }

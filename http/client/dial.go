@@ -19,7 +19,7 @@ import (
 
 const dialTimeout = 10 * time.Second // for the connection and the handshake
 
-var errDialTimeout = fmt.Errorf("no WebSocket within %v", dialTimeout)
+var errDialTimeout = &Unreachable{fmt.Errorf("no WebSocket within %v", dialTimeout)}
 
 // Connect opens a connection to where a URL leads, with TLS if that is https;
 // config may be nil. Do and Dial connect by themselves: this is for programs

@@ -47,6 +47,21 @@ func (r *Refusal) Error() string {
 	return fmt.Sprintf("%s (%d %s)", relay.Visible(r.Detail), r.Status, relay.Visible(string(r.Code)))
 }
 
+// Is compares by the code, for errors.Is with ErrRecipientNotFound and its like.
+func (r *Refusal) Is(target error) bool {
+	t, ok := target.(*Refusal)
+	return ok && t.Code != "" && t.Code == r.Code
+}
+
+// Unreachable is the error of a request to which no whole answer came, and of a WebSocket
+// that could not be opened: the relay or the network is away. Its text is that of Err.
+type Unreachable struct{ Err error }
+
+func (e *Unreachable) Error() string { return e.Err.Error() }
+
+// Unwrap returns what failed; also the error of a context that has ended.
+func (e *Unreachable) Unwrap() error { return e.Err }
+
 // Refused tells whether err is, or wraps, a *Refusal with one of these codes.
 func Refused(err error, codes ...relay.Code) bool {
 	var r *Refusal

@@ -71,9 +71,9 @@ func explain(asked *url.URL, err error) error {
 		errors.As(err, &record) && string(record.RecordHeader[:]) == "HTTP/":
 		return wrongScheme(asked, err)
 	case errors.As(err, &dial) && dial.Op == "dial":
-		return fmt.Errorf("%w (is the relay running at %s?)", err, asked.Scheme+"://"+asked.Host)
+		err = fmt.Errorf("%w (is the relay running at %s?)", err, asked.Scheme+"://"+asked.Host)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("%s does not answer in time: %w", asked.Scheme+"://"+asked.Host, err)
+		err = fmt.Errorf("%s does not answer in time: %w", asked.Scheme+"://"+asked.Host, err)
 	}
-	return err
+	return &Unreachable{err}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strings"
 	"sync"
 	"unicode"
@@ -16,6 +17,7 @@ import (
 	"github.com/yuin/goldmark/extension"
 	extast "github.com/yuin/goldmark/extension/ast"
 	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/renderer/html"
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 )
@@ -127,8 +129,20 @@ func parts(pages []Page) (all []part) {
 // is an attribute, because the policy refuses style attributes.
 var markdown = goldmark.New(
 	goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+	goldmark.WithRendererOptions(html.WithWriter(plainQuotes{html.DefaultWriter})),
 	goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(adapter{}, 1000))),
 )
+
+// plainQuotes writes quotes in code as they are, which is shorter. They have a meaning in
+// attributes only, which goldmark writes by other ways.
+type plainQuotes struct{ html.Writer }
+
+// RawWrite is of html.Writer.
+func (plainQuotes) RawWrite(w util.BufWriter, source []byte) {
+	_, _ = escapeText.WriteString(w, string(source)) // into memory
+}
+
+var escapeText = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 // render gives the HTML of a text, and its headings of levels 2 and 3.
 func render(source string) (template.HTML, []section, error) {
@@ -175,7 +189,8 @@ func (a anchors) Put([]byte) {}
 
 // adapter fits the files to the server. A link to keys.md#rotating becomes one to
 // /docs/keys#rotating. Each cell of a wide table gets the name of its column,
-// because a narrow screen shows the cells of a row one below the other.
+// because a narrow screen shows the cells of a row one below the other. The language of a
+// block of code goes: no style asks for it.
 type adapter struct{}
 
 // Transform is of parser.ASTTransformer.
@@ -187,6 +202,8 @@ func (adapter) Transform(doc *ast.Document, source text.Reader, _ parser.Context
 		switch n := n.(type) {
 		case *ast.Link:
 			n.Destination = []byte(onServer(string(n.Destination)))
+		case *ast.FencedCodeBlock:
+			n.Info = nil
 		case *extast.Table:
 			if len(n.Alignments) > 2 {
 				labelCells(n, source.Source())
@@ -226,7 +243,14 @@ var (
 	//go:embed layout.html
 	layoutFile string
 
-	// A browser takes the hash of the style after it has made line ends of CR LF.
-	style  = strings.ReplaceAll(styleFile, "\r\n", "\n")
+	style  = dense(styleFile)
 	layout = template.Must(template.New("layout").Parse(layoutFile))
 )
+
+// dense gives a style without what is in it for people, because each page carries it.
+func dense(style string) string {
+	for _, r := range []struct{ what, by string }{{`(?s)/\*.*?\*/`, ""}, {`\s+`, " "}, {` ?([{};,]) ?`, "$1"}} {
+		style = regexp.MustCompile(r.what).ReplaceAllString(style, r.by)
+	}
+	return strings.TrimSpace(style)
+}

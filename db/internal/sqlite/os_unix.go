@@ -57,3 +57,19 @@ func OnlyOurs(info os.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)
 	return ok && int(s.Uid) == os.Geteuid() && info.Mode().Perm()&0o077 == 0
 }
+
+// GiveToOwnerOf gives the file f to the owner and the group of the file or folder at path, if
+// this process is root's and they are not: the owner could not open f otherwise. If the
+// system does not allow that, f stays as it is.
+func GiveToOwnerOf(path string, f *os.File) {
+	if os.Geteuid() != 0 {
+		return
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return
+	}
+	if s, ok := info.Sys().(*syscall.Stat_t); ok && s.Uid != 0 {
+		_ = f.Chown(int(s.Uid), int(s.Gid))
+	}
+}

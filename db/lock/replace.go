@@ -1,11 +1,11 @@
-package cmd
+package lock
 
 import "os"
 
-// replaceFile writes a small file, readable by its owner only. There is a whole file
+// Replace writes a small file, readable by its owner only. There is a whole file
 // at path at any time: the old one or the new one. One goroutine of one process may
 // write a path at a time.
-func replaceFile(path string, text []byte) error {
+func Replace(path string, text []byte) error {
 	part := path + ".new"
 	_ = os.Remove(part) // a killed process may have left it
 	f, err := os.OpenFile(part, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)

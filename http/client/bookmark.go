@@ -1,4 +1,4 @@
-package cmd
+package client
 
 import (
 	"context"
@@ -42,14 +42,21 @@ type place struct {
 	After   string        `json:"after"` // the last message that is done; "" begins with the oldest pending one
 }
 
-// openBookmark reads the file, or makes it. If path is "", the file is in the
-// user's directory for state. If the file cannot be written later, abort is
-// called.
+// StateError says that a file cannot keep the place of a listener.
+type StateError struct {
+	Path   string
+	Reason string // a sentence, to which advice can be added
+}
+
+func (e *StateError) Error() string { return e.Reason + " name another file" }
+
+// openBookmark reads the file, or makes it. DefaultState is a file in the user's
+// directory for state. If the file cannot be written later, abort is called.
 func openBookmark(path, url string, own relay.Address, abort context.CancelCauseFunc) (*bookmark, error) {
-	if path == "" {
-		dir, err := stateDir()
+	if path == DefaultState {
+		dir, err := StateDir()
 		if err != nil {
-			return nil, fmt.Errorf("%w; name a file by --state", err)
+			return nil, &StateError{path, err.Error() + ";"}
 		}
 		sum := sha256.Sum256([]byte(url))
 		path = filepath.Join(dir, "relay", fmt.Sprintf("listen-%s-%s.json", own, hex.EncodeToString(sum[:4])))
@@ -73,7 +80,7 @@ func openBookmark(path, url string, own relay.Address, abort context.CancelCause
 func (b *bookmark) hold() (err error) {
 	b.lock, err = lock.File(b.path + ".lock")
 	if errors.Is(err, lock.ErrHeld) {
-		return fmt.Errorf("another relay listen keeps its place in %s; name another file by --state", b.path)
+		return &StateError{b.path, fmt.Sprintf("another relay listener keeps its place in %s;", b.path)}
 	}
 	return err
 }
@@ -88,16 +95,16 @@ func (b *bookmark) open() error {
 	case err != nil:
 		return err
 	case json.Unmarshal(text, &p) != nil || p.MechaID == "":
-		return fmt.Errorf("%s is not a file of relay listen; name another file by --state", b.path)
+		return &StateError{b.path, fmt.Sprintf("%s is not a file of relay listeners;", b.path)}
 	case p.MechaID != b.own:
-		return fmt.Errorf("%s says where %s stopped, but the key belongs to %s; name another file by --state", b.path, p.MechaID, b.own)
+		return &StateError{b.path, fmt.Sprintf("%s says where %s stopped, but the key belongs to %s;", b.path, p.MechaID, b.own)}
 	}
 	b.after, b.place = p.After, p.After
 	return b.write() // so that a fault shows now, not after the first message
 }
 
-// stateDir is the user's directory for the state of programs.
-func stateDir() (string, error) {
+// StateDir is the user's directory for the state of programs.
+func StateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return dir, nil
 	}
@@ -146,5 +153,5 @@ func (b *bookmark) write() error {
 	if err != nil {
 		return err
 	}
-	return replaceFile(b.path, append(text, '\n'))
+	return lock.Replace(b.path, append(text, '\n'))
 }

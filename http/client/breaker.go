@@ -1,14 +1,23 @@
-package cmd
+package client
 
 import (
+	"fmt"
 	"sync"
 	"time"
 )
 
-const (
-	breakerWindow     = 10 * time.Minute
-	defaultMaxReplies = 30 // in that time, in a conversation
-)
+const breakerWindow = 10 * time.Minute
+
+// TooManyReplies says that a listener has sent as many answers in a conversation as it may
+// within ten minutes (ListenOptions.MaxReplies).
+type TooManyReplies struct {
+	ConversationID string
+	Replies        int
+}
+
+func (e *TooManyReplies) Error() string {
+	return fmt.Sprintf("not answered: this conversation has had %d answers in %v", e.Replies, breakerWindow)
+}
 
 // A breaker stops two agents that answer each other without end: in breakerWindow, it lets
 // a listener send only so many answers in a conversation. It is safe for concurrent use.
@@ -28,13 +37,16 @@ type sentReply struct {
 
 // begin tells whether one more answer may be sent in a conversation. If so, end must follow.
 func (b *breaker) begin(conversation string, now time.Time) bool {
+	if b.most == 0 {
+		return true
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for len(b.sent) > 0 && now.Sub(b.sent[0].at) >= breakerWindow {
 		b.forget(b.sent[0].conversation)
 		b.sent = b.sent[1:]
 	}
-	if b.most > 0 && b.of[conversation] >= b.most {
+	if b.of[conversation] >= b.most {
 		return false
 	}
 	if b.of == nil {
@@ -46,6 +58,9 @@ func (b *breaker) begin(conversation string, now time.Time) bool {
 
 // end notes whether the answer was sent.
 func (b *breaker) end(conversation string, now time.Time, sent bool) {
+	if b.most == 0 {
+		return
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if sent {

@@ -1,0 +1,231 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"relay/db/relay"
+)
+
+// task is what a listener knows of a message that it has in hand.
+type task struct {
+	l      *listener
+	ctx    context.Context // ends when nothing more may be done for the message
+	leased bool            // ctx ends with the lease, too
+
+	mu       sync.Mutex // one acknowledgement at a time
+	ended    bool       // the handler itself has acknowledged or deferred the message
+	progress string     // the detail of its last word of progress, which renewals repeat
+
+	replies  int  // that the handler has begun
+	reserved bool // the breaker has counted one answer that is not sent
+}
+
+// abandoned is what Abandon makes.
+type abandoned struct{ error }
+
+func (e *abandoned) Unwrap() error { return e.error }
+
+// Abandon makes the error by which a handler ends its listener: the message stays pending,
+// and Listen returns err.
+func Abandon(err error) error { return &abandoned{err} }
+
+// work calls the handler, unless the message is an answer that Ask has taken, or the
+// conversation has had too many answers.
+func (l *listener) work(m *Message) error {
+	t := m.task
+	if l.c.questions.awaits(t.ctx, m) {
+		t.mu.Lock()
+		t.ended = true // Ask acknowledges it
+		t.mu.Unlock()
+		return nil
+	}
+	if m.Type != l.o.ReplyType {
+		if !l.breaker.begin(m.ConversationID, l.now()) {
+			return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
+		}
+		t.reserved = true
+		defer func() {
+			if t.reserved {
+				l.breaker.end(m.ConversationID, l.now(), false)
+			}
+		}()
+	}
+	return l.handle(t.ctx, m)
+}
+
+// settle acknowledges a message as the handler's error says. false: it stays pending.
+func (l *listener) settle(m *Message, err error) bool {
+	t := m.task
+	var stop *abandoned
+	switch {
+	case t.hasEnded():
+		if errors.As(err, &stop) {
+			l.giveUp(stop.error)
+		}
+		return true
+	case l.alive.Err() != nil:
+		err = fmt.Errorf("%s stays pending: %w", m.ID, context.Cause(l.alive))
+	case t.lost() != nil:
+		l.o.Report(Event{What: GivenUp, Message: m, Err: t.lost()})
+		return false
+	case errors.As(err, &stop):
+		err = fmt.Errorf("%s stays pending: %w", m.ID, stop.error)
+	case err != nil:
+		detail := clip(l.o.Explain(err))
+		l.o.Report(Event{What: HandlerFailed, Message: m, Err: errors.New(detail)})
+		return l.acknowledge(m, "failed", detail)
+	default:
+		return l.o.Ack == NoAck || l.acknowledge(m, l.o.Ack, "")
+	}
+	l.giveUp(err)
+	return false
+}
+
+// acknowledge acks until the relay says that the message is acknowledged, or that it cannot
+// be. false: the message stays pending.
+func (l *listener) acknowledge(m *Message, status, detail string) bool {
+	t := m.task
+	err := t.persist(t.ctx, m, AckLate, func(ctx context.Context) error {
+		_, err := l.c.ack(ctx, m.ID, acknowledgement{Status: status, Detail: detail})
+		return err
+	})
+	switch {
+	case err == nil:
+		return true
+	case Refused(err, noLongerPending...):
+		l.o.Report(Event{What: NotAcknowledged, Message: m, Status: status, Err: err})
+		return true // there is nothing left to do
+	case t.lost() != nil:
+		l.o.Report(Event{What: NotAcknowledged, Message: m, Status: status, Err: t.lost()})
+		return false
+	}
+	l.giveUp(fmt.Errorf("%s is not acknowledged, and will come again: %w", m.ID, err))
+	return false
+}
+
+// giveUp ends the listener for a fault that concerns more than one message. A listener that
+// is ending already only reports it: its other tasks may still succeed.
+func (l *listener) giveUp(err error) {
+	switch {
+	case l.stopping.Err() == nil:
+		l.abort(err)
+	case l.alive.Err() == nil:
+		l.o.Report(Event{What: LeftPending, Err: err})
+	}
+}
+
+// lost returns why the lease of the message is lost; nil if it is not, or if there is none.
+func (t *task) lost() error {
+	if !t.leased || t.l.alive.Err() != nil {
+		return nil
+	}
+	return context.Cause(t.ctx)
+}
+
+func (t *task) hasEnded() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.ended
+}
+
+// acknowledge is Message.Ack and Message.Defer in a handler.
+func (t *task) acknowledge(ctx context.Context, m *Message, a acknowledgement) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.persist(ctx, m, AckLate, func(ctx context.Context) error {
+		_, err := t.l.c.ack(ctx, m.ID, a)
+		return err
+	})
+	if err != nil {
+		return unlessKeyless(err)
+	}
+	t.ended = t.ended || !relay.ReportsProgress(a.Status) || a.RetryAfter > 0
+	t.progress = a.Detail
+	return nil
+}
+
+// reply is Message.Reply in a handler.
+func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions) error {
+	l := t.l
+	t.mu.Lock()
+	t.replies++
+	n, reserved := t.replies, t.reserved
+	t.reserved = false
+	t.mu.Unlock()
+	if !reserved && !l.breaker.begin(m.ConversationID, l.now()) {
+		return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
+	}
+	o.Type, o.IdempotencyKey = cmp.Or(o.Type, l.o.ReplyType), cmp.Or(o.IdempotencyKey, replyKey(m.ID, n))
+	out, err := l.c.outgoing(m.Sender, payload, o)
+	if err == nil {
+		err = t.persist(ctx, m, ReplyLate, func(ctx context.Context) error {
+			_, _, err := out.post(ctx, -1)
+			return err
+		})
+	}
+	if Refused(err, relay.IdempotencyKeyReused) {
+		err = nil // before a crash, another answer was sent
+	}
+	l.breaker.end(m.ConversationID, l.now(), err == nil)
+	return unlessKeyless(err)
+}
+
+// unlessKeyless makes a refusal of the key the end of the listener: nothing can be
+// acknowledged any more, and no message is at fault.
+func unlessKeyless(err error) error {
+	var refused *Refusal
+	if errors.As(err, &refused) && refused.Status == http.StatusUnauthorized {
+		return Abandon(err)
+	}
+	return err
+}
+
+// persist repeats a request for a message until it succeeds, fails for good, or may not be
+// made any more. If that takes longer than quietTime, it reports that once. After the
+// listener was told to stop it has graceTime left.
+func (t *task) persist(ctx context.Context, m *Message, late EventKind, request func(context.Context) error) error {
+	trying, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(t.ctx, cancel)()
+	defer context.AfterFunc(t.l.stopping, func() { sleep(trying, graceTime); cancel() })()
+	began, said := time.Now(), false
+	for b := (Backoff{Most: mostPause}); ; {
+		err := request(trying)
+		if err == nil || !Temporary(err) || Refused(err, relay.MailboxFull) {
+			return err
+		}
+		if !said && time.Since(began) >= quietTime && !Refused(err, relay.RateLimited) { // which is no fault
+			said = true
+			t.l.o.Report(Event{What: late, Message: m, Err: err})
+		}
+		if !sleep(trying, b.Pause(err)) {
+			return err
+		}
+	}
+}
+
+const maxDetail = 1 << 10 // bytes (PROTOCOL §3)
+
+// Detail makes of an error what the detail of an acknowledgement may be: its text on one
+// line, cut to 1,024 bytes.
+func Detail(err error) string { return clip(err.Error()) }
+
+func clip(s string) string {
+	s = relay.Visible(strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD")))
+	if len(s) <= maxDetail {
+		return s
+	}
+	n := maxDetail - len("…")
+	for !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}
