@@ -21,11 +21,12 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/bench cmd/conformance cmd/mcp cmd/metrics http http/client http/client/source http/docs ws search db db/file db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
+	{"cmd", "cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/docs ws search db db/file db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
 	{"cmd/conformance", "cmd/child http/client db db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
 	{"cmd/mcp", "http/client db/relay", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},
+	{"cmd/setup", "", "net database github.com golang.org modernc.org"},
 	{"cmd/metrics", "http ws search db db/measure", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
 	{"http/apitest", "http", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone
 	{"http", "http/docs db db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},

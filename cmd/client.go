@@ -18,7 +18,7 @@ import (
 )
 
 // clientFlags are the flags of every command that speaks to a relay.
-type clientFlags struct{ url, keyFile, caFile string }
+type clientFlags struct{ url, keyFile, secretFile, caFile string }
 
 // add gives the flags to a command, whose errors then get advice.
 func (f *clientFlags) add(cmd *cobra.Command) {
@@ -36,6 +36,7 @@ func (f *clientFlags) addServer(cmd *cobra.Command) {
 
 func (f *clientFlags) addKey(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.keyFile, "key-file", "", "read the key from a `file` instead of RELAY_KEY")
+	cmd.Flags().StringVar(&f.secretFile, "signing-secret-file", "", "read the signing secret from a `file` instead of RELAY_SIGNING_SECRET")
 }
 
 // client makes the client for these flags. No error repeats the URL, which may
@@ -63,21 +64,30 @@ func (f *clientFlags) signer() (*client.Signer, error) {
 	return s, inFlags(err)
 }
 
-// secrets reads the key from --key-file or RELAY_KEY, and the signing secret
-// from RELAY_SIGNING_SECRET. Neither may be an argument: other users see those.
+// secrets reads the key from --key-file or RELAY_KEY, and the signing secret from
+// --signing-secret-file or RELAY_SIGNING_SECRET. Neither may be an argument: other
+// users see those.
 func (f *clientFlags) secrets() (key, secret string, err error) {
-	key = os.Getenv("RELAY_KEY")
-	if f.keyFile != "" {
-		b, err := os.ReadFile(f.keyFile)
-		if err != nil {
-			return "", "", err
-		}
-		key = string(b)
+	if key, err = secretFrom(f.keyFile, "RELAY_KEY"); err != nil {
+		return "", "", err
 	}
-	if key = strings.TrimSpace(key); key == "" {
+	if key == "" {
 		return "", "", usagef("no key: set RELAY_KEY, or --key-file (relay key create ADDRESS issues one)")
 	}
-	return key, strings.TrimSpace(os.Getenv("RELAY_SIGNING_SECRET")), nil
+	secret, err = secretFrom(f.secretFile, "RELAY_SIGNING_SECRET")
+	return key, secret, err
+}
+
+// secretFrom reads a secret from a file if one is named, else from the environment.
+func secretFrom(file, name string) (string, error) {
+	text := []byte(os.Getenv(name))
+	if file != "" {
+		var err error
+		if text, err = os.ReadFile(file); err != nil {
+			return "", err
+		}
+	}
+	return strings.TrimSpace(string(text)), nil
 }
 
 // tls reads --ca-file, whose certificates are trusted beside the system's.

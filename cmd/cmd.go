@@ -26,6 +26,7 @@ const (
 	exitFailure = 1
 	exitUsage   = 2
 	exitTimeUp  = 3
+	exitBell    = 2 // relay hook wait: messages are pending
 	exitStore   = 75
 )
 
@@ -84,6 +85,9 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 	code, hint := exitFailure, ""
 	if usage := (usageError{}); errors.As(err, &usage) {
 		code, hint = exitUsage, "Try: "+cmd.CommandPath()+" --help\n"
+		if words(cmd) == "hook wait" { // whose exit code 2 wakes an agent, each time that it goes idle
+			code = exitFailure
+		}
 	}
 	if errors.As(err, new(timeUp)) {
 		code = exitTimeUp
@@ -128,7 +132,7 @@ the answer.
 
 Every flag can be set in the environment: --addr is RELAY_ADDR.
 Exit codes: 0 done, 1 failed, 2 wrong usage; relay ask: 3, no answer in time;
-relay serve: 75, start it again.
+relay hook wait: 2, messages are pending; relay serve: 75, start it again.
 With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		Example: `  relay demo                      # the whole story in one command
   relay serve --dev               # a server with two demo Mechas and their keys
@@ -159,7 +163,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 		{"Keys and Mechas, in the database:", []*cobra.Command{a.keyCommand(), a.mechaCommand()}},
 		{"A client, over the API:", []*cobra.Command{a.sendCommand(), a.askCommand(), a.listenCommand(), a.inboxCommand(), a.replyCommand(), a.ackCommand(), a.deliverCommand(),
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
-		{"For agents and their programs:", []*cobra.Command{a.clientCommand(), a.mcpCommand(), a.conformanceCommand()}},
+		{"For agents and their programs:", []*cobra.Command{a.clientCommand(), a.mcpCommand(), a.setupCommand(), a.doctorCommand(), a.hookCommand(), a.conformanceCommand()}},
 		{"A look into the database, with or without a server:", []*cobra.Command{a.messageCommand(), a.whyCommand(), a.statsCommand()}},
 		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand()}},
 		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.openAPICommand(), a.asyncAPICommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},

@@ -48,7 +48,7 @@ say(await fails(new Promise(() => new Relay({ key: " " }))));`)
 		Verdict                                *struct{ Code string }
 		Same                                   bool
 	}
-	got := said[failed](t, r.out)
+	got := linesOf[failed](t, r.out)
 	want := []failed{
 		{Name: "RelayError", Code: "recipient_not_found", Status: 404}, {Name: "TypeError"}, {Name: "NoAnswer", Code: "no_answer"},
 		{Name: "RelayError", Code: "conversation_full", Status: 429}, {Name: "Unreachable", Code: "unreachable", Temporary: true}, {Name: "RelayError", Code: "unknown_key", Status: 401},
@@ -92,7 +92,7 @@ say(await fails(relay.ask("alice^talk", { what: "" }, { timeout: 60, ttl: 1 })))
 const answer = await relay.ask("bob^talk", { what: "twice" });
 say({ code: (await relay.message(answer.id)).ack.status, detail: answer.type, signed: answer.signed });`)
 	r.wantCode(t, 0)
-	got := said[struct {
+	got := linesOf[struct {
 		Code, Detail string
 		Verdict      struct{ Code string }
 	}](t, r.out)
@@ -122,7 +122,7 @@ for await (const m of relay.listen({ state: process.env.STATE_FILE, signal: stop
 		if code := l.terminate(); code != 0 {
 			t.Errorf("exit %d\n%s", code, l.stderr)
 		}
-		got := said[struct{ ID, Text string }](t, l.stdout.String())
+		got := linesOf[struct{ ID, Text string }](t, l.stdout.String())
 		for i, g := range got {
 			if len(got) != 3 || g.ID != sent[3*round+i] || g.Text != fmt.Sprintf(`{ "n": 1%d.0000000000000000001 }`, i) {
 				t.Errorf("round %d: %+v, want %v", round, got, sent)
@@ -185,7 +185,7 @@ func TestJavaScriptOverTLS(t *testing.T) {
 	r = s.run(as(keys[0]), `say(await fails(relay.send("bob^tls", {}))); say(await fails(relay.listen().next()));
 say(await fails(new Relay({ url: process.env.RELAY_URL.replace("https:", "http:") }).send("bob^tls", {})));`)
 	r.wantCode(t, 0)
-	got := said[struct {
+	got := linesOf[struct {
 		Name, Detail string
 		Temporary    bool
 	}](t, r.out)

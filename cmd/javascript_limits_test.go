@@ -174,7 +174,7 @@ for await (const m of relay.listen()) {
   break;
 }`)
 	r.wantCode(t, 0)
-	got := said[struct {
+	got := linesOf[struct {
 		Code string
 		Same bool
 	}](t, r.out)
@@ -197,7 +197,7 @@ for (const [name, value] of Object.entries(all)) {
 }`)
 	r.wantCode(t, 0)
 	exported := map[string][]string{}
-	for _, e := range said[struct {
+	for _, e := range linesOf[struct {
 		Name    string
 		Members []string
 	}](t, r.out) {

@@ -83,7 +83,7 @@ func (s *scripts) count() int {
 }
 
 // said parses what a script has said.
-func said[T any](t testing.TB, text string) (all []T) {
+func linesOf[T any](t testing.TB, text string) (all []T) {
 	t.Helper()
 	for line := range strings.Lines(text) {
 		all = append(all, parse[T](t, []byte(line)))
@@ -135,7 +135,7 @@ for await (const m of relay.listen()) {
   break;
 }`)
 	r.wantCode(t, 0)
-	got := said[struct {
+	got := linesOf[struct {
 		Status, Text, To, Sender, Own string
 		Same, Signed                  bool
 		History                       int
@@ -280,7 +280,7 @@ for await (const m of relay.listen({ claim: true, lease: 5, worker: process.argv
 	second.kill()
 	fourth.kill()
 	seen := map[string]int{}
-	for _, l := range append(said[line](t, second.stdout.String()), said[line](t, fourth.stdout.String())...) {
+	for _, l := range append(linesOf[line](t, second.stdout.String()), linesOf[line](t, fourth.stdout.String())...) {
 		if l.What == "" {
 			seen[l.ID]++
 		}
@@ -312,7 +312,7 @@ for await (const m of relay.listen({ live: %q, signal: stop.signal })) {
 		m := p.send(p.alice, "bob^talk", `{"n":1}`)
 		p.awaitStatus(m.MessageID, "completed")
 		l.terminate()
-		if got := said[struct{ Attempt int }](t, l.stdout.String()); len(got) != 2 || got[0].Attempt != 1 || got[1].Attempt != 2 {
+		if got := linesOf[struct{ Attempt int }](t, l.stdout.String()); len(got) != 2 || got[0].Attempt != 1 || got[1].Attempt != 2 {
 			t.Errorf("%s: %+v", live, got)
 		}
 	}
@@ -327,7 +327,7 @@ for await (const m of relay.listen({ live: "poll", signal: stop.signal })) {
 	next := p.send(p.alice, "bob^talk", `{"n":2}`)
 	p.awaitStatus(m.MessageID, "completed")
 	l.terminate()
-	if got := said[struct{ ID string }](t, l.stdout.String()); len(got) != 2 || got[0].ID != next.MessageID || got[1].ID != m.MessageID {
+	if got := linesOf[struct{ ID string }](t, l.stdout.String()); len(got) != 2 || got[0].ID != next.MessageID || got[1].ID != m.MessageID {
 		t.Errorf("%+v, want first %s", got, next.MessageID)
 	}
 }

@@ -74,6 +74,13 @@ func unread(f *os.File) bool {
 	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
+// parentGone returns a function that tells whether the process that has started this one
+// has ended. Its children then get another parent.
+func parentGone() func() bool {
+	parent := os.Getppid()
+	return func() bool { return os.Getppid() != parent }
+}
+
 // openFiles returns how many files this process may have open, and false if no
 // limit is known. Package os has raised it to the hard limit at the start.
 func openFiles() (int, bool) {

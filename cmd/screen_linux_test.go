@@ -69,6 +69,9 @@ var showings = map[string][]showing{
 	"reply":                {{args: "$ID {}"}, {args: "$HOSTILE {}"}, {args: "$ID $HOSTILE"}},
 	"send":                 {{args: "bob^x {}"}, {args: "bob^x {} --wait-ack 50ms --json"}, {args: "$HOSTILE {}"}, {args: "bob^x $HOSTILE"}, {args: "bob^x {} --wait-reply 5ms"}},
 	"serve":                {{args: "--dev --addr 127.0.0.1:0 --db $DIR/$LEGAL-new.db", until: "Ctrl-C"}, {args: "--addr $HOSTILE"}, {args: "--log-format json --addr 127.0.0.1:0 --db $DIR/$LEGAL-json.db", until: "serving"}},
+	"setup":                {{args: "vscode --dry-run"}, {args: "$HOSTILE"}, {args: "codex --dry-run --name $HOSTILE"}, {args: "codex --project $HOSTILE"}},
+	"hook wait":            {{args: "--session $HOSTILE --timeout 1s"}, {args: "--session $HOSTILE --timeout 1s --json"}, {args: "--timeout $HOSTILE"}},
+	"doctor":               {{args: "--name $HOSTILE"}, {args: "--json"}, {args: "--project $HOSTILE"}},
 	"sign":                 {{args: "$HOSTILE"}, {args: "$HOSTILE --json"}},
 	"prune":                {{args: "--older-than 1s --dry-run"}},
 	"openapi":              {{}},
@@ -116,7 +119,14 @@ func newCast(t *testing.T) *cast {
 	}
 	mustRelay(t, "backup", c.words["COPY"], "--db", c.db)
 	c.worker = carol.Key
-	c.env = []string{"RELAY_URL=" + c.url, "RELAY_KEY=" + bob.Key, "RELAY_DB=" + c.db, "TERM=xterm"}
+	c.env = []string{"RELAY_URL=" + c.url, "RELAY_KEY=" + bob.Key, "RELAY_DB=" + c.db, "TERM=xterm", "HOME=" + dir, "XDG_STATE_HOME=" + dir, "XDG_CONFIG_HOME=" + dir}
+	config := filepath.Join(dir, "Code", "User", "mcp.json")
+	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("{\n  "+inJSON(hostile)+": {}\n}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	return c
 }
 

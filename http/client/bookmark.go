@@ -54,7 +54,7 @@ func (e *StateError) Error() string { return e.Reason + " name another file" }
 // directory for state. If the file cannot be written later, abort is called.
 func openBookmark(path, url string, own relay.Address, abort context.CancelCauseFunc) (*bookmark, error) {
 	if path == DefaultState {
-		dir, err := stateDir()
+		dir, err := StateDir()
 		if err != nil {
 			return nil, &StateError{path, err.Error() + ";"}
 		}
@@ -103,8 +103,8 @@ func (b *bookmark) open() error {
 	return b.write() // so that a fault shows now, not after the first message
 }
 
-// stateDir is the user's directory for the state of programs.
-func stateDir() (string, error) {
+// StateDir is the user's directory for the state of programs.
+func StateDir() (string, error) {
 	if dir := os.Getenv("XDG_STATE_HOME"); filepath.IsAbs(dir) {
 		return dir, nil
 	}

@@ -32,6 +32,7 @@ var contents = []Page{
 	{Name: "clients", Part: writing, About: "clients for Python, JavaScript and Go: one API, a first answered question in each"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
 	{Name: "mcp", Part: writing, About: "tools for models: a mailbox for Claude Code, Codex and others"},
+	{Name: "waking", Part: writing, About: "wake Claude Code and others by a bell; setup and doctor"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "conformance", Part: writing, About: "judge your own client, in any language, or your own server"},
 	{Name: "promises", Part: writing, About: "what a 201 means, and what holds when something fails"},

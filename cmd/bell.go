@@ -1,0 +1,317 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// A bell tells an agent that messages wait for it. It has their ids and senders, never
+// what they say: a bell goes into the context of a model, where the words of others have
+// no business before the agent asks for them.
+//
+// A bell that was rung is outstanding until one of its messages has moved: it was
+// acknowledged, put off or marked as delivered, or is no longer pending. While a bell is
+// outstanding no other rings, however many messages come, and no message rings twice
+// unless it was put off and its time has come. So a bell that nobody answers costs one
+// turn of a model, not one for each message.
+//
+// The relay is asked over HTTP. A socket would be told sooner that a deferred message is
+// due, but what is written to a socket counts as pushed, and nobody has seen it.
+type bell struct {
+	c   *client.Client
+	own relay.Address
+
+	// announced has the messages of the last bell that are still pending, and how each was
+	// at that time.
+	announced   map[string]string
+	outstanding bool
+
+	busy map[string]time.Time // by message and word: when to ask again whether it is in hand
+}
+
+// waiting is a pending message, as a bell tells of it.
+type waiting struct {
+	MessageID string        `json:"message_id"`
+	From      relay.Address `json:"from"`
+}
+
+const (
+	bellPage   = 200             // the newest pending messages are looked at
+	bellList   = 20              // messages that a bell names
+	bellWait   = 50              // seconds of a long-poll, when nothing is pending
+	bellAgain  = 2 * time.Second // between two looks, when something is
+	bellPauses = 30 * time.Second
+	bellBusy   = time.Minute // at most, between two questions whether a message is in hand
+)
+
+// pendingRecord is what a bell reads of a record.
+type pendingRecord struct {
+	waiting
+	State string
+	Ack   *struct{ Status, At string }
+}
+
+// word is how a message is. If it changes, somebody has had the message in hand.
+func (r *pendingRecord) word() string {
+	if r.Ack == nil {
+		return r.State
+	}
+	return r.Ack.Status + " " + r.Ack.At
+}
+
+// singleWord returns an id or address that is made of the characters of such words. Whatever
+// answers at the relay's address could put sentences for a model into others.
+func singleWord(word string) string {
+	if wordForm.MatchString(word) {
+		return word
+	}
+	return "(unreadable)"
+}
+
+var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]{1,160}$`)
+
+// news tells whether a bell may ring for the message.
+func (b *bell) news(r *pendingRecord) bool {
+	was, known := b.announced[r.MessageID]
+	return !known || r.Ack != nil && r.Ack.Status == "deferred" && was != r.word()
+}
+
+// begin asks the relay whose bell this is. While the relay is away it tries again.
+func (b *bell) begin(ctx context.Context) error {
+	return persist(ctx, func() error {
+		own, err := b.c.Address(ctx)
+		b.own = relay.Address(singleWord(string(own)))
+		return err
+	})
+}
+
+// next waits until the bell has to ring, and returns the messages that it is for, the
+// newest first, and how many are pending, up to bellPage. The error is that of ctx, or one
+// that another attempt would not heal.
+func (b *bell) next(ctx context.Context) (fresh []waiting, pending int, err error) {
+	for {
+		var page []pendingRecord
+		began := time.Now()
+		err := persist(ctx, func() (err error) {
+			page, err = b.look(ctx)
+			if err == nil {
+				fresh, err = b.due(ctx, page)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, 0, err
+		}
+		if len(fresh) > 0 {
+			b.ring(page, fresh)
+			for i, m := range fresh {
+				fresh[i] = waiting{singleWord(m.MessageID), relay.Address(singleWord(string(m.From)))}
+			}
+			return fresh, len(page), nil
+		}
+		// After a long-poll the next one follows at once, unless a server answers those at once.
+		if (len(page) > 0 || time.Since(began) < bellAgain) && !sleep(ctx, bellAgain) {
+			return nil, 0, ctx.Err()
+		}
+	}
+}
+
+// persist calls f until it succeeds, with growing pauses. It says nothing: what a hook
+// writes to stderr goes to the model.
+func persist(ctx context.Context, f func() error) error {
+	pauses := client.Backoff{Most: bellPauses}
+	for {
+		err := f()
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case !client.Temporary(err):
+			return err
+		case !sleep(ctx, pauses.Pause(err)):
+			return ctx.Err()
+		}
+	}
+}
+
+// look returns the newest pending messages. If there are none, look waits for one for a
+// while.
+func (b *bell) look(ctx context.Context) ([]pendingRecord, error) {
+	var page struct{ Messages []pendingRecord }
+	path := fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&order=desc&limit=%d&wait=%d", b.own, bellPage, bellWait)
+	err := b.c.Call(ctx, "GET", path, nil, &page)
+	return page.Messages, err
+}
+
+// due returns the messages of a page for which the bell has to ring now.
+func (b *bell) due(ctx context.Context, page []pendingRecord) (fresh []waiting, err error) {
+	b.answered(page)
+	if b.outstanding {
+		return nil, nil
+	}
+	for i := range page {
+		if !b.news(&page[i]) {
+			continue
+		}
+		busy, err := b.inHand(ctx, &page[i])
+		if err != nil {
+			return nil, err
+		}
+		if !busy {
+			fresh = append(fresh, page[i].waiting)
+		}
+		if len(fresh) == bellList {
+			break
+		}
+	}
+	return fresh, nil
+}
+
+// inHand tells whether a message is put off until later, or a worker has it.
+func (b *bell) inHand(ctx context.Context, r *pendingRecord) (bool, error) {
+	key := r.MessageID + " " + r.word()
+	if time.Now().Before(b.busy[key]) {
+		return true, nil
+	}
+	delete(b.busy, key)
+	var trace struct {
+		Steps   []struct{ Until time.Time }
+		Verdict struct{ Code string }
+	}
+	err := b.c.Call(ctx, "GET", "/api/v1/messages/"+r.MessageID+"/trace", nil, &trace)
+	switch {
+	case client.Refused(err, relay.MessageNotFound):
+		return true, nil // removed since the look
+	case err != nil:
+		return false, err
+	case trace.Verdict.Code != "deferred" && trace.Verdict.Code != "claimed":
+		return false, nil
+	}
+	again := time.Now().Add(bellBusy)
+	for _, s := range trace.Steps {
+		if s.Until.After(time.Now()) && s.Until.Before(again) {
+			again = s.Until
+		}
+	}
+	if b.busy == nil || len(b.busy) > 2*bellPage {
+		b.busy = map[string]time.Time{}
+	}
+	b.busy[key] = again
+	return true, nil
+}
+
+// answered ends the outstanding bell if one of its messages has moved. A message that is
+// older than a full page cannot be seen in it, and does not count.
+func (b *bell) answered(page []pendingRecord) {
+	now := map[string]string{}
+	for i := range page {
+		now[page[i].MessageID] = page[i].word()
+	}
+	for id, was := range b.announced {
+		word, there := now[id]
+		hidden := !there && len(page) == bellPage && id < page[len(page)-1].MessageID
+		if hidden {
+			continue
+		}
+		if word != was {
+			b.outstanding = false
+		}
+		if !there {
+			delete(b.announced, id)
+		}
+	}
+	b.outstanding = b.outstanding && len(b.announced) > 0
+}
+
+// ring remembers what a bell was for: what it names, and all else that was pending and not
+// put off.
+func (b *bell) ring(page []pendingRecord, fresh []waiting) {
+	named := map[string]bool{}
+	for _, m := range fresh {
+		named[m.MessageID] = true
+	}
+	announced := map[string]string{}
+	for i := range page {
+		r := &page[i]
+		_, known := b.announced[r.MessageID]
+		if named[r.MessageID] || known && !b.news(r) || len(fresh) == bellList && (r.Ack == nil || r.Ack.Status != "deferred") {
+			announced[r.MessageID] = r.word()
+		}
+	}
+	b.announced, b.outstanding = announced, true
+}
+
+// bellLine is a bell in one line, for monitors.
+func bellLine(fresh []waiting, pending int) string {
+	var each []string
+	for _, m := range fresh {
+		each = append(each, fmt.Sprintf("%s from %s", m.MessageID, m.From))
+	}
+	return fmt.Sprintf("relay: %s: %s", pendingCount(pending), strings.Join(each, ", "))
+}
+
+func pendingCount(n int) string {
+	if n == bellPage {
+		return fmt.Sprintf("%d or more messages are pending", n)
+	}
+	return map[bool]string{true: "1 message is pending", false: fmt.Sprintf("%d messages are pending", n)}[n == 1]
+}
+
+// bellJSON is a bell for programs.
+type bellJSON struct {
+	MechaID  relay.Address `json:"mecha_id"`
+	Pending  int           `json:"pending"`
+	Messages []waiting     `json:"messages"`
+}
+
+// listenForBells prints a line for each bell until ctx ends. Nothing is kept: after a
+// restart the first bell is for all that is pending.
+func (a *app) listenForBells(ctx context.Context, c *client.Client) error {
+	b := &bell{c: c}
+	err := b.begin(ctx)
+	if err == nil {
+		fmt.Fprintf(a.stderr, "listening as %s\n", b.own)
+	}
+	for err == nil {
+		var fresh []waiting
+		var pending int
+		if fresh, pending, err = b.next(ctx); err != nil {
+			break
+		}
+		if a.json {
+			err = a.printJSON(bellJSON{b.own, pending, fresh})
+		} else {
+			_, err = fmt.Fprintln(a.stdout, bellLine(fresh, pending))
+		}
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
+// sessionOf reads the session from what a program gives its hooks on stdin: JSON with
+// session_id (Claude Code, Codex) or conversation_id (Cursor). It is "" for anything else.
+func sessionOf(text []byte) string {
+	var input struct {
+		SessionID      any `json:"session_id"`
+		ConversationID any `json:"conversation_id"`
+	}
+	if json.Unmarshal(text, &input) != nil {
+		return ""
+	}
+	for _, id := range []any{input.SessionID, input.ConversationID} {
+		if s, ok := id.(string); ok && s != "" {
+			return s
+		}
+	}
+	return ""
+}
