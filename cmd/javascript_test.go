@@ -113,7 +113,7 @@ say(await relay.sign(method, path, body, { nonce, timestamp }));
 const { "X-Nonce": a } = await relay.sign("GET", "/"), { "X-Nonce": b } = await relay.sign("GET", "/");
 say({ differ: String(a !== b && a.length >= 16), version });`, mustJSON(t, []string{row("method"), row("path"), row("body"), row("nonce"), row("timestamp")})))
 	r.wantCode(t, 0)
-	told := said[map[string]string](t, r.out)
+	told := linesOf[map[string]string](t, r.out)
 	want := map[string]string{"X-Mecha-Key": row("key"), "X-Nonce": row("nonce"), "X-Request-Timestamp": row("timestamp"), "X-Signature": row("signature"), "X-Request-Signature": row("request signature")}
 	for name, value := range want {
 		if told[0][name] != value {
