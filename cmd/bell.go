@@ -195,11 +195,17 @@ func (b *bell) inHand(ctx context.Context, r *pendingRecord) (bool, error) {
 	case trace.Verdict.Code != "deferred" && trace.Verdict.Code != "claimed":
 		return false, nil
 	}
-	again := time.Now().Add(bellBusy)
+	now, until := time.Now(), time.Time{}
 	for _, s := range trace.Steps {
-		if s.Until.After(time.Now()) && s.Until.Before(again) {
-			again = s.Until
+		if s.Until.After(until) {
+			until = s.Until
 		}
+	}
+	again := now.Add(bellBusy)
+	if soon := now.Add(bellAgain); !until.IsZero() && until.Before(soon) { // the relay may take a second to end it
+		again = soon
+	} else if until.After(soon) && until.Before(again) {
+		again = until
 	}
 	if b.busy == nil || len(b.busy) > 2*bellPage {
 		b.busy = map[string]time.Time{}

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -84,7 +85,11 @@ func secretFrom(file, name string) (string, error) {
 	if file != "" {
 		var err error
 		if text, err = os.ReadFile(file); err != nil {
-			return "", err
+			var failed *fs.PathError
+			if errors.As(err, &failed) {
+				err = failed.Err
+			}
+			return "", fmt.Errorf("cannot read %s: %w", relay.Visible(file), err)
 		}
 	}
 	return strings.TrimSpace(string(text)), nil

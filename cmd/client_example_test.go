@@ -18,14 +18,14 @@ func example(t *testing.T) string {
 	return program
 }
 
-// The example of the Go client asks and answers, with -long 2,000 times, while the relay is
+// The example of the Go client asks and answers while the relay is
 // killed and started again. Nothing is lost, and each question is answered once.
 func TestTheGoClientsOutliveTheRelay(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t, "--rate-limit", "0")
 	f := newFront(t, p.server)
-	program, n, kills := example(t), rounds(200, 2000), rounds(2, 8)
+	program, n, kills := example(t), questions(), rounds(1, 8)
 	worker := launch(t, exec.Command(program, "worker"), p.bobEnv(f.url))
 	asker := launch(t, exec.Command(program, "asker", fmt.Sprint(n)), append(p.aliceEnv(f.url), "RELAY_TO=bob^talk"))
 	for i := range kills {
@@ -60,6 +60,7 @@ func TestTheGoClientsOutliveTheRelay(t *testing.T) {
 
 // A program whose key is revoked ends, and says why.
 func TestTheGoClientsEndWithTheirKey(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	p := newPair(t)
 	program := example(t)

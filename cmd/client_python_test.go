@@ -150,6 +150,7 @@ func signingVector(t *testing.T) string {
 
 // A message is sent once, whatever happens to the requests.
 func TestThePythonClientSendsOnceThroughTroubles(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	t.Parallel()
 	p, db := newPython(t), tempDB(t)
@@ -218,7 +219,7 @@ func TestThePythonExampleOutlivesKills(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n, kills := rounds(200, 2000), rounds(3, 10)
+	n, kills := questions(), rounds(2, 10)
 	p, db := newPython(t), tempDB(t)
 	keys := issue(t, db, "alice^py", "bob^py")
 	alice, bob := keys[0], keys[1]
@@ -266,6 +267,7 @@ func TestThePythonExampleOutlivesKills(t *testing.T) {
 
 // A key that is revoked ends the worker and the asker, with the code.
 func TestThePythonExampleEndsWithItsKey(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
@@ -284,6 +286,7 @@ func TestThePythonExampleEndsWithItsKey(t *testing.T) {
 }
 
 func TestThePythonClientOverTLS(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()

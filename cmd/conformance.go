@@ -89,7 +89,7 @@ func (a *app) conformance(ctx context.Context, f *conformanceFlags) error {
 	case len(f.programs) == 0 && len(f.urls) == 1 && isURL(f.urls[0]):
 		return a.judgeServer(ctx, f)
 	case len(f.programs) == 0 && len(f.urls) > 0:
-		return usagef("a program stands after --, as in relay conformance -- %s; a server is a URL that begins with http:// or https://", strings.Join(f.urls, " "))
+		return usagef("a program stands after --, as in relay conformance -- %s; a server is a URL that begins with http:// or https://", relay.Visible(strings.Join(f.urls, " ")))
 	}
 	return usagef("it takes either the URL of a server, or -- and a program")
 }

@@ -27,6 +27,22 @@ func rounds(usual, longer int) int {
 	return usual
 }
 
+// questions gives how many questions two agents exchange. RELAY_TEST_CLIENTS makes it 2,000.
+func questions() int {
+	if os.Getenv("RELAY_TEST_CLIENTS") != "" {
+		return 2000
+	}
+	return rounds(40, 300)
+}
+
+// notQuick leaves a test to the long form.
+func notQuick(t *testing.T) {
+	t.Helper()
+	if !*long {
+		t.Skip("takes long; -long runs it")
+	}
+}
+
 // ledger is what senders were told, to be held against the store afterwards.
 type ledger struct {
 	mu       sync.Mutex

@@ -113,6 +113,7 @@ func TestTheBellRingsOnceUntilItIsAnswered(t *testing.T) {
 }
 
 func TestWhatIsPutOffRingsWhenItIsDue(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	p := newPair(t)
 	id := p.send(p.alice, "bob^talk", `{}`).MessageID
@@ -185,6 +186,7 @@ func TestTheBellEndsWithItsParent(t *testing.T) {
 
 // Exit code 2 wakes the agent, so no failure may have it.
 func TestAHookThatFailsWakesNobody(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	p := newPair(t)
 	empty := filepath.Join(t.TempDir(), "empty")

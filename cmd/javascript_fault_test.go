@@ -74,6 +74,7 @@ say(await fails(new Promise(() => new Relay({ key: " " }))));`)
 // A question that is refused, or expires, is given up at once. What an earlier run has
 // answered is not answered again.
 func TestJavaScriptQuestionsThatFail(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	l := s.start(p.asBob, `
@@ -106,6 +107,7 @@ say({ code: (await relay.message(answer.id)).ack.status, detail: answer.type, si
 
 // A listener keeps its place in a file, and one whose key is revoked ends.
 func TestJavaScriptKeepsItsPlace(t *testing.T) {
+	notQuick(t)
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
@@ -140,6 +142,7 @@ try { for await (const m of relay.listen()) say({ id: m.id }); } catch (e) { say
 
 // Where WebSockets do not get through, a listener asks for messages.
 func TestJavaScriptPolls(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	target, err := url.Parse(p.url)
@@ -168,6 +171,7 @@ func TestJavaScriptPolls(t *testing.T) {
 
 // The certificate of a relay is trusted by a file, by requests and by sockets.
 func TestJavaScriptOverTLS(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, ca, db := mustScript(t), newAuthority(t), tempDB(t)
 	keys := issue(t, db, "alice^tls", "bob^tls")
@@ -292,6 +296,7 @@ func closeCode(t testing.TB, conn net.Conn) int {
 // Frames that no relay sends close the connection with the code of RFC 6455, and the next
 // connection is as good as ever. Texts that no relay sends are passed over.
 func TestJavaScriptSurvivesHostileFrames(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, b := mustScript(t), newBadRelay(t)
 	l := s.start([]string{"RELAY_URL=" + b.URL, "RELAY_KEY=mk_x"}, `
@@ -369,6 +374,7 @@ for await (const m of relay.listen({ signal: stop.signal })) {
 // A message that comes again is not given out again, unless the relay has lost its
 // acknowledgement. Refusals that pass are waited for.
 func TestJavaScriptRecognisesDuplicatesAndWaits(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, b := mustScript(t), newBadRelay(t)
 	l := s.start([]string{"RELAY_URL=" + b.URL, "RELAY_KEY=mk_x"}, `

@@ -91,6 +91,7 @@ func (m *mute) fall(and func(io.Closer) error) {
 // A connection that is dead without having been closed, as after a sleep of the machine, is
 // noticed: by pings, and in a browser by a look into the inbox.
 func TestJavaScriptNoticesASilentConnection(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
@@ -124,6 +125,7 @@ if (!globalThis.process && typeof WebSocket !== "function") {
 
 // A listener that works slowly keeps a bounded number of messages, and gets them all, in order.
 func TestJavaScriptIsNotFlooded(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	s.quicker("narrow.mjs", map[string]string{"queuedMessages": "20"})
@@ -162,6 +164,7 @@ for await (const m of new Relay({ log: null }).listen()) {
 
 // A payload of the largest size that the relay takes.
 func TestJavaScriptTakesLargePayloads(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	r := s.run(p.asAlice, `
