@@ -21,7 +21,7 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/docs ws search db db/file db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
+	{"cmd", "cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/docs ws search db db/file db/lock db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
 	{"cmd/conformance", "cmd/child http/client db db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
@@ -32,7 +32,6 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http", "http/docs db db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"},
 	{"http/client/example", "http/client", "modernc.org database/sql github.com"},
 	{"http/client", "db/lock db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
-	{"http/client/source", "", "net github.com golang.org modernc.org database"},
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},

@@ -19,12 +19,16 @@ import (
 //	go test ./cmd -run Crash -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
-// rounds gives how often a fault is made, or how much there is of something.
+// rounds gives how often a fault is made, or how much there is of something. The long form
+// takes the mean of both numbers, and the larger one if RELAY_TEST_FULL is set.
 func rounds(usual, longer int) int {
-	if *long {
-		return longer
+	switch {
+	case !*long:
+		return usual
+	case os.Getenv("RELAY_TEST_FULL") == "":
+		return (usual + longer + 1) / 2
 	}
-	return usual
+	return longer
 }
 
 // questions gives how many questions two agents exchange. RELAY_TEST_CLIENTS makes it 2,000.

@@ -90,8 +90,6 @@ func TestTheClientsConform(t *testing.T) {
 		command        []string
 	}{
 		{"go", "../../http/client/example/main.go", nil},
-		{"python", "../../http/client/source/example.py", []string{"python3"}},
-		{"javascript", "../../http/client/source/example.mjs", []string{"node"}},
 	} {
 		t.Run(c.language, func(t *testing.T) {
 			t.Parallel()

@@ -29,7 +29,6 @@ const (
 var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
 	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
-	{Name: "clients", Part: writing, About: "clients for Python, JavaScript and Go: one API, a first answered question in each"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
 	{Name: "mcp", Part: writing, About: "tools for models: a mailbox for Claude Code, Codex and others"},
 	{Name: "waking", Part: writing, About: "wake Claude Code and others by a bell; setup and doctor"},
