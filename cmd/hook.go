@@ -103,7 +103,7 @@ func (a *app) hookInput() []byte {
 	}
 	read := make(chan []byte, 1)
 	go func() {
-		text, _ := io.ReadAll(io.LimitReader(a.stdin, maxHookInput)) // what is no JSON names no session
+		text, _ := io.ReadAll(io.LimitReader(a.stdin, maxHookInput)) // input that is not JSON names no session
 		read <- text
 	}()
 	select {

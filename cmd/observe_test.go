@@ -153,7 +153,7 @@ func TestReadyz(t *testing.T) {
 	runRelay(t, "readyz", "--url", "somewhere").wantCode(t, 2, "--url")
 	dir, db := t.TempDir(), tempDB(t)
 	addr := freeAddr(t)
-	runRelay(t, "readyz", "--url", "http://"+addr, "--wait", "1ms").wantCode(t, 1)
+	runRelay(t, "readyz", "--url", "http://"+addr, "--wait", "1ms").wantCode(t, 1, addr)
 	waits := launch(t, exec.Command(binary, "readyz", "--url", "http://"+addr, "--wait", "3m"), nil)
 	s := launch(t, exec.Command(binary, "serve", "--addr", addr, "--db", db, "--min-free-disk", "9000000000000000000"), nil)
 	if code := waits.wait(); code != 0 || !strings.Contains(waits.stdout.String(), "ready\n") || !strings.Contains(waits.stdout.String(), "disk: ") {
@@ -178,7 +178,7 @@ func TestReadyz(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		runRelay(t, append(ask, "--wait", "10ms")...).wantCode(t, 1, "the server does not answer")
+		runRelay(t, append(ask, "--wait", "10ms")...).wantCode(t, 1, "the server at ", " does not answer")
 		select {
 		case <-whole.exited:
 			return false

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/url"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -69,13 +70,14 @@ func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) err
 	return a.printReady(answer)
 }
 
-func askReady(ctx context.Context, url string, config *tls.Config) (client.Readiness, error) {
+func askReady(ctx context.Context, base string, config *tls.Config) (client.Readiness, error) {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	answer, err := client.AskReady(ctx, url, config)
+	answer, err := client.AskReady(ctx, base, config)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
-		err = errors.New("the server does not answer")
+		u, _ := url.Parse(base) // AskReady has read it; its password must not be shown
+		err = fmt.Errorf("the server at %s does not answer", u.Host)
 	case errors.Is(err, context.Canceled):
 		err = errors.New("interrupted: the server has not answered yet")
 	}

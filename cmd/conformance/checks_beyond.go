@@ -146,10 +146,10 @@ func checkPayloadBytes(s *session) error {
 func checkStrict(s *session) error {
 	good := s.message(s.first, s.second, `{}`, "")
 	for what, body := range map[string]string{
-		"a field that stands twice":   strings.Replace(good, `{`, `{"to":"x^y",`, 1),
-		"a field in capital letters":  strings.Replace(good, `{`, `{"TO":"x^y",`, 1),
-		"text after the message":      good + `{}`,
-		"text that is no valid UTF-8": strings.Replace(good, `{}`, "{\"a\":\"\xff\"}", 1),
+		"a field that stands twice":    strings.Replace(good, `{`, `{"to":"x^y",`, 1),
+		"a field in capital letters":   strings.Replace(good, `{`, `{"TO":"x^y",`, 1),
+		"text after the message":       good + `{}`,
+		"text that is not valid UTF-8": strings.Replace(good, `{}`, "{\"a\":\"\xff\"}", 1),
 	} {
 		r, err := s.do(s.first, "POST", messagesPath, body)
 		if err != nil {

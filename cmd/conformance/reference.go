@@ -85,7 +85,7 @@ type item struct {
 	Payload   struct{ N, Echo *int }
 }
 
-// pending waits up to some seconds for messages, and returns those that are pending.
+// pending returns the messages that are pending. If there are none, it waits a few seconds for one.
 func (p *party) pending(ctx context.Context, seconds int) ([]item, error) {
 	var page struct{ Messages []item }
 	err := p.call(ctx, "GET", fmt.Sprintf("/api/v1/mecha/%s/messages?direction=in&state=pending&include=payload&limit=1000&wait=%d", p.address, seconds), "", nil, &page)

@@ -256,7 +256,7 @@ func (s *session) object(v any, as *peer, method, path, body string, changes ...
 		return fmt.Errorf("%s %s: %v", method, path, r)
 	}
 	if !bytes.HasPrefix(bytes.TrimSpace(r.body), []byte("{")) {
-		return fmt.Errorf("%s %s: the answer is no JSON object: %v", method, path, r)
+		return fmt.Errorf("%s %s: the answer is not a JSON object: %v", method, path, r)
 	}
 	return json.Unmarshal(r.body, v)
 }

@@ -120,7 +120,7 @@ func (d *jsonDoc) put(path []string, key string, v any) (text []byte, made [][]s
 		return nil, nil, err
 	}
 	rest := len(path)
-	for n == nil { // put what is missing into what is there
+	for n == nil { // add the objects that are missing
 		rest--
 		made = append(made, path[:rest+1])
 		if kind == '[' {
