@@ -1,0 +1,266 @@
+package cmd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	nethttp "net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+	"relay/db/lock"
+	"relay/http/console"
+	"relay/ws"
+)
+
+// consoleAddr is where a console listens by default.
+const consoleAddr = "127.0.0.1:8081"
+
+func (a *app) consoleCommand() *cobra.Command {
+	var addr string
+	var printURL bool
+	cmd := &cobra.Command{
+		Use:   "console",
+		Short: "Look at a relay in a browser: what waits, and why",
+		Long: `Serve pages for a browser on this machine: what waits for whom and why, the
+events as they are committed, the life of each message, the health of the
+store. The command only reads the database file, with or without a server on
+it. It prints a URL with a token; who has the URL may look, until the command
+ends. --print-url prints the URL of the console that runs on the database.
+
+relay serve --console shows the same pages, and also what only the server
+knows: who is online, its queue, its latencies.`,
+		Example: `  relay console --db /var/lib/relay/relay.db
+  relay console --print-url`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if printURL {
+				return a.withInspector(func(in *db.Inspector) error { return a.printConsoleURL(cmd.Context(), in.Path()) })
+			}
+			if err := checkHostPort("listen", addr); err != nil {
+				return err
+			}
+			return a.withInspector(func(in *db.Inspector) error { return a.console(cmd.Context(), in, addr) })
+		},
+	}
+	cmd.Flags().StringVar(&addr, "listen", consoleAddr, "listen on `host:port`, which must be a loopback address; port 0 takes any free port")
+	cmd.Flags().BoolVar(&printURL, "print-url", false, "print the URL of the console that runs on the database, and end")
+	a.dbFlag(cmd)
+	return cmd
+}
+
+// console serves the pages until ctx ends.
+func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error {
+	listener, err := listen("listen", addr)
+	if err != nil {
+		return err
+	}
+	if !isLoopback(listener.Addr()) {
+		listener.Close()
+		return usagef("--listen takes a loopback address only, such as %s; %s is none. relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
+	}
+	log := slog.New(slog.NewTextHandler(a.stderr, nil))
+	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: buildVersion().Version})
+	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: otherTimeout, ReadTimeout: otherTimeout, WriteTimeout: answerTimeout, IdleTimeout: otherIdle,
+		MaxHeaderBytes: otherHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
+	shown := consoleURL("http", listener.Addr(), c)
+	left := leaveURL(in.Path(), shown, log)
+	defer left()
+	if a.json {
+		err = a.printJSON(map[string]string{"url": shown, "db": in.Path()})
+	} else {
+		_, err = fmt.Fprintf(a.stdout, "\n  Open %s\n\n  It shows %s. Stop: Ctrl-C\n\n", shown, in.Path())
+	}
+	if err != nil {
+		listener.Close()
+		return err
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(listener) }()
+	replaced := watchFile(in.Path())
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for waits := true; waits; {
+		select {
+		case <-ctx.Done():
+			err, waits = nil, false
+		case err = <-failed:
+			waits = false
+		case <-tick.C:
+			if replaced() {
+				err, waits = fmt.Errorf("the database was replaced or removed: start the console again"), false
+			}
+		}
+	}
+	c.Close()
+	server.Close()
+	return err
+}
+
+// watchFile gives a function that tells whether there is another file at a path than now, or
+// none: then an open one is not what a server uses.
+func watchFile(path string) (replaced func() bool) {
+	first, err := os.Stat(path)
+	if err != nil {
+		return func() bool { return true }
+	}
+	return func() bool {
+		now, err := os.Stat(path)
+		return errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(first, now)
+	}
+}
+
+// consoleURL is the URL that lets a browser in.
+func consoleURL(scheme string, addr net.Addr, c *console.Console) string {
+	return scheme + "://" + addr.String() + "/" + c.Fragment()
+}
+
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// urlFile is where the console that runs on a database leaves its URL: beside the database,
+// and like it for its owner alone. Who can read the database may look at it by the console.
+func urlFile(dbPath string) string {
+	if real, err := filepath.EvalSymlinks(dbPath); err == nil {
+		dbPath = real
+	}
+	return dbPath + ".console"
+}
+
+// leaveURL leaves the URL of a console for relay console --print-url. remove takes it away,
+// unless another console has left its own since.
+func leaveURL(dbPath, shown string, log *slog.Logger) (remove func()) {
+	path := urlFile(dbPath)
+	text := []byte(shown + "\n")
+	if err := lock.Replace(path, text); err != nil {
+		log.Warn("relay console --print-url will not find this console", "error", err)
+		return func() {}
+	}
+	return func() {
+		if now, err := os.ReadFile(path); err == nil && string(now) == string(text) {
+			_ = os.Remove(path) // a URL that stays leads nowhere
+		}
+	}
+}
+
+// printConsoleURL prints the URL of the console that runs on a database.
+func (a *app) printConsoleURL(ctx context.Context, dbPath string) error {
+	none := fmt.Errorf("no console runs on %s: relay console starts one, relay serve --console has one", dbPath)
+	text, err := os.ReadFile(urlFile(dbPath))
+	if errors.Is(err, fs.ErrNotExist) {
+		return none
+	}
+	if err != nil {
+		return err
+	}
+	shown := strings.TrimSpace(string(text))
+	u, err := url.Parse(shown)
+	if err != nil {
+		return none
+	}
+	dialer := net.Dialer{Timeout: 2 * time.Second} // a killed console leaves its file
+	conn, err := dialer.DialContext(ctx, "tcp", u.Host)
+	if err != nil {
+		return none
+	}
+	conn.Close()
+	if a.json {
+		return a.printJSON(map[string]string{"url": shown, "db": dbPath})
+	}
+	_, err = fmt.Fprintln(a.stdout, shown)
+	return err
+}
+
+// checkConsole checks --console and --console-password-file.
+func (s *settings) checkConsole(given bool) error {
+	if s.Dev && !given {
+		s.Console, s.consoleAnywhere = consoleAddr, true
+	}
+	if s.Console == "" || s.Console == "off" {
+		s.Console = ""
+		return nil
+	}
+	if err := checkHostPort("console", s.Console); err != nil {
+		return err
+	}
+	if s.ConsolePasswordFile == "" {
+		return nil
+	}
+	text, err := os.ReadFile(s.ConsolePasswordFile)
+	if err != nil {
+		return fmt.Errorf("cannot read the password (--console-password-file): %w", err)
+	}
+	if s.consolePassword = strings.TrimRight(string(text), "\r\n"); len(s.consolePassword) < 12 {
+		return usagef("the password in --console-password-file must have at least 12 characters")
+	}
+	return nil
+}
+
+// listenConsole takes the address of --console, or none.
+func (s *settings) listenConsole() (net.Listener, error) {
+	if s.Console == "" {
+		return nil, nil
+	}
+	l, err := listen("console", s.Console)
+	if err != nil && s.consoleAnywhere { // nobody has asked for this very port
+		host, _, _ := net.SplitHostPort(s.Console) // checkConsole has read it
+		l, err = listen("console", net.JoinHostPort(host, "0"))
+	}
+	if err == nil && !isLoopback(l.Addr()) && (!s.encrypted() || s.consolePassword == "") {
+		l.Close()
+		return nil, usagef("--console on an address other than loopback needs TLS (--tls-cert and --tls-key, or --acme) and --console-password-file: who reaches it sees all messages")
+	}
+	return l, err
+}
+
+// consoleOf is the console of a server, on a listener of its own.
+type consoleOf struct {
+	url     string
+	console *console.Console
+	store   *db.Inspector
+	remove  func()
+}
+
+// close ends the console before the store closes.
+func (c *consoleOf) close() error {
+	if c == nil {
+		return nil
+	}
+	c.console.Close()
+	c.remove()
+	return c.store.Close()
+}
+
+// showConsole begins to show the console. It reads by a handle of its own, which cannot write.
+func (in *instance) showConsole(l net.Listener, s *settings, log *slog.Logger) error {
+	store, err := db.Inspect(in.db.Path())
+	if err != nil {
+		return err
+	}
+	scheme, secure := "http", !isLoopback(l.Addr())
+	if secure {
+		scheme = "https"
+	}
+	c := console.New(console.Config{Store: store, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
+		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version})
+	in.console = &consoleOf{url: consoleURL(scheme, l.Addr(), c), console: c, store: store}
+	in.console.remove = leaveURL(store.Path(), in.console.url, log)
+	if secure {
+		l = tls.NewListener(l, in.certs.config())
+	}
+	in.serveBeside(l, c, log)
+	log.Info("serving the console; relay console --print-url prints its URL", "addr", l.Addr()) // not the URL, which lets in
+	return nil
+}

@@ -1,0 +1,140 @@
+package inspect
+
+import (
+	"time"
+
+	"relay/db/relay"
+)
+
+// A MechaQuery asks for a page of the registered Mechas, by their addresses.
+type MechaQuery struct {
+	Text   string              // a part of the address, without regard to letter case; "": all
+	Except []relay.MechaNumber // Mechas to leave out
+	Offset int                 // how many to pass over
+	Limit  int
+}
+
+// Known is a registered Mecha, as a row of a list.
+type Known struct {
+	relay.Mecha
+	LiveKeys int       // neither revoked nor expired
+	LastSeen time.Time // its last request, up to about a minute too early; zero: never
+}
+
+// Listed is a Mecha with its profile, as the directory has it.
+type Listed struct {
+	relay.Entry
+	LastSeen time.Time // as in Known
+}
+
+// A ProfileQuery asks for a page of the directory, by address.
+type ProfileQuery struct {
+	Words []string      // each must be a part of the address or of the profile's JSON, without regard to the case of ASCII letters
+	After relay.Address // the page begins after this one
+	Limit int
+}
+
+// ProfilePage is the answer to a ProfileQuery.
+type ProfilePage struct {
+	List []Listed
+	Next relay.Address // the After of the next page; "": there is none
+}
+
+// PendingAges are the ages by which MechaState counts pending messages: each bucket has
+// those that are younger than its age, and not in the one before. The last bucket has the rest.
+var PendingAges = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
+
+// MechaState is what the file knows of one Mecha. Whether it is online the file does not know.
+type MechaState struct {
+	Listed
+	Box
+	RemovedAt  time.Time // zero: it is registered
+	HasProfile bool
+	Ages       []int // pending messages, by PendingAges, each up to MostCounted
+	Leases     []Lease
+	MoreLeases bool
+	Keys       []Key // the live ones first, then the newest
+	MoreKeys   bool
+}
+
+// A Lease is a pending message that a worker holds, or that the Mecha has put off.
+type Lease struct {
+	Message relay.MessageID
+	Attempt int // 1 for the first
+	Since   time.Time
+	Until   time.Time
+	Claimed bool        // a worker holds it; else it was put off
+	Worker  string      // the name that the worker gave; "" if none
+	Key     relay.KeyID // of the worker
+	Label   string      // of the key
+	KeyUsed time.Time   // when the key was last used, to about a minute; zero: not noted
+}
+
+// MechaHour is what a Mecha received, sent and acknowledged in some time, in spans.
+type MechaHour struct {
+	In, Out map[int64]int // messages, by the number of the span since 1970
+	Acked   map[int64]int // messages that it acknowledged as final, likewise
+	From    time.Time     // all since this time is counted
+	LastAck *Step         // its latest acknowledgement, of the newest messages; nil: none is known
+	Acking  relay.MessageID
+}
+
+// A Key is a Mecha key without anything secret.
+type Key struct {
+	ID        relay.KeyID
+	Mecha     relay.Address
+	Label     string
+	CreatedAt time.Time
+	ExpiresAt time.Time // zero: never
+	RevokedAt time.Time // zero: not revoked
+	LastUsed  time.Time // to about a minute; zero: never
+	Broadcast bool      // it may write to all crews
+	Secret    bool      // it has a signing secret of its own
+	State     KeyState
+}
+
+// KeyState says how it is with a key, in the order in which an operator looks.
+type KeyState int8
+
+// The states.
+const (
+	KeyEnding  KeyState = iota // it is live, and expires within KeySoon
+	KeyUnused                  // it is live, and was never used
+	KeyLive                    // any other that is live
+	KeyExpired                 // it has expired
+	KeyRevoked                 // it was revoked
+)
+
+var keyStates = [...]string{"ending", "unused", "live", "expired", "revoked"}
+
+// String is the state's name.
+func (s KeyState) String() string { return keyStates[s] }
+
+// ParseKeyState finds the state with a name.
+func ParseKeyState(name string) (KeyState, bool) {
+	for i, n := range keyStates {
+		if n == name {
+			return KeyState(i), true
+		}
+	}
+	return 0, false
+}
+
+// KeySoon is when an end of a key is soon.
+const KeySoon = 14 * 24 * time.Hour
+
+// A KeyQuery asks for a page of the keys: those first that end soon, then those that were
+// never used, the other live ones by their last use, and those that have ended.
+type KeyQuery struct {
+	Text   string    // a part of the address, the label or the id, without regard to the case of ASCII letters; "": all
+	State  *KeyState // nil: all
+	Offset int
+	Limit  int
+}
+
+// KeyPage is the answer to a KeyQuery.
+type KeyPage struct {
+	List   []Key
+	More   bool
+	Counts [5]int // of the keys that have the text, by their state
+}

@@ -1,0 +1,60 @@
+package db
+
+import (
+	"strings"
+
+	"relay/db/inspect"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// lookedKeys are keys without anything secret, with their states, as inspect.KeyState. Its
+// arguments are now and the time up to which an end is soon, in Unix ms.
+const lookedKeys = `SELECT k.id, k.public_id, m.address, k.label, k.created_at, k.expires_at, k.revoked_at, u.last_used_at AS used, k.broadcast, k.secret IS NOT NULL AS secret,
+	CASE WHEN k.revoked_at IS NOT NULL THEN 4 WHEN k.ended IS NOT NULL OR k.expires_at <= ? THEN 3 WHEN k.expires_at <= ? THEN 0 WHEN u.last_used_at IS NULL THEN 1 ELSE 2 END AS state
+	FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id WHERE `
+
+const hasKeyText = "(? = '' OR instr(lower(m.address || ' ' || k.label || ' ' || k.public_id), ?) > 0)"
+
+// Keys reads a page of all keys. It looks at each of them, some million a second: a relay has
+// few of them against its messages.
+func (i *Inspector) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
+	text := strings.ToLower(q.Text)
+	err = i.view(func(x *rx) error {
+		now := x.now.UnixMilli()
+		r := x.c.Query("SELECT state, count(*) FROM ("+lookedKeys+hasKeyText+") GROUP BY state", now, x.now.Add(inspect.KeySoon).UnixMilli(), text, text)
+		for r.Next() {
+			p.Counts[r.Int(0)] = int(r.Int(1))
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+		p.List, p.More, err = x.keys(q, hasKeyText, text, text)
+		return err
+	})
+	return p, err
+}
+
+// keys reads a page of the keys k of the Mechas m for which a condition holds.
+func (x *rx) keys(q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
+	state := int64(-1)
+	if q.State != nil {
+		state = int64(*q.State)
+	}
+	args = append([]any{x.now.UnixMilli(), x.now.Add(inspect.KeySoon).UnixMilli()}, args...)
+	r := x.c.Query("SELECT public_id, address, label, created_at, expires_at, revoked_at, used, broadcast, secret, state FROM ("+lookedKeys+where+`)
+		WHERE ? IN (-1, state) ORDER BY state, CASE state WHEN 0 THEN expires_at WHEN 2 THEN -used WHEN 3 THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`,
+		append(args, state, int64(q.Limit+1), int64(q.Offset))...)
+	for r.Next() {
+		if more = len(list) == q.Limit; more {
+			break
+		}
+		list = append(list, readLookedKey(r))
+	}
+	return list, more, r.Close()
+}
+
+func readLookedKey(r *sqlite.Rows) inspect.Key {
+	return inspect.Key{ID: relay.KeyID(r.Text(0)), Mecha: relay.Address(r.Text(1)), Label: r.Text(2), CreatedAt: relay.UnixMilli(r.Int(3)), ExpiresAt: relay.UnixMilli(r.Int(4)),
+		RevokedAt: relay.UnixMilli(r.Int(5)), LastUsed: relay.UnixMilli(r.Int(6)), Broadcast: r.Int(7) != 0, Secret: r.Int(8) != 0, State: inspect.KeyState(r.Int(9))}
+}

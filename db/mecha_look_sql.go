@@ -1,0 +1,275 @@
+package db
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strings"
+	"time"
+
+	"relay/db/inspect"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+const (
+	leasesShown = 20
+	leasesRead  = 5000 // rows of attempt that are looked at for the leases of one Mecha
+	keysShown   = 50
+	hourRows    = 5000 // messages of a Mecha that are counted for its hour, in each direction
+	ackRows     = 2000 // received messages whose acknowledgements are counted
+	profileRows = 500  // Mechas whose profiles are looked through in one view
+	profileMost = 20_000
+)
+
+// Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
+// cost is that of the rows it passes over, which are those of one index.
+func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error) {
+	except, err := json.Marshal(append([]relay.MechaNumber{}, q.Except...))
+	if err != nil {
+		return nil, false, err
+	}
+	err = i.view(func(x *rx) error {
+		r := x.c.Query(`SELECT m.id, m.address, m.created_at,
+				(SELECT count(*) FROM mecha_key WHERE mecha = m.id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)),
+				(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id)
+			FROM (SELECT id FROM mecha WHERE removed_at IS NULL AND (?2 = '' OR instr(lower(address), ?2) > 0) AND id NOT IN (SELECT value FROM json_each(?3))
+				ORDER BY address LIMIT ?4 OFFSET ?5) f JOIN mecha m ON m.id = f.id ORDER BY m.address`,
+			x.now.UnixMilli(), strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
+		for r.Next() {
+			if more = len(list) == q.Limit; more {
+				break
+			}
+			list = append(list, inspect.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
+				LiveKeys: int(r.Int(3)), LastSeen: relay.UnixMilli(r.Int(4))})
+		}
+		return r.Close()
+	})
+	return list, more, err
+}
+
+// Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
+// accepted before late count in Box.Late. Error: MechaNotFound.
+func (i *Inspector) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, err error) {
+	h, err := i.history(inspect.ListQuery{Mecha: a})
+	if err != nil {
+		return s, err
+	}
+	err = i.view(func(x *rx) error {
+		list, err := x.entries(false, "WHERE m.id = ?", int64(h.Mecha))
+		if err != nil {
+			return err
+		}
+		s.Entry = list[0] // its row is never removed while rows refer to it; history has just found it
+		if s.Box, err = x.box(h.Mecha, relay.PositionAt(late)); err != nil {
+			return err
+		}
+		s.Listed.LastSeen = s.Box.LastSeen
+		_, err = x.c.Row(func(r *sqlite.Rows) { s.RemovedAt, s.HasProfile = relay.UnixMilli(r.Int(0)), r.Int(1) != 0 },
+			"SELECT removed_at, EXISTS (SELECT 1 FROM profile WHERE mecha = id) FROM mecha WHERE id = ?", int64(h.Mecha))
+		if err != nil {
+			return err
+		}
+		if s.Ages, err = x.pendingAges(h.Mecha); err != nil {
+			return err
+		}
+		if s.Leases, s.MoreLeases, err = x.leases(h.Mecha); err != nil {
+			return err
+		}
+		s.Keys, s.MoreKeys, err = x.keys(inspect.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(h.Mecha))
+		return err
+	})
+	return s, err
+}
+
+// pendingAges counts a Mecha's pending messages by inspect.PendingAges.
+func (x *rx) pendingAges(id relay.MechaNumber) (ages []int, err error) {
+	end := int64(math.MaxInt64)
+	for n := range len(inspect.PendingAges) + 1 {
+		begin := relay.Position(0)
+		if n < len(inspect.PendingAges) {
+			begin = relay.PositionAt(x.now.Add(-inspect.PendingAges[n]))
+		}
+		pending, args, err := x.pending(id, begin, inspect.MostCounted+1)
+		if err != nil {
+			return nil, err
+		}
+		rows, err := x.c.Number("SELECT count(*) FROM ("+pending+") p CROSS JOIN message m ON m.position = p.position AND m.open = 1 AND (m.expires_at IS NULL OR m.expires_at > ?) WHERE p.position < ?",
+			append(args, x.now.UnixMilli(), end)...)
+		if err != nil {
+			return nil, err
+		}
+		ages, end = append(ages, int(min(rows, inspect.MostCounted))), int64(begin)
+	}
+	return ages, nil
+}
+
+// mechaLeases are the rows of leases, of so many rows of the Mecha, up to a number.
+const mechaLeases = `SELECT a.message, a.number, a.since, a.until, a.key IS NOT NULL, a.worker, k.public_id, k.label, u.last_used_at
+		FROM (SELECT * FROM attempt INDEXED BY attempt_recipient WHERE recipient = ? LIMIT ?) a
+		LEFT JOIN mecha_key k ON k.id = a.key LEFT JOIN key_use u ON u.key = a.key WHERE a.until IS NOT NULL ORDER BY a.until, a.message LIMIT ?`
+
+// leases lists what workers of a Mecha hold, and what it has put off: what ends first is first.
+func (x *rx) leases(id relay.MechaNumber) (list []inspect.Lease, more bool, err error) {
+	r := x.c.Query(mechaLeases,
+		int64(id), int64(leasesRead), int64(leasesShown+1))
+	for r.Next() {
+		if more = len(list) == leasesShown; more {
+			break
+		}
+		list = append(list, inspect.Lease{Message: x.ids.Message(relay.Position(r.Int(0))), Attempt: int(r.Int(1)), Since: relay.Position(r.Int(2)).Time(),
+			Until: relay.UnixMilli(r.Int(3)), Claimed: r.Int(4) != 0, Worker: r.Text(5), Key: relay.KeyID(r.Text(6)), Label: r.Text(7), KeyUsed: relay.UnixMilli(r.Int(8))})
+	}
+	return list, more, r.Close()
+}
+
+// MechaHour counts what a Mecha received, sent and acknowledged since a time, in spans of the
+// given length. It looks at a bounded number of its newest messages.
+func (i *Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h inspect.MechaHour, err error) {
+	h = inspect.MechaHour{From: since}
+	err = i.view(func(x *rx) error {
+		for _, side := range []struct {
+			of relay.Direction
+			to *map[int64]int
+		}{{relay.In, &h.In}, {relay.Out, &h.Out}} {
+			*side.to = map[int64]int{}
+			positions, args, err := x.newestOf(id, side.of, relay.PositionFrom(since), hourRows)
+			if err != nil {
+				return err
+			}
+			rows, first := 0, relay.Position(0)
+			r := x.c.Query("SELECT (position >> 12) / ?, count(*), min(position) FROM ("+positions+") GROUP BY 1 ORDER BY 1", append([]any{span.Milliseconds()}, args...)...)
+			for r.Next() {
+				if first == 0 {
+					first = relay.Position(r.Int(2))
+				}
+				(*side.to)[r.Int(0)] = int(r.Int(1))
+				rows += int(r.Int(1))
+			}
+			if err := r.Close(); err != nil {
+				return err
+			}
+			if rows == hourRows && first.Time().After(h.From) {
+				h.From = first.Time()
+			}
+		}
+		return x.acksOf(&h, id, since, span)
+	})
+	return h, err
+}
+
+// newestOf gives a query of the positions of the newest messages of a Mecha.
+func (x *rx) newestOf(id relay.MechaNumber, of relay.Direction, from relay.Position, most int) (string, []any, error) {
+	u, err := x.findUnindexed(id, from, math.MaxInt64, false)
+	if err != nil {
+		return "", nil, err
+	}
+	pr := positionRange{from: from, to: math.MaxInt64, limit: most, unindexed: u}
+	positions, args := pr.positions(relay.HistoryQuery{Mecha: id, Direction: of, Descending: true})
+	return positions, args, nil
+}
+
+// acksOf counts the acknowledgements of the newest messages that a Mecha received.
+func (x *rx) acksOf(h *inspect.MechaHour, id relay.MechaNumber, since time.Time, span time.Duration) error {
+	positions, args, err := x.newestOf(id, relay.In, 0, ackRows)
+	if err != nil {
+		return err
+	}
+	h.Acked = map[int64]int{}
+	last := int64(0)
+	r := x.c.Query("SELECT m.acknowledged_at / ?, count(m.acknowledged_at), max(m.ack) FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position WHERE m.ack IS NOT NULL GROUP BY 1",
+		append([]any{span.Milliseconds()}, args...)...)
+	for r.Next() {
+		if last = max(last, r.Int(2)); !r.Null(0) && r.Int(0) >= since.UnixMilli()/span.Milliseconds() {
+			h.Acked[r.Int(0)] = int(r.Int(1))
+		}
+	}
+	if err := r.Close(); err != nil || last == 0 {
+		return err
+	}
+	step, _, err := x.step(last)
+	if err != nil {
+		return err
+	}
+	of, err := x.c.Number("SELECT message FROM receipt WHERE position = ?", last)
+	h.LastAck, h.Acking = &step, x.ids.Message(relay.Position(of))
+	return err
+}
+
+// Profiles reads a page of the directory, in pieces, each of which sees the file as it is in its
+// turn. It looks through 20,000 Mechas at most; then the page may have fewer than Limit and a Next.
+// The end of ctx ends it between two pieces.
+func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p inspect.ProfilePage, err error) {
+	where, words := "", []any{}
+	for _, w := range q.Words {
+		where += " OR NOT (instr(lower(m.address), ?) OR coalesce(instr(lower(p.body), ?), 0))"
+		words = append(words, strings.ToLower(w), strings.ToLower(w))
+	}
+	after := q.After
+	for looked := 0; looked < profileMost; looked += profileRows {
+		rows, full := 0, false
+		err := i.viewGently(ctx, func(x *rx) error {
+			var found []int64
+			r := x.c.Query("SELECT m.id, m.address, FALSE"+where+" FROM mecha m LEFT JOIN profile p ON p.mecha = m.id WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?",
+				append(words, string(after), int64(profileRows))...)
+			for ; r.Next(); rows++ {
+				if r.Int(2) == 0 && len(p.List)+len(found) == q.Limit {
+					full = true
+					break
+				}
+				if after = relay.Address(r.Text(1)); r.Int(2) == 0 {
+					found = append(found, r.Int(0))
+				}
+			}
+			if err := r.Close(); err != nil {
+				return err
+			}
+			list, err := x.listed(found)
+			p.List = append(p.List, list...)
+			return err
+		})
+		if err != nil {
+			return p, err
+		}
+		if full {
+			p.Next = after
+			return p, nil
+		}
+		if rows < profileRows {
+			return p, nil
+		}
+	}
+	p.Next = after
+	return p, nil
+}
+
+// Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
+// left out.
+func (i *Inspector) Listed(ids []relay.MechaNumber) (all []inspect.Listed, err error) {
+	err = i.view(func(x *rx) error {
+		numbers := make([]int64, len(ids))
+		for n, id := range ids {
+			numbers[n] = int64(id)
+		}
+		all, err = x.listed(numbers)
+		return err
+	})
+	return all, err
+}
+
+func (x *rx) listed(ids []int64) (all []inspect.Listed, err error) {
+	for _, id := range ids {
+		some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", id)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range some {
+			seen, err := x.c.Number(lastUse, id)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, inspect.Listed{Entry: e, LastSeen: relay.UnixMilli(seen)})
+		}
+	}
+	return all, nil
+}

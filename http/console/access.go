@@ -1,0 +1,218 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"time"
+
+	"relay/db/relay"
+)
+
+const (
+	sessionFor   = 12 * time.Hour
+	mostSessions = 64 // the oldest makes room for a new one
+	maxSecret    = 4 << 10
+)
+
+// policy is the Content-Security-Policy: only what this console itself serves, no script or
+// style within a page, and none that is made of a text.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+
+// guarded sets the headers of all answers, and refuses what comes by another name or from a
+// page of another origin, before anything else looks at it.
+func (c *Console) guarded(h http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection()
+	crossOrigin.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c.refuse(w, r, relay.Errorf(relay.OriginNotAllowed, "a page of another origin may not do this"))
+	}))
+	h = crossOrigin.Handler(h)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		head := w.Header()
+		head.Set("Content-Security-Policy", policy)
+		head.Set("X-Content-Type-Options", "nosniff")
+		head.Set("Referrer-Policy", "no-referrer")
+		head.Set("Cache-Control", "no-store")
+		head.Set("Cross-Origin-Resource-Policy", "same-origin")
+		head.Set("Cross-Origin-Opener-Policy", "same-origin")
+		if !c.config.TLS && !isLoopback(r.Host) {
+			http.Error(w, "This console is for programs on this machine: open it as http://127.0.0.1 or http://localhost.", http.StatusMisdirectedRequest)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// isLoopback tells whether a Host header names this machine. A page of another site that
+// leads its own name to this machine (DNS rebinding) has that name in its requests.
+func isLoopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// random makes a text that nobody can guess.
+func random() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return base64.RawURLEncoding.EncodeToString(b[:])
+}
+
+// sessions are the browsers that were let in, by the hash of their cookie.
+type sessions struct {
+	mu  sync.Mutex
+	end map[[sha256.Size]byte]time.Time
+}
+
+// begin makes a session, and gives its cookie's value.
+func (s *sessions) begin(now time.Time) string {
+	value := random()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.end == nil {
+		s.end = map[[sha256.Size]byte]time.Time{}
+	}
+	for len(s.end) >= mostSessions {
+		var first [sha256.Size]byte
+		for id, end := range s.end {
+			if f, ok := s.end[first]; !ok || end.Before(f) {
+				first = id
+			}
+		}
+		delete(s.end, first)
+	}
+	s.end[sha256.Sum256([]byte(value))] = now.Add(sessionFor)
+	return value
+}
+
+// has tells whether a cookie's value is that of a session that has not ended.
+func (s *sessions) has(value string, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	id := sha256.Sum256([]byte(value))
+	end, ok := s.end[id]
+	if ok && !now.Before(end) {
+		delete(s.end, id)
+	}
+	return ok && now.Before(end)
+}
+
+func (s *sessions) drop(value string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.end, sha256.Sum256([]byte(value)))
+}
+
+// failures bounds how often a client may be wrong: five times at once, then once in two
+// seconds.
+type failures struct {
+	mu sync.Mutex
+	of map[string]failed
+}
+
+type failed struct {
+	n  float64
+	at time.Time
+}
+
+const (
+	failuresAtOnce = 5
+	failuresEvery  = 2 * time.Second
+	mostFailures   = 1024 // clients; then all are forgotten
+)
+
+// full tells whether a client has been wrong too often.
+func (f *failures) full(client string, now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.now(client, now) > failuresAtOnce-1
+}
+
+func (f *failures) add(client string, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.of == nil || len(f.of) >= mostFailures {
+		f.of = map[string]failed{}
+	}
+	f.of[client] = failed{f.now(client, now) + 1, now}
+}
+
+// now is how many failures count against a client. f.mu is held.
+func (f *failures) now(client string, now time.Time) float64 {
+	last := f.of[client]
+	return max(0, last.n-float64(now.Sub(last.at))/float64(failuresEvery))
+}
+
+// cookieName differs by port, because browsers send the cookies of a host to all its ports.
+func cookieName(r *http.Request) string {
+	_, port, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		port = "443"
+	}
+	return "relay_console_" + port
+}
+
+// hasSession tells whether a request has the cookie of a session.
+func (c *Console) hasSession(r *http.Request) bool {
+	cookie, err := r.Cookie(cookieName(r))
+	return err == nil && c.sessions.has(cookie.Value, c.config.Now())
+}
+
+// withSession lets only sessions through. A person gets the page that lets them in.
+func (c *Console) withSession(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if !c.hasSession(r) {
+			c.door(w, r)
+			return
+		}
+		h(w, r)
+	}
+}
+
+// session answers a page that asks whether it has one.
+func (c *Console) session(w http.ResponseWriter, _ *http.Request) {
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// enter makes a session for who sends the token or the password, in the field secret of a form.
+func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
+	client, _, _ := net.SplitHostPort(r.RemoteAddr) // set by the HTTP server
+	now := c.config.Now()
+	if c.failures.full(client, now) {
+		w.Header().Set("Retry-After", "2")
+		http.Error(w, "Too many wrong attempts. Wait a few seconds.", http.StatusTooManyRequests)
+		return
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxSecret)
+	given := sha256.Sum256([]byte(r.PostFormValue("secret")))
+	if subtle.ConstantTimeCompare(given[:], c.secret[:]) != 1 {
+		c.failures.add(client, now)
+		c.config.Logger.Warn("somebody was not let in to the console", "client", client)
+		http.Error(w, "That is not the one. The console prints its URL when it starts; relay console --print-url prints it again.", http.StatusForbidden)
+		return
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Value: c.sessions.begin(now), Path: "/", MaxAge: int(sessionFor.Seconds()),
+		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
+	w.WriteHeader(http.StatusNoContent)
+}
+
+// leave ends the session.
+func (c *Console) leave(w http.ResponseWriter, r *http.Request) {
+	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+		c.sessions.drop(cookie.Value)
+	}
+	http.SetCookie(w, &http.Cookie{Name: cookieName(r), Path: "/", MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: c.config.TLS})
+	http.Redirect(w, r, "/", http.StatusSeeOther)
+}

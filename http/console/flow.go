@@ -1,0 +1,401 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"relay/db/inspect"
+	"relay/db/relay"
+)
+
+const (
+	lookEvery  = 250 * time.Millisecond // while a page is open
+	idleEvery  = time.Second
+	readAtOnce = 100              // events that are read after one look; of more, the newest are shown, and the others counted
+	sampleOf   = 20               // events that are read of more
+	countRows  = 20_000           // rows that are counted in one view
+	backfill   = 200_000          // events of the last hour that are counted at the start
+	keptEvents = 300              // for pages that come back
+	mayReturn  = 15 * time.Second // after which nothing is read any more for a page that has left
+	heardEvery = 5 * time.Second
+	measured   = 10 * time.Second // between two measurements of the server
+)
+
+// flow follows what is committed, once for all pages. Its own memory, and that of each page,
+// is bounded: of more events than can be shown it reads a few, and counts the others.
+type flow struct {
+	c        *Console
+	hour     series
+	mu       sync.Mutex
+	at       relay.Position // all events up to here are counted
+	measured bool           // measure was called; only run uses it
+	more     bool           // there are events that are not counted yet; only run uses it
+	pushes   relay.Position // and all notes of pushes up to here; only run uses it
+	kept     []inspect.Event
+	from     relay.Position // after this position, kept has all events but those that were passed over
+	pages    map[*page]bool
+	behind   time.Duration // how old the events are that are counted; 0: all are
+	left     time.Time     // when the latest page has left
+	failed   error         // why the file could not be read; nil: it can
+}
+
+// A page is one that listens. Its fields are guarded by flow.mu.
+type page struct {
+	wake   chan struct{}
+	events []inspect.Event
+	total  int // events since the last take, with those that are not in events
+}
+
+func newFlow(c *Console) *flow { return &flow{c: c, pages: map[*page]bool{}} }
+
+// run follows the file until the console closes.
+func (f *flow) run() {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	begun := false
+	var looked, measuredAt time.Time
+	for {
+		now := f.c.config.Now()
+		if !begun {
+			err := f.begin(now)
+			f.note(err)
+			begun = err == nil
+		} else if f.listened() || now.Sub(looked) >= idleEvery {
+			// More is left only if more happens than one look counts: then the next one is soon.
+			looked = now
+			f.note(f.follow(now))
+		}
+		if now.Sub(measuredAt) >= measured {
+			measuredAt = now
+			f.measure(now)
+		}
+		select {
+		case <-f.c.ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// begin counts the last hour, as far back as that takes a bounded time.
+func (f *flow) begin(now time.Time) error {
+	at, err := f.c.config.Store.Back(now.Add(-time.Hour), backfill)
+	if err != nil {
+		return err
+	}
+	f.hour.lookedFrom(at.Time())
+	for {
+		a, err := f.c.config.Store.Activity(at, spanLength, countRows)
+		if err != nil {
+			return err
+		}
+		f.hour.add(a.Spans, now)
+		if at = a.Upto; !a.More {
+			break
+		}
+		select {
+		case <-f.c.ctx.Done():
+			return f.c.ctx.Err()
+		case <-time.After(10 * time.Millisecond): // the server's log must get its pauses
+		}
+	}
+	if _, f.pushes, err = f.c.config.Store.NewestPushes(0); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.at, f.from = at, at
+	return nil
+}
+
+// follow counts what was committed since the last time, and reads what can be shown.
+func (f *flow) follow(now time.Time) error {
+	store := f.c.config.Store
+	changed, err := store.Changed()
+	if err != nil || !changed && !f.more {
+		return err
+	}
+	a, err := store.Activity(f.at, spanLength, countRows) // only this goroutine writes f.at
+	if err != nil {
+		return err
+	}
+	f.more = a.More
+	f.hour.add(a.Spans, now)
+	total := a.Total().Events
+	pushed, err := f.pushed(total)
+	if err != nil || total+len(pushed) == 0 {
+		return err
+	}
+	var events []inspect.Event
+	if f.listened() {
+		if total <= readAtOnce {
+			events, err = store.Events(f.at, total)
+		} else if events, err = store.Newest(sampleOf); err == nil {
+			events = slices.DeleteFunc(events, func(e inspect.Event) bool { return e.Position <= f.at })
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if n := len(events); n > 0 {
+		a.Upto = max(a.Upto, events[n-1].Position)
+	}
+	f.tell(a.Upto, a.More, total, events, pushed)
+	return nil
+}
+
+// pushed reads what was written to sockets since the last time, unless too much happens.
+func (f *flow) pushed(total int) (list []inspect.Event, err error) {
+	if !f.listened() || total > readAtOnce {
+		_, f.pushes, err = f.c.config.Store.NewestPushes(0)
+		return nil, err
+	}
+	list, f.pushes, err = f.c.config.Store.Pushes(f.pushes, readAtOnce)
+	return list, err
+}
+
+// tell hands events to the pages. Pushes are no part of the shared order, and a page that
+// comes back is not told of them. more tells that later events are not counted yet.
+func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []inspect.Event) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.behind = 0
+	if more {
+		f.behind = max(f.c.config.Now().Sub(upto.Time()), 0)
+	}
+	if f.at = upto; len(events) < total {
+		f.kept, f.from = nil, f.at
+	} else {
+		f.kept = append(f.kept, events...)
+		if more := len(f.kept) - keptEvents; more > 0 {
+			f.from = f.kept[more-1].Position
+			f.kept = append(f.kept[:0], f.kept[more:]...)
+		}
+	}
+	all := inOrder(events, pushes)
+	for p := range f.pages {
+		p.add(total+len(pushes), all)
+	}
+}
+
+// inOrder merges events and pushes by their times.
+func inOrder(events, pushes []inspect.Event) []inspect.Event {
+	all := append(slices.Clone(events), pushes...)
+	slices.SortStableFunc(all, func(a, b inspect.Event) int { return a.Step.At.Compare(b.Step.At) })
+	return all
+}
+
+// add adds events that the page has not been told of. Of many, it keeps the newest.
+func (p *page) add(total int, events []inspect.Event) {
+	p.total += total
+	p.events = append(p.events, events...)
+	if more := len(p.events) - readAtOnce; more > 0 {
+		p.events = append(p.events[:0], p.events[more:]...)
+	}
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// measure notes what the server says of itself, and how much is pending.
+func (f *flow) measure(now time.Time) {
+	pending := -1
+	if o, err := f.c.overview(f.c.ctx); err == nil {
+		pending = o.Pending
+	}
+	var h []Histogram
+	if f.c.config.Live != nil {
+		h = f.c.config.Live.Vitals().Histograms
+	}
+	if !f.measured { // what the first minute is compared with
+		f.hour.measured(now.Add(-spanLength), -1, h)
+		f.measured = true
+	}
+	f.hour.measured(now, pending, h)
+}
+
+// listened tells whether a page listens, or may soon be back.
+func (f *flow) listened() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.pages) > 0 || time.Since(f.left) < mayReturn
+}
+
+// note keeps why the file could not be read, and logs it once.
+func (f *flow) note(err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil && f.failed == nil {
+		f.c.config.Logger.Warn("the console cannot read the database", "error", err)
+	}
+	f.failed = err
+}
+
+// listen adds a page that has seen all up to a position. leave must follow.
+func (f *flow) listen(after relay.Position) (*page, error) {
+	p := &page{wake: make(chan struct{}, 1)}
+	f.mu.Lock()
+	f.pages[p] = true
+	at, missed := f.at, f.since(after)
+	if missed != nil {
+		p.add(len(missed), missed)
+	}
+	f.mu.Unlock()
+	if missed != nil || after >= at {
+		return p, nil
+	}
+	missed, total, err := f.read(after, at)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	p.events = inOrder(missed, p.events)
+	if p.add(total, nil); err != nil {
+		delete(f.pages, p)
+	}
+	return p, err
+}
+
+// read reads the newest events between two positions, and counts all of them, up to countRows.
+func (f *flow) read(after, upto relay.Position) (list []inspect.Event, total int, err error) {
+	if list, err = f.c.config.Store.Newest(readAtOnce); err != nil {
+		return nil, 0, err
+	}
+	all := len(list) < readAtOnce || list[0].Position <= after
+	list = slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Position <= after || e.Position > upto })
+	if all {
+		return list, len(list), nil
+	}
+	a, err := f.c.config.Store.Activity(after, spanLength, countRows)
+	return list, max(a.Total().Events, len(list)), err
+}
+
+// since gives the kept events after a position; nil if not all of them are kept. f.mu is held.
+func (f *flow) since(after relay.Position) []inspect.Event {
+	if after < f.from {
+		return nil
+	}
+	n, _ := slices.BinarySearchFunc(f.kept, after, func(e inspect.Event, p relay.Position) int { return int(min(max(e.Position-p, -1), 1)) })
+	for n < len(f.kept) && f.kept[n].Position <= after {
+		n++
+	}
+	return append([]inspect.Event{}, f.kept[n:]...)
+}
+
+func (f *flow) leave(p *page) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.pages, p)
+	f.left = time.Now()
+}
+
+// news is what a page is told. Total counts the events since the last one; rows has those of
+// them that match the page's search and are shown. The page fetches its parts again if Total
+// is not 0.
+type news struct {
+	Cursor string `json:"cursor"`
+	Total  int    `json:"total"`
+	Passed int    `json:"passed"`           // of them, those that were not looked at, because there were too many
+	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed; "": not at all
+	Rows   []row  `json:"rows"`
+	Failed string `json:"failed,omitempty"` // the file cannot be read
+}
+
+// take gives what a page has not been told.
+func (f *flow) take(p *page, q query) news {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := news{Cursor: cursor(f.at), Total: p.total, Passed: p.total - len(p.events), Rows: []row{}}
+	now := f.c.config.Now()
+	for _, e := range p.events {
+		if q.matches(e, now) {
+			n.Rows = append(n.Rows, rowOf(e))
+		}
+	}
+	p.total, p.events = 0, nil
+	if f.behind > time.Second {
+		n.Behind = age(f.behind)
+	}
+	if f.failed != nil {
+		n.Failed = "the database cannot be read"
+	}
+	return n
+}
+
+// position gives the position up to which all is counted.
+func (f *flow) position() relay.Position {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+func cursor(p relay.Position) string { return strconv.FormatInt(int64(p), 10) }
+
+// readAfter reads the cursor of a request; the present position if it has none.
+func (c *Console) readAfter(r *http.Request) relay.Position {
+	n, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64)
+	if err != nil || n < 0 {
+		return c.flow.position()
+	}
+	return relay.Position(n)
+}
+
+// live answers GET /live: the socket on which a page is told what happens.
+func (c *Console) live(w http.ResponseWriter, r *http.Request) {
+	if c.config.Upgrade == nil {
+		c.refuse(w, r, errNoPage)
+		return
+	}
+	q, after := parseQuery(r.URL.Query().Get("q")), c.readAfter(r)
+	if !c.begin() {
+		return // the process ends
+	}
+	defer c.work.Done()
+	err := c.config.Upgrade(w, r, func(ctx context.Context, send func([]byte) error) error {
+		p, err := c.flow.listen(after)
+		if err != nil {
+			return err
+		}
+		defer c.flow.leave(p)
+		heard := time.NewTicker(heardEvery)
+		defer heard.Stop()
+		for {
+			text, err := json.Marshal(c.flow.take(p, q))
+			if err == nil {
+				err = send(text)
+			}
+			if err != nil {
+				return nil // the page is gone
+			}
+			select {
+			case <-ctx.Done():
+				return nil
+			case <-c.ctx.Done():
+				return c.ctx.Err()
+			case <-p.wake:
+			case <-heard.C: // so that the page knows that it is still live
+			}
+		}
+	})
+	if err != nil {
+		c.refuse(w, r, err)
+	}
+}
+
+// poll answers GET /events: what live tells, for a page that has no socket.
+func (c *Console) poll(w http.ResponseWriter, r *http.Request) {
+	after := c.readAfter(r)
+	p, err := c.flow.listen(after)
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
+	defer c.flow.leave(p)
+	n := c.flow.take(p, parseQuery(r.URL.Query().Get("q")))
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(n) // the page may be gone
+}

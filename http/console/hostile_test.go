@@ -1,0 +1,93 @@
+package console_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db/relay"
+)
+
+// mustMock gives a stage on which all that clients write is meant to break a page: markup,
+// marks that turn the direction of text, characters without width, words without an end.
+func mustMock(t testing.TB) (s *stage, paths []string) {
+	t.Helper()
+	const markup = `"><img src=x onerror=window.hit=1><script>window.hit=1</script>{{.}}`
+	turned, thin := "\u202eevil\u2066\u2067", strings.Repeat("\u200b\u0301", 40)
+	word := strings.Repeat("W", 16_000)
+	s = mustStage(t, true)
+	alice, bob := s.mustIssue("alice^demo", markup), s.mustIssue("bob^demo", turned+thin[:100]+strings.Repeat("W", 40))
+	profile, err := json.Marshal(map[string]any{"display_name": markup, "description": strings.Repeat(markup, 9) + turned, "details": word,
+		"tags": []string{markup[2:40], turned + thin[:20], strings.Repeat("W", 60)}, "languages": []string{"en"}, "examples": []string{word[:300]},
+		"skills": []map[string]string{{"id": markup[:60], "name": turned + markup[:60], "description": word[:900]}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mustPut("bob^demo", string(profile))
+	name := relay.Address(strings.Repeat("n", 64) + "^" + strings.Repeat("c", 64))
+	if _, err := relay.ParseAddress(string(name)); err != nil {
+		t.Fatal(err)
+	}
+	s.mustIssue(name, strings.Repeat("W", 200))
+	talk := relay.ConversationID(strings.Repeat("t", 128))
+	m := s.mustSend(30*time.Minute, alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.Conversation, m.Type = talk, markup[:60] })
+	s.mustAck(29*time.Minute, bob, m, "failed", markup+turned+word[:500])
+	for _, kind := range []string{turned + thin[:20], strings.Repeat("W", 60)} {
+		s.mustSend(20*time.Minute, alice, name, `{}`, func(m *relay.SendMessage) { m.Conversation, m.Type = talk, kind })
+	}
+	s.mustSend(19*time.Minute, alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.Conversation = talk })
+	s.nonce++
+	if _, err := s.ClaimMessages(t.Context(), &relay.ClaimMessages{At: time.Now(), Key: bob.Number, Limit: 1, Lease: time.Hour, Worker: markup[:60] + turned, Nonce: s.nonce}); err != nil {
+		t.Fatal(err)
+	}
+	evil := url.QueryEscape(markup + turned)
+	return s, []string{"/", "/mecha", "/mecha?q=" + evil, "/mecha/bob%5Edemo", "/mecha/" + url.PathEscape(string(name)), "/conversation/" + string(talk), "/directory", "/directory?q=" + evil,
+		"/directory?q=img&tag=" + evil + "&as=" + evil, "/directory?q=WWWW&crew=" + evil, "/keys", "/keys?q=" + evil, "/message/" + string(m.ID)}
+}
+
+// What clients write is text in each view, with an index and without one.
+func TestHostileWordsAreText(t *testing.T) {
+	s, paths := mustMock(t)
+	x := s.mustIndex()
+	for _, index := range []bool{false, true} {
+		if index {
+			s.show(true, "127.0.0.1:0", searchBy(x))
+		}
+		c := s.enter()
+		for _, path := range paths {
+			status, page := s.get(c, path)
+			main := page[strings.Index(page, "<main"):]
+			if status != 200 || strings.Contains(main, "<img") || strings.Contains(main, "<script") || len(page) > 100_000 {
+				t.Errorf("%s: %d, %d bytes", path, status, len(page))
+			}
+		}
+	}
+	if log := s.log.String(); strings.Contains(log, "ERROR") {
+		t.Error(log)
+	}
+}
+
+// Nothing of it runs, and no view becomes wider than its window.
+func TestHostileWordsStayInTheWindow(t *testing.T) {
+	s, paths := mustMock(t)
+	s.show(true, "127.0.0.1:0", searchBy(s.mustIndex()))
+	b := mustOpen(t)
+	b.open(s.entry("/"))
+	b.await(isLive)
+	for _, width := range []int64{420, 1440} {
+		b.look(width, 900, false)
+		for n, path := range paths {
+			b.open(s.url + path)
+			b.await(`document.readyState == "complete"`)
+			if wide := b.eval(`document.documentElement.scrollWidth - innerWidth`); wide != "0" {
+				t.Errorf("%s is %s pixels wider than %d", path, wide, width)
+			}
+			if hit := b.eval(`window.hit ?? document.querySelectorAll("main img, main script:not([src]), [onerror]").length`); hit != "0" {
+				t.Errorf("%s: %s", path, hit)
+			}
+			b.shoot("hostile-" + string(rune('a'+n)) + "-" + map[int64]string{420: "420", 1440: "1440"}[width])
+		}
+	}
+}

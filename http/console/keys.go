@@ -1,0 +1,113 @@
+package console
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"relay/db/inspect"
+)
+
+const shownKeys = 100
+
+// keysPage is what pages/keys.html shows.
+type keysPage struct {
+	Verdict
+	Text   string // that was searched for
+	States []choice
+	Keys   []key
+	pager
+}
+
+// choice is a link that narrows or widens a list.
+type choice struct {
+	Name, Link string
+	N          int
+	Chosen     bool
+}
+
+// key is a row of a list of keys.
+type key struct {
+	inspect.Key
+	Used    string
+	Created string
+	Ends    string // when it ends, or has ended
+	Tone    string
+}
+
+// stateNames are the names of the states of keys for people.
+var stateNames = [...]string{"ends soon", "never used", "live", "expired", "revoked"}
+
+// keyOf makes the row of a key.
+func keyOf(k inspect.Key, now time.Time) key {
+	row := key{Key: k, Used: "never", Created: moment(k.CreatedAt, now), Ends: "never", Tone: [...]string{"warn", "quiet", "good", "quiet", "quiet"}[k.State]}
+	row.Label = cut(k.Label, wordLength)
+	if !k.LastUsed.IsZero() {
+		row.Used = age(now.Sub(k.LastUsed)) + " ago"
+	}
+	switch {
+	case k.State == inspect.KeyRevoked:
+		row.Ends = "revoked " + moment(k.RevokedAt, now)
+	case k.State == inspect.KeyExpired && k.ExpiresAt.IsZero(), k.State == inspect.KeyExpired && k.ExpiresAt.After(now):
+		row.Ends = "expired"
+	case k.State == inspect.KeyExpired:
+		row.Ends = "expired " + moment(k.ExpiresAt, now)
+	case !k.ExpiresAt.IsZero():
+		row.Ends = "in " + age(k.ExpiresAt.Sub(now))
+	}
+	return row
+}
+
+// StateName is the state for people.
+func (k key) StateName() string { return stateNames[k.State] }
+
+// showKeys makes the page at /keys.
+func (c *Console) showKeys(r *http.Request) (any, error) {
+	now := c.config.Now()
+	p := &keysPage{Text: strings.TrimSpace(r.URL.Query().Get("q"))}
+	n, from := c.pageOf(r, shownKeys)
+	q := inspect.KeyQuery{Text: p.Text, Offset: from, Limit: shownKeys}
+	chosen, ok := inspect.ParseKeyState(r.URL.Query().Get("state"))
+	if ok {
+		q.State = &chosen
+	}
+	found, err := c.config.Store.Keys(q)
+	if err != nil {
+		return nil, err
+	}
+	all := 0
+	for state, n := range found.Counts {
+		if all += n; n > 0 {
+			s := inspect.KeyState(state)
+			p.States = append(p.States, choice{stateNames[s], linkWith(r, "state", s.String(), "page", ""), n, ok && s == chosen})
+		}
+	}
+	p.States = append([]choice{{"all", linkWith(r, "state", "", "page", ""), all, !ok}}, p.States...)
+	for _, k := range found.List {
+		p.Keys = append(p.Keys, keyOf(k, now))
+	}
+	p.pager = pagesOf(r, n, found.More)
+	p.Verdict = judgeKeys(found.Counts)
+	return p, nil
+}
+
+// judgeKeys says in one sentence what is to be done about the keys.
+func judgeKeys(n [5]int) (v Verdict) {
+	live := n[inspect.KeyEnding] + n[inspect.KeyUnused] + n[inspect.KeyLive]
+	ending := n[inspect.KeyEnding]
+	switch {
+	case ending == 1:
+		v.Text, v.Level = fmt.Sprintf("1 key expires within %s.", age(inspect.KeySoon)), 1
+	case ending > 1:
+		v.Text, v.Level = fmt.Sprintf("%s expire within %s.", plural(ending, "key"), age(inspect.KeySoon)), 1
+	default:
+		v.Text = fmt.Sprintf("No key expires within %s.", age(inspect.KeySoon))
+	}
+	if unused := n[inspect.KeyUnused]; unused > 0 {
+		whose := map[bool]string{true: "was its worker", false: "were their workers"}[unused == 1]
+		v.Also = append(v.Also, fmt.Sprintf("%s%s never used: %s never started?", plural(unused, "key"), was(unused), whose))
+	}
+	v.Also = append(v.Also, fmt.Sprintf("%s%s live.", plural(live, "key"), is(live)))
+	return v
+}

@@ -1,0 +1,413 @@
+package console
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"relay/db/inspect"
+	"relay/db/relay"
+)
+
+const (
+	lateAfter  = 10 * time.Minute // a message that is pending for so long is a trouble
+	shownBoxes = 20
+	explained  = 6  // Mechas of which a page of Now says why
+	shownRows  = 40 // of the flow
+	shownDead  = 6
+	looked     = 500 // messages that a search takes from the store, of which it shows those that match
+	searchFor  = 2 * time.Second
+	deadFor    = 200 * time.Millisecond
+)
+
+// nowPage is what pages/now.html shows.
+type nowPage struct {
+	Verdict
+	Boxes  []box
+	Others int // further Mechas for which messages wait
+	Mechas int
+	Rows   []row
+	Cut    bool  // a search had no time for older messages
+	Dead   []row // messages that failed, were rejected or expired in the last hour
+	Query  query
+	Plots  []plot
+}
+
+// Verdict is one sentence, and how bad it is: 0 good, 1 not so good, 2 bad.
+type Verdict struct {
+	Text  string
+	Level int
+	Also  []string // what else is to be said
+}
+
+// box is what waits for a Mecha, as a row of Now.
+type box struct {
+	inspect.Box
+	Now   time.Time
+	Seen  string // presence, for people
+	Here  bool   // it is online
+	Level int
+	Why   string            // of its oldest message
+	Code  relay.VerdictCode // likewise
+	About relay.Situation   // likewise; without a Message if nobody has asked why
+	Live  bool              // the server says whether it is online
+	Full  bool              // the newest message was not sent to it, because its window is full
+}
+
+// rate says how bad it is.
+func (b *box) rate() {
+	switch {
+	case b.Pending > 0 && (b.Removed || b.LiveKeys == 0) || b.Late > b.Held+b.Deferred:
+		b.Level = 2
+	case b.Late > 0 || b.Overdue > 0:
+		b.Level = 1
+	}
+}
+
+// explain says why its oldest message waits.
+func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
+	t, err := c.config.Store.Why(ctx, b.Oldest)
+	if relay.ErrorCode(err) == relay.MessageNotFound {
+		return nil // removed since
+	}
+	if err != nil {
+		return err
+	}
+	v := c.verdict(t)
+	b.Why, b.Code, b.About, b.Live = humane(v.Text, now), v.Code, t.Situation, c.config.Live != nil
+	if v.Code != relay.VerdictPushed || !b.Live || !b.Here || b.Pending < 2 {
+		return nil
+	}
+	newest, _, err := c.config.Store.Messages(ctx, inspect.ListQuery{Mecha: b.Mecha, Direction: relay.In, State: relay.OnlyPending, Limit: 1})
+	if err != nil || len(newest) == 0 {
+		return err
+	}
+	if t, err = c.config.Store.Why(ctx, newest[0].ID); err == nil {
+		b.Full = c.verdict(t).Code == relay.VerdictBehind
+	}
+	if relay.ErrorCode(err) == relay.MessageNotFound {
+		return nil
+	}
+	return err
+}
+
+// showNow makes the page at /.
+func (c *Console) showNow(r *http.Request) (any, error) {
+	ctx, now := r.Context(), c.config.Now()
+	o, err := c.overview(ctx)
+	if err != nil {
+		return nil, err
+	}
+	p := &nowPage{Mechas: o.Mechas, Query: parseQuery(r.URL.Query().Get("q"))}
+	if p.Boxes, err = c.boxes(ctx, o, now); err != nil {
+		return nil, err
+	}
+	hour, from := c.flow.hour.hour(now)
+	if p.Dead, err = c.dead(ctx, hour, now); err != nil {
+		return nil, err
+	}
+	p.Verdict = c.judge(o, p.Boxes, hour, p.Dead, now)
+	if more := len(p.Boxes) - shownBoxes; more > 0 {
+		p.Boxes, p.Others = p.Boxes[:shownBoxes], more
+	}
+	if p.Rows, p.Cut, err = c.rows(ctx, p.Query, now); err != nil {
+		return nil, err
+	}
+	hour[len(hour)-1].pending = o.Pending
+	pendingNow(hour, o.Pending)
+	whole := hour[:len(hour)-1] // the minute that runs has had less time
+	p.Plots = []plot{
+		draw("Sends", whole, from, rate, func(s *point) float64 { return float64(s.Sent) }),
+		draw("Acks", whole, from, rate, func(s *point) float64 { return float64(s.Acked) }),
+		draw("Time to ack", hour, from, seconds, func(s *point) float64 {
+			if s.Acked == 0 {
+				return -1
+			}
+			return s.Lag.Seconds() / float64(s.Acked)
+		}),
+		draw("Pending", hour, from, number, func(s *point) float64 { return float64(s.pending) }),
+	}
+	return p, nil
+}
+
+// overview gives what waits for whom, as of a moment ago; of some seconds ago if it takes long.
+func (c *Console) overview(ctx context.Context) (inspect.Overview, error) {
+	l := &c.look
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if !l.at.IsZero() && now.Sub(l.at) < min(max(50*time.Millisecond, 10*l.took), 5*time.Second) {
+		return l.last, nil
+	}
+	o, err := c.config.Store.Overview(ctx, c.config.Now().Add(-lateAfter))
+	if err == nil {
+		l.last, l.at, l.took = o, time.Now(), time.Since(now)
+	}
+	return o, err
+}
+
+// look is the latest Overview, for all pages.
+type look struct {
+	mu   sync.Mutex // one looks at a time
+	at   time.Time  // when it was made
+	took time.Duration
+	last inspect.Overview
+}
+
+// boxes gives the Mechas for which messages wait, those with trouble first.
+func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) ([]box, error) {
+	all := make([]box, 0, len(o.Boxes))
+	for _, b := range o.Boxes {
+		n := box{Box: b, Now: now}
+		n.Seen, n.Here = c.presence(b.Number, b.LastSeen, now)
+		n.rate()
+		all = append(all, n)
+	}
+	slices.SortFunc(all, func(a, b box) int {
+		return cmp.Or(b.Level-a.Level, a.OldestAt.Compare(b.OldestAt), cmp.Compare(a.Mecha, b.Mecha))
+	})
+	for i := range all {
+		if b := &all[i]; i < explained && (b.Level > 0 || now.Sub(b.OldestAt) > time.Minute) {
+			if err := c.explain(ctx, b, now); err != nil {
+				return nil, err
+			}
+			if b.Code == relay.VerdictAway || b.Code == relay.VerdictNeverConnected || b.Code == relay.VerdictRecipientGone {
+				b.Why = "" // Seen says it
+			}
+		}
+	}
+	return all, nil
+}
+
+// presence says for people whether a Mecha is there.
+func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text string, here bool) {
+	switch {
+	case c.config.Live != nil && c.config.Live.Online(id):
+		return "online", true
+	case seen.IsZero():
+		return "never connected", false
+	case c.config.Live == nil && now.Sub(seen) < 2*time.Minute: // the file knows it to a minute
+		return "seen " + age(now.Sub(seen)) + " ago", true
+	}
+	return "away since " + moment(seen, now), false
+}
+
+// verdict judges a trace, with what the server knows.
+func (c *Console) verdict(t *inspect.Trace) relay.Verdict {
+	t.Situation.Online = c.config.Live != nil && c.config.Live.Online(t.Message.Recipient)
+	return relay.Judge(&t.Situation)
+}
+
+// judge says in one sentence whether all is well.
+func (c *Console) judge(o inspect.Overview, all []box, hour []point, dead []row, now time.Time) (v Verdict) {
+	var late, pending, overdue, mechas int
+	var worst *box
+	more := ""
+	for i := range all {
+		b := &all[i]
+		if b.Level == 0 {
+			continue
+		}
+		if b.More {
+			more = "at least "
+		}
+		if mechas++; worst == nil {
+			worst = b
+		}
+		late, pending, overdue = late+b.Late, pending+b.Pending, overdue+b.Overdue
+	}
+	var total inspect.Span
+	for i := range hour {
+		total.Add(hour[i].Span)
+	}
+	if c.config.Live != nil {
+		if vitals := c.config.Live.Vitals(); !vitals.Writable {
+			v.Text, v.Level = "The relay cannot write to its database.", 2
+		} else if !vitals.Accepting {
+			v.Text, v.Level = "The relay refuses messages: its disk is nearly full.", 2
+		}
+	}
+	say := func(level int, text string) {
+		if v.Text == "" {
+			v.Text, v.Level = text, level
+		} else {
+			v.Also = append(v.Also, text)
+		}
+	}
+	switch {
+	case late > 0:
+		say(worst.Level, fmt.Sprintf("%s%s longer than %s%s.", more, waits(late), age(lateAfter), forWhom(worst, mechas, now)))
+	case mechas > 0:
+		say(worst.Level, fmt.Sprintf("%s%s%s.", more, waits(pending), forWhom(worst, mechas, now)))
+	}
+	if overdue > 0 {
+		say(1, plural(overdue, "message")+is(overdue)+" not acknowledged by the time that the sender asked for.")
+	}
+	if total.Failed > 0 {
+		say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false)+".")
+	}
+	if total.Expired > 0 {
+		say(1, plural(total.Expired, "message")+" expired in the last hour"+latestOf(dead, true)+".")
+	}
+	if v.Text == "" {
+		v.Text = "All is well: nothing waits longer than " + age(lateAfter) + "."
+	}
+	if len(all) > 0 {
+		oldest := slices.MinFunc(all, func(a, b box) int { return a.OldestAt.Compare(b.OldestAt) })
+		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.", plural(o.Pending, "message")+is(o.Pending), age(now.Sub(oldest.OldestAt))))
+	} else {
+		v.Also = append(v.Also, "Nothing is pending.")
+	}
+	v.Also = append(v.Also, fmt.Sprintf("%s in the last hour.", plural(total.Sent, "message")))
+	return v
+}
+
+// latestOf names the recipient of the newest message that expired, or that failed.
+func latestOf(dead []row, expired bool) string {
+	for _, r := range dead {
+		if (r.What == "expired") == expired {
+			return ", the latest for " + string(r.To)
+		}
+	}
+	return ""
+}
+
+func waits(n int) string {
+	if n == 1 {
+		return "1 message waits"
+	}
+	return plural(n, "message") + " wait"
+}
+
+func is(n int) string { return map[bool]string{true: " is", false: " are"}[n == 1] }
+
+func was(n int) string { return map[bool]string{true: " was", false: " were"}[n == 1] }
+
+// forWhom names the Mecha that it is about, and why it does not acknowledge.
+func forWhom(worst *box, mechas int, now time.Time) string {
+	who := fmt.Sprintf(", all for %s", worst.Mecha)
+	if worst.Pending == 1 {
+		who = fmt.Sprintf(" for %s", worst.Mecha)
+	}
+	if mechas > 1 {
+		who = fmt.Sprintf(", for %s, the oldest for %s", plural(mechas, "Mecha"), worst.Mecha)
+	}
+	return who + ", " + worst.state(now)
+}
+
+// state says, as the end of a sentence, why the Mecha does not acknowledge its oldest message.
+func (b *box) state(now time.Time) string {
+	at := func(t time.Time) string { return moment(t, now) }
+	s := &b.About
+	switch {
+	case b.Removed:
+		return "which was removed"
+	case b.LiveKeys == 0:
+		return "which has no valid key"
+	case b.Code == relay.VerdictAnswered:
+		return "which has answered it, but has not acknowledged it"
+	case b.Code == relay.VerdictPushed && b.Full:
+		return "which is connected, but acknowledges nothing since " + at(s.PushedAt) + ": its window is full, and it is sent no more"
+	case b.Code == relay.VerdictPushed && !b.Live:
+		return "which got it at " + at(s.PushedAt) + " and has not acknowledged it"
+	case b.Code == relay.VerdictPushed && b.Here:
+		return "which got it at " + at(s.PushedAt) + ", is connected, and has not acknowledged it"
+	case b.Code == relay.VerdictPushed:
+		return "which got it at " + at(s.PushedAt) + " and left without acknowledging it"
+	case b.Code == relay.VerdictBehind:
+		return "which is connected, but was not sent it"
+	case b.Code == relay.VerdictClaimed:
+		worker := "one of whose workers"
+		if s.Worker != "" {
+			worker = "whose worker " + relay.Quote(s.Worker)
+		}
+		return worker + " has held it since " + at(s.Since) + " without a word; the lease ends at " + at(s.Until)
+	case b.Code == relay.VerdictWorking:
+		return "which has been at it since " + at(s.Message.Ack.At)
+	case b.Code == relay.VerdictDeferred:
+		return "which has put it off until " + at(s.Until)
+	case b.Here:
+		return "which is connected"
+	case b.LastSeen.IsZero():
+		return "which has never connected"
+	}
+	return b.Seen
+}
+
+// rows gives the newest rows of the flow, the newest first; for a search, the newest messages
+// that it finds. cut tells that a search had no time for older ones.
+func (c *Console) rows(ctx context.Context, q query, now time.Time) (all []row, cut bool, err error) {
+	if !q.empty() {
+		return c.search(ctx, q, now)
+	}
+	events, err := c.config.Store.Newest(shownRows)
+	if err != nil {
+		return nil, false, err
+	}
+	pushes, _, err := c.config.Store.NewestPushes(shownRows)
+	if len(events) > 0 { // so that nothing is missing between two rows
+		pushes = slices.DeleteFunc(pushes, func(e inspect.Event) bool { return e.Step.At.Before(events[0].Step.At) })
+	}
+	for _, e := range slices.Backward(inOrder(events, pushes)) {
+		if all = append(all, rowOf(e)); len(all) == shownRows {
+			break
+		}
+	}
+	return all, false, err
+}
+
+// search looks for messages, the newest first, for a bounded time.
+func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row, cut bool, err error) {
+	l := q.list(now)
+	l.Limit = looked
+	for end := time.Now().Add(searchFor); ; {
+		list, more, err := c.find(ctx, l, time.Until(end))
+		for _, m := range list {
+			r := rowOfMessage(m)
+			if q.matches(inspect.Event{Message: m, Step: inspect.Step{What: inspect.StepKind(r.What), Status: r.What}}, now) {
+				if all = append(all, r); len(all) == shownRows {
+					return all, false, err
+				}
+			}
+		}
+		if err != nil || !more || len(list) == 0 || time.Now().After(end) {
+			return all, more, err
+		}
+		l.Before = list[len(list)-1].ID // those that the store cannot tell apart are looked at here
+	}
+}
+
+// find lists messages, and those that it has found if the time is over. What does not exist
+// has no messages.
+func (c *Console) find(ctx context.Context, l inspect.ListQuery, most time.Duration) (list []*relay.Message, cut bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	list, cut, err = c.config.Store.Messages(limited, l)
+	switch {
+	case relay.ErrorCode(err) == relay.MechaNotFound || relay.ErrorCode(err) == relay.ConversationNotFound:
+		return nil, false, nil
+	case err != nil && ctx.Err() == nil && limited.Err() != nil:
+		return list, true, nil
+	}
+	return list, cut, err
+}
+
+// dead lists the messages that failed, were rejected or expired in the last hour.
+func (c *Console) dead(ctx context.Context, hour []point, now time.Time) (all []row, err error) {
+	var total inspect.Span
+	for i := range hour {
+		total.Add(hour[i].Span)
+	}
+	if total.Failed+total.Expired == 0 {
+		return nil, nil
+	}
+	list, _, err := c.find(ctx, inspect.ListQuery{State: relay.OnlyDead, Since: now.Add(-time.Hour), Limit: shownDead}, deadFor)
+	for _, m := range list {
+		all = append(all, rowOfMessage(m))
+	}
+	return all, err
+}

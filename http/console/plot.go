@@ -1,0 +1,88 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// plot is a small line of the last hour, as inline SVG in a box of plotWidth by plotHeight.
+type plot struct {
+	Name    string
+	Value   string // the latest
+	Top     string // the greatest of the hour
+	Line    string // the path of the line
+	Area    string // the path of what is below it
+	Unknown int    // up to this x, nothing is known
+	Label   string // for who cannot see it
+	From    string
+	To      string
+}
+
+const (
+	plotWidth  = 240
+	plotHeight = 48
+)
+
+// draw makes a plot of a value of each span. A negative value is one that is not known.
+func draw(name string, all []point, from time.Time, show func(float64) string, value func(*point) float64) plot {
+	p := plot{Name: name, Value: "–", Top: "–", From: all[0].Begin.Local().Format("15:04"), To: all[len(all)-1].Begin.Local().Format("15:04 MST")}
+	values, top, latest := make([]float64, len(all)), 0.0, -1.0
+	step := float64(plotWidth) / float64(len(all)-1)
+	for i := range all {
+		if values[i] = value(&all[i]); all[i].Begin.Add(spanLength).Before(from) {
+			values[i] = -1
+			p.Unknown = int(float64(i+1) * step)
+		}
+		top = max(top, values[i])
+		if values[i] >= 0 {
+			latest = values[i]
+		}
+	}
+	if latest < 0 {
+		p.Label = name + ": nothing is known of the last hour"
+		return p
+	}
+	p.Value, p.Top = show(latest), show(top)
+	p.Label = fmt.Sprintf("%s in the last hour: now %s, at most %s", name, p.Value, p.Top)
+	scale := (plotHeight - 4) / max(top, 1e-9)
+	var line, area strings.Builder
+	begun, last := false, 0.0
+	for i, v := range values {
+		x := float64(i) * step
+		if v < 0 {
+			continue // the line goes on at the next value that is known
+		}
+		if begun && i+1 < len(values) && v == values[i-1] && v == values[i+1] {
+			continue // in the middle of a flat part
+		}
+		y := plotHeight - 1 - v*scale
+		if !begun {
+			fmt.Fprintf(&line, "M%.1f %.1f", x, y)
+			fmt.Fprintf(&area, "M%.1f %dL%.1f %.1f", x, plotHeight, x, y)
+		} else {
+			fmt.Fprintf(&line, "L%.1f %.1f", x, y)
+			fmt.Fprintf(&area, "L%.1f %.1f", x, y)
+		}
+		begun, last = true, x
+	}
+	if begun {
+		fmt.Fprintf(&area, "L%.1f %dZ", last, plotHeight)
+	}
+	p.Line, p.Area = line.String(), area.String()
+	return p
+}
+
+// rate shows a count of a span as a rate.
+func rate(n float64) string {
+	switch r := n / spanLength.Seconds(); {
+	case r < 10:
+		return count(int(n/spanLength.Minutes()+0.5)) + "/min"
+	default:
+		return count(int(r+0.5)) + "/s"
+	}
+}
+
+func seconds(s float64) string { return took(time.Duration(s * float64(time.Second))) }
+
+func number(n float64) string { return count(int(n)) }

@@ -1,0 +1,111 @@
+package console
+
+import (
+	"cmp"
+
+	"relay/db/inspect"
+	"relay/db/relay"
+)
+
+// row is an event as a page shows it. static/console.js makes the same rows of its JSON.
+type row struct {
+	Position string               `json:"position"`
+	At       string               `json:"at"`    // RFC 3339, UTC
+	Clock    string               `json:"clock"` // for people, in the zone of the console
+	What     string               `json:"what"`  // one word
+	Tone     string               `json:"tone"`  // the class of its colour: good, bad, warn, busy, quiet
+	ID       relay.MessageID      `json:"id"`
+	Conv     relay.ConversationID `json:"conv"`
+	From     relay.Address        `json:"from"`
+	To       relay.Address        `json:"to"`
+	Type     string               `json:"type"`
+	Note     string               `json:"note"`
+}
+
+// rowOf makes the row of an event.
+func rowOf(e inspect.Event) row {
+	m, s := e.Message, e.Step
+	r := row{Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"), ID: m.ID, Conv: m.Conversation, From: m.From, To: m.To, Type: relay.Visible(m.Type)}
+	if m.Type == relay.DefaultType {
+		r.Type = "" // nobody needs to read it in each row
+	}
+	r.What, r.Tone = nameStep(s)
+	switch {
+	case s.Detail != "":
+		r.Note = relay.Visible(s.Detail)
+	case s.What == inspect.StepAcknowledged:
+		r.Note = "after " + took(s.At.Sub(m.CreatedAt))
+	case s.What == inspect.StepPushed:
+		r.Note = "to a socket"
+	case s.What == inspect.StepClaimed && s.Worker != "":
+		r.Note = "by " + relay.Visible(s.Worker)
+	case !s.Until.IsZero():
+		r.Note = "until " + s.Until.Local().Format("15:04:05")
+	case s.What == inspect.StepAccepted:
+		r.Note = size(int64(m.PayloadBytes))
+		if m.InReplyTo != "" {
+			r.Note += ", answers " + string(m.InReplyTo)
+		}
+	}
+	return r
+}
+
+// rowID tells the rows of a page apart.
+func rowID(e inspect.Event) string {
+	if e.Step.What == inspect.StepPushed {
+		return cursor(e.Position) + "-" + cursor(relay.Position(e.Step.At.UnixMilli())) + "-" + string(e.Step.Key)
+	}
+	return cursor(e.Position)
+}
+
+// rowOfMessage is the row of a message in a list: the latest that the message itself tells.
+func rowOfMessage(m *relay.Message) row {
+	e := inspect.Event{Position: m.Position, Message: m, Step: inspect.Step{At: m.CreatedAt, What: inspect.StepAccepted}}
+	r := rowOf(e)
+	r.Position = "m" + r.Position // a page may have a row of its acceptance, too
+	switch {
+	case m.State == relay.Expired:
+		r.What, r.Tone = "expired", "bad"
+	case m.Ack != nil:
+		s := inspect.Step{What: inspect.StepAcknowledged, Status: m.Ack.Status}
+		if m.State.Pending() {
+			s.What = inspect.StepProgress
+		}
+		r.What, r.Tone = nameStep(s)
+		r.Note = cmp.Or(m.Ack.Detail, r.Note)
+	case m.Overdue:
+		r.What, r.Tone = "overdue", "warn"
+	case m.State == relay.Delivered:
+		r.What, r.Tone = "delivered", "busy"
+	default:
+		r.What, r.Tone = "queued", "quiet"
+	}
+	return r
+}
+
+// nameStep gives the word for a step, and its colour.
+func nameStep(s inspect.Step) (what, tone string) {
+	switch s.What {
+	case inspect.StepAccepted:
+		return "accepted", "quiet"
+	case inspect.StepAcknowledged:
+		if isFailure(s.Status) {
+			return s.Status, "bad"
+		}
+		return s.Status, "good"
+	case inspect.StepProgress:
+		if s.Status == relay.Deferred {
+			return s.Status, "warn"
+		}
+		return s.Status, "busy"
+	case inspect.StepExpired:
+		return "expired", "bad"
+	case inspect.StepOverdue:
+		return "overdue", "warn"
+	case inspect.StepFull:
+		return "conversation full", "warn"
+	case inspect.StepReturned:
+		return "came back", "warn"
+	}
+	return string(s.What), "busy"
+}

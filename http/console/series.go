@@ -1,0 +1,108 @@
+package console
+
+import (
+	"sync"
+	"time"
+
+	"relay/db/inspect"
+)
+
+const (
+	spanLength = time.Minute
+	spans      = 60 // an hour
+)
+
+// series has what happened in the last hour, a span for each minute. It is safe for
+// concurrent use.
+type series struct {
+	mu    sync.Mutex
+	spans map[int64]*point
+	from  time.Time // before this time, nothing is known
+}
+
+// point is a span, with what was measured at its end.
+type point struct {
+	inspect.Span
+	pending    int // messages; -1: not measured
+	histograms map[string]Histogram
+}
+
+// add adds what happened.
+func (s *series) add(all []inspect.Span, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, span := range all {
+		s.at(span.Begin).Add(span)
+	}
+	for n := range s.spans {
+		if now.Sub(time.Unix(0, n*int64(spanLength))) > (spans+1)*spanLength {
+			delete(s.spans, n)
+		}
+	}
+}
+
+// at gives the point of a time. s.mu is held.
+func (s *series) at(t time.Time) *point {
+	n := t.UnixNano() / int64(spanLength)
+	if s.spans == nil {
+		s.spans = map[int64]*point{}
+	}
+	p := s.spans[n]
+	if p == nil {
+		p = &point{Span: inspect.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
+		s.spans[n] = p
+	}
+	return p
+}
+
+// measured notes what was measured now.
+func (s *series) measured(now time.Time, pending int, histograms []Histogram) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.at(now)
+	if pending >= 0 {
+		p.pending = pending
+	}
+	if len(histograms) > 0 {
+		p.histograms = map[string]Histogram{}
+		for _, h := range histograms {
+			p.histograms[h.Name] = h
+		}
+	}
+}
+
+// hour gives the points of the last hour, in order, also those in which nothing happened. Of
+// spans before from, nothing is known.
+func (s *series) hour(now time.Time) (all []point, from time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	last := now.UnixNano() / int64(spanLength)
+	for n := last - spans + 1; n <= last; n++ {
+		p := s.spans[n]
+		if p == nil {
+			p = &point{Span: inspect.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
+		}
+		all = append(all, *p)
+	}
+	return all, s.from
+}
+
+// lookedFrom notes that all since a time was counted.
+func (s *series) lookedFrom(t time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.from = t
+}
+
+// pendingNow fills in how many messages were pending at the end of each span, from how many
+// are now and what was sent and settled since.
+func pendingNow(all []point, now int) {
+	for i := len(all) - 1; i >= 0; i-- {
+		if all[i].pending >= 0 {
+			now = all[i].pending
+		} else {
+			all[i].pending = max(now, 0)
+		}
+		now -= all[i].Sent - all[i].Acked - all[i].Expired
+	}
+}

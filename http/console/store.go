@@ -1,0 +1,85 @@
+package console
+
+import (
+	"context"
+	"time"
+
+	"relay/db/inspect"
+	"relay/db/relay"
+)
+
+// Store is what the console reads; *db.Inspector is one. Each method sees the file in short
+// views, so that it does not hold up a server. It must be safe for concurrent use.
+type Store interface {
+	Path() string
+	Changed() (bool, error)
+	Latest() (relay.Position, error)
+	Overview(ctx context.Context, late time.Time) (inspect.Overview, error)
+	Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error)
+	Back(since time.Time, most int) (relay.Position, error)
+	Events(after relay.Position, limit int) ([]inspect.Event, error)
+	Newest(limit int) ([]inspect.Event, error)
+	Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error)
+	NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error)
+	Messages(ctx context.Context, q inspect.ListQuery) (list []*relay.Message, more bool, err error)
+	Message(id relay.MessageID) (*relay.Message, error)
+	Payload(id relay.MessageID) ([]byte, error)
+	Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error)
+	Answers(id relay.MessageID, limit int) ([]*relay.Message, error)
+	FileState() (inspect.FileState, error)
+	Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error)
+	Mecha(a relay.Address, late time.Time) (inspect.MechaState, error)
+	MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (inspect.MechaHour, error)
+	Profiles(ctx context.Context, q inspect.ProfileQuery) (inspect.ProfilePage, error)
+	Listed(ids []relay.MechaNumber) ([]inspect.Listed, error)
+	Keys(q inspect.KeyQuery) (inspect.KeyPage, error)
+}
+
+// Live is what only the server knows. It must be safe for concurrent use.
+type Live interface {
+	// Online tells whether the Mecha has a socket or a long-poll open.
+	Online(relay.MechaNumber) bool
+	// Open counts the open sockets and long-polls of the Mecha.
+	Open(relay.MechaNumber) (sockets, longPolls int)
+	Vitals() Vitals
+}
+
+// Vitals are the measurements of a server.
+type Vitals struct {
+	Sockets, LongPolls, Online int // Online counts Mechas
+	Accepting                  bool
+	Writable                   bool
+	QueueLength                int           // writes that wait
+	QueueOldest                time.Duration // how long the oldest of them has waited
+	IndexReady                 bool          // the search index
+	IndexLag                   time.Duration // how far it is behind; negative: nobody knows
+	IndexMechas                int
+	Histograms                 []Histogram // since the server's start
+	Refused                    []Count     // requests and frames that were refused, by their code, since the start
+	Settings                   []Setting
+}
+
+// The names of the histograms.
+const (
+	CommitTime = "commit" // a transaction
+	SyncTime   = "fsync"  // its wait for the disk
+	QueueTime  = "queue"  // the wait of a write for its transaction
+	PushLag    = "push"   // from a commit to the socket
+)
+
+// Histogram counts durations: Counts[i] of those up to Bounds[i] that are longer than
+// Bounds[i-1]; the last one of Counts has no bound.
+type Histogram struct {
+	Name   string
+	Bounds []time.Duration
+	Counts []uint64
+}
+
+// Count is how often something named happened.
+type Count struct {
+	Where, Code string
+	N           int64
+}
+
+// Setting is a setting of the server, in the words of its flag.
+type Setting struct{ Name, Value string }

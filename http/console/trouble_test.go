@@ -1,0 +1,250 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"html"
+	"io"
+	"log/slog"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/db/relay"
+	relayhttp "relay/http"
+	"relay/http/client"
+	"relay/ws"
+)
+
+// serve runs a real server on the store, which the console believes from then on.
+func (s *stage) serve() (url string) {
+	s.t.Helper()
+	// The window of a socket stays full for as long as the test looks.
+	hub := ws.NewHub(ws.Config{Store: s.DB, SyncAckWait: time.Hour, PingEvery: time.Hour, DeadAfter: time.Hour})
+	s.OnCommit(hub.Committed)
+	s.OnKeys(hub.CheckKeys)
+	server := httptest.NewServer(relayhttp.New(relayhttp.Config{DB: s.DB, Live: hub, ClockSkew: 5 * time.Minute, MaxBody: 1 << 20}))
+	s.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+		defer cancel()
+		hub.Close(ctx)
+		server.Close()
+	})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hub = hub
+	return server.URL
+}
+
+// mustConnect opens the socket of a Mecha, and reads so many messages without a word about them.
+func (s *stage) mustConnect(url string, k relay.IssuedKey, query string, messages int) *client.Socket {
+	s.t.Helper()
+	c, err := client.New(client.Config{URL: url, Key: k.Text})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.t.Cleanup(cancel)
+	socket, err := c.Dial(ctx, k.Mecha.Address, query)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	for messages > 0 {
+		frame, err := socket.Next()
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		if strings.Contains(string(frame), `"message_id"`) {
+			messages--
+		}
+	}
+	return socket
+}
+
+// A trouble is something that goes wrong between alice, who asks, and bob, who does not answer.
+type trouble struct {
+	name  string
+	stage func(s *story) (about *relay.Message)
+	now   []string // what Now says, as regular expressions, each of one part of the page's text
+	trace []string // what the page of the message says
+	level string   // of Now's sentence
+}
+
+const clock = `\d\d:\d\d:\d\d UTC`
+
+var troubles = []trouble{
+	{"worker never started", func(s *story) *relay.Message {
+		return s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+	}, []string{`1 message waits longer than 10 min for bob\^demo, which has never connected\.`}, []string{`bob\^demo has never made a request\.`, `bob\^demo: never connected`}, "bad"},
+
+	{"worker hangs", func(s *story) *relay.Message {
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+		s.mustConnect(s.serve(), s.bob, "", 1)
+		return m
+	}, []string{`1 message waits longer than 10 min for bob\^demo, which got it at ` + clock + `, is connected, and has not acknowledged it\.`},
+		[]string{`It was written to 1 socket of bob\^demo at ` + clock + `, and was not acknowledged since\.`, `bob\^demo: online`}, "bad"},
+
+	{"crashed between push and ack", func(s *story) *relay.Message {
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+		s.mustConnect(s.serve(), s.bob, "", 1).Close()
+		return m
+	}, []string{`1 message waits longer than 10 min for bob\^demo, which got it at ` + clock + ` and left without acknowledging it\.`},
+		[]string{`It was written to 1 socket of bob\^demo at ` + clock + `, and was not acknowledged since\.`, `bob\^demo: away since ` + clock}, "bad"},
+
+	{"window full", func(s *story) (last *relay.Message) {
+		for i := range 4 {
+			last = s.mustSend(20*time.Minute-time.Duration(i)*time.Second, s.alice, "bob^demo", `{"task":"pack"}`)
+		}
+		s.mustConnect(s.serve(), s.bob, "sync_limit=2", 2)
+		return last
+	}, []string{`4 messages wait longer than 10 min, all for bob\^demo, which is connected, but acknowledges nothing since ` + clock + `: its window is full, and it is sent no more\.`},
+		[]string{`bob\^demo is connected, but behind: 3 messages before it, and a full window waits for acknowledgements\.`}, "bad"},
+
+	{"expired", func(s *story) *relay.Message {
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
+		return m
+	}, []string{`1 message expired in the last hour, the latest for bob\^demo\.`}, []string{`It expired at ` + clock + `, before bob\^demo acknowledged it\.`}, "warn"},
+
+	{"answered in another conversation", func(s *story) *relay.Message {
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"question":"how much?"}`)
+		s.mustSend(19*time.Minute, s.bob, "alice^demo", `{"price":42}`, func(a *relay.SendMessage) { a.Conversation = "another-talk" })
+		s.mustAck(19*time.Minute, s.bob, m, "completed", "")
+		return m
+	}, []string{`1 message waits longer than 10 min for alice\^demo, which has never connected\.`},
+		[]string{`bob\^demo acknowledged it as completed at ` + clock + `, and has sent no answer\.`, `But bob\^demo wrote to alice\^demo at ` + clock + ` in another conversation, another-talk: msg_…\w+\. Was that meant as the answer\?`}, "bad"},
+
+	{"revoked key", func(s *story) *relay.Message {
+		s.mustSee(30*time.Minute, s.bob)
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+		if err := s.Revoke(&relay.RevokeKey{At: time.Now().Add(-19 * time.Minute), ID: s.bob.ID}); err != nil {
+			s.t.Fatal(err)
+		}
+		return m
+	}, []string{`1 message waits longer than 10 min for bob\^demo, which has no valid key\.`}, []string{`bob\^demo was removed, or has no valid key: nobody can receive it\.`, `bob\^demo: no valid key: the last one was revoked, or has expired\.`}, "bad"},
+
+	{"deferred", func(s *story) *relay.Message {
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+		s.nonce++
+		at := time.Now().Add(-19 * time.Minute)
+		_, err := s.Acknowledge(&relay.Acknowledge{At: at, Key: s.bob.Number, ID: m.ID, Status: relay.Deferred, RetryAfter: time.Hour, ClientTS: relay.FormatTime(at), Detail: "the printer is out of paper", Nonce: s.nonce})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		return m
+	}, []string{`1 message waits longer than 10 min for bob\^demo, which has put it off until ` + clock, `the printer is out of paper`},
+		[]string{`bob\^demo has put it off until ` + clock + ` \(the printer is out of paper\)\.`}, "warn"},
+
+	{"lease held by a dead worker", func(s *story) *relay.Message {
+		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+		s.mustSee(19*time.Minute, s.bob)
+		s.nonce++
+		if _, err := s.ClaimMessages(s.t.Context(), &relay.ClaimMessages{At: time.Now().Add(-19 * time.Minute), Key: s.bob.Number, Limit: 1, Lease: time.Hour, Worker: "mill-2", Nonce: s.nonce}); err != nil {
+			s.t.Fatal(err)
+		}
+		return m
+	}, []string{`1 message waits longer than 10 min for bob\^demo, whose worker “mill-2” has held it since ` + clock + ` without a word; the lease ends at ` + clock + `\.`},
+		[]string{`The worker “mill-2” of bob\^demo has claimed it until ` + clock + `, and has said nothing yet\.`, `bob\^demo: away since ` + clock}, "warn"},
+
+	{"disk low", func(s *story) *relay.Message {
+		m := s.mustSend(time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
+		s.reopen(func(o *db.Options) { o.MinFreeDisk = math.MaxInt64 }) // nothing is ever free enough
+		s.serve()
+		return m
+	}, []string{`The relay refuses messages: its disk is nearly full\. .*1 message is pending, .*3 Mechas registered`}, []string{`bob\^demo has never made a request\.`}, "bad"},
+}
+
+// reopen opens the store again, with other options.
+func (s *stage) reopen(option func(*db.Options)) {
+	s.t.Helper()
+	schema, err := os.ReadFile("../../schema.sql")
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.DB.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	o := db.Options{Path: s.path, Schema: string(schema), Serve: true, ClockSkew: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	option(&o)
+	d, err := db.Open(o)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.DB = d
+	s.t.Cleanup(func() { d.Close() })
+}
+
+var tags = regexp.MustCompile(`<[^>]*>`)
+
+// words are what a person reads in a page.
+func words(page string) string {
+	if i := strings.Index(page, "<main"); i >= 0 {
+		page = page[i:]
+	}
+	return strings.Join(strings.Fields(html.UnescapeString(tags.ReplaceAllString(page, ""))), " ")
+}
+
+// For each trouble that people have, Now names it and whose it is, and the page of the message
+// says why. With -shots, pictures of both are written.
+func TestTheTroublesAreNamed(t *testing.T) {
+	var b *tab
+	if *shots != "" {
+		b = mustOpen(t)
+		b.look(1440, 900, false)
+	}
+	for n, trouble := range troubles {
+		t.Run(trouble.name, func(t *testing.T) {
+			s := mustBegin(t, true)
+			m := trouble.stage(s)
+			visitor := s.enter()
+			for _, page := range []struct {
+				name, path string
+				says       []string
+			}{{"now", "/", trouble.now}, {"trace", "/message/" + string(m.ID), trouble.trace}} {
+				for _, says := range page.says {
+					s.await(visitor, page.path, says)
+				}
+				if _, text := s.get(visitor, page.path); page.name == "now" && !strings.Contains(text, `class="verdict `+trouble.level+`"`) {
+					t.Errorf("Now is not %s: %s", trouble.level, words(text))
+				}
+				if b != nil {
+					b.open(s.entry(page.path))
+					b.await(isLive)
+					b.shoot(fmt.Sprintf("trouble-%d-%s-%s", n, strings.ReplaceAll(trouble.name, " ", "-"), page.name))
+				}
+			}
+		})
+	}
+}
+
+// await asks for a page until its words match. Pushes are noted with a later commit, and who
+// leaves is noticed a moment later.
+func (s *stage) await(visitor *http.Client, path, says string) {
+	s.t.Helper()
+	text := ""
+	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if _, text = s.get(visitor, path); regexp.MustCompile(says).MatchString(words(text)) {
+			return
+		}
+	}
+	s.t.Fatalf("%s does not say %q:\n%s", path, says, words(text))
+}
+
+// Young messages for several Mechas that nobody can receive: the sentence counts all of them.
+func TestTheSentenceCountsAllThatWait(t *testing.T) {
+	s := mustStage(t, true)
+	alice := s.mustIssue("alice^demo", "")
+	for _, to := range []relay.Address{"bob^demo", "bob^demo", "carol^demo"} {
+		k := s.mustIssue(to, "")
+		s.mustSend(time.Minute, alice, to, `{}`)
+		if err := s.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.ID}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.await(s.enter(), "/", `3 messages wait, for 2 Mechas, the oldest for bob\^demo`)
+}
