@@ -1,0 +1,213 @@
+package cmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	nethttp "net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/cmd/a2a"
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// a2aFlags are the flags of relay a2a.
+type a2aFlags struct {
+	as, addr, publicURL, tokenFile string
+	offer                          []string
+	wait, ttl, retry               time.Duration
+}
+
+func (a *app) a2aCommand() *cobra.Command {
+	var c clientFlags
+	var f a2aFlags
+	cmd := &cobra.Command{
+		Use:   "a2a",
+		Short: "Serve A2A clients: they reach Mechas by tasks",
+		Long: `Speak the Agent2Agent protocol (A2A) 1.0, in JSON-RPC over HTTP, to clients that
+know nothing of this relay. Each Mecha has an agent card, made of its profile.
+What a client sends becomes a message from the Mecha of RELAY_KEY, the task is
+that message, and its state follows from acknowledgements and answers. So the
+Mecha may be away, and this command may be killed and started again: it keeps
+nothing itself.
+
+The door is open to this machine alone, unless --token-file names a file with a
+token that clients must show. Clients reach what the key may write to: all
+Mechas that the directory shows to it, or those of --offer. Give the door a Mecha
+of its own, and name it by --as: all clients see all its tasks, and the door
+rejects what comes to its Mecha and is no answer. relay docs a2a has
+the rest.`,
+		Example: `  relay a2a --as gateway^acme --key-file gateway.key
+  relay a2a --as gateway^acme --offer planner^acme,flights^acme
+  relay a2a --as gateway^acme --listen 0.0.0.0:8090 --token-file a2a.token`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			relay, err := c.client()
+			if err != nil {
+				return err
+			}
+			return a.serveA2A(cmd.Context(), relay, &f)
+		},
+	}
+	c.add(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.as, "as", "", "the door's own Mecha, an `address`: the door rejects what comes to it and is no answer (required)")
+	flags.StringVar(&f.addr, "listen", "127.0.0.1:8090", "`address` to listen on")
+	flags.StringSliceVar(&f.offer, "offer", nil, "open only for these Mechas, by their `addresses` (default all that the directory shows to the key)")
+	flags.StringVar(&f.publicURL, "public-url", "", "where clients reach the door, for the cards, as in https://agents.example.com (default the address)")
+	flags.StringVar(&f.tokenFile, "token-file", "", "clients must show the Bearer token in this `file`")
+	flags.DurationVar(&f.wait, "wait", time.Minute, "how long SendMessage waits for the end of a task, at most")
+	flags.DurationVar(&f.ttl, "ttl", 0, "messages expire, and tasks fail, if nobody has acknowledged them after this time (default never)")
+	flags.DurationVar(&f.retry, "retry", 15*time.Second, "how long to try again if the relay does not answer")
+	return cmd
+}
+
+// config checks the flags, and gives what they say.
+func (f *a2aFlags) config(c *client.Client) (a2a.Config, error) {
+	own, err := relay.ParseAddress(f.as)
+	if err != nil {
+		return a2a.Config{}, usagef("--as takes the address of the door's own Mecha, such as gateway^acme: the door rejects what comes to it and is no answer")
+	}
+	config := a2a.Config{Client: c, Own: own, URL: strings.TrimSuffix(f.publicURL, "/"), Patience: f.retry, Wait: f.wait, TTL: f.ttl}
+	for flag, d := range map[string]time.Duration{"wait": f.wait, "ttl": f.ttl, "retry": f.retry} {
+		if d < 0 {
+			return config, usagef("--%s must not be negative", flag)
+		}
+	}
+	for _, text := range f.offer {
+		address, err := relay.ParseAddress(text)
+		if err != nil {
+			return config, usagef("--offer takes addresses, such as planner^acme; %q is none", text)
+		}
+		config.Offer = append(config.Offer, address)
+	}
+	if u, err := url.Parse(f.publicURL); f.publicURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.User != nil) {
+		return config, usagef("--public-url takes an address such as https://agents.example.com")
+	}
+	return config, checkHostPort("listen", f.addr)
+}
+
+const leastToken = 16 // characters
+
+// readToken reads --token-file. Without it, the address must be a loopback one.
+func (f *a2aFlags) readToken(addr net.Addr) (token string, local bool, err error) {
+	tcp, ok := addr.(*net.TCPAddr)
+	local = ok && tcp.IP.IsLoopback()
+	if f.tokenFile == "" {
+		if !local {
+			err = usagef("anybody who reaches %s could use this door: name a file with a token (--token-file), or listen on a loopback address", addr)
+		}
+		return "", local, err
+	}
+	if token, err = secretFrom(f.tokenFile, ""); err != nil {
+		return "", local, err
+	}
+	if len(token) < leastToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		err = fmt.Errorf("the token in %s must have %d characters at least, and no spaces: head -c 32 /dev/urandom | base64 makes one", relay.Visible(f.tokenFile), leastToken)
+	}
+	return token, local, err
+}
+
+const (
+	a2aHeaderTime = 5 * time.Second
+	a2aBodyTime   = 30 * time.Second
+	a2aIdleTime   = 2 * time.Minute
+	a2aMaxHeaders = 16 << 10
+)
+
+// serveA2A is relay a2a.
+func (a *app) serveA2A(ctx context.Context, c *client.Client, f *a2aFlags) error {
+	config, err := f.config(c)
+	if err != nil {
+		return err
+	}
+	if is, err := a.whose(ctx, c); err != nil || ctx.Err() != nil {
+		return err
+	} else if is != config.Own {
+		return fmt.Errorf("the key is that of %s, and not of %s (--as)", is, config.Own)
+	}
+	listener, err := listen("listen", f.addr)
+	if err != nil {
+		return err
+	}
+	defer listener.Close()
+	if config.Token, config.Local, err = f.readToken(listener.Addr()); err != nil {
+		return err
+	}
+	config.URL = cmp.Or(config.URL, "http://"+listener.Addr().String())
+	if !config.Local {
+		fmt.Fprintln(a.stderr, "relay: THE TOKEN AND ALL MESSAGES CAN BE READ ON THE WAY: this door speaks plain HTTP. Put a TLS proxy before it, and let nothing else reach it.")
+	}
+	config.Report = func(e client.Event) {
+		if e.What != client.Connected {
+			e.Err = advice(e.Err)
+			fmt.Fprintln(a.stderr, "relay:", e)
+		}
+	}
+	if a.json {
+		err = a.printJSON(struct {
+			MechaID relay.Address `json:"mecha_id"`
+			Address string        `json:"address"`
+			URL     string        `json:"url"`
+		}{config.Own, listener.Addr().String(), config.URL})
+	} else {
+		_, err = fmt.Fprintf(a.stdout, "A2A as %s: %s/a2a/NAME^CREW\n", config.Own, config.URL)
+	}
+	if err != nil {
+		return err
+	}
+	return serveDoor(ctx, a2a.New(config), listener)
+}
+
+// serveDoor serves until ctx ends, or the relay does not take the key any more.
+func serveDoor(ctx context.Context, door *a2a.Door, listener net.Listener) error {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	server := &nethttp.Server{
+		Handler: door, ReadHeaderTimeout: a2aHeaderTime, ReadTimeout: a2aBodyTime, IdleTimeout: a2aIdleTime, MaxHeaderBytes: a2aMaxHeaders,
+		ErrorLog: log.New(io.Discard, "", 0), // broken connections are the clients' business
+	}
+	served := make(chan struct{})
+	go func() {
+		defer close(served)
+		if err := server.Serve(listener); !errors.Is(err, nethttp.ErrServerClosed) {
+			stop(err)
+		}
+	}()
+	err := door.Run(ctx) // when it returns, nobody waits for a task any more
+	ending, cancel := context.WithTimeout(context.Background(), shutdownTimeout)
+	defer cancel()
+	if server.Shutdown(ending) != nil {
+		server.Close()
+	}
+	<-served
+	if cause := context.Cause(ctx); err == nil && !errors.Is(cause, context.Canceled) {
+		err = cause
+	}
+	return err
+}
+
+// whose asks the relay whose key this is, until it answers or ctx ends.
+func (a *app) whose(ctx context.Context, c *client.Client) (own relay.Address, err error) {
+	for b := (client.Backoff{Most: 10 * time.Second}); ; {
+		own, err = c.Address(ctx)
+		if err == nil || ctx.Err() != nil {
+			return own, nil
+		}
+		if !client.Temporary(err) {
+			return "", err
+		}
+		pause := b.Pause(err)
+		fmt.Fprintln(a.stderr, "relay:", client.Event{What: client.Waiting, Err: advice(err), Pause: pause})
+		sleep(ctx, pause)
+	}
+}

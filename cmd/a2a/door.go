@@ -1,0 +1,189 @@
+// Package a2a is a relay's door for clients of the Agent2Agent protocol (A2A), version 1.0,
+// in its JSON-RPC binding: a client reaches a Mecha by it, also one that is away.
+//
+// The door is a Mecha of its own. What a client sends becomes a message from it, and a task
+// is that message: its id is the message id, its context is the conversation, and its state
+// follows from the acknowledgements and answers. So a task is read from the relay each time,
+// and the door itself keeps nothing: another process goes on where one was killed.
+package a2a
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"relay/db/relay"
+	"relay/http/client"
+)
+
+// Config says who the door is, and for whom it opens.
+type Config struct {
+	Client *client.Client // of the door's own Mecha
+	Own    relay.Address  // of that Mecha
+	// Offer are the Mechas that clients reach. Empty: those that the directory shows to Own.
+	Offer []relay.Address
+	// URL is where clients reach the door, without a slash at the end. The cards have it.
+	URL string
+	// Token must be shown by clients, as a Bearer token. Empty: none is needed.
+	Token string
+	// Local says that only this machine reaches the door. Requests must then name it as
+	// localhost, by a loopback address or as the host of URL, so that no page on the web can
+	// reach it by a name of its own.
+	Local bool
+	// Patience is how long a request is tried again if the relay is away or overloaded.
+	Patience time.Duration
+	// Wait is how long SendMessage waits for the end of a task, at most.
+	Wait time.Duration
+	// TTL is after how long a message expires that nobody has acknowledged; 0: never.
+	TTL time.Duration
+	// Report is called with what happens to the connections to the relay, also concurrently.
+	Report func(client.Event)
+}
+
+// Door answers the requests of A2A clients. Run must be running meanwhile. Its methods may
+// be called concurrently.
+type Door struct {
+	Config
+	token   [32]byte      // SHA-256
+	places  chan struct{} // holds one value for each request that is answered
+	bells   bells
+	offered offered
+	life    context.Context // ends when Run ends: nobody waits any more
+	end     context.CancelFunc
+}
+
+// mostRequests that are answered at once; most of them wait for the end of a task.
+const mostRequests = 256
+
+// New makes a door.
+func New(c Config) *Door {
+	d := &Door{Config: c, token: digest(c.Token), places: make(chan struct{}, mostRequests)}
+	d.life, d.end = context.WithCancel(context.Background())
+	return d
+}
+
+// Run receives what Mechas answer, until ctx ends; then it returns nil. Requests that wait
+// are then answered at once. The error is that of client.Listen, as when the key is revoked.
+func (d *Door) Run(ctx context.Context) error {
+	defer d.end()
+	ctx, stop := context.WithCancel(ctx)
+	var receipts sync.WaitGroup
+	receipts.Go(func() { d.receiveReceipts(ctx) })
+	defer receipts.Wait()
+	defer stop()
+	return d.Client.Listen(ctx, client.ListenOptions{Quick: true, MaxReplies: -1, Report: d.Report}, d.receive)
+}
+
+// receive takes a message for the door's own Mecha. Answers stay at the relay, where the
+// tasks are read; to acknowledge them only empties the mailbox.
+func (d *Door) receive(ctx context.Context, m *client.Message) error {
+	if m.InReplyTo == "" && m.CorrelationID == "" {
+		return m.Ack(ctx, "rejected", string(d.Own)+" is a door for A2A clients: it takes answers to their messages, and no messages")
+	}
+	d.bells.ring(m.ConversationID, m.InReplyTo)
+	return nil
+}
+
+const receiptsPause = 10 * time.Second // between attempts, at most
+
+// receiveReceipts notices acknowledgements at once, by a socket. Without one, a wait looks
+// again after lookAgain.
+func (d *Door) receiveReceipts(ctx context.Context) {
+	for b := (client.Backoff{Most: receiptsPause}); ctx.Err() == nil; {
+		err := d.readReceipts(ctx, &b)
+		sleep(ctx, b.Pause(err))
+	}
+}
+
+func (d *Door) readReceipts(ctx context.Context, b *client.Backoff) error {
+	socket, err := d.Client.Dial(ctx, d.Own, "sync_limit=0&events=receipts")
+	if err != nil {
+		return err
+	}
+	defer socket.Close()
+	b.Reset()
+	d.bells.ringAll() // something may have happened before
+	for {
+		var f struct {
+			MessageID string `json:"message_id"`
+		}
+		if err := socket.Receive(&f); err != nil {
+			return err
+		}
+		d.bells.ring("", f.MessageID)
+	}
+}
+
+// sleep waits, and returns false if the context ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// bells tell requests that wait for a task to look again. The zero value has none.
+type bells struct {
+	mu  sync.Mutex
+	all map[*bell]bool
+}
+
+// bell rings when something happens in a conversation, or to a message.
+type bell struct {
+	of           *bells
+	rung         chan struct{} // has one value if it has rung since it was read
+	conversation string
+	messages     map[string]bool
+}
+
+// hang adds a bell for a task. remove must follow.
+func (b *bells) hang(id, conversation string) *bell {
+	one := &bell{of: b, rung: make(chan struct{}, 1), conversation: conversation, messages: map[string]bool{id: true}}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all == nil {
+		b.all = map[*bell]bool{}
+	}
+	b.all[one] = true
+	return one
+}
+
+// tie adds the messages of the task to those by which the bell rings.
+func (one *bell) tie(t *thread) {
+	one.of.mu.Lock()
+	defer one.of.mu.Unlock()
+	for _, r := range t.records {
+		one.messages[r.MessageID] = true
+	}
+}
+
+func (one *bell) remove() {
+	one.of.mu.Lock()
+	defer one.of.mu.Unlock()
+	delete(one.of.all, one)
+}
+
+func (b *bells) ring(conversation, message string) {
+	b.ringIf(func(one *bell) bool {
+		return one.messages[message] || conversation != "" && one.conversation == conversation
+	})
+}
+
+func (b *bells) ringAll() { b.ringIf(func(*bell) bool { return true }) }
+
+func (b *bells) ringIf(so func(*bell) bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for one := range b.all {
+		if so(one) {
+			select {
+			case one.rung <- struct{}{}:
+			default: // it has rung
+			}
+		}
+	}
+}

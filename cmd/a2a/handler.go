@@ -1,0 +1,218 @@
+package a2a
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"relay/db/relay"
+)
+
+// mostBody is larger than what a relay takes by default, as parts in A2A are.
+const mostBody = 2 << 20
+
+func digest(token string) [32]byte { return sha256.Sum256([]byte(token)) }
+
+// ServeHTTP answers at /a2a/NAME^CREW, at the path of a card below that, and, if one Mecha is
+// offered alone, at the path of a card at the root.
+func (d *Door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	if !d.calledRightly(r.Host) {
+		refuse(w, http.StatusMisdirectedRequest, "this door is for this machine: name it as localhost, 127.0.0.1 or [::1]")
+		return
+	}
+	if o := r.Header.Get("Origin"); o != "" && !sameOrigin(o, r.Host) {
+		refuse(w, http.StatusForbidden, "this door answers no pages of other origins")
+		return
+	}
+	mecha, isCard, ok := d.route(r.URL.Path)
+	if !ok {
+		refuse(w, http.StatusNotFound, "there is nothing here: a Mecha is at /a2a/NAME^CREW, its card at /a2a/NAME^CREW"+cardPath)
+		return
+	}
+	// Who names a Mecha by --offer shows its card to all; the card says that a token is needed.
+	if !(isCard && d.named(mecha)) && !d.admits(r) {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		refuse(w, http.StatusUnauthorized, "the token of this door is missing or wrong: Authorization: Bearer TOKEN")
+		return
+	}
+	method := http.MethodPost
+	if isCard {
+		method = http.MethodGet
+	}
+	if r.Method != method && !(isCard && r.Method == http.MethodHead) {
+		w.Header().Set("Allow", method)
+		refuse(w, http.StatusMethodNotAllowed, "only "+method+" is answered here")
+		return
+	}
+	select {
+	case d.places <- struct{}{}:
+		defer func() { <-d.places }()
+	default:
+		w.Header().Set("Retry-After", "1")
+		refuse(w, http.StatusServiceUnavailable, "too many requests wait at this door; try again later")
+		return
+	}
+	if isCard {
+		d.answerCard(w, r, mecha)
+		return
+	}
+	d.answerCall(w, r, mecha)
+}
+
+// calledRightly tells whether a request names the door as it is to be named.
+func (d *Door) calledRightly(host string) bool {
+	if !d.Local {
+		return true
+	}
+	name := hostname(host)
+	if u, err := url.Parse(d.URL); err == nil && strings.EqualFold(name, u.Hostname()) {
+		return true
+	}
+	ip, err := netip.ParseAddr(name)
+	return strings.EqualFold(name, "localhost") || err == nil && ip.IsLoopback()
+}
+
+// hostname gives a Host without its port and brackets.
+func hostname(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]")
+}
+
+func sameOrigin(origin, host string) bool {
+	u, err := url.Parse(origin)
+	return err == nil && strings.EqualFold(u.Host, host)
+}
+
+// route says which Mecha a path means, and whether its card.
+func (d *Door) route(path string) (a relay.Address, isCard, ok bool) {
+	if path == cardPath && len(d.Offer) == 1 {
+		return d.Offer[0], true, true
+	}
+	rest, ok := strings.CutPrefix(path, "/a2a/")
+	rest, isCard = strings.CutSuffix(rest, cardPath)
+	a, err := relay.ParseAddress(strings.TrimSuffix(rest, "/"))
+	return a, isCard, ok && err == nil
+}
+
+// admits tells whether a request shows the token.
+func (d *Door) admits(r *http.Request) bool {
+	if d.Token == "" {
+		return true
+	}
+	kind, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	got := digest(strings.TrimSpace(token))
+	return strings.EqualFold(kind, "Bearer") && subtle.ConstantTimeCompare(got[:], d.token[:]) == 1
+}
+
+// send writes a whole answer of JSON.
+func send(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime)) // every server's connection has one
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // an error means that the client has gone
+}
+
+// refuse answers a request of HTTP that is no call. Clients read it as an error of JSON-RPC.
+func refuse(w http.ResponseWriter, status int, why string) {
+	send(w, status, answer(json.RawMessage("null"), nil, &fault{Code: codeRequest, Message: why}))
+}
+
+// answerCall answers a request of JSON-RPC.
+func (d *Door) answerCall(w http.ResponseWriter, r *http.Request, mecha relay.Address) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		refuse(w, http.StatusUnsupportedMediaType, "Content-Type must be application/json")
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, mostBody))
+	if err != nil {
+		if errors.As(err, new(*http.MaxBytesError)) {
+			refuse(w, http.StatusRequestEntityTooLarge, "a request has at most "+strconv.Itoa(mostBody)+" bytes")
+			return
+		}
+		refuse(w, http.StatusBadRequest, "the request is not whole")
+		return
+	}
+	c, f := readCall(body)
+	if f == nil {
+		f = checkVersion(r, c.method)
+	}
+	if f != nil {
+		send(w, http.StatusOK, answer(c.id, nil, f))
+		return
+	}
+	if here, err := d.reaches(r.Context(), mecha); err != nil {
+		send(w, http.StatusOK, answer(c.id, nil, faultOf(err)))
+		return
+	} else if !here {
+		refuse(w, http.StatusNotFound, "there is no such Mecha at this door")
+		return
+	}
+	result, streamed, err := d.call(w, r, c, mecha)
+	switch {
+	case err != nil:
+		send(w, http.StatusOK, answer(c.id, nil, faultOf(err)))
+	case !streamed:
+		send(w, http.StatusOK, answer(c.id, result, nil))
+	}
+}
+
+// call carries a call out.
+func (d *Door) call(w http.ResponseWriter, r *http.Request, c call, mecha relay.Address) (result any, streamed bool, err error) {
+	var f func(context.Context, relay.Address, json.RawMessage) (any, error)
+	switch c.method {
+	case "SendMessage":
+		f = d.sendMessage
+	case "GetTask":
+		f = d.getTask
+	case "ListTasks":
+		f = d.listTasks
+	case "CancelTask":
+		f = d.cancelTask
+	case "SendStreamingMessage":
+		return nil, true, d.sendStreaming(w, r, c, mecha)
+	case "SubscribeToTask":
+		return nil, true, d.subscribe(w, r, c, mecha)
+	case "CreateTaskPushNotificationConfig", "GetTaskPushNotificationConfig", "ListTaskPushNotificationConfigs", "DeleteTaskPushNotificationConfig":
+		return nil, false, noPush()
+	case "GetExtendedAgentCard":
+		return nil, false, faultf(codeUnsupported, "UNSUPPORTED_OPERATION", "this door has no other card than the public one")
+	default:
+		return nil, false, &fault{Code: codeMethod, Message: "there is no such method"}
+	}
+	result, err = f(r.Context(), mecha, c.params)
+	return result, false, err
+}
+
+// checkVersion refuses other versions of the protocol. A request that names none means 0.3
+// (§3.6.2), whose messages have another form. But its methods have other names, too, all with
+// a slash: a method of 1.0 is taken without the header.
+func checkVersion(r *http.Request, method string) *fault {
+	given := strings.TrimSpace(r.Header.Get("A2A-Version"))
+	if given == "" {
+		given = r.URL.Query().Get("A2A-Version")
+	}
+	switch {
+	case given == version, given == "" && !strings.Contains(method, "/"):
+		return nil
+	case given == "":
+		given = "0.3"
+	case len(given) > 16:
+		given = given[:16] + "…"
+	}
+	return faultf(codeVersion, "VERSION_NOT_SUPPORTED", "this door speaks version %s of A2A (SendMessage, GetTask, CancelTask), and not %s", version, relay.Visible(given))
+}
