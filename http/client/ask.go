@@ -117,7 +117,7 @@ var errCannotWait = errors.New("the relay, or a proxy before it, does not know P
 func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration) (*Message, error) {
 	ctx, cancel := context.WithTimeout(parent, most)
 	defer cancel()
-	question := m.c.asks(m.to)
+	question := m.c.asks(m.to, m.correlation)
 	defer question.end()
 	b := Backoff{Most: sendPause}
 	unknown := false
@@ -133,7 +133,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		answered()
 		if err == nil {
 			sent = s
-			question.is(s.MessageID)
+			question.is(s.MessageID, s.ConversationID)
 		}
 		unknown = unknown || err != nil && !NothingDone(err)
 		switch {

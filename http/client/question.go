@@ -17,28 +17,28 @@ type questions struct {
 }
 
 type question struct {
-	of    *questions
-	to    string
-	id    string        // "" until the relay has told it
-	known chan struct{} // closed when id is known, or nobody waits any more
-	over  chan struct{} // closed when nobody waits any more
+	of               *questions
+	to, correlation  string
+	id, conversation string        // "" until the relay has told them
+	known            chan struct{} // closed when they are known, or nobody waits any more
+	over             chan struct{} // closed when nobody waits any more
 }
 
-// asks notes that an answer is waited for. end must follow.
-func (c *Client) asks(to string) *question {
-	q := &question{of: &c.questions, to: to, known: make(chan struct{}), over: make(chan struct{})}
+// asks notes that an answer to a message with this correlation id is waited for. end must follow.
+func (c *Client) asks(to, correlation string) *question {
+	q := &question{of: &c.questions, to: to, correlation: correlation, known: make(chan struct{}), over: make(chan struct{})}
 	c.questions.mu.Lock()
 	defer c.questions.mu.Unlock()
 	c.questions.open = append(c.questions.open, q)
 	return q
 }
 
-// is says which message the question is.
-func (q *question) is(id string) {
+// is says which message the question is, and in which conversation.
+func (q *question) is(id, conversation string) {
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	if q.id == "" {
-		q.id = id
+		q.id, q.conversation = id, conversation
 		close(q.known)
 	}
 }
@@ -52,7 +52,7 @@ func (q *question) answer(m *Message) *Message {
 }
 
 func (q *question) end() {
-	q.is("nothing")
+	q.is("nothing", "nowhere")
 	q.of.mu.Lock()
 	defer q.of.mu.Unlock()
 	q.of.open = slices.DeleteFunc(q.of.open, func(o *question) bool { return o == q })
@@ -86,11 +86,11 @@ func (qs *questions) look(m *Message) (taken bool, decided <-chan struct{}) {
 	}
 	for _, q := range qs.open {
 		switch {
-		case m.InReplyTo == "" || q.to != m.Sender:
-		case q.id == m.InReplyTo:
-			return false, q.over
+		case q.to != m.Sender || m.InReplyTo == "" && m.CorrelationID != q.correlation:
 		case q.id == "":
 			decided = q.known
+		case m.InReplyTo == q.id, m.InReplyTo == "" && m.ConversationID == q.conversation:
+			return false, q.over
 		}
 	}
 	return false, decided

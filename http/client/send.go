@@ -109,6 +109,8 @@ type outgoing struct {
 	body    []byte
 	key     string // the Idempotency-Key
 	timeout time.Duration
+
+	correlation string
 }
 
 func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, error) {
@@ -131,7 +133,7 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 		AckBy          int64  `json:"ack_by_seconds,omitempty"`
 		MaxMessages    int    `json:"max_messages,omitempty"`
 	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy), o.MaxMessages}, raw)
-	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout)}, err
+	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), correlation: o.CorrelationID}, err
 }
 
 // seconds rounds up: what is to last for half a second must not last for ever.

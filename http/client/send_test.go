@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -198,7 +201,7 @@ func TestTheMailboxAndWhatItTells(t *testing.T) {
 func TestFromEnv(t *testing.T) {
 	r := mustServe(t)
 	alice := r.mustIssue("alice^test", func(i *relay.IssueKey) { i.WithSecret = true })
-	for _, name := range []string{"URL", "KEY", "KEY_FILE", "SIGNING_SECRET", "CA_FILE"} {
+	for _, name := range []string{"URL", "KEY", "KEY_FILE", "SIGNING_SECRET", "SIGNING_SECRET_FILE", "CA_FILE"} {
 		t.Setenv("RELAY_"+name, "")
 	}
 	var config *client.ConfigError
@@ -215,6 +218,29 @@ func TestFromEnv(t *testing.T) {
 	if own, err := c.Address(t.Context()); err != nil || own != "alice^test" {
 		t.Errorf("%s, %v", own, err)
 	}
+	// Files come before the variables, as for the commands.
+	for name, text := range map[string]string{"RELAY_KEY": alice.key.Text, "RELAY_SIGNING_SECRET": alice.key.Secret} {
+		file := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(file, []byte(text+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		t.Setenv(name, "wrong")
+		t.Setenv(name+"_FILE", file)
+	}
+	if c, err = client.FromEnv(); err != nil {
+		t.Fatal(err)
+	}
+	if who, err := c.WhoAmI(t.Context()); err != nil || who.MechaID != "alice^test" {
+		t.Errorf("%+v, %v", who, err)
+	}
+	for _, name := range []string{"RELAY_SIGNING_SECRET_FILE", "RELAY_KEY_FILE"} {
+		t.Setenv(name, filepath.Join(t.TempDir(), "none"))
+		if _, err := client.FromEnv(); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: %v", name, err)
+		}
+		t.Setenv(name, "")
+	}
+	t.Setenv("RELAY_KEY", alice.key.Text)
 	t.Setenv("RELAY_CA_FILE", "send_test.go")
 	if _, err := client.FromEnv(); !errors.Is(err, client.ErrNoCertificate) {
 		t.Errorf("%v", err)
@@ -264,5 +290,42 @@ func TestAskBesideAListener(t *testing.T) {
 	}
 	if got := handled.Load(); got != n+1 || more.Load() != n+1 {
 		t.Errorf("%d questions and %d second answers were handled", got, more.Load())
+	}
+}
+
+// An answer that names no question, but comes in its conversation with its correlation id, is
+// that of Ask as well.
+func TestAskTakesAnswersThatNameNoQuestion(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	listen(t, bob.Client, client.ListenOptions{Jobs: 8}, func(ctx context.Context, m *client.Message) error {
+		_, err := bob.Send(ctx, m.Sender, m.Payload, client.SendOptions{ConversationID: m.ConversationID, CorrelationID: m.CorrelationID})
+		return err
+	})
+	var handled atomic.Int32
+	listen(t, alice.Client, client.ListenOptions{Jobs: 4}, func(context.Context, *client.Message) error {
+		handled.Add(1)
+		return nil
+	})
+	const n = 40
+	var asking sync.WaitGroup
+	for i := range n {
+		asking.Go(func() {
+			answer, err := alice.Ask(t.Context(), "bob^test", map[string]int{"n": i}, client.SendOptions{CorrelationID: fmt.Sprint("c", i%2)})
+			if err != nil || string(answer.Payload) != fmt.Sprintf(`{"n":%d}`, i) {
+				t.Errorf("%+v, %v", answer, err)
+			}
+		})
+	}
+	asking.Wait()
+	bob.mustSend(alice, `{"last":1}`) // everything before it has come
+	for end := time.Now().Add(patience); len(collect(t, alice.Inbox(t.Context(), 99))) > 0 || handled.Load() == 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d messages were handled, and more wait", handled.Load())
+		}
+	}
+	if got := handled.Load(); got != 1 {
+		t.Errorf("the listener was shown %d messages", got)
 	}
 }

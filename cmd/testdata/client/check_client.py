@@ -1,0 +1,680 @@
+"""Checks relay_client.py against a relay that runs: RELAY_URL, and in KEYS a list of {mecha_id, key,
+signing_secret} of Mechas of the crew py, of which each test takes its own. The last but one has a
+signing secret, the last a revoked key. VECTOR is the test vector of the page "signing". MOMENTS is how many
+moments are tried for what may happen at any."""
+
+import asyncio
+import gc
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+import threading
+import unittest
+import time
+import warnings
+from unittest import mock
+
+import relay_client
+from relay_client import LeaseLost, NoAnswer, Relay, RelayError, SyncRelay, Unreachable
+
+KEYS = json.loads(os.environ["KEYS"])
+MOMENTS = int(os.environ["MOMENTS"])
+WITH_SECRET, REVOKED = KEYS[-2], KEYS[-1]
+unused = iter(KEYS[-6:-2] if "Lease" in sys.argv else KEYS[:-6])
+
+
+def relay_of(mecha, kind=SyncRelay):
+    r = kind(key=mecha["key"], signing_secret=mecha["signing_secret"] or "")
+    r.name = mecha["mecha_id"]
+    return r
+
+
+class Case(unittest.TestCase):
+    def mecha(self):
+        r = relay_of(next(unused))
+        self.addCleanup(r.close)
+        return r
+
+    def pair(self):
+        return self.mecha(), self.mecha()
+
+    def beside(self, work):
+        """Runs work in a thread, which must end by the end of the test."""
+        thread = threading.Thread(target=work)
+        thread.start()
+        self.addCleanup(thread.join)
+        return thread
+
+    def until(self, condition):
+        end = time.monotonic() + 30
+        while not condition():
+            self.assertLess(time.monotonic(), end)
+            time.sleep(0.01)
+
+    def code(self, code, call, *args, **more):
+        with self.assertRaises(RelayError) as caught:
+            call(*args, **more)
+        self.assertEqual(caught.exception.code, code)
+        return caught.exception
+
+
+def answer_all(relay, n, **how):
+    """Answers n messages."""
+    listener = relay.listen(**how)
+    for _ in range(n):
+        m = next(listener)
+        with m.working():
+            m.reply({"echo": m.payload})
+    listener.close()
+
+
+class Signing(unittest.TestCase):
+    def test_the_vector_of_the_documentation(self):
+        v = json.loads(os.environ["VECTOR"])
+        body = v["body"].encode()
+        self.assertEqual(relay_client.sign(v["key"], body, v["nonce"], v["timestamp"]), v["signature"])
+        self.assertEqual(relay_client.sign_request(v["key"], v["method"], v["path"], body, v["nonce"], v["timestamp"]), v["request signature"])
+
+    def test_what_cannot_be_used(self):
+        for more in ({"url": "127.0.0.1:8080"}, {"url": "ftp://x"}, {"url": "http://"}, {"url": "http://[::1/"}, {"key": ""}, {"key": "mk_ü"}, {"key": "mk_1\nX-Nonce: 1"}):
+            with self.assertRaises(ValueError) as caught:
+                SyncRelay(**{"key": "mk_1", **more})
+            self.assertNotIn("mk_1", str(caught.exception))
+
+
+    def test_secrets_in_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            files = {name: os.path.join(folder, name) for name in ("key", "secret", "binary", "none")}
+            for name, text in (("key", b"mk_file\n"), ("secret", b" ms_file\n"), ("binary", b"\xff")):
+                with open(files[name], "wb") as f:
+                    f.write(text)
+            env = {"RELAY_KEY": "mk_env", "RELAY_KEY_FILE": files["key"], "RELAY_SIGNING_SECRET_FILE": files["secret"]}
+            with mock.patch.dict(os.environ, env):
+                for given, want in (({}, ("mk_file", "ms_file")), ({"key": "mk_given"}, ("mk_given", "ms_file")), ({"signing_secret": ""}, ("mk_file", "mk_file"))):
+                    transport = SyncRelay(**given)._core._transport
+                    self.assertEqual((transport.key, transport.secret), want)
+            for name in ("none", "binary"):
+                with mock.patch.dict(os.environ, {"RELAY_KEY_FILE": files[name]}):
+                    self.assertRaisesRegex(ValueError, "RELAY_KEY_FILE: .*%s cannot be read" % name, SyncRelay)
+            self.assertRaisesRegex(ValueError, "RELAY_CA_FILE", SyncRelay, "https://127.0.0.1:1", "mk_1", ca_file=files["none"])
+            self.assertRaisesRegex(ValueError, "RELAY_CA_FILE", SyncRelay, "https://127.0.0.1:1", "mk_1", ca_file=files["key"])
+
+
+class Calls(Case):
+    def test_a_question_and_its_answer(self):
+        alice, bob = self.pair()
+        bob.publish({"description": "books flights to Lisbon", "skills": [{"id": "book", "name": "Book a flight"}]})
+        answering = self.beside(lambda: answer_all(bob, 2))
+        answer = alice.ask(bob.name, {"to": "LIS", "größe": [1, 2.5, None]})
+        self.assertEqual(answer.payload, {"echo": {"to": "LIS", "größe": [1, 2.5, None]}})
+        self.assertEqual((answer.sender, answer.type, answer.attempt), (bob.name, "reply", 1))
+        again = alice.ask(bob.name, {"and": "then"}, conversation=answer.conversation_id)
+        self.assertEqual(again.conversation_id, answer.conversation_id)
+        answering.join()
+        self.assertLess(answer.sent_at, again.sent_at)
+        self.assertEqual(alice.inbox()["pending"], 0)  # ask has acknowledged the answers
+        history = bob.history(answer.conversation_id)
+        self.assertEqual([m.payload for m in history if m.sender == alice.name], [{"to": "LIS", "größe": [1, 2.5, None]}, {"and": "then"}])
+        self.assertEqual([m.status for m in history], ["completed"] * 4)
+        self.assertEqual([m.id for m in history[-3:]], [m.id for m in bob.history(answer.conversation_id, limit=3)])
+        question = bob.message(history[0].id)
+        self.assertTrue(question.signed)
+        self.assertEqual(question.payload["to"], "LIS")
+        self.assertIsNone(alice.message(history[0].id).payload)
+        self.assertEqual(question.trace()["verdict"]["code"], "answered")
+        found = [a for a in alice.find("book a flight to lisbon") if a.address == bob.name]
+        self.assertEqual([a.online for a in found], [found[0].online])
+        self.assertIn("flight", found[0].why)
+
+    def test_sending(self):
+        alice, bob = self.pair()
+        sent = alice.send(bob.name, {"n": 1}, type="order", ttl=3600, ack_by=60, max_messages=2, priority="high", correlation_id="c", idempotency_key="k")
+        self.assertFalse(sent.replayed)
+        self.assertEqual(sent.recipient["pending"], 0)
+        again = alice.send(bob.name, {"n": 1}, type="order", ttl=3600, ack_by=60, max_messages=2, priority="high", correlation_id="c", idempotency_key="k")
+        self.assertEqual((again.message_id, again.replayed), (sent.message_id, True))
+        m = bob.message(sent.message_id)
+        self.assertEqual((m.type, m.priority, m.correlation_id, m.state), ("order", "high", "c", "queued"))
+        self.code("idempotency_key_reused", alice.send, bob.name, {"n": 2}, idempotency_key="k")
+        alice.send(bob.name, b'{ "n":  3 }', conversation=sent.conversation_id)
+        self.code("conversation_full", alice.send, bob.name, {}, conversation=sent.conversation_id)
+        for payload in ([1], "x", None):
+            self.assertRaises(TypeError, alice.send, bob.name, payload)
+        self.assertRaises(ValueError, alice.send, bob.name, {"n": float("nan")})
+        self.assertRaises(ValueError, alice.send, bob.name, {}, idempotency_key="ü")
+        self.code("broadcast_not_allowed", alice.send, "*^elsewhere", {})
+
+    def test_refusals(self):
+        alice, bob = self.pair()
+        e = self.code("recipient_not_found", alice.send, bob.name.replace("^", "x^"), {})
+        self.assertIn(bob.name, e.did_you_mean)
+        self.assertEqual((e.status, e.temporary, e.retry_after), (404, False, None))
+        self.assertTrue(e.request_id and e.detail in str(e))
+        e = self.code("key_revoked", relay_of(REVOKED).whoami)
+        self.assertEqual(e.status, 401)
+        with relay_of(REVOKED) as r:
+            self.code("key_revoked", next, r.listen())
+            self.code("key_revoked", next, r.listen(claim=True))
+            self.code("key_revoked", next, r.listen(live=False))
+        self.code("message_not_found", alice.message, "msg_é?x")
+        with SyncRelay(url="http://127.0.0.1:1", key="mk_1", timeout=0.4) as nowhere:
+            e = self.code("unreachable", nowhere.send, bob.name, {})
+            self.assertTrue(isinstance(e, Unreachable) and e.temporary)
+
+    def test_no_answer(self):
+        alice, bob = self.pair()
+        with self.assertRaises(NoAnswer) as caught:
+            alice.ask(bob.name, {"n": 1}, timeout=1)
+        e = caught.exception
+        self.assertEqual((e.code, e.verdict["code"]), ("no_answer", "never_connected"))
+        self.assertIn(bob.name, str(e))
+        # To ask again with the same key goes on waiting.
+        answering = self.beside(lambda: answer_all(bob, 1))
+        self.assertEqual(alice.ask(bob.name, {"n": 1}, idempotency_key=e.idempotency_key).payload, {"echo": {"n": 1}})
+
+        answering.join()
+
+        def refuse():
+            next(bob.listen()).ack("rejected", "not today")
+        self.beside(refuse)
+        with self.assertRaises(NoAnswer) as caught:
+            alice.ask(bob.name, {"n": 2}, timeout=600)  # on a busy machine a refusal may take long; before it, the verdict is "pushed"
+        self.assertEqual(caught.exception.verdict["code"], "rejected")
+        self.assertIn("not today", str(caught.exception))
+        self.assertRaises(ValueError, alice.ask, "*^py", {})
+
+    def test_the_thread_of_a_relay_cannot_wait_for_itself(self):
+        bob, errors = self.mecha(), []
+        bob.whoami()
+
+        def inside():
+            try:
+                bob.whoami()
+            except RuntimeError as e:
+                errors.append(str(e))
+        bob._loop.call_soon_threadsafe(inside)
+        self.until(lambda: errors)
+        self.assertIn("its own thread", errors[0])
+
+    def test_a_signing_secret(self):
+        with relay_of(WITH_SECRET) as carol:
+            sent = carol.send(carol.name, {"to": "myself"})
+            self.assertTrue(carol.message(sent.message_id).signed)
+        with SyncRelay(key=WITH_SECRET["key"]) as wrong:
+            self.code("invalid_signature", wrong.whoami)
+
+
+class Listening(Case):
+    def test_what_becomes_of_a_message(self):
+        alice, bob = self.pair()
+        listener = bob.listen()
+        sent = [alice.send(bob.name, {"n": n}).message_id for n in range(5)]
+        with self.assertLogs("relay_client", "ERROR"), next(listener).working():
+            raise ValueError("n must be positive" + "ä" * 2000)
+        with next(listener).working() as m:
+            m.ack("rejected", "no")
+        with self.assertRaises(KeyboardInterrupt), next(listener).working():
+            raise KeyboardInterrupt
+        with self.assertRaises(KeyError), next(listener).working(reraise=True):
+            raise KeyError("n")
+        m = next(listener)
+        with m.working():
+            self.assertEqual(bob.message(m.id).status, "processing")
+        got = [alice.message(i) for i in sent]
+        self.assertEqual([m.status for m in got], ["failed", "rejected", "processing", "failed", "completed"])
+        self.assertTrue(got[0].detail.startswith("n must be positiveä") and len(got[0].detail.encode()) <= 1024)
+        self.code("already_acknowledged", m.ack, "failed")
+        # The one that was left is for the next listener.
+        self.assertEqual(next(bob.listen()).id, sent[2])
+
+    def test_an_answer_that_fails_keeps_its_number(self):
+        alice, bob = self.pair()
+        alice.send(bob.name, {})
+        m = next(bob.listen())
+        self.code("invalid_request", m.reply, {}, priority="x" * 99)
+        first = m.reply({"n": 1})
+        self.assertEqual(next(bob.listen()).reply({"n": 1}).message_id, first.message_id)
+
+    def test_an_answer_is_sent_once(self):
+        alice, bob = self.pair()
+        question = alice.send(bob.name, {})
+        first = next(bob.listen()).reply({"n": 1})
+        again = next(bob.listen())  # as after a crash before the ack
+        self.assertEqual((again.reply({"n": 1}).message_id, again.reply({"more": 2}).replayed), (first.message_id, False))
+        other = next(bob.listen()).reply({"n": 3})  # another program answers another thing: the first answer stands
+        self.assertEqual((other.message_id, other.replayed), ("", True))
+        self.assertEqual(len(alice.history(question.conversation_id)), 3)
+
+    def test_deferring(self):
+        for how in ({}, {"claim": True, "lease": 5}, {"live": False}):
+            with self.subTest(how):
+                alice, bob = self.pair()
+                listener = bob.listen(**how)
+                sent = alice.send(bob.name, {"n": 1})
+                with next(listener).working() as m:
+                    m.reply({"later": True})
+                    m.defer(0.5, "busy")
+                self.assertEqual(alice.message(sent.message_id).status, "deferred")
+                with next(listener).working() as m:
+                    self.assertEqual((m.id, m.attempt, m.payload), (sent.message_id, 2, {"n": 1}))
+                    self.assertFalse(m.reply({"now": True}).replayed)
+                self.assertEqual(alice.message(sent.message_id).status, "completed")
+
+    def test_the_breaker(self):
+        alice, bob = self.pair()
+        sent = alice.send(bob.name, {"n": 0})
+        rest = [alice.send(bob.name, {"n": n}, conversation=sent.conversation_id).message_id for n in range(1, 5)]
+        other = alice.send(bob.name, {"other": 1})
+        listener = bob.listen(breaker=3)
+        for _ in range(3):
+            with next(listener).working() as m:
+                m.reply({})
+        with self.assertLogs("relay_client", "WARNING"):
+            m = next(listener)
+        self.assertEqual(m.id, other.message_id)
+        self.assertEqual([alice.message(i).status for i in rest], ["completed", "completed", "failed", "failed"])
+        self.assertIn("3 automatic answers", alice.message(rest[3]).detail)
+        bob.message(rest[0]).reply({"by": "hand"})
+
+    def test_claims(self):
+        alice, bob = self.pair()
+        second = SyncRelay(key=bob._core._transport.key)
+        self.addCleanup(second.close)
+        got, lock = [], threading.Lock()
+        for worker in (bob, second):
+            listener = worker.listen(claim=True, worker="w")
+
+            def work(listener=listener):
+                for m in listener:
+                    with m.working():
+                        with lock:
+                            got.append(m.payload["n"])
+                        m.reply({})
+            self.beside(work)
+            self.addCleanup(listener.close)
+        for n in range(40):
+            alice.send(bob.name, {"n": n})
+        while alice.inbox()["pending"] < 40:
+            threading.Event().wait(0.02)
+        self.assertEqual(sorted(got), list(range(40)))
+
+    def test_the_place_is_kept(self):
+        alice, bob = self.pair()
+        with tempfile.TemporaryDirectory() as folder:
+            place = os.path.join(folder, "place")
+            for n in range(6):
+                alice.send(bob.name, {"n": n})
+            for how, want in (({}, [0, 1]), ({"live": False}, [1, 2, 3]), ({}, [3, 4, 5])):
+                listener = bob.listen(state=place, **how)
+                self.assertEqual([next(listener).payload["n"] for _ in want], want)
+                listener.close()
+            self.assertRaises(ValueError, next, alice.listen(state=place))  # it is bob's
+
+    def test_payloads_that_are_hard_to_read(self):
+        for live in (True, False):
+            alice, bob = self.pair()
+            listener = bob.listen(live=live)
+            for payload in (b'{"n":' + b"9" * 5000 + b"}", b'{"n":' + b"[" * 62 + b"]" * 62 + b"}", b'{"n":1e999,"n":-0}', b'{"":"\\u0000"}',
+                            b'{"big":"' + b"x" * 1_000_000 + b'"}'):
+                sent = alice.send(bob.name, payload)
+                with next(listener).working() as m:
+                    self.assertEqual((m.id, type(m.payload)), (sent.message_id, dict))
+
+    def test_answers_to_questions_are_not_for_the_listener(self):
+        alice, bob = self.pair()
+        heard = []
+        listener = alice.listen()
+        self.beside(lambda: heard.extend(m.payload for m in listener))
+        self.beside(lambda: answer_all(bob, 30))
+        for n in range(30):
+            self.assertEqual(alice.ask(bob.name, {"n": n}).payload, {"echo": {"n": n}})
+        bob.send(alice.name, {"last": True})
+        while not heard:
+            threading.Event().wait(0.02)
+        listener.close()
+        self.assertEqual(heard, [{"last": True}])
+
+    def test_a_listener_that_is_dropped_ends(self):
+        alice, bob = self.pair()
+        alice.send(bob.name, {"n": 1})
+        for how in ({}, {"live": False}, {"claim": True, "lease": 5}):
+            for m in bob.listen(**how):
+                receiver = m._core._listener
+                break
+            self.until(lambda: receiver._done)
+        self.assertEqual(m.ack()["status"], "completed")
+
+    def test_a_message_that_nobody_took_is_put_back(self):
+        alice, bob = self.pair()
+        for how in ({}, {"claim": True}):
+            listener, given = bob.listen(**how), []
+            alice.send(bob.name, how)
+            bob._run(listener._receiver.next(given))  # then a KeyboardInterrupt comes
+            bob._later(listener._receiver.put_back, given)
+            m = next(listener)
+            self.assertEqual((m.id, m.payload), (given[0].id, how))
+            m.ack()
+
+    def test_closing_ends_what_waits(self):
+        for how in ({}, {"live": False}, {"claim": True}):
+            for n in range(MOMENTS):
+                bob = relay_of(KEYS[0])
+                listener, ended = bob.listen(**how), []
+                threads = [threading.Thread(target=lambda: ended.append(list(listener))) for _ in range(1 + n % 2)]
+                for thread in threads:
+                    thread.start()
+                time.sleep(random.random() * 0.03)
+                closing = threading.Thread(target=listener.close if n % 3 else bob.close, daemon=True)
+                closing.start()
+                for thread in [closing] + threads:
+                    thread.join(30)
+                self.assertEqual(ended, [[]] * len(threads), how)
+                self.assertFalse(closing.is_alive(), how)
+                bob.close()
+        self.code("closed", bob.whoami)
+        self.assertEqual(list(bob.listen()), [])
+
+
+class Silence:
+    """A relay that says nothing more at some stage."""
+
+    def __init__(self, answers):
+        self.answers, self.server, self.taken = answers, socket.create_server(("127.0.0.1", 0)), []
+        self.address = "127.0.0.1:%d" % self.server.getsockname()[1]
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            try:
+                client, _ = self.server.accept()
+            except OSError:
+                return
+            self.taken.append(client)
+            threading.Thread(target=self.answer, args=(client,), daemon=True).start()
+
+    def answer(self, client):
+        text = b""
+        while True:
+            try:
+                data = client.recv(1 << 16)
+            except OSError:
+                return
+            if not data:
+                return
+            text += data
+            if b"/whoami" in text and self.answers:
+                text = b""
+                body = b'{"mecha_id":"bob^py"}'
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+
+    def close(self):
+        for s in [self.server] + self.taken:
+            s.close()
+
+
+class Stalled(Case):
+    """close ends every call, whatever it waits for."""
+
+    def ends(self, url, reached):
+        for what in ("listen", "poll", "claim", "ask", "send", "inbox"):
+            relay, ended = SyncRelay(url, "mk_1"), []
+
+            def call():
+                listener = relay.listen(live=what != "poll", claim=what == "claim")
+                calls = {"ask": lambda: relay.ask("bob^py", {}), "send": lambda: relay.send("bob^py", {}), "inbox": relay.inbox}
+                try:
+                    ended.append(calls[what]() if what in calls else list(listener))
+                except RelayError as e:
+                    ended.append(e.code)
+            thread = threading.Thread(target=call, daemon=True)
+            thread.start()
+            self.until(reached)
+            closing = threading.Thread(target=relay.close, daemon=True)
+            closing.start()
+            closing.join(8)  # a close that gives up does so after 10 seconds
+            thread.join(8)
+            self.assertEqual((ended, closing.is_alive()), ([[]] if what in ("listen", "poll", "claim") else ["closed"], False), what)
+
+    def test_when_nothing_is_answered(self):
+        for answers in (False, True):
+            silence = Silence(answers)
+            self.addCleanup(silence.close)
+
+            def reached(seen=[0]):
+                if len(silence.taken) <= seen[0]:
+                    return False
+                seen[0] = len(silence.taken)
+                return True
+            self.ends("http://" + silence.address, reached)
+            self.ends("https://" + silence.address, reached)
+
+    def test_requests_of_other_tasks(self):
+        silence = Silence(True)
+        self.addCleanup(silence.close)
+
+        async def main():
+            relay = Relay("http://" + silence.address, "mk_1")
+            calls = [asyncio.ensure_future(call) for call in (relay.send("bob^py", {}), relay.ask("bob^py", {}), relay.find("x"), relay.listen().__anext__())]
+            while len(silence.taken) < len(calls):
+                await asyncio.sleep(0.01)
+            await relay.close()
+            return await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 8)
+        ended = asyncio.run(main())
+        self.assertEqual([getattr(e, "code", type(e)) for e in ended], ["closed"] * 3 + [StopAsyncIteration])
+
+    def test_a_listener_that_sees_first_that_its_relay_is_closed(self):
+        for claim in (False, True):
+            relay, ended = SyncRelay("http://127.0.0.1:1", "mk_1"), []
+            with self.assertLogs("relay_client") as logs:
+                thread = self.beside(lambda: ended.append(list(relay.listen(claim=claim))))
+                self.until(lambda: logs.records)
+                relay._core._closed = True  # with which close begins
+                thread.join(30)
+            self.assertEqual(ended, [[]])
+            relay.close()
+
+    def test_between_two_attempts(self):
+        with socket.create_server(("127.0.0.1", 0)) as s:
+            url = "http://127.0.0.1:%d" % s.getsockname()[1]
+        attempts = []
+        request = relay_client._Transport.open
+
+        async def counted(transport):
+            attempts.append(1)
+            return await request(transport)
+        with mock.patch.object(relay_client._Transport, "open", counted), self.assertLogs("relay_client"):
+            self.ends(url, lambda: bool(attempts) and not attempts.clear())
+
+    def test_while_a_name_is_looked_up(self):
+        looking, over = threading.Event(), threading.Event()
+        self.addCleanup(over.set)
+
+        def look(*_, **__):
+            looking.set()
+            over.wait(30)
+            raise OSError("no such name")
+
+        def reached():
+            was = looking.is_set()
+            looking.clear()
+            return was
+        with mock.patch.object(socket, "getaddrinfo", look):
+            self.ends("http://relay.example:1", reached)
+
+
+class Lease(Case):
+    def test_a_lease(self):
+        alice, bob = self.pair()
+        alice.send(bob.name, {"n": 1})
+        listener = bob.listen(claim=True, lease=5)
+        m = next(listener)
+        with m.working():
+            m.ack("processing", "step 1 of 2")
+            threading.Event().wait(6)  # it is renewed
+            self.assertTrue(m.held)
+            self.assertEqual(alice.message(m.id).detail, "step 1 of 2")
+            self.assertEqual(alice.message(m.id).state, "delivered")
+        lost = alice.send(bob.name, {"n": 2}).message_id
+        with self.assertLogs("relay_client"), next(listener).working() as m:
+            m._core._lost = "another worker has it"  # as if the relay had refused to renew it
+            self.assertFalse(m.held)
+            self.assertRaises(LeaseLost, m.ack)
+            m.reply({})
+        self.assertEqual(alice.message(lost).status, "processing")
+        self.assertEqual(next(listener).attempt, 2)  # another worker gets it when the lease is over
+        self.assertRaises(ValueError, bob.listen, claim=True, state="x")
+
+
+class Asynchronous(unittest.IsolatedAsyncioTestCase):
+    async def pair(self):
+        pair = relay_of(next(unused), Relay), relay_of(next(unused), Relay)
+        for r in pair:
+            self.addAsyncCleanup(r.close)
+        return pair
+
+    async def test_the_example(self):
+        alice, bob = await self.pair()
+
+        async def work():
+            async for m in bob.listen():
+                async with m.working():
+                    await asyncio.sleep(0)
+                    await m.reply({"price": m.payload["n"] + 1})
+        worker = asyncio.ensure_future(work())
+        answers = await asyncio.gather(*(alice.ask(bob.name, {"n": n}) for n in range(10)))
+        self.assertEqual([a.payload["price"] for a in answers], list(range(1, 11)))
+        self.assertEqual((await alice.whoami())["mecha_id"], alice.name)
+        worker.cancel()
+        with self.assertRaises(asyncio.CancelledError):
+            await worker
+        await alice.send(bob.name, {"n": "x"})
+        async for m in bob.listen():
+            with self.assertLogs("relay_client", "ERROR"):
+                async with m.working():
+                    raise ValueError("in vain")
+            break
+        self.assertEqual((await alice.message(m.id)).detail, "in vain")
+
+    async def test_an_answer_may_come_before_the_201(self):
+        for how in ({}, {"claim": True}, {"live": False}):
+            for answer in ("in_reply_to", "correlation_id", "after all"):
+                with self.subTest(answer, how=how):
+                    await self.early_answer(how, answer)
+
+    async def early_answer(self, how, answer):
+        alice, bob = await self.pair()
+        listener, heard, came = alice.listen(**how), [], asyncio.Event()
+
+        async def hear():
+            async for m in listener:
+                heard.append(m.payload)
+                await m.ack()
+                came.set()
+        hearing = asyncio.ensure_future(hear())
+        send, is_answer, held = alice._send, alice._is_answer, asyncio.Event()
+
+        async def late(*args, **more):
+            sent = await send(*args, **more)
+            async for q in bob.listen():
+                if answer == "correlation_id":
+                    await bob.send(alice.name, {"n": 1}, conversation=q.conversation_id, correlation_id=q.correlation_id)
+                else:
+                    await q.reply({"n": 1})
+                await q.reply({"n": 2})
+                await q.ack()
+                break
+            await held.wait()
+            self.assertEqual(heard, [])
+            if answer == "after all":  # ask fails, so the listener has what came
+                raise Unreachable("gone")
+            return sent
+
+        async def noted(m):
+            held.set()
+            return await is_answer(m)
+        with mock.patch.multiple(alice, _send=late, _is_answer=noted):
+            ask = alice.ask(bob.name, {}, timeout=30, correlation_id="c" if answer == "correlation_id" else None)
+            if answer == "after all":
+                with self.assertRaises(Unreachable):
+                    await ask
+            else:
+                self.assertEqual((await ask).payload, {"n": 2} if answer == "correlation_id" else {"n": 1})
+            want = {"after all": [{"n": 1}, {"n": 2}], "in_reply_to": [{"n": 2}], "correlation_id": [{"n": 1}]}[answer]
+            while len(heard) < len(want):
+                came.clear()
+                await asyncio.wait_for(came.wait(), 30)
+        await listener.aclose()
+        await hearing
+        self.assertEqual(heard, want)
+
+    async def test_a_cancellation_is_never_lost(self):
+        for steps in range(8):
+            done = asyncio.get_running_loop().create_future()
+
+            async def work():
+                return await done
+            task = asyncio.ensure_future(relay_client._within(30, work()))
+            while not done._callbacks:
+                await asyncio.sleep(0)
+            done.set_result(1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            cancelled = task.cancel()
+            await asyncio.wait([task])
+            self.assertEqual(task.cancelled(), cancelled, steps)
+
+    async def test_an_answer_that_fails_beside_another(self):
+        alice, bob = await self.pair()
+        await alice.send(bob.name, {})
+        async for m in bob.listen():
+            break
+        await asyncio.gather(m.reply({}, priority="x" * 99), m.reply({"n": 2}), return_exceptions=True)
+        third, fourth = await m.reply({"n": 3}), await m.reply({"n": 4})
+        self.assertTrue(third.message_id and fourth.message_id)
+        self.assertEqual((await alice.inbox())["pending"], 3)
+
+    async def test_a_wait_that_is_cancelled_loses_nothing(self):
+        for how in ({}, {"claim": True}, {"live": False}):
+            alice, bob = await self.pair()
+            listener = bob.listen(**how)
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(listener.__anext__(), 0.3)
+            await alice.send(bob.name, {"n": 1})
+            m = await asyncio.wait_for(listener.__anext__(), 30)
+            self.assertEqual(m.payload, {"n": 1})
+            await m.ack()
+
+    async def test_it_is_ended_by_close(self):
+        alice, bob = await self.pair()
+
+        async def work():
+            return [m async for m in bob.listen()]
+        worker = asyncio.ensure_future(work())
+        asking = asyncio.ensure_future(bob.ask(alice.name, {}))
+        await asyncio.sleep(0.1)
+        await bob.close()
+        self.assertEqual(await asyncio.wait_for(worker, 20), [])
+        with self.assertRaises(RelayError) as caught:
+            await asyncio.wait_for(asking, 20)
+        self.assertEqual(caught.exception.code, "closed")
+
+
+class EveryLoop(unittest.TestCase):
+    def test_one_loop_after_the_other(self):
+        relay = relay_of(KEYS[0], Relay)
+        warnings.simplefilter("ignore", ResourceWarning)  # its connections outlive the loop
+        self.addCleanup(warnings.resetwarnings)
+        for _ in range(2):
+            self.assertEqual(asyncio.run(relay.whoami())["mecha_id"], relay.name)
+
+        async def closed():
+            await relay.close()
+        asyncio.run(closed())
+        gc.collect()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
