@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -158,7 +159,7 @@ func commands(t *testing.T, file string) (all []string) {
 
 // Every command that the documentation names exists, with the flags shown.
 func TestCommandsAndFlagsExist(t *testing.T) {
-	words, flag := regexp.MustCompile(`^[a-z]+(?: [a-z]+)*`), regexp.MustCompile(` --([a-z-]+)`)
+	words, flag := regexp.MustCompile(`^[a-z][a-z0-9]*(?: [a-z]+)*`), regexp.MustCompile(` --([a-z-]+)`)
 	help := map[string]string{}
 	for _, file := range markdownFiles(t) {
 		if file == "CHANGELOG.md" || file == "BENCHMARKS.md" {
@@ -194,8 +195,8 @@ func TestTheExamplesOfThePagesRun(t *testing.T) {
 	interpreter := regexp.MustCompile(`\b(python3|node)\b`)
 	elsewhere := regexp.MustCompile(`relay serve|systemctl|example\.com|openssl`)
 	for _, p := range docs.Pages() {
-		if p.Name == "api" {
-			continue // TestTheExamplesOfTheAPIPageRun
+		if p.Name == "api" || p.Name == "a2a" {
+			continue // TestTheExamplesOfTheAPIPageRun, TestTheExampleOfTheA2APage
 		}
 		var script string
 		for _, b := range blocks(t, pages+p.Name+".md", "sh") {
@@ -253,6 +254,41 @@ func TestTheExamplesOfTheAPIPageRun(t *testing.T) {
 	})
 }
 
+// The example of the page "a2a" runs as it stands, at another port, and prints what the
+// page shows, but for ids and times.
+func TestTheExampleOfTheA2APage(t *testing.T) {
+	need(t, "sh", "awk", "curl")
+	asRelay(t)
+	dev(t)
+	const file = pages + "a2a.md"
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	script := strings.ReplaceAll(strings.Join(blocks(t, file, "sh"), ""), "127.0.0.1:8090", l.Addr().String())
+	example := blocks(t, file, "json")
+	t.Chdir(t.TempDir())
+	got := run(t, "set -e\n"+script, "sh", "-s")
+	seen := map[string]string{}
+	got = regexp.MustCompile(`(msg|conv)_[0-9a-z]{26}`).ReplaceAllStringFunc(got, func(id string) string {
+		kind, _, _ := strings.Cut(id, "_")
+		if seen[id] == "" {
+			seen[kind] += "x"
+			seen[id] = fmt.Sprintf("%s_%d", kind, len(seen[kind]))
+		}
+		return seen[id]
+	})
+	got = regexp.MustCompile(`20\d\d-[-\dT:.]+Z`).ReplaceAllLiteralString(got, "TIME")
+	for _, shown := range example {
+		before, rest, found := strings.Cut(got, shown)
+		if !found {
+			t.Fatalf("the page shows\n%s\nand this is printed:\n%s", shown, got)
+		}
+		got = before + rest
+	}
+}
+
 // The first JSON of these sections of the protocol has the fields that the
 // relay's own answer has.
 func TestTheAnswersOfTheProtocolPageAreReal(t *testing.T) {
@@ -295,7 +331,7 @@ func TestTheAnswersOfTheProtocolPageAreReal(t *testing.T) {
 		answers["### Search result"] = call(alice, "POST", "/api/v1/search", question, "Prefer: wait=1")
 		return strings.Contains(answers["### Search result"], `"mecha_id":"bob^demo"`)
 	}
-	for end := time.Now().Add(20 * time.Second); !found(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !found(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("bob is not found: %s", answers["### Search result"])
 		}

@@ -254,7 +254,7 @@ func TestREADMEWorker(t *testing.T) {
 	dev(t)
 	worker := block(t, "README.md", "sh", "relay listen --reply")
 	start(t, "sh", "-c", strings.Replace(worker, "\nrelay ", "\nexec relay ", 1)) // one process, to be ended
-	for end := time.Now().Add(20 * time.Second); exec.Command(os.Args[0], "mecha", "show", "clock^demo").Run() != nil; time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); exec.Command(os.Args[0], "mecha", "show", "clock^demo").Run() != nil; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the worker registers nobody")
 		}

@@ -140,6 +140,7 @@ type record struct {
 	ConversationID string `json:"conversation_id"`
 	From, To       string
 	InReplyTo      string `json:"in_reply_to"`
+	MessageType    string `json:"message_type"`
 	State          string
 	CreatedAt      time.Time `json:"created_at"`
 	Ack            *struct{ Status string }

@@ -22,12 +22,14 @@ func fill(t *testing.T, dir string, left int64) (makeRoom func()) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	block := make([]byte, 4096)
-	for left == 0 || free(t, f) >= left {
-		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
-			break
-		} else if err != nil {
-			t.Fatal(err)
+	for _, size := range []int64{1 << 20, 4096} {
+		block := make([]byte, size)
+		for left == 0 || free(t, f) >= left+size-4096 {
+			if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+				break // a part of the block may have been written
+			} else if err != nil {
+				t.Fatal(err)
+			}
 		}
 	}
 	return func() {
@@ -90,7 +92,7 @@ func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 }
 
 func fillsInTheMiddleOfWrites(t *testing.T, n int) {
-	dir := mountTmpfs(t, 128)
+	dir := mountTmpfs(t, rounds(40, 128))
 	db, l := filepath.Join(dir, "relay.db"), newLedger()
 	keys := issue(t, db, "a^full", "b^full", "c^full", "d^full")
 	began := time.Now()

@@ -17,6 +17,7 @@ import (
 
 	"relay/db"
 	"relay/db/file"
+	"relay/db/inspect"
 	"relay/db/relay"
 )
 
@@ -256,7 +257,7 @@ func (run *powerRun) missing(t *testing.T, disk *powerDisk, name string) error {
 		return err
 	}
 	defer in.Close()
-	list, _, err := in.Messages(t.Context(), db.ListQuery{Oldest: true, Limit: len(run.order) + 1})
+	list, _, err := in.Messages(t.Context(), inspect.ListQuery{Oldest: true, Limit: len(run.order) + 1})
 	if err != nil {
 		return err
 	}

@@ -20,13 +20,13 @@ import (
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
 
 // rounds gives how often a fault is made, or how much there is of something. The long form
-// goes a third of the way to the larger number, and all of it if RELAY_TEST_FULL is set.
+// goes a sixth of the way to the larger number, and all of it if RELAY_TEST_FULL is set.
 func rounds(usual, longer int) int {
 	switch {
 	case !*long:
 		return usual
 	case os.Getenv("RELAY_TEST_FULL") == "":
-		return usual + (longer-usual+2)/3
+		return usual + (longer-usual+5)/6
 	}
 	return longer
 }

@@ -64,24 +64,28 @@ func (f *front) answersLost() int {
 func (f *front) pass(in net.Conn) {
 	defer in.Close()
 	f.mu.Lock()
-	target, lose := f.target, f.lose > 0
-	if lose {
-		f.lose--
-	}
+	target := f.target
 	f.mu.Unlock()
 	out, err := net.Dial("tcp", target)
 	if err != nil {
 		return // the relay is away
 	}
 	defer out.Close()
+	f.mu.Lock()
+	lose := f.lose > 0 // only of a relay that is there: so the answers of the next one get lost, whatever the time
+	if lose {
+		f.lose--
+	}
+	f.mu.Unlock()
 	go func() {
 		io.Copy(out, in) // ends with either of them
 		out.Close()
 	}()
 	if lose {
-		out.Read(make([]byte, 1))
+		n, _ := out.Read(make([]byte, 1))
 		f.mu.Lock()
-		f.lost++
+		f.lost += n
+		f.lose += 1 - n // the relay has not answered: the next one it is
 		f.mu.Unlock()
 		return
 	}

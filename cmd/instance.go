@@ -22,17 +22,18 @@ import (
 
 // instance is a running relay: the store, the hub and the HTTP server.
 type instance struct {
-	url    string
-	addr   net.Addr
-	certs  certificates // nil: plain HTTP
-	db     *db.DB
-	hub    *ws.Hub
-	index  *search.Service
-	api    *http.Server
-	server *nethttp.Server
-	others []*nethttp.Server // of metrics and profiles
-	meters *metrics.Metrics
-	failed chan error // gets the error when the store or the listener fails
+	url     string
+	addr    net.Addr
+	certs   certificates // nil: plain HTTP
+	db      *db.DB
+	hub     *ws.Hub
+	index   *search.Service
+	api     *http.Server
+	server  *nethttp.Server
+	others  []*nethttp.Server // of metrics and profiles
+	meters  *metrics.Metrics
+	console *consoleOf // nil: none
+	failed  chan error // gets the error when the store or the listener fails
 }
 
 const shutdownTimeout = 5 * time.Second
@@ -99,6 +100,12 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	})
 	in.measure(others, log)
 	in.serve(listener, s)
+	if others.console != nil {
+		if err := in.showConsole(others.console, s, log); err != nil {
+			others.console.Close()
+			return nil, errors.Join(err, in.stop())
+		}
+	}
 	return in, nil
 }
 
@@ -162,5 +169,5 @@ func (in *instance) stop() error {
 		other.Close()
 	}
 	in.meters.Close()
-	return errors.Join(in.index.Close(), in.db.Close())
+	return errors.Join(in.console.close(), in.index.Close(), in.db.Close())
 }

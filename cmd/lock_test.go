@@ -107,7 +107,7 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	a := issue(t, db, "a^lock")[0]
 	s := startServer(t, db, "--rate-limit", "0")
 	file := filepath.Join(t.TempDir(), "agents.jsonl")
-	many := rounds(5_000, 20_000)
+	many := rounds(3_000, 20_000)
 	var lines strings.Builder
 	for i := range many {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^lock","profile":{"description":"number %d of many"}}`+"\n", i, i)

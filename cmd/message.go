@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -98,7 +99,7 @@ line.`,
 				return usagef("--limit must be at least 1")
 			}
 			return a.withInspector(func(in *db.Inspector) error {
-				return a.printConversation(cmd.Context(), in, db.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
+				return a.printConversation(cmd.Context(), in, inspect.ListQuery{Conversation: relay.ConversationID(args[0]), Oldest: true, Limit: limit})
 			})
 		},
 	}
@@ -107,7 +108,7 @@ line.`,
 	return cmd
 }
 
-func (a *app) printConversation(ctx context.Context, in *db.Inspector, q db.ListQuery) error {
+func (a *app) printConversation(ctx context.Context, in *db.Inspector, q inspect.ListQuery) error {
 	list, more, err := in.Messages(ctx, q)
 	if err != nil {
 		return err

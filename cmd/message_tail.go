@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 )
 
@@ -64,7 +65,7 @@ func (a *app) tail(ctx context.Context, in *db.Inspector, only relay.Address, la
 	for {
 		changed, err := in.Changed()
 		for err == nil && changed {
-			var events []db.Event
+			var events []inspect.Event
 			if events, err = in.Events(at, tailPage); err != nil {
 				break
 			}
@@ -95,12 +96,12 @@ func (a *app) printLast(ctx context.Context, in *db.Inspector, only relay.Addres
 	if n == 0 {
 		return nil
 	}
-	list, _, err := in.Messages(ctx, db.ListQuery{Mecha: only, Limit: n})
+	list, _, err := in.Messages(ctx, inspect.ListQuery{Mecha: only, Limit: n})
 	if err != nil {
 		return err
 	}
 	for i := len(list) - 1; i >= 0; i-- {
-		e := db.Event{Message: list[i], Step: db.Step{At: list[i].CreatedAt, What: db.StepAccepted}}
+		e := inspect.Event{Message: list[i], Step: inspect.Step{At: list[i].CreatedAt, What: inspect.StepAccepted}}
 		if err := a.printEvent(e); err != nil {
 			return err
 		}
@@ -111,7 +112,7 @@ func (a *app) printLast(ctx context.Context, in *db.Inspector, only relay.Addres
 // eventJSON is an event as tail prints it with --json.
 type eventJSON struct {
 	At             string               `json:"at"`
-	Event          db.StepKind          `json:"event"`
+	Event          inspect.StepKind     `json:"event"`
 	MessageID      relay.MessageID      `json:"message_id"`
 	ConversationID relay.ConversationID `json:"conversation_id"`
 	From           relay.Address        `json:"from"`
@@ -124,14 +125,14 @@ type eventJSON struct {
 	Bytes          int                  `json:"payload_bytes"`
 }
 
-func (a *app) printEvent(e db.Event) error {
+func (a *app) printEvent(e inspect.Event) error {
 	m, s := e.Message, e.Step
 	if a.json {
 		return a.printJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
 			optional(s.Status), optional(s.Detail), optional(string(s.Key)), m.PayloadBytes})
 	}
 	line := fmt.Sprintf("%s  %s → %s", m.ID, m.From, m.To)
-	if s.What == db.StepAccepted {
+	if s.What == inspect.StepAccepted {
 		line += fmt.Sprintf("  %s, %d bytes", m.Type, m.PayloadBytes)
 	}
 	if note := cmp.Or(s.Detail, told(m, s)); note != "" {

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 	"relay/http"
 )
@@ -51,29 +52,29 @@ notes.`,
 // stepJSON is a step as trace prints it with --json. AfterMS is the time since the
 // previous step.
 type stepJSON struct {
-	At       string      `json:"at"`
-	AfterMS  int64       `json:"after_ms"`
-	Event    db.StepKind `json:"event"`
-	KeyID    *string     `json:"key_id"`
-	KeyLabel *string     `json:"key_label"`
-	Status   *string     `json:"status"`
-	ClientTS *string     `json:"client_ts"`
-	Detail   *string     `json:"detail"`
-	Worker   *string     `json:"worker"`
-	Until    *string     `json:"until"`      // the end of the lease or deferral that began
-	Answer   *string     `json:"message_id"` // of the answer
+	At       string           `json:"at"`
+	AfterMS  int64            `json:"after_ms"`
+	Event    inspect.StepKind `json:"event"`
+	KeyID    *string          `json:"key_id"`
+	KeyLabel *string          `json:"key_label"`
+	Status   *string          `json:"status"`
+	ClientTS *string          `json:"client_ts"`
+	Detail   *string          `json:"detail"`
+	Worker   *string          `json:"worker"`
+	Until    *string          `json:"until"`      // the end of the lease or deferral that began
+	Answer   *string          `json:"message_id"` // of the answer
 }
 
 // tracedStep is a step of a trace, or the answer, which is a message of its own.
 type tracedStep struct {
-	db.Step
+	inspect.Step
 	answer relay.MessageID
 }
 
-const stepAnswered db.StepKind = "answered"
+const stepAnswered inspect.StepKind = "answered"
 
 // steps gives the steps of a trace, and the answer among them.
-func steps(t *db.Trace) (all []tracedStep) {
+func steps(t *inspect.Trace) (all []tracedStep) {
 	for _, s := range t.Steps {
 		all = append(all, tracedStep{Step: s})
 	}
@@ -84,12 +85,12 @@ func steps(t *db.Trace) (all []tracedStep) {
 			}
 			return -1
 		})
-		all = slices.Insert(all, at, tracedStep{db.Step{At: answer.CreatedAt, What: stepAnswered}, answer.ID})
+		all = slices.Insert(all, at, tracedStep{inspect.Step{At: answer.CreatedAt, What: stepAnswered}, answer.ID})
 	}
 	return all
 }
 
-func (a *app) printTraceJSON(t *db.Trace) error {
+func (a *app) printTraceJSON(t *inspect.Trace) error {
 	var list []stepJSON
 	last := t.Message.CreatedAt
 	for _, s := range steps(t) {
@@ -105,7 +106,7 @@ func (a *app) printTraceJSON(t *db.Trace) error {
 	}{http.AppendRecord(nil, t.Message), t.Retried, list, judge(t)})
 }
 
-func (a *app) printTrace(t *db.Trace, now time.Time) error {
+func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 	m := t.Message
 	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
 	w := a.tableOf("TIME", "AFTER", heading("WHAT"), "KEY", "")
@@ -134,27 +135,27 @@ func (a *app) printTrace(t *db.Trace, now time.Time) error {
 }
 
 // stepName is a step in a word or two: the recipient's own word says more than ours.
-func stepName(s db.Step) string {
+func stepName(s inspect.Step) string {
 	switch {
 	case s.Status != "":
 		return s.Status
-	case s.What == db.StepFull:
+	case s.What == inspect.StepFull:
 		return "conversation full"
 	}
 	return string(s.What)
 }
 
 // keyName names the key of a step, with its label.
-func keyName(s db.Step) string {
+func keyName(s inspect.Step) string {
 	if s.KeyLabel != "" {
 		return string(s.Key) + " (" + s.KeyLabel + ")"
 	}
 	return dash(string(s.Key))
 }
 
-func stepNote(t *db.Trace, s tracedStep) string {
+func stepNote(t *inspect.Trace, s tracedStep) string {
 	switch s.What {
-	case db.StepAccepted:
+	case inspect.StepAccepted:
 		note := "not signed"
 		if t.Message.Signed {
 			note = "signed"
@@ -166,20 +167,20 @@ func stepNote(t *db.Trace, s tracedStep) string {
 			note += ", in reply to " + string(t.Message.InReplyTo)
 		}
 		return note
-	case db.StepPushed:
+	case inspect.StepPushed:
 		return "to a socket of this key"
-	case db.StepOverdue, db.StepFull:
+	case inspect.StepOverdue, inspect.StepFull:
 		return told(t.Message, s.Step)
-	case db.StepExpired:
+	case inspect.StepExpired:
 		return "its time ended at " + atTime(t.Message.ExpiresAt)
-	case db.StepClaimed:
+	case inspect.StepClaimed:
 		return fmt.Sprintf("by the worker %s, until %s unless it renews", cmp.Or(s.Worker, "without a name"), atTime(s.Until))
-	case db.StepReturned:
+	case inspect.StepReturned:
 		return "the lease ran out, or it was put off until then: it can be had again"
 	case stepAnswered:
 		return "by " + string(s.answer)
 	}
-	if s.What == db.StepProgress && !s.Until.IsZero() {
+	if s.What == inspect.StepProgress && !s.Until.IsZero() {
 		return strings.TrimSpace("put off until " + atTime(s.Until) + "  " + s.Detail)
 	}
 	return s.Detail
@@ -187,11 +188,11 @@ func stepNote(t *db.Trace, s tracedStep) string {
 
 // told says what the relay itself told the sender of a message by a step; "" if it told
 // nothing.
-func told(m *relay.Message, s db.Step) string {
+func told(m *relay.Message, s inspect.Step) string {
 	switch s.What {
-	case db.StepOverdue:
+	case inspect.StepOverdue:
 		return "not acknowledged by " + atTime(m.AckBy) + "; the sender was told"
-	case db.StepFull:
+	case inspect.StepFull:
 		return "the conversation holds all the messages that it may; its founder was told"
 	}
 	return ""

@@ -48,9 +48,9 @@ func (s *settings) checkOthers() error {
 }
 
 // otherListeners are those beside --addr; each may be nil.
-type otherListeners struct{ metrics, pprof net.Listener }
+type otherListeners struct{ metrics, pprof, console net.Listener }
 
-func (o otherListeners) all() []net.Listener { return []net.Listener{o.metrics, o.pprof} }
+func (o otherListeners) all() []net.Listener { return []net.Listener{o.metrics, o.pprof, o.console} }
 
 func closeListeners(all []net.Listener) {
 	for _, l := range all {
@@ -72,6 +72,10 @@ func (s *settings) listenElsewhere() (o otherListeners, err error) {
 			closeListeners(o.all())
 			return otherListeners{}, err
 		}
+	}
+	if o.console, err = s.listenConsole(); err != nil {
+		closeListeners(o.all())
+		return otherListeners{}, err
 	}
 	return o, nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -29,8 +30,12 @@ func shell(ctx context.Context, line string) *exec.Cmd {
 
 // stopBetweenWrites makes Ctrl-Z wait until this process has no lock on a database. A
 // process that is stopped in the middle of a transaction keeps every other process from
-// writing.
-func stopBetweenWrites() {
+// writing. The second call does nothing.
+func stopBetweenWrites() { stopsBetweenWrites.Do(waitForStops) }
+
+var stopsBetweenWrites sync.Once
+
+func waitForStops() {
 	if os.Getpid() == 1 {
 		return // the first process of a container cannot be stopped
 	}

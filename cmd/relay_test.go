@@ -1,6 +1,8 @@
 // Package cmd_test runs the program as people and their agents do: as a
 // process, over the network. Nothing here reaches into the program, and
 // requests are signed by the interface's own words, not by the relay's code.
+// Short commands without input run in this process, by the function that main calls
+// (runRelay); the long form starts a process for these too.
 package cmd_test
 
 import (
@@ -14,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -34,6 +37,7 @@ func TestMain(m *testing.M) {
 		os.Exit(beNeighbour(path))
 	}
 	flag.Parse()
+	forgetSettings()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
@@ -130,17 +134,20 @@ func mustLinkProgram(t *testing.T, dir string) string {
 
 const patience = 3 * time.Minute // for what must happen, on the busiest machine
 
-// environ is this process's environment without what would steer a relay.
-func environ(more ...string) []string {
-	var env []string
+// forgetSettings removes what would steer a relay from this process's environment. What
+// steers the tests stays.
+func forgetSettings() {
 	for _, e := range os.Environ() {
-		if !strings.HasPrefix(e, "RELAY_") && !strings.HasPrefix(e, "REQUIRE_MESSAGE_SIGNATURE=") {
-			env = append(env, e)
+		name, _, _ := strings.Cut(e, "=")
+		if strings.HasPrefix(name, "RELAY_") && !strings.HasPrefix(name, "RELAY_TEST_") || name == "REQUIRE_MESSAGE_SIGNATURE" {
+			os.Unsetenv(name)
 		}
 	}
-	env = append(env, "RELAY_LOG_FORMAT=text") // as on a terminal: the tests read lines for people
-	return append(env, more...)
+	os.Setenv("RELAY_LOG_FORMAT", "text") // as on a terminal: the tests read lines for people
 }
+
+// environ is this process's environment, and more.
+func environ(more ...string) []string { return append(os.Environ(), more...) }
 
 // result is what a command left behind.
 type result struct {
@@ -169,10 +176,35 @@ func finish(t testing.TB, c *exec.Cmd, env []string, stdin string) result {
 	return result{out.String(), stderr.String(), c.ProcessState.ExitCode()}
 }
 
-// runRelay runs the program; mustRelay expects it to succeed and gives its stdout.
+// runRelay runs a command to its end, without input; mustRelay expects it to succeed and
+// gives its stdout. To start a process takes four times as much of the processor as most
+// commands do. So those that only read and write files, texts and answers run here.
 func runRelay(t testing.TB, args ...string) result {
 	t.Helper()
-	return run(t, args, nil, "")
+	if *long || !runsHere(args) {
+		return run(t, args, nil, "")
+	}
+	schema, err := os.ReadFile("../schema.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, stderr := newOutput(), newOutput()
+	code := cmd.Main(string(schema), args, strings.NewReader(""), out, stderr)
+	return result{out.String(), stderr.String(), code}
+}
+
+// runsHere tells whether a command does the same in this process. Those that it leaves out
+// wait for signals, start the program again, or are stopped by a limit of the process.
+func runsHere(args []string) bool {
+	if len(args) == 0 || slices.ContainsFunc(args, func(a string) bool { return a == "--help" || a == "-h" || strings.HasPrefix(a, "--no-such-") }) {
+		return true
+	}
+	switch args[0] {
+	case "__complete", "asyncapi", "audit", "check", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi",
+		"readyz", "search", "sign", "stats", "version", "why":
+		return !slices.Contains(args, "tail")
+	}
+	return false
 }
 
 func mustRelay(t testing.TB, args ...string) string {
@@ -209,11 +241,17 @@ func parse[T any](t testing.TB, body []byte) (v T) {
 // eventually asks again until it is so, or the time is over.
 func eventually(t testing.TB, within time.Duration, what string, so func() bool) {
 	t.Helper()
-	for end := time.Now().Add(within); !so(); time.Sleep(10 * time.Millisecond) {
+	began := time.Now()
+	for end := began.Add(within); !so(); time.Sleep(untilNextLook(time.Since(began))) {
 		if time.Now().After(end) {
 			t.Fatalf("not within %v: %s", within, what)
 		}
 	}
+}
+
+// untilNextLook gives how long to wait before one looks again: the longer the wait so far, the longer.
+func untilNextLook(waited time.Duration) time.Duration {
+	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
 }
 
 // tempDB names a database in a directory of its own.

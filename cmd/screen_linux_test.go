@@ -36,6 +36,7 @@ var showings = map[string][]showing{
 	"completion fish":       {{}},
 	"completion powershell": {{}},
 	"completion zsh":        {{}},
+	"console":               {{args: "--db $DIR/$LEGAL-none.db"}, {args: "--listen $HOSTILE"}, {args: "--print-url"}},
 	"curl": {{args: "GET /api/v1/messages/$ID -i", sees: `\u202e`}, {args: "GET /api/v1/messages/$ID/payload --json", sees: `\u009b`},
 		{args: "GET /hostile -i"}, {args: "$HOSTILE $HOSTILE"}, {args: "GET / -H $HOSTILE"}},
 	"deliver":              {{args: "$ID"}, {args: "$HOSTILE"}},
@@ -69,8 +70,12 @@ var showings = map[string][]showing{
 	"reply":                {{args: "$ID {}"}, {args: "$HOSTILE {}"}, {args: "$ID $HOSTILE"}},
 	"send":                 {{args: "bob^x {}"}, {args: "bob^x {} --wait-ack 50ms --json"}, {args: "$HOSTILE {}"}, {args: "bob^x $HOSTILE"}, {args: "bob^x {} --wait-reply 5ms"}},
 	"serve":                {{args: "--dev --addr 127.0.0.1:0 --db $DIR/$LEGAL-new.db", until: "Ctrl-C"}, {args: "--addr $HOSTILE"}, {args: "--log-format json --addr 127.0.0.1:0 --db $DIR/$LEGAL-json.db", until: "serving"}},
+	"client js":            {{}, {args: "--example"}, {args: "--json"}},
+	"client python":        {{}, {args: "--example"}, {args: "--json"}},
+	"client ts":            {{}},
 	"conformance":          {{args: "$HOSTILE"}, {args: "--only $HOSTILE -- true"}, {args: "--list"}},
 	"mcp":                  {{args: "--key-file $HOSTILE"}, {args: "--retry $HOSTILE"}},
+	"a2a":                  {{args: "--as $HOSTILE"}, {args: "--as door^x --offer $HOSTILE"}, {args: "--as door^x --token-file $HOSTILE"}, {args: "--as door^x --listen 127.0.0.1:0 --public-url http://$LEGAL.example", until: "A2A as"}},
 	"setup":                {{args: "vscode --dry-run"}, {args: "$HOSTILE"}, {args: "codex --dry-run --name $HOSTILE"}, {args: "codex --project $HOSTILE"}},
 	"hook wait":            {{args: "--session $HOSTILE --timeout 1s"}, {args: "--session $HOSTILE --timeout 1s --json"}, {args: "--timeout $HOSTILE"}},
 	"doctor":               {{args: "--name $HOSTILE"}, {args: "--json"}, {args: "--project $HOSTILE"}},
@@ -87,15 +92,15 @@ var showings = map[string][]showing{
 // A cast is the store and the words that showings are about.
 type cast struct {
 	*server
-	words  map[string]string
-	env    []string
-	worker string // the key of another Mecha, whose messages are handled
+	words map[string]string
+	env   []string
+	other map[string]string // the keys for commands that handle all messages of a Mecha
 }
 
 func newCast(t *testing.T) *cast {
 	c := &cast{server: startServer(t, tempDB(t))}
 	dir := t.TempDir()
-	keys := issue(t, c.db, "alice^x", "bob^x", "carol^x", "spare^x", "--label", marks)
+	keys := issue(t, c.db, "alice^x", "bob^x", "carol^x", "spare^x", "door^x", "--label", marks)
 	alice, bob, carol := keys[0], keys[1], keys[2]
 	profile := `{"display_name":` + inJSON("zzyzx "+hostile) + `,"description":` + inJSON(hostile) + `,"details":` + inJSON(hostile) + `,"languages":["en"]}`
 	for _, a := range keys[:2] {
@@ -120,7 +125,7 @@ func newCast(t *testing.T) *cast {
 		t.Fatal(err)
 	}
 	mustRelay(t, "backup", c.words["COPY"], "--db", c.db)
-	c.worker = carol.Key
+	c.other = map[string]string{"listen": carol.Key, "a2a": keys[4].Key}
 	c.env = []string{"RELAY_URL=" + c.url, "RELAY_KEY=" + bob.Key, "RELAY_DB=" + c.db, "TERM=xterm", "HOME=" + dir, "XDG_STATE_HOME=" + dir, "XDG_CONFIG_HOME=" + dir}
 	config := filepath.Join(dir, "Code", "User", "mcp.json")
 	if err := os.MkdirAll(filepath.Dir(config), 0o700); err != nil {
@@ -211,11 +216,12 @@ func TestNoCommandLetsOthersSteerTheTerminal(t *testing.T) {
 			}
 			client := strings.Contains(helpOf(t, strings.Fields(command)...), "--ca-file")
 			const wrong = "--$HOSTILE" // refused before a relay is asked
-			for _, sh := range append(showings[command], showing{args: wrong}) {
+			calls := append(showings[command], showing{args: wrong})
+			for i, sh := range calls {
 				call, raw := strings.TrimSpace(command+" "+sh.args), strings.Contains(sh.args, "/hostile") || strings.Contains(sh.args, "--exec")
 				env := c.env
-				if command == "listen" {
-					env = slices.Concat(env, []string{"RELAY_KEY=" + c.worker})
+				if key := c.other[command]; key != "" {
+					env = slices.Concat(env, []string{"RELAY_KEY=" + key})
 				}
 				r := c.play(t, env, command, sh)
 				wantHarmless(t, call, r, bars[command], raw)
@@ -225,7 +231,10 @@ func TestNoCommandLetsOthersSteerTheTerminal(t *testing.T) {
 				if !client || sh.args == wrong {
 					continue
 				}
-				for _, url := range relays {
+				for k, url := range relays {
+					if !*long && len(calls) > 2 && i%2 != k {
+						continue // the command meets each relay, but not with each call
+					}
 					r := c.play(t, slices.Concat(env, []string{url}), command, sh)
 					wantHarmless(t, call, r, bars[command], raw)
 				}

@@ -28,6 +28,8 @@ type settings struct {
 	Dev, RequireSignature bool
 	LogFormat, LogLevel   string
 	MetricsAddr, Pprof    string
+	Console               string
+	ConsolePasswordFile   string
 	ClockSkew             time.Duration
 	MaxConnections        int
 	MaxBody               int64
@@ -56,6 +58,9 @@ type settings struct {
 
 	RequireRequestSignature bool
 
+	consoleAnywhere bool   // --console was not given: any port will do
+	consolePassword string // what --console-password-file has
+
 	open func(db.Options) (*db.DB, error) // opens the store
 }
 
@@ -80,6 +85,8 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.LogLevel, "log-level", "info", "the least `level` that is logged: debug, info, warn or error; debug has a line for each request")
 	f.StringVar(&s.MetricsAddr, "metrics-addr", "", "show metrics at http://`host:port`/metrics, to everybody who can reach it; without this flag, programs on this machine find them at --addr")
 	f.StringVar(&s.Pprof, "pprof", "", "show profiles of the running program at http://`host:port`/debug/pprof/, which must be a loopback address")
+	f.StringVar(&s.Console, "console", "", "show the console (relay docs console) to browsers at http://`host:port`; elsewhere than on loopback only with TLS and --console-password-file; off, with --dev, for none (default: none; with --dev "+consoleAddr+", or another port if that one is taken)")
+	f.StringVar(&s.ConsolePasswordFile, "console-password-file", "", "let browsers in to the console by the password in this `file`, of 12 characters at least, instead of a token of each start")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
 	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
 	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, and the largest WebSocket frame that sends a message, in `bytes`")
@@ -135,7 +142,7 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 		return usagef("--retention and --keep-expired must be at least 1s, or 0")
 	}
 	_, err := s.proxies()
-	if err = cmp.Or(err, s.pairs(), s.checkACME()); err != nil {
+	if err = cmp.Or(err, s.pairs(), s.checkACME(), s.checkConsole(flags.Changed("console"))); err != nil {
 		return err
 	}
 	flags.VisitAll(func(f *pflag.Flag) {

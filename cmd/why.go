@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 )
 
@@ -55,7 +56,7 @@ type verdictJSON struct {
 	Since *string           `json:"since"`
 }
 
-func judge(t *db.Trace) verdictJSON {
+func judge(t *inspect.Trace) verdictJSON {
 	v := relay.Judge(&t.Situation)
 	return verdictJSON{v.Code, v.Text, optionalTime(v.Since)}
 }
@@ -102,7 +103,7 @@ func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Addr
 	return nil
 }
 
-func (a *app) printWaiting(w *db.Waiting, health string) error {
+func (a *app) printWaiting(w *inspect.Waiting, health string) error {
 	type message struct {
 		MessageID relay.MessageID `json:"message_id"`
 		From      relay.Address   `json:"from"`
@@ -128,7 +129,7 @@ func (a *app) printWaiting(w *db.Waiting, health string) error {
 }
 
 // health says in one sentence how a Mecha is, and what waits for it.
-func health(w *db.Waiting, now time.Time) string {
+func health(w *inspect.Waiting, now time.Time) string {
 	var how string
 	switch {
 	case w.Removed:
@@ -144,7 +145,7 @@ func health(w *db.Waiting, now time.Time) string {
 }
 
 // backlog says how many messages wait, and what is known of them.
-func backlog(w *db.Waiting, now time.Time) string {
+func backlog(w *inspect.Waiting, now time.Time) string {
 	if w.Pending == 0 {
 		return "nothing waits for it"
 	}

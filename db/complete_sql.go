@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -67,7 +68,7 @@ func about(m *relay.Message) string {
 
 // latest makes choices of the newest messages, without those that have no value.
 func (i *Inspector) latest(read func(*relay.Message) Choice) ([]Choice, error) {
-	messages, _, err := i.Messages(context.Background(), ListQuery{Limit: choices})
+	messages, _, err := i.Messages(context.Background(), inspect.ListQuery{Limit: choices})
 	if err != nil {
 		return nil, err
 	}

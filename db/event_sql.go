@@ -3,17 +3,10 @@ package db
 import (
 	"slices"
 
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
-
-// An Event is the acceptance of a message, or a later step of a message. Events have an
-// order, which is the commit order.
-type Event struct {
-	Position relay.Position
-	Message  *relay.Message // as it is now, not as it was then
-	Step     Step
-}
 
 // Latest gives the position of the last event; 0 if there is none. Events goes on from
 // there.
@@ -31,7 +24,7 @@ func (i *Inspector) Latest() (p relay.Position, err error) {
 
 // Events reads up to limit events after a position, in commit order. If it gives fewer
 // than limit, there are no more.
-func (i *Inspector) Events(after relay.Position, limit int) (list []Event, err error) {
+func (i *Inspector) Events(after relay.Position, limit int) (list []inspect.Event, err error) {
 	err = i.view(func(x *rx) error {
 		list, err = x.events(after, limit)
 		return err
@@ -39,8 +32,8 @@ func (i *Inspector) Events(after relay.Position, limit int) (list []Event, err e
 	return list, err
 }
 
-func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
-	var list []Event
+func (x *rx) events(after relay.Position, limit int) ([]inspect.Event, error) {
+	var list []inspect.Event
 	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", int64(after), int64(limit))
 	for r.Next() {
 		m, err := x.readMessage(r)
@@ -48,7 +41,7 @@ func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
 			r.Close()
 			return nil, err
 		}
-		list = append(list, Event{Position: m.Position, Message: m, Step: Step{At: m.CreatedAt, What: StepAccepted}})
+		list = append(list, inspect.Event{Position: m.Position, Message: m, Step: inspect.Step{At: m.CreatedAt, What: inspect.StepAccepted}})
 	}
 	if err := r.Close(); err != nil {
 		return nil, err
@@ -58,16 +51,16 @@ func (x *rx) events(after relay.Position, limit int) ([]Event, error) {
 		return nil, err
 	}
 	list = append(list, receipts...)
-	slices.SortFunc(list, func(a, b Event) int { return int(min(max(a.Position-b.Position, -1), 1)) })
+	slices.SortFunc(list, func(a, b inspect.Event) int { return int(min(max(a.Position-b.Position, -1), 1)) })
 	return list[:min(len(list), limit)], nil
 }
 
 // receiptEvents reads the events that are receipts.
-func (x *rx) receiptEvents(after relay.Position, limit int) (list []Event, err error) {
+func (x *rx) receiptEvents(after relay.Position, limit int) (list []inspect.Event, err error) {
 	r := x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
 	var of []relay.Position
 	for r.Next() {
-		list, of = append(list, Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
+		list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
 	}
 	if err := r.Close(); err != nil {
 		return nil, err
@@ -81,5 +74,5 @@ func (x *rx) receiptEvents(after relay.Position, limit int) (list []Event, err e
 			return nil, err
 		}
 	}
-	return slices.DeleteFunc(list, func(e Event) bool { return e.Message == nil }), nil
+	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), nil
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/file"
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -124,30 +125,11 @@ func (i *Inspector) Payload(id relay.MessageID) (body []byte, err error) {
 	return body, err
 }
 
-// ListQuery says which messages to list. Only Limit is required.
-type ListQuery struct {
-	Mecha        relay.Address // messages that this Mecha sent or received; "": of all
-	Peer         relay.Address // messages that Mecha exchanged with this one
-	Direction    relay.Direction
-	Conversation relay.ConversationID
-	State        relay.StateFilter
-	Type         string
-	Priority     string
-	Since        time.Time       // messages created at this time or later
-	Until        time.Time       // messages created before this time
-	Status       string          // the status of the latest acknowledgement
-	Text         string          // a text in the payload, without regard to letter case
-	Before       relay.MessageID // messages earlier than this one in the commit order
-	After        relay.MessageID // messages later than this one in the commit order
-	Oldest       bool            // oldest first; else newest first
-	Limit        int
-}
-
 // Messages lists up to q.Limit messages. more tells that further ones match. It reads
 // the file in several views, so under a server's writes the list is not of one state of
-// the file. The end of ctx ends it between two views. Errors: MechaNotFound,
-// CursorNotFound, and that of ctx.
-func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Message, more bool, err error) {
+// the file. The end of ctx ends it between two views; then the list has what was found until
+// then. Errors: MechaNotFound, CursorNotFound, and that of ctx.
+func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*relay.Message, more bool, err error) {
 	h, err := i.history(q)
 	if err != nil {
 		return nil, false, err
@@ -163,7 +145,7 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Me
 			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
 		}
 		if err != nil {
-			return nil, false, err
+			return list, false, err
 		}
 		list = append(list, page.Messages...)
 		if len(list) > q.Limit {
@@ -181,7 +163,7 @@ func (i *Inspector) Messages(ctx context.Context, q ListQuery) (list []*relay.Me
 }
 
 // history makes the query for the pages of a list. Error: MechaNotFound.
-func (i *Inspector) history(q ListQuery) (relay.HistoryQuery, error) {
+func (i *Inspector) history(q inspect.ListQuery) (relay.HistoryQuery, error) {
 	h := relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
 		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
 		Priority: q.Priority, Descending: !q.Oldest}

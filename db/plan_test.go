@@ -41,6 +41,40 @@ func TestACrewIsReadInIndexOrder(t *testing.T) {
 	}
 }
 
+// The views of a console read the messages, leases and keys of one Mecha by their indexes.
+func TestAMechaIsReadByItsIndexes(t *testing.T) {
+	d := openHere(t)
+	plan := func(text string, args []any, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := explain(t, d, text, args)
+		if strings.Contains(p, "SCAN message") || strings.Contains(p, "SCAN m\n") || strings.Contains(p, "SCAN attempt") || strings.Contains(p, "SCAN k\n") || strings.Contains(p, "SCAN r\n") {
+			t.Errorf("%s\n%s", text, p)
+		}
+		return p
+	}
+	err := d.read(t.Context(), func(x *rx) error {
+		for _, of := range []relay.Direction{relay.In, relay.Out} {
+			text, args, err := x.newestOf(1, of, 5, 100)
+			if p := plan(text, args, err); strings.Contains(p, "TEMP B-TREE FOR ORDER") {
+				t.Error(p)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := plan(mechaLeases, []any{int64(1), int64(10), int64(10)}, nil); !strings.Contains(p, "attempt_recipient (recipient=?)") {
+		t.Error(p)
+	}
+	if p := plan(lookedKeys+"k.mecha = ?", []any{int64(1), int64(1), int64(1)}, nil); !strings.Contains(p, "mecha_key_mecha (mecha=?)") {
+		t.Error(p)
+	}
+}
+
 // So must the cost of a search for a reply.
 func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 	d := openHere(t)

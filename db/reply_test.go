@@ -25,7 +25,7 @@ func TestTheStoreFindsTheReplyThatTheRuleSays(t *testing.T) {
 	keys := []relay.IssuedKey{s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")}
 	var all []*relay.Message // in commit order
 	payloads := map[relay.MessageID]string{}
-	for n := range 1000 {
+	for n := range amount(500, 1000) {
 		from, to := keys[rand.N(3)], keys[rand.N(3)]
 		payload := fmt.Sprintf(`{"n":%d}`, n)
 		sent, err := s.send(from.Key, to.Mecha.Address, payload, func(m *relay.SendMessage) {

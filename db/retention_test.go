@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 )
 
@@ -270,7 +271,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	if _, err := look.Changed(); err != nil {
 		t.Fatal(err)
 	}
-	listed := func(q db.ListQuery) int {
+	listed := func(q inspect.ListQuery) int {
 		t.Helper()
 		q.Limit = 10
 		list, _, err := look.Messages(ctx, q)
@@ -281,7 +282,7 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	}
 	s.mustSend(alice.Key, "bob^demo", `{"n": 1}`, in)
 	s.mustSend(alice.Key, "bob^demo", `{"n": 2}`, func(m *relay.SendMessage) { m.Type = "the newest word" })
-	if n := listed(db.ListQuery{Type: "a-type"}) + listed(db.ListQuery{Conversation: "a-label"}); n != 2 {
+	if n := listed(inspect.ListQuery{Type: "a-type"}) + listed(inspect.ListQuery{Conversation: "a-label"}); n != 2 {
 		t.Fatalf("%d are listed before", n)
 	}
 	s.mustPruneAllMessages()
@@ -298,10 +299,10 @@ func TestALabelThatComesAgainIsANewOne(t *testing.T) {
 	if _, err := look.Changed(); err != nil {
 		t.Fatal(err)
 	}
-	if n := listed(db.ListQuery{Type: "a-type"}); n != 1 {
+	if n := listed(inspect.ListQuery{Type: "a-type"}); n != 1 {
 		t.Errorf("%d of the type are listed", n)
 	}
-	if n := listed(db.ListQuery{Conversation: "a-label"}); n != 1 {
+	if n := listed(inspect.ListQuery{Conversation: "a-label"}); n != 1 {
 		t.Errorf("%d of the label are listed", n)
 	}
 	s.Close()

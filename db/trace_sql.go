@@ -4,53 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
-	"time"
 
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
-
-// A Step is one event in the life of a message.
-type Step struct {
-	At       time.Time
-	What     StepKind
-	Key      relay.KeyID // the key of the request, or the key that opened the socket; "" for an expiry
-	KeyLabel string      // "" if the key has none
-	Status   string      // of an acknowledgement
-	ClientTS string      // of an acknowledgement, as the client sent it
-	Detail   string      // of an acknowledgement
-	Worker   string      // of a claim; "" if the worker gave no name
-	Until    time.Time   // the end of a lease or a deferral that began; else zero
-}
-
-// StepKind says what happened in a Step.
-type StepKind string
-
-// The kinds of steps. A message is pushed once for every socket to which it is written,
-// and again when a client resumes at an earlier message.
-const (
-	StepAccepted     StepKind = "accepted"
-	StepPushed       StepKind = "pushed"
-	StepDelivered    StepKind = "delivered"
-	StepProgress     StepKind = "progress" // an acknowledgement that leaves the message pending
-	StepAcknowledged StepKind = "acknowledged"
-	StepExpired      StepKind = "expired"
-	StepClaimed      StepKind = "claimed"           // a worker of the recipient got a lease of it
-	StepReturned     StepKind = "returned"          // a lease has run out, or a deferral is over
-	StepOverdue      StepKind = "overdue"           // the sender was told that it is not acknowledged by its AckBy
-	StepFull         StepKind = "conversation_full" // the sender was told that the conversation holds all the messages that it may
-)
-
-// Trace is the life of one message.
-type Trace struct {
-	Message *relay.Message
-	Retried bool   // the message came with an Idempotency-Key
-	Steps   []Step // in order of time
-	// Situation is that by which relay.Judge judges. Whether the recipient is online the file
-	// does not know.
-	Situation relay.Situation
-}
 
 // pushPage is how many rows of `push` are read in one view of the file.
 const pushPage = 5000
@@ -58,8 +18,13 @@ const pushPage = 5000
 // Trace tells the life of a message. A push is stored with a later commit, so the latest
 // may not be in the file yet. The end of ctx ends the search for pushes. Errors:
 // MessageNotFound, and that of ctx.
-func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, error) {
-	t := &Trace{}
+func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
+	return i.traceUpto(ctx, id, math.MaxInt)
+}
+
+// traceUpto is Trace that looks at no more than so many rows for pushes.
+func (i *Inspector) traceUpto(ctx context.Context, id relay.MessageID, rows int) (*inspect.Trace, error) {
+	t := &inspect.Trace{}
 	err := i.view(func(x *rx) (err error) {
 		if t.Message, err = x.messageByID(id); err != nil {
 			return err
@@ -74,16 +39,16 @@ func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*Trace, erro
 	if err != nil {
 		return nil, err
 	}
-	return t, i.complete(ctx, t)
+	return t, i.complete(ctx, rows, t)
 }
 
 // complete adds to traces, the first of which is of the oldest message, what takes more than
-// one view: the pushes, and the answer.
-func (i *Inspector) complete(ctx context.Context, traces ...*Trace) (err error) {
+// one view: the pushes, for which it looks at up to so many rows, and the answer.
+func (i *Inspector) complete(ctx context.Context, rows int, traces ...*inspect.Trace) (err error) {
 	if len(traces) == 0 {
 		return nil
 	}
-	for from := traces[0].Message.Position; from != 0; {
+	for from := traces[0].Message.Position; from != 0 && rows > 0; rows -= pushPage {
 		err := i.viewGently(ctx, func(x *rx) error {
 			from, err = x.tracePushes(from, traces...)
 			return err
@@ -93,7 +58,7 @@ func (i *Inspector) complete(ctx context.Context, traces ...*Trace) (err error) 
 		}
 	}
 	for _, t := range traces {
-		t.order()
+		order(t)
 		s := replySearch{ReplyQuery: relay.ReplyQuery{Question: t.Message}}
 		for !s.done {
 			if err := i.viewGently(ctx, s.goOn); err != nil {
@@ -101,17 +66,17 @@ func (i *Inspector) complete(ctx context.Context, traces ...*Trace) (err error) 
 			}
 		}
 		t.Situation.Answer = s.found.Reply
-		t.sawRecipient()
+		sawRecipient(t)
 	}
 	return nil
 }
 
 // sawRecipient notes what the trace itself tells of the recipient's presence. The file has
 // the time of its last request only to about a minute.
-func (t *Trace) sawRecipient() {
+func sawRecipient(t *inspect.Trace) {
 	seen := &t.Situation.LastSeen
 	for _, s := range t.Steps {
-		if s.What != StepAccepted && s.Key != "" && s.At.After(*seen) {
+		if s.What != inspect.StepAccepted && s.Key != "" && s.At.After(*seen) {
 			*seen = s.At
 		}
 	}
@@ -121,42 +86,42 @@ func (t *Trace) sawRecipient() {
 }
 
 // order puts the steps in the order of time, and notes the pushes in the situation.
-func (t *Trace) order() {
+func order(t *inspect.Trace) {
 	for _, s := range t.Steps {
-		if s.What == StepPushed {
+		if s.What == inspect.StepPushed {
 			t.Situation.Sockets++
 			if s.At.After(t.Situation.PushedAt) {
 				t.Situation.PushedAt = s.At
 			}
 		}
 	}
-	slices.SortStableFunc(t.Steps, func(a, b Step) int {
+	slices.SortStableFunc(t.Steps, func(a, b inspect.Step) int {
 		return cmp.Or(a.At.Compare(b.At), cmp.Compare(rank(a.What), rank(b.What)))
 	})
 }
 
 // rank orders the steps of one millisecond.
-func rank(k StepKind) int {
+func rank(k inspect.StepKind) int {
 	switch k {
-	case StepAccepted:
+	case inspect.StepAccepted:
 		return 0
-	case StepReturned:
+	case inspect.StepReturned:
 		return 1
-	case StepPushed:
+	case inspect.StepPushed:
 		return 2
 	}
 	return 3
 }
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
-func (x *rx) traceReceipts(t *Trace) error {
+func (x *rx) traceReceipts(t *inspect.Trace) error {
 	var key, receipt int64
 	_, err := x.c.Row(func(r *sqlite.Rows) { key, t.Retried, receipt = r.Int(0), !r.Null(1), r.Int(2) },
 		"SELECT sender_key, idempotency_key, receipt FROM message WHERE position = ?", int64(t.Message.Position))
 	if err != nil {
 		return err
 	}
-	accepted := Step{At: t.Message.CreatedAt, What: StepAccepted}
+	accepted := inspect.Step{At: t.Message.CreatedAt, What: inspect.StepAccepted}
 	if err := x.nameKey(&accepted, key); err != nil {
 		return err
 	}
@@ -177,7 +142,7 @@ func (x *rx) traceReceipts(t *Trace) error {
 }
 
 // step reads the receipt at a position as a Step, and the position of the one before it.
-func (x *rx) step(position int64) (s Step, previous int64, err error) {
+func (x *rx) step(position int64) (s inspect.Step, previous int64, err error) {
 	var state relay.State
 	var word, key int64
 	var notice relay.Notice
@@ -196,34 +161,34 @@ func (x *rx) step(position int64) (s Step, previous int64, err error) {
 		return s, 0, err
 	}
 	s.What = stepKind(state, s.Status, notice)
-	if s.What == StepClaimed {
+	if s.What == inspect.StepClaimed {
 		s.Worker, s.Detail = s.Detail, ""
 	}
 	return s, previous, x.nameKey(&s, key)
 }
 
-func stepKind(state relay.State, status string, notice relay.Notice) StepKind {
+func stepKind(state relay.State, status string, notice relay.Notice) inspect.StepKind {
 	switch {
 	case notice == relay.NoticeOverdue:
-		return StepOverdue
+		return inspect.StepOverdue
 	case notice == relay.NoticeFull:
-		return StepFull
+		return inspect.StepFull
 	case notice == relay.NoticeClaimed:
-		return StepClaimed
+		return inspect.StepClaimed
 	case notice == relay.NoticeReturned:
-		return StepReturned
+		return inspect.StepReturned
 	case state == relay.Expired:
-		return StepExpired
+		return inspect.StepExpired
 	case status == "":
-		return StepDelivered
+		return inspect.StepDelivered
 	case relay.ReportsProgress(status):
-		return StepProgress
+		return inspect.StepProgress
 	}
-	return StepAcknowledged
+	return inspect.StepAcknowledged
 }
 
 // nameKey sets the key of a step.
-func (x *rx) nameKey(s *Step, number int64) error {
+func (x *rx) nameKey(s *inspect.Step, number int64) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { s.Key, s.KeyLabel = relay.KeyID(r.Text(0)), r.Text(1) },
 		"SELECT public_id, label FROM mecha_key WHERE id = ?", number)
 	return err
@@ -231,7 +196,7 @@ func (x *rx) nameKey(s *Step, number int64) error {
 
 // tracePushes adds the pushes of one page of rows after a position to the traces of their
 // messages. It returns where the next page begins; 0 if there is none.
-func (x *rx) tracePushes(after relay.Position, traces ...*Trace) (next relay.Position, err error) {
+func (x *rx) tracePushes(after relay.Position, traces ...*inspect.Trace) (next relay.Position, err error) {
 	found := make([][]pushed, len(traces))
 	r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(pushPage))
 	n := 0
@@ -254,7 +219,7 @@ func (x *rx) tracePushes(after relay.Position, traces ...*Trace) (next relay.Pos
 	}
 	for i, t := range traces {
 		for _, p := range found[i] {
-			s := Step{At: relay.UnixMilli(p.at), What: StepPushed}
+			s := inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}
 			if err := x.nameKey(&s, p.key); err != nil {
 				return 0, err
 			}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -17,8 +18,8 @@ const pushRows = 4 * pushPage
 // which relay.Judge judges (PROTOCOL §3, Trace). looked is how many rows were looked through
 // for it. Errors: NotAParty, MessageNotFound; RateLimited, if too many reads of the Mecha
 // wait. Safe for concurrent use.
-func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *Trace, looked int, err error) {
-	t = &Trace{}
+func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
+	t = &inspect.Trace{}
 	err = d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) error {
 		if t.Message, err = x.messageByID(id); err != nil {
 			return err
@@ -42,7 +43,7 @@ func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) 
 		}
 		looked += pushPage
 	}
-	t.order()
+	order(t)
 	found, err := d.Reply(ctx, relay.ReplyQuery{Question: t.Message})
 	if err != nil {
 		return nil, looked, err
@@ -51,20 +52,20 @@ func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) 
 	seen, visible, err := d.Presence(ctx, caller, t.Message.Recipient)
 	t.Situation.LastSeen, t.Situation.Hidden = seen, !visible
 	if !visible {
-		t.hidePushes()
+		hidePushes(t)
 	}
 	return t, looked + found.Looked, err
 }
 
 // hidePushes leaves out what tells when the recipient was connected.
-func (t *Trace) hidePushes() {
-	t.Steps = slices.DeleteFunc(t.Steps, func(s Step) bool { return s.What == StepPushed })
+func hidePushes(t *inspect.Trace) {
+	t.Steps = slices.DeleteFunc(t.Steps, func(s inspect.Step) bool { return s.What == inspect.StepPushed })
 	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
 }
 
 // trace reads the receipts of a message, and the situation as far as one view has it. A
 // message that retention removes meanwhile is MessageNotFound.
-func (x *rx) trace(t *Trace) error {
+func (x *rx) trace(t *inspect.Trace) error {
 	m := t.Message
 	if err := x.traceReceipts(t); err != nil {
 		return err

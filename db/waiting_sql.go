@@ -2,35 +2,22 @@ package db
 
 import (
 	"context"
-	"time"
+	"math"
 
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
-// Waiting is what waits for a Mecha, and what the file knows of the Mecha's health. Whether
-// the Mecha is online the file does not know.
-type Waiting struct {
-	Mecha    relay.Address
-	Removed  bool      // from the directory
-	LiveKeys int       // neither revoked nor expired
-	LastSeen time.Time // its last request, up to about a minute too early; zero: never
-	Pending  int       // pending messages
-	Held     int       // pending messages that a worker holds by a lease
-	Deferred int       // pending messages that the Mecha has put off
-	Overdue  int       // pending messages whose AckBy has come
-	Oldest   []*Trace  // the oldest pending messages, oldest first
-}
-
 // Waiting tells what waits for a Mecha, with the traces of the `most` oldest messages. It counts
 // in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
 // and that of ctx.
-func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Waiting, error) {
-	h, err := i.history(ListQuery{Mecha: a})
+func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*inspect.Waiting, error) {
+	h, err := i.history(inspect.ListQuery{Mecha: a})
 	if err != nil {
 		return nil, err
 	}
-	w := &Waiting{Mecha: a}
+	w := &inspect.Waiting{Mecha: a}
 	if err := i.view(func(x *rx) error { return x.waiting(w, h.Mecha, most) }); err != nil {
 		return nil, err
 	}
@@ -43,7 +30,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Wa
 			return nil, err
 		}
 	}
-	if err := i.complete(ctx, w.Oldest...); err != nil {
+	if err := i.complete(ctx, math.MaxInt, w.Oldest...); err != nil {
 		return nil, err
 	}
 	for _, t := range w.Oldest {
@@ -58,7 +45,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*Wa
 }
 
 // waiting reads the Mecha, and the oldest messages that wait for it.
-func (x *rx) waiting(w *Waiting, id relay.MechaNumber, most int) error {
+func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { w.Removed, w.LiveKeys = !r.Null(0), int(r.Int(1)) },
 		"SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)) FROM mecha WHERE id = ?1",
 		int64(id), x.now.UnixMilli())
@@ -88,7 +75,7 @@ func (x *rx) waiting(w *Waiting, id relay.MechaNumber, most int) error {
 		if err != nil {
 			return err
 		}
-		t := &Trace{Message: m}
+		t := &inspect.Trace{Message: m}
 		t.Situation.LastSeen = w.LastSeen
 		if err := x.trace(t); err != nil {
 			return err
@@ -100,7 +87,7 @@ func (x *rx) waiting(w *Waiting, id relay.MechaNumber, most int) error {
 
 // countWaiting counts a piece of the messages that wait, from a position on. It returns where
 // the next piece begins, and how many rows this one had.
-func (x *rx) countWaiting(w *Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
+func (x *rx) countWaiting(w *inspect.Waiting, id relay.MechaNumber, from relay.Position) (next relay.Position, rows int, err error) {
 	pending, args, err := x.pending(id, from, inboxRows)
 	if err != nil {
 		return 0, 0, err

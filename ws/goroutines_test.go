@@ -24,11 +24,11 @@ var relays atomic.Int64
 // goroutinesLeft counts a relay's goroutines of package ws, but for those that
 // wait for the others in Close. One that is just ending gets a moment to do so.
 func goroutinesLeft(relay string) (n int) {
-	for range 1000 {
+	began := time.Now()
+	for end := began.Add(30 * time.Second); time.Now().Before(end); time.Sleep(untilNextLook(time.Since(began))) {
 		if n = goroutinesOfHub(relay); n == 0 {
 			return 0
 		}
-		time.Sleep(time.Millisecond)
 	}
 	return n
 }

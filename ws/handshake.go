@@ -19,6 +19,14 @@ import (
 // §4.2.1, PROTOCOL §4). The library that writes the 101 checks less, and takes
 // the connection over from HTTP before it does.
 func (h *Hub) checkHandshake(r *http.Request) error {
+	if err := checkUpgrade(r); err != nil {
+		return err
+	}
+	return h.checkOrigin(r)
+}
+
+// checkUpgrade is checkHandshake without the origin.
+func checkUpgrade(r *http.Request) error {
 	if !hasToken(r.Header["Connection"], "upgrade") || !hasToken(r.Header["Upgrade"], "websocket") {
 		return relay.Errorf(relay.UpgradeRequired, "this path only speaks WebSocket: send Connection: Upgrade and Upgrade: websocket")
 	}
@@ -38,7 +46,7 @@ func (h *Hub) checkHandshake(r *http.Request) error {
 	if len(keys) != 1 || !isSecKey(keys[0]) {
 		return relay.Errorf(relay.InvalidRequest, "Sec-WebSocket-Key must come once, as the Base64 of 16 bytes")
 	}
-	return h.checkOrigin(r)
+	return nil
 }
 
 // isSecKey tells whether a Sec-WebSocket-Key is well-formed (RFC 6455 §4.1).
@@ -69,11 +77,16 @@ func (h *Hub) checkOrigin(r *http.Request) error {
 	if len(origins) == 1 && relay.AllowsOrigin(h.config.AllowOrigins, origins[0]) {
 		return nil
 	}
-	u, err := url.Parse(origins[0])
-	if err == nil && len(origins) == 1 && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme)) {
+	if len(origins) == 1 && isOwn(origins[0], r) {
 		return nil
 	}
 	return relay.Errorf(relay.OriginNotAllowed, "the origin %q is not allowed; relay serve --allow-origin allows one", origins[0])
+}
+
+// isOwn tells whether an origin is that of the pages of the host to which a request goes.
+func isOwn(origin string, r *http.Request) bool {
+	u, err := url.Parse(origin)
+	return err == nil && u.Host != "" && strings.EqualFold(withPort(u.Host, u.Scheme), withPort(r.Host, u.Scheme))
 }
 
 // withPort adds the scheme's default port to a host that has none.

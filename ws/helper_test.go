@@ -416,11 +416,17 @@ func (f frame) payload(t testing.TB) string {
 // eventually waits for a condition that nothing announces.
 func eventually(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !is(); time.Sleep(5 * time.Millisecond) {
+	began := time.Now()
+	for end := began.Add(patience); !is(); time.Sleep(untilNextLook(time.Since(began))) {
 		if time.Now().After(end) {
 			t.Fatalf("never came true: %s", what)
 		}
 	}
+}
+
+// untilNextLook gives how long to wait before one looks again: the longer the wait so far, the longer.
+func untilNextLook(waited time.Duration) time.Duration {
+	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
 }
 
 func expectSame[T cmp.Ordered](t testing.TB, got, want []T) {

@@ -36,6 +36,20 @@ func (h *Hub) Listeners() (sockets, longPolls, mechas int) {
 	return h.count - h.watches, h.watches, len(h.listeners)
 }
 
+// Open tells how many sockets and long-polls of a Mecha are open. Safe for concurrent use.
+func (h *Hub) Open(id relay.MechaNumber) (sockets, longPolls int) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, l := range h.listeners[id] {
+		if _, ok := l.(*Conn); ok {
+			sockets++
+		} else {
+			longPolls++
+		}
+	}
+	return sockets, longPolls
+}
+
 // takeNews has push answer for the new messages that wait. c.mu is held.
 func (c *Conn) takeNews() {
 	if c.stream.newsSince == 0 {

@@ -150,7 +150,7 @@ func openFiles(t *testing.T) int {
 // waits returns once a write of the socket waits.
 func (s *socket) waits(t *testing.T) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) { // nothing tells
+	for end := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) { // nothing tells
 		s.mu.Lock()
 		waiting := s.room != nil
 		s.mu.Unlock()
@@ -227,7 +227,7 @@ func TestWhatIsUnsentIsKnown(t *testing.T) {
 		conn, peer := connect()
 		becomes := func(want bool) {
 			t.Helper()
-			for end := time.Now().Add(20 * time.Second); unsent(conn) != want; time.Sleep(time.Millisecond) { // nothing tells
+			for end := time.Now().Add(time.Minute); unsent(conn) != want; time.Sleep(time.Millisecond) { // nothing tells
 				if time.Now().After(end) {
 					t.Fatalf("%s: unsent is never %v", kind, want)
 				}

@@ -143,6 +143,9 @@ var rules = []rule{
 	{VerdictBehind,
 		func(s *Situation) bool { return !s.Hidden && s.Online },
 		func(s *Situation) (time.Time, string) {
+			if s.Ahead == 0 { // a full window would hold a message that is pending
+				return time.Time{}, fmt.Sprintf("%s is connected, but this message has not been written to a socket of it.", s.Message.To)
+			}
 			return time.Time{}, fmt.Sprintf("%s is connected, but behind: %s before it, and a full window waits for acknowledgements.", s.Message.To, waiting(s.Ahead))
 		}},
 	{VerdictAway,

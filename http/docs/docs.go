@@ -29,8 +29,10 @@ const (
 var contents = []Page{
 	{Name: "signing", Part: writing, About: "the headers of a request, with a test vector and programs"},
 	{Name: "api", Part: writing, About: "every request as relay curl, curl and Python"},
+	{Name: "clients", Part: writing, About: "clients for Python, JavaScript and Go: one API, a first answered question in each"},
 	{Name: "sockets", Part: writing, About: "live messages: connect, acknowledge, send, resume"},
 	{Name: "mcp", Part: writing, About: "tools for models: a mailbox for Claude Code, Codex and others"},
+	{Name: "a2a", Part: writing, About: "a door for A2A clients, also to Mechas that are away"},
 	{Name: "waking", Part: writing, About: "wake Claude Code and others by a bell; setup and doctor"},
 	{Name: "search", Part: writing, About: "profiles: how to be found, and how to find others"},
 	{Name: "conformance", Part: writing, About: "judge your own client, in any language, or your own server"},
@@ -41,6 +43,7 @@ var contents = []Page{
 	{Name: "keys", Part: running, About: "create, list, rotate and revoke keys"},
 	{Name: "deploying", Part: running, About: "packages, systemd, containers, files, starting and stopping"},
 	{Name: "watching", Part: running, About: "health, metrics, alerts, the log, the audit log"},
+	{Name: "console", Part: running, About: "look at a relay in a browser: what waits and why"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Part: running, About: "back up, check, restore, compact"},
 	{Name: "retention", Part: running, About: "how long messages are kept, and what is removed with them"},

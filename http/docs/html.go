@@ -45,6 +45,7 @@ var HTML = sync.OnceValue(func() *Site {
 })
 
 func newSite(pages []Page) (*Site, error) {
+	style := dense(styleFile)
 	sum := sha256.Sum256([]byte(style))
 	s := &Site{Pages: map[string][]byte{}, Texts: map[string][]byte{}, Policy: "default-src 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
@@ -243,7 +244,6 @@ var (
 	//go:embed layout.html
 	layoutFile string
 
-	style  = dense(styleFile)
 	layout = template.Must(template.New("layout").Parse(layoutFile))
 )
 
