@@ -23,22 +23,30 @@ func (s store) mustReply(q *relay.Message) relay.ReplyFound {
 func TestTheStoreFindsTheReplyThatTheRuleSays(t *testing.T) {
 	s := mustOpen(t)
 	keys := []relay.IssuedKey{s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")}
+	owner := map[relay.MechaNumber]relay.IssuedKey{}
+	for _, k := range keys {
+		owner[k.Mecha.Number] = k
+	}
 	var all []*relay.Message // in commit order
 	payloads := map[relay.MessageID]string{}
 	for n := range amount(500, 1000) {
 		from, to := keys[rand.N(3)], keys[rand.N(3)]
+		earlier := rand.N(n + 1)
+		if earlier < n && rand.N(2) == 0 { // chance alone makes few answers
+			from, to = owner[all[earlier].Recipient], owner[all[earlier].Sender]
+		}
 		payload := fmt.Sprintf(`{"n":%d}`, n)
 		sent, err := s.send(from.Key, to.Mecha.Address, payload, func(m *relay.SendMessage) {
 			m.CorrelationID = []string{"", "", "c", "d"}[rand.N(4)]
-			switch earlier := rand.N(n + 1); rand.N(4) {
+			switch rand.N(4) {
 			case 0:
 				m.Conversation = []relay.ConversationID{"plan", "trip"}[rand.N(2)]
 			case 1:
-				if n > 0 && earlier < n {
+				if earlier < n {
 					m.Conversation = all[earlier].Conversation
 				}
 			case 2:
-				if n > 0 && earlier < n {
+				if earlier < n {
 					m.InReplyTo = all[earlier].ID
 				}
 			}
