@@ -28,9 +28,17 @@ new database in --dir, and removes that database at the end. Put --dir on the
 disk where your database is to be: /tmp may be in memory. A run takes a few
 minutes and a few hundred MB of disk. --only and --duration make it shorter.
 
+The messages are those that agents send: thousands of conversations of 2 to 20
+messages, in half of which each message carries a label and in half names the one
+before; with a correlation id; with payloads of 64 bytes and an exponentially
+distributed rest, with a mean of --payload. A few Mechas get most of them, and a
+tenth of the Mechas listen. Bare messages, with nothing but a recipient and a
+payload of one size, are measured beside these.
+
 Sends are measured with the store and, in turn, on a second relay that keeps
-nothing: this shows what the store costs. A figure with ? cannot be trusted; the
-lines below the table say why.
+nothing: this shows what the store costs. A third server, lean, only checks the
+requests: this shows what HTTP and signatures cost any server in Go. A figure with
+? cannot be trusted; the lines below the table say why.
 
 With --stored, the database gets this many messages before anything is measured.
 A million takes about a minute and 0.9 GB. Every second one is acknowledged, and
@@ -66,7 +74,7 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 	f.DurationVar(&c.Duration, "duration", 2*time.Second, "how long each round takes")
 	f.IntVar(&c.Repeats, "repeats", 3, "how many rounds; their median is the figure")
 	f.IntSliceVar(&c.Connections, "connections", []int{1, 8, 64, 256}, "how many connections send at once; several numbers are measured one by one")
-	f.IntVar(&c.Payload, "payload", 512, "the size of a message in `bytes`")
+	f.IntVar(&c.Payload, "payload", 512, "the size of a payload in `bytes`; the mean, where they differ")
 	f.IntVar(&c.Mechas, "mechas", 1000, "how many Mechas send and receive")
 	f.IntVar(&c.Sockets, "sockets", 1000, "how many sockets at most, for fan-out and idle memory")
 	f.IntVar(&c.Messages, "messages", 10_000, "how many messages are in the mailbox that is read")
@@ -77,7 +85,7 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 	f.StringSliceVar(&c.Attacks, "attacks", nil, "of the stage fairness, only these `attacks`")
 	f.StringVar(&c.Server, "server-program", "", "the `program` whose fairness is measured")
 	f.MarkHidden("server-program") // to compare with an older one
-	cmd.AddCommand(a.forgetfulCommand(), a.attackerCommand())
+	cmd.AddCommand(a.forgetfulCommand(), a.leanCommand(), a.attackerCommand())
 	return cmd
 }
 
@@ -99,6 +107,19 @@ func (a *app) forgetfulCommand() *cobra.Command {
 	}
 	s.flags(cmd.Flags())
 	return cmd
+}
+
+// leanCommand is the least server, with which bench compares HTTP.
+func (a *app) leanCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    bench.Lean + " KEYS",
+		Short:  "Run the least server that checks requests, for relay bench",
+		Hidden: true,
+		Args:   exactly(1, "a file with the hashes of the keys"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.ServeLean(cmd.Context(), args[0], a.stderr)
+		},
+	}
 }
 
 // attackerCommand is the process that attacks a relay in the stage fairness.

@@ -10,10 +10,10 @@ import (
 
 // benchTitles are the titles of the stages' tables.
 var benchTitles = map[string]string{
-	"send":    "Sends over AT connections; with a 201 the message is on disk",
+	"send":    "Sends over AT connections; with a 201 of durable and bare the message is on disk",
 	"socket":  "Sends over AT sockets, several under way on each, beside AT connections with a request each",
 	"push":    "One message at a time, to a socket",
-	"ack":     "Sent, pushed, acknowledged on the socket, receipt at the sender",
+	"ack":     "The whole life: sent, pushed, acknowledged on the socket, receipt at the sender; AT at once",
 	"fanout":  "One message to one Mecha with AT sockets, until the last socket has it",
 	"idle":    "Memory of the server for each of AT sockets",
 	"history": "History, page after page",
@@ -63,7 +63,7 @@ func (a *app) printBench(r *bench.Report) error {
 		rows = rows[n:]
 	}
 	if len(r.Rows) > 0 {
-		fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. OTHERS: the share of the machine that other programs took.\n")
+		fmt.Fprintf(a.stdout, "\nCPU, GENERATOR: CPU time for each operation, in the server and in relay bench. DISK: what the server wrote for each operation. OTHERS: the share of the machine that other programs took.\n")
 	}
 	if busy > 0 {
 		notes = append([]string{fmt.Sprintf("%d of them: other programs took more than 5 %% of the CPU (see OTHERS). Measure again when the machine has nothing else to do", busy)}, notes...)
@@ -85,16 +85,23 @@ func (a *app) printNotes(title string, notes []string) error {
 
 func (a *app) printStage(rows []bench.Row) error {
 	fmt.Fprintf(a.stdout, "\n%s\n", benchTitles[rows[0].Stage])
-	t := a.tableOf("", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "MEMORY", "OTHERS", "")
+	t := a.tableOf("", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
 	for _, r := range rows {
 		mark := ""
 		if len(r.Doubts) > 0 {
 			mark = "?"
 		}
 		name, at, rate, memory := r.Case, count(float64(r.At)), count(r.PerSecond), "-"
+		written := "-"
+		if r.Written > 0 {
+			written = bytesOf(int64(r.Written))
+		}
 		switch {
 		case r.IsRatio():
-			name, rate = cmp.Or(ratioNames[r.Stage], name), "-"
+			rate = "-"
+			if name == "ratio" {
+				name = cmp.Or(ratioNames[r.Stage], name)
+			}
 			if r.Ratio > 0 {
 				rate = fmt.Sprintf("%.2f", r.Ratio)
 			}
@@ -104,7 +111,7 @@ func (a *app) printStage(rows []bench.Row) error {
 			memory = bytesOf(r.Memory)
 		}
 		t.row(name, at, rate, microsOf(r.P50), microsOf(r.P90), microsOf(r.P99), microsOf(r.P999),
-			microsOf(r.ServerCPU), microsOf(r.ClientCPU), memory, shareOf(r.Others), mark)
+			microsOf(r.ServerCPU), microsOf(r.ClientCPU), written, memory, shareOf(r.Others), mark)
 	}
 	return t.end()
 }

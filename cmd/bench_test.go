@@ -115,10 +115,11 @@ func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err == nil && othersKnown == 0 {
 		t.Error("no row says what others took of the machine")
 	}
-	want := []string{"send/durable/1", "send/http_only/1", "send/ratio/1", "send/durable/4", "send/http_only/4", "send/ratio/4",
+	want := []string{"send/durable/1", "send/http_only/1", "send/lean/1", "send/bare/1", "send/ratio/1", "send/http_only ÷ lean/1",
+		"send/durable/4", "send/http_only/4", "send/lean/4", "send/bare/4", "send/ratio/4", "send/http_only ÷ lean/4",
 		"socket/POST/1", "socket/socket, 1 under way/1", "socket/socket, 64 under way/1", "socket/socket, 1 under way ÷ POST/1", "socket/socket, 64 under way ÷ POST/1",
 		"socket/POST/8", "socket/socket, 1 under way/8", "socket/socket, 64 under way/8", "socket/socket, 1 under way ÷ POST/8", "socket/socket, 64 under way ÷ POST/8",
-		"push/send to socket/1", "push/send to 201/1", "push/201 to socket/1", "ack/send to receipt/1", "ack/send to socket/1",
+		"push/send to socket/1", "push/send to 201/1", "push/201 to socket/1", "ack/send to receipt/1", "ack/send to socket/1", "ack/send to receipt/4", "ack/send to socket/4",
 		"fanout/send to last socket/1", "fanout/send to last socket/3", "idle/memory a socket/3", "history/pages of 100/1", "history/pages of 100/8",
 		"sync/pending, each acked/1", "sync/after a cursor, acked before/1", "search/20 profiles/1", "search/20 profiles/8",
 		"start/stopped, until ready/0", "start/stopped, until the first 201/0", "start/stopped, until a search is answered/0",
@@ -196,7 +197,7 @@ func TestBenchOfARelayThatRuns(t *testing.T) {
 	db := tempDB(t)
 	s := startServer(t, db)
 	r, _ := measured(t, append(slices.Clone(tinyBench), "--url", s.url, "--db", db, "--only", "send,push")...)
-	if len(r.Rows) != 5 || r.URL != s.url || r.Rows[0].Case != "durable" || r.Rows[0].Operations < 1 {
+	if len(r.Rows) != 7 || r.URL != s.url || r.Rows[0].Case != "durable" || r.Rows[0].Operations < 1 {
 		t.Errorf("%+v", r)
 	}
 	if left := mustRelay(t, "mecha", "list", "--db", db); strings.Contains(left, "^bench") {

@@ -20,10 +20,11 @@ type cpuTime struct {
 	known          bool
 	machine        time.Duration // by all processes, and by the hypervisor
 	server, client time.Duration
+	written        int64 // bytes that the server has had written to disk
 }
 
 // readCPU reads the CPU times of the machine, of this process, and of the server,
-// unless that is 0.
+// unless that is 0, and what the server has written.
 func readCPU(server int) (t cpuTime) {
 	stat, err := os.ReadFile("/proc/stat")
 	line, _, _ := bytes.Cut(stat, []byte{'\n'})
@@ -41,6 +42,7 @@ func readCPU(server int) (t cpuTime) {
 	t.client = processCPU("self")
 	if server != 0 {
 		t.server = processCPU(strconv.Itoa(server))
+		t.written = writtenBytes(server)
 	}
 	t.known = t.client > 0 || t.machine > 0
 	return t
@@ -88,6 +90,19 @@ func processCPU(pid string) time.Duration {
 		return 0
 	}
 	return ticks(columns[11]) + ticks(columns[12])
+}
+
+// writtenBytes returns how many bytes a process has had written to disk; 0 if it is not
+// known.
+func writtenBytes(pid int) int64 {
+	io, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/io")
+	_, line, found := bytes.Cut(io, []byte("\nwrite_bytes: "))
+	digits, _, _ := bytes.Cut(line, []byte{'\n'})
+	if err != nil || !found {
+		return 0
+	}
+	n, _ := strconv.ParseInt(string(digits), 10, 64) // the kernel writes numbers
+	return n
 }
 
 // residentBytes returns how much of a process's memory is in RAM; 0 if it is not

@@ -81,14 +81,15 @@ func (b *bench) pusher(c *conn, from, to *mecha, arrivals <-chan arrival) operat
 	}
 }
 
-// ack measures the whole way of a message: it is sent and pushed, its recipient
-// acknowledges it over the socket, and the sender's socket gets the receipt.
+// ack measures the whole life of a message: it is sent and pushed, its recipient
+// acknowledges it over the socket, and the sender's socket gets the receipt. Each pair of
+// Mechas has one message under way, and a conversation at a time.
 func (b *bench) ack(ctx context.Context) error {
 	s, err := b.durable(ctx)
 	if err != nil {
 		return err
 	}
-	for _, pairs := range []int{1, 64} {
+	for _, pairs := range b.Connections {
 		if 2*pairs > len(s.mechas) {
 			continue
 		}
@@ -98,7 +99,7 @@ func (b *bench) ack(ctx context.Context) error {
 			workers := make([]operation, pairs)
 			for i := range workers {
 				var err error
-				if workers[i], err = b.roundTrip(l, s.mechas[2*i], s.mechas[2*i+1]); err != nil {
+				if workers[i], err = b.roundTrip(l, s.mechas, i, pairs); err != nil {
 					return nil, err
 				}
 			}
@@ -112,7 +113,9 @@ func (b *bench) ack(ctx context.Context) error {
 	return nil
 }
 
-func (b *bench) roundTrip(l *links, from, to *mecha) (operation, error) {
+// roundTrip is the worker of a pair.
+func (b *bench) roundTrip(l *links, mechas []*mecha, pair, pairs int) (operation, error) {
+	from, to := mechas[2*pair], mechas[2*pair+1]
 	c, err := l.dial()
 	if err != nil {
 		return nil, err
@@ -125,13 +128,20 @@ func (b *bench) roundTrip(l *links, from, to *mecha) (operation, error) {
 	if err != nil {
 		return nil, err
 	}
-	body := appendSend(nil, to, b.payload())
+	t := b.talk(mechas, pair, pairs)
+	v := t.begin(from, to)
 	return func() (done, error) {
+		if v.sent == v.all {
+			v = t.begin(from, to)
+		}
+		t.body = t.appendMessage(t.body[:0], v, to)
 		began := time.Now()
-		if _, err := c.do(from, "POST", sendPath, body, http.StatusCreated); err != nil {
+		answer, err := c.do(from, "POST", sendPath, t.body, http.StatusCreated)
+		if err != nil {
 			return done{}, err
 		}
 		answered := time.Since(began)
+		v.accepted(answer)
 		frame, err := recipient.Next()
 		arrived := time.Since(began)
 		if err == nil {

@@ -31,6 +31,7 @@ type spent struct {
 	known          bool
 	server, client time.Duration
 	others         float64 // the share of the machine that other programs took
+	written        int64   // bytes that the server has had written to disk
 }
 
 // done is what one operation of a closed loop has done.
@@ -148,7 +149,7 @@ func sleep(until time.Time, ended <-chan struct{}) bool {
 }
 
 func between(a, b cpuTime, took time.Duration) spent {
-	s := spent{known: a.known && b.known, server: b.server - a.server, client: b.client - a.client}
+	s := spent{known: a.known && b.known, server: b.server - a.server, client: b.client - a.client, written: b.written - a.written}
 	if s.known {
 		others := max(b.machine-a.machine-s.server-s.client, 0)
 		s.others = others.Seconds() / took.Seconds() / float64(runtime.NumCPU())

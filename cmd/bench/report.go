@@ -40,6 +40,7 @@ type Row struct {
 	Bytes      float64  `json:"bytes_per_socket,omitempty"`
 	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // for each operation
 	ClientCPU  float64  `json:"client_cpu_us,omitempty"`
+	Written    float64  `json:"written_bytes,omitempty"` // to disk by the server, for each operation
 	Memory     int64    `json:"server_rss_bytes,omitempty"`
 	Others     *float64 `json:"others_cpu_share,omitempty"` // in the worst round
 	Operations int      `json:"operations,omitempty"`
@@ -66,6 +67,7 @@ func loadRow(stage, name string, at int, unit string, rounds []*sample) Row {
 		P50: quantile(.5), P90: quantile(.9), P99: quantile(.99), P999: quantile(.999),
 		ServerCPU: of(func(s *sample) float64 { return micros(s.cpu.server) / float64(max(s.ops, 1)) }),
 		ClientCPU: of(func(s *sample) float64 { return micros(s.cpu.client) / float64(max(s.ops, 1)) }),
+		Written:   of(func(s *sample) float64 { return float64(s.cpu.written) / float64(max(s.ops, 1)) }),
 		Memory:    int64(of(func(s *sample) float64 { return float64(s.memory) })),
 		Spread:    spread(rounds, (*sample).rate),
 	}

@@ -52,7 +52,7 @@ func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
 		rounds := make([][]*sample, len(both))
 		for round := range b.Repeats {
 			for i, s := range both {
-				one, err := b.sendRound(ctx, s.server, fmt.Sprintf("sends, %d connections, round %d/%d, %s", n, round+1, b.Repeats, s.name), n)
+				one, err := b.talkRound(ctx, s.server, fmt.Sprintf("sends, %d connections, round %d/%d, %s", n, round+1, b.Repeats, s.name), n)
 				if err != nil {
 					return err
 				}

@@ -8,51 +8,69 @@ import (
 	"strings"
 )
 
-// send measures how many messages a second are accepted. On the first server they
-// are on disk when the 201 comes. The second server keeps nothing, and otherwise
-// does the same.
+// send measures how many messages a second are accepted, over n connections. Its cases:
+//
+//	durable    the messages of agents (talk.go), on disk when the 201 comes
+//	http_only  the same, at a relay that keeps nothing
+//	lean       the same, at the least server that checks a request as a relay does
+//	bare       durable again, with messages of nothing but a recipient and a payload
+//
+// Their rounds alternate.
 func (b *bench) send(ctx context.Context) error {
 	durable, err := b.durable(ctx)
 	if err != nil {
 		return err
 	}
-	var storeless *server
+	cases := []sendCase{{"durable", durable, b.talkRound}}
 	if b.URL == "" {
-		if storeless, err = b.startForgetful(ctx, filepath.Join(b.dir, "none.db")); err != nil {
+		forgetful, err := b.startForgetful(ctx, filepath.Join(b.dir, "none.db"))
+		if err != nil {
 			return err
 		}
-		defer storeless.stop()
-	}
-	for _, n := range b.Connections {
-		var withStore, without []*sample
-		for round := range b.Repeats {
-			what := fmt.Sprintf("send, %d connections, round %d/%d", n, round+1, b.Repeats)
-			s, err := b.sendRound(ctx, durable, what+", durable", n)
-			if err != nil {
-				return err
-			}
-			withStore = append(withStore, s)
-			if storeless == nil {
-				continue
-			}
-			if s, err = b.sendRound(ctx, storeless, what+", without the store", n); err != nil {
-				return err
-			}
-			without = append(without, s)
+		defer forgetful.stop()
+		lean, err := b.startLean(ctx, durable)
+		if err != nil {
+			return err
 		}
-		d := loadRow("send", "durable", n, "messages", withStore)
-		b.add(d)
-		if storeless != nil {
-			h := loadRow("send", "http_only", n, "messages", without)
-			b.add(h, ratioRow("send", n, withStore, without, d, h))
+		defer lean.stop()
+		cases = append(cases, sendCase{"http_only", forgetful, b.talkRound}, sendCase{"lean", lean, b.talkRound})
+	}
+	cases = append(cases, sendCase{"bare", durable, b.bareRound})
+	for _, n := range b.Connections {
+		rounds := make([][]*sample, len(cases))
+		for round := range b.Repeats {
+			for i, c := range cases {
+				out, err := c.round(ctx, c.server, fmt.Sprintf("send, %s, %d connections, round %d/%d", c.name, n, round+1, b.Repeats), n)
+				if err != nil {
+					return err
+				}
+				rounds[i] = append(rounds[i], out)
+			}
+		}
+		rows := make([]Row, len(cases))
+		for i, c := range cases {
+			rows[i] = loadRow("send", c.name, n, "messages", rounds[i])
+		}
+		b.add(rows...)
+		if len(cases) > 2 {
+			less := ratioRow("send", n, rounds[1], rounds[2], rows[1], rows[2])
+			less.Case = "http_only ÷ lean"
+			b.add(ratioRow("send", n, rounds[0], rounds[1], rows[0], rows[1]), less)
 		}
 	}
 	return nil
 }
 
-// sendRound is one round, in which n connections send. Each sends for Mechas of
-// its own.
-func (b *bench) sendRound(ctx context.Context, s *server, what string, n int) (*sample, error) {
+// A sendCase is a way to send to a server.
+type sendCase struct {
+	name   string
+	server *server
+	round  func(ctx context.Context, s *server, what string, n int) (*sample, error)
+}
+
+// bareRound is one round, in which n connections send bare messages. Each sends for
+// Mechas of its own.
+func (b *bench) bareRound(ctx context.Context, s *server, what string, n int) (*sample, error) {
 	return b.runOn(ctx, s, what, n, func(i int, c *conn) operation { return b.sender(c, s.mechas, i, n) })
 }
 

@@ -29,7 +29,7 @@ func (b *bench) start(ctx context.Context) error {
 	for round := range b.Repeats {
 		for i, way := range ways {
 			what := fmt.Sprintf("start, %s, round %d/%d", way.name, round+1, b.Repeats)
-			if _, err := b.sendRound(ctx, s, what, min(64, len(s.mechas))); err != nil {
+			if _, err := b.bareRound(ctx, s, what, min(64, len(s.mechas))); err != nil {
 				return err
 			}
 			way.end()
