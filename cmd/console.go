@@ -19,12 +19,16 @@ import (
 
 	"relay/db"
 	"relay/db/lock"
+	"relay/db/relay"
 	"relay/http/console"
 	"relay/ws"
 )
 
 // consoleAddr is where a console listens by default.
 const consoleAddr = "127.0.0.1:8081"
+
+// devOperator is the Mecha as which the console of serve --dev sends.
+const devOperator = "operator^demo"
 
 func (a *app) consoleCommand() *cobra.Command {
 	var addr string
@@ -189,8 +193,19 @@ func (s *settings) checkConsole(given bool) error {
 		s.Console, s.consoleAnywhere = consoleAddr, true
 	}
 	if s.Console == "" || s.Console == "off" {
+		if s.ConsoleOperator != "" {
+			return usagef("--console-operator needs --console")
+		}
 		s.Console = ""
 		return nil
+	}
+	if s.Dev && s.ConsoleOperator == "" {
+		s.ConsoleOperator = devOperator
+	}
+	if s.ConsoleOperator != "" {
+		if _, err := relay.ParseAddress(s.ConsoleOperator); err != nil {
+			return usagef("--console-operator: %s", err)
+		}
 	}
 	if err := checkHostPort("console", s.Console); err != nil {
 		return err
@@ -244,7 +259,8 @@ func (c *consoleOf) close() error {
 }
 
 // showConsole begins to show the console. It reads by a handle of its own, which cannot write.
-func (in *instance) showConsole(l net.Listener, s *settings, log *slog.Logger) error {
+// by is the user of this machine that the audit log names for what is done in the console.
+func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log *slog.Logger) error {
 	store, err := db.Inspect(in.db.Path())
 	if err != nil {
 		return err
@@ -253,8 +269,13 @@ func (in *instance) showConsole(l net.Listener, s *settings, log *slog.Logger) e
 	if secure {
 		scheme = "https"
 	}
-	c := console.New(console.Config{Store: store, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
-		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version})
+	config := console.Config{Store: store, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
+		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version}
+	if s.ConsoleOperator != "" {
+		by.Command = "console"
+		config.Operator = in.db.Operator(by, relay.Address(s.ConsoleOperator))
+	}
+	c := console.New(config)
 	in.console = &consoleOf{url: consoleURL(scheme, l.Addr(), c), console: c, store: store}
 	in.console.remove = leaveURL(store.Path(), in.console.url, log)
 	if secure {

@@ -186,3 +186,38 @@ func TestAConsoleForOthersNeedsTLSAndAPassword(t *testing.T) {
 		t.Error(s.stderr)
 	}
 }
+
+// With --console-operator the console acts as that Mecha, and the audit log names the user and
+// the console.
+func TestTheConsoleActsAsItsOperator(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	bob := issue(t, db, "bob^demo")[0]
+	for args, want := range map[string]string{"--console-operator=ops^demo": "needs --console", "--console=127.0.0.1:0 --console-operator=ops": "--console-operator: "} {
+		runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, want)
+	}
+	startServer(t, db, "--console", "127.0.0.1:0", "--console-operator", "ops^demo")
+	shown, err := url.Parse(strings.TrimSpace(mustRelay(t, "console", "--print-url", "--db", db)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, token, _ := strings.Cut(shown.Fragment, "=")
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	base := "http://" + shown.Host
+	answer, err := c.PostForm(base+"/session", url.Values{"secret": {token}})
+	if err != nil || answer.StatusCode != http.StatusNoContent {
+		t.Fatal(answer, err)
+	}
+	answer, err = c.PostForm(base+"/key/"+bob.KeyID+"/revoke", nil)
+	if err != nil || answer.StatusCode != http.StatusSeeOther {
+		t.Fatal(answer, err)
+	}
+	acts := audit(t, db)
+	if last := acts[len(acts)-1]; last.Command != "console" || last.What != "key_revoked" || last.KeyID != bob.KeyID {
+		t.Errorf("%+v", acts)
+	}
+}

@@ -101,7 +101,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	in.measure(others, log)
 	in.serve(listener, s)
 	if others.console != nil {
-		if err := in.showConsole(others.console, s, log); err != nil {
+		if err := in.showConsole(others.console, s, a.actor(), log); err != nil {
 			others.console.Close()
 			return nil, errors.Join(err, in.stop())
 		}

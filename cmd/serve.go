@@ -30,6 +30,7 @@ type settings struct {
 	MetricsAddr, Pprof    string
 	Console               string
 	ConsolePasswordFile   string
+	ConsoleOperator       string
 	ClockSkew             time.Duration
 	MaxConnections        int
 	MaxBody               int64
@@ -87,6 +88,7 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.StringVar(&s.Pprof, "pprof", "", "show profiles of the running program at http://`host:port`/debug/pprof/, which must be a loopback address")
 	f.StringVar(&s.Console, "console", "", "show the console (relay docs console) to browsers at http://`host:port`; elsewhere than on loopback only with TLS and --console-password-file; off, with --dev, for none (default: none; with --dev "+consoleAddr+", or another port if that one is taken)")
 	f.StringVar(&s.ConsolePasswordFile, "console-password-file", "", "let browsers in to the console by the password in this `file`, of 12 characters at least, instead of a token of each start")
+	f.StringVar(&s.ConsoleOperator, "console-operator", "", "let the console act as well as show: send messages as the Mecha of this `address`, let messages expire, revoke keys; the audit log has each act (default: none; with --dev operator^demo)")
 	f.DurationVar(&s.ClockSkew, "clock-skew", 5*time.Minute, "how far a request's timestamp may be from this machine's clock, 30s to 15m")
 	f.IntVar(&s.MaxConnections, "max-connections", 60_000, "open connections, and never more than 7/8 of the files that the process may open; beyond that, connections without a key are closed for new ones, then those of the Mecha that holds most")
 	f.Int64Var(&s.MaxBody, "max-body", 1<<20, "the largest request body, and the largest WebSocket frame that sends a message, in `bytes`")

@@ -11,10 +11,15 @@ import (
 // administer is do for a write that an operator makes. If Options.By says who that is,
 // the audit log gets a row in the same transaction.
 func administer[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
-	if d.opts.By == (relay.Actor{}) {
+	return administerBy(d, d.opts.By, write, decide)
+}
+
+// administerBy is administer for an operator who is not the one of Options.By.
+func administerBy[W relay.Write, O any](d *DB, by relay.Actor, write W, decide func(*tx, W) (O, error)) (O, error) {
+	if by == (relay.Actor{}) {
 		return do(d, write, decide)
 	}
-	outcome, err := do(d, &relay.Act{At: write.When(), By: d.opts.By, Write: write}, (*tx).act)
+	outcome, err := do(d, &relay.Act{At: write.When(), By: by, Write: write}, (*tx).act)
 	o, _ := outcome.(O)
 	return o, err
 }
@@ -66,6 +71,21 @@ func (t *tx) act(a *relay.Act) (outcome any, err error) {
 			return nil, err
 		}
 		n.What, n.Mecha, n.Detail = relay.ActMechaRemoved, w.Address, "with its keys and its profile"
+	case *relay.SendMessage:
+		sent, err := t.send(w)
+		if err != nil || sent.Replayed {
+			return sent, err
+		}
+		outcome = sent
+		n.What, n.Mecha, n.Detail = relay.ActMessageSent, w.To, string(sent.ID)
+		if w.CorrelationID != "" {
+			n.Detail += ", correlation id " + relay.Quote(w.CorrelationID)
+		}
+	case *relay.ExpireMessage:
+		if _, err := t.expireMessage(w); err != nil {
+			return nil, err
+		}
+		n.What, n.Detail = relay.ActMessageExpired, string(w.ID)
 	default:
 		return nil, relay.Errorf(relay.Internal, "an act cannot hold a write of the type %T", w)
 	}

@@ -19,16 +19,50 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextDue, error) {
 	}
 	for _, m := range due {
 		m.State = relay.Queued // message has set it to Expired; the file has Queued or Delivered, both pending
-		p := t.position(e.At)
-		if err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
+		if err := t.expire(m, e.At); err != nil {
 			return 0, err
 		}
-		if err := t.setState(m, relay.Expired, p, false); err != nil {
-			return 0, err
-		}
-		t.noteReceipt(m, p, m.ExpiresAt, true)
 	}
 	return next, nil
+}
+
+// expire makes a pending message, whose ExpiresAt has come, an expired one.
+func (t *tx) expire(m *relay.Message, at time.Time) error {
+	p := t.position(at)
+	if err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
+		return err
+	}
+	if err := t.setState(m, relay.Expired, p, false); err != nil {
+		return err
+	}
+	t.noteReceipt(m, p, m.ExpiresAt, true)
+	return nil
+}
+
+// expireMessage expires a message now. Errors: MessageNotFound; AlreadyAcknowledged or
+// MessageExpired, of one that is not pending.
+func (t *tx) expireMessage(e *relay.ExpireMessage) (none, error) {
+	var m *relay.Message
+	p, ok := t.ids.MessagePosition(e.ID)
+	if ok {
+		var err error
+		if m, err = t.message(p); err != nil {
+			return none{}, err
+		}
+	}
+	switch {
+	case m == nil:
+		return none{}, errNoMessage(e.ID)
+	case m.State == relay.Expired:
+		return none{}, errExpired(m)
+	case !m.State.Pending():
+		return none{}, relay.Errorf(relay.AlreadyAcknowledged, "the message is acknowledged: it cannot expire any more")
+	}
+	m.ExpiresAt = relay.UnixMilli(relay.MilliOf(e.At))
+	if err := t.c.Exec("UPDATE message SET expires_at = ? WHERE position = ?", relay.MilliOf(e.At), int64(p)); err != nil {
+		return none{}, err
+	}
+	return none{}, t.expire(m, e.At)
 }
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and

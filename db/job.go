@@ -134,6 +134,8 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 		return do(d, write, (*tx).claimMessages)
 	case *relay.EndAttempts:
 		_, err = do(d, write, (*tx).endAttempts)
+	case *relay.ExpireMessage:
+		_, err = do(d, write, (*tx).expireMessage)
 	default:
 		err = relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 	}

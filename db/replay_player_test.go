@@ -156,8 +156,14 @@ func (p *player) play(rounds int) {
 		case 9:
 			_, err = p.d.Issue(&relay.IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
 		case 10:
-			if p.random.IntN(4) == 0 {
+			o := p.d.Operator(relay.Actor{UID: 7, User: "ops", Command: "console"}, "operator^crew1")
+			switch p.random.IntN(4) {
+			case 0:
 				err = p.d.Revoke(&relay.RevokeKey{At: now, ID: k.ID})
+			case 1:
+				err = o.Expire(p.message())
+			case 2:
+				_, err = o.Send(fmt.Appendf(nil, `{"to":"%s","payload":{}}`, k.Mecha.Address), fmt.Sprint(p.random.IntN(1000)))
 			}
 		case 11: // chores, and a read
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})

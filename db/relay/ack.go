@@ -140,3 +140,23 @@ func (e *ExpireDue) Size() int { return 0 }
 
 func (e *ExpireDue) kind() byte     { return kindExpireDue }
 func (e *ExpireDue) fields(f *form) { f.time(&e.At) }
+
+// ExpireMessage is the write by which an operator expires a pending message: its ExpiresAt
+// becomes At, whatever its sender asked for.
+type ExpireMessage struct {
+	At time.Time
+	ID MessageID
+}
+
+// When implements Write.
+func (e *ExpireMessage) When() time.Time { return e.At }
+
+// Size implements Write.
+func (e *ExpireMessage) Size() int { return 256 }
+
+func (e *ExpireMessage) kind() byte { return kindExpireMessage }
+
+func (e *ExpireMessage) fields(f *form) {
+	f.time(&e.At)
+	text(f, &e.ID)
+}

@@ -32,6 +32,8 @@ const (
 	ActCompacted      = "compacted"
 	ActPruneBegun     = "prune_begun"
 	ActMessagesPruned = "messages_pruned"
+	ActMessageSent    = "message_sent"
+	ActMessageExpired = "message_expired"
 )
 
 // Act is the write that an operator makes. It applies another write, and notes in the
@@ -41,7 +43,7 @@ const (
 type Act struct {
 	At     time.Time
 	By     Actor
-	Write  Write  // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha or nil
+	Write  Write  // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *SendMessage, *ExpireMessage or nil
 	What   string // one of the words above; of a Write it follows from the Write
 	Detail string // for people; of a Write it follows from the Write
 }

@@ -16,7 +16,7 @@ import (
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
-// *NoteOverdue, *NoteFull, *ClaimMessages and *EndAttempts.
+// *NoteOverdue, *NoteFull, *ClaimMessages, *EndAttempts and *ExpireMessage.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -45,6 +45,7 @@ const (
 	kindNoteFull      = 13
 	kindClaimMessages = 14
 	kindEndAttempts   = 15
+	kindExpireMessage = 16
 )
 
 // writeVersion is the version of the serial form of every kind. A program that reads
@@ -85,6 +86,8 @@ func newWrite(kind byte) Write {
 		return new(ClaimMessages)
 	case kindEndAttempts:
 		return new(EndAttempts)
+	case kindExpireMessage:
+		return new(ExpireMessage)
 	}
 	return nil
 }

@@ -1,8 +1,9 @@
 // Package console shows a relay to its operator: what waits and why, the flow of events, the
-// life of each message, the health of the store. It only reads, through Store, beside a server
+// life of each message, the health of the store. It reads through Store, beside a server
 // or inside of one. The pages are made on the server (pages/, html/template) and then kept up
 // to date by static/console.js, which fetches them again when a socket says that something
 // has happened. Nothing is fetched from elsewhere, and no script or style stands in a page.
+// With an Operator, the person at the console can also act (act.go).
 package console
 
 import (
@@ -25,8 +26,9 @@ type Config struct {
 	Upgrade func(w http.ResponseWriter, r *http.Request, run func(ctx context.Context, send func(text []byte) error) error) error
 	// Search asks the index of the directory; nil: only a server has it, and the profiles of the
 	// file are listed instead.
-	Search func(context.Context, relay.SearchRequest) (*relay.SearchResult, error)
-	Logger *slog.Logger
+	Search   func(context.Context, relay.SearchRequest) (*relay.SearchResult, error)
+	Operator Operator // who acts; nil: the console only shows
+	Logger   *slog.Logger
 	// Password replaces the token of this start; "": the token is asked for.
 	Password string
 	// TLS says that the console speaks HTTPS. Then it may be reached by any name: a page of
@@ -61,6 +63,7 @@ type route struct {
 	show    func(*Console, *http.Request) (any, error)
 	handle  func(*Console, http.ResponseWriter, *http.Request)
 	open    bool // also without a session
+	acts    bool // only with an Operator
 }
 
 // routes is the route table. All but the open rows want a session.
@@ -76,6 +79,15 @@ var routes = []route{
 	{pattern: "GET /directory", page: "directory", show: (*Console).showDirectory},
 	{pattern: "GET /keys", page: "keys", show: (*Console).showKeys},
 	{pattern: "GET /health", page: "health", show: (*Console).showHealth},
+
+	{pattern: "GET /send", page: "send", show: (*Console).showSend, acts: true},
+	{pattern: "POST /send", handle: (*Console).send, acts: true},
+	{pattern: "GET /message/{id}/again", page: "act", show: (*Console).showAgain, acts: true},
+	{pattern: "POST /message/{id}/again", handle: (*Console).again, acts: true},
+	{pattern: "GET /message/{id}/expire", page: "act", show: (*Console).showExpire, acts: true},
+	{pattern: "POST /message/{id}/expire", handle: (*Console).expire, acts: true},
+	{pattern: "GET /key/{id}/revoke", page: "act", show: (*Console).showRevoke, acts: true},
+	{pattern: "POST /key/{id}/revoke", handle: (*Console).revoke, acts: true},
 
 	{pattern: "GET /live", handle: (*Console).live},
 	{pattern: "GET /events", handle: (*Console).poll},
@@ -147,6 +159,9 @@ func (c *Console) mux() http.Handler {
 		h := func(w http.ResponseWriter, r *http.Request) { row.handle(c, w, r) }
 		if row.page != "" {
 			h = func(w http.ResponseWriter, r *http.Request) { c.view(w, r, row) }
+		}
+		if row.acts {
+			h = c.withOperator(h)
 		}
 		if !row.open {
 			h = c.withSession(h)

@@ -44,7 +44,8 @@ func mustMock(t testing.TB) (s *stage, paths []string) {
 	}
 	evil := url.QueryEscape(markup + turned)
 	return s, []string{"/", "/mecha", "/mecha?q=" + evil, "/mecha/bob%5Edemo", "/mecha/" + url.PathEscape(string(name)), "/conversation/" + string(talk), "/directory", "/directory?q=" + evil,
-		"/directory?q=img&tag=" + evil + "&as=" + evil, "/directory?q=WWWW&crew=" + evil, "/keys", "/keys?q=" + evil, "/message/" + string(m.ID)}
+		"/directory?q=img&tag=" + evil + "&as=" + evil, "/directory?q=WWWW&crew=" + evil, "/keys", "/keys?q=" + evil, "/message/" + string(m.ID), "/message/" + string(m.ID) + "/again", "/message/" + string(m.ID) + "/expire",
+		"/key/" + string(bob.ID) + "/revoke", "/send?to=" + evil}
 }
 
 // What clients write is text in each view, with an index and without one.

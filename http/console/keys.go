@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/relay"
 )
 
 const shownKeys = 100
@@ -90,6 +91,21 @@ func (c *Console) showKeys(r *http.Request) (any, error) {
 	p.pager = pagesOf(r, n, found.More)
 	p.Verdict = judgeKeys(found.Counts)
 	return p, nil
+}
+
+// key finds a key by its id. Error: UnknownKey.
+func (c *Console) key(id relay.KeyID) (key, error) {
+	const most = 100 // keys whose label has the text of an id
+	found, err := c.config.Store.Keys(inspect.KeyQuery{Text: string(id), Limit: most})
+	if err != nil {
+		return key{}, err
+	}
+	for _, k := range found.List {
+		if k.ID == id {
+			return keyOf(k, c.config.Now()), nil
+		}
+	}
+	return key{}, relay.Errorf(relay.UnknownKey, "there is no key %s", relay.Quote(string(id)))
 }
 
 // judgeKeys says in one sentence what is to be done about the keys.

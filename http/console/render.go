@@ -43,6 +43,7 @@ type frame struct {
 	Tabs   any
 	File   string // the database
 	Live   bool   // the server's own console
+	Acts   bool   // there is an Operator
 	Socket bool   // there are sockets
 	Cursor string // the page shows all events up to here
 	Query  string
@@ -67,7 +68,7 @@ func (c *Console) frame(r *http.Request, page string) frame {
 	if page == "now" { // the others have a search of their own
 		query = r.URL.Query().Get("q")
 	}
-	return frame{Page: page, Path: r.URL.Path, Tabs: tabs, File: c.config.Store.Path(), Live: c.config.Live != nil, Socket: c.config.Upgrade != nil,
+	return frame{Page: page, Path: r.URL.Path, Tabs: tabs, File: c.config.Store.Path(), Live: c.config.Live != nil, Acts: c.config.Operator != nil, Socket: c.config.Upgrade != nil,
 		Cursor: cursor(c.flow.position()), Query: query, Now: c.config.Now()}
 }
 
@@ -91,8 +92,12 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.As(err, &e) && e.Cause == nil {
 		text = e.Detail
 		switch e.Code {
-		case relay.NotFound, relay.MessageNotFound, relay.MechaNotFound, relay.ConversationNotFound:
+		case relay.NotFound, relay.MessageNotFound, relay.MechaNotFound, relay.ConversationNotFound, relay.RecipientNotFound, relay.UnknownKey:
 			status = http.StatusNotFound
+		case relay.AlreadyAcknowledged, relay.MessageExpired:
+			status = http.StatusConflict
+		case relay.PayloadTooLarge:
+			status = http.StatusRequestEntityTooLarge
 		case relay.OriginNotAllowed:
 			status = http.StatusForbidden
 		case relay.UpgradeRequired:

@@ -37,6 +37,9 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// maria runs the relay.
+var maria = relay.Actor{UID: 1000, User: "maria", Command: "console"}
+
 // stage is a store with a console on it, in this process. Messages can be sent in its past.
 type stage struct {
 	*db.DB
@@ -139,7 +142,7 @@ func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	}
 	config := console.Config{Store: in, Upgrade: ws.Feed, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
 	if live {
-		config.Live = s
+		config.Live, config.Operator = s, s.Operator(maria, "operator^demo")
 	}
 	for _, f := range options {
 		f(&config)

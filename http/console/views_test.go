@@ -80,6 +80,7 @@ func everyView(s *play) map[string]string {
 	all := s.views()
 	maps.Copy(all, map[string]string{
 		"now": "/", "search": "/?q=from:alice+state:pending", "message": "/message/" + string(s.late.ID), "answered": "/message/" + string(s.answered.ID),
+		"send": "/send?to=bob^demo", "again": "/message/" + string(s.late.ID) + "/again",
 		"health": "/health", "wrong": "/message/msg_none",
 	})
 	return all

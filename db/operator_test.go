@@ -1,0 +1,104 @@
+package db_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"relay/db"
+	"relay/db/relay"
+)
+
+// An operator sends as a Mecha of their own, expires messages and revokes keys. Each act is
+// noted once, with what it did; what is refused is not noted.
+func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
+	s := mustOpen(t, func(o *db.Options) { o.By = relay.Actor{UID: 1, User: "root", Command: "serve"}; o.Serve = true })
+	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
+	o := s.Operator(maria, "operator^demo")
+	began := time.Now()
+
+	body := []byte(`{"to":"bob^demo","correlation_id":"msg_old","payload":{ "n": 1.0 }}`)
+	id, err := o.Send(body, "once")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again, err := o.Send(body, "once"); err != nil || again != id {
+		t.Errorf("sent again, it is %s, %v", again, err)
+	}
+	m, err := s.Message(ctx, bob.Mecha.Number, id)
+	if err != nil || m.From != "operator^demo" || m.CorrelationID != "msg_old" {
+		t.Fatalf("%+v, %v", m, err)
+	}
+	if payload, err := s.Payload(ctx, bob.Mecha.Number, id); err != nil || string(payload) != `{ "n": 1.0 }` {
+		t.Errorf("%s, %v", payload, err)
+	}
+	for body, want := range map[string]relay.Code{
+		`{"to":"bop^demo","payload":{}}`: relay.RecipientNotFound, `{"to":"bob^demo","payload":[]}`: relay.InvalidRequest, `{`: relay.InvalidJSON,
+		`{"to":"bob^demo","payload":{},"from":"alice^demo"}`: relay.SenderMismatch,
+	} {
+		if _, err := o.Send([]byte(body), body); relay.ErrorCode(err) != want {
+			t.Errorf("%s: %v, want %s", body, err, want)
+		}
+	}
+
+	waits, done := s.mustSend(alice.Key, "bob^demo", `{}`), s.mustSend(alice.Key, "bob^demo", `{}`)
+	s.mustAck(bob.Key, done.ID, "completed")
+	if err := o.Expire(waits.ID); err != nil {
+		t.Fatal(err)
+	}
+	if m, err = s.Message(ctx, alice.Mecha.Number, waits.ID); err != nil || m.State != relay.Expired || m.ExpiresAt.Before(began.Truncate(time.Millisecond)) {
+		t.Errorf("%+v, %v", m, err)
+	}
+	for id, want := range map[relay.MessageID]relay.Code{waits.ID: relay.MessageExpired, done.ID: relay.AlreadyAcknowledged, "msg_none": relay.MessageNotFound} {
+		if err := o.Expire(id); relay.ErrorCode(err) != want {
+			t.Errorf("%s: %v, want %s", id, err, want)
+		}
+	}
+
+	if err := o.Revoke(bob.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Key(ctx, bob.Text); relay.ErrorCode(err) != relay.KeyRevoked {
+		t.Errorf("the revoked key gives %v", err)
+	}
+	if err := o.Revoke("key_none"); relay.ErrorCode(err) != relay.UnknownKey {
+		t.Error(err)
+	}
+	// The operator's own key may end as well. The next message gets a new one.
+	keys, err := s.Keys(ctx, "operator^demo")
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%+v, %v", keys, err)
+	}
+	if err := s.Revoke(&relay.RevokeKey{At: time.Now(), ID: keys[0].ID}); err != nil {
+		t.Fatal(err)
+	}
+	last, err := o.Send([]byte(`{"to":"alice^demo","payload":{}}`), "twice")
+	if err != nil {
+		t.Fatal(err)
+	}
+	in, err := db.Inspect(s.Path())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	acts, err := in.Acts(time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range acts {
+		if n.By == maria {
+			got = append(got, strings.Join([]string{n.What, string(n.Mecha), n.Detail}, " "))
+		}
+	}
+	want := []string{"key_issued operator^demo label “console”, ends ", "message_sent bob^demo " + string(id) + ", correlation id “msg_old”",
+		"message_expired  " + string(waits.ID), "key_revoked bob^demo ", "key_issued operator^demo ", "message_sent alice^demo " + string(last)}
+	if len(got) != len(want) {
+		t.Fatalf("the audit log has %q", got)
+	}
+	for i := range got {
+		if !strings.HasPrefix(got[i], want[i]) {
+			t.Errorf("act %d is %q, want %q", i, got[i], want[i])
+		}
+	}
+}
