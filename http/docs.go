@@ -21,11 +21,16 @@ func (s *Server) docsIndex(w http.ResponseWriter, _ *http.Request) {
 	writePage(w, http.StatusOK, htmlType, docs.HTML().Index)
 }
 
-// docsPage answers GET /docs/NAME with a page, and GET /docs/NAME.md with its Markdown.
+// docsPage answers GET /docs/NAME with a page, GET /docs/NAME.md with its Markdown, and GET
+// /docs/NAME.png with a picture.
 func (s *Server) docsPage(w http.ResponseWriter, r *http.Request) {
 	name := strings.TrimPrefix(r.URL.Path, "/docs/")
 	if page, known := docs.HTML().Pages[name]; known {
 		writePage(w, http.StatusOK, htmlType, page)
+		return
+	}
+	if picture, known := docs.HTML().Pictures[name]; known {
+		writePage(w, http.StatusOK, pngType, picture)
 		return
 	}
 	text, known := docs.HTML().Texts[name]
@@ -61,6 +66,7 @@ func acceptsHTML(values []string) bool {
 const (
 	htmlType     = "text/html; charset=utf-8"
 	markdownType = "text/markdown; charset=utf-8"
+	pngType      = "image/png"
 )
 
 func writePage(w http.ResponseWriter, status int, contentType string, page []byte) {

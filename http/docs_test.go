@@ -64,7 +64,7 @@ func TestTheDocsAreServed(t *testing.T) {
 		if page.status != 200 || page.header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(string(page.body), "<title>"+p.Title) {
 			t.Errorf("%s: %d %v", path, page.status, page.header)
 		}
-		if policy := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; style-src 'sha256-") {
+		if policy := page.header.Get("Content-Security-Policy"); !strings.HasPrefix(policy, "default-src 'none'; img-src 'self'; style-src 'sha256-") {
 			t.Errorf("%s: Content-Security-Policy %q", path, policy)
 		}
 		text := r.anyone("GET", path+".md")

@@ -195,7 +195,7 @@ var operations = map[string]operation{
 	"GET /docs/{page}": {
 		id: "docsPage", section: "9-around-the-api",
 		answers: []success{
-			{status: http.StatusOK, about: "The page.", media: []string{"text/html", "text/markdown"}, headers: pageHeaders},
+			{status: http.StatusOK, about: "The page, or the picture.", media: []string{"text/html", "text/markdown", "image/png"}, headers: pageHeaders},
 		},
 		refusals: []relay.Code{relay.NotFound},
 	},

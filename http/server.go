@@ -161,7 +161,7 @@ func (s *Server) routes() []route {
 		{"GET", "/asyncapi.json", anyone, open(s.asyncAPI), "the frames of the WebSocket as an AsyncAPI 3.0 document"},
 		{"GET", "/", anyone, open(s.root), "the way to the documentation"},
 		{"GET", "/docs", anyone, open(s.docsIndex), "the documentation's pages"},
-		{"GET", "/docs/{page}", anyone, open(s.docsPage), "one page, for a browser or as Markdown"},
+		{"GET", "/docs/{page}", anyone, open(s.docsPage), "one page, for a browser or as Markdown, or a picture"},
 	}
 }
 

@@ -50,8 +50,20 @@ var contents = []Page{
 	{Name: "settings", Part: running, About: "every flag of relay serve"},
 }
 
-//go:embed *.md
+//go:embed *.md *.png
 var files embed.FS
+
+// pictures gives the pictures of the pages, by the names of their files.
+func pictures() map[string][]byte {
+	all := map[string][]byte{}
+	found, _ := files.ReadDir(".") // it is embedded
+	for _, f := range found {
+		if strings.HasSuffix(f.Name(), ".png") {
+			all[f.Name()], _ = files.ReadFile(f.Name())
+		}
+	}
+	return all
+}
 
 // comment is one that stands on lines of its own, right below what it is about.
 var comment = regexp.MustCompile(`(?s)\n[ \t]*<!--.*?-->`)

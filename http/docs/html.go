@@ -25,10 +25,11 @@ import (
 // A Site is the documentation as a server shows it. It is read-only, and safe
 // for concurrent use.
 type Site struct {
-	Index   []byte            // /docs
-	Missing []byte            // for a path that has no page: it lists the pages
-	Pages   map[string][]byte // /docs/NAME
-	Texts   map[string][]byte // /docs/NAME.md
+	Index    []byte            // /docs
+	Missing  []byte            // for a path that has no page: it lists the pages
+	Pages    map[string][]byte // /docs/NAME
+	Texts    map[string][]byte // /docs/NAME.md
+	Pictures map[string][]byte // /docs/NAME.png
 	// Policy is the Content-Security-Policy of all of these: no script, nothing
 	// from elsewhere, and no style but their own.
 	Policy string
@@ -47,7 +48,7 @@ var HTML = sync.OnceValue(func() *Site {
 func newSite(pages []Page) (*Site, error) {
 	style := dense(styleFile)
 	sum := sha256.Sum256([]byte(style))
-	s := &Site{Pages: map[string][]byte{}, Texts: map[string][]byte{}, Policy: "default-src 'none'; style-src 'sha256-" +
+	s := &Site{Pages: map[string][]byte{}, Texts: map[string][]byte{}, Pictures: pictures(), Policy: "default-src 'none'; img-src 'self'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(sum[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}
 	v := view{Style: template.CSS(style), Parts: parts(pages), Title: "relay", About: about}
 	for _, c := range codes(pages) { // errors link to /docs#CODE
@@ -189,7 +190,7 @@ func (a anchors) Generate(heading []byte, _ ast.NodeKind) []byte {
 func (a anchors) Put([]byte) {}
 
 // adapter fits the files to the server. A link to keys.md#rotating becomes one to
-// /docs/keys#rotating. Each cell of a wide table gets the name of its column,
+// /docs/keys#rotating, and the picture now.png one from /docs/now.png. Each cell of a wide table gets the name of its column,
 // because a narrow screen shows the cells of a row one below the other. The language of a
 // block of code goes: no style asks for it.
 type adapter struct{}
@@ -203,6 +204,8 @@ func (adapter) Transform(doc *ast.Document, source text.Reader, _ parser.Context
 		switch n := n.(type) {
 		case *ast.Link:
 			n.Destination = []byte(onServer(string(n.Destination)))
+		case *ast.Image:
+			n.Destination = append([]byte("/docs/"), n.Destination...)
 		case *ast.FencedCodeBlock:
 			n.Info = nil
 		case *extast.Table:
