@@ -119,6 +119,8 @@ for await (const m of relay.listen({ %s, signal: stop.signal })) {
 		answer := p.answer(parse[record](t, question).MessageID, `{}`)
 		other := p.send(p.bob, "alice^talk", `{}`)
 		l.await(l.stdout, answer)
+		p.awaitStatus(answer, "completed")
+		p.awaitStatus(other.MessageID, "completed")
 		if got, want := l.stdout.String(), fmt.Sprintf("{\"id\":%q,\"attempt\":1}\n{\"id\":%q,\"attempt\":4}\n", other.MessageID, answer); got != want {
 			t.Errorf("%s:\n%s\nwant\n%s", options, got, want)
 		}
@@ -160,7 +162,7 @@ const clear = globalThis.Bun ? () => Bun.gc(true) : vm.runInNewContext("gc");
 const waiting = [];
 const collected = (async () => {
   for await (const m of relay.listen({ claim: true, lease: 5000, signal: stop.signal })) {
-    if (m.payload.n < 3) waiting.push(m);
+    if (m.payload.n !== 3) waiting.push(m);
     say({ claimed: m.payload.n });
   }
 })();
@@ -172,10 +174,10 @@ await Promise.all(waiting.map((m) => m.handle(() => say({ handled: m.payload.n }
 stop.abort();
 await collected;`)
 	var sent []record
-	for n := range 4 {
+	for n := range 5 {
 		sent = append(sent, p.send(p.alice, "bob^talk", fmt.Sprintf(`{"n":%d}`, n)))
 	}
-	hoarder.await(hoarder.stdout, `"claimed":3`)
+	hoarder.await(hoarder.stdout, `"claimed":4`) // the loop holds the message that it was given last
 	other := s.start(env, `
 for await (const m of relay.listen({ claim: true, signal: stop.signal })) {
   say({ n: m.payload.n, attempt: m.attempt });
@@ -186,7 +188,7 @@ for await (const m of relay.listen({ claim: true, signal: stop.signal })) {
 	for _, m := range sent {
 		p.awaitStatus(m.MessageID, "completed")
 	}
-	if code := hoarder.wait(); code != 0 || strings.Count(hoarder.stdout.String(), "handled") != 3 {
+	if code := hoarder.wait(); code != 0 || strings.Count(hoarder.stdout.String(), "handled") != 4 {
 		t.Errorf("exit %d\n%s%s", code, hoarder.stdout, hoarder.stderr)
 	}
 	if n := strings.Count(other.stdout.String(), "\n"); n != 1 {

@@ -98,8 +98,8 @@ export interface ListenOptions {
    * Share the messages with other workers of this Mecha: each goes to one of them. Default false.
    * The loop claims one message each time it is asked for one, and its lease is renewed until the
    * message is acknowledged or put off, or handle is over, also while it waits in a queue of the
-   * program. A message that the program drops goes to another worker: at some time, when the memory
-   * is cleared up. So defer what is not to be handled.
+   * program. A message that the program drops goes to another worker only when the memory is
+   * cleared up, or the program ends: so defer what is not to be handled.
    */
   claim?: boolean;
   /** With claim: for how long a message is held unless that is renewed, 5,000 to 3,600,000; default 60,000. */

@@ -144,8 +144,7 @@ function onAbort(signal, call) {
   return () => calls.delete(call);
 }
 
-/** Waits for so long, or until the signal aborts. idle: the wait does not keep the program alive. */
-function sleep(milliseconds, signal, idle = false) {
+function sleep(milliseconds, signal) {
   return new Promise((resolve) => {
     if (signal?.aborted) return resolve();
     const end = () => {
@@ -154,16 +153,10 @@ function sleep(milliseconds, signal, idle = false) {
       resolve();
     };
     const timer = setTimeout(end, Math.min(Math.max(milliseconds, 0), longestTimer));
-    if (idle) unref(timer);
     const off = onAbort(signal, end);
   });
 }
 
-/** Lets the program end although a timer has not. A browser has no such thing. */
-function unref(timer) {
-  if (typeof timer === "object") timer.unref?.();
-  else globalThis.Deno?.unrefTimer?.(timer);
-}
 
 /** Does some work with a signal that aborts with the first of these, some of which may be missing. */
 async function within(signals, work) {
@@ -1181,7 +1174,7 @@ class Lease {
     const third = this.#length / 3;
     const backoff = new Backoff(third / 2);
     for (let due = third; ; ) {
-      await sleep(Math.min(due - this.#passed(), second), this.#stop.signal, true);
+      await sleep(Math.min(due - this.#passed(), second), this.#stop.signal);
       this.#check();
       if (this.#stop.signal.aborted) return;
       if (this.#passed() < due) continue;
@@ -1360,7 +1353,8 @@ class Listener {
     this.forget();
     this.#link.listeners.delete(this);
     const timer = setTimeout(() => this.#late.abort(new RelayError({ code: "closed", detail: "the listener has ended, and what was not acknowledged stays pending" })), graceTime);
-    unref(timer);
+    if (typeof timer === "object") timer.unref?.();
+    else globalThis.Deno?.unrefTimer?.(timer);
   }
 
   /** Ends the loop with a fault that concerns more than one message. */
