@@ -78,12 +78,15 @@ func TestJavaScriptQuestionsThatFail(t *testing.T) {
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	l := s.start(p.asBob, `
+import { createHash } from "node:crypto";
 for await (const m of relay.listen({ signal: stop.signal })) {
   if (m.payload.what === "reject") await m.ack("rejected", "not for me");
   if (m.payload.what === "fail") await m.handle(() => { throw new Error("no seats " + "ü".repeat(2000)); });
   if (m.payload.what === "twice") {
     const first = await m.reply({ n: 1 }, { idempotencyKey: undefined });
-    const again = await new Relay().send(m.sender, { n: 1 }, { type: "reply", inReplyTo: m.id, idempotencyKey: "reply-" + m.id });
+    const body = JSON.stringify({ to: m.sender, payload: { n: 1 }, message_type: "reply", correlation_id: m.correlationId || undefined, in_reply_to: m.id });
+    const key = "reply-" + m.id + "-" + createHash("sha256").update(body).digest("hex").slice(0, 16) + "-1";
+    const again = await new Relay().send(m.sender, { n: 1 }, { type: "reply", inReplyTo: m.id, idempotencyKey: key });
     await m.handle(() => say({ same: first.messageId === again.messageId }));
   }
 }`)

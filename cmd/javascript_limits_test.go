@@ -95,7 +95,7 @@ func TestJavaScriptNoticesASilentConnection(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
-	s.quicker("quick.mjs", map[string]string{"heartbeat": "500", "silence": "1500"})
+	s.quicker("quick.mjs", map[string]string{"heartbeat": "500", "lookPause": "500"})
 	for _, browser := range []bool{false, true} {
 		m := newMute(t, p.server)
 		file := s.write(fmt.Sprintf("silent%v.mjs", browser), fmt.Sprintf(`

@@ -57,11 +57,12 @@ func TestJavaScriptListensWhileItAsks(t *testing.T) {
 	}
 	f := newTroubled(t, p.server, isSend, lost(0), brought)
 	l := s.start(p.aliceEnv(f.url), `
+const unmarked = { conversation: "ours", correlationId: "ours" }; // second answers to others come later
 relay.ask("bob^talk", { text: "early" }).then((answer) => say({ got: answer.payload.text }), (e) => say({ got: e.message }));
 for await (const m of relay.listen({ signal: stop.signal })) {
   say({ seen: m.payload.text });
-  if (m.payload.text === "ask") say({ got: (await relay.ask("bob^talk", { text: "within" })).payload.text });
-  if (m.payload.text === "wait") await relay.ask("bob^talk", { text: "late" }, { timeout: 1000 }).catch((e) => say({ got: e.code }));
+  if (m.payload.text === "ask") say({ got: (await relay.ask("bob^talk", { text: "within" }, unmarked)).payload.text });
+  if (m.payload.text === "wait") await relay.ask("bob^talk", { text: "late" }, { timeout: 1000, ...unmarked }).catch((e) => say({ got: e.code }));
   await m.ack();
 }`)
 	l.await(l.stdout, `"got":"early answer"`)

@@ -10,7 +10,13 @@
 /** The version of the relay that this file comes from. */
 export declare const version: string;
 
-/** A JSON object. */
+/**
+ * A JSON object. As a payload, a client takes objects, arrays, texts, finite numbers, booleans, null,
+ * and what has a toJSON, such as a Date or a URL. Members that are undefined are left out. It throws a
+ * TypeError for what JSON would lose: a Map, a Set, bytes, an Error, a promise, a function, a BigInt,
+ * NaN, undefined in an array, and an object that contains itself. Of an object of a class, its own
+ * public fields are sent.
+ */
 export type JSONObject = { [name: string]: unknown };
 
 export interface RelayOptions {
@@ -77,7 +83,6 @@ export interface Recipient {
 
 /** A message that was sent: it is on the relay's disk. */
 export interface Sent {
-  /** "" only of an answer that an earlier run has sent already, in other words. */
   messageId: string;
   /** Of a message to a crew. */
   messageIds?: string[];
@@ -89,7 +94,13 @@ export interface Sent {
 }
 
 export interface ListenOptions {
-  /** Share the messages with other workers of this Mecha: each goes to one of them. Default false. */
+  /**
+   * Share the messages with other workers of this Mecha: each goes to one of them. Default false.
+   * The loop claims one message each time it is asked for one, and its lease is renewed until the
+   * message is acknowledged or put off, or handle is over, also while it waits in a queue of the
+   * program. A message that the program drops goes to another worker only when the memory is
+   * cleared up, or the program ends: so defer what is not to be handled.
+   */
   claim?: boolean;
   /** With claim: for how long a message is held unless that is renewed, 5,000 to 3,600,000; default 60,000. */
   lease?: number;
@@ -102,7 +113,13 @@ export interface ListenOptions {
    * after the other. Not for browsers.
    */
   state?: string;
-  /** auto (default): a WebSocket, or long-polls where there can be none; socket or poll: only that. */
+  /**
+   * auto (default): a WebSocket, or long-polls where there can be none; socket or poll: only that.
+   * A connection that is dead without having been closed is noticed within 30 seconds, by pings. A
+   * browser has none: there the client looks into the inbox after 30 to 50 silent seconds, which may
+   * take 30 more if nothing answers. A long-poll or a claim that nobody answers is given up after at
+   * most 60 seconds.
+   */
   live?: "auto" | "socket" | "poll";
   /** Ends the loop. */
   signal?: AbortSignal;
@@ -149,8 +166,9 @@ export declare class Message {
    */
   ack(status?: string, detail?: string): Promise<AckAnswer>;
   /**
-   * Answers the message: to its sender, in its conversation. The answer to one message is sent
-   * once, also if a worker crashes and gets the message again.
+   * Answers the message: to its sender, in its conversation. If a worker crashes and gets the
+   * message again, the same answer is not sent again, and another one is. Within one attempt, each
+   * call sends a message.
    */
   reply(payload: object, options?: ReplyOptions): Promise<Sent>;
   /** Puts the message off: it comes again after that time, from a second to 7 days. */
@@ -242,11 +260,20 @@ export declare class Relay {
   constructor(options?: RelayOptions);
   /** Sends a message once, and tries until timeout is over. */
   send(to: string, payload: object, options?: SendOptions): Promise<Sent>;
-  /** Sends a question, and gives the answer. Throws NoAnswer if the time is up. */
+  /**
+   * Sends a question, and gives the answer. Throws NoAnswer if the time is up. The answer is the
+   * first message that names the question as inReplyTo; else the first later message from the one
+   * who was asked, in the same conversation, with the same correlationId if the question had one.
+   * Without conversation and inReplyTo, the question begins a conversation whose id is ask-, some
+   * digits for the recipient, and random digits. Otherwise, correlationId is of this form by default.
+   * By that, listeners in other processes of this Mecha leave the answer to this one.
+   */
   ask(to: string, payload: object, options?: AskOptions): Promise<Message>;
   /**
    * Gives the messages for this Mecha as they come, until signal aborts, the loop is left, or
-   * close is called. It leaves the answers that ask takes to ask.
+   * close is called. It leaves the answers that ask takes to ask, and those to questions of another
+   * process to that one: it puts them off, and gives them out after seven seconds if they are
+   * still pending then.
    */
   listen(options?: ListenOptions): AsyncGenerator<Message, void, undefined>;
   /**

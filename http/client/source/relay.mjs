@@ -30,13 +30,15 @@ const remembered = 100_000; // messages that are recognised when they come again
 const queuedMessages = 1000; // that wait in a listener; beyond that it hangs up until they are done
 const queuedBytes = 16 << 20;
 const syncLimit = 200;
-const heartbeat = 20 * second;
-const silence = 60 * second; // after which a connection counts as lost
+const heartbeat = 10 * second; // between two pings; a connection that answers neither of two is lost
+const silence = 60 * second; // after which a connection is lost, as after a sleep of the machine: the relay has closed it
+const lookPause = 20 * second; // between two looks into the inbox, in a browser
 const breakerWindow = 600 * second;
 const pollAgain = 300 * second; // before a listener that has to poll tries a WebSocket again
 const maxFrame = 64 << 20; // bytes of a message on a WebSocket
 const maxHead = 64 << 10; // bytes of the answer to a handshake
 const maxDetail = 1024; // bytes of an ack's detail
+const patientAttempts = 3; // at which a listener leaves an answer to another process, which has asked
 
 const encoder = new TextEncoder();
 const bytesOf = (text) => encoder.encode(text);
@@ -90,7 +92,13 @@ export class LeaseLost extends RelayError {
 
 const isTemporary = (e) => e instanceof RelayError && e.temporary;
 /** Whether work was given up because the program ends: by close, or by a signal. */
-const isStopped = (e) => isRefused(e, "closed") || e?.name === "AbortError";
+function isStopped(e) {
+  try {
+    return isRefused(e, "closed") || e?.name === "AbortError";
+  } catch {
+    return false; // the name of what was thrown cannot be read
+  }
+}
 const isRefused = (e, ...codes) => e instanceof RelayError && codes.includes(e.code);
 const noLongerPending = ["already_acknowledged", "message_expired", "message_not_found"];
 
@@ -148,6 +156,7 @@ function sleep(milliseconds, signal) {
     const off = onAbort(signal, end);
   });
 }
+
 
 /** Does some work with a signal that aborts with the first of these, some of which may be missing. */
 async function within(signals, work) {
@@ -211,9 +220,9 @@ function remember(memory, key, value) {
   if (memory.size > remembered) memory.delete(memory.keys().next().value);
 }
 
-function random() {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (b) => b.toString(16).padStart(2, "0")).join("");
-}
+const hex = (bytes) => Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
+
+const random = () => hex(crypto.getRandomValues(new Uint8Array(16)));
 
 function toBase64(bytes) {
   return btoa(String.fromCharCode(...bytes));
@@ -243,6 +252,26 @@ function clip(text) {
   const bytes = bytesOf(String(text));
   if (bytes.length <= maxDetail) return new TextDecoder().decode(bytes); // which mends lone surrogates
   return new TextDecoder().decode(bytes.subarray(0, maxDetail - 3), { stream: true }) + "…"; // no half characters
+}
+
+/** Gives the text of what was thrown, whatever that is: reading it may throw, too. */
+function textOfError(e) {
+  try {
+    return String(e?.message || e) || "an error without a text";
+  } catch {
+    return "an error without a text";
+  }
+}
+
+/** Gives the SHA-256 of a text in UTF-8, in hex digits. */
+async function sha256(text) {
+  const sum = await subtle().digest("SHA-256", bytesOf(text));
+  return hex(new Uint8Array(sum));
+}
+
+function subtle() {
+  if (globalThis.crypto?.subtle) return crypto.subtle;
+  throw new TypeError("this page cannot sign: browsers have crypto.subtle on https pages and on localhost only");
 }
 
 /** Gives the modules of Node.js, which Deno and Bun have too; null in a browser. Their names
@@ -291,7 +320,7 @@ function checkCredential([value, file, variable]) {
 
 /** The questions that wait for an answer. The answer comes to a listener of the same Relay, too,
  * even before the relay has told the id of the question. The listener must leave it to ask:
- * its loop would take it for a question. */
+ * its loop would take it for a question. What other processes ask is told by marks, below. */
 class Questions {
   #open = new Set();
   #taken = new Map(); // ids of the answers that ask has taken
@@ -320,10 +349,14 @@ class Questions {
     this.#release(q, () => true);
   }
 
-  /** Tells whether a message is not for the loop of a listener: ask has taken it, or may do so.
-   * If ask does not, give is called with the entry. */
+  /** Tells whether ask has taken a message. */
+  hasTaken(id) {
+    return this.#taken.has(id);
+  }
+
+  /** Tells whether ask may take a message. Then give is called with the entry, once that is
+   * decided. */
   keep(entry, give) {
-    if (this.#taken.has(entry.fields.id)) return true;
     for (const q of this.#open) if (mayAnswer(q, entry.fields)) return q.parked.push({ entry, give }) > 0;
     return false;
   }
@@ -335,19 +368,37 @@ class Questions {
   }
 }
 
-/** Tells whether a message may be the answer to a question, by the rules of PROTOCOL §3, Waiting
- * for the reply. As long as the id is not known, more may be. */
+/** Tells whether a message may be the answer to a question, by the rules of PROTOCOL §3,
+ * in_reply_to. As long as the id is not known, more may be. */
 function mayAnswer(q, m) {
-  if (m.sender !== q.to) return false;
+  if (m.sender !== q.to || (q.id && m.id <= q.id)) return false; // ids are in the order of commits
+  if (q.conversation && m.conversationId !== q.conversation) return false;
   if (m.inReplyTo) return q.id === "" || m.inReplyTo === q.id;
-  return (!q.conversation || m.conversationId === q.conversation) && (!q.correlation || m.correlationId === q.correlation);
+  return !q.correlation || m.correlationId === q.correlation;
+}
+
+/* A question has a mark: other processes of the same Mecha see by it whose the answer is. */
+
+/** Gives the mark of a question to an address. A question that is sent again has the same one. */
+async function markOf(to, idempotencyKey) {
+  return `ask-${await markHash(to)}-${(await sha256(idempotencyKey)).slice(0, 24)}`;
+}
+
+/** Gives the digits of a mark that tell whom the question was sent to. Addresses are compared
+ * exactly (PROTOCOL §1), so their letters are taken as they are. */
+const markHash = async (address) => (await sha256(address)).slice(0, 8);
+
+/** Tells whether a message is from the Mecha that was asked, by the mark of the question. */
+async function hasMarkOfSender(m) {
+  const marks = [m.conversationId, m.correlationId].map((text) => /^ask-([0-9a-f]{8})-[0-9a-f]{24}$/.exec(text)?.[1]).filter(Boolean);
+  if (!marks.length || (m.sender === m.to && !m.inReplyTo)) return false; // the latter is a question to oneself
+  return marks.includes(await markHash(m.sender));
 }
 
 /** A link signs requests, sends them, and reads the answers. */
 class Link {
   questions = new Questions();
   listeners = new Set(); // that have not ended
-  answered = new Map(); // messages that were put off: how many answers they had by then
   closing = new AbortController();
   #credentials; // a promise
   #given;
@@ -385,10 +436,10 @@ class Link {
   }
 
   async #readCredentials() {
-    if (!globalThis.crypto?.subtle) throw new TypeError("this page cannot sign: browsers have crypto.subtle on https pages and on localhost only");
+    const crypto = subtle();
     const key = checkCredential(await readSecret(this.#given.key));
     const secret = (await readSecret(this.#given.secret))[0]?.trim() || key;
-    return { key, hmac: await crypto.subtle.importKey("raw", bytesOf(secret), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]) };
+    return { key, hmac: await crypto.importKey("raw", bytesOf(secret), { name: "HMAC", hash: "SHA-256" }, false, ["sign"]) };
   }
 
   /** Gives the headers that authenticate a request (PROTOCOL §2). target is path?query. */
@@ -532,12 +583,45 @@ function unreachable(url, e, detail = "") {
 
 /** Makes the body of a send. The members that are undefined are left out. */
 function messageBody(to, payload, o) {
-  if (payload === null || typeof payload !== "object" || Array.isArray(payload)) throw new TypeError("the payload must be an object");
-  return JSON.stringify({
-    to, payload,
+  const text = payloadText(payload);
+  const rest = JSON.stringify({
     message_type: o.type, priority: o.priority, conversation_id: o.conversation, correlation_id: o.correlationId, in_reply_to: o.inReplyTo,
     ttl_seconds: seconds("ttl", o.ttl), ack_by_seconds: seconds("ackBy", o.ackBy), max_messages: o.maxMessages,
   });
+  return `{"to":${JSON.stringify(to ?? "")},"payload":${text}${rest === "{}" ? "" : ","}${rest.slice(1)}`;
+}
+
+/** Gives the JSON of a payload. Throws TypeError if it is no object, or if JSON would lose
+ * something of it without a word. */
+function payloadText(payload) {
+  const text = JSON.stringify(payload, function (name, value) {
+    const fault = lossy(this, name, value);
+    if (!fault) return value;
+    throw new TypeError(`${name === "" ? "the payload" : `${JSON.stringify(name)} in the payload`} is ${fault}`);
+  });
+  if (!text?.startsWith("{")) throw new TypeError("the payload must be an object");
+  return text;
+}
+
+/** Tells what is wrong with a member of a payload; "" if JSON says what it is. value is what its
+ * toJSON, if it has one, has made of it. */
+function lossy(holder, name, value) {
+  const kind = Object.prototype.toString.call(value).slice(8, -1);
+  switch (typeof value) {
+    case "bigint":
+      return "a BigInt, which JSON does not have: make a text of it";
+    case "number":
+      return Number.isFinite(value) ? "" : `${value}, which JSON does not have`;
+    case "function":
+    case "symbol":
+      return `a ${typeof value}, which JSON would leave out`;
+    case "undefined":
+      return Array.isArray(holder) ? "undefined, which JSON does not have: null is a value" : "";
+    case "object":
+      if (value === null) return holder[name] instanceof Date ? "a Date that is not valid" : "";
+      return Array.isArray(value) || ["Object", "String", "Number", "Boolean"].includes(kind) ? "" : `a ${kind}, of which JSON would not keep the content: make an object, an array or a text of it`;
+  }
+  return "";
 }
 
 const after = (milliseconds) => {
@@ -565,8 +649,7 @@ export class Message {
   #text;
   #listener;
   #lease;
-  #answers = 0;
-  #unsent = []; // numbers of answers that may not have been sent
+  #answers = new Map(); // body of an answer: {made: how many there are, unsent: numbers of those that may not have been sent}
   #final = false;
   #handled = null; // a promise, while handle is at work
   #left = false; // the work was given up, and the message is for the next listener
@@ -577,7 +660,7 @@ export class Message {
     this.#text = text;
     this.#listener = listener;
     this.#lease = lease;
-    this.#answers = link.answered.get(this.id) ?? 0;
+    if (lease) dropped.register(this, lease);
   }
 
   /** Aborts when nothing more may be done for the message: its lease is lost, or its listener
@@ -604,24 +687,23 @@ export class Message {
     return camel(answer);
   }
 
-  /** Answers the message, once: the same answer, tried again after a crash, is one message. */
+  /** Answers the message. The same answer, tried again after a crash, is one message. */
   async reply(payload, options = {}) {
     const listener = this.#listener;
     const o = { type: "reply", correlationId: this.correlationId || undefined, ...options, inReplyTo: this.id };
     const body = messageBody(this.sender, payload, o);
     if (listener && !listener.mayAnswer(this.conversationId)) throw new RelayError({ code: "breaker_open", detail: listener.tooMany() });
     listener?.answering(this.conversationId, +1);
-    const n = this.#unsent.shift() ?? ++this.#answers;
-    const key = options.idempotencyKey ?? `reply-${this.id}` + (n > 1 ? `-${n}` : "");
+    const same = this.#answers.get(body) ?? { made: 0, unsent: [] };
+    this.#answers.set(body, same);
+    const n = same.unsent.shift() ?? ++same.made;
     try {
+      const key = options.idempotencyKey ?? `reply-${this.id}-${(await sha256(body)).slice(0, 16)}-${n}`;
       const until = this.#until(options.timeout);
       return await this.#link.send(body, key, { until, signal: this.signal, final: (e) => e.code === "mailbox_full" });
     } catch (e) {
-      if (isRefused(e, "idempotency_key_reused") && options.idempotencyKey === undefined) {
-        return { messageId: "", conversationId: this.conversationId, createdAt: "", recipient: null, replayed: true }; // an earlier run has answered
-      }
       listener?.answering(this.conversationId, -1);
-      this.#unsent.push(n); // another attempt must have the same key
+      same.unsent.push(n); // another try must have the same key
       throw e;
     }
   }
@@ -630,7 +712,6 @@ export class Message {
   async defer(milliseconds, detail = "") {
     const pause = seconds("defer's time", milliseconds);
     await this.#ack("deferred", detail, { retry_after_seconds: pause });
-    remember(this.#link.answered, this.id, this.#answers); // the next attempt may answer, too
     this.#listener?.putOff(this.id, pause * second);
   }
 
@@ -647,8 +728,8 @@ export class Message {
     } catch (e) {
       const listener = this.#listener;
       this.#left = !isRefused(e, ...noLongerPending);
-      if (this.signal.aborted || isRefused(e, ...noLongerPending)) this.#link.log(this.signal.reason?.message ?? `${this.id} is given up: ${e.message}`);
-      else if (listener?.ended && (isTemporary(e) || isStopped(e))) this.#link.log(`${this.id} stays pending: ${e.message}`);
+      if (this.signal.aborted || isRefused(e, ...noLongerPending)) this.#link.log(this.signal.reason?.message ?? `${this.id} is given up: ${textOfError(e)}`);
+      else if (listener?.ended && (isTemporary(e) || isStopped(e))) this.#link.log(`${this.id} stays pending: ${textOfError(e)}`);
       else if (listener) listener.fail(e);
       else throw e;
       return undefined;
@@ -666,8 +747,8 @@ export class Message {
       value = await work(this);
     } catch (e) {
       if (this.signal.aborted || (this.#listener?.ended && (isTemporary(e) || isStopped(e)))) throw e; // the message stays pending
-      this.#link.log(`${this.id} failed: ${e?.message ?? e}`);
-      if (!this.#final) await this.#ack("failed", e?.message || String(e));
+      this.#link.log(`${this.id} failed: ${textOfError(e)}`);
+      if (!this.#final) await this.#ack("failed", textOfError(e));
       return undefined;
     }
     if (!this.#final) await this.#ack("completed", "");
@@ -685,10 +766,9 @@ export class Message {
     return (this.#text = (await this.#link.request("GET", `/api/v1/messages/${encodeURIComponent(this.id)}/payload`)).text);
   }
 
-  /** The loop has asked for the next message: one that nobody works on is let go. Tells, once the
-   * work is over, whether the message was not given up. */
+  /** The loop has asked for the next message. Tells, once the work on this one is over, whether it
+   * was not given up. */
   async passed() {
-    if (!this.#handled && !this.#final) this.#lease?.end();
     await this.#handled;
     return !this.#left;
   }
@@ -705,6 +785,9 @@ export class Message {
 }
 
 const neverAborted = new AbortController().signal;
+
+/** Ends the lease of a message that the program has let go of: nobody can work on it any more. */
+const dropped = new FinalizationRegistry((lease) => lease.end());
 
 const optional = (value) => (typeof value === "string" ? value : "");
 
@@ -898,6 +981,7 @@ class NodeSocket {
   #end = null; // how it was closed
   #beat;
   #silent = stopwatch();
+  #unanswered = 0; // pings since something was heard
 
   constructor(tcp, rest, owner) {
     this.#tcp = tcp;
@@ -905,7 +989,7 @@ class NodeSocket {
     const reader = new FrameReader((final, opcode, payload) => this.#frame(final, opcode, payload));
     const data = (part) => {
       if (this.#end) return; // closing
-      this.#silent = stopwatch();
+      [this.#silent, this.#unanswered] = [stopwatch(), 0];
       owner.heard();
       try {
         reader.push(part);
@@ -918,9 +1002,12 @@ class NodeSocket {
       clearInterval(this.#beat);
       owner.closed(this.#end ?? { code: 1006, reason: "" });
     });
+    // A program that was busy for long has not read what has come meanwhile. So it is pings that
+    // count: between two of them, the program reads.
     this.#beat = setInterval(() => {
-      if (this.#silent() > silence) tcp.destroy();
-      else this.#write(opPing, new Uint8Array());
+      if (this.#unanswered === 2 || this.#silent() > silence) return tcp.destroy();
+      this.#unanswered++;
+      this.#write(opPing, new Uint8Array());
     }, heartbeat);
     if (rest.length) data(rest);
     tcp.resume();
@@ -1020,8 +1107,10 @@ function stopwatch() {
   return () => Math.max(Date.now() - wall, performance.now() - steady);
 }
 
-/** The lease of a claimed message. It is counted from before the request that began it: so
- * it ends here before it ends at the relay, and before another worker gets the message. */
+/** The lease of a claimed message. It is renewed until the message is settled or put off, or the
+ * program has let go of it, wherever the message waits meanwhile. It is counted from before the
+ * request that began it: so it ends here before it ends at the relay, and before another worker
+ * gets the message. */
 class Lease {
   #id;
   #length;
@@ -1270,7 +1359,7 @@ class Listener {
 
   /** Ends the loop with a fault that concerns more than one message. */
   fail(e) {
-    if (this.ended) return this.#link.log(e?.message ?? String(e));
+    if (this.ended) return this.#link.log(textOfError(e));
     this.#fault ??= e;
     this.#halt();
   }
@@ -1297,9 +1386,14 @@ class Listener {
   async #admit(entry) {
     const link = this.#link;
     const { fields, text, lease } = entry;
-    // What is claimed comes again by itself, if ask does not take it.
-    if (link.questions.keep(entry, (e) => this.#o.claim || this.#offer(e))) {
-      lease?.end();
+    const questions = link.questions;
+    if (questions.hasTaken(fields.id)) {
+      lease?.end(true);
+      return null;
+    }
+    if (questions.keep(entry, (e) => (this.#o.claim ? this.#giveBack(e) : this.#offer(e)))) return null;
+    if (fields.attempt <= patientAttempts && (await hasMarkOfSender(fields))) {
+      this.#putBack(entry, 2 ** (fields.attempt - 1) * second);
       return null;
     }
     const m = new Message(link, fields, text, this, lease);
@@ -1311,6 +1405,26 @@ class Listener {
       if (!isRefused(e, "lease_lost", ...noLongerPending) && !this.ended) throw e;
     }
     return null;
+  }
+
+  /** Gives a claimed message back that ask has not taken. */
+  #giveBack(entry) {
+    if (this.#link.questions.hasTaken(entry.fields.id)) entry.lease.end(true);
+    else this.#putBack(entry, second);
+  }
+
+  /** Puts off an answer that another process of this Mecha may wait for: that one acknowledges it,
+   * or it comes again. The loop goes on meanwhile. */
+  async #putBack({ fields, text, lease }, pause) {
+    const m = new Message(this.#link, fields, text, this, lease);
+    try {
+      await m.defer(pause, "it answers a question of another process");
+    } catch (e) {
+      if (isRefused(e, ...noLongerPending)) this.settled(m);
+      else if (!isRefused(e, "lease_lost", "closed")) this.fail(e);
+    } finally {
+      lease?.end(true);
+    }
   }
 
   /* The breaker: so many answers in a conversation, and no more. */
@@ -1442,7 +1556,7 @@ class Listener {
     if (!socket) return; // there is none: poll
     this.#socket = socket;
     if (this.#hungUp) socket.close();
-    const watch = socket.blind ? setInterval(() => this.#look(), heartbeat) : 0;
+    const watch = socket.blind ? setInterval(() => this.#look(), lookPause) : 0;
     const { code, reason, fault } = await closed;
     clearInterval(watch);
     this.#socket = null;
@@ -1493,7 +1607,7 @@ class Listener {
   /** A browser does not tell whether a silent connection is alive. So ask the relay whether
    * there is something that has not come. */
   async #look() {
-    if (this.#silent() < 1.5 * heartbeat) return;
+    if (this.#silent() < 1.5 * lookPause) return;
     const socket = this.#socket;
     const inbox = await this.#link.call("GET", `/api/v1/mecha/${encodeURIComponent(this.#own)}/inbox`, undefined, { signal: this.#stop.signal }).catch((e) => e);
     const newest = inbox.newest_message_id;
@@ -1605,10 +1719,12 @@ export class Relay {
   async ask(to, payload, { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = {}) {
     if (!(timeout > 0 && timeout <= longestAsk)) throw new TypeError(`timeout is in milliseconds, above 0 and at most ${longestAsk}`);
     if (String(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
-    if ((options.conversation || options.inReplyTo) && !options.correlationId) options.correlationId = idempotencyKey;
-    const link = this.#link;
-    const asked = { body: messageBody(to, payload, options), key: checkKey(idempotencyKey), timeout, until: after(timeout) };
-    asked.question = link.questions.begin(to, options.conversation ?? "", options.correlationId ?? "");
+    const [link, until, address] = [this.#link, after(timeout), String(to).trim()];
+    const mark = await markOf(address, checkKey(idempotencyKey));
+    if (!options.conversation && !options.inReplyTo) options.conversation = mark;
+    else options.correlationId ||= mark;
+    const asked = { body: messageBody(address, payload, options), key: idempotencyKey, timeout, until };
+    asked.question = link.questions.begin(address, options.conversation ?? "", options.correlationId ?? "");
     let answer;
     try {
       answer = await this.#within(signal, (signal) => this.#awaitAnswer({ ...asked, signal }));
@@ -1699,14 +1815,13 @@ export class Relay {
   }
 
   async *#messages(listener) {
-    let m = null;
     try {
-      while ((m = await listener.next())) {
+      for (let m = await listener.next(); m; m = await listener.next()) {
         yield m;
         await listener.passed(m);
+        m = null; // so that one that the program has dropped is given up
       }
     } finally {
-      m?.passed(); // the loop was left
       await listener.close();
     }
   }
