@@ -172,7 +172,7 @@ class Calls(Case):
     def test_no_answer(self):
         alice, bob = self.pair()
         with self.assertRaises(NoAnswer) as caught:
-            alice.ask(bob.name, {"n": 1}, timeout=1)
+            alice.ask(bob.name, {"n": 1}, timeout=0.3)
         e = caught.exception
         self.assertEqual((e.code, e.verdict["code"]), ("no_answer", "never_connected"))
         self.assertIn(bob.name, str(e))
@@ -454,6 +454,41 @@ class Silence:
             s.close()
 
 
+class LongBodies(Case):
+    """A long body is sent once the relay wants it. A proxy may refuse that, or not know it."""
+
+    def sent_through(self, refuses):
+        """What a proxy gets: for each request, whether it asked for leave, and its body."""
+        got, server = [], socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        server.settimeout(60)
+
+        def serve():
+            while len(got) < 1 + refuses:
+                client, _ = server.accept()
+                with client, client.makefile("rb") as stream:
+                    head = b"".join(iter(stream.readline, b"\r\n")).lower()
+                    asks, size = b"expect: 100-continue" in head, int(head.split(b"content-length: ")[1].split()[0])
+                    if asks and refuses:
+                        got.append((asks, b""))
+                        client.sendall(b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                        continue
+                    got.append((asks, stream.read(size)))
+                    answer = b'{"message_id":"msg_1","conversation_id":"conv_1","created_at":"2026-01-01T00:00:00Z"}'
+                    client.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+        thread = self.beside(serve)
+        with SyncRelay("http://127.0.0.1:%d" % server.getsockname()[1], "mk_1") as relay:
+            self.assertEqual(relay.send("bob^py", {"x": "x" * 300_000}).message_id, "msg_1")
+        thread.join(60)
+        return [(asks, len(body) > 300_000) for asks, body in got]
+
+    def test_a_proxy_that_refuses_to_be_asked(self):
+        self.assertEqual(self.sent_through(True), [(True, False), (False, True)])
+
+    def test_a_proxy_that_gives_no_leave(self):
+        self.assertEqual(self.sent_through(False), [(True, True)])
+
+
 class Stalled(Case):
     """close ends every call, whatever it waits for."""
 
@@ -726,7 +761,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         self.assertEqual((await alice.inbox())["pending"], 3)
 
     async def test_a_wait_that_is_cancelled_loses_nothing(self):
-        for how in ({}, {"claim": True}, {"live": False}):
+        async def one(how):
             alice, bob = await self.pair()
             listener = bob.listen(**how)
             with self.assertRaises(asyncio.TimeoutError):
@@ -735,6 +770,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             m = await asyncio.wait_for(listener.__anext__(), 30)
             self.assertEqual(m.payload, {"n": 1})
             await m.ack()
+        await asyncio.gather(one({}), one({"claim": True}), one({"live": False}))
 
     async def test_it_is_ended_by_close(self):
         alice, bob = await self.pair()

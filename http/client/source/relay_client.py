@@ -1067,7 +1067,7 @@ class _Receiver:
         self._seen = _Recent()  # (message id, attempt)
         self._received = ""  # with state: the last message that was received
         self._given = ""  # the message that is being worked on
-        self._passed = ""  # with state: the last message that was given out, or set aside
+        self._passed = self._before = ""  # with state: the newest message that was given out, or set aside; and the one before it
         self._taken = 0  # messages
         self._polling = self._done = False
         relay._listeners.add(self)
@@ -1161,6 +1161,8 @@ class _Receiver:
     async def put_back(self, given: List[Message]) -> None:
         """Takes back what was given to a caller who had gone, or was set aside."""
         for message in given:
+            if message.id == self._given:
+                self._given = ""  # it was not worked on
             if not self._claim:
                 if self._queue is not None:
                     await self._queue.put_back(message)
@@ -1176,7 +1178,8 @@ class _Receiver:
         here or in another process of this Mecha. The latter is set aside until that is known; others do not wait for it."""
         if self._relay._answers.get(m.id):
             return True
-        after, self._passed = self._passed, m.id
+        if m.id > self._passed:  # else it has come again
+            self._before, self._passed = self._passed, m.id
         left = m.attempt in range(1, len(_LEFT_FOR) + 1) and _may_answer_a_question(m)
         if not left and self._relay._question_of(m) is None:
             return False
@@ -1185,7 +1188,7 @@ class _Receiver:
             if len(open_) < _QUEUE_MESSAGES and sum(a.size for a in open_) < _QUEUE_BYTES:
                 break
             await asyncio.wait([a.task for a in open_], return_when=asyncio.FIRST_COMPLETED)
-        self._aside[m.id] = _Aside(after, m._size, asyncio.ensure_future(self._decide(m, left)))
+        self._aside[m.id] = _Aside(self._before, m._size, asyncio.ensure_future(self._decide(m, left)))
         return True
 
     async def _decide(self, m: Message, left: bool) -> None:
