@@ -133,7 +133,7 @@ func TestThePythonClient(t *testing.T) {
 		p, db := newPython(t), tempDB(t)
 		p.interpreter = interpreter
 		var names []string
-		for i := range 128 {
+		for i := range 160 {
 			names = append(names, "m"+string(rune('a'+i/8))+string(rune('a'+i%8))+"^py")
 		}
 		keys := slices.Concat(issue(t, db, names...), agents(t, mustRelay(t, "key", "create", "--json", "--db", db, "--signing-secret", "secret^py")), issue(t, db, "gone^py"))
@@ -145,7 +145,7 @@ func TestThePythonClient(t *testing.T) {
 		}
 		env := p.env(s.url, keys[0], "KEYS="+string(text), "VECTOR="+signingVector(t), fmt.Sprint("MOMENTS=", rounds(4, 60)))
 		t.Run(fmt.Sprint("interpreter ", i), func(t *testing.T) { // one after the other
-			for _, classes := range [][]string{{"Signing", "Calls", "Listening", "Asynchronous", "EveryLoop"}, {"Lease", "Stalled"}} {
+			for _, classes := range [][]string{{"Signing", "Calls", "Listening", "Asynchronous", "EveryLoop"}, {"Patient", "LongBodies", "Stalled"}} {
 				t.Run(classes[0], func(t *testing.T) {
 					t.Parallel()
 					r := finish(t, p.command("check_client.py", classes...), env, "").wantCode(t, 0)

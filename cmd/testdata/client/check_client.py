@@ -4,8 +4,12 @@ signing secret, the last a revoked key. VECTOR is the test vector of the page "s
 moments are tried for what may happen at any."""
 
 import asyncio
+import contextlib
 import gc
+import hashlib
 import json
+import logging
+import math
 import os
 import random
 import socket
@@ -23,7 +27,8 @@ from relay_client import LeaseLost, NoAnswer, Relay, RelayError, SyncRelay, Unre
 KEYS = json.loads(os.environ["KEYS"])
 MOMENTS = int(os.environ["MOMENTS"])
 WITH_SECRET, REVOKED = KEYS[-2], KEYS[-1]
-unused = iter(KEYS[-6:-2] if "Lease" in sys.argv else KEYS[:-6])
+unused = iter(KEYS[96:-2] if "Patient" in sys.argv else KEYS[:96])  # two programs run side by side
+logging.getLogger("relay_client").addHandler(logging.NullHandler())
 
 
 def relay_of(mecha, kind=SyncRelay):
@@ -167,7 +172,7 @@ class Calls(Case):
     def test_no_answer(self):
         alice, bob = self.pair()
         with self.assertRaises(NoAnswer) as caught:
-            alice.ask(bob.name, {"n": 1}, timeout=1)
+            alice.ask(bob.name, {"n": 1}, timeout=0.3)
         e = caught.exception
         self.assertEqual((e.code, e.verdict["code"]), ("no_answer", "never_connected"))
         self.assertIn(bob.name, str(e))
@@ -244,24 +249,59 @@ class Listening(Case):
         first = next(bob.listen()).reply({"n": 1})
         again = next(bob.listen())  # as after a crash before the ack
         self.assertEqual((again.reply({"n": 1}).message_id, again.reply({"more": 2}).replayed), (first.message_id, False))
-        other = next(bob.listen()).reply({"n": 3})  # another program answers another thing: the first answer stands
-        self.assertEqual((other.message_id, other.replayed), ("", True))
-        self.assertEqual(len(alice.history(question.conversation_id)), 3)
+        other = next(bob.listen())  # another program answers another thing: that is sent, too
+        self.assertFalse(other.reply({"n": 3}).replayed)
+        self.assertEqual([r.replayed for r in (other.reply({"n": 1}), other.reply({"n": 1}))], [True, False])
+        self.assertEqual([m.payload for m in alice.history(question.conversation_id)][1:], [{"n": 1}, {"more": 2}, {"n": 3}, {"n": 1}])
+        other.reply({"n": 4}, idempotency_key="k")
+        self.code("idempotency_key_reused", other.reply, {"n": 5}, idempotency_key="k")
 
-    def test_deferring(self):
-        for how in ({}, {"claim": True, "lease": 5}, {"live": False}):
-            with self.subTest(how):
-                alice, bob = self.pair()
-                listener = bob.listen(**how)
-                sent = alice.send(bob.name, {"n": 1})
-                with next(listener).working() as m:
-                    m.reply({"later": True})
-                    m.defer(0.5, "busy")
-                self.assertEqual(alice.message(sent.message_id).status, "deferred")
-                with next(listener).working() as m:
-                    self.assertEqual((m.id, m.attempt, m.payload), (sent.message_id, 2, {"n": 1}))
-                    self.assertFalse(m.reply({"now": True}).replayed)
-                self.assertEqual(alice.message(sent.message_id).status, "completed")
+    def test_a_block_runs_only_for_what_is_pending(self):
+        for how in ({}, {"claim": True}, {"live": False}):
+            alice, bob = self.pair()
+            listener, worked = bob.listen(**how), []
+            sent = [alice.send(bob.name, {"n": n}).message_id for n in range(4)]
+            first = next(listener)
+            bob.message(first.id).ack()
+            with self.assertRaises(RelayError) as caught, first.working():
+                worked.append(0)
+            self.assertEqual((caught.exception.code, worked), ("already_acknowledged", []))
+            with next(listener).working() as m:
+                worked.append(m.payload["n"])
+            if not how.get("claim"):
+                self.until(lambda: len(listener._receiver._queue.items) == 2)
+            bob.message(sent[2]).ack("rejected")  # by another program, while it waits here
+            with self.assertLogs("relay_client", "WARNING") if not how.get("claim") else contextlib.nullcontext():
+                m = next(listener)
+            with m.working():
+                worked.append(m.payload["n"])
+            self.assertEqual(worked, [1, 3])
+            self.assertEqual([alice.message(i).status for i in sent], ["completed", "completed", "rejected", "completed"])
+            listener.close()
+        alice.send(bob.name, {})
+        m = next(bob.listen(claim=True))
+        m._core._lost = "another worker has it"
+        with self.assertRaises(LeaseLost), m.working():
+            self.fail("another worker has it")
+
+    def test_an_exception_without_a_text(self):
+        class Silent(Exception):
+            def __str__(self):
+                raise ValueError("no text")
+        alice, bob = self.pair()
+        sent = alice.send(bob.name, {})
+        with self.assertLogs("relay_client", "ERROR"), next(bob.listen()).working():
+            raise Silent
+        m = alice.message(sent.message_id)
+        self.assertEqual((m.status, m.detail), ("failed", "Silent, whose text cannot be read"))
+
+    def test_a_message_that_is_too_long(self):
+        alice, bob = self.pair()
+        self.code("payload_too_large", alice.send, bob.name, {"x": "x" * (5 << 20)}, timeout=math.inf)
+        sent = alice.send(bob.name, {"x": "x" * 900_000})
+        with self.assertLogs("relay_client", "ERROR"), next(bob.listen()).working() as m:
+            m.reply({"x": "x" * (30 << 20)})
+        self.assertEqual(alice.message(sent.message_id).status, "failed")
 
     def test_the_breaker(self):
         alice, bob = self.pair()
@@ -415,6 +455,41 @@ class Silence:
             s.close()
 
 
+class LongBodies(Case):
+    """A long body is sent once the relay wants it. A proxy may refuse that, or not know it."""
+
+    def sent_through(self, refuses):
+        """What a proxy gets: for each request, whether it asked for leave, and its body."""
+        got, server = [], socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(server.close)
+        server.settimeout(60)
+
+        def serve():
+            while len(got) < 1 + refuses:
+                client, _ = server.accept()
+                with client, client.makefile("rb") as stream:
+                    head = b"".join(iter(stream.readline, b"\r\n")).lower()
+                    asks, size = b"expect: 100-continue" in head, int(head.split(b"content-length: ")[1].split()[0])
+                    if asks and refuses:
+                        got.append((asks, b""))
+                        client.sendall(b"HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                        continue
+                    got.append((asks, stream.read(size)))
+                    answer = b'{"message_id":"msg_1","conversation_id":"conv_1","created_at":"2026-01-01T00:00:00Z"}'
+                    client.sendall(b"HTTP/1.1 201 Created\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+        thread = self.beside(serve)
+        with SyncRelay("http://127.0.0.1:%d" % server.getsockname()[1], "mk_1") as relay:
+            self.assertEqual(relay.send("bob^py", {"x": "x" * 300_000}).message_id, "msg_1")
+        thread.join(60)
+        return [(asks, len(body) > 300_000) for asks, body in got]
+
+    def test_a_proxy_that_refuses_to_be_asked(self):
+        self.assertEqual(self.sent_through(True), [(True, False), (False, True)])
+
+    def test_a_proxy_that_gives_no_leave(self):
+        self.assertEqual(self.sent_through(False), [(True, True)])
+
+
 class Stalled(Case):
     """close ends every call, whatever it waits for."""
 
@@ -505,29 +580,6 @@ class Stalled(Case):
             self.ends("http://relay.example:1", reached)
 
 
-class Lease(Case):
-    def test_a_lease(self):
-        alice, bob = self.pair()
-        alice.send(bob.name, {"n": 1})
-        listener = bob.listen(claim=True, lease=5)
-        m = next(listener)
-        with m.working():
-            m.ack("processing", "step 1 of 2")
-            threading.Event().wait(6)  # it is renewed
-            self.assertTrue(m.held)
-            self.assertEqual(alice.message(m.id).detail, "step 1 of 2")
-            self.assertEqual(alice.message(m.id).state, "delivered")
-        lost = alice.send(bob.name, {"n": 2}).message_id
-        with self.assertLogs("relay_client"), next(listener).working() as m:
-            m._core._lost = "another worker has it"  # as if the relay had refused to renew it
-            self.assertFalse(m.held)
-            self.assertRaises(LeaseLost, m.ack)
-            m.reply({})
-        self.assertEqual(alice.message(lost).status, "processing")
-        self.assertEqual(next(listener).attempt, 2)  # another worker gets it when the lease is over
-        self.assertRaises(ValueError, bob.listen, claim=True, state="x")
-
-
 class Asynchronous(unittest.IsolatedAsyncioTestCase):
     async def pair(self):
         pair = relay_of(next(unused), Relay), relay_of(next(unused), Relay)
@@ -558,14 +610,244 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             break
         self.assertEqual((await alice.message(m.id)).detail, "in vain")
 
-    async def test_an_answer_may_come_before_the_201(self):
-        for how in ({}, {"claim": True}, {"live": False}):
-            for answer in ("in_reply_to", "correlation_id", "after all"):
-                with self.subTest(answer, how=how):
-                    await self.early_answer(how, answer)
+    async def test_a_question_that_cannot_be_sent_holds_up_nothing(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for how in ({}, {"claim": True}, {"live": False}, {"state": os.path.join(folder, "place")}):
+                with self.subTest(how):
+                    await self.unsent_question(how)
+
+    async def unsent_question(self, how):
+        alice, bob = await self.pair()
+        earlier = await alice.send(bob.name, {}, conversation="talk")
+        sending, failing, send = asyncio.Event(), asyncio.Event(), alice._send
+
+        async def never(*args, **more):
+            sending.set()
+            await failing.wait()
+            raise Unreachable("gone")
+        listener = alice.listen(**how)
+        with mock.patch.object(alice, "_send", never):
+            asking = asyncio.ensure_future(alice.ask(bob.name, {}, conversation="talk"))
+            await sending.wait()
+        question = await bob.message(earlier.message_id)
+        await question.reply({"n": 1})  # for all that is known, it could be the answer
+        await bob.send(alice.name, {"n": 2})
+        await bob.send(alice.name, {"n": 3}, conversation="talk")
+        got = [await asyncio.wait_for(listener.__anext__(), 60) for _ in range(2)]
+        self.assertEqual([m.payload["n"] for m in got], [2, 3])
+        if "state" in how:  # the place stays before what was set aside
+            hearing = asyncio.ensure_future(listener.__anext__())
+            await asyncio.sleep(0)
+            with open(how["state"]) as f:
+                self.assertEqual(json.load(f)["after"], "")
+        else:
+            await asyncio.gather(*(m.ack() for m in got))
+            hearing = asyncio.ensure_future(listener.__anext__())
+        failing.set()
+        with self.assertRaises(Unreachable):
+            await asking
+        self.assertEqual((await asyncio.wait_for(hearing, 60)).payload, {"n": 1})
+        await listener.aclose()
+
+    async def test_a_question_is_marked(self):
+        alice, bob = await self.pair()
+        asked = [dict(), dict(correlation_id="c"), dict(conversation="talk"), dict(conversation="talk", correlation_id="c"), dict(idempotency_key="k"), dict(idempotency_key="k")]
+        gone = await asyncio.gather(*(alice.ask(bob.name, {}, timeout=0.5, **more) for more in asked), return_exceptions=True)
+        self.assertEqual([e.code for e in gone], ["no_answer"] * 6)
+        got = [await alice.message(e.message_id) for e in gone]
+        mark = "ask-" + hashlib.sha256(bob.name.encode()).hexdigest()[:8] + "-[0-9a-f]{24}"
+        for m, (conversation, correlation) in zip(got, [(mark, ""), (mark, "c"), ("talk", mark), ("talk", "c"), (mark, ""), (mark, "")]):
+            self.assertRegex(m.conversation_id, "^(%s)$" % conversation)
+            self.assertRegex(m.correlation_id, "^(%s)$" % correlation)
+        self.assertEqual((len({m.conversation_id for m in got}), len({m.id for m in got})), (4, 5))  # the two with one key are one
+
+    async def test_durations(self):
+        alice, bob = await self.pair()
+        sent = await alice.send(bob.name, {})
+        m = await bob.message(sent.message_id)
+        for wrong in (math.nan, -1, -math.inf, "5"):
+            for call in (lambda: alice.send(bob.name, {}, timeout=wrong), lambda: alice.ask(bob.name, {}, timeout=wrong), lambda: m.ack(timeout=wrong),
+                         lambda: m.reply({}, timeout=wrong), lambda: m.defer(wrong), lambda: m.defer(1, timeout=wrong),
+                         lambda: alice.send(bob.name, {}, ttl=wrong), lambda: alice.send(bob.name, {}, ack_by=wrong)):
+                with self.assertRaisesRegex(ValueError, "must be a number of seconds"):
+                    await call()
+            self.assertRaisesRegex(ValueError, "timeout must be", relay_of, KEYS[0], lambda **more: Relay(timeout=wrong, **more))
+        for call in (lambda: m.defer(math.inf), lambda: alice.send(bob.name, {}, ttl=math.inf)):
+            with self.assertRaisesRegex(ValueError, "finite"):
+                await call()
+        self.assertEqual((await bob.message(sent.message_id)).state, "queued")
+        for timeout in (math.inf, 1e300):
+            answering = asyncio.ensure_future(alice.ask(bob.name, {}, timeout=timeout))
+            async for q in bob.listen():
+                if q.id != m.id:
+                    await q.reply({"n": 1})
+                    await q.ack()
+                    break
+            self.assertEqual((await answering).payload, {"n": 1})
+        with self.assertRaises(NoAnswer):
+            await alice.ask(bob.name, {}, timeout=0)
+        self.assertTrue((await alice.send(bob.name, {}, ttl=0.5, timeout=0)).message_id)
+
+    async def test_a_payload_of_bytes_is_an_object_and_nothing_else(self):
+        alice, bob = await self.pair()
+        for wrong in (b'{},"priority":"urgent"', b'{},"message_type":"x","y":{}', b"{}}", b"{", b"[]", b"1", b"", b'{"a":NaN}', b"\xff{}",
+                      '{"a":1}'.encode("utf-16"), b"\xef\xbb\xbf{}", b'{"a":' * 100_000 + b"1" + b"}" * 100_000):
+            with self.assertRaisesRegex(ValueError, "the payload", msg=wrong[:50]):
+                await alice.send(bob.name, wrong)
+        sent = await alice.send(bob.name, bytearray(b' {"n": 1.0} \n'))
+        self.assertEqual((await bob.message(sent.message_id)).payload, {"n": 1.0})
+
+    async def test_a_link_that_is_dead(self):
+        """The link dies without a word: nothing comes any more, and nothing ends the connection."""
+        alice, bob = await self.pair()
+        links, serving, dead, over = [], [], asyncio.Event(), asyncio.Event()
+
+        async def forward(reader, writer):
+            while True:
+                data = await reader.read(1 << 16)
+                if dead.is_set() and writer in links[0]:
+                    await over.wait()
+                    data = b""
+                if not data:
+                    break
+                writer.write(data)
+            writer.close()
+
+        async def link(reader, writer):
+            to = bob._transport
+            serving.append(asyncio.current_task())
+            up_reader, up_writer = await asyncio.open_connection(to.host, to.port)
+            links.append((writer, up_writer))
+            await asyncio.gather(forward(reader, up_writer), forward(up_reader, writer), return_exceptions=True)
+        server = await asyncio.start_server(link, "127.0.0.1", 0)
+        far = Relay("http://127.0.0.1:%d" % server.sockets[0].getsockname()[1], bob._transport.key)
+        far._own = bob.name  # so that the socket is its first connection
+        with mock.patch.object(relay_client, "_PING_EVERY", 0.5), self.assertLogs("relay_client", "WARNING"):
+            listener = far.listen()
+            for n in range(2):
+                await alice.send(bob.name, {"n": n})
+                m = await asyncio.wait_for(listener.__anext__(), 120)
+                self.assertEqual(m.payload, {"n": n})
+                dead.set()
+        await far.close()
+        over.set()
+        await asyncio.gather(*serving)
+        server.close()
+
+    async def test_a_cancellation_is_never_lost(self):
+        for steps in range(8):
+            done = asyncio.get_running_loop().create_future()
+
+            async def work():
+                return await done
+            task = asyncio.ensure_future(relay_client._within(30, work()))
+            while not done._callbacks:
+                await asyncio.sleep(0)
+            done.set_result(1)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            cancelled = task.cancel()
+            await asyncio.wait([task])
+            self.assertEqual(task.cancelled(), cancelled, steps)
+
+    async def test_an_answer_that_fails_beside_another(self):
+        alice, bob = await self.pair()
+        await alice.send(bob.name, {})
+        async for m in bob.listen():
+            break
+        await asyncio.gather(m.reply({}, priority="x" * 99), m.reply({"n": 2}), return_exceptions=True)
+        third, fourth = await m.reply({"n": 3}), await m.reply({"n": 4})
+        self.assertTrue(third.message_id and fourth.message_id)
+        self.assertEqual((await alice.inbox())["pending"], 3)
+
+    async def test_a_wait_that_is_cancelled_loses_nothing(self):
+        async def one(how):
+            alice, bob = await self.pair()
+            listener = bob.listen(**how)
+            with self.assertRaises(asyncio.TimeoutError):
+                await asyncio.wait_for(listener.__anext__(), 0.3)
+            await alice.send(bob.name, {"n": 1})
+            m = await asyncio.wait_for(listener.__anext__(), 30)
+            self.assertEqual(m.payload, {"n": 1})
+            await m.ack()
+        await asyncio.gather(one({}), one({"claim": True}), one({"live": False}))
+
+    async def test_it_is_ended_by_close(self):
+        alice, bob = await self.pair()
+
+        async def work():
+            return [m async for m in bob.listen()]
+        worker = asyncio.ensure_future(work())
+        asking = asyncio.ensure_future(bob.ask(alice.name, {}))
+        await asyncio.sleep(0.1)
+        await bob.close()
+        self.assertEqual(await asyncio.wait_for(worker, 20), [])
+        with self.assertRaises(RelayError) as caught:
+            await asyncio.wait_for(asking, 20)
+        self.assertEqual(caught.exception.code, "closed")
+
+
+class EveryLoop(unittest.TestCase):
+    def test_one_loop_after_the_other(self):
+        relay = relay_of(KEYS[0], Relay)
+        warnings.simplefilter("ignore", ResourceWarning)  # its connections outlive the loop
+        self.addCleanup(warnings.resetwarnings)
+        for _ in range(2):
+            self.assertEqual(asyncio.run(relay.whoami())["mecha_id"], relay.name)
+
+        async def closed():
+            await relay.close()
+        asyncio.run(closed())
+        gc.collect()
+
+
+class Patient(unittest.TestCase):
+    """What takes seconds, by the clock of the relay. All of it begins at once."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.relays, cls.loop = [], asyncio.new_event_loop()
+        cls.thread = threading.Thread(target=cls.loop.run_forever)
+        cls.thread.start()
+        cls.runs = {}
+        for name in unittest.defaultTestLoader.getTestCaseNames(cls):
+            work = getattr(cls(name), name[len("test_"):])()
+            cls.runs[name] = asyncio.run_coroutine_threadsafe(work, cls.loop)
+
+    @classmethod
+    def tearDownClass(cls):
+        async def close():
+            await asyncio.gather(*(r.close() for r in cls.relays))
+        asyncio.run_coroutine_threadsafe(close(), cls.loop).result(60)
+        cls.loop.call_soon_threadsafe(cls.loop.stop)
+        cls.thread.join()
+        cls.loop.close()
+
+    def over(self):
+        self.runs[self._testMethodName].result(120)
+
+    test_early_answers = test_deferring = test_a_lease_is_renewed = test_a_lease_is_lost = over
+    test_another_process_asks = test_nobody_waits_for_an_answer = test_an_expired_message = over
+
+    def again(self, mecha):
+        """Another process of a Mecha."""
+        r = relay_of(mecha, Relay)
+        self.relays.append(r)
+        return r
+
+    def pair(self):
+        return self.again(next(unused)), self.again(next(unused))
+
+    async def end(self, listener, hearing):
+        await listener.aclose()
+        await hearing
+
+    async def early_answers(self):
+        await asyncio.gather(*(self.early_answer(how, answer) for how in ({}, {"claim": True}, {"live": False})
+                               for answer in ("in_reply_to", "correlation_id", "after all")))
 
     async def early_answer(self, how, answer):
-        alice, bob = await self.pair()
+        alice, bob = self.pair()
         listener, heard, came = alice.listen(**how), [], asyncio.Event()
 
         async def hear():
@@ -606,74 +888,117 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             while len(heard) < len(want):
                 came.clear()
                 await asyncio.wait_for(came.wait(), 30)
-        await listener.aclose()
-        await hearing
-        self.assertEqual(heard, want)
+        await self.end(listener, hearing)
+        self.assertEqual(sorted(heard, key=str), want)
 
-    async def test_a_cancellation_is_never_lost(self):
-        for steps in range(8):
-            done = asyncio.get_running_loop().create_future()
-
-            async def work():
-                return await done
-            task = asyncio.ensure_future(relay_client._within(30, work()))
-            while not done._callbacks:
-                await asyncio.sleep(0)
-            done.set_result(1)
-            for _ in range(steps):
-                await asyncio.sleep(0)
-            cancelled = task.cancel()
-            await asyncio.wait([task])
-            self.assertEqual(task.cancelled(), cancelled, steps)
-
-    async def test_an_answer_that_fails_beside_another(self):
-        alice, bob = await self.pair()
-        await alice.send(bob.name, {})
-        async for m in bob.listen():
-            break
-        await asyncio.gather(m.reply({}, priority="x" * 99), m.reply({"n": 2}), return_exceptions=True)
-        third, fourth = await m.reply({"n": 3}), await m.reply({"n": 4})
-        self.assertTrue(third.message_id and fourth.message_id)
-        self.assertEqual((await alice.inbox())["pending"], 3)
-
-    async def test_a_wait_that_is_cancelled_loses_nothing(self):
-        for how in ({}, {"claim": True}, {"live": False}):
-            alice, bob = await self.pair()
+    async def deferring(self):
+        async def one(how):
+            alice, bob = self.pair()
             listener = bob.listen(**how)
-            with self.assertRaises(asyncio.TimeoutError):
-                await asyncio.wait_for(listener.__anext__(), 0.3)
-            await alice.send(bob.name, {"n": 1})
-            m = await asyncio.wait_for(listener.__anext__(), 30)
-            self.assertEqual(m.payload, {"n": 1})
-            await m.ack()
+            sent = await alice.send(bob.name, {"n": 1})
+            async with (await listener.__anext__()).working() as m:
+                await m.reply({"later": True})
+                await m.defer(0.5, "busy")
+            self.assertEqual((await alice.message(sent.message_id)).status, "deferred")
+            async with (await listener.__anext__()).working() as m:
+                self.assertEqual((m.id, m.attempt, m.payload), (sent.message_id, 2, {"n": 1}))
+                self.assertFalse((await m.reply({"now": True})).replayed)
+                self.assertTrue((await m.reply({"later": True})).replayed)  # as if it had crashed
+            self.assertEqual((await alice.message(sent.message_id)).status, "completed")
+        await asyncio.gather(one({}), one({"claim": True, "lease": 5}), one({"live": False}))
 
-    async def test_it_is_ended_by_close(self):
-        alice, bob = await self.pair()
+    async def a_lease_is_renewed(self):
+        alice, bob = self.pair()
+        await alice.send(bob.name, {"n": 1})
+        async with (await bob.listen(claim=True, lease=5).__anext__()).working() as m:
+            await m.ack("processing", "step 1 of 2")
+            await asyncio.sleep(6)
+            self.assertTrue(m.held)
+            record = await alice.message(m.id)
+            self.assertEqual((record.detail, record.state), ("step 1 of 2", "delivered"))
 
-        async def work():
-            return [m async for m in bob.listen()]
-        worker = asyncio.ensure_future(work())
-        asking = asyncio.ensure_future(bob.ask(alice.name, {}))
-        await asyncio.sleep(0.1)
-        await bob.close()
-        self.assertEqual(await asyncio.wait_for(worker, 20), [])
+    async def a_lease_is_lost(self):
+        alice, bob = self.pair()
+        lost, listener = (await alice.send(bob.name, {"n": 2})).message_id, bob.listen(claim=True, lease=5)
+        async with (await listener.__anext__()).working() as m:
+            m._lost = "another worker has it"  # as if the relay had refused to renew it
+            self.assertFalse(m.held)
+            with self.assertRaises(LeaseLost):
+                await m.ack()
+            await m.reply({})
+        self.assertEqual((await alice.message(lost)).status, "processing")
+        self.assertEqual((await listener.__anext__()).attempt, 2)  # another worker gets it when the lease is over
+        with self.assertRaises(ValueError):
+            bob.listen(claim=True, state="x")
+
+    async def an_expired_message(self):
+        alice, bob = self.pair()
+        sent, listener = await alice.send(bob.name, {}, ttl=4), bob.listen()
+        m = await listener.__anext__()
+        while (await alice.message(sent.message_id)).state != "expired":
+            await asyncio.sleep(0.1)
         with self.assertRaises(RelayError) as caught:
-            await asyncio.wait_for(asking, 20)
-        self.assertEqual(caught.exception.code, "closed")
+            async with m.working():
+                self.fail("it has expired")
+        self.assertEqual(caught.exception.code, "message_expired")
 
+    async def another_process_asks(self):
+        """The answers to a process are no work for another one of its Mecha, which gets what is for it meanwhile."""
+        with tempfile.TemporaryDirectory() as folder:
+            hows = {}, {"claim": True}, {"live": False}, {"state": os.path.join(folder, "place")}
+            await asyncio.gather(*(self.ask_beside(how) for how in hows))
 
-class EveryLoop(unittest.TestCase):
-    def test_one_loop_after_the_other(self):
-        relay = relay_of(KEYS[0], Relay)
-        warnings.simplefilter("ignore", ResourceWarning)  # its connections outlive the loop
-        self.addCleanup(warnings.resetwarnings)
-        for _ in range(2):
-            self.assertEqual(asyncio.run(relay.whoami())["mecha_id"], relay.name)
+    async def ask_beside(self, how):
+        mecha = next(unused)
+        asker, worker, bob = self.again(mecha), self.again(mecha), self.again(next(unused))
+        listener, answering, heard, came = worker.listen(breaker=1, **how), bob.listen(), [], asyncio.Event()
 
-        async def closed():
-            await relay.close()
-        asyncio.run(closed())
-        gc.collect()
+        async def answer():
+            async for q in answering:
+                if q.payload["n"] % 2:
+                    await bob.send(q.sender, {"n": q.payload["n"]}, conversation=q.conversation_id, correlation_id=q.correlation_id or None)
+                else:
+                    await q.reply({"n": q.payload["n"]})
+                await q.ack()
+
+        async def hear():
+            async for m in listener:
+                heard.append(m.payload)
+                if "mine" in m.payload:
+                    await m.reply({"yours": 1})
+                await m.ack()
+                came.set()
+        tasks = [asyncio.ensure_future(hear()), asyncio.ensure_future(answer())]
+        questions = [asker.ask(bob.name, {"n": n}, **({"conversation": "talk"} if n > 3 else {})) for n in range(8)]
+        answers = await asyncio.gather(*questions)
+        self.assertEqual([a.payload["n"] for a in answers], list(range(8)))
+        await bob.send(asker.name, {"last": 1})
+        await asyncio.wait_for(came.wait(), 60)
+        self.assertEqual(heard, [{"last": 1}])
+        self.assertEqual((await asker.ask(asker.name, {"mine": 1})).payload, {"yours": 1})
+        self.assertEqual(heard[1:], [{"mine": 1}])
+        await listener.aclose()
+        await answering.aclose()
+        await asyncio.gather(*tasks)
+
+    async def nobody_waits_for_an_answer(self):
+        with tempfile.TemporaryDirectory() as folder:
+            hows = {}, {"claim": True}, {"live": False}, {"state": os.path.join(folder, "place")}
+            await asyncio.gather(*(self.late_answer(how) for how in hows))
+
+    async def late_answer(self, how):
+        mecha = next(unused)
+        asker, worker, bob = self.again(mecha), self.again(mecha), self.again(next(unused))
+        with self.assertRaises(NoAnswer) as caught:
+            await asker.ask(bob.name, {}, timeout=0.5)
+        await (await bob.message(caught.exception.message_id)).reply({"late": 1})
+        listener = worker.listen(**how)
+        m = await asyncio.wait_for(listener.__anext__(), 60)
+        self.assertEqual(m.payload, {"late": 1})
+        if "state" not in how:
+            self.assertEqual((m.attempt, (await asker.message(m.id)).status), (4, "deferred"))
+        await m.ack()
+        await listener.aclose()
 
 
 if __name__ == "__main__":

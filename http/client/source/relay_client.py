@@ -38,11 +38,13 @@ import concurrent.futures
 import dataclasses
 import hashlib
 import hmac
+import itertools
 import json
 import logging
 import math
 import os
 import random
+import re
 import secrets
 import socket
 import ssl
@@ -66,17 +68,22 @@ Payload = Union[Mapping[str, Any], bytes]  # bytes: a JSON object, sent as it is
 FOREVER = math.inf  # as a timeout
 _CONNECT_TIMEOUT = 10.0
 _ATTEMPT_TIMEOUT = 30.0  # of one request, beside the time for which it asks the relay to hold it
+_LONG_BODY = 1 << 18  # bytes; a longer body is sent once the relay wants it, for a relay that refuses it may stop reading
+_CONTINUE_WITHIN = 1.0  # seconds; a proxy that does not know "Expect: 100-continue" says nothing
 _BODY_LIMIT = 64 << 20  # bytes of an answer, and of a message of a socket
-_QUEUE_MESSAGES, _QUEUE_BYTES = 200, 16 << 20  # that were received and not taken yet
+_QUEUE_MESSAGES, _QUEUE_BYTES = 200, 16 << 20  # that were received and not taken yet; as many again may be set aside
 _UNREAD = 1 << 16  # bytes of control frames that a relay may leave unread
 _SYNC_LIMIT = 1000  # the most that a relay allows
 _REMEMBERED = 20_000  # messages
-_PING_EVERY, _SILENCE = 20.0, 50.0  # a relay answers pings
+_PING_EVERY = 20.0  # seconds, within which a relay answers a ping
 _POLL_WAIT, _POLL_FOR = 30, 60.0  # seconds of one long-poll; and before sockets are tried again
 _BREAKER_WINDOW = 600.0
 _QUIET = 3.0  # seconds for which a delay without an end is not reported
 _NOT_PENDING = ("already_acknowledged", "message_expired", "message_not_found")
 _PROGRESS = ("received", "processing", "deferred")
+_QUESTION_MARK = re.compile(r"ask-([0-9a-f]{8})-[0-9a-f]{24}")
+_LEFT_FOR = (1, 2, 4)  # seconds for which an answer is left to another process, by attempt
+_BEGUN_WITHIN = 1.0  # seconds from the listener's word that the work begins to the work
 
 
 # --- errors ---------------------------------------------------------------------------------
@@ -133,6 +140,11 @@ class LeaseLost(RelayError):
         super().__init__("lease_lost", "%s is given up: %s" % (message_id, why))
 
 
+def _is_over(error: RelayError) -> bool:
+    """Whether an ack was refused because there is nothing left to do for the message."""
+    return error.code in _NOT_PENDING or isinstance(error, LeaseLost)
+
+
 def _closed() -> RelayError:
     return RelayError("closed", "this client was closed")
 
@@ -140,6 +152,15 @@ def _closed() -> RelayError:
 def _visible(text: str) -> str:
     """Escapes what could steer a terminal: others have written the text."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape", "backslashreplace").decode() for c in text)
+
+
+def _text_of(error: BaseException) -> str:
+    """The text of an exception of somebody else's code. Its __str__ may raise."""
+    try:
+        text = error.detail if isinstance(error, RelayError) else str(error)
+        return str(text) or type(error).__name__
+    except Exception:
+        return "%s, whose text cannot be read" % type(error).__name__
 
 
 def _refusal(r: _Response) -> RelayError:
@@ -168,7 +189,7 @@ def _refusal(r: _Response) -> RelayError:
 class Sent:
     """A message that is on the relay's disk."""
 
-    message_id: str  # "" if an earlier attempt of this program has sent another answer: that one stands
+    message_id: str
     conversation_id: str
     created_at: str = ""
     recipient: Optional[Dict[str, Any]] = None  # {"online": …, "last_seen": …, "pending": …}
@@ -201,7 +222,11 @@ def sign_request(secret: str, method: str, target: str, body: bytes, nonce: str,
 
 
 def _dumps(value: Any) -> bytes:
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    """Writes JSON. The error of what cannot be written is a ValueError or a TypeError."""
+    try:
+        return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _integer(digits: str) -> Any:
@@ -217,6 +242,35 @@ def _loads(text: Union[str, bytes]) -> Any:
         return json.loads(text, parse_int=_integer)
     except RecursionError:
         raise ValueError("nested too deeply") from None
+
+
+def _no_constant(word: str) -> Any:
+    raise ValueError("%s is no JSON" % word)
+
+
+def _json_object(data: bytes) -> bytes:
+    """Gives data back if it is one JSON object in UTF-8, and nothing else. The error is a ValueError."""
+    try:
+        value = json.loads(data.decode(), parse_int=_integer, parse_constant=_no_constant)
+    except RecursionError:
+        raise ValueError("the payload is nested too deeply") from None
+    except ValueError as e:
+        raise ValueError("the payload is no JSON: %s" % e) from None
+    if not isinstance(value, dict):
+        raise ValueError("the payload must be a JSON object")
+    return data
+
+
+def _seconds(name: str, value: Any, finite: bool = False) -> float:
+    """Checks a duration: zero or more seconds; FOREVER, too, unless it must be finite. The error is a ValueError."""
+    if not isinstance(value, (int, float)) or not 0 <= value or finite and value == FOREVER:  # NaN is not 0 or more
+        raise ValueError("%s must be a number of seconds, 0 or more%s, not %r" % (name, " and finite" if finite else "", value))
+    return value
+
+
+def _whole_seconds(name: str, value: Any) -> Optional[int]:
+    """A duration that the relay counts in whole seconds, rounded up; None stays None."""
+    return None if value is None else math.ceil(_seconds(name, value, finite=True))
 
 
 def _timestamp() -> str:
@@ -381,6 +435,7 @@ class _Transport:
             except OSError as e:  # ssl.SSLError is one, too
                 raise ValueError("ca_file (RELAY_CA_FILE) %s has no certificates: %s" % (ca_file, e.strerror or e)) from e
         self.idle: List[_Streams] = []
+        self.expects = True  # until a proxy refuses "Expect: 100-continue"
         self.loop: Optional[asyncio.AbstractEventLoop] = None
 
     def head(self, method: str, target: str, body: bytes, more: Mapping[str, str]) -> bytes:
@@ -391,12 +446,19 @@ class _Transport:
         if body or method in ("POST", "PUT"):
             headers["Content-Length"] = str(len(body))
             headers["Content-Type"] = "application/json"
+        if self.waits_for_leave(body):
+            headers["Expect"] = "100-continue"
         headers.update(more)
         for name, value in headers.items():
             if not value.isascii() or not value.isprintable():
                 raise ValueError("%s may have printable ASCII characters only" % name)
         lines = ["%s %s%s HTTP/1.1" % (method, self.prefix, target)] + ["%s: %s" % h for h in headers.items()]
         return ("\r\n".join(lines) + "\r\n\r\n").encode("ascii")
+
+    def waits_for_leave(self, body: bytes) -> bool:
+        """Whether a request sends its head alone, and its body when the relay wants it (RFC 9110 §10.1.1). A relay that
+        refuses a long body resets the connection, and with it a client that is still sending loses the refusal."""
+        return self.expects and len(body) > _LONG_BODY
 
     async def open(self) -> _Streams:
         opening = asyncio.ensure_future(asyncio.open_connection(
@@ -420,27 +482,34 @@ class _Transport:
         loop = asyncio.get_running_loop()
         if loop is not self.loop:  # connections belong to the loop that made them
             self.loop, self.idle = loop, []
-        text = self.head(method, target, body, headers) + body
+        r = await self.attempt(method, target, body, headers, timeout)
+        if r.status == 417 and self.waits_for_leave(body):
+            self.expects = False
+            r = await self.attempt(method, target, body, headers, timeout)
+        return r
+
+    async def attempt(self, method: str, target: str, body: bytes, headers: Mapping[str, str], timeout: float) -> _Response:
+        head = self.head(method, target, body, headers)
         while self.idle:
             streams = self.idle.pop()
             if streams[0].at_eof() or streams[1].is_closing():
                 streams[1].transport.abort()
                 continue
             try:
-                return await self.exchange(streams, method, text, timeout)
+                return await self.exchange(streams, method, head, body, timeout)
             except _StaleConnection:
                 self.drop()
-                text = self.head(method, target, body, headers) + body
+                head = self.head(method, target, body, headers)
         streams = await self.open()
         try:
-            return await self.exchange(streams, method, text, timeout)
+            return await self.exchange(streams, method, head, body, timeout)
         except _StaleConnection as e:
             raise Unreachable("no answer from %s: the connection is lost" % self.where) from e
 
-    async def exchange(self, streams: _Streams, method: str, text: bytes, timeout: float) -> _Response:
+    async def exchange(self, streams: _Streams, method: str, head: bytes, body: bytes, timeout: float) -> _Response:
         keep = False
         try:
-            response, keep = await _within(timeout, self.talk(streams, method, text))
+            response, keep = await _within(timeout, self.talk(streams, method, head, body))
             return response
         except _LOST as e:
             raise Unreachable("no answer from %s: %s" % (self.where, _explain(e))) from e
@@ -450,14 +519,28 @@ class _Transport:
             else:
                 streams[1].transport.abort()
 
-    async def talk(self, streams: _Streams, method: str, text: bytes) -> Tuple[_Response, bool]:
+    async def talk(self, streams: _Streams, method: str, head: bytes, body: bytes) -> Tuple[_Response, bool]:
+        """Reads the answer while the request is still being sent: the relay may refuse before it has read all."""
         reader, writer = streams
-        writer.write(text)
+        if not self.waits_for_leave(body):
+            writer.write(head + body)
+            response, keep = await _read_response(reader, method)
+            return response, keep and not writer.transport.get_write_buffer_size()
+        sent = False
+
+        def go_on() -> None:
+            nonlocal sent
+            if not sent:
+                sent = True
+                writer.write(body)
+
+        writer.write(head)
+        timer = asyncio.get_running_loop().call_later(_CONTINUE_WITHIN, go_on)
         try:
-            await writer.drain()
-        except ConnectionError:
-            pass  # the relay may have refused before it read all: the answer says so
-        return await _read_response(reader, method)
+            response, keep = await _read_response(reader, method, go_on)
+            return response, keep and sent and not writer.transport.get_write_buffer_size()
+        finally:
+            timer.cancel()
 
     def drop(self) -> None:
         """Closes the connections that are kept."""
@@ -497,8 +580,8 @@ class _StaleConnection(Exception):
     """The connection was closed before a byte of the answer came."""
 
 
-async def _read_response(reader: asyncio.StreamReader, method: str) -> Tuple[_Response, bool]:
-    """Reads one answer (RFC 9112); and whether the connection stays open. A 101 has no body."""
+async def _read_response(reader: asyncio.StreamReader, method: str, go_on: Callable[[], None] = lambda: None) -> Tuple[_Response, bool]:
+    """Reads one answer (RFC 9112); and whether the connection stays open. A 101 has no body. A 100 calls go_on."""
     while True:
         try:
             line = await reader.readline()
@@ -512,6 +595,8 @@ async def _read_response(reader: asyncio.StreamReader, method: str) -> Tuple[_Re
         status, headers = int(words[1]), await _read_headers(reader)
         if status == 101 or status >= 200:
             break
+        if status == 100:
+            go_on()
     keep = words[0] == "HTTP/1.1" and "close" not in headers.get("connection", "").lower()
     if method == "HEAD" or status in (101, 204, 304):
         return _Response(status, headers, b""), keep
@@ -641,13 +726,16 @@ class _Socket:
         self.writer.write(bytes([0x80 | op, 0x80 | len(data)]) + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
 
     async def watch(self) -> None:
-        """Pings, and gives up a relay from which nothing comes: it is gone, or the machine has slept."""
+        """Pings, and gives up a relay from which nothing has come since the last ping: it is gone, the link is dead, or
+        the machine has slept. So a dead link is noticed within 2 * _PING_EVERY seconds."""
+        pinged = 0.0
         try:
             while True:
                 await asyncio.sleep(_PING_EVERY)
-                self.send(9, b"")
-                if not self.full and time.monotonic() - self.heard > _SILENCE:
+                if not self.full and self.heard < pinged:
                     raise asyncio.TimeoutError
+                pinged = time.monotonic()
+                self.send(9, b"")
         except _LOST:
             self.writer.transport.abort()  # which ends receive
 
@@ -714,8 +802,10 @@ class Message(_Fields):
         self._lease = 0.0  # seconds; 0: it is not claimed
         self._until = FOREVER  # the end of the lease
         self._lost = ""  # why the lease is lost
-        self._replied = 0  # answers, beside those before it was put off
-        self._unsent: List[int] = []  # numbers of answers that may not have been sent
+        self._numbers: Dict[str, Set[int]] = {}  # of the replies of this attempt, by what they say
+        self._size = 0  # bytes, about
+        self._begun = -FOREVER  # when the listener has acked it processing, before it gave it out
+        self._decided = False  # it was set aside, and is for the listener
         self._turn = asyncio.Lock()  # one word about the message at a time: a renewal must not come after a deferral
 
     # A lease counts from before the request that began it, so it ends here before it ends at the relay.
@@ -744,15 +834,15 @@ class Message(_Fields):
             return answer
 
     async def defer(self, seconds: float, detail: Optional[str] = None, timeout: float = FOREVER) -> Dict[str, Any]:
-        body: Dict[str, Any] = {"status": "deferred", "client_ts": _timestamp(), "retry_after_seconds": max(1, math.ceil(seconds))}
+        pause = max(1, math.ceil(_seconds("seconds", seconds, finite=True)))
+        body: Dict[str, Any] = {"status": "deferred", "client_ts": _timestamp(), "retry_after_seconds": pause}
         if detail:
             body["detail"] = _clip(detail)
         async with self._turn:
             answer = await self._post("ack", body, timeout)
             self._settled = "deferred"
-        self._relay._deferred_after.put(self.id, self._relay._replies.get(self.id) or 0)
         if self._listener is not None:
-            self._listener.deferred(self, seconds)
+            self._listener.deferred(self, pause)
         return answer
 
     def _settle(self, status: str) -> None:
@@ -761,7 +851,7 @@ class Message(_Fields):
 
     async def reply(self, payload: Payload, type: str = "reply", idempotency_key: Optional[str] = None,
                     timeout: float = FOREVER, **more: Any) -> Sent:
-        lost, relay, key, sent, n = self._alive(), self._relay, idempotency_key, False, 0
+        lost = self._alive()
         if lost is not None:
             raise lost
         more.setdefault("correlation_id", self.correlation_id or None)
@@ -769,28 +859,20 @@ class Message(_Fields):
         breaker = self._listener.breaker if self._listener is not None else None
         if breaker is not None and not breaker.begin(self.conversation_id):
             raise RelayError("breaker_open", breaker.why)
-        if key is None:  # made of the message's id: if the message is handled again, its answer is sent once
-            if not self._unsent:
-                self._replied += 1
-                self._unsent.append((relay._deferred_after.get(self.id) or 0) + self._replied)
-            n = self._unsent.pop(0)
-            relay._replies.put(self.id, max(n, relay._replies.get(self.id) or 0))
-            key = "reply-" + self.id + ("-%d" % n if n > 1 else "")
+        digest, sent = hashlib.sha256(body).hexdigest()[:16], False
+        numbers = self._numbers.setdefault(digest, set())
+        n = next(i for i in itertools.count(1) if i not in numbers)
+        numbers.add(n)
         try:
-            answer = await relay._send(body, key, timeout, final=("mailbox_full",), alive=self._alive)
+            answer = await self._relay._send(body, idempotency_key or "reply-%s-%s-%d" % (self.id, digest, n), timeout,
+                                             final=("mailbox_full",), alive=self._alive)
             sent = True
             return answer
-        except RelayError as e:
-            if e.code == "idempotency_key_reused" and idempotency_key is None:
-                sent = True
-                return Sent("", self.conversation_id, replayed=True)
-            raise
         finally:
             if breaker is not None:
                 breaker.end(self.conversation_id, sent)
-            if not sent and n:
-                self._unsent.append(n)  # whether it was sent may be unknown: the next attempt has its number
-                self._unsent.sort()
+            if not sent:
+                numbers.discard(n)  # whether it was sent may be unknown: the next attempt has its number
 
     def working(self, reraise: bool = False) -> _AsyncWorking:
         return _AsyncWorking(self, reraise)
@@ -806,27 +888,31 @@ class _AsyncWorking:
         self.message, self.reraise = message, reraise
 
     async def __aenter__(self) -> Message:
-        await self._ack("processing", None)
-        return self.message
+        m = self.message
+        if m._listener is not None:
+            m._listener.works = True
+        if not m.held or _clock() - m._begun > _BEGUN_WITHIN:
+            await m.ack("processing")
+        return m
 
     async def __aexit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Any) -> bool:
         m = self.message
         if error is not None and (m._relay._closed or not isinstance(error, Exception)):
             return False  # this program is ending: the message stays pending
         if error is not None and not self.reraise:
-            log.error("%s failed: %s", m.id, _visible(str(error)), exc_info=(type(error), error, trace))
+            log.error("%s failed: %s", m.id, _visible(_text_of(error)), exc_info=(type(error), error, trace))
         if not m._settled:
             if error is None:
                 await self._ack("completed", None)
             elif not isinstance(error, LeaseLost):
-                await self._ack("failed", (error.detail if isinstance(error, RelayError) else str(error)) or type(error).__name__)
+                await self._ack("failed", _text_of(error))
         return not self.reraise
 
     async def _ack(self, status: str, detail: Optional[str]) -> None:
         try:
             await self.message.ack(status, detail)
         except RelayError as e:
-            if e.code not in _NOT_PENDING and not isinstance(e, LeaseLost):
+            if not _is_over(e):
                 raise
             log.warning("%s is not acknowledged as %s: %s", self.message.id, status, e)
 
@@ -839,14 +925,34 @@ def _envelope(to: str, payload: Payload, *, conversation: Optional[str] = None, 
               in_reply_to: Optional[str] = None, ttl: Optional[int] = None, ack_by: Optional[int] = None,
               max_messages: Optional[int] = None, priority: Optional[str] = None, correlation_id: Optional[str] = None) -> bytes:
     """The body of a POST that sends."""
-    fields = {"to": to, "conversation_id": conversation, "message_type": type, "in_reply_to": in_reply_to, "ttl_seconds": ttl,
-              "ack_by_seconds": ack_by, "max_messages": max_messages, "priority": priority, "correlation_id": correlation_id}
+    fields = {"to": to, "conversation_id": conversation, "message_type": type, "in_reply_to": in_reply_to,
+              "ttl_seconds": _whole_seconds("ttl", ttl), "ack_by_seconds": _whole_seconds("ack_by", ack_by),
+              "max_messages": max_messages, "priority": priority, "correlation_id": correlation_id}
     head = _dumps({name: value for name, value in fields.items() if value is not None})
     if isinstance(payload, Mapping):
         payload = _dumps(dict(payload))
-    elif not isinstance(payload, (bytes, bytearray)):
+    elif isinstance(payload, (bytes, bytearray)):
+        payload = _json_object(bytes(payload))  # else it could hold a comma, and fields of the message behind it
+    else:
         raise TypeError("a payload is a dict, or a JSON object as bytes")
-    return head[:-1] + b',"payload":' + bytes(payload) + b"}"
+    return head[:-1] + b',"payload":' + payload + b"}"
+
+
+def _question_mark(to: str, key: str) -> str:
+    """The word by which every process of a Mecha knows an answer to a question that one of them asks: its conversation,
+    or its correlation id. It tells who may answer, and is the same if the question is asked again with its key."""
+    return "ask-%s-%s" % (_digits(to.strip(), 8), _digits(key, 24))
+
+
+def _digits(text: str, n: int) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:n]
+
+
+def _may_answer_a_question(m: Message) -> bool:
+    """Whether some process of this Mecha may have asked what this message answers, and may still wait for it."""
+    marks = [_QUESTION_MARK.fullmatch(word) for word in (m.conversation_id, m.correlation_id)]
+    to_itself = m.sender == m.to and not m.in_reply_to  # the question itself
+    return not to_itself and any(mark is not None and mark.group(1) == _digits(m.sender, 8) for mark in marks)
 
 
 # --- listening ------------------------------------------------------------------------------
@@ -889,17 +995,17 @@ class _Queue:
     """Messages that were received and not taken yet: bounded in number and in bytes."""
 
     def __init__(self) -> None:
-        self.items: Deque[Tuple[Message, int]] = collections.deque()
+        self.items: Deque[Message] = collections.deque()
         self.bytes = 0
         self.ended = False
         self.error: Optional[BaseException] = None
         self.changed = asyncio.Condition()
 
-    async def put(self, message: Message, size: int) -> None:
+    async def put(self, message: Message) -> None:
         async with self.changed:
             await self.changed.wait_for(lambda: self.ended or len(self.items) < _QUEUE_MESSAGES and self.bytes < _QUEUE_BYTES)
-            self.items.append((message, size))
-            self.bytes += size
+            self.items.append(message)
+            self.bytes += message._size
             self.changed.notify_all()
 
     async def get(self) -> Optional[Message]:
@@ -907,8 +1013,8 @@ class _Queue:
         async with self.changed:
             await self.changed.wait_for(lambda: bool(self.items) or self.ended)
             if self.items and not (self.ended and self.error is None):
-                message, size = self.items.popleft()
-                self.bytes -= size
+                message = self.items.popleft()
+                self.bytes -= message._size
                 self.changed.notify_all()
                 return message
             if self.error is not None:
@@ -916,8 +1022,11 @@ class _Queue:
             return None
 
     async def put_back(self, message: Message) -> None:
+        """Puts a message that was taken in its place by age, however full the queue is."""
         async with self.changed:
-            self.items.appendleft((message, 0))
+            place = next((i for i, other in enumerate(self.items) if other.id > message.id), len(self.items))
+            self.items.insert(place, message)
+            self.bytes += message._size
             self.changed.notify_all()
 
     async def end(self, error: Optional[BaseException]) -> None:
@@ -925,6 +1034,15 @@ class _Queue:
             if not self.ended:
                 self.ended, self.error = True, error
             self.changed.notify_all()
+
+
+@dataclasses.dataclass
+class _Aside:
+    """A message that was set aside until it is known for whom it is."""
+
+    after: str  # the message before it, behind which the place stays
+    size: int
+    task: asyncio.Future[None]
 
 
 class _Receiver:
@@ -942,23 +1060,30 @@ class _Receiver:
         self._queue: Optional[_Queue] = None
         self._task: Optional[asyncio.Task[None]] = None
         self._claiming: Optional[asyncio.Future[Optional[Message]]] = None
+        self._back: Deque[Message] = collections.deque()  # with claim: what was put back
+        self._is_back: Optional[asyncio.Future[None]] = None  # for those who wait for a claim
+        self._aside: Dict[str, _Aside] = {}  # by message id
+        self.works = False  # the latest message was worked on by working
         self._seen = _Recent()  # (message id, attempt)
         self._received = ""  # with state: the last message that was received
-        self._given = ""  # with state: the message that is being worked on
+        self._given = ""  # the message that is being worked on
+        self._passed = self._before = ""  # with state: the newest message that was given out, or set aside; and the one before it
         self._taken = 0  # messages
         self._polling = self._done = False
         relay._listeners.add(self)
 
     async def close(self) -> None:
         self._done = True
-        tasks = [t for t in (self._task, self._claiming) if t is not None]
+        tasks = [t for t in [self._task, self._claiming] + [a.task for a in self._aside.values()] if t is not None]
         await _end(tasks)
         for task in tasks:
             _forget(task)
         if self._claiming is not None and not self._claiming.cancelled() and self._claiming.exception() is None:
-            claimed = self._claiming.result()  # nobody has taken it: its lease is to end
+            claimed = self._claiming.result()
             if claimed is not None:
-                claimed._lost = "the listener was closed"
+                self._back.append(claimed)
+        for m in self._back:  # nobody has taken them: their leases are to end
+            m._lost = "the listener was closed"
         if self._queue is not None:
             await self._queue.end(None)
 
@@ -972,26 +1097,21 @@ class _Receiver:
 
     async def next(self, given: Optional[List[Message]] = None) -> Optional[Message]:
         """The next message, which it puts into given, too. None: the listener was closed."""
-        if self._state is not None and self._given:
-            self._keep_place(self._given)
+        if self._given:
+            self._aside.pop(self._given, None)
+            if self._state is not None:
+                self._keep_place(next((a.after for a in self._aside.values()), self._passed))
+            self._given = ""
         while not self._done and not self._relay._closed:
             self.loop = asyncio.get_running_loop()
-            if self._claim:
-                message = await self._claimed()
-            else:
-                if self._queue is None:
-                    self._queue = _Queue()
-                if self._task is None:
-                    self._task = asyncio.ensure_future(self._receive(self._queue))
-                message = await self._queue.get()
+            message = await self._received_next()
             if message is None:
                 break
             try:
-                if await self._relay._is_answer(message):
+                if not message._decided and await self._passes_over(message):
                     continue
-                if self.breaker.spent(message.conversation_id):
-                    log.warning("%s is %s", message.id, self.breaker.why)
-                    await _AsyncWorking(message, False)._ack("failed", self.breaker.why)
+                if not await self._begins(message):
+                    self._aside.pop(message.id, None)
                     continue
             except asyncio.CancelledError:
                 self._relay._spawn(self.put_back([message]))
@@ -1002,14 +1122,105 @@ class _Receiver:
             return message
         return None
 
+    async def _received_next(self) -> Optional[Message]:
+        if self._claim:
+            return await self._claimed()
+        if self._queue is None:
+            self._queue = _Queue()
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._receive(self._queue))
+        return await self._queue.get()
+
+    async def _begins(self, m: Message) -> bool:
+        """Whether a message may be given out. If the program has used working for the one before, this one is acked
+        processing here: one that has expired meanwhile, or was ended elsewhere, is passed over, and does not end the loop."""
+        if self.breaker.spent(m.conversation_id):
+            log.warning("%s is %s", m.id, self.breaker.why)
+            await _AsyncWorking(m, False)._ack("failed", self.breaker.why)
+            return False
+        works, self.works = self.works, False
+        try:
+            lost = m._alive()
+            if lost is not None:
+                raise lost
+            if works:
+                began = _clock()
+                await m.ack("processing")
+                m._begun = began
+        except RelayError as e:
+            self.works = works
+            if not _is_over(e):
+                raise
+            log.warning("%s is passed over: %s", m.id, e)
+            return False
+        except BaseException:
+            self.works = works
+            raise
+        return True
+
     async def put_back(self, given: List[Message]) -> None:
-        """Takes back what was given to a caller who had gone."""
+        """Takes back what was given to a caller who had gone, or was set aside."""
         for message in given:
-            if self._queue is not None:
-                await self._queue.put_back(message)
-            elif self._claiming is None:
-                self._claiming = asyncio.get_running_loop().create_future()
-                self._claiming.set_result(message)
+            if message.id == self._given:
+                self._given = ""  # it was not worked on
+            if not self._claim:
+                if self._queue is not None:
+                    await self._queue.put_back(message)
+                continue
+            self._back.append(message)
+            if self._is_back is not None and not self._is_back.done():
+                self._is_back.set_result(None)
+
+    # -- answers to questions
+
+    async def _passes_over(self, m: Message) -> bool:
+        """Whether a message is not given out, or not now: it is an answer that ask has taken, or it may be one for ask,
+        here or in another process of this Mecha. The latter is set aside until that is known; others do not wait for it."""
+        if self._relay._answers.get(m.id):
+            return True
+        if m.id > self._passed:  # else it has come again
+            self._before, self._passed = self._passed, m.id
+        left = m.attempt in range(1, len(_LEFT_FOR) + 1) and _may_answer_a_question(m)
+        if not left and self._relay._question_of(m) is None:
+            return False
+        while True:
+            open_ = [a for a in self._aside.values() if not a.task.done()]
+            if len(open_) < _QUEUE_MESSAGES and sum(a.size for a in open_) < _QUEUE_BYTES:
+                break
+            await asyncio.wait([a.task for a in open_], return_when=asyncio.FIRST_COMPLETED)
+        self._aside[m.id] = _Aside(self._before, m._size, asyncio.ensure_future(self._decide(m, left)))
+        return True
+
+    async def _decide(self, m: Message, left: bool) -> None:
+        """Finds out for whom a message is that was set aside."""
+        over = True
+        try:
+            over = await self._relay._is_answer(m) or left and await self._leave(m)
+        except Exception as e:
+            over = self._relay._closed
+            if not over:
+                log.warning("%s is given out, because it could not be left to another process: %s", m.id, e)
+        finally:
+            if over or self._state is None:
+                self._aside.pop(m.id, None)  # else it is until the message was worked on
+        if not over:
+            m._decided = True
+            await self.put_back([m])
+
+    async def _leave(self, m: Message) -> bool:
+        """Leaves a message to the process that may wait for it. Whether it is nothing for this listener now."""
+        if self._state is not None:  # which acknowledges nothing
+            for pause in _LEFT_FOR:
+                await asyncio.sleep(pause)
+                if not await self._relay._is_pending(m.id):
+                    return True
+            return False
+        try:
+            await m.defer(_LEFT_FOR[m.attempt - 1])
+        except RelayError as e:
+            if not _is_over(e):
+                raise
+        return True
 
     # -- by claims
 
@@ -1017,11 +1228,15 @@ class _Receiver:
         """The next message that this worker has claimed. The request goes on if the caller is
         cancelled: its answer may hold a message, which the next call gets."""
         while not self._done:
+            if self._back:
+                return self._back.popleft()
             if self._claiming is None:
                 self._claiming = asyncio.ensure_future(self._claim_one())
+            if self._is_back is None or self._is_back.done():
+                self._is_back = asyncio.get_running_loop().create_future()
             task = self._claiming
-            await asyncio.wait([task])
-            if self._claiming is task and not task.cancelled():  # else another consumer was faster, or close was
+            await asyncio.wait([task, self._is_back], return_when=asyncio.FIRST_COMPLETED)
+            if self._claiming is task and task.done() and not task.cancelled():  # else another consumer was faster, or close was
                 self._claiming = None
                 if self._relay._closed and task.exception() is not None:
                     return None
@@ -1038,7 +1253,7 @@ class _Receiver:
                     "limit": 1, "lease_seconds": self._lease, "worker": self._worker, "wait": wait}, timeout=0, hold=wait)
                 for record in r.json().get("messages") or []:
                     m = Message(self._relay, record, self)
-                    m._lease, m._until = float(self._lease), asked + self._lease
+                    m._size, m._lease, m._until = len(r.body), float(self._lease), asked + self._lease
                     self._relay._spawn(_renew(weakref.ref(m), self._lease))
                     return m
                 backoff.reset()
@@ -1164,7 +1379,8 @@ class _Receiver:
             return
         self._seen.put((m.id, m.attempt))
         self._taken += 1
-        await queue.put(m, size)
+        m._size = size
+        await queue.put(m)
 
     async def _fresh(self, m: Message) -> bool:
         """Whether a message is to be worked on. One that is in hand is not. One that was done and
@@ -1174,13 +1390,7 @@ class _Receiver:
             return not self._seen.get((m.id, m.attempt))
         if self._state is not None:
             return False
-        try:
-            record = (await self._relay._call("GET", "/api/v1/messages/" + _quote(m.id))).json()
-        except RelayError as e:
-            if e.code in _NOT_PENDING:
-                return False
-            raise
-        return record.get("state") in ("queued", "delivered")
+        return await self._relay._is_pending(m.id)
 
     def deferred(self, m: Message, seconds: float) -> None:
         """A socket and a claim bring a message again when its time has come. History does not."""
@@ -1190,11 +1400,16 @@ class _Receiver:
 
         async def again() -> None:
             await asyncio.sleep(seconds)
+            try:
+                if not await self._relay._is_pending(m.id):
+                    return
+            except RelayError:
+                pass  # then its handler finds out
             later = Message.__new__(Message)
-            later.__dict__.update(m.__dict__, attempt=m.attempt + 1, _settled="", _replied=0, _unsent=[], _turn=asyncio.Lock())
+            later.__dict__.update(m.__dict__, attempt=m.attempt + 1, _settled="", _numbers={}, _begun=-FOREVER, _decided=False, _turn=asyncio.Lock())
             if queue is not None and not self._done:
                 self._seen.put((later.id, later.attempt))
-                await queue.put(later, 0)
+                await queue.put(later)
 
         self._relay._spawn(again())
 
@@ -1209,7 +1424,7 @@ class _Receiver:
                 place = _loads(f.read())
             if place["mecha_id"] != own:
                 raise ValueError("it belongs to %s" % place["mecha_id"])
-            self._received = str(place["after"])
+            self._received = self._passed = str(place["after"])
         except FileNotFoundError:
             self._keep_place("")  # so that a fault shows now
         except (ValueError, KeyError, TypeError) as e:
@@ -1222,7 +1437,6 @@ class _Receiver:
             f.flush()
             os.fsync(f.fileno())  # else a power cut may leave an empty file
         os.replace(self._state + ".new", self._state)
-        self._given = ""
 
 
 class Listener:
@@ -1279,10 +1493,11 @@ async def _renew(ref: weakref.ref[Message], lease: int) -> None:
 
 
 class _Question:
-    """A question of ask that has no answer yet (PROTOCOL §3, Waiting for the reply)."""
+    """A question of ask that has no answer yet (PROTOCOL §3, in_reply_to)."""
 
-    def __init__(self, to: str, correlation_id: str) -> None:
-        self.to, self.correlation_id, self.id, self.conversation_id = to, correlation_id, "", ""
+    def __init__(self, to: str, conversation_id: str, correlation_id: str) -> None:
+        """conversation_id: "" if the relay is going to tell it."""
+        self.to, self.conversation_id, self.correlation_id, self.id = to, conversation_id, correlation_id, ""
         self.known = asyncio.Event()  # the relay has told the id, or nobody waits any more
         self.over = asyncio.Event()
 
@@ -1296,13 +1511,13 @@ class _Question:
 
     def may_have(self, m: Message) -> bool:
         """Whether the relay may give this message to ask."""
-        if m.sender != self.to:
+        if m.sender != self.to or self.conversation_id and m.conversation_id != self.conversation_id:
             return False
         if m.in_reply_to:
             return not self.id or m.in_reply_to == self.id
         if self.correlation_id and m.correlation_id != self.correlation_id:
             return False
-        return not self.id or m.conversation_id == self.conversation_id and m.id > self.id  # ids sort by age
+        return not self.id or m.id > self.id  # ids sort by age
 
 
 class Relay:
@@ -1326,16 +1541,15 @@ class Relay:
                     raise ValueError("%s_FILE: %s cannot be read: %s" % (variable, file, getattr(e, "strerror", None) or "it is no text")) from e
             return given(value, variable)
 
+        self.timeout = _seconds("timeout", timeout)
         self._transport = _Transport(given(url, "RELAY_URL", "http://127.0.0.1:8080"), secret(key, "RELAY_KEY"),
                                      secret(signing_secret, "RELAY_SIGNING_SECRET"), given(ca_file, "RELAY_CA_FILE") or None)
-        self.timeout = timeout
         self._own = ""
         self._closed = False
         self._listeners: weakref.WeakSet[_Receiver] = weakref.WeakSet()
         self._tasks: Set[asyncio.Future[None]] = set()
         self._waits: Set[asyncio.Future[Any]] = set()  # of callers, which close ends
         self._settled = _Recent()  # message id: the attempt that this program has ended
-        self._replies, self._deferred_after = _Recent(), _Recent()  # message id: answers sent; and those before it was put off
         self._questions: List[_Question] = []  # to which ask waits for an answer
         self._answers = _Recent()  # that ask has returned: they are not for listeners
 
@@ -1385,7 +1599,7 @@ class Relay:
         hold: the seconds for which the relay may hold it. alive: gives what ends the attempts."""
         data = b"" if body is None else body if isinstance(body, bytes) else _dumps(body)
         began = _clock()
-        end, said = began + (self.timeout if timeout is None else timeout), False
+        end, said = began + (self.timeout if timeout is None else _seconds("timeout", timeout)), False
         backoff, final = _Backoff(2), tuple(final)
         while True:
             if self._closed:
@@ -1442,11 +1656,14 @@ class Relay:
                   ack: bool = True, **more: Any) -> Message:
         if to.startswith("*^"):
             raise ValueError("ask waits for one recipient, and %s is a crew" % to)
-        end, key = _clock() + timeout, idempotency_key or secrets.token_hex(16)
-        if more.get("correlation_id") is None and (more.get("conversation") or more.get("in_reply_to")):
-            more["correlation_id"] = key  # else an answer to another question could be taken for this one's
+        end, key = _clock() + _seconds("timeout", timeout), idempotency_key or secrets.token_hex(16)
+        mark = _question_mark(to, key)
+        if not more.get("conversation") and not more.get("in_reply_to"):
+            more["conversation"] = mark
+        elif not more.get("correlation_id"):
+            more["correlation_id"] = mark  # so that an answer to another question is not taken for this one's, either
         body = _envelope(to, payload, **more)
-        question = _Question(to, more.get("correlation_id") or "")
+        question = _Question(to, more.get("conversation") or "", more.get("correlation_id") or "")
         self._questions.append(question)  # before it is sent: the answer may come before the 201
         try:
             sent = await self._send(body, key, timeout)
@@ -1476,7 +1693,7 @@ class Relay:
             if left <= 0:
                 return None, ""
             try:
-                answer, held = await self._hold(body, key, max(1, min(hold, 60, math.ceil(left))), left)
+                answer, held = await self._hold(body, key, math.ceil(max(1, min(hold, 60, left))), left)
                 if answer is not None:
                     return answer, ""
                 if not held:
@@ -1513,15 +1730,28 @@ class Relay:
             return {}
         return verdict if isinstance(verdict, dict) else {}
 
+    def _question_of(self, m: Message) -> Optional[_Question]:
+        """The question for whose ask a message may be."""
+        return next((q for q in self._questions if q.may_have(m)), None)
+
     async def _is_answer(self, m: Message) -> bool:
         """Whether ask has taken the message: then it is not for a listener. While that is open, it waits: a question
         takes one answer, and further ones are for listeners."""
         while not self._answers.get(m.id):
-            question = next((q for q in self._questions if q.may_have(m)), None)
+            question = self._question_of(m)
             if question is None:
                 return False
             await (question.over if question.id else question.known).wait()
         return True
+
+    async def _is_pending(self, message_id: str) -> bool:
+        try:
+            record = (await self._call("GET", "/api/v1/messages/" + _quote(message_id))).json()
+        except RelayError as e:
+            if e.code in _NOT_PENDING:
+                return False
+            raise
+        return record.get("state") in ("queued", "delivered")
 
     def listen(self, *, live: bool = True, claim: bool = False, lease: int = 60, worker: Optional[str] = None,
                state: Optional[str] = None, breaker: int = 30) -> Listener:
@@ -1609,15 +1839,15 @@ class SyncMessage(_Fields):
               timeout: float = FOREVER, **more: Any) -> Sent:
         """Sends an answer to the sender, in the same conversation. It does not end the message: ack does, or working.
 
-        The Idempotency-Key is made of the message's id: if the program dies before the ack and
-        the message is handled again, there is still one answer, the first. more is as in SyncRelay.send.
+        The Idempotency-Key is made of the message's id and of what the answer says: if the message is handled
+        again, as after a crash before the ack, the same answer is sent once, and a different one is sent. more is as in SyncRelay.send.
         By default it is tried again until the relay has it or refuses it. Beyond the breaker of
         the listener the error is RelayError with the code breaker_open.
         """
         return self._relay._run(self._core.reply(payload, type, idempotency_key, timeout, **more))
 
     def defer(self, seconds: float, detail: Optional[str] = None, timeout: float = FOREVER) -> Dict[str, Any]:
-        """Puts the message off: it comes again after so long, with attempt one higher."""
+        """Puts the message off: it comes again after so long, in whole seconds and at least one, with attempt one higher."""
         return self._relay._run(self._core.defer(seconds, detail, timeout))
 
     def working(self, reraise: bool = False) -> _Working:
@@ -1628,6 +1858,10 @@ class SyncMessage(_Fields):
         on behind the block, so that one bad message does not end a worker; with reraise it raises it.
         If the block has acked or deferred the message itself, nothing is added. If the program is
         ending (KeyboardInterrupt, SystemExit, cancellation), the message stays pending.
+
+        The block does not run if there is nothing left to do: the error is LeaseLost, or RelayError with the code
+        message_expired, already_acknowledged or message_not_found. In a loop that works on one message after the
+        other, the listener acks processing itself, just before it gives a message out, and passes over such a one.
         """
         return _Working(self, reraise)
 
@@ -1763,13 +1997,14 @@ class SyncRelay:
              idempotency_key: Optional[str] = None, timeout: Optional[float] = None) -> Sent:
         """Sends a message to an address, or to a crew ("*^acme"). It is on the relay's disk when this returns.
 
-        payload: a dict, or the bytes of a JSON object, which are sent as they are.
+        payload: a dict, or the bytes of a JSON object in UTF-8, which are sent as they are. What is none is a ValueError.
         conversation: its id, or a word of your own; by default a new one. in_reply_to: the message that this one answers.
         ttl: the message expires after so many seconds. ack_by: the relay tells the sender if it is not
         acknowledged after so many. max_messages: how many the conversation may hold that this one begins.
         idempotency_key: within 24 hours, the same message with the same key is sent once, whichever
         process sends it. By default each call makes one, which its attempts share.
-        timeout: the seconds for which it is tried again; then the last error is raised.
+        timeout: the seconds for which it is tried again; then the last error is raised. 0: it is tried once. FOREVER
+        (math.inf): without an end. Here as everywhere, what is no number of seconds, is negative or NaN is a ValueError.
         """
         return self._run(self._core.send(
             to, payload, conversation=conversation, type=type, in_reply_to=in_reply_to, ttl=ttl, ack_by=ack_by, max_messages=max_messages,
@@ -1781,7 +2016,8 @@ class SyncRelay:
 
         It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
         error is NoAnswer, with the relay's verdict; if it could not be sent, that of send. more is as in send. A listener
-        of the same SyncRelay does not get the answer. A wait counts as a socket of the Mecha, of which a relay allows 16 by default: ask no more at once.
+        of the same SyncRelay does not get the answer, and one of another process leaves it to this one for some seconds. The
+        question is marked for that: conversation, or if that or in_reply_to is given, correlation_id begins with "ask-". A wait counts as a socket of the Mecha, of which a relay allows 16 by default: ask no more at once.
         """
         return SyncMessage(self, self._run(self._core.ask(to, payload, timeout, idempotency_key=idempotency_key, ack=ack, **more)))
 
