@@ -128,6 +128,29 @@ for await (const m of relay.listen({ %s, signal: stop.signal })) {
 	}
 }
 
+// A process knows whether it still waits for an answer to its own question: its loop gets what
+// comes too late at once.
+func TestJavaScriptGivesOutLateAnswersToItsOwnQuestions(t *testing.T) {
+	t.Parallel()
+	s, p := mustScript(t), newPair(t)
+	for _, options := range []string{"{ signal: stop.signal }", "{ signal: stop.signal, claim: true }"} {
+		l := s.start(p.asAlice, fmt.Sprintf(`
+const e = await relay.ask("bob^talk", {}, { timeout: 0.2 }).catch((e) => e);
+say({ asked: e.messageId });
+for await (const m of relay.listen(%s)) {
+  say({ id: m.id, attempt: m.attempt });
+  await m.ack();
+}`, options))
+		l.await(l.stdout, "asked")
+		answer := p.answer(parse[struct{ Asked string }](t, []byte(l.stdout.String())).Asked, `{}`)
+		l.await(l.stdout, answer)
+		if !strings.Contains(l.stdout.String(), fmt.Sprintf("{\"id\":%q,\"attempt\":1}\n", answer)) {
+			t.Errorf("%s:\n%s", options, l.stdout)
+		}
+		l.kill()
+	}
+}
+
 // A program asks itself: its loop gets the question, and ask the answer.
 func TestJavaScriptAsksItself(t *testing.T) {
 	t.Parallel()

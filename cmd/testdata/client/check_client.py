@@ -984,7 +984,19 @@ class Patient(unittest.TestCase):
     async def nobody_waits_for_an_answer(self):
         with tempfile.TemporaryDirectory() as folder:
             hows = {}, {"claim": True}, {"live": False}, {"state": os.path.join(folder, "place")}
-            await asyncio.gather(*(self.late_answer(how) for how in hows))
+            await asyncio.gather(self.late_answer_to_this_process(), *(self.late_answer(how) for how in hows))
+
+    async def late_answer_to_this_process(self):
+        for how in {}, {"claim": True}:
+            asker, bob = self.pair()
+            with self.assertRaises(NoAnswer) as caught:
+                await asker.ask(bob.name, {}, timeout=0.5)
+            listener = asker.listen(**how)
+            await (await bob.message(caught.exception.message_id)).reply({"late": 1})
+            m = await asyncio.wait_for(listener.__anext__(), 60)
+            self.assertEqual((m.payload, m.attempt < 2), ({"late": 1}, True))
+            await m.ack()
+            await listener.aclose()
 
     async def late_answer(self, how):
         mecha = next(unused)

@@ -324,9 +324,11 @@ function checkCredential([value, file, variable]) {
 class Questions {
   #open = new Set();
   #taken = new Map(); // ids of the answers that ask has taken
+  #marks = new Map(); // of the questions that were asked here
 
   /** Notes that an answer is waited for. end must follow. */
-  begin(to, conversation, correlation) {
+  begin(to, conversation, correlation, mark) {
+    remember(this.#marks, mark, true);
     const q = { to, conversation, correlation, id: "", parked: [] };
     this.#open.add(q);
     return q;
@@ -352,6 +354,11 @@ class Questions {
   /** Tells whether ask has taken a message. */
   hasTaken(id) {
     return this.#taken.has(id);
+  }
+
+  /** Tells whether a question with this mark was asked here. */
+  hasAsked(mark) {
+    return this.#marks.has(mark);
   }
 
   /** Tells whether ask may take a message. Then give is called with the entry, once that is
@@ -388,11 +395,14 @@ async function markOf(to, idempotencyKey) {
  * exactly (PROTOCOL §1), so their letters are taken as they are. */
 const markHash = async (address) => (await sha256(address)).slice(0, 8);
 
-/** Tells whether a message is from the Mecha that was asked, by the mark of the question. */
-async function hasMarkOfSender(m) {
-  const marks = [m.conversationId, m.correlationId].map((text) => /^ask-([0-9a-f]{8})-[0-9a-f]{24}$/.exec(text)?.[1]).filter(Boolean);
+/** Tells whether a message is from the Mecha that was asked, by the mark of a question that
+ * another process has asked. Of its own questions a process knows itself whether it waits. */
+async function mayAnswerAnother(m, questions) {
+  const marks = [m.conversationId, m.correlationId].filter((text) => /^ask-[0-9a-f]{8}-[0-9a-f]{24}$/.test(text));
   if (!marks.length || (m.sender === m.to && !m.inReplyTo)) return false; // the latter is a question to oneself
-  return marks.includes(await markHash(m.sender));
+  const start = `ask-${await markHash(m.sender)}-`;
+  const ofSender = marks.filter((mark) => mark.startsWith(start));
+  return ofSender.length > 0 && !ofSender.some((mark) => questions.hasAsked(mark));
 }
 
 /** A link signs requests, sends them, and reads the answers. */
@@ -1392,7 +1402,7 @@ class Listener {
       return null;
     }
     if (questions.keep(entry, (e) => (this.#o.claim ? this.#giveBack(e) : this.#offer(e)))) return null;
-    if (fields.attempt <= patientAttempts && (await hasMarkOfSender(fields))) {
+    if (fields.attempt <= patientAttempts && (await mayAnswerAnother(fields, questions))) {
       this.#putBack(entry, 2 ** (fields.attempt - 1) * second);
       return null;
     }
@@ -1724,7 +1734,7 @@ export class Relay {
     if (!options.conversation && !options.inReplyTo) options.conversation = mark;
     else options.correlationId ||= mark;
     const asked = { body: messageBody(address, payload, options), key: idempotencyKey, timeout, until };
-    asked.question = link.questions.begin(address, options.conversation ?? "", options.correlationId ?? "");
+    asked.question = link.questions.begin(address, options.conversation ?? "", options.correlationId ?? "", mark);
     let answer;
     try {
       answer = await this.#within(signal, (signal) => this.#awaitAnswer({ ...asked, signal }));

@@ -948,11 +948,14 @@ def _digits(text: str, n: int) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:n]
 
 
-def _may_answer_a_question(m: Message) -> bool:
-    """Whether some process of this Mecha may have asked what this message answers, and may still wait for it."""
+def _may_answer_another(m: Message, ours: _Recent) -> bool:
+    """Whether another process of this Mecha may have asked what this message answers, and may still wait for it.
+    ours has the marks of what this process has asked: it knows itself whether it waits."""
+    if m.sender == m.to and not m.in_reply_to:  # the question itself
+        return False
     marks = [_QUESTION_MARK.fullmatch(word) for word in (m.conversation_id, m.correlation_id)]
-    to_itself = m.sender == m.to and not m.in_reply_to  # the question itself
-    return not to_itself and any(mark is not None and mark.group(1) == _digits(m.sender, 8) for mark in marks)
+    of_sender = [mark.group() for mark in marks if mark is not None and mark.group(1) == _digits(m.sender, 8)]
+    return bool(of_sender) and not any(ours.get(mark) for mark in of_sender)
 
 
 # --- listening ------------------------------------------------------------------------------
@@ -1180,7 +1183,7 @@ class _Receiver:
             return True
         if m.id > self._passed:  # else it has come again
             self._before, self._passed = self._passed, m.id
-        left = m.attempt in range(1, len(_LEFT_FOR) + 1) and _may_answer_a_question(m)
+        left = m.attempt in range(1, len(_LEFT_FOR) + 1) and _may_answer_another(m, self._relay._marks)
         if not left and self._relay._question_of(m) is None:
             return False
         while True:
@@ -1552,6 +1555,7 @@ class Relay:
         self._settled = _Recent()  # message id: the attempt that this program has ended
         self._questions: List[_Question] = []  # to which ask waits for an answer
         self._answers = _Recent()  # that ask has returned: they are not for listeners
+        self._marks = _Recent()  # of the questions that were asked here
 
     async def __aenter__(self) -> Relay:
         return self
@@ -1658,6 +1662,7 @@ class Relay:
             raise ValueError("ask waits for one recipient, and %s is a crew" % to)
         end, key = _clock() + _seconds("timeout", timeout), idempotency_key or secrets.token_hex(16)
         mark = _question_mark(to, key)
+        self._marks.put(mark)
         if not more.get("conversation") and not more.get("in_reply_to"):
             more["conversation"] = mark
         elif not more.get("correlation_id"):
