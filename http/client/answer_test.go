@@ -50,10 +50,10 @@ func TestTheSameAnswerIsSentOnceAndAnotherOneAlways(t *testing.T) {
 			}
 			tick := []byte(`{"tick":1}`)
 			listen(t, bob.at(bob.r.url), o, func(ctx context.Context, m *client.Message) error {
-				return errors.Join(m.Reply(ctx, started), m.Reply(ctx, tick), m.Reply(ctx, tick), m.Reply(ctx, map[string]int{"answer": 42}))
+				return errors.Join(m.Reply(ctx, map[string]int{"answer": 42}), m.Reply(ctx, started), m.Reply(ctx, tick), m.Reply(ctx, tick))
 			})
 			alice.awaitAck(id, "completed")
-			if got := alice.payloads(); got != `{"status":"started"} {"tick":1} {"tick":1} {"answer":42}` {
+			if got := alice.payloads(); got != `{"status":"started"} {"answer":42} {"tick":1} {"tick":1}` {
 				t.Errorf("after it: %s", got)
 			}
 		})
