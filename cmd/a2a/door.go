@@ -99,7 +99,7 @@ const receiptsPause = 10 * time.Second // between attempts, at most
 func (d *Door) receiveReceipts(ctx context.Context) {
 	for b := (client.Backoff{Most: receiptsPause}); ctx.Err() == nil; {
 		err := d.readReceipts(ctx, &b)
-		sleep(ctx, b.Pause(err))
+		client.Sleep(ctx, b.Pause(err))
 	}
 }
 
@@ -119,18 +119,6 @@ func (d *Door) readReceipts(ctx context.Context, b *client.Backoff) error {
 			return err
 		}
 		d.bells.ring("", f.MessageID)
-	}
-}
-
-// sleep waits, and returns false if the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -23,7 +23,7 @@ func (d *Door) get(ctx context.Context, path string, out any) error {
 		if err == nil || ctx.Err() != nil || !client.Temporary(err) {
 			return err
 		}
-		if pause := b.Pause(err); time.Now().Add(pause).After(end) || !sleep(ctx, pause) {
+		if pause := b.Pause(err); time.Now().Add(pause).After(end) || !client.Sleep(ctx, pause) {
 			return err
 		}
 	}

@@ -153,12 +153,12 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		case err == nil && !h.known:
 			return nil, errCannotWait
 		case err != nil || !h.asked:
-			sleep(ctx, b.Pause(err))
+			Sleep(ctx, b.Pause(err))
 			continue
 		}
 		b.Reset()
 		if hold == 0 {
-			sleep(ctx, firstPause)
+			Sleep(ctx, firstPause)
 		}
 		hold = min(2*hold, longestHold)
 		record, err := m.c.Record(ctx, sent.MessageID)

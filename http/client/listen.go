@@ -242,7 +242,7 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions, handle func(contex
 	defer l.abort(nil)
 	if o.Handling == nil {
 		defer context.AfterFunc(ctx, func() {
-			sleep(l.alive, graceTime)
+			Sleep(l.alive, graceTime)
 			l.abort(errTooSlow)
 		})()
 	}
@@ -302,7 +302,7 @@ func (l *listener) begin(ctx context.Context) (err error) {
 func (l *listener) pause(ctx context.Context, err error, b *Backoff) {
 	d := b.Pause(err)
 	l.o.Report(Event{What: Waiting, Address: l.own, Err: err, Pause: d})
-	sleep(ctx, d)
+	Sleep(ctx, d)
 }
 
 // fresh tells whether a message is to be handled. It is not if it is in hand, as when a new

@@ -151,7 +151,7 @@ func (l *listener) renew(m *Message, until time.Time, end context.CancelCauseFun
 	t, third := m.task, l.o.Lease/3
 	next := until.Add(-2 * third)
 	b := Backoff{Most: third / 2}
-	for sleep(t.ctx, l.shortly(until, next)) {
+	for Sleep(t.ctx, l.shortly(until, next)) {
 		now := l.now()
 		switch {
 		case over(now, until):

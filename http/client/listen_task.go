@@ -200,7 +200,7 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	defer context.AfterFunc(t.l.stopping, func() { sleep(trying, graceTime); cancel() })()
+	defer context.AfterFunc(t.l.stopping, func() { Sleep(trying, graceTime); cancel() })()
 	began, said := time.Now(), false
 	for b := (Backoff{Most: mostPause}); ; {
 		err := request(trying)
@@ -211,7 +211,7 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 			said = true
 			t.l.o.Report(Event{What: late, Message: m, Err: err})
 		}
-		if !sleep(trying, b.Pause(err)) {
+		if !Sleep(trying, b.Pause(err)) {
 			return err
 		}
 	}

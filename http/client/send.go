@@ -178,21 +178,9 @@ func retry(ctx context.Context, most time.Duration, f func(context.Context) erro
 		if err == nil || ctx.Err() != nil || !Temporary(err) {
 			return err
 		}
-		if d := b.Pause(err); time.Now().Add(d).After(end) || !sleep(ctx, d) {
+		if d := b.Pause(err); time.Now().Add(d).After(end) || !Sleep(ctx, d) {
 			return err
 		}
-	}
-}
-
-// sleep waits, and returns false if the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
