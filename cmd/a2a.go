@@ -208,6 +208,6 @@ func (a *app) whose(ctx context.Context, c *client.Client) (own relay.Address, e
 		}
 		pause := b.Pause(err)
 		fmt.Fprintln(a.stderr, "relay:", client.Event{What: client.Waiting, Err: advice(err), Pause: pause})
-		sleep(ctx, pause)
+		client.Sleep(ctx, pause)
 	}
 }

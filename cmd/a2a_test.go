@@ -252,3 +252,31 @@ func TestA2AWaitsAndExpires(t *testing.T) {
 		t.Errorf("%+v", task)
 	}
 }
+
+// A client that repeats a message gets the same task, also at another door of the same Mecha with
+// another --ttl, and if it names the context that it was told.
+func TestA2ARecognisesRepeats(t *testing.T) {
+	t.Parallel()
+	s, d, keys := newDoor(t)
+	other := startDoor(t, s, keys[0], "--ttl", "1h")
+	first := d.call("planner^a2a", "SendMessage", atOnce(a2aSays("1", "hello", ""))).sent()
+	own := d.call("planner^a2a", "SendMessage", atOnce(a2aSays("2", "hello", `,"contextId":"trip-17"`))).sent()
+	for name, at := range map[string]*door{"the same door": d, "another --ttl": other} {
+		for params, want := range map[string]a2aTask{
+			a2aSays("1", "hello", ""):                                   first,
+			a2aSays("1", "hello", `,"contextId":"`+first.ContextID+`"`): first,
+			a2aSays("2", "hello", `,"contextId":"trip-17"`):             own,
+			a2aSays("2", "hello", ""):                                   own,
+		} {
+			if got := at.call("planner^a2a", "SendMessage", atOnce(params)).sent(); got.ID != want.ID || got.ContextID != want.ContextID {
+				t.Errorf("%s: %s is %+v, want %+v", name, params, got, want)
+			}
+		}
+		for _, params := range []string{a2aSays("1", "something else", ""), a2aSays("1", "hello", `,"contextId":"trip-17"`), a2aSays("1", "hello", `,"contextId":"unused"`)} {
+			at.call("planner^a2a", "SendMessage", params).fails(-32602, "was the id of another message")
+		}
+	}
+	if got := s.history(keys[1], "direction=in"); len(got) != 2 {
+		t.Errorf("the Mecha has %d messages: %+v", len(got), got)
+	}
+}

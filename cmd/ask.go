@@ -27,11 +27,14 @@ func (a *app) askCommand() *cobra.Command {
 as in relay send.
 
 The answer is the first message from TO that names this one as the message that
-it answers, as relay reply and relay listen --reply do. A message that names no
-other one counts as well, if it comes in the same conversation with the same
-correlation_id. In a conversation that this message begins, it may have any;
-in another one, the Idempotency-Key is the correlation_id unless
---correlation-id gives one.
+it answers, as relay reply and relay listen --reply do. If there is none, it is
+the first later message from TO in the same conversation, with the same
+correlation_id if this one has any.
+
+Without --conversation and --in-reply-to, the conversation is a mark such as
+ask-0f3a…; with them, the mark is the correlation_id unless --correlation-id
+gives one. By the mark, a relay listen --exec of the same Mecha knows the answer:
+it leaves it to this command.
 
 If there is no answer within --timeout, the exit code is 3, and the relay's
 verdict says why. The message stays with the relay, and the same command with

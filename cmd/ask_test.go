@@ -2,7 +2,9 @@ package cmd_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -212,4 +214,29 @@ func TestTailShowsNotices(t *testing.T) {
 	does(t, p.asAlice, "send", "bob^talk", `{}`, "--in-reply-to", late).wantCode(t, 1, "conversation_full")
 	tail.await(tail.stdout, "conversation full  "+late+` .*its founder was told\n`)
 	tail.await(tail.stdout, "overdue +"+late+` .*not acknowledged by .*; the sender was told\n`)
+}
+
+// relay ask gets its answer also if another process of the same Mecha works on what comes.
+func TestAskBesideAWorkerOfTheSameMecha(t *testing.T) {
+	t.Parallel()
+	tool(t, "sh", "cat", "touch")
+	p := newPair(t)
+	ran := filepath.Join(t.TempDir(), "ran")
+	worker := launch(t, exec.Command(binary, "listen", "--claim", "--exec", "touch '"+ran+"'"), p.asAlice)
+	worker.await(worker.stderr, "claiming as")
+	other := p.listen("--exec", "cat", "--reply")
+	for range 5 {
+		if got := does(t, p.asAlice, "ask", "bob^talk", `{"q":1}`).wantCode(t, 0); strings.TrimSpace(got.out) != `{"q":1}` {
+			t.Errorf("%+v", got)
+		}
+	}
+	if _, err := os.Stat(ran); err == nil {
+		t.Error("the worker has worked on an answer")
+	}
+	p.awaitStatus(p.send(p.bob, "alice^talk", `{}`).MessageID, "completed") // it works on other messages
+	if _, err := os.Stat(ran); err != nil {
+		t.Error(err)
+	}
+	other.stop()
+	worker.stop()
 }

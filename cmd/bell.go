@@ -117,7 +117,7 @@ func (b *bell) next(ctx context.Context) (fresh []waiting, pending int, err erro
 			return fresh, len(page), nil
 		}
 		// After a long-poll the next one follows at once, unless a server answers those at once.
-		if (len(page) > 0 || time.Since(began) < bellAgain) && !sleep(ctx, bellAgain) {
+		if (len(page) > 0 || time.Since(began) < bellAgain) && !client.Sleep(ctx, bellAgain) {
 			return nil, 0, ctx.Err()
 		}
 	}
@@ -136,7 +136,7 @@ func persist(ctx context.Context, f func() error) error {
 			return ctx.Err()
 		case !client.Temporary(err):
 			return err
-		case !sleep(ctx, pauses.Pause(err)):
+		case !client.Sleep(ctx, pauses.Pause(err)):
 			return ctx.Err()
 		}
 	}

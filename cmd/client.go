@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -10,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -159,18 +157,6 @@ func known(code relay.Code) bool {
 func untrusted(err error) bool {
 	var failed *tls.CertificateVerificationError
 	return errors.As(err, &failed) && !errors.As(err, new(x509.HostnameError)) && !errors.As(err, new(x509.CertificateInvalidError))
-}
-
-// sleep waits, and returns false if the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 func asError(err error, target **relay.Error) bool { return errors.As(err, target) }

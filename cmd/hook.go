@@ -244,7 +244,7 @@ func lockBell(ctx context.Context, path string) (*lock.Held, error) {
 	end := time.Now().Add(probeTime)
 	for {
 		held, err := lock.File(path + ".lock")
-		if !errors.Is(err, lock.ErrHeld) || time.Now().After(end) || !sleep(ctx, probeTime/20) {
+		if !errors.Is(err, lock.ErrHeld) || time.Now().After(end) || !client.Sleep(ctx, probeTime/20) {
 			return held, err
 		}
 	}

@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"os"
 	"os/exec"
@@ -153,16 +154,17 @@ func TestListenReplies(t *testing.T) {
 		t.Errorf("%+v", h)
 	}
 
-	// A listener that is killed between the answer and the ack answers once, even if the second answer differs.
-	for _, before := range []string{`{"n":1}`, `{"n":2}`} {
+	// A listener that is killed between the answer and the ack gives the same answer once, and a different one too.
+	for before, want := range map[string]int{`{"n":1}`: 2, `{"n":2}`: 1} {
 		m := ask("question", `{"n":2}`)
-		body := fmt.Sprintf(`{"to":"alice^talk","message_type":"reply","conversation_id":%q,"correlation_id":"c 1","payload":%s}`, m.ConversationID, before)
-		p.ask(p.bob, "POST", "/api/v1/messages", body, "Idempotency-Key", "reply-"+m.MessageID).want(t, 201)
+		body := fmt.Sprintf(`{"to":"alice^talk","message_type":"reply","conversation_id":%q,"correlation_id":"c 1","in_reply_to":%q,"payload":%s}`, m.ConversationID, m.MessageID, before)
+		sum := sha256.Sum256([]byte(body))
+		p.ask(p.bob, "POST", "/api/v1/messages", body, "Idempotency-Key", fmt.Sprintf("reply-%s-%x-1", m.MessageID, sum[:8])).want(t, 201)
 		l := p.listen("--exec", "cat", "--reply")
 		p.awaitStatus(m.MessageID, "completed")
 		l.stop()
-		if h := p.history(p.alice, "direction=in&conversation_id="+m.ConversationID); len(h) != 1 {
-			t.Errorf("%+v", h)
+		if h := p.history(p.alice, "direction=in&conversation_id="+m.ConversationID); len(h) != want {
+			t.Errorf("after %s: %+v", before, h)
 		}
 	}
 }

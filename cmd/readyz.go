@@ -58,7 +58,7 @@ func (a *app) readyz(ctx context.Context, c clientFlags, wait time.Duration) err
 	if errors.As(err, new(*client.ConfigError)) {
 		return inFlags(err)
 	}
-	for wait > 0 && (err != nil || !answer.Ready) && sleep(ctx, readyEvery) {
+	for wait > 0 && (err != nil || !answer.Ready) && client.Sleep(ctx, readyEvery) {
 		later, e := askReady(ctx, c.url, config)
 		if ctx.Err() == nil || e == nil {
 			answer, err = later, e

@@ -8,6 +8,7 @@
 package a2a
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -34,6 +35,9 @@ type Config struct {
 	Patience time.Duration
 	// Wait is how long SendMessage waits for the end of a task, at most.
 	Wait time.Duration
+	// LookAgain is after how long a request that waits for a task looks at it again although
+	// the relay has told nothing. Default: 5 s.
+	LookAgain time.Duration
 	// TTL is after how long a message expires that nobody has acknowledged; 0: never.
 	TTL time.Duration
 	// Report is called with what happens to the connections to the relay, also concurrently.
@@ -48,16 +52,20 @@ type Door struct {
 	places  chan struct{} // holds one value for each request that is answered
 	bells   bells
 	offered offered
+	near    int             // nearMessages
 	life    context.Context // ends when Run ends: nobody waits any more
 	end     context.CancelFunc
 }
+
+const lookAgain = 5 * time.Second
 
 // mostRequests that are answered at once; most of them wait for the end of a task.
 const mostRequests = 256
 
 // New makes a door.
 func New(c Config) *Door {
-	d := &Door{Config: c, token: digest(c.Token), places: make(chan struct{}, mostRequests)}
+	c.LookAgain = cmp.Or(c.LookAgain, lookAgain)
+	d := &Door{Config: c, token: digest(c.Token), places: make(chan struct{}, mostRequests), near: nearMessages}
 	d.life, d.end = context.WithCancel(context.Background())
 	return d
 }
@@ -87,11 +95,11 @@ func (d *Door) receive(ctx context.Context, m *client.Message) error {
 const receiptsPause = 10 * time.Second // between attempts, at most
 
 // receiveReceipts notices acknowledgements at once, by a socket. Without one, a wait looks
-// again after lookAgain.
+// again after Config.LookAgain.
 func (d *Door) receiveReceipts(ctx context.Context) {
 	for b := (client.Backoff{Most: receiptsPause}); ctx.Err() == nil; {
 		err := d.readReceipts(ctx, &b)
-		sleep(ctx, b.Pause(err))
+		client.Sleep(ctx, b.Pause(err))
 	}
 }
 
@@ -111,18 +119,6 @@ func (d *Door) readReceipts(ctx context.Context, b *client.Backoff) error {
 			return err
 		}
 		d.bells.ring("", f.MessageID)
-	}
-}
-
-// sleep waits, and returns false if the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

@@ -46,11 +46,40 @@ func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMes
 		return a, d.goOn(ctx, mecha, s, payload, m, a)
 	}
 	sent, err := d.Client.Send(ctx, string(mecha), payload, m)
-	if err != nil {
+	switch {
+	case err == nil:
+		a.id, a.conversation = sent.MessageID, sent.ConversationID
+		return a, nil
+	case !client.Refused(err, relay.IdempotencyKeyReused):
 		return nil, unsent(err)
 	}
-	a.id, a.conversation = sent.MessageID, sent.ConversationID
+	r, err := d.earlier(ctx, mecha, s, payload)
+	if err != nil {
+		return nil, err
+	}
+	a.id, a.conversation = r.MessageID, r.ConversationID
 	return a, nil
+}
+
+// earlier finds the message that began a task by the same words of the client, but with other
+// options of the door's own, as another --ttl, or before the client named the context that it got.
+// It looks in the newest listedMessages with the Mecha. The error is a *fault if there is none.
+func (d *Door) earlier(ctx context.Context, mecha relay.Address, s *said, payload []byte) (*record, error) {
+	q := url.Values{"peer": {string(mecha)}, "direction": {"out"}, "order": {"desc"}}
+	if s.context != "" {
+		q.Set("conversation_id", s.context)
+	}
+	newest, _, err := d.records(ctx, "/api/v1/mecha/"+url.PathEscape(string(d.Own))+"/messages", q, listedMessages)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(payload)
+	for _, r := range newest {
+		if r.InReplyTo == "" && r.CorrelationID == s.id && r.PayloadSHA256 == hex.EncodeToString(sum[:]) && r.MessageType != typeCancel {
+			return r, nil
+		}
+	}
+	return nil, wrong("message.messageId", "was the id of another message")
 }
 
 // key is the Idempotency-Key of a client's message: sent again, it is the same task.
@@ -216,7 +245,7 @@ func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.R
 	if conversation != "" {
 		q.Set("conversation_id", conversation)
 	}
-	newest, err := d.records(ctx, "/api/v1/mecha/"+url.PathEscape(string(d.Own))+"/messages", q, listedMessages)
+	newest, _, err := d.records(ctx, "/api/v1/mecha/"+url.PathEscape(string(d.Own))+"/messages", q, listedMessages)
 	if err != nil {
 		return nil, err
 	}

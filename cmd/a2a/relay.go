@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,7 +23,7 @@ func (d *Door) get(ctx context.Context, path string, out any) error {
 		if err == nil || ctx.Err() != nil || !client.Temporary(err) {
 			return err
 		}
-		if pause := b.Pause(err); time.Now().Add(pause).After(end) || !sleep(ctx, pause) {
+		if pause := b.Pause(err); time.Now().Add(pause).After(end) || !client.Sleep(ctx, pause) {
 			return err
 		}
 	}
@@ -70,8 +71,38 @@ type load struct {
 	verdict string // why there is no answer yet
 }
 
-// longestThread is how many messages after its first one a task is looked for in.
-const longestThread = 10_000
+// A task is looked for in the first and in the last nearMessages of its context, beginning with
+// its first message. In between, the traces tell which message is answered by which, for
+// mostTraced messages at most.
+const (
+	nearMessages = 5000
+	mostTraced   = 100
+)
+
+// trace is the life of a message as the relay tells it.
+type trace struct {
+	Message record
+	Verdict struct{ Text string }
+	Steps   []struct {
+		What      string
+		MessageID string `json:"message_id"`
+	}
+}
+
+// answer gives the id of the first answer to the message; "" if there is none.
+func (t *trace) answer() string {
+	for _, s := range t.Steps {
+		if s.What == "answered" {
+			return s.MessageID
+		}
+	}
+	return ""
+}
+
+func (d *Door) trace(ctx context.Context, id string) (t *trace, err error) {
+	t = &trace{}
+	return t, d.get(ctx, "/api/v1/messages/"+id+"/trace", t)
+}
 
 // load reads a task that the door has given to mecha. The question is read before what came
 // after it, so an answer that was sent before the last acknowledgement is never missed. The
@@ -80,11 +111,7 @@ func (d *Door) load(ctx context.Context, mecha relay.Address, id string) (*load,
 	if !isMessageID(id) {
 		return nil, noTask(id)
 	}
-	var t struct {
-		Message record
-		Verdict struct{ Text string }
-	}
-	err := d.get(ctx, "/api/v1/messages/"+id+"/trace", &t)
+	t, err := d.trace(ctx, id)
 	if client.Refused(err, relay.MessageNotFound, relay.NotAParty) {
 		return nil, noTask(id)
 	}
@@ -95,16 +122,62 @@ func (d *Door) load(ctx context.Context, mecha relay.Address, id string) (*load,
 	if len(threads([]*record{q}, d.Own, mecha)) == 0 {
 		return nil, noTask(id)
 	}
-	rest, err := d.records(ctx, "/api/v1/conversations/"+url.PathEscape(q.ConversationID)+"/messages",
-		url.Values{"since_message_id": {id}, "peer": {string(mecha)}, "include": {"payload"}}, longestThread)
+	all, err := d.after(ctx, t, mecha)
 	if err != nil && !client.Refused(err, relay.ConversationNotFound) {
 		return nil, err
 	}
-	return &load{find(threads(append([]*record{q}, rest...), d.Own, mecha), id), t.Verdict.Text}, nil
+	return &load{find(threads(append([]*record{q}, all...), d.Own, mecha), id), t.Verdict.Text}, nil
 }
 
-// records reads the pages of a history, at most so many records.
-func (d *Door) records(ctx context.Context, path string, q url.Values, most int) (all []*record, err error) {
+// after reads what came after a message in its conversation with mecha, in commit order, as far
+// as Door.near and mostTraced allow.
+func (d *Door) after(ctx context.Context, t *trace, mecha relay.Address) ([]*record, error) {
+	path := "/api/v1/conversations/" + url.PathEscape(t.Message.ConversationID) + "/messages"
+	query := func(name, value string) url.Values {
+		return url.Values{"peer": {string(mecha)}, "include": {"payload"}, name: {value}}
+	}
+	all, more, err := d.records(ctx, path, query("since_message_id", t.Message.MessageID), d.near)
+	if err != nil || !more {
+		return all, err
+	}
+	last, _, err := d.records(ctx, path, query("order", "desc"), d.near)
+	if err != nil {
+		return nil, err
+	}
+	first, has := t.Message.MessageID, map[string]bool{}
+	for _, r := range all {
+		has[r.MessageID] = true
+	}
+	add := func(r *record) {
+		if !has[r.MessageID] && r.MessageID > first {
+			has[r.MessageID] = true
+			all = append(all, r)
+		}
+	}
+	for _, r := range last {
+		add(r)
+	}
+	for range mostTraced {
+		id := t.answer()
+		if id == "" {
+			break
+		}
+		if t, err = d.trace(ctx, id); err != nil {
+			return nil, err
+		}
+		if !has[id] && t.Message.To == string(d.Own) {
+			if err := d.get(ctx, "/api/v1/messages/"+id+"/payload", &t.Message.Payload); err != nil {
+				return nil, err
+			}
+		}
+		add(&t.Message)
+	}
+	slices.SortFunc(all, func(a, b *record) int { return strings.Compare(a.MessageID, b.MessageID) }) // which is commit order
+	return all, nil
+}
+
+// records reads the pages of a history, at most so many records. more: there are more.
+func (d *Door) records(ctx context.Context, path string, q url.Values, most int) (all []*record, more bool, err error) {
 	cursor := "since_message_id"
 	if q.Get("order") == "desc" {
 		cursor = "before_message_id"
@@ -117,24 +190,21 @@ func (d *Door) records(ctx context.Context, path string, q url.Values, most int)
 			Next     string `json:"next_cursor"`
 		}
 		if err := d.get(ctx, path+"?"+q.Encode(), &p); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		all = append(all, p.Messages...)
 		if !p.More {
-			break
+			return all, false, nil
 		}
 		q.Set(cursor, p.Next)
 	}
-	return all, nil
+	return all, true, nil
 }
-
-// lookAgain is how long a wait goes without a bell.
-const lookAgain = 5 * time.Second
 
 // follow reads a task again and again, whenever something may have happened to it, and shows
 // it to each. It ends when each returns false, with ctx, with the door, or with an error
 // that time does not heal; while the relay is away, it goes on. It calls idle after each
-// wait, at least every lookAgain, and ends when that returns false.
+// wait, at least every Config.LookAgain, and ends when that returns false.
 func (d *Door) follow(ctx context.Context, mecha relay.Address, id, conversation string, each func(*load) bool, idle func() bool) error {
 	bell := d.bells.hang(id, conversation) // before the first look, so that nothing is missed
 	defer bell.remove()
@@ -149,7 +219,7 @@ func (d *Door) follow(ctx context.Context, mecha relay.Address, id, conversation
 		case errors.As(err, new(*fault)), !client.Temporary(err) && ctx.Err() == nil:
 			return err
 		}
-		again := time.NewTimer(lookAgain)
+		again := time.NewTimer(d.LookAgain)
 		select {
 		case <-bell.rung:
 		case <-again.C:

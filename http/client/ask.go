@@ -69,11 +69,13 @@ const (
 
 // Ask sends a message as Send does, waits for the answer, acknowledges it as completed,
 // and returns it. The answer is the first message from the recipient that names this one
-// as the message that it answers, as Message.Reply does. A message that names no other one
-// counts as well, if it comes in the same conversation with the same correlation_id.
+// as the message that it answers, as Message.Reply does. If there is none, it is the first
+// later message from the recipient in the same conversation, with the same correlation_id if
+// the question has one (PROTOCOL §3, in_reply_to).
 //
 // A listener of the same Client does not see the answer that Ask has taken. It sees a second
-// answer, and one that comes too late.
+// answer, and one that comes too late. A listener in another process leaves the answer to Ask
+// as well, by the mark that SendOptions.Question describes.
 //
 // Ask goes on while the relay is away. If there is no answer within Timeout, the error is a
 // *NoAnswer with the relay's verdict. If the message fails, is rejected or expires, it is a
@@ -117,8 +119,11 @@ var errCannotWait = errors.New("the relay, or a proxy before it, does not know P
 func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration) (*Message, error) {
 	ctx, cancel := context.WithTimeout(parent, most)
 	defer cancel()
-	question := m.c.asks(m.to, m.correlation)
+	question := m.c.asks(m)
 	defer question.end()
+	if sent != nil {
+		question.is(sent.MessageID, sent.ConversationID)
+	}
 	b := Backoff{Most: sendPause}
 	unknown := false
 	end := time.Now().Add(most)
@@ -148,12 +153,12 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		case err == nil && !h.known:
 			return nil, errCannotWait
 		case err != nil || !h.asked:
-			sleep(ctx, b.Pause(err))
+			Sleep(ctx, b.Pause(err))
 			continue
 		}
 		b.Reset()
 		if hold == 0 {
-			sleep(ctx, firstPause)
+			Sleep(ctx, firstPause)
 		}
 		hold = min(2*hold, longestHold)
 		record, err := m.c.Record(ctx, sent.MessageID)

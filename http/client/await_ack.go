@@ -58,7 +58,7 @@ func (s *Sent) watch(ctx context.Context, wake chan<- struct{}) {
 			default: // one is waiting
 			}
 		})
-		sleep(ctx, b.Pause(err))
+		Sleep(ctx, b.Pause(err))
 	}
 }
 

@@ -23,9 +23,10 @@
 // [Client.Listen] calls its handler for each message at least once. It outlives restarts of
 // the relay, lost connections, and a machine that sleeps; where no WebSocket can be had it
 // asks the history. What it has handled it recognises when it comes again. After a crash of
-// this process, what was not acknowledged comes again; [Message.Reply] answers it once all
-// the same, because the Idempotency-Key of an answer is made of the id of the message. Other
-// effects of a handler must bear to be repeated: [Message.ID] is there to know them by.
+// this process, what was not acknowledged comes again; [Message.Reply] sends the same answer once
+// all the same, because its Idempotency-Key is made of the message's id and of the answer. A
+// different answer is sent as a further one. Other effects of a handler must bear to be
+// repeated: [Message.ID] is there to know them by.
 //
 // # Errors
 //
@@ -42,6 +43,6 @@
 //
 // [Client.Do] and [Client.Call] make one signed request to any path of the API;
 // [Client.Dial] opens a WebSocket, from which [Socket.Next] reads frames. [Temporary]
-// tells whether to try again after an error, [Backoff] when, and [NothingDone] whether the
-// failed request may have had an effect.
+// tells whether to try again after an error, [Backoff] and [Sleep] when, and [NothingDone]
+// whether the failed request may have had an effect.
 package client

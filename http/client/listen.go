@@ -177,11 +177,14 @@ type listener struct {
 	taken   string    // the last message that was given to a task
 	now     func() time.Time
 
+	one sync.Mutex // is held while handle runs, with Quick
+
 	mu     sync.Mutex
 	inHand map[string]bool // messages that are given to a task and not settled
 	done   recent          // messages that were settled
 
 	slots    chan struct{}   // holds one value for each task
+	aside    chan struct{}   // holds one value for each message of which it is not decided for whom it is
 	tasks    sync.WaitGroup  // the tasks that run
 	stopping context.Context // ends when no more messages are to be taken
 	alive    context.Context // ends when no more is to be done for any message
@@ -201,7 +204,16 @@ type listener struct {
 // Listen outlives restarts of the relay, lost connections and a machine that sleeps: it
 // connects again, with growing pauses, and goes on where it was. A message that comes again
 // after it was handled is recognised, unless the relay has lost its acknowledgement, or this
-// process was restarted in between: then it is handled again, and its answer is sent once.
+// process was restarted in between: then it is handled again, and the same answer is sent once.
+//
+// An answer for which an Ask of this Client may wait is put aside until Ask has decided;
+// other messages are handled meanwhile. An answer to an Ask that this Client has not made is
+// put off three times, for one, two and four seconds, so that the process that has asked can
+// take it. Then it is handled: that process has ended. None of this counts for MaxReplies. A
+// listener that keeps its place (ListenOptions.Ack and State) differs: it puts nothing off, and
+// while an answer is undecided it waits, because it handles the messages in order.
+//
+// A panic of handle is not recovered: it ends the program, and the message stays pending.
 //
 // The context of a handler ends when the lease of its message is lost, with [ErrLeaseLost] or
 // the relay's refusal as its cause, and when ListenOptions.Handling ends. Nothing may then be
@@ -218,7 +230,7 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions, handle func(contex
 	defer stop()
 	l := &listener{c: c, o: o, handle: handle, stopping: ctx, now: o.now, inHand: map[string]bool{}}
 	l.breaker.most = max(o.MaxReplies, 0)
-	l.slots = make(chan struct{}, o.Jobs)
+	l.slots, l.aside = make(chan struct{}, o.Jobs), make(chan struct{}, mostAside)
 	if o.Quick && !o.keepsPlace() {
 		l.slots = make(chan struct{}, acksAtOnce)
 	}
@@ -230,7 +242,7 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions, handle func(contex
 	defer l.abort(nil)
 	if o.Handling == nil {
 		defer context.AfterFunc(ctx, func() {
-			sleep(l.alive, graceTime)
+			Sleep(l.alive, graceTime)
 			l.abort(errTooSlow)
 		})()
 	}
@@ -290,7 +302,7 @@ func (l *listener) begin(ctx context.Context) (err error) {
 func (l *listener) pause(ctx context.Context, err error, b *Backoff) {
 	d := b.Pause(err)
 	l.o.Report(Event{What: Waiting, Address: l.own, Err: err, Pause: d})
-	sleep(ctx, d)
+	Sleep(ctx, d)
 }
 
 // fresh tells whether a message is to be handled. It is not if it is in hand, as when a new

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"relay/db/relay"
@@ -46,9 +47,6 @@ func (l *listener) claimAll(ctx context.Context) error {
 		}
 		asked := l.now()
 		claimed, err := l.claim(ctx, n)
-		for range n - len(claimed) {
-			<-l.slots
-		}
 		switch {
 		case ctx.Err() != nil && err != nil:
 			return nil
@@ -60,16 +58,18 @@ func (l *listener) claimAll(ctx context.Context) error {
 		}
 		b.Reset()
 		for _, m := range claimed {
-			l.tasks.Go(func() {
-				defer func() { <-l.slots }()
-				l.handleClaimed(ctx, m, asked.Add(l.o.Lease))
-			})
+			hasSlot := false
+			select {
+			case l.slots <- struct{}{}:
+				hasSlot = true
+			default: // an answer that was put aside has taken it meanwhile
+			}
+			l.tasks.Go(func() { l.handleClaimed(ctx, m, asked.Add(l.o.Lease), hasSlot) })
 		}
 	}
 }
 
-// freeSlots waits until a task may run, and returns how many may, each of which has its
-// place in l.slots then. 0: ctx has ended.
+// freeSlots waits until a task may run, and returns how many may. 0: ctx has ended.
 func (l *listener) freeSlots(ctx context.Context) (n int) {
 	select {
 	case l.slots <- struct{}{}:
@@ -85,10 +85,10 @@ func (l *listener) freeSlots(ctx context.Context) (n int) {
 		}
 		break
 	}
+	for range n {
+		<-l.slots
+	}
 	if ctx.Err() != nil { // select takes either
-		for range n {
-			<-l.slots
-		}
 		return 0
 	}
 	return n
@@ -117,8 +117,14 @@ func (l *listener) claim(ctx context.Context, n int) ([]*Message, error) {
 }
 
 // handleClaimed handles a message and acknowledges it, unless the lease is lost before.
-// until is the end of the lease.
-func (l *listener) handleClaimed(ctx context.Context, m *Message, until time.Time) {
+// until is the end of the lease. With hasSlot, the message has its place in l.slots.
+func (l *listener) handleClaimed(ctx context.Context, m *Message, until time.Time, hasSlot bool) {
+	leave := sync.OnceFunc(func() {
+		if hasSlot {
+			<-l.slots
+		}
+	})
+	defer leave()
 	if fresh, _ := l.fresh(ctx, m); !fresh {
 		return // the lease ends by itself, and what must be done comes again
 	}
@@ -127,7 +133,13 @@ func (l *listener) handleClaimed(ctx context.Context, m *Message, until time.Tim
 	l.hold(m)
 	renewing := make(chan struct{})
 	go func() { defer close(renewing); l.renew(m, until, end) }()
-	settled := l.settle(m, l.work(m))
+	var settled bool
+	if !hasSlot || l.isAside(m) {
+		leave()
+		settled = l.sortOut(m)
+	} else {
+		settled = l.settle(m, l.work(m))
+	}
 	end(nil)
 	<-renewing
 	l.release(m, settled)
@@ -139,7 +151,7 @@ func (l *listener) renew(m *Message, until time.Time, end context.CancelCauseFun
 	t, third := m.task, l.o.Lease/3
 	next := until.Add(-2 * third)
 	b := Backoff{Most: third / 2}
-	for sleep(t.ctx, l.shortly(until, next)) {
+	for Sleep(t.ctx, l.shortly(until, next)) {
 		now := l.now()
 		switch {
 		case over(now, until):

@@ -119,8 +119,15 @@ func beat(ctx context.Context, s *Socket) {
 
 // take waits until a task may run, and starts it. Meanwhile nothing is read from the
 // connection: the relay keeps further messages. With Quick it handles the message
-// itself, and the task only acknowledges.
+// itself, and the task only acknowledges. An answer to a question goes another way (sortOut).
 func (l *listener) take(ctx context.Context, m *Message) error {
+	t := &task{l: l, ctx: l.alive}
+	m.task = t
+	if l.isAside(m) {
+		l.hold(m)
+		l.tasks.Go(func() { l.release(m, l.sortOut(m)) })
+		return nil
+	}
 	select {
 	case l.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -136,13 +143,10 @@ func (l *listener) take(ctx context.Context, m *Message) error {
 		<-l.slots
 		return err
 	}
-	t := &task{l: l, ctx: l.alive}
-	m.task = t
 	var handled error
 	if l.o.Quick {
 		handled = l.work(m)
-		var stop *abandoned
-		if errors.As(handled, &stop) {
+		if stop := abandonedBy(handled); stop != nil {
 			<-l.slots
 			return permanentError{stop.error}
 		}

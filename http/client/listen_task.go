@@ -24,7 +24,6 @@ type task struct {
 	ended    bool       // the handler itself has acknowledged or deferred the message
 	progress string     // the detail of its last word of progress, which renewals repeat
 
-	replies  int  // that the handler has begun
 	reserved bool // the breaker has counted one answer that is not sent
 }
 
@@ -37,11 +36,19 @@ func (e *abandoned) Unwrap() error { return e.error }
 // and Listen returns err.
 func Abandon(err error) error { return &abandoned{err} }
 
+// abandonedBy finds what Abandon has made in a handler's error; nil if it is not there. The
+// methods of an error may panic, as those of a nil pointer do.
+func abandonedBy(err error) (stop *abandoned) {
+	defer func() { _ = recover() }()
+	errors.As(err, &stop)
+	return stop
+}
+
 // work calls the handler, unless the message is an answer that Ask has taken, or the
 // conversation has had too many answers.
 func (l *listener) work(m *Message) error {
 	t := m.task
-	if l.c.questions.awaits(t.ctx, m) {
+	if l.takenByAsk(m) {
 		t.mu.Lock()
 		t.ended = true // Ask acknowledges it
 		t.mu.Unlock()
@@ -58,16 +65,19 @@ func (l *listener) work(m *Message) error {
 			}
 		}()
 	}
+	if l.o.Quick {
+		l.one.Lock()
+		defer l.one.Unlock()
+	}
 	return l.handle(t.ctx, m)
 }
 
 // settle acknowledges a message as the handler's error says. false: it stays pending.
 func (l *listener) settle(m *Message, err error) bool {
-	t := m.task
-	var stop *abandoned
+	t, stop := m.task, abandonedBy(err)
 	switch {
 	case t.hasEnded():
-		if errors.As(err, &stop) {
+		if stop != nil {
 			l.giveUp(stop.error)
 		}
 		return true
@@ -76,10 +86,10 @@ func (l *listener) settle(m *Message, err error) bool {
 	case t.lost() != nil:
 		l.o.Report(Event{What: GivenUp, Message: m, Err: t.lost()})
 		return false
-	case errors.As(err, &stop):
+	case stop != nil:
 		err = fmt.Errorf("%s stays pending: %w", m.ID, stop.error)
 	case err != nil:
-		detail := clip(l.o.Explain(err))
+		detail := clip(textOf(err, l.o.Explain))
 		l.o.Report(Event{What: HandlerFailed, Message: m, Err: errors.New(detail)})
 		return l.acknowledge(m, "failed", detail)
 	default:
@@ -156,24 +166,19 @@ func (t *task) acknowledge(ctx context.Context, m *Message, a acknowledgement) e
 func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions) error {
 	l := t.l
 	t.mu.Lock()
-	t.replies++
-	n, reserved := t.replies, t.reserved
+	reserved := t.reserved
 	t.reserved = false
 	t.mu.Unlock()
 	if !reserved && !l.breaker.begin(m.ConversationID, l.now()) {
 		return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
 	}
-	o.Type, o.IdempotencyKey = cmp.Or(o.Type, l.o.ReplyType), cmp.Or(o.IdempotencyKey, replyKey(m.ID, n))
-	out, err := l.c.outgoing(m.Sender, payload, o)
-	if err == nil {
-		err = t.persist(ctx, m, ReplyLate, func(ctx context.Context) error {
+	o.Type = cmp.Or(o.Type, l.o.ReplyType)
+	err := m.answer(payload, o, func(out *outgoing) error {
+		return t.persist(ctx, m, ReplyLate, func(ctx context.Context) error {
 			_, _, err := out.post(ctx, -1)
 			return err
 		})
-	}
-	if Refused(err, relay.IdempotencyKeyReused) {
-		err = nil // before a crash, another answer was sent
-	}
+	})
 	l.breaker.end(m.ConversationID, l.now(), err == nil)
 	return unlessKeyless(err)
 }
@@ -195,7 +200,7 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()
-	defer context.AfterFunc(t.l.stopping, func() { sleep(trying, graceTime); cancel() })()
+	defer context.AfterFunc(t.l.stopping, func() { Sleep(trying, graceTime); cancel() })()
 	began, said := time.Now(), false
 	for b := (Backoff{Most: mostPause}); ; {
 		err := request(trying)
@@ -206,7 +211,7 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 			said = true
 			t.l.o.Report(Event{What: late, Message: m, Err: err})
 		}
-		if !sleep(trying, b.Pause(err)) {
+		if !Sleep(trying, b.Pause(err)) {
 			return err
 		}
 	}
@@ -215,8 +220,18 @@ func (t *task) persist(ctx context.Context, m *Message, late EventKind, request 
 const maxDetail = 1 << 10 // bytes (PROTOCOL §3)
 
 // Detail makes of an error what the detail of an acknowledgement may be: its text on one
-// line, cut to 1,024 bytes.
-func Detail(err error) string { return clip(err.Error()) }
+// line, cut to 1,024 bytes. If its Error method panics, the text is its type.
+func Detail(err error) string { return clip(textOf(err, error.Error)) }
+
+// textOf reads the text of a handler's error.
+func textOf(err error, read func(error) string) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = fmt.Sprintf("an error of the type %T, whose text cannot be read", err)
+		}
+	}()
+	return read(err)
+}
 
 func clip(s string) string {
 	s = relay.Visible(strings.TrimSpace(strings.ToValidUTF8(s, "\uFFFD")))

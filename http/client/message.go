@@ -2,10 +2,13 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/url"
+	"sync"
 	"time"
 
 	"relay/db/relay"
@@ -32,6 +35,7 @@ type Message struct {
 
 	c    *Client
 	task *task // of the listener that handles the message; nil: there is none
+	keys *replyKeys
 }
 
 // Decode stores the payload in v, as json.Unmarshal does.
@@ -62,7 +66,7 @@ type frame struct {
 func (c *Client) message(f *frame) *Message {
 	m := &Message{
 		ID: f.MessageID, ConversationID: f.ConversationID, Sender: f.From, To: f.To, Type: f.MessageType, Priority: f.Priority,
-		CorrelationID: f.CorrelationID, InReplyTo: f.InReplyTo, Payload: f.Payload, Attempt: max(f.Attempt, 1), Signed: f.Signed, State: f.State, c: c,
+		CorrelationID: f.CorrelationID, InReplyTo: f.InReplyTo, Payload: f.Payload, Attempt: max(f.Attempt, 1), Signed: f.Signed, State: f.State, c: c, keys: &replyKeys{},
 	}
 	if f.PayloadBase64 != nil {
 		m.Payload = f.PayloadBase64
@@ -174,36 +178,75 @@ func (m *Message) acknowledge(ctx context.Context, a acknowledgement) error {
 // correlation_id. payload and options are as in [Client.Send]; the type is reply unless
 // they say otherwise. The answer names the message, so [Client.Ask] finds it.
 //
-// Each message has one first answer, one second and so on: the n-th that is sent again,
-// by this program or after a crash by the next one, is not sent twice. In the handler of a
-// listener, an answer that differs from what was sent before the crash counts as sent, and
-// Reply tries until ctx ends. A listener that has answered too often in the conversation
-// gets *TooManyReplies.
+// The same answer, sent again by the program that gets the message again, as after a crash, is
+// sent once. An answer that differs in any byte is a further one: an agent whose answers vary
+// may answer twice after a crash. The same answer twice for one Message is two answers.
+//
+// In the handler of a listener, Reply tries until ctx ends, and a listener that has answered
+// too often in the conversation gets *TooManyReplies.
 func (m *Message) Reply(ctx context.Context, payload any, options ...SendOptions) error {
 	o := single(options)
-	o.InReplyTo, o.ConversationID, o.CorrelationID = m.ID, m.ConversationID, m.CorrelationID
+	o.InReplyTo, o.ConversationID, o.CorrelationID, o.Question = m.ID, m.ConversationID, m.CorrelationID, false
 	if m.task != nil {
 		return m.task.reply(ctx, m, payload, o)
 	}
-	if o.Type == "" {
-		o.Type = DefaultReplyType
+	o.Type = cmp.Or(o.Type, DefaultReplyType)
+	return m.answer(payload, o, func(out *outgoing) error {
+		_, err := out.send(ctx)
+		return err
+	})
+}
+
+// answer makes an answer with its Idempotency-Key, and calls send, which sends it.
+func (m *Message) answer(payload any, o SendOptions, send func(*outgoing) error) error {
+	out, err := m.c.outgoing(m.Sender, payload, o)
+	if err != nil {
+		return err
 	}
-	if o.IdempotencyKey == "" {
-		o.IdempotencyKey = replyKey(m.ID, 1)
+	if o.IdempotencyKey != "" {
+		return send(out)
 	}
-	_, err := m.c.Send(ctx, m.Sender, payload, o)
+	sum := digest(sha256.Sum256(out.body))
+	n := m.keys.take(sum)
+	out.key = fmt.Sprintf("reply-%s-%x-%d", m.ID, sum[:8], n)
+	if err = send(out); err != nil {
+		m.keys.giveBack(sum, n)
+	}
 	return err
 }
 
 // DefaultReplyType is the message type of answers.
 const DefaultReplyType = "reply"
 
-// replyKey is the Idempotency-Key of the n-th answer to a message.
-func replyKey(id string, n int) string {
-	if n == 1 {
-		return "reply-" + id
+type digest [sha256.Size]byte
+
+// replyKeys count the answers to a message that have the same bytes. Safe for concurrent use.
+type replyKeys struct {
+	mu     sync.Mutex
+	taken  map[digest]int   // the highest number
+	unused map[digest][]int // lower numbers, of answers that were not sent
+}
+
+// take returns the number of one more answer; the first one is 1.
+func (k *replyKeys) take(sum digest) (n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if free := k.unused[sum]; len(free) > 0 {
+		n, k.unused[sum] = free[len(free)-1], free[:len(free)-1]
+		return n
 	}
-	return fmt.Sprintf("reply-%s-%d", id, n)
+	if k.taken == nil {
+		k.taken, k.unused = map[digest]int{}, map[digest][]int{}
+	}
+	k.taken[sum]++
+	return k.taken[sum]
+}
+
+// giveBack says that an answer was not sent, or perhaps: the next one takes its number.
+func (k *replyKeys) giveBack(sum digest, n int) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.unused[sum] = append(k.unused[sum], n)
 }
 
 // Working does the work for a message that came from somewhere else than a listener, as

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"math/rand/v2"
@@ -71,3 +72,15 @@ func (b *Backoff) Pause(err error) time.Duration {
 
 // Reset makes the next pause a short one, after an attempt that succeeded.
 func (b *Backoff) Reset() { b.next = 0 }
+
+// Sleep waits for d, as between two attempts, and returns false if ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -33,8 +33,9 @@ type SendOptions struct {
 	// long Ask waits for the answer. Default: a minute. Below zero, Send tries once.
 	Timeout time.Duration
 	// Question says that Sent.AwaitReply will wait for the answer. In a conversation that
-	// exists, the message then has its IdempotencyKey as its CorrelationID, unless it has
-	// another one, so that the answer is told from what else is said there.
+	// exists, the message then has a CorrelationID, unless you give one, so that the answer is
+	// told from what else is said there. Otherwise it has a ConversationID. Both are marks by
+	// which a listener in another process leaves the answer to this one; see Listen.
 	Question bool
 }
 
@@ -110,13 +111,18 @@ type outgoing struct {
 	key     string // the Idempotency-Key
 	timeout time.Duration
 
-	correlation string
+	conversation, correlation string
 }
 
 func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, error) {
 	o.IdempotencyKey = cmp.Or(o.IdempotencyKey, rand.Text())
-	if o.Question && o.CorrelationID == "" && (o.ConversationID != "" || o.InReplyTo != "") {
-		o.CorrelationID = o.IdempotencyKey // not a random one: the same question, asked again, must be the same bytes
+	if o.Question {
+		mark := markFor(to, o.IdempotencyKey)
+		if o.ConversationID == "" && o.InReplyTo == "" {
+			o.ConversationID = mark
+		} else {
+			o.CorrelationID = cmp.Or(o.CorrelationID, mark)
+		}
 	}
 	raw, err := payloadBytes(payload)
 	if err != nil {
@@ -133,7 +139,7 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 		AckBy          int64  `json:"ack_by_seconds,omitempty"`
 		MaxMessages    int    `json:"max_messages,omitempty"`
 	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy), o.MaxMessages}, raw)
-	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), correlation: o.CorrelationID}, err
+	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), conversation: o.ConversationID, correlation: o.CorrelationID}, err
 }
 
 // seconds rounds up: what is to last for half a second must not last for ever.
@@ -172,21 +178,9 @@ func retry(ctx context.Context, most time.Duration, f func(context.Context) erro
 		if err == nil || ctx.Err() != nil || !Temporary(err) {
 			return err
 		}
-		if d := b.Pause(err); time.Now().Add(d).After(end) || !sleep(ctx, d) {
+		if d := b.Pause(err); time.Now().Add(d).After(end) || !Sleep(ctx, d) {
 			return err
 		}
-	}
-}
-
-// sleep waits, and returns false if the context ended first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
