@@ -14,7 +14,8 @@ type Overview struct {
 	At      time.Time
 	Mechas  int   // that are registered
 	Boxes   []Box // of the Mechas for which messages wait
-	Pending int   // messages, in all boxes; at least so many if a box has More
+	Pending int   // messages, in all boxes
+	More    bool  // a box has More: Pending is the least that there can be
 }
 
 // A Box is what waits for a Mecha, and what the file knows of the Mecha's health. Whether the
@@ -26,11 +27,11 @@ type Box struct {
 	LiveKeys int       // neither revoked nor expired
 	LastSeen time.Time // its last request, up to about a minute too early; zero: never
 	Pending  int       // pending messages, up to MostCounted
-	More     bool      // it has more
+	More     bool      // it has more; then the counts below are the least that there can be
 	Late     int       // of them, those that are older than the time that the caller gave
 	Held     int       // of them, those that a worker holds by a lease
 	Deferred int       // of them, those that the Mecha has put off
-	Overdue  int       // of them, those whose AckBy has come
+	Overdue  int       // of the oldest of them, those whose AckBy has come
 	Oldest   relay.MessageID
 	OldestAt time.Time // when Oldest was accepted
 }

@@ -15,13 +15,13 @@ import (
 
 const (
 	lookEvery  = 250 * time.Millisecond // while a page is open
-	idleEvery  = time.Second
-	readAtOnce = 100              // events that are read after one look; of more, the newest are shown, and the others counted
-	sampleOf   = 20               // events that are read of more
-	countRows  = 20_000           // rows that are counted in one view
-	backfill   = 200_000          // events of the last hour that are counted at the start
-	keptEvents = 300              // for pages that come back
-	mayReturn  = 15 * time.Second // after which nothing is read any more for a page that has left
+	idleEvery  = 5 * time.Second        // while nobody looks
+	readAtOnce = 100                    // events that are read after one look; of more, the newest are shown, and the others counted
+	sampleOf   = 20                     // events that are read of more
+	countRows  = 20_000                 // rows that are counted in one view
+	backfill   = 200_000                // events of the last hour that are counted at the start
+	keptEvents = 300                    // for pages that come back
+	mayReturn  = 15 * time.Second       // after which nothing is read any more for a page that has left
 	heardEvery = 5 * time.Second
 	measured   = 10 * time.Second // between two measurements of the server
 )
@@ -40,7 +40,7 @@ type flow struct {
 	from     relay.Position // after this position, kept has all events but those that were passed over
 	pages    map[*page]bool
 	behind   time.Duration // how old the events are that are counted; 0: all are
-	left     time.Time     // when the latest page has left
+	left     time.Time     // when the latest page has left, or was asked for
 	failed   error         // why the file could not be read; nil: it can
 }
 
@@ -203,12 +203,10 @@ func (p *page) add(total int, events []inspect.Event) {
 	}
 }
 
-// measure notes what the server says of itself, and how much is pending.
+// measure notes what the server says of itself, and how much is pending, if that is known. It
+// reads nothing of the file: nobody may be looking.
 func (f *flow) measure(now time.Time) {
-	pending := -1
-	if o, err := f.c.overview(f.c.ctx); err == nil {
-		pending = o.Pending
-	}
+	pending := f.c.pendingKnown()
 	var h []Histogram
 	if f.c.config.Live != nil {
 		h = f.c.config.Live.Vitals().Histograms
@@ -220,7 +218,14 @@ func (f *flow) measure(now time.Time) {
 	f.hour.measured(now, pending, h)
 }
 
-// listened tells whether a page listens, or may soon be back.
+// asked notes that somebody asks for a page, which will soon listen.
+func (f *flow) asked() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = time.Now()
+}
+
+// listened tells whether a page listens, or may soon do so.
 func (f *flow) listened() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -326,11 +331,16 @@ func (f *flow) take(p *page, q query) news {
 	return n
 }
 
-// position gives the position up to which all is counted.
+// position gives the position up to which all is counted. Before the last hour is counted, it
+// is the latest: a page that is made now shows all before it.
 func (f *flow) position() relay.Position {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.at
+	at := f.at
+	f.mu.Unlock()
+	if at == 0 {
+		at, _ = f.c.config.Store.Latest() // if it cannot be read, neither can the page
+	}
+	return at
 }
 
 func cursor(p relay.Position) string { return strconv.FormatInt(int64(p), 10) }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"relay/db/inspect"
@@ -132,30 +131,6 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 		draw("Pending", hour, from, number, func(s *point) float64 { return float64(s.pending) }),
 	}
 	return p, nil
-}
-
-// overview gives what waits for whom, as of a moment ago; of some seconds ago if it takes long.
-func (c *Console) overview(ctx context.Context) (inspect.Overview, error) {
-	l := &c.look
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if !l.at.IsZero() && now.Sub(l.at) < min(max(50*time.Millisecond, 10*l.took), 5*time.Second) {
-		return l.last, nil
-	}
-	o, err := c.config.Store.Overview(ctx, c.config.Now().Add(-lateAfter))
-	if err == nil {
-		l.last, l.at, l.took = o, time.Now(), time.Since(now)
-	}
-	return o, err
-}
-
-// look is the latest Overview, for all pages.
-type look struct {
-	mu   sync.Mutex // one looks at a time
-	at   time.Time  // when it was made
-	took time.Duration
-	last inspect.Overview
 }
 
 // boxes gives the Mechas for which messages wait, those with trouble first.

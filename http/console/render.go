@@ -53,6 +53,7 @@ type frame struct {
 
 // view answers a request with the page of a row of the route table.
 func (c *Console) view(w http.ResponseWriter, r *http.Request, row route) {
+	c.flow.asked()
 	f := c.frame(r, row.page) // before the data is read, so that no event falls between
 	data, err := row.show(c, r)
 	if err != nil {

@@ -50,7 +50,8 @@ function showRows(news) {
 		cell(".kind bdi").textContent = row.type;
 		cell(".note bdi").textContent = row.note;
 		item.classList.add("new");
-		flow.prepend(item);
+		// The newest is first; what is told late, as of a push, has its place further down.
+		flow.insertBefore(item, [...flow.children].find(other => other.querySelector("time").dateTime <= row.at) ?? null);
 	}
 	if (news.rows.length) $("flow-none")?.remove();
 	// The row that has the focus stays, so that nobody loses their place.
