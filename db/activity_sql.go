@@ -119,6 +119,29 @@ func (i *Inspector) Newest(limit int) (list []inspect.Event, err error) {
 	return list, err
 }
 
+// deadRows is how many of the newest receipts Dead looks at.
+const deadRows = 50_000
+
+const deadSince = `SELECT position, message FROM (SELECT position, message, state, status, notice FROM receipt WHERE position > ? ORDER BY position DESC LIMIT ?)
+	WHERE state = 3 AND notice IS NULL OR state = 2 AND notice IS NULL AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected')) LIMIT ?`
+
+// Dead reads the newest events since a time by which messages expired, or were acknowledged as
+// failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
+func (i *Inspector) Dead(since time.Time, limit int) (list []inspect.Event, err error) {
+	err = i.view(func(x *rx) error {
+		var of []relay.Position
+		r := x.c.Query(deadSince, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit))
+		for r.Next() {
+			list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+		return x.fillEvents(list, of)
+	})
+	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), err
+}
+
 // newestPushes is how many rows of push NewestPushes looks at.
 const newestPushes = 50
 

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,6 +12,7 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 	"relay/db/relay"
 )
 
@@ -50,7 +53,7 @@ func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Ove
 	if err != nil {
 		return o, err
 	}
-	o.At = time.Now()
+	o.At, o.Serving, o.DiskFree = time.Now(), i.serving(), diskFree(i.path)
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), inspect.MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
@@ -78,10 +81,11 @@ type overview struct {
 	late      relay.Position
 	upto      relay.Position // received has all messages up to here
 	unindexed map[int64][]waitingMessage
-	cut       bool    // there are more of those
-	waiting   []int64 // the Mechas whose boxes are still to be made
-	counted   int     // rows of received that are counted for each
-	looked    int     // messages that are read for each
+	sent      map[int64]relay.Position // the newest message that each Mecha sent, of those that the index tables lack
+	cut       bool                     // there are more of those
+	waiting   []int64                  // the Mechas whose boxes are still to be made
+	counted   int                      // rows of received that are counted for each
+	looked    int                      // messages that are read for each
 }
 
 // waitingMessage is what a Box needs of a pending message.
@@ -98,8 +102,8 @@ func readWaiting(r *sqlite.Rows) waitingMessage {
 	return waitingMessage{relay.Position(r.Int(0)), r.Int(1) != 0, r.Int(2) != 0, r.Int(3) != 0, r.Int(4) != 0}
 }
 
-// unindexedWaiting are the pending messages of a Mecha, or with 0 of all, after a position.
-const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR recipient = ?3) ORDER BY position LIMIT ?4) p
+// unindexedWaiting are the messages to or from a Mecha, or with 0 all, after a position.
+const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sender FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR ?3 IN (recipient, sender)) ORDER BY position LIMIT ?4) p
 	CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position AND p.open = 1`
 
 // readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
@@ -108,13 +112,14 @@ func (v *overview) readUnindexed(x *rx, id int64) (err error) {
 	if v.upto, err = x.indexedUpto(); err != nil {
 		return err
 	}
-	v.unindexed = map[int64][]waitingMessage{}
+	v.unindexed, v.sent = map[int64][]waitingMessage{}, map[int64]relay.Position{}
 	rows := 0
 	r := x.c.Query(unindexedWaiting, x.now.UnixMilli(), int64(v.upto), id, int64(overviewLate))
 	for ; r.Next(); rows++ {
 		if to := r.Int(5); r.Int(6) != 0 {
 			v.unindexed[to] = append(v.unindexed[to], readWaiting(r))
 		}
+		v.sent[r.Int(7)] = relay.Position(r.Int(0))
 	}
 	v.cut = rows == overviewLate
 	return r.Close()
@@ -147,7 +152,7 @@ func (x *rx) box(id relay.MechaNumber, late relay.Position) (b inspect.Box, err 
 
 const (
 	mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)), (" +
-		"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?1) FROM mecha WHERE id = ?1"
+		"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?1), (SELECT max(position) FROM sent WHERE mecha = ?1) FROM mecha WHERE id = ?1"
 	waitingOf     = "SELECT position FROM received WHERE mecha = ?2 AND open = 1 AND position <= ?3 ORDER BY position LIMIT ?4"
 	countWaiting  = "SELECT count(*), count(*) FILTER (WHERE position < ?1) FROM (" + waitingOf + ")"
 	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
@@ -164,6 +169,9 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 	now := x.now.UnixMilli()
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		b.Removed, b.LiveKeys, b.LastSeen = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2))
+		if sent := max(relay.Position(r.Int(3)), v.sent[id]); sent.Time().After(b.LastSeen) && sent != 0 {
+			b.LastSeen = sent.Time() // the use of a key is noted up to a minute later
+		}
 	}, mechaHealth, id, now)
 	if err != nil {
 		return b, err
@@ -239,12 +247,9 @@ func one(b bool) int {
 
 // FileState looks at the file.
 func (i *Inspector) FileState() (s inspect.FileState, err error) {
-	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), -1
+	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), diskFree(i.path)
 	if info, err := os.Stat(i.path); err == nil {
 		s.File = info.Size()
-	}
-	if free, err := sqlite.FreeDisk(filepath.Dir(i.path)); err == nil {
-		s.DiskFree = free
 	}
 	err = i.view(func(x *rx) error {
 		var free, size, version, first, last, receipt, act, unindexed int64
@@ -272,4 +277,29 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 		return err
 	})
 	return s, err
+}
+
+// diskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
+func diskFree(path string) int64 {
+	free, err := sqlite.FreeDisk(filepath.Dir(path))
+	if err != nil {
+		return -1
+	}
+	return free
+}
+
+// serving tells whether a process serves the file, by the lock that it would have.
+func (i *Inspector) serving() inspect.Serving {
+	real, err := filepath.EvalSymlinks(i.path)
+	if err != nil {
+		return inspect.ServingUnknown
+	}
+	held, err := lock.IsHeld(real + ".lock")
+	switch {
+	case held:
+		return inspect.Served
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return inspect.NotServed
+	}
+	return inspect.ServingUnknown // this system does not tell
 }

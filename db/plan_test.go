@@ -93,6 +93,7 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 		{"health", mechaHealth, []any{number, number}, []string{"SEARCH mecha_key USING INDEX mecha_key_mecha (mecha=?)", "SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"sent", spansSent, []any{number, number, number}, []string{"SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
 		{"settled", spansSettled, []any{number, number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
+		{"dead", deadSince, []any{number, number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>?)"}},
 		{"newest", newestPosition, []any{number}, nil},
 		{"pushes", pushesAfter, []any{number}, []string{"SEARCH push USING INTEGER PRIMARY KEY (rowid>?)"}},
 		{"newest pushes", lastPushes, []any{number}, nil},
