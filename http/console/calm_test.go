@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ type watched struct {
 	overviews, looks atomic.Int64
 	backs            chan struct{} // Back waits for its end; nil: it does not wait
 	fails            atomic.Bool   // Changed fails
+	hangs            chan struct{} // Changed waits for its end; nil: it does not wait
 }
 
 func (w *watched) Overview(ctx context.Context, late time.Time) (inspect.Overview, error) {
@@ -28,7 +30,9 @@ func (w *watched) Overview(ctx context.Context, late time.Time) (inspect.Overvie
 }
 
 func (w *watched) Changed() (bool, error) {
-	w.looks.Add(1)
+	if w.looks.Add(1); w.hangs != nil {
+		<-w.hangs
+	}
 	if w.fails.Load() {
 		return false, fmt.Errorf("the disk is gone")
 	}
@@ -89,5 +93,38 @@ func TestAnEarlyPageIsNotToldTheOld(t *testing.T) {
 	}
 	if _, text := s.get(c, "/events?after="+cursor); !strings.Contains(text, `"total":0,`) {
 		t.Errorf("after %s: %s", cursor, text)
+	}
+}
+
+// A page that has its socket, or polls, says so if the console cannot read the file, or does not
+// come back from reading it, and since when. It is live again when all is read.
+func TestAPageSaysThatNothingIsRead(t *testing.T) {
+	for _, how := range []string{"fails", "hangs"} {
+		t.Run(how, func(t *testing.T) {
+			w := &watched{}
+			goOn := func() { w.fails.Store(false) }
+			if how == "hangs" {
+				w.hangs = make(chan struct{})
+				goOn = sync.OnceFunc(func() { close(w.hangs) })
+			}
+			var past atomic.Int64
+			s := mustStage(t, true, w.watch, func(c *console.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(past.Load())) }
+			})
+			t.Cleanup(goOn)
+			b := mustOpen(t)
+			b.open(s.entry("/"))
+			b.await(isLive)
+			says := "the database cannot be read since "
+			if how == "hangs" {
+				past.Store(int64(time.Minute))
+				says = "nothing new is read for 1 min"
+			} else {
+				w.fails.Store(true)
+			}
+			b.await(`document.querySelector("#link").dataset.state == "lost" && document.querySelector("#link-text").textContent.startsWith("` + says + `")`)
+			goOn()
+			b.await(isLive)
+		})
 	}
 }

@@ -24,6 +24,7 @@ const (
 	mayReturn  = 15 * time.Second       // after which nothing is read any more for a page that has left
 	heardEvery = 5 * time.Second
 	measured   = 10 * time.Second // between two measurements of the server
+	stuckAfter = 8 * time.Second  // without a look at the file, which there is at least every idleEvery
 )
 
 // flow follows what is committed, once for all pages. Its own memory, and that of each page,
@@ -42,6 +43,7 @@ type flow struct {
 	behind   time.Duration // how old the events are that are counted; 0: all are
 	left     time.Time     // when the latest page has left, or was asked for
 	failed   error         // why the file could not be read; nil: it can
+	readAt   time.Time     // when all was read for the last time
 }
 
 // A page is one that listens. Its fields are guarded by flow.mu.
@@ -63,12 +65,12 @@ func (f *flow) run() {
 		now := f.c.config.Now()
 		if !begun {
 			err := f.begin(now)
-			f.note(err)
+			f.note(err, now)
 			begun = err == nil
 		} else if f.listened() || now.Sub(looked) >= idleEvery {
 			// More is left only if more happens than one look counts: then the next one is soon.
 			looked = now
-			f.note(f.follow(now))
+			f.note(f.follow(now), now)
 		}
 		if now.Sub(measuredAt) >= measured {
 			measuredAt = now
@@ -232,14 +234,22 @@ func (f *flow) listened() bool {
 	return len(f.pages) > 0 || time.Since(f.left) < mayReturn
 }
 
-// note keeps why the file could not be read, and logs it once.
-func (f *flow) note(err error) {
+// note keeps that the file was read, or why it could not be. It logs the first failure of
+// several, and tells the pages when that begins and ends.
+func (f *flow) note(err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && f.failed == nil {
 		f.c.config.Logger.Warn("the console cannot read the database", "error", err)
 	}
-	f.failed = err
+	if (err == nil) != (f.failed == nil) {
+		for p := range f.pages {
+			p.add(0, nil)
+		}
+	}
+	if f.failed = err; err == nil {
+		f.readAt = now
+	}
 }
 
 // listen adds a page that has seen all up to a position. leave must follow.
@@ -305,9 +315,9 @@ type news struct {
 	Cursor string `json:"cursor"`
 	Total  int    `json:"total"`
 	Passed int    `json:"passed"`           // of them, those that were not looked at, because there were too many
-	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed; "": not at all
+	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed, in words; "": not at all
 	Rows   []row  `json:"rows"`
-	Failed string `json:"failed,omitempty"` // the file cannot be read
+	Failed string `json:"failed,omitempty"` // nothing new is read, and why
 }
 
 // take gives what a page has not been told.
@@ -323,12 +333,27 @@ func (f *flow) take(p *page, q query) news {
 	}
 	p.total, p.events = 0, nil
 	if f.behind > time.Second {
-		n.Behind = age(f.behind)
+		n.Behind = age(f.behind) + " behind"
+	} else if f.readAt.IsZero() {
+		n.Behind = "counting the last hour"
 	}
-	if f.failed != nil {
-		n.Failed = "the database cannot be read"
-	}
+	n.Failed = f.trouble(now)
 	return n
+}
+
+// trouble says since when nothing new is read, and why; "" if all is read. f.mu is held.
+func (f *flow) trouble(now time.Time) string {
+	switch {
+	case f.readAt.IsZero() && f.failed == nil:
+		return "" // the last hour is being counted: what happens now is told after that
+	case f.failed == nil && now.Sub(f.readAt) < stuckAfter:
+		return ""
+	case f.failed == nil:
+		return "nothing new is read for " + age(now.Sub(f.readAt)) + ": the database does not answer"
+	case f.readAt.IsZero():
+		return "the database cannot be read"
+	}
+	return "the database cannot be read since " + moment(f.readAt, now)
 }
 
 // position gives the position up to which all is counted. Before the last hour is counted, it

@@ -21,7 +21,7 @@ function take(news) {
 	over = false;
 	cursor = news.cursor;
 	if (news.failed) link("lost", news.failed);
-	else if (news.behind) link("live", news.behind + " behind");
+	else if (news.behind) link("live", news.behind);
 	else if (news.passed > 0) link("live", "live, sampled");
 	else link(socket ? "live" : "poll", socket ? "live" : "polling");
 	if (news.total == 0) return;
