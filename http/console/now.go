@@ -159,7 +159,7 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 	case seen.IsZero():
 		return "no request yet", false
 	case c.config.Live == nil && now.Sub(seen) < 2*time.Minute: // the file knows it to a minute
-		return "last request " + age(now.Sub(seen)) + " ago", true
+		return "last request " + age(max(now.Sub(seen), time.Second)) + " ago", true
 	case c.config.Live == nil:
 		return "last request " + moment(seen, now), false
 	}
@@ -196,6 +196,9 @@ func (c *Console) rows(ctx context.Context, q query, now time.Time) (all []row, 
 
 // search looks for messages, the newest first, for a bounded time.
 func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row, cut bool, err error) {
+	if len(q.Refused) > 0 {
+		return nil, false, nil
+	}
 	l := q.list(now)
 	l.Limit = looked
 	for end := time.Now().Add(searchFor); ; {

@@ -85,7 +85,7 @@ func (c *Console) judgeStore(v *Verdict, o inspect.Overview) {
 func judgeWaiting(v *Verdict, all []box, now time.Time) (unknown string) {
 	var late, pending, overdue, mechas, looked int
 	var worst *box
-	more := ""
+	more, moreLate := "", ""
 	for i := range all {
 		b := &all[i]
 		if b.More {
@@ -95,7 +95,9 @@ func judgeWaiting(v *Verdict, all []box, now time.Time) (unknown string) {
 			continue
 		}
 		if b.More {
-			more = "at least "
+			if more = "at least "; b.Late >= b.Pending { // the oldest are counted
+				moreLate = more
+			}
 		}
 		if mechas++; worst == nil {
 			worst = b
@@ -104,7 +106,7 @@ func judgeWaiting(v *Verdict, all []box, now time.Time) (unknown string) {
 	}
 	switch {
 	case late > 0:
-		v.say(worst.Level, fmt.Sprintf("%s longer than %s%s.", upper(more+waits(late)), age(lateAfter), forWhom(worst, mechas, now)))
+		v.say(worst.Level, fmt.Sprintf("%s longer than %s%s.", upper(moreLate+waits(late)), age(lateAfter), forWhom(worst, mechas, now)))
 	case mechas > 0:
 		v.say(worst.Level, fmt.Sprintf("%s%s.", upper(more+waits(pending)), forWhom(worst, mechas, now)))
 	}
@@ -191,7 +193,7 @@ func (b *box) state(now time.Time) string {
 	case b.Live:
 		return b.Seen
 	case b.Here:
-		return "which made a request " + age(now.Sub(b.LastSeen)) + " ago"
+		return "which made a request " + age(max(now.Sub(b.LastSeen), time.Second)) + " ago"
 	}
 	return "which made its last request at " + at(b.LastSeen)
 }
