@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base32"
 	"encoding/base64"
 	"net"
 	"net/http"
@@ -42,8 +43,8 @@ func (c *Console) guarded(h http.Handler) http.Handler {
 		head.Set("Cache-Control", "no-store")
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 		head.Set("Cross-Origin-Opener-Policy", "same-origin")
-		if !c.config.TLS && !isLoopback(r.Host) {
-			http.Error(w, "This console is for programs on this machine: open it as http://127.0.0.1 or http://localhost.", http.StatusMisdirectedRequest)
+		if !c.config.TLS && !isLoopback(r.Host) && !c.isOwnName(r.Host) {
+			http.Error(w, "This is no name of this console: open the URL that it printed, or that relay console --print-url prints. Its name changes with each start.", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -61,6 +62,22 @@ func isLoopback(host string) bool {
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// isOwnName tells whether a Host header has the console's own name. Other names under localhost are
+// refused: who has one may serve a page by it.
+func (c *Console) isOwnName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return subtle.ConstantTimeCompare([]byte(strings.ToLower(host)), []byte(c.host)) == 1
+}
+
+// hostName makes a name of 80 random bits under localhost.
+func hostName() string {
+	var b [10]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])) + ".localhost"
 }
 
 // random makes a text that nobody can guess.
