@@ -9,16 +9,13 @@ import (
 	"log/slog"
 	"net"
 	nethttp "net/http"
-	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"relay/db"
-	"relay/db/lock"
 	"relay/db/relay"
 	"relay/http/console"
 	"relay/ws"
@@ -40,7 +37,8 @@ func (a *app) consoleCommand() *cobra.Command {
 events as they are committed, the life of each message, the health of the
 store. The command only reads the database file, with or without a server on
 it. It prints a URL with a token; who has the URL may look, until the command
-ends. --print-url prints the URL of the console that runs on the database.
+ends. --print-url prints the URL of the console that runs on the database; of
+several, of that which was started last.
 
 relay serve --console shows the same pages, and also what only the server
 knows: who is online, its queue, its latencies.`,
@@ -49,7 +47,7 @@ knows: who is online, its queue, its latencies.`,
 		Args: exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if printURL {
-				return a.withInspector(func(in *db.Inspector) error { return a.printConsoleURL(cmd.Context(), in.Path()) })
+				return a.withInspector(func(in *db.Inspector) error { return a.printConsoleURL(in.Path()) })
 			}
 			if err := checkHostPort("listen", addr); err != nil {
 				return err
@@ -77,13 +75,13 @@ func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error 
 	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: buildVersion().Version})
 	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: otherTimeout, ReadTimeout: otherTimeout, WriteTimeout: answerTimeout, IdleTimeout: otherIdle,
 		MaxHeaderBytes: otherHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
-	shown := consoleURL("http", listener.Addr(), c)
-	left := leaveURL(in.Path(), shown, log)
+	shown := urlsOf("http", listener.Addr(), c)
+	left := leaveURLs(in.Path(), shown, log)
 	defer left()
 	if a.json {
-		err = a.printJSON(map[string]string{"url": shown, "db": in.Path()})
+		err = a.printJSON(shown.json(in.Path()))
 	} else {
-		_, err = fmt.Fprintf(a.stdout, "\n  Open %s\n\n  It shows %s. Stop: Ctrl-C\n\n", shown, in.Path())
+		_, err = fmt.Fprintf(a.stdout, "\n  Open %s\n  or, if the browser does not find that, %s\n\n  It shows %s. Stop: Ctrl-C\n\n", shown.URL, shown.Plain, in.Path())
 	}
 	if err != nil {
 		listener.Close()
@@ -124,67 +122,9 @@ func watchFile(path string) (replaced func() bool) {
 	}
 }
 
-// consoleURL is the URL that lets a browser in.
-func consoleURL(scheme string, addr net.Addr, c *console.Console) string {
-	return scheme + "://" + addr.String() + "/" + c.Fragment()
-}
-
 func isLoopback(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()
-}
-
-// urlFile is where the console that runs on a database leaves its URL: beside the database,
-// and like it for its owner alone. Who can read the database may look at it by the console.
-func urlFile(dbPath string) string {
-	if real, err := filepath.EvalSymlinks(dbPath); err == nil {
-		dbPath = real
-	}
-	return dbPath + ".console"
-}
-
-// leaveURL leaves the URL of a console for relay console --print-url. remove takes it away,
-// unless another console has left its own since.
-func leaveURL(dbPath, shown string, log *slog.Logger) (remove func()) {
-	path := urlFile(dbPath)
-	text := []byte(shown + "\n")
-	if err := lock.Replace(path, text); err != nil {
-		log.Warn("relay console --print-url will not find this console", "error", err)
-		return func() {}
-	}
-	return func() {
-		if now, err := os.ReadFile(path); err == nil && string(now) == string(text) {
-			_ = os.Remove(path) // a URL that stays leads nowhere
-		}
-	}
-}
-
-// printConsoleURL prints the URL of the console that runs on a database.
-func (a *app) printConsoleURL(ctx context.Context, dbPath string) error {
-	none := fmt.Errorf("no console runs on %s: relay console starts one, relay serve --console has one", dbPath)
-	text, err := os.ReadFile(urlFile(dbPath))
-	if errors.Is(err, fs.ErrNotExist) {
-		return none
-	}
-	if err != nil {
-		return err
-	}
-	shown := strings.TrimSpace(string(text))
-	u, err := url.Parse(shown)
-	if err != nil {
-		return none
-	}
-	dialer := net.Dialer{Timeout: 2 * time.Second} // a killed console leaves its file
-	conn, err := dialer.DialContext(ctx, "tcp", u.Host)
-	if err != nil {
-		return none
-	}
-	conn.Close()
-	if a.json {
-		return a.printJSON(map[string]string{"url": shown, "db": dbPath})
-	}
-	_, err = fmt.Fprintln(a.stdout, shown)
-	return err
 }
 
 // checkConsole checks --console and --console-password-file.
@@ -242,7 +182,7 @@ func (s *settings) listenConsole() (net.Listener, error) {
 
 // consoleOf is the console of a server, on a listener of its own.
 type consoleOf struct {
-	url     string
+	urls    consoleURLs
 	console *console.Console
 	store   *db.Inspector
 	remove  func()
@@ -276,8 +216,8 @@ func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log
 		config.Operator = in.db.Operator(by, relay.Address(s.ConsoleOperator))
 	}
 	c := console.New(config)
-	in.console = &consoleOf{url: consoleURL(scheme, l.Addr(), c), console: c, store: store}
-	in.console.remove = leaveURL(store.Path(), in.console.url, log)
+	in.console = &consoleOf{urls: urlsOf(scheme, l.Addr(), c), console: c, store: store}
+	in.console.remove = leaveURLs(store.Path(), in.console.urls, log)
 	if secure {
 		l = tls.NewListener(l, in.certs.config())
 	}

@@ -89,5 +89,5 @@ func (in *instance) consoleURL() string {
 	if in.console == nil {
 		return ""
 	}
-	return in.console.url
+	return in.console.urls.URL
 }

@@ -1,8 +1,10 @@
 package cmd_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -11,7 +13,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
+
+// consoleClient leads names under localhost to this machine, as browsers do.
+func consoleClient(jar http.CookieJar) *http.Client {
+	return &http.Client{Jar: jar, Timeout: patience, Transport: &http.Transport{DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if host, port, err := net.SplitHostPort(addr); err == nil && strings.HasSuffix(host, ".localhost") {
+			addr = net.JoinHostPort("127.0.0.1", port)
+		}
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr)
+	}}}
+}
 
 // mustEnter gets a session of the console whose URL was printed, and a page of it.
 func mustEnter(t *testing.T, shown string) (get func(path string) (int, string)) {
@@ -24,7 +38,7 @@ func mustEnter(t *testing.T, shown string) (get func(path string) (int, string))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &http.Client{Jar: jar, Timeout: patience}
+	c := consoleClient(jar)
 	answer, err := c.PostForm(base+"/session", url.Values{"secret": {token}})
 	if err != nil {
 		t.Fatal(err)
@@ -66,7 +80,7 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 		t.Errorf("--print-url without a console: %d %s", r.code, r.err)
 	}
 	c := launch(t, exec.Command(binary, "console", "--db", db, "--listen", "127.0.0.1:0"), nil)
-	shown := c.await(c.stdout, `Open (http://127\.0\.0\.1:\d+/#t=\S+)`)[1]
+	shown := c.await(c.stdout, `Open (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
 	if got := mustRelay(t, "console", "--print-url", "--db", db); got != shown+"\n" {
 		t.Errorf("--print-url: %q, want %q", got, shown)
 	}
@@ -74,8 +88,14 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 	if err := json.Unmarshal([]byte(mustRelay(t, "console", "--print-url", "--json", "--db", db)), &printed); err != nil || printed.URL != shown || printed.DB != db {
 		t.Errorf("%+v, %v", printed, err)
 	}
-	if info, err := os.Stat(db + ".console"); err != nil || info.Mode().Perm() != 0o600 && os.PathSeparator == '/' {
-		t.Error(info, err)
+	left, err := filepath.Glob(db + ".console-*")
+	if err != nil || len(left) != 2 {
+		t.Error(left, err)
+	}
+	for _, path := range left {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 && os.PathSeparator == '/' {
+			t.Error(info, err)
+		}
 	}
 	get := mustEnter(t, shown)
 	if status, page := get("/message/" + m.MessageID); status != http.StatusOK || !strings.Contains(page, "alice^demo") {
@@ -90,8 +110,36 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 	if code := c.terminate(); code != 0 {
 		t.Error(code, c.stderr)
 	}
-	if _, err := os.Stat(db + ".console"); err == nil {
-		t.Error("the file with the URL is still there")
+	if left, _ := filepath.Glob(db + ".console*"); len(left) > 0 {
+		t.Error("the files with the URL are still there: ", left)
+	}
+}
+
+// Of several consoles, --print-url prints the URL of the last one; when that is killed, of the one
+// before it, and nothing of the killed one stays.
+func TestEachConsoleHasItsURL(t *testing.T) {
+	t.Parallel()
+	db := tempDB(t)
+	issue(t, db, "alice^demo")
+	start := func() (*server, string) {
+		c := launch(t, exec.Command(binary, "console", "--db", db, "--listen", "127.0.0.1:0"), nil)
+		return c, c.await(c.stdout, `Open (http://\S+/#t=\S+)`)[1]
+	}
+	_, first := start()
+	second, shown := start()
+	if got := mustRelay(t, "console", "--print-url", "--db", db); got != shown+"\n" {
+		t.Errorf("with two: %q, want %q", got, shown)
+	}
+	if err := second.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for end := time.Now().Add(patience); mustRelay(t, "console", "--print-url", "--db", db) != first+"\n"; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the first one is not found")
+		}
+	}
+	if left, _ := filepath.Glob(db + ".console*"); len(left) != 2 {
+		t.Errorf("the files of one console stay: %v", left)
 	}
 }
 
@@ -128,7 +176,7 @@ func TestDevHasAConsole(t *testing.T) {
 	two := startServer(t, tempDB(t), "--dev")
 	seen := map[string]bool{}
 	for _, s := range []*server{one, two} {
-		shown := s.await(s.stdout, `in a browser: (http://127\.0\.0\.1:\d+/#t=\S+)`)[1]
+		shown := s.await(s.stdout, `in a browser: (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
 		if status, _ := mustEnter(t, shown)("/"); status != http.StatusOK || seen[shown] {
 			t.Error(shown, status)
 		}
@@ -178,7 +226,7 @@ func TestAConsoleForOthersNeedsTLSAndAPassword(t *testing.T) {
 	if strings.Contains(shown, "t=") {
 		t.Errorf("a URL with a token: %s", shown)
 	}
-	answer, err := http.PostForm(shown+"session", url.Values{"secret": {"correct horse battery"}})
+	answer, err := consoleClient(nil).PostForm(shown+"session", url.Values{"secret": {"correct horse battery"}})
 	if err != nil || answer.StatusCode != http.StatusNoContent {
 		t.Error(answer, err)
 	}

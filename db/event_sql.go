@@ -65,14 +65,23 @@ func (x *rx) receiptEvents(after relay.Position, limit int) (list []inspect.Even
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
+	if err := x.fillEvents(list, of); err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), nil
+}
+
+// fillEvents reads the steps of events that are receipts, and the messages that they are of; nil
+// for a message that was removed.
+func (x *rx) fillEvents(list []inspect.Event, of []relay.Position) (err error) {
 	for n := range list {
 		e := &list[n]
 		if e.Step, _, err = x.step(int64(e.Position)); err != nil {
-			return nil, err
+			return err
 		}
 		if e.Message, err = x.message(of[n]); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), nil
+	return nil
 }

@@ -3,6 +3,7 @@ package db
 import (
 	"bytes"
 	"context"
+	"errors"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -18,13 +19,17 @@ import (
 // An Inspector reads a store's file, with or without a server running on it. It sees
 // the messages of all Mechas. It changes nothing, and keeps each state of the file open
 // for moments only, so that it does not make the server's log grow. Its methods are safe
-// for concurrent use; one works at a time.
+// for concurrent use; inspectConns of them read at a time, so that a short read need not
+// wait for a long one.
 type Inspector struct {
 	path string
 	*lookups
-	mu   sync.Mutex
-	c    *sqlite.Conn
-	data int64        // PRAGMA data_version at the last Changed
+	conns inspectPool
+	watch struct {
+		mu   sync.Mutex
+		c    *sqlite.Conn // for Changed alone; nil until then
+		data int64        // PRAGMA data_version at the last Changed
+	}
 	rest atomic.Int64 // nanoseconds that viewGently waits first
 }
 
@@ -36,27 +41,29 @@ func Inspect(path string) (*Inspector, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, info, err := file.OpenReadOnly(path)
+	i := &Inspector{path: path, lookups: newLookups()}
+	c, err := i.conns.begin(path)
 	if err != nil {
 		return nil, err
 	}
-	if err := info.MustBeCurrent(path); err != nil {
-		c.Close()
-		return nil, err
-	}
-	i := &Inspector{path: path, lookups: newLookups(), c: c}
 	if i.ids, err = file.ReadIDs(c, path); err != nil {
 		c.Close()
 		return nil, err
 	}
+	i.conns.give(c)
 	return i, nil
 }
 
-// Close closes the file.
+// Close closes the file, once all reads have ended.
 func (i *Inspector) Close() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.c.Close()
+	i.watch.mu.Lock()
+	defer i.watch.mu.Unlock()
+	err := i.conns.close()
+	if i.watch.c != nil {
+		err = errors.Join(err, i.watch.c.Close())
+		i.watch.c = nil
+	}
+	return err
 }
 
 // Path is the absolute path of the file.
@@ -64,13 +71,16 @@ func (i *Inspector) Path() string { return i.path }
 
 // view runs f in a transaction that sees one state of the file.
 func (i *Inspector) view(f func(*rx) error) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if err := i.c.Begin(); err != nil {
+	c, err := i.conns.take()
+	if err != nil {
 		return err
 	}
-	defer i.c.Rollback()
-	return f(&rx{c: i.c, lookups: i.lookups, now: time.Now()})
+	defer i.conns.give(c)
+	if err := c.Begin(); err != nil {
+		return err
+	}
+	defer c.Rollback()
+	return f(&rx{c: c, lookups: i.lookups, now: time.Now()})
 }
 
 // viewGently is view for one of many views in a row. It waits first, for as long as the
@@ -94,14 +104,20 @@ func (i *Inspector) viewGently(ctx context.Context, f func(*rx) error) error {
 
 // Changed tells whether another process has committed since the last call of Changed.
 func (i *Inspector) Changed() (changed bool, err error) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	before := i.data
-	_, err = i.c.Row(func(r *sqlite.Rows) { i.data = r.Int(0) }, "PRAGMA data_version")
-	if i.data != before {
+	w := &i.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.c == nil {
+		if w.c, err = i.conns.open(); err != nil {
+			return false, err
+		}
+	}
+	before := w.data
+	_, err = w.c.Row(func(r *sqlite.Rows) { w.data = r.Int(0) }, "PRAGMA data_version")
+	if w.data != before {
 		i.mechas.forget()
 	}
-	return i.data != before, err
+	return w.data != before, err
 }
 
 // Message reads the record of any message, without its payload. Error: MessageNotFound.

@@ -22,6 +22,13 @@ const (
 	profileMost = 20_000
 )
 
+// pageOfMechas passes over ?5 rows of the index of addresses, and reads ?4.
+const pageOfMechas = `SELECT m.id, m.address, m.created_at,
+		(SELECT count(*) FROM mecha_key WHERE mecha = m.id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)),
+		(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id)
+	FROM (SELECT id FROM mecha INDEXED BY sqlite_autoindex_mecha_1 WHERE removed_at IS NULL AND (?2 = '' OR instr(lower(address), ?2) > 0) AND id NOT IN (SELECT value FROM json_each(?3))
+		ORDER BY address LIMIT ?4 OFFSET ?5) f JOIN mecha m ON m.id = f.id ORDER BY m.address`
+
 // Mechas lists registered Mechas by their addresses. more tells that further ones match. Its
 // cost is that of the rows it passes over, which are those of one index.
 func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error) {
@@ -30,11 +37,7 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 		return nil, false, err
 	}
 	err = i.view(func(x *rx) error {
-		r := x.c.Query(`SELECT m.id, m.address, m.created_at,
-				(SELECT count(*) FROM mecha_key WHERE mecha = m.id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)),
-				(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id)
-			FROM (SELECT id FROM mecha WHERE removed_at IS NULL AND (?2 = '' OR instr(lower(address), ?2) > 0) AND id NOT IN (SELECT value FROM json_each(?3))
-				ORDER BY address LIMIT ?4 OFFSET ?5) f JOIN mecha m ON m.id = f.id ORDER BY m.address`,
+		r := x.c.Query(pageOfMechas,
 			x.now.UnixMilli(), strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
 		for r.Next() {
 			if more = len(list) == q.Limit; more {
@@ -196,6 +199,11 @@ func (x *rx) acksOf(h *inspect.MechaHour, id relay.MechaNumber, since time.Time,
 	return err
 }
 
+// profilesAfter are the next Mechas, and whether one of the conditions refuses each.
+func profilesAfter(conditions string) string {
+	return "SELECT m.id, m.address, FALSE" + conditions + " FROM mecha m LEFT JOIN profile p ON p.mecha = m.id WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?"
+}
+
 // Profiles reads a page of the directory, in pieces, each of which sees the file as it is in its
 // turn. It looks through 20,000 Mechas at most; then the page may have fewer than Limit and a Next.
 // The end of ctx ends it between two pieces.
@@ -210,7 +218,7 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 		rows, full := 0, false
 		err := i.viewGently(ctx, func(x *rx) error {
 			var found []int64
-			r := x.c.Query("SELECT m.id, m.address, FALSE"+where+" FROM mecha m LEFT JOIN profile p ON p.mecha = m.id WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?",
+			r := x.c.Query(profilesAfter(where),
 				append(words, string(after), int64(profileRows))...)
 			for ; r.Next(); rows++ {
 				if r.Int(2) == 0 && len(p.List)+len(found) == q.Limit {

@@ -2,6 +2,8 @@ package db
 
 import (
 	"context"
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,50 +12,58 @@ import (
 	"relay/db/file"
 	"relay/db/inspect"
 	"relay/db/internal/sqlite"
+	"relay/db/lock"
 	"relay/db/relay"
 )
 
-const overviewMechas = 1000 // that an Overview looks at in one view
+const (
+	overviewMechas = 1000                  // rows of mecha that an Overview reads in one view
+	overviewLate   = 40_000                // messages that received lacks, of which it reads so many
+	leastLooked    = 4                     // the least share of a Mecha of overviewLooked
+	overviewView   = 10 * time.Millisecond // after which it ends a view
+)
+
+// These are variables, so that tests can have small shares of few messages.
+var (
+	overviewRows   = 100_000 // rows of received that an Overview counts, with an equal share for each Mecha
+	overviewLooked = 5000    // messages that it reads, likewise
+	leastCounted   = 20      // the least share of a Mecha of overviewRows
+)
 
 // Overview tells what waits for whom. Messages that were accepted before late count in
-// Box.Late. It looks at the Mechas in pieces, each of which sees the file as it is in its turn.
-// The end of ctx ends it between two of them. The boxes are in no order.
+// Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
+// Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the file
+// in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
+// them. The boxes are in no order.
 func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
-	o.At = time.Now()
-	begun := map[int64]bool{}
-	for from, more := int64(0), true; more; {
-		var found []int64
+	v := overview{late: relay.PositionAt(late)}
+	err = i.viewGently(ctx, func(x *rx) error {
+		n, err := x.c.Number("SELECT count(*) FROM mecha WHERE removed_at IS NULL")
+		if o.Mechas = int(n); err != nil {
+			return err
+		}
+		return v.readUnindexed(x, 0)
+	})
+	for from, more := int64(0), true; more && err == nil; {
+		err = i.viewGently(ctx, func(x *rx) (err error) {
+			from, more, err = v.findWaiting(x, from)
+			return err
+		})
+	}
+	if err != nil {
+		return o, err
+	}
+	o.At, o.Serving, o.DiskFree = time.Now(), i.serving(), diskFree(i.path)
+	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), inspect.MostCounted)
+	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
+	for len(v.waiting) > 0 {
 		err := i.viewGently(ctx, func(x *rx) error {
-			if from == 0 {
-				n, err := x.c.Number("SELECT count(*) FROM mecha WHERE removed_at IS NULL")
-				if o.Mechas = int(n); err != nil {
-					return err
-				}
-				if err := x.column(&found, "SELECT DISTINCT recipient FROM message WHERE position > (SELECT value FROM setting WHERE name = 'indexed_upto') AND open = 1"); err != nil {
-					return err
-				}
-			}
-			last, rows := from, 0
-			r := x.c.Query("SELECT id, EXISTS (SELECT 1 FROM received WHERE mecha = id AND open = 1) FROM mecha WHERE id > ? ORDER BY id LIMIT ?", from, int64(overviewMechas))
-			for ; r.Next(); rows++ {
-				if last = r.Int(0); r.Int(1) != 0 {
-					found = append(found, last)
-				}
-			}
-			from, more = last, rows == overviewMechas
-			if err := r.Close(); err != nil {
-				return err
-			}
-			for _, id := range found {
-				if begun[id] {
-					continue
-				}
-				begun[id] = true
-				b, err := x.box(relay.MechaNumber(id), relay.PositionAt(late))
+			for began := time.Now(); len(v.waiting) > 0 && time.Since(began) < overviewView; v.waiting = v.waiting[1:] {
+				b, err := v.box(x, v.waiting[0])
 				if err != nil {
 					return err
 				}
-				if o.Pending += b.Pending; b.Pending > 0 {
+				if o.Pending, o.More = o.Pending+b.Pending, o.More || b.More; b.Pending > 0 {
 					o.Boxes = append(o.Boxes, b)
 				}
 			}
@@ -66,235 +76,180 @@ func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Ove
 	return o, nil
 }
 
-// column reads the numbers of a query's first column.
-func (x *rx) column(to *[]int64, query string, args ...any) error {
-	r := x.c.Query(query, args...)
-	for r.Next() {
-		*to = append(*to, r.Int(0))
+// overview is an Overview under way.
+type overview struct {
+	late      relay.Position
+	upto      relay.Position // received has all messages up to here
+	unindexed map[int64][]waitingMessage
+	sent      map[int64]relay.Position // the newest message that each Mecha sent, of those that the index tables lack
+	cut       bool                     // there are more of those
+	waiting   []int64                  // the Mechas whose boxes are still to be made
+	counted   int                      // rows of received that are counted for each
+	looked    int                      // messages that are read for each
+}
+
+// waitingMessage is what a Box needs of a pending message.
+type waitingMessage struct {
+	position                       relay.Position
+	dead, overdue, claimed, putOff bool // dead: its ExpiresAt has come
+}
+
+// ofWaiting are the columns of a waitingMessage, of a message m and its row a of attempt. Its
+// argument ?1 is now, in Unix ms.
+const ofWaiting = "m.position, coalesce(m.expires_at <= ?1, 0), coalesce(m.ack_by <= ?1, 0), a.key IS NOT NULL, a.key IS NULL AND a.until IS NOT NULL"
+
+func readWaiting(r *sqlite.Rows) waitingMessage {
+	return waitingMessage{relay.Position(r.Int(0)), r.Int(1) != 0, r.Int(2) != 0, r.Int(3) != 0, r.Int(4) != 0}
+}
+
+// unindexedWaiting are the messages to or from a Mecha, or with 0 all, after a position.
+const unindexedWaiting = "SELECT " + ofWaiting + `, m.recipient, p.open, m.sender FROM (SELECT position, open FROM message WHERE position > ?2 AND (?3 = 0 OR ?3 IN (recipient, sender)) ORDER BY position LIMIT ?4) p
+	CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position AND p.open = 1`
+
+// readUnindexed reads the messages that received lacks, of a Mecha, or with 0 of all: once, since
+// no index has them.
+func (v *overview) readUnindexed(x *rx, id int64) (err error) {
+	if v.upto, err = x.indexedUpto(); err != nil {
+		return err
 	}
+	v.unindexed, v.sent = map[int64][]waitingMessage{}, map[int64]relay.Position{}
+	rows := 0
+	r := x.c.Query(unindexedWaiting, x.now.UnixMilli(), int64(v.upto), id, int64(overviewLate))
+	for ; r.Next(); rows++ {
+		if to := r.Int(5); r.Int(6) != 0 {
+			v.unindexed[to] = append(v.unindexed[to], readWaiting(r))
+		}
+		v.sent[r.Int(7)] = relay.Position(r.Int(0))
+	}
+	v.cut = rows == overviewLate
 	return r.Close()
 }
 
-// box counts what waits for a Mecha.
+// mechasWaiting are the next Mechas, and whether received has a pending message of them.
+const mechasWaiting = "SELECT id, EXISTS (SELECT 1 FROM received WHERE mecha = id AND open = 1) FROM mecha WHERE id > ? ORDER BY id LIMIT ?"
+
+// findWaiting finds the Mechas after a number for which messages wait, up to overviewMechas.
+func (v *overview) findWaiting(x *rx, from int64) (last int64, more bool, err error) {
+	last = from
+	rows := 0
+	r := x.c.Query(mechasWaiting, from, int64(overviewMechas))
+	for ; r.Next(); rows++ {
+		if last = r.Int(0); r.Int(1) != 0 || len(v.unindexed[last]) > 0 {
+			v.waiting = append(v.waiting, last)
+		}
+	}
+	return last, rows == overviewMechas, r.Close()
+}
+
+// box makes the box of one Mecha alone.
 func (x *rx) box(id relay.MechaNumber, late relay.Position) (b inspect.Box, err error) {
-	b.Number = id
-	if b.Mecha, err = x.address(int64(id)); err != nil {
+	v := overview{late: late, counted: inspect.MostCounted, looked: inspect.MostCounted}
+	if err := v.readUnindexed(x, int64(id)); err != nil {
+		return b, err
+	}
+	return v.box(x, int64(id))
+}
+
+const (
+	mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)), (" +
+		"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?1), (SELECT max(position) FROM sent WHERE mecha = ?1) FROM mecha WHERE id = ?1"
+	waitingOf     = "SELECT position FROM received WHERE mecha = ?2 AND open = 1 AND position <= ?3 ORDER BY position LIMIT ?4"
+	countWaiting  = "SELECT count(*), count(*) FILTER (WHERE position < ?1) FROM (" + waitingOf + ")"
+	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
+	countAttempts = `SELECT count(key), count(*) - count(key) FROM (SELECT message, key, until FROM attempt INDEXED BY attempt_recipient WHERE recipient = ?2 LIMIT ?3) a
+		CROSS JOIN message m ON m.position = a.message AND (m.expires_at IS NULL OR m.expires_at > ?1) WHERE a.until IS NOT NULL`
+)
+
+// box counts what waits for a Mecha.
+func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
+	b.Number = relay.MechaNumber(id)
+	if b.Mecha, err = x.address(id); err != nil {
 		return b, err
 	}
 	now := x.now.UnixMilli()
-	var seen int64
-	_, err = x.c.Row(func(r *sqlite.Rows) { b.Removed, b.LiveKeys, seen = !r.Null(0), int(r.Int(1)), r.Int(2) },
-		"SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)), ("+
-			"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?1) FROM mecha WHERE id = ?1", int64(id), now)
-	if err != nil {
-		return b, err
-	}
-	b.LastSeen = relay.UnixMilli(seen)
-	pending, args, err := x.pending(id, 0, inspect.MostCounted+1)
-	if err != nil {
-		return b, err
-	}
-	rows, oldest := 0, relay.Position(0)
 	_, err = x.c.Row(func(r *sqlite.Rows) {
-		rows, b.Pending, oldest = int(r.Int(0)), int(r.Int(1)), relay.Position(r.Int(2))
-		b.Late, b.Overdue, b.Held, b.Deferred = int(r.Int(3)), int(r.Int(4)), int(r.Int(5)), int(r.Int(6))
-	}, `SELECT count(*), count(alive), min(alive), count(alive) FILTER (WHERE alive < ?), count(alive) FILTER (WHERE ack_by <= ?), count(alive) FILTER (WHERE key IS NOT NULL),
-			count(alive) FILTER (WHERE key IS NULL AND until IS NOT NULL)
-		FROM (SELECT m.position, m.ack_by, a.key, a.until, iif(m.expires_at IS NULL OR m.expires_at > ?, m.position, NULL) AS alive
-			FROM (`+pending+`) p CROSS JOIN message m ON m.position = p.position AND m.open = 1 LEFT JOIN attempt a ON a.message = p.position)`,
-		append([]any{int64(late), now, now}, args...)...)
-	if b.More = rows > inspect.MostCounted; b.Pending > inspect.MostCounted {
-		b.Pending = inspect.MostCounted
+		b.Removed, b.LiveKeys, b.LastSeen = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2))
+		if sent := max(relay.Position(r.Int(3)), v.sent[id]); sent.Time().After(b.LastSeen) && sent != 0 {
+			b.LastSeen = sent.Time() // the use of a key is noted up to a minute later
+		}
+	}, mechaHealth, id, now)
+	if err != nil {
+		return b, err
 	}
-	if oldest != 0 {
-		b.Oldest, b.OldestAt = x.ids.Message(oldest), oldest.Time()
+	rows := 0
+	_, err = x.c.Row(func(r *sqlite.Rows) { rows, b.Late = int(r.Int(0)), int(r.Int(1)) }, countWaiting, int64(v.late), id, int64(v.upto), int64(v.counted+1))
+	if err != nil {
+		return b, err
+	}
+	if b.More = rows > v.counted || v.cut; rows > v.counted {
+		rows, b.Late = v.counted, min(b.Late, v.counted)
+	}
+	oldest, err := v.oldest(x, id, v.looked)
+	if err == nil && len(oldest) == v.looked && allDead(oldest) {
+		oldest, err = v.oldest(x, id, v.counted)
+	}
+	if err != nil {
+		return b, err
+	}
+	b.Pending = rows
+	v.add(&b, x.ids, oldest, true)
+	v.add(&b, x.ids, v.unindexed[id], false)
+	if b.Pending > inspect.MostCounted {
+		b.Pending, b.Late, b.More = inspect.MostCounted, min(b.Late, inspect.MostCounted), true
+	}
+	if rows > len(oldest) { // there are others, which may be held
+		_, err = x.c.Row(func(r *sqlite.Rows) { b.Held, b.Deferred = int(r.Int(0)), int(r.Int(1)) }, countAttempts, now, id, int64(v.counted))
 	}
 	return b, err
 }
 
-// Activity counts what happened after a position, in spans of the given length. It looks at up
-// to limit rows of messages and of receipts.
-func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
-	err = i.view(func(x *rx) error {
-		a, err = x.activity(after, span, limit)
-		return err
-	})
-	return a, err
-}
-
-func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
-	a.Upto = relay.MaxPosition
-	last := after
-	for _, table := range []string{"message", "receipt"} {
-		_, err := x.c.Row(func(r *sqlite.Rows) {
-			if p := relay.Position(r.Int(1)); r.Int(0) == int64(limit) {
-				a.Upto, a.More = min(a.Upto, p), true
-			} else {
-				last = max(last, p)
-			}
-		}, "SELECT count(*), max(position) FROM (SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT ?)", int64(after), int64(limit))
-		if err != nil {
-			return a, err
-		}
-	}
-	if !a.More {
-		a.Upto = last
-	}
-	spans := map[int64]*inspect.Span{}
-	at := func(n int64) *inspect.Span {
-		if spans[n] == nil {
-			spans[n] = &inspect.Span{Begin: time.UnixMilli(n * span.Milliseconds())}
-		}
-		return spans[n]
-	}
-	r := x.c.Query("SELECT (position >> 12) / ?, count(*) FROM message WHERE position > ? AND position <= ? GROUP BY 1", span.Milliseconds(), int64(after), int64(a.Upto))
-	for r.Next() {
-		s, n := at(r.Int(0)), int(r.Int(1))
-		s.Sent, s.Events = s.Sent+n, s.Events+n
-	}
-	if err := r.Close(); err != nil {
-		return a, err
-	}
-	// A receipt names the position of its message: so the time between them needs no other table.
-	r = x.c.Query(`SELECT (position >> 12) / ?, count(*), count(*) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
-			count(*) FILTER (WHERE state = 2 AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected'))),
-			count(*) FILTER (WHERE state = 3 AND notice IS NULL),
-			sum((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
-			max((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL)
-		FROM receipt WHERE position > ? AND position <= ? GROUP BY 1`, span.Milliseconds(), int64(after), int64(a.Upto))
-	for r.Next() {
-		at(r.Int(0)).Add(inspect.Span{Events: int(r.Int(1)), Acked: int(r.Int(2)), Failed: int(r.Int(3)), Expired: int(r.Int(4)),
-			Lag: time.Duration(r.Int(5)) * time.Millisecond, MaxLag: time.Duration(r.Int(6)) * time.Millisecond})
-	}
-	if err := r.Close(); err != nil {
-		return a, err
-	}
-	for _, s := range spans {
-		a.Spans = append(a.Spans, *s)
-	}
-	slices.SortFunc(a.Spans, func(a, b inspect.Span) int { return a.Begin.Compare(b.Begin) })
-	return a, nil
-}
-
-// Back gives the position after which there are up to most messages, and up to most receipts,
-// none of them earlier than since.
-func (i *Inspector) Back(since time.Time, most int) (p relay.Position, err error) {
-	p = relay.PositionFrom(since)
-	err = i.view(func(x *rx) error {
-		for _, table := range []string{"message", "receipt"} {
-			at, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
-			if err != nil {
-				return err
-			}
-			p = max(p, relay.Position(at))
-		}
-		return nil
-	})
-	return p, err
-}
-
-// Newest reads the newest events, up to limit, the oldest first.
-func (i *Inspector) Newest(limit int) (list []inspect.Event, err error) {
-	err = i.view(func(x *rx) error {
-		after := relay.Position(-1)
-		// Each table has at most limit of them. Those before the limit-th newest of both are none.
-		at, err := x.c.Number("SELECT position FROM (SELECT * FROM (SELECT position FROM message ORDER BY position DESC LIMIT ?1) UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1", int64(limit))
-		if err != nil {
-			return err
-		}
-		if at != 0 {
-			after = relay.Position(at) - 1
-		}
-		list, err = x.events(after, limit)
-		return err
-	})
-	return list, err
-}
-
-// newestPushes is how many rows of push NewestPushes looks at.
-const newestPushes = 50
-
-// Pushes reads the notes that messages were written to sockets, from the rows after a position,
-// which is none of the shared order; up to about limit of them. next is where to go on.
-func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
-	next = after
-	err = i.view(func(x *rx) error {
-		r := x.c.Query("SELECT position, notes FROM push WHERE position > ? ORDER BY position", int64(after))
-		list, next, err = x.pushEvents(r, after, limit)
-		return err
-	})
-	return list, next, err
-}
-
-// NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
-func (i *Inspector) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
-	err = i.view(func(x *rx) error {
-		r := x.c.Query("SELECT position, notes FROM (SELECT position, notes FROM push ORDER BY position DESC LIMIT ?) ORDER BY position", int64(newestPushes))
-		list, next, err = x.pushEvents(r, 0, limit)
-		return err
-	})
-	return list, next, err
-}
-
-// pushEvents makes events of the last limit notes of some rows. Notes of messages that were
-// removed are left out.
-func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
-	var notes []pushed
-	for next = after; r.Next() && len(notes) < limit*newestPushes; {
-		next = relay.Position(r.Int(0))
-		if err := unpackPushes(r.Blob(1), next, func(p pushed) { notes = append(notes, p) }); err != nil {
-			r.Close()
-			return nil, next, err
-		}
-	}
-	if err := r.Close(); err != nil {
-		return nil, next, err
-	}
-	for _, p := range notes[max(0, len(notes)-limit):] {
-		m, err := x.message(p.message)
-		if err != nil || m == nil {
-			if err != nil {
-				return nil, next, err
-			}
+// add adds messages to a box, in order. counted tells that Pending and Late have them already,
+// also those that are dead.
+func (v *overview) add(b *inspect.Box, ids *relay.IDs, all []waitingMessage, counted bool) {
+	for _, m := range all {
+		if m.dead && !counted {
 			continue
 		}
-		e := inspect.Event{Position: p.message, Message: m, Step: inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}}
-		if err := x.nameKey(&e.Step, p.key); err != nil {
-			return nil, next, err
+		n := one(!counted) - one(m.dead)
+		if b.Pending += n; m.position < v.late {
+			b.Late += n
 		}
-		list = append(list, e)
+		if m.dead {
+			continue
+		}
+		if b.Oldest == "" {
+			b.Oldest, b.OldestAt = ids.Message(m.position), m.position.Time()
+		}
+		b.Overdue, b.Held, b.Deferred = b.Overdue+one(m.overdue), b.Held+one(m.claimed), b.Deferred+one(m.putOff)
 	}
-	return list, next, nil
 }
 
-// Why tells the life of a message as Trace does, but looks for the pushes only as far as a
-// server does for one trace. Errors: MessageNotFound, and that of ctx.
-func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
-	return i.traceUpto(ctx, id, pushRows)
+// oldest reads the oldest messages of a Mecha that received has.
+func (v *overview) oldest(x *rx, id int64, most int) (list []waitingMessage, err error) {
+	r := x.c.Query(oldestWaiting, x.now.UnixMilli(), id, int64(v.upto), int64(most))
+	for r.Next() {
+		list = append(list, readWaiting(r))
+	}
+	return list, r.Close()
 }
 
-// Answers lists the first messages that name a message as the one that they answer. Error:
-// MessageNotFound.
-func (i *Inspector) Answers(id relay.MessageID, limit int) (list []*relay.Message, err error) {
-	err = i.view(func(x *rx) error {
-		m, err := x.messageByID(id)
-		if err != nil {
-			return err
-		}
-		list, _, err = x.readMessages(limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.in_reply_to = ? ORDER BY m.position", []any{int64(m.Position)})
-		return err
-	})
-	return list, err
+func allDead(list []waitingMessage) bool {
+	return !slices.ContainsFunc(list, func(m waitingMessage) bool { return !m.dead })
+}
+
+// one is 1 for true.
+func one(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // FileState looks at the file.
 func (i *Inspector) FileState() (s inspect.FileState, err error) {
-	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), -1
+	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), diskFree(i.path)
 	if info, err := os.Stat(i.path); err == nil {
 		s.File = info.Size()
-	}
-	if free, err := sqlite.FreeDisk(filepath.Dir(i.path)); err == nil {
-		s.DiskFree = free
 	}
 	err = i.view(func(x *rx) error {
 		var free, size, version, first, last, receipt, act, unindexed int64
@@ -322,4 +277,29 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 		return err
 	})
 	return s, err
+}
+
+// diskFree tells how many bytes are left on the disk of a file; -1 if the system does not tell.
+func diskFree(path string) int64 {
+	free, err := sqlite.FreeDisk(filepath.Dir(path))
+	if err != nil {
+		return -1
+	}
+	return free
+}
+
+// serving tells whether a process serves the file, by the lock that it would have.
+func (i *Inspector) serving() inspect.Serving {
+	real, err := filepath.EvalSymlinks(i.path)
+	if err != nil {
+		return inspect.ServingUnknown
+	}
+	held, err := lock.IsHeld(real + ".lock")
+	switch {
+	case held:
+		return inspect.Served
+	case err == nil, errors.Is(err, fs.ErrNotExist):
+		return inspect.NotServed
+	}
+	return inspect.ServingUnknown // this system does not tell
 }

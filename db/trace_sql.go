@@ -34,6 +34,13 @@ func (i *Inspector) traceUpto(ctx context.Context, id relay.MessageID, rows int)
 			ms, err = x.c.Number(lastUse, int64(t.Message.Recipient))
 			t.Situation.LastSeen = relay.UnixMilli(ms)
 		}
+		if err == nil { // who only sends was there, too
+			var sent int64
+			sent, err = x.c.Number("SELECT max(position) FROM sent WHERE mecha = ?", int64(t.Message.Recipient))
+			if at := relay.Position(sent).Time(); sent != 0 && at.After(t.Situation.LastSeen) {
+				t.Situation.LastSeen = at
+			}
+		}
 		return err
 	})
 	if err != nil {

@@ -97,7 +97,7 @@ func Lock(path string) (*Locked, error) {
 	if err := mustHaveOneName(real); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	name, err := lock.File(real + ".lock")
+	name, err := lockName(real)
 	if err != nil {
 		return nil, err
 	}
@@ -121,6 +121,18 @@ func (l *Locked) Close() error { return errors.Join(l.inode.Close(), l.name.Clos
 
 // errElsewhere refuses a file that is itself locked, while nobody has the lock of its name.
 var errElsewhere = errors.New("another process has locked this file by another name, perhaps through a mount: use the same name, or end that process first")
+
+// lockName locks the name of a file. It tries a few times, because a process that only asks
+// whether the name is locked, as a console does, has the lock for a moment.
+func lockName(real string) (*lock.Held, error) {
+	for tries := 0; ; tries++ {
+		held, err := lock.File(real + ".lock")
+		if !errors.Is(err, lock.ErrHeld) || tries == 3 {
+			return held, err
+		}
+		time.Sleep(openPause)
+	}
+}
 
 // lockInode locks the file itself. It tries for a second, because a command that only asks
 // whether the file is locked has the lock for a moment.

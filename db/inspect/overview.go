@@ -14,8 +14,23 @@ type Overview struct {
 	At      time.Time
 	Mechas  int   // that are registered
 	Boxes   []Box // of the Mechas for which messages wait
-	Pending int   // messages, in all boxes; at least so many if a box has More
+	Pending int   // messages, in all boxes
+	More    bool  // a box has More: Pending is the least that there can be
+	// Serving tells whether a server has the file open, and DiskFree how many bytes are left on
+	// its disk to an ordinary user; -1: the file system does not tell.
+	Serving  Serving
+	DiskFree int64
 }
+
+// Serving tells whether a process serves a file.
+type Serving int8
+
+// What is known.
+const (
+	ServingUnknown Serving = iota // the system does not tell
+	Served
+	NotServed
+)
 
 // A Box is what waits for a Mecha, and what the file knows of the Mecha's health. Whether the
 // Mecha is online the file does not know.
@@ -24,13 +39,13 @@ type Box struct {
 	Number   relay.MechaNumber
 	Removed  bool      // from the directory
 	LiveKeys int       // neither revoked nor expired
-	LastSeen time.Time // its last request, up to about a minute too early; zero: never
+	LastSeen time.Time // its last request that was noted, or its last message: it may have made later ones for about a minute; zero: never
 	Pending  int       // pending messages, up to MostCounted
-	More     bool      // it has more
+	More     bool      // it has more; then the counts below are the least that there can be
 	Late     int       // of them, those that are older than the time that the caller gave
 	Held     int       // of them, those that a worker holds by a lease
 	Deferred int       // of them, those that the Mecha has put off
-	Overdue  int       // of them, those whose AckBy has come
+	Overdue  int       // of the oldest of them, those whose AckBy has come
 	Oldest   relay.MessageID
 	OldestAt time.Time // when Oldest was accepted
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/subtle"
+	"encoding/base32"
 	"encoding/base64"
 	"net"
 	"net/http"
@@ -42,8 +43,8 @@ func (c *Console) guarded(h http.Handler) http.Handler {
 		head.Set("Cache-Control", "no-store")
 		head.Set("Cross-Origin-Resource-Policy", "same-origin")
 		head.Set("Cross-Origin-Opener-Policy", "same-origin")
-		if !c.config.TLS && !isLoopback(r.Host) {
-			http.Error(w, "This console is for programs on this machine: open it as http://127.0.0.1 or http://localhost.", http.StatusMisdirectedRequest)
+		if !c.config.TLS && !isLoopback(r.Host) && !c.isOwnName(r.Host) {
+			http.Error(w, "This is no name of this console: open the URL that it printed, or that relay console --print-url prints. Its name changes with each start.", http.StatusMisdirectedRequest)
 			return
 		}
 		h.ServeHTTP(w, r)
@@ -61,6 +62,22 @@ func isLoopback(host string) bool {
 	}
 	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
 	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// isOwnName tells whether a Host header has the console's own name. Other names under localhost are
+// refused: who has one may serve a page by it.
+func (c *Console) isOwnName(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return subtle.ConstantTimeCompare([]byte(strings.ToLower(host)), []byte(c.host)) == 1
+}
+
+// hostName makes a name of 80 random bits under localhost.
+func hostName() string {
+	var b [10]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])) + ".localhost"
 }
 
 // random makes a text that nobody can guess.
@@ -155,6 +172,24 @@ func (f *failures) now(client string, now time.Time) float64 {
 	return max(0, last.n-float64(now.Sub(last.at))/float64(failuresEvery))
 }
 
+// clientOf is whose failures count together: all of this machine, an IPv4 address, or the /64 of an
+// IPv6 address, of which every customer of a provider has at least one.
+func clientOf(remote string) string {
+	at, err := netip.ParseAddrPort(remote) // set by the HTTP server
+	if err != nil {
+		return remote
+	}
+	a := at.Addr().Unmap().WithZone("")
+	switch {
+	case a.IsLoopback():
+		return "this machine"
+	case a.Is4():
+		return a.String()
+	}
+	block, _ := a.Prefix(64)
+	return block.String()
+}
+
 // cookieName differs by port, because browsers send the cookies of a host to all its ports.
 func cookieName(r *http.Request) string {
 	_, port, err := net.SplitHostPort(r.Host)
@@ -187,17 +222,25 @@ func (c *Console) session(w http.ResponseWriter, _ *http.Request) {
 }
 
 // enter makes a session for who sends the token or the password, in the field secret of a form.
+// A token is too long to be guessed, so the right one always lets in, however many wrong ones came
+// before it: else any program of this machine could lock out its owner. A password may be guessed:
+// a client that was wrong too often is refused without a look at it.
 func (c *Console) enter(w http.ResponseWriter, r *http.Request) {
-	client, _, _ := net.SplitHostPort(r.RemoteAddr) // set by the HTTP server
-	now := c.config.Now()
-	if c.failures.full(client, now) {
+	client, now := clientOf(r.RemoteAddr), c.config.Now()
+	full := c.failures.full(client, now)
+	r.Body = http.MaxBytesReader(w, r.Body, maxSecret)
+	right := false
+	if !full || c.config.Password == "" {
+		given := sha256.Sum256([]byte(r.PostFormValue("secret")))
+		right = subtle.ConstantTimeCompare(given[:], c.secret[:]) == 1
+	}
+	switch {
+	case right:
+	case full:
 		w.Header().Set("Retry-After", "2")
 		http.Error(w, "Too many wrong attempts. Wait a few seconds.", http.StatusTooManyRequests)
 		return
-	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxSecret)
-	given := sha256.Sum256([]byte(r.PostFormValue("secret")))
-	if subtle.ConstantTimeCompare(given[:], c.secret[:]) != 1 {
+	default:
 		c.failures.add(client, now)
 		c.config.Logger.Warn("somebody was not let in to the console", "client", client)
 		http.Error(w, "That is not the one. The console prints its URL when it starts; relay console --print-url prints it again.", http.StatusForbidden)

@@ -39,7 +39,8 @@ func TestOnlyASessionMayLook(t *testing.T) {
 	}
 }
 
-// A wrong token is refused, and after five of them every one is, for a while.
+// A wrong token is refused, and after five of them with another answer. The right one always lets
+// in: nobody else on this machine can keep its owner out.
 func TestWrongTokensAreFewAtATime(t *testing.T) {
 	t.Parallel()
 	s := mustStage(t, false)
@@ -51,11 +52,39 @@ func TestWrongTokensAreFewAtATime(t *testing.T) {
 		}
 	}
 	_, token, _ := strings.Cut(s.console.Fragment(), "=")
-	if status, _ := s.post(c, "/session", url.Values{"secret": {token}}); status != http.StatusTooManyRequests {
-		t.Error("the right one, too, has to wait: ", status)
+	if status, _ := s.post(c, "/session", url.Values{"secret": {token}}); status != http.StatusNoContent {
+		t.Error("the right one after them: ", status)
 	}
 	if log := s.log.String(); strings.Contains(log, token) || strings.Contains(log, "wrong") || !strings.Contains(log, "was not let in") {
 		t.Errorf("the log: %s", log)
+	}
+}
+
+// A password could be guessed: after five wrong ones the right one has to wait, too.
+func TestPasswordsAreFewAtATime(t *testing.T) {
+	t.Parallel()
+	s := mustStage(t, false, func(c *console.Config) { c.Password, c.TLS = "correct horse battery", true })
+	c := s.visitor()
+	for range 5 {
+		s.post(c, "/session", url.Values{"secret": {"wrong"}})
+	}
+	if status, _ := s.post(c, "/session", url.Values{"secret": {"correct horse battery"}}); status != http.StatusTooManyRequests {
+		t.Error(status)
+	}
+}
+
+// The wrong attempts of one customer count together, whatever address of theirs they come from.
+func TestWrongAttemptsCountByBlock(t *testing.T) {
+	t.Parallel()
+	for _, same := range [][2]string{{"[2001:db8:1:2::1]:5", "[2001:db8:1:2:ffff::9]:7"}, {"127.0.0.1:1", "[::1]:2"}, {"127.0.0.1:1", "127.9.9.9:2"}, {"10.0.0.1:1", "[::ffff:10.0.0.1]:2"}, {"[fe80::1%eth0]:1", "[fe80::2%eth1]:1"}} {
+		if a, b := console.ClientOf(same[0]), console.ClientOf(same[1]); a != b {
+			t.Errorf("%v: %s and %s", same, a, b)
+		}
+	}
+	for _, other := range [][2]string{{"[2001:db8:1:2::1]:5", "[2001:db8:1:3::1]:5"}, {"10.0.0.1:1", "10.0.0.2:1"}, {"10.0.0.1:1", "127.0.0.1:1"}} {
+		if a, b := console.ClientOf(other[0]), console.ClientOf(other[1]); a == b {
+			t.Errorf("%v: both are %s", other, a)
+		}
 	}
 }
 

@@ -43,6 +43,7 @@ type Config struct {
 type Console struct {
 	config   Config
 	token    string
+	host     string            // a name of this machine that browsers know; "": none
 	secret   [sha256.Size]byte // of the token or the password
 	sessions sessions
 	failures failures
@@ -112,6 +113,9 @@ func New(config Config) *Console {
 		config.Now = time.Now
 	}
 	c := &Console{config: config, token: random()}
+	if !config.TLS {
+		c.host = hostName()
+	}
 	c.secret = sha256.Sum256([]byte(cmp.Or(config.Password, c.token)))
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.flow = newFlow(c)
@@ -148,6 +152,12 @@ func (c *Console) Fragment() string {
 	}
 	return "#t=" + c.token
 }
+
+// Host is the name by which a browser should open the console: a random one under localhost, which
+// browsers lead to this machine (RFC 6761 §6.3). They send the session's cookie to programs on other
+// ports, too, but only to those that are opened by the same name, which nobody else can guess. ""
+// with TLS. Only the operator may see it.
+func (c *Console) Host() string { return c.host }
 
 // ServeHTTP implements http.Handler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) { c.handler.ServeHTTP(w, r) }

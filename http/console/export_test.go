@@ -13,3 +13,6 @@ func Embedded() (n int64) {
 	})
 	return n
 }
+
+// ClientOf tells whose wrong attempts count together.
+func ClientOf(remote string) string { return clientOf(remote) }

@@ -15,15 +15,16 @@ import (
 
 const (
 	lookEvery  = 250 * time.Millisecond // while a page is open
-	idleEvery  = time.Second
-	readAtOnce = 100              // events that are read after one look; of more, the newest are shown, and the others counted
-	sampleOf   = 20               // events that are read of more
-	countRows  = 20_000           // rows that are counted in one view
-	backfill   = 200_000          // events of the last hour that are counted at the start
-	keptEvents = 300              // for pages that come back
-	mayReturn  = 15 * time.Second // after which nothing is read any more for a page that has left
+	idleEvery  = 5 * time.Second        // while nobody looks
+	readAtOnce = 100                    // events that are read after one look; of more, the newest are shown, and the others counted
+	sampleOf   = 20                     // events that are read of more
+	countRows  = 20_000                 // rows that are counted in one view
+	backfill   = 200_000                // events of the last hour that are counted at the start
+	keptEvents = 300                    // for pages that come back
+	mayReturn  = 15 * time.Second       // after which nothing is read any more for a page that has left
 	heardEvery = 5 * time.Second
 	measured   = 10 * time.Second // between two measurements of the server
+	stuckAfter = 8 * time.Second  // without a look at the file, which there is at least every idleEvery
 )
 
 // flow follows what is committed, once for all pages. Its own memory, and that of each page,
@@ -40,8 +41,9 @@ type flow struct {
 	from     relay.Position // after this position, kept has all events but those that were passed over
 	pages    map[*page]bool
 	behind   time.Duration // how old the events are that are counted; 0: all are
-	left     time.Time     // when the latest page has left
+	left     time.Time     // when the latest page has left, or was asked for
 	failed   error         // why the file could not be read; nil: it can
+	readAt   time.Time     // when all was read for the last time
 }
 
 // A page is one that listens. Its fields are guarded by flow.mu.
@@ -63,12 +65,12 @@ func (f *flow) run() {
 		now := f.c.config.Now()
 		if !begun {
 			err := f.begin(now)
-			f.note(err)
+			f.note(err, now)
 			begun = err == nil
 		} else if f.listened() || now.Sub(looked) >= idleEvery {
 			// More is left only if more happens than one look counts: then the next one is soon.
 			looked = now
-			f.note(f.follow(now))
+			f.note(f.follow(now), now)
 		}
 		if now.Sub(measuredAt) >= measured {
 			measuredAt = now
@@ -203,12 +205,10 @@ func (p *page) add(total int, events []inspect.Event) {
 	}
 }
 
-// measure notes what the server says of itself, and how much is pending.
+// measure notes what the server says of itself, and how much is pending, if that is known. It
+// reads nothing of the file: nobody may be looking.
 func (f *flow) measure(now time.Time) {
-	pending := -1
-	if o, err := f.c.overview(f.c.ctx); err == nil {
-		pending = o.Pending
-	}
+	pending := f.c.pendingKnown()
 	var h []Histogram
 	if f.c.config.Live != nil {
 		h = f.c.config.Live.Vitals().Histograms
@@ -220,21 +220,36 @@ func (f *flow) measure(now time.Time) {
 	f.hour.measured(now, pending, h)
 }
 
-// listened tells whether a page listens, or may soon be back.
+// asked notes that somebody asks for a page, which will soon listen.
+func (f *flow) asked() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.left = time.Now()
+}
+
+// listened tells whether a page listens, or may soon do so.
 func (f *flow) listened() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return len(f.pages) > 0 || time.Since(f.left) < mayReturn
 }
 
-// note keeps why the file could not be read, and logs it once.
-func (f *flow) note(err error) {
+// note keeps that the file was read, or why it could not be. It logs the first failure of
+// several, and tells the pages when that begins and ends.
+func (f *flow) note(err error, now time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if err != nil && f.failed == nil {
 		f.c.config.Logger.Warn("the console cannot read the database", "error", err)
 	}
-	f.failed = err
+	if (err == nil) != (f.failed == nil) {
+		for p := range f.pages {
+			p.add(0, nil)
+		}
+	}
+	if f.failed = err; err == nil {
+		f.readAt = now
+	}
 }
 
 // listen adds a page that has seen all up to a position. leave must follow.
@@ -300,9 +315,9 @@ type news struct {
 	Cursor string `json:"cursor"`
 	Total  int    `json:"total"`
 	Passed int    `json:"passed"`           // of them, those that were not looked at, because there were too many
-	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed; "": not at all
+	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed, in words; "": not at all
 	Rows   []row  `json:"rows"`
-	Failed string `json:"failed,omitempty"` // the file cannot be read
+	Failed string `json:"failed,omitempty"` // nothing new is read, and why
 }
 
 // take gives what a page has not been told.
@@ -318,19 +333,39 @@ func (f *flow) take(p *page, q query) news {
 	}
 	p.total, p.events = 0, nil
 	if f.behind > time.Second {
-		n.Behind = age(f.behind)
+		n.Behind = age(f.behind) + " behind"
+	} else if f.readAt.IsZero() {
+		n.Behind = "counting the last hour"
 	}
-	if f.failed != nil {
-		n.Failed = "the database cannot be read"
-	}
+	n.Failed = f.trouble(now)
 	return n
 }
 
-// position gives the position up to which all is counted.
+// trouble says since when nothing new is read, and why; "" if all is read. f.mu is held.
+func (f *flow) trouble(now time.Time) string {
+	switch {
+	case f.readAt.IsZero() && f.failed == nil:
+		return "" // the last hour is being counted: what happens now is told after that
+	case f.failed == nil && now.Sub(f.readAt) < stuckAfter:
+		return ""
+	case f.failed == nil:
+		return "nothing new is read for " + age(now.Sub(f.readAt)) + ": the database does not answer"
+	case f.readAt.IsZero():
+		return "the database cannot be read"
+	}
+	return "the database cannot be read since " + moment(f.readAt, now)
+}
+
+// position gives the position up to which all is counted. Before the last hour is counted, it
+// is the latest: a page that is made now shows all before it.
 func (f *flow) position() relay.Position {
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.at
+	at := f.at
+	f.mu.Unlock()
+	if at == 0 {
+		at, _ = f.c.config.Store.Latest() // if it cannot be read, neither can the page
+	}
+	return at
 }
 
 func cursor(p relay.Position) string { return strconv.FormatInt(int64(p), 10) }

@@ -15,17 +15,21 @@ import (
 type healthPage struct {
 	Verdict
 	File     inspect.FileState
+	Serving  inspect.Serving
 	Vitals   *Vitals // nil: the console is a process of its own
 	Plots    []plot
 	Refused  []Count
 	Mechas   int
 	Pending  int
+	More     bool // Pending is the least that there can be
 	Busiest  time.Duration
 	Settings []Setting
 }
 
 // lowDisk is how little free space is a trouble, whatever the server's own floor is.
 const lowDisk = 256 << 20
+
+func lowOn(free int64) string { return fmt.Sprintf("Only %s are free on the disk.", size(free)) }
 
 // showHealth makes the page at /health.
 func (c *Console) showHealth(r *http.Request) (any, error) {
@@ -38,7 +42,7 @@ func (c *Console) showHealth(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &healthPage{File: s, Mechas: o.Mechas, Pending: o.Pending}
+	p := &healthPage{File: s, Serving: o.Serving, Mechas: o.Mechas, Pending: o.Pending, More: o.More}
 	hour, from := c.flow.hour.hour(now)
 	if c.config.Live != nil {
 		v := c.config.Live.Vitals()
@@ -66,8 +70,10 @@ func (p *healthPage) judge() Verdict {
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
 	case p.Vitals != nil && !p.Vitals.Accepting:
 		return Verdict{Text: "The relay refuses messages: its disk is nearly full.", Level: 2}
+	case p.Vitals == nil && p.Serving == inspect.NotServed:
+		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
-		return Verdict{Text: fmt.Sprintf("Only %s are free on the disk.", size(p.File.DiskFree)), Level: 2}
+		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2}
 	case p.Vitals != nil && p.Vitals.QueueOldest > time.Second:
 		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)), Level: 1}
 	case p.Vitals != nil && !p.Vitals.IndexReady:

@@ -3,9 +3,11 @@ package console_test
 import (
 	"encoding/json"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
+	"unicode"
 
 	"relay/db/relay"
 )
@@ -46,6 +48,39 @@ func mustMock(t testing.TB) (s *stage, paths []string) {
 	return s, []string{"/", "/mecha", "/mecha?q=" + evil, "/mecha/bob%5Edemo", "/mecha/" + url.PathEscape(string(name)), "/conversation/" + string(talk), "/directory", "/directory?q=" + evil,
 		"/directory?q=img&tag=" + evil + "&as=" + evil, "/directory?q=WWWW&crew=" + evil, "/keys", "/keys?q=" + evil, "/message/" + string(m.ID), "/message/" + string(m.ID) + "/again", "/message/" + string(m.ID) + "/expire",
 		"/key/" + string(bob.ID) + "/revoke", "/send?to=" + evil}
+}
+
+// typed finds what the reader has typed, which stays as it is in its field, and can turn nothing else.
+var typed = regexp.MustCompile(` (value|data-query)="[^"]*"`)
+
+// Marks that turn the direction of text, and could make one address look like another, are shown as
+// their escapes in each view, in titles, and in what a page is told as it happens.
+func TestNoMarkTurnsTheText(t *testing.T) {
+	s, paths := mustMock(t)
+	const turned = "\u202egnp\u2066"
+	alice, bob := s.mustIssue("alice^demo", turned), s.mustIssue("bob^demo", turned)
+	m := s.mustSend(time.Minute, alice, "bob^demo", `{}`, func(m *relay.SendMessage) {
+		m.Type, m.Priority, m.CorrelationID = turned, turned, turned
+		if relay.ConversationID(turned).Check("id") == nil {
+			m.Conversation = turned
+		}
+	})
+	s.Pushed(bob.Number, time.Now(), []relay.Position{m.Position})
+	s.mustAck(time.Second, bob, m, "failed", turned)
+	paths = append(paths, "/events?after=1", "/health", "/message/"+string(m.ID), "/conversation/"+url.PathEscape(string(m.Conversation)), "/?q="+url.QueryEscape(turned+" conv:"+turned), "/message/"+url.PathEscape(turned))
+	for _, index := range []bool{false, true} {
+		if index {
+			s.show(true, "127.0.0.1:0", searchBy(s.mustIndex()))
+		}
+		c := s.enter()
+		for _, path := range paths {
+			_, page := s.get(c, path)
+			page = typed.ReplaceAllString(page, "")
+			if i := strings.IndexFunc(page, func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }); i >= 0 {
+				t.Errorf("%s: …%s…", path, page[max(0, i-120):min(len(page), i+40)])
+			}
+		}
+	}
 }
 
 // What clients write is text in each view, with an index and without one.

@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -68,6 +69,27 @@ func TestAMessagePageIsLive(t *testing.T) {
 	if open := b.eval(`document.querySelector("#payload").open`); open != "true" {
 		t.Error("the payload has closed")
 	}
+}
+
+// The page of a message that is removed says so, and is not live any more.
+func TestTheEndOfAMessageIsTold(t *testing.T) {
+	s := mustStage(t, true)
+	alice := s.mustIssue("alice^demo", "")
+	m := s.mustSend(0, alice, "alice^demo", `{}`)
+	b := mustOpen(t)
+	b.open(s.entry("/message/" + string(m.ID)))
+	b.await(isLive)
+	d, err := sql.Open("sqlite", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if _, err := d.Exec("PRAGMA busy_timeout = 60000; DELETE FROM payload; DELETE FROM message"); err != nil {
+		t.Fatal(err)
+	}
+	s.mustSend(0, alice, "alice^demo", `{}`) // something happens, and the page looks
+	b.await(`document.querySelector("#verdict-text").textContent.startsWith("It was removed from the database. This is how it was at ")`)
+	b.await(`document.querySelector("#link-text").textContent == "removed" && document.querySelector("#link").dataset.state == "lost"`)
 }
 
 // When the console is away, the page says so. When it is back, the page goes on, with what

@@ -61,7 +61,7 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 				more = true
 				break
 			}
-			b := box{Now: now, Box: inspect.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: m.LastSeen}}
+			b := box{Now: now, Live: c.config.Live != nil, Box: inspect.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: m.LastSeen}}
 			b.Seen, b.Here = c.presence(m.Number, m.LastSeen, now)
 			p.Boxes = append(p.Boxes, b)
 		}
@@ -117,7 +117,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	if p.Live {
 		p.Sockets, p.LongPolls = c.config.Live.Open(state.Box.Number)
 	}
-	b := box{Box: state.Box, Seen: p.Seen, Here: p.Here}
+	b := box{Box: state.Box, Seen: p.Seen, Here: p.Here, Live: p.Live}
 	b.rate()
 	if b.Pending > 0 {
 		if err := c.explain(ctx, &b, now); err != nil {

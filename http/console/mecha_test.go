@@ -134,7 +134,7 @@ func TestAMechaIsShown(t *testing.T) {
 	for path, says := range map[string][]string{
 		"/mecha/bob%5Edemo":  {"4 messages wait longer than 10 min for bob^demo, away since", "Pending, up to an age of 4", "Warehouse", "Knows what is in stock", "Pack a box", "logistics/stock", "backup", "ends soon", "in 2 days", "Last ackcompleted", "Sockets0"},
 		"/mecha/dave%5Edemo": {"1 message waits longer than 10 min for dave^demo, whose worker “mill-2” has held it since", "by worker mill-2, key mill", "its key has not been used since", "It has no profile."},
-		"/mecha/frank%5Elab": {"Nothing waits for frank^lab.", "never connected", "never started", "never used"},
+		"/mecha/frank%5Elab": {"Nothing waits for frank^lab.", "no request yet", "never started", "never used"},
 		"/mecha/erin%5Elab":  {"old laptop", "revoked", "Last ackrejected"},
 	} {
 		status, page := p.get(c, path)

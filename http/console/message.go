@@ -88,7 +88,7 @@ func (c *Console) showMessage(r *http.Request) (any, error) {
 	p.Verdict.Text = humane(p.Verdict.Text, c.config.Now())
 	var last time.Time
 	for _, s := range withAnswer(t) {
-		line := step{At: s.At, Text: explainStep(t.Message, s), Key: cmp.Or(s.KeyLabel, string(s.Key))}
+		line := step{At: s.At, Text: explainStep(t.Message, s), Key: cmp.Or(relay.Visible(s.KeyLabel), string(s.Key))}
 		if line.What, line.Tone = nameStep(s); s.What == stepAnswered {
 			line.Tone = "good"
 		}

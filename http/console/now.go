@@ -3,10 +3,8 @@ package console
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"relay/db/inspect"
@@ -37,13 +35,6 @@ type nowPage struct {
 	Plots  []plot
 }
 
-// Verdict is one sentence, and how bad it is: 0 good, 1 not so good, 2 bad.
-type Verdict struct {
-	Text  string
-	Level int
-	Also  []string // what else is to be said
-}
-
 // box is what waits for a Mecha, as a row of Now.
 type box struct {
 	inspect.Box
@@ -54,7 +45,7 @@ type box struct {
 	Why   string            // of its oldest message
 	Code  relay.VerdictCode // likewise
 	About relay.Situation   // likewise; without a Message if nobody has asked why
-	Live  bool              // the server says whether it is online
+	Live  bool              // the server says whether it is online; else Here is whether it made a request shortly ago
 	Full  bool              // the newest message was not sent to it, because its window is full
 }
 
@@ -78,7 +69,7 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 		return err
 	}
 	v := c.verdict(t)
-	b.Why, b.Code, b.About, b.Live = humane(v.Text, now), v.Code, t.Situation, c.config.Live != nil
+	b.Why, b.Code, b.About = humane(v.Text, now), v.Code, t.Situation
 	if v.Code != relay.VerdictPushed || !b.Live || !b.Here || b.Pending < 2 {
 		return nil
 	}
@@ -107,7 +98,7 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 		return nil, err
 	}
 	hour, from := c.flow.hour.hour(now)
-	if p.Dead, err = c.dead(ctx, hour, now); err != nil {
+	if p.Dead, err = c.dead(hour, now); err != nil {
 		return nil, err
 	}
 	p.Verdict = c.judge(o, p.Boxes, hour, p.Dead, now)
@@ -134,35 +125,11 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	return p, nil
 }
 
-// overview gives what waits for whom, as of a moment ago; of some seconds ago if it takes long.
-func (c *Console) overview(ctx context.Context) (inspect.Overview, error) {
-	l := &c.look
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if !l.at.IsZero() && now.Sub(l.at) < min(max(50*time.Millisecond, 10*l.took), 5*time.Second) {
-		return l.last, nil
-	}
-	o, err := c.config.Store.Overview(ctx, c.config.Now().Add(-lateAfter))
-	if err == nil {
-		l.last, l.at, l.took = o, time.Now(), time.Since(now)
-	}
-	return o, err
-}
-
-// look is the latest Overview, for all pages.
-type look struct {
-	mu   sync.Mutex // one looks at a time
-	at   time.Time  // when it was made
-	took time.Duration
-	last inspect.Overview
-}
-
 // boxes gives the Mechas for which messages wait, those with trouble first.
 func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) ([]box, error) {
 	all := make([]box, 0, len(o.Boxes))
 	for _, b := range o.Boxes {
-		n := box{Box: b, Now: now}
+		n := box{Box: b, Now: now, Live: c.config.Live != nil}
 		n.Seen, n.Here = c.presence(b.Number, b.LastSeen, now)
 		n.rate()
 		all = append(all, n)
@@ -183,15 +150,18 @@ func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) 
 	return all, nil
 }
 
-// presence says for people whether a Mecha is there.
+// presence says for people whether a Mecha is there: with a server, whether it has a socket or a
+// long-poll open; without one, when it made its last request that was noted, of any kind.
 func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text string, here bool) {
 	switch {
 	case c.config.Live != nil && c.config.Live.Online(id):
 		return "online", true
 	case seen.IsZero():
-		return "never connected", false
+		return "no request yet", false
 	case c.config.Live == nil && now.Sub(seen) < 2*time.Minute: // the file knows it to a minute
-		return "seen " + age(now.Sub(seen)) + " ago", true
+		return "last request " + age(max(now.Sub(seen), time.Second)) + " ago", true
+	case c.config.Live == nil:
+		return "last request " + moment(seen, now), false
 	}
 	return "away since " + moment(seen, now), false
 }
@@ -200,142 +170,6 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 func (c *Console) verdict(t *inspect.Trace) relay.Verdict {
 	t.Situation.Online = c.config.Live != nil && c.config.Live.Online(t.Message.Recipient)
 	return relay.Judge(&t.Situation)
-}
-
-// judge says in one sentence whether all is well.
-func (c *Console) judge(o inspect.Overview, all []box, hour []point, dead []row, now time.Time) (v Verdict) {
-	var late, pending, overdue, mechas int
-	var worst *box
-	more := ""
-	for i := range all {
-		b := &all[i]
-		if b.Level == 0 {
-			continue
-		}
-		if b.More {
-			more = "at least "
-		}
-		if mechas++; worst == nil {
-			worst = b
-		}
-		late, pending, overdue = late+b.Late, pending+b.Pending, overdue+b.Overdue
-	}
-	var total inspect.Span
-	for i := range hour {
-		total.Add(hour[i].Span)
-	}
-	if c.config.Live != nil {
-		if vitals := c.config.Live.Vitals(); !vitals.Writable {
-			v.Text, v.Level = "The relay cannot write to its database.", 2
-		} else if !vitals.Accepting {
-			v.Text, v.Level = "The relay refuses messages: its disk is nearly full.", 2
-		}
-	}
-	say := func(level int, text string) {
-		if v.Text == "" {
-			v.Text, v.Level = text, level
-		} else {
-			v.Also = append(v.Also, text)
-		}
-	}
-	switch {
-	case late > 0:
-		say(worst.Level, fmt.Sprintf("%s%s longer than %s%s.", more, waits(late), age(lateAfter), forWhom(worst, mechas, now)))
-	case mechas > 0:
-		say(worst.Level, fmt.Sprintf("%s%s%s.", more, waits(pending), forWhom(worst, mechas, now)))
-	}
-	if overdue > 0 {
-		say(1, plural(overdue, "message")+is(overdue)+" not acknowledged by the time that the sender asked for.")
-	}
-	if total.Failed > 0 {
-		say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false)+".")
-	}
-	if total.Expired > 0 {
-		say(1, plural(total.Expired, "message")+" expired in the last hour"+latestOf(dead, true)+".")
-	}
-	if v.Text == "" {
-		v.Text = "All is well: nothing waits longer than " + age(lateAfter) + "."
-	}
-	if len(all) > 0 {
-		oldest := slices.MinFunc(all, func(a, b box) int { return a.OldestAt.Compare(b.OldestAt) })
-		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.", plural(o.Pending, "message")+is(o.Pending), age(now.Sub(oldest.OldestAt))))
-	} else {
-		v.Also = append(v.Also, "Nothing is pending.")
-	}
-	v.Also = append(v.Also, fmt.Sprintf("%s in the last hour.", plural(total.Sent, "message")))
-	return v
-}
-
-// latestOf names the recipient of the newest message that expired, or that failed.
-func latestOf(dead []row, expired bool) string {
-	for _, r := range dead {
-		if (r.What == "expired") == expired {
-			return ", the latest for " + string(r.To)
-		}
-	}
-	return ""
-}
-
-func waits(n int) string {
-	if n == 1 {
-		return "1 message waits"
-	}
-	return plural(n, "message") + " wait"
-}
-
-func is(n int) string { return map[bool]string{true: " is", false: " are"}[n == 1] }
-
-func was(n int) string { return map[bool]string{true: " was", false: " were"}[n == 1] }
-
-// forWhom names the Mecha that it is about, and why it does not acknowledge.
-func forWhom(worst *box, mechas int, now time.Time) string {
-	who := fmt.Sprintf(", all for %s", worst.Mecha)
-	if worst.Pending == 1 {
-		who = fmt.Sprintf(" for %s", worst.Mecha)
-	}
-	if mechas > 1 {
-		who = fmt.Sprintf(", for %s, the oldest for %s", plural(mechas, "Mecha"), worst.Mecha)
-	}
-	return who + ", " + worst.state(now)
-}
-
-// state says, as the end of a sentence, why the Mecha does not acknowledge its oldest message.
-func (b *box) state(now time.Time) string {
-	at := func(t time.Time) string { return moment(t, now) }
-	s := &b.About
-	switch {
-	case b.Removed:
-		return "which was removed"
-	case b.LiveKeys == 0:
-		return "which has no valid key"
-	case b.Code == relay.VerdictAnswered:
-		return "which has answered it, but has not acknowledged it"
-	case b.Code == relay.VerdictPushed && b.Full:
-		return "which is connected, but acknowledges nothing since " + at(s.PushedAt) + ": its window is full, and it is sent no more"
-	case b.Code == relay.VerdictPushed && !b.Live:
-		return "which got it at " + at(s.PushedAt) + " and has not acknowledged it"
-	case b.Code == relay.VerdictPushed && b.Here:
-		return "which got it at " + at(s.PushedAt) + ", is connected, and has not acknowledged it"
-	case b.Code == relay.VerdictPushed:
-		return "which got it at " + at(s.PushedAt) + " and left without acknowledging it"
-	case b.Code == relay.VerdictBehind:
-		return "which is connected, but was not sent it"
-	case b.Code == relay.VerdictClaimed:
-		worker := "one of whose workers"
-		if s.Worker != "" {
-			worker = "whose worker " + relay.Quote(s.Worker)
-		}
-		return worker + " has held it since " + at(s.Since) + " without a word; the lease ends at " + at(s.Until)
-	case b.Code == relay.VerdictWorking:
-		return "which has been at it since " + at(s.Message.Ack.At)
-	case b.Code == relay.VerdictDeferred:
-		return "which has put it off until " + at(s.Until)
-	case b.Here:
-		return "which is connected"
-	case b.LastSeen.IsZero():
-		return "which has never connected"
-	}
-	return b.Seen
 }
 
 // rows gives the newest rows of the flow, the newest first; for a search, the newest messages
@@ -362,6 +196,9 @@ func (c *Console) rows(ctx context.Context, q query, now time.Time) (all []row, 
 
 // search looks for messages, the newest first, for a bounded time.
 func (c *Console) search(ctx context.Context, q query, now time.Time) (all []row, cut bool, err error) {
+	if len(q.Refused) > 0 {
+		return nil, false, nil
+	}
 	l := q.list(now)
 	l.Limit = looked
 	for end := time.Now().Add(searchFor); ; {
@@ -396,8 +233,9 @@ func (c *Console) find(ctx context.Context, l inspect.ListQuery, most time.Durat
 	return list, cut, err
 }
 
-// dead lists the messages that failed, were rejected or expired in the last hour.
-func (c *Console) dead(ctx context.Context, hour []point, now time.Time) (all []row, err error) {
+// dead lists the messages that failed, were rejected or expired in the last hour, however old
+// they are, the newest such event first.
+func (c *Console) dead(hour []point, now time.Time) (all []row, err error) {
 	var total inspect.Span
 	for i := range hour {
 		total.Add(hour[i].Span)
@@ -405,9 +243,11 @@ func (c *Console) dead(ctx context.Context, hour []point, now time.Time) (all []
 	if total.Failed+total.Expired == 0 {
 		return nil, nil
 	}
-	list, _, err := c.find(ctx, inspect.ListQuery{State: relay.OnlyDead, Since: now.Add(-time.Hour), Limit: shownDead}, deadFor)
-	for _, m := range list {
-		all = append(all, rowOfMessage(m))
+	list, err := c.config.Store.Dead(now.Add(-time.Hour), shownDead)
+	for _, e := range list {
+		r := rowOf(e)
+		r.Position = "m" + r.Position // the flow may have a row of it, too
+		all = append(all, r)
 	}
 	return all, err
 }

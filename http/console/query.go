@@ -1,6 +1,7 @@
 package console
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -20,7 +21,8 @@ type query struct {
 	older    time.Duration
 	reply    bool // only answers
 	words    []string
-	Unknown  []string // words that mean nothing
+	Refused  []string // sentences about words that mean nothing; then nothing is found
+	Hint     string   // a sentence about a word that may mean something else than it seems to
 }
 
 // states are the values of state: that the store knows.
@@ -29,66 +31,85 @@ var states = map[string]relay.StateFilter{
 	"expired": relay.OnlyExpired, "dead": relay.OnlyDead, "overdue": relay.OnlyOverdue,
 }
 
-// parseQuery reads a search. A field that it does not know, or a value that means nothing, is
-// in Unknown, and matches everything.
+// steps are further values of state: events, and the words of acks that the relay knows.
+var steps = []string{"accepted", "pushed", "claimed", "overdue", "completed", "failed", "rejected", "received", relay.Processing, relay.Deferred}
+
+const (
+	knownFields = "The words are from:, to:, conv:, type:, state:, older: and has:reply; a word without a colon is looked for in addresses, ids and types."
+	knownStates = "The states are pending, queued, delivered, acknowledged, expired, overdue and dead."
+)
+
+// parseQuery reads a search. A word that it does not understand is in Refused.
 func parseQuery(text string) query {
 	q := query{Text: strings.TrimSpace(text)}
 	for _, word := range strings.Fields(q.Text) {
 		field, value, named := strings.Cut(word, ":")
-		if !named || value == "" {
-			if named {
-				q.Unknown = append(q.Unknown, word)
-			} else {
-				q.words = append(q.words, strings.ToLower(word))
-			}
-			continue
-		}
-		switch field {
-		case "from":
-			q.from = strings.ToLower(value)
-		case "to":
-			q.to = strings.ToLower(value)
-		case "conv":
-			q.conv = relay.ConversationID(value)
-		case "type":
-			q.kind = value
-		case "state":
-			q.state = strings.ToLower(value)
-		case "older":
-			if d, err := parseAge(value); err == nil {
-				q.older = d
-			} else {
-				q.Unknown = append(q.Unknown, word)
-			}
-		case "has":
-			if q.reply = value == "reply"; !q.reply {
-				q.Unknown = append(q.Unknown, word)
-			}
-		default:
-			q.Unknown = append(q.Unknown, word)
+		if !named {
+			q.words = append(q.words, strings.ToLower(word))
+		} else if problem := q.set(field, value); problem != "" {
+			q.Refused = append(q.Refused, relay.Visible(word)+" is not understood: "+problem)
 		}
 	}
 	return q
 }
 
-// parseAge reads an age as in 90s, 10m, 2h or 3d.
-func parseAge(text string) (time.Duration, error) {
+// set sets a field, and says in a sentence what is wrong with it.
+func (q *query) set(field, value string) (problem string) {
+	if value == "" {
+		return "it has nothing after the colon. " + knownFields
+	}
+	switch field {
+	case "from":
+		q.from = strings.ToLower(value)
+	case "to":
+		q.to = strings.ToLower(value)
+	case "conv":
+		q.conv = relay.ConversationID(value)
+	case "type":
+		q.kind = value
+	case "state":
+		q.state = strings.ToLower(value)
+		if _, ok := states[q.state]; !ok && !slices.Contains(steps, q.state) {
+			q.Hint = relay.Visible(q.state) + " is no state, and is looked for as the word of an ack. " + knownStates
+		}
+	case "older":
+		d, ok := parseAge(value)
+		if q.older = d; !ok {
+			return "an age is a number with s, m, h or d, as in older:10m."
+		}
+	case "has":
+		if q.reply = value == "reply"; !q.reply {
+			return "there is has:reply only."
+		}
+	default:
+		return "there is no such field. " + knownFields
+	}
+	return ""
+}
+
+// parseAge reads an age as in 90s, 10m, 2h or 3d, which is more than nothing and less than the
+// hundred years that a time can be from now.
+func parseAge(text string) (time.Duration, bool) {
+	const day, most = 24 * time.Hour, 36_500
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		n, err := strconv.ParseFloat(days, 64)
-		return time.Duration(n * float64(24*time.Hour)), err
+		return time.Duration(n * float64(day)), err == nil && n > 0 && n < most
 	}
-	return time.ParseDuration(text)
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d > 0 && d < most*day
 }
 
 // empty tells whether the query wants everything.
 func (q query) empty() bool {
-	return q.from == "" && q.to == "" && q.conv == "" && q.kind == "" && q.state == "" && q.older == 0 && !q.reply && len(q.words) == 0
+	return q.from == "" && q.to == "" && q.conv == "" && q.kind == "" && q.state == "" && q.older == 0 && !q.reply && len(q.words) == 0 && len(q.Refused) == 0
 }
 
 // matches tells whether the query wants an event.
 func (q query) matches(e inspect.Event, now time.Time) bool {
 	m := e.Message
 	switch {
+	case len(q.Refused) > 0:
+		return false
 	case !hasAddress(m.From, q.from), !hasAddress(m.To, q.to), q.conv != "" && m.Conversation != q.conv, q.kind != "" && m.Type != q.kind,
 		q.older > 0 && now.Sub(m.CreatedAt) < q.older, q.reply && m.InReplyTo == "":
 		return false

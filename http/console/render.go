@@ -53,6 +53,7 @@ type frame struct {
 
 // view answers a request with the page of a row of the route table.
 func (c *Console) view(w http.ResponseWriter, r *http.Request, row route) {
+	c.flow.asked()
 	f := c.frame(r, row.page) // before the data is read, so that no event falls between
 	data, err := row.show(c, r)
 	if err != nil {
@@ -167,7 +168,8 @@ var helpers = template.FuncMap{
 	"mecha":  func(a relay.Address) string { return "/mecha/" + string(a) },
 	"conv":   conversationPath,
 	"cut":    func(text string) string { return cut(text, textLength) },
-	"short":  func(id any) string { return shorten(fmt.Sprint(id)) },
+	"plain":  func(text any) string { return relay.Visible(fmt.Sprint(text)) },
+	"short":  func(id any) string { return relay.Visible(shorten(fmt.Sprint(id))) },
 }
 
 // moment writes a time of today as a clock, an earlier one with its day.
@@ -249,7 +251,7 @@ func plural(n int, of string) string {
 }
 
 // humane writes the times in a sentence of relay.Judge as people of this zone read them, and
-// shortens its ids.
+// shortens its ids. What clients wrote in it is made visible.
 func humane(text string, now time.Time) string {
 	text = timestamp.ReplaceAllStringFunc(text, func(stamp string) string {
 		t, err := time.Parse(time.RFC3339, stamp)
@@ -258,7 +260,7 @@ func humane(text string, now time.Time) string {
 		}
 		return moment(t, now)
 	})
-	return identifier.ReplaceAllStringFunc(text, shorten)
+	return relay.Visible(identifier.ReplaceAllStringFunc(text, shorten))
 }
 
 var (

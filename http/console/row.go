@@ -72,7 +72,7 @@ func rowOfMessage(m *relay.Message) row {
 			s.What = inspect.StepProgress
 		}
 		r.What, r.Tone = nameStep(s)
-		r.Note = cmp.Or(m.Ack.Detail, r.Note)
+		r.Note = cmp.Or(relay.Visible(m.Ack.Detail), r.Note)
 	case m.Overdue:
 		r.What, r.Tone = "overdue", "warn"
 	case m.State == relay.Delivered:
@@ -85,6 +85,7 @@ func rowOfMessage(m *relay.Message) row {
 
 // nameStep gives the word for a step, and its colour.
 func nameStep(s inspect.Step) (what, tone string) {
+	s.Status = relay.Visible(s.Status)
 	switch s.What {
 	case inspect.StepAccepted:
 		return "accepted", "quiet"

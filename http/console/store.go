@@ -18,6 +18,7 @@ type Store interface {
 	Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error)
 	Back(since time.Time, most int) (relay.Position, error)
 	Events(after relay.Position, limit int) ([]inspect.Event, error)
+	Dead(since time.Time, limit int) ([]inspect.Event, error)
 	Newest(limit int) ([]inspect.Event, error)
 	Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error)
 	NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error)

@@ -81,7 +81,7 @@ const clock = `\d\d:\d\d:\d\d UTC`
 var troubles = []trouble{
 	{"worker never started", func(s *story) *relay.Message {
 		return s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
-	}, []string{`1 message waits longer than 10 min for bob\^demo, which has never connected\.`}, []string{`bob\^demo has never made a request\.`, `bob\^demo: never connected`}, "bad"},
+	}, []string{`1 message waits longer than 10 min for bob\^demo, which has never made a request\.`}, []string{`bob\^demo has never made a request\.`, `bob\^demo: no request yet`}, "bad"},
 
 	{"worker hangs", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
@@ -116,7 +116,7 @@ var troubles = []trouble{
 		s.mustSend(19*time.Minute, s.bob, "alice^demo", `{"price":42}`, func(a *relay.SendMessage) { a.Conversation = "another-talk" })
 		s.mustAck(19*time.Minute, s.bob, m, "completed", "")
 		return m
-	}, []string{`1 message waits longer than 10 min for alice\^demo, which has never connected\.`},
+	}, []string{`1 message waits longer than 10 min for alice\^demo, away since ` + clock + `\.`},
 		[]string{`bob\^demo acknowledged it as completed at ` + clock + `, and has sent no answer\.`, `But bob\^demo wrote to alice\^demo at ` + clock + ` in another conversation, another-talk: msg_…\w+\. Was that meant as the answer\?`}, "bad"},
 
 	{"revoked key", func(s *story) *relay.Message {

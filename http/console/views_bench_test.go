@@ -21,9 +21,9 @@ import (
 )
 
 // BenchmarkViews measures each view on a store with so many messages of a thousand Mechas, most
-// of them acknowledged: RELAY_BENCH_ROWS, or 20,000. In the folder RELAY_BENCH_DIR, if it is set,
-// the store is kept and used again. A view must
-// not cost more on a longer history.
+// of them acknowledged: RELAY_BENCH_ROWS, or 20,000. RELAY_BENCH_PENDING, or 10, is how many of
+// 100 messages are pending. In the folder RELAY_BENCH_DIR, if it is set, the store is kept and
+// used again. A view must not cost more on a longer history, nor if more messages wait.
 func BenchmarkViews(b *testing.B) {
 	rows, err := strconv.Atoi(os.Getenv("RELAY_BENCH_ROWS"))
 	if err != nil {
@@ -66,7 +66,11 @@ func mustHaveMany(b *testing.B, rows int) (*stage, *db.Inspector) {
 	if dir == "" {
 		dir = b.TempDir()
 	}
-	s := &stage{t: b, path: filepath.Join(dir, fmt.Sprintf("views-%d.db", rows)), log: &lines{}, online: map[relay.MechaNumber]bool{}}
+	pending, err := strconv.Atoi(os.Getenv("RELAY_BENCH_PENDING"))
+	if err != nil {
+		pending = 10
+	}
+	s := &stage{t: b, path: filepath.Join(dir, fmt.Sprintf("views-%d-%d.db", rows, pending)), log: &lines{}, online: map[relay.MechaNumber]bool{}}
 	schema, err := os.ReadFile("../../schema.sql")
 	if err != nil {
 		b.Fatal(err)
@@ -79,7 +83,7 @@ func mustHaveMany(b *testing.B, rows int) (*stage, *db.Inspector) {
 	}
 	b.Cleanup(func() { s.DB.Close() })
 	if !filled {
-		s.fill(rows)
+		s.fill(rows, pending)
 	}
 	s.show(false, "127.0.0.1:0")
 	inspector, err := db.Inspect(s.path)
@@ -90,8 +94,9 @@ func mustHaveMany(b *testing.B, rows int) (*stage, *db.Inspector) {
 	return s, inspector
 }
 
-// fill sends the messages, one in 200 of them in one conversation.
-func (s *stage) fill(rows int) {
+// fill sends the messages, one in 200 of them in one conversation, and leaves so many of 100
+// pending.
+func (s *stage) fill(rows, pending int) {
 	keys := make([]relay.IssuedKey, 1000)
 	for i := range keys {
 		keys[i] = s.mustIssue(relay.Address(fmt.Sprintf("m%d^bench", i)), "worker")
@@ -112,7 +117,7 @@ func (s *stage) fill(rows int) {
 					return
 				}
 				sent, err := s.Send(m)
-				if err == nil && n%10 > 0 {
+				if err == nil && n%100 >= int64(pending) {
 					_, err = s.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: to.Number, ID: sent.ID, Status: "completed", ClientTS: relay.FormatTime(time.Now()), Nonce: relay.NonceHash(1<<40 + n)})
 				}
 				if err != nil {
@@ -123,4 +128,30 @@ func (s *stage) fill(rows int) {
 		})
 	}
 	wg.Wait()
+}
+
+// BenchmarkFirstPage measures the first page that somebody opens on that store, and what a
+// console costs that nobody looks at.
+func BenchmarkFirstPage(b *testing.B) {
+	rows, err := strconv.Atoi(os.Getenv("RELAY_BENCH_ROWS"))
+	if err != nil {
+		rows = 20_000
+	}
+	for name, path := range map[string]string{"now": "/", "health": "/health", "mechas": "/mecha"} {
+		b.Run(fmt.Sprintf("%d/%s", rows, name), func(b *testing.B) {
+			s, _ := mustHaveMany(b, rows)
+			var took time.Duration
+			for b.Loop() {
+				s.show(false, "127.0.0.1:0")
+				c := s.enter()
+				began := time.Now()
+				if status, text := s.get(c, path); status != 200 {
+					b.Fatal(status, text)
+				}
+				took = max(took, time.Since(began))
+			}
+			b.ReportMetric(float64(took.Microseconds())/1000, "max-ms")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
 }

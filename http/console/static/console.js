@@ -10,8 +10,10 @@ const sayEvery = 10000;       // ms between two announcements to a screen reader
 const query = body.dataset.query;
 let cursor = body.dataset.cursor, socket = null, tries = 0, heard = 0, poller = 0;
 
+let gone = false; // what the page shows was removed
 // The state of the link: live, n behind, polling, lost.
 function link(state, text) {
+	if (gone) return;
 	if ($("link").dataset.state != state) $("link").dataset.state = state;
 	if ($("link-text").textContent != text) $("link-text").textContent = text;
 }
@@ -21,7 +23,7 @@ function take(news) {
 	over = false;
 	cursor = news.cursor;
 	if (news.failed) link("lost", news.failed);
-	else if (news.behind) link("live", news.behind + " behind");
+	else if (news.behind) link("live", news.behind);
 	else if (news.passed > 0) link("live", "live, sampled");
 	else link(socket ? "live" : "poll", socket ? "live" : "polling");
 	if (news.total == 0) return;
@@ -50,7 +52,8 @@ function showRows(news) {
 		cell(".kind bdi").textContent = row.type;
 		cell(".note bdi").textContent = row.note;
 		item.classList.add("new");
-		flow.prepend(item);
+		// The newest is first; what is told late, as of a push, has its place further down.
+		flow.insertBefore(item, [...flow.children].find(other => other.querySelector("time").dateTime <= row.at) ?? null);
 	}
 	if (news.rows.length) $("flow-none")?.remove();
 	// The row that has the focus stays, so that nobody loses their place.
@@ -80,7 +83,7 @@ function refreshSoon() {
 
 function refresh() {
 	refreshDue = 0;
-	if (refreshing || document.hidden) return;
+	if (refreshing || document.hidden || gone) return;
 	refreshing = true;
 	const request = new XMLHttpRequest(); // it parses the answer without running any of it
 	request.open("GET", location.pathname + location.search);
@@ -90,6 +93,7 @@ function refresh() {
 		refreshing = false;
 		refreshed = Date.now();
 		if (request.status == 401) ended();
+		if (request.status == 404) removed();
 		if (request.status == 200 && request.response) swap(request.response);
 	};
 	request.send();
@@ -105,6 +109,18 @@ function swap(fresh) {
 		if (focused) (find(added, focused) ?? added.querySelector("[data-row]"))?.focus({preventScroll: true});
 	}
 	document.title = fresh.title;
+}
+
+// removed says that what the page shows is not in the database any more. The rest stays, as it was.
+function removed() {
+	link("lost", "removed");
+	gone = true;
+	socket?.close();
+	clearInterval(poller);
+	const text = "It was removed from the database. This is how it was at " + ($("made")?.textContent.replace("as of ", "") ?? "the last look") + ".";
+	if ($("verdict")) $("verdict").className = "verdict warn";
+	if ($("verdict-text")) $("verdict-text").textContent = text;
+	$("say").textContent = text;
 }
 
 // keyOf names a focused element so that it is found in a later page: by its id, or by what
@@ -130,6 +146,7 @@ function connect() {
 	s.onclose = () => {
 		if (socket == s) socket = null;
 		heard = 0;
+		if (gone) return;
 		if (!over) link("lost", "lost, trying again");
 		setTimeout(connect, Math.min(10000, 250 * 2 ** tries++));
 		if (tries > 2) poll();

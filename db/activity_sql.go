@@ -1,0 +1,226 @@
+package db
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"relay/db/inspect"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// Activity counts what happened after a position, in spans of the given length. It looks at up
+// to limit rows of messages and of receipts.
+func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
+	err = i.view(func(x *rx) error {
+		a, err = x.activity(after, span, limit)
+		return err
+	})
+	return a, err
+}
+
+// What happened in each span. A receipt names the position of its message: so the time between
+// them needs no other table.
+const (
+	spansSent    = "SELECT (position >> 12) / ?, count(*) FROM message WHERE position > ? AND position <= ? GROUP BY 1"
+	spansSettled = `SELECT (position >> 12) / ?, count(*), count(*) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
+		count(*) FILTER (WHERE state = 2 AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected'))),
+		count(*) FILTER (WHERE state = 3 AND notice IS NULL),
+		sum((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
+		max((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL)
+		FROM receipt WHERE position > ? AND position <= ? GROUP BY 1`
+)
+
+func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
+	a.Upto = relay.MaxPosition
+	last := after
+	for _, table := range []string{"message", "receipt"} {
+		_, err := x.c.Row(func(r *sqlite.Rows) {
+			if p := relay.Position(r.Int(1)); r.Int(0) == int64(limit) {
+				a.Upto, a.More = min(a.Upto, p), true
+			} else {
+				last = max(last, p)
+			}
+		}, "SELECT count(*), max(position) FROM (SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT ?)", int64(after), int64(limit))
+		if err != nil {
+			return a, err
+		}
+	}
+	if !a.More {
+		a.Upto = last
+	}
+	spans := map[int64]*inspect.Span{}
+	at := func(n int64) *inspect.Span {
+		if spans[n] == nil {
+			spans[n] = &inspect.Span{Begin: time.UnixMilli(n * span.Milliseconds())}
+		}
+		return spans[n]
+	}
+	r := x.c.Query(spansSent, span.Milliseconds(), int64(after), int64(a.Upto))
+	for r.Next() {
+		s, n := at(r.Int(0)), int(r.Int(1))
+		s.Sent, s.Events = s.Sent+n, s.Events+n
+	}
+	if err := r.Close(); err != nil {
+		return a, err
+	}
+	r = x.c.Query(spansSettled, span.Milliseconds(), int64(after), int64(a.Upto))
+	for r.Next() {
+		at(r.Int(0)).Add(inspect.Span{Events: int(r.Int(1)), Acked: int(r.Int(2)), Failed: int(r.Int(3)), Expired: int(r.Int(4)),
+			Lag: time.Duration(r.Int(5)) * time.Millisecond, MaxLag: time.Duration(r.Int(6)) * time.Millisecond})
+	}
+	if err := r.Close(); err != nil {
+		return a, err
+	}
+	for _, s := range spans {
+		a.Spans = append(a.Spans, *s)
+	}
+	slices.SortFunc(a.Spans, func(a, b inspect.Span) int { return a.Begin.Compare(b.Begin) })
+	return a, nil
+}
+
+// Back gives the position after which there are up to most messages, and up to most receipts,
+// none of them earlier than since.
+func (i *Inspector) Back(since time.Time, most int) (p relay.Position, err error) {
+	p = relay.PositionFrom(since)
+	err = i.view(func(x *rx) error {
+		for _, table := range []string{"message", "receipt"} {
+			at, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
+			if err != nil {
+				return err
+			}
+			p = max(p, relay.Position(at))
+		}
+		return nil
+	})
+	return p, err
+}
+
+// newestPosition is the position of the ?1-th newest row of messages and receipts.
+const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FROM message ORDER BY position DESC LIMIT ?1)
+	UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
+
+// Newest reads the newest events, up to limit, the oldest first.
+func (i *Inspector) Newest(limit int) (list []inspect.Event, err error) {
+	err = i.view(func(x *rx) error {
+		after := relay.Position(-1)
+		// Each table has at most limit of them. Those before the limit-th newest of both are none.
+		at, err := x.c.Number(newestPosition, int64(limit))
+		if err != nil {
+			return err
+		}
+		if at != 0 {
+			after = relay.Position(at) - 1
+		}
+		list, err = x.events(after, limit)
+		return err
+	})
+	return list, err
+}
+
+// deadRows is how many of the newest receipts Dead looks at.
+const deadRows = 50_000
+
+const deadSince = `SELECT position, message FROM (SELECT position, message, state, status, notice FROM receipt WHERE position > ? ORDER BY position DESC LIMIT ?)
+	WHERE state = 3 AND notice IS NULL OR state = 2 AND notice IS NULL AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected')) LIMIT ?`
+
+// Dead reads the newest events since a time by which messages expired, or were acknowledged as
+// failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
+func (i *Inspector) Dead(since time.Time, limit int) (list []inspect.Event, err error) {
+	err = i.view(func(x *rx) error {
+		var of []relay.Position
+		r := x.c.Query(deadSince, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit))
+		for r.Next() {
+			list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+		return x.fillEvents(list, of)
+	})
+	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), err
+}
+
+// newestPushes is how many rows of push NewestPushes looks at.
+const newestPushes = 50
+
+const (
+	pushesAfter = "SELECT position, notes FROM push WHERE position > ? ORDER BY position"
+	lastPushes  = "SELECT position, notes FROM (SELECT position, notes FROM push ORDER BY position DESC LIMIT ?) ORDER BY position"
+)
+
+// Pushes reads the notes that messages were written to sockets, from the rows after a position,
+// which is none of the shared order; up to about limit of them. next is where to go on.
+func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+	next = after
+	err = i.view(func(x *rx) error {
+		r := x.c.Query(pushesAfter, int64(after))
+		list, next, err = x.pushEvents(r, after, limit)
+		return err
+	})
+	return list, next, err
+}
+
+// NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
+func (i *Inspector) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
+	err = i.view(func(x *rx) error {
+		r := x.c.Query(lastPushes, int64(newestPushes))
+		list, next, err = x.pushEvents(r, 0, limit)
+		return err
+	})
+	return list, next, err
+}
+
+// pushEvents makes events of the last limit notes of some rows. Notes of messages that were
+// removed are left out.
+func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
+	var notes []pushed
+	for next = after; (limit == 0 || len(notes) < limit*newestPushes) && r.Next(); {
+		next = relay.Position(r.Int(0))
+		if err := unpackPushes(r.Blob(1), next, func(p pushed) { notes = append(notes, p) }); err != nil {
+			r.Close()
+			return nil, next, err
+		}
+	}
+	if err := r.Close(); err != nil {
+		return nil, next, err
+	}
+	for _, p := range notes[max(0, len(notes)-limit):] {
+		m, err := x.message(p.message)
+		if err != nil || m == nil {
+			if err != nil {
+				return nil, next, err
+			}
+			continue
+		}
+		e := inspect.Event{Position: p.message, Message: m, Step: inspect.Step{At: relay.UnixMilli(p.at), What: inspect.StepPushed}}
+		if err := x.nameKey(&e.Step, p.key); err != nil {
+			return nil, next, err
+		}
+		list = append(list, e)
+	}
+	return list, next, nil
+}
+
+// Why tells the life of a message as Trace does, but looks for the pushes only as far as a
+// server does for one trace. Errors: MessageNotFound, and that of ctx.
+func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
+	return i.traceUpto(ctx, id, pushRows)
+}
+
+const answersOf = "SELECT " + messageColumns + " FROM " + messageTables + " WHERE m.in_reply_to = ? ORDER BY m.position"
+
+// Answers lists the first messages that name a message as the one that they answer. Error:
+// MessageNotFound.
+func (i *Inspector) Answers(id relay.MessageID, limit int) (list []*relay.Message, err error) {
+	err = i.view(func(x *rx) error {
+		m, err := x.messageByID(id)
+		if err != nil {
+			return err
+		}
+		list, _, err = x.readMessages(limit, answersOf, []any{int64(m.Position)})
+		return err
+	})
+	return list, err
+}

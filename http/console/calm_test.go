@@ -1,0 +1,130 @@
+package console_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"relay/db/inspect"
+	"relay/db/relay"
+	"relay/http/console"
+)
+
+// watched is a Store that counts some of the reads, and can hold them up.
+type watched struct {
+	console.Store
+	overviews, looks atomic.Int64
+	backs            chan struct{} // Back waits for its end; nil: it does not wait
+	fails            atomic.Bool   // Changed fails
+	hangs            chan struct{} // Changed waits for its end; nil: it does not wait
+}
+
+func (w *watched) Overview(ctx context.Context, late time.Time) (inspect.Overview, error) {
+	w.overviews.Add(1)
+	return w.Store.Overview(ctx, late)
+}
+
+func (w *watched) Changed() (bool, error) {
+	if w.looks.Add(1); w.hangs != nil {
+		<-w.hangs
+	}
+	if w.fails.Load() {
+		return false, fmt.Errorf("the disk is gone")
+	}
+	return w.Store.Changed()
+}
+
+func (w *watched) Back(since time.Time, most int) (relay.Position, error) {
+	if w.backs != nil {
+		<-w.backs
+	}
+	return w.Store.Back(since, most)
+}
+
+// watch is an option of a stage that puts w before its store.
+func (w *watched) watch(c *console.Config) { w.Store, c.Store = c.Store, w }
+
+// While nobody asks for a page, the console does not count what waits, for however long it runs.
+func TestNothingIsCountedWhileNobodyLooks(t *testing.T) {
+	t.Parallel()
+	w := &watched{}
+	var hours atomic.Int64
+	s := mustStage(t, true, w.watch, func(c *console.Config) {
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(hours.Add(1)) * time.Hour) }
+	})
+	for end := time.Now().Add(patience); w.looks.Load() < 3; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the console does not follow its file")
+		}
+	}
+	if n := w.overviews.Load(); n != 0 {
+		t.Errorf("what waits was counted %d times for nobody", n)
+	}
+	if status, _ := s.get(s.enter(), "/"); status != http.StatusOK || w.overviews.Load() == 0 {
+		t.Error("not for a page, either: ", status)
+	}
+}
+
+// A page that is made before the console has counted the last hour is not told anew of what it
+// shows, nor of what is older.
+func TestAnEarlyPageIsNotToldTheOld(t *testing.T) {
+	t.Parallel()
+	w := &watched{backs: make(chan struct{})}
+	s := mustStage(t, true)
+	alice := s.mustIssue("alice^demo", "")
+	for n := range 50 {
+		s.mustSend(time.Hour-time.Duration(n)*time.Second, alice, "alice^demo", `{}`)
+	}
+	s.show(true, "127.0.0.1:0", w.watch)
+	c := s.enter()
+	_, page := s.get(c, "/")
+	close(w.backs)
+	_, page, _ = strings.Cut(page, `data-cursor="`)
+	cursor, _, _ := strings.Cut(page, `"`)
+	for end := time.Now().Add(patience); w.looks.Load() < 2; time.Sleep(20 * time.Millisecond) { // the hour is counted
+		if time.Now().After(end) {
+			t.Fatal("the console does not follow its file")
+		}
+	}
+	if _, text := s.get(c, "/events?after="+cursor); !strings.Contains(text, `"total":0,`) {
+		t.Errorf("after %s: %s", cursor, text)
+	}
+}
+
+// A page that has its socket, or polls, says so if the console cannot read the file, or does not
+// come back from reading it, and since when. It is live again when all is read.
+func TestAPageSaysThatNothingIsRead(t *testing.T) {
+	for _, how := range []string{"fails", "hangs"} {
+		t.Run(how, func(t *testing.T) {
+			w := &watched{}
+			goOn := func() { w.fails.Store(false) }
+			if how == "hangs" {
+				w.hangs = make(chan struct{})
+				goOn = sync.OnceFunc(func() { close(w.hangs) })
+			}
+			var past atomic.Int64
+			s := mustStage(t, true, w.watch, func(c *console.Config) {
+				c.Now = func() time.Time { return time.Now().Add(time.Duration(past.Load())) }
+			})
+			t.Cleanup(goOn)
+			b := mustOpen(t)
+			b.open(s.entry("/"))
+			b.await(isLive)
+			says := "the database cannot be read since "
+			if how == "hangs" {
+				past.Store(int64(time.Minute))
+				says = "nothing new is read for 1 min"
+			} else {
+				w.fails.Store(true)
+			}
+			b.await(`document.querySelector("#link").dataset.state == "lost" && document.querySelector("#link-text").textContent.startsWith("` + says + `")`)
+			goOn()
+			b.await(isLive)
+		})
+	}
+}
