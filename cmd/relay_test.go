@@ -25,8 +25,8 @@ import (
 	"relay/cmd"
 )
 
-// binary is the program under test: this test binary under another name, so
-// that nothing need be linked. In the long form it is built as its users do.
+// binary is the program under test, built as its users do. For the race detector it is this
+// test binary under another name, which is instrumented already.
 var binary string
 
 func TestMain(m *testing.M) {
@@ -87,18 +87,25 @@ func makeAndTest(m *testing.M) int {
 	return m.Run()
 }
 
-// makeProgram makes the binary. A link and not a symbolic one: the program looks
-// for its own name to start itself.
+// makeProgram makes the binary. To link it takes a processor a second or two. In return each
+// of some 1,500 starts takes 7 ms less: nothing is initialized that only tests import.
 func makeProgram(dir string) error {
-	if *long {
-		build := exec.Command("go", "build", "-buildvcs=false", "-o", binary, "..")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		out, err := build.CombinedOutput()
-		if err != nil {
-			return fmt.Errorf("go build: %w\n%s", err, out)
-		}
-		return nil
+	if raceDetector {
+		return linkProgram(dir)
 	}
+	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "..")
+	if *long {
+		build.Env = append(os.Environ(), "CGO_ENABLED=0") // the short form uses what the tests were compiled for
+	}
+	if out, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
+
+// linkProgram makes the binary of this test binary. A link and not a symbolic one: the
+// program looks for its own name to start itself.
+func linkProgram(dir string) error {
 	schema, err := os.ReadFile("../schema.sql")
 	if err != nil {
 		return err
@@ -120,7 +127,7 @@ func makeProgram(dir string) error {
 // mustLinkProgram puts the program into another folder.
 func mustLinkProgram(t *testing.T, dir string) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(filepath.Dir(binary), "*.sql")) // in the long form there is none
+	files, err := filepath.Glob(filepath.Join(filepath.Dir(binary), "*.sql")) // there is one beside linkProgram's alone
 	if err != nil {
 		t.Fatal(err)
 	}
