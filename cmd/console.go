@@ -24,6 +24,10 @@ import (
 // consoleAddr is where a console listens by default.
 const consoleAddr = "127.0.0.1:8081"
 
+// consoleName is what the name of a database's consoles is made for. It outlives them, so that a
+// link to a page does, too.
+const consoleName = "console"
+
 // devOperator is the Mecha as which the console of serve --dev sends.
 const devOperator = "operator^demo"
 
@@ -72,7 +76,7 @@ func (a *app) console(ctx context.Context, in *db.Inspector, addr string) error 
 		return usagef("--listen takes a loopback address only, such as %s; %s is none. relay serve --console can listen elsewhere, with TLS and a password", consoleAddr, addr)
 	}
 	log := slog.New(slog.NewTextHandler(a.stderr, nil))
-	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: buildVersion().Version})
+	c := console.New(console.Config{Store: in, Upgrade: ws.Feed, Logger: log, Version: buildVersion().Version, Name: in.Name(consoleName)})
 	server := &nethttp.Server{Handler: c, ReadHeaderTimeout: otherTimeout, ReadTimeout: otherTimeout, WriteTimeout: answerTimeout, IdleTimeout: otherIdle,
 		MaxHeaderBytes: otherHeaders, ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	shown := urlsOf("http", listener.Addr(), c)
@@ -210,7 +214,7 @@ func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log
 		scheme = "https"
 	}
 	config := console.Config{Store: store, Live: &liveConsole{in: in, settings: s}, Search: in.index.Search, Upgrade: ws.Feed, Logger: log,
-		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version}
+		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version, Name: store.Name(consoleName)}
 	if s.ConsoleOperator != "" {
 		by.Command = "console"
 		config.Operator = in.db.Operator(by, relay.Address(s.ConsoleOperator))

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -97,6 +98,11 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 			t.Error(info, err)
 		}
 	}
+	again := launch(t, exec.Command(binary, "console", "--db", db, "--listen", "127.0.0.1:0"), nil)
+	other := again.await(again.stdout, `Open (http://[a-z2-7]{16}\.localhost:\d+/#t=\S+)`)[1]
+	if name := regexp.MustCompile(`//[a-z2-7]+`); name.FindString(other) != name.FindString(shown) || other == shown {
+		t.Errorf("the consoles are %s and %s, want the same name", shown, other)
+	}
 	get := mustEnter(t, shown)
 	if status, page := get("/message/" + m.MessageID); status != http.StatusOK || !strings.Contains(page, "alice^demo") {
 		t.Errorf("%d %s", status, page)
@@ -107,8 +113,10 @@ func TestTheConsoleWorksWithoutAServer(t *testing.T) {
 	if os.PathSeparator != '/' {
 		return // a process cannot be interrupted there
 	}
-	if code := c.terminate(); code != 0 {
-		t.Error(code, c.stderr)
+	for _, c := range []*server{c, again} {
+		if code := c.terminate(); code != 0 {
+			t.Error(code, c.stderr)
+		}
 	}
 	if left, _ := filepath.Glob(db + ".console*"); len(left) > 0 {
 		t.Error("the files with the URL are still there: ", left)
@@ -254,7 +262,8 @@ func TestTheConsoleActsAsItsOperator(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	c := consoleClient(jar)
+	c.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	base := "http://" + shown.Host
 	answer, err := c.PostForm(base+"/session", url.Values{"secret": {token}})
 	if err != nil || answer.StatusCode != http.StatusNoContent {

@@ -3,9 +3,12 @@ package db
 import (
 	"bytes"
 	"context"
+	"encoding/base32"
+	"encoding/binary"
 	"errors"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -68,6 +71,14 @@ func (i *Inspector) Close() error {
 
 // Path is the absolute path of the file.
 func (i *Inspector) Path() string { return i.path }
+
+// Name makes a name of 16 letters and digits, 80 bits, for a purpose. It follows from the store's
+// secret: every process that reads the file gets the same one, and nobody else can guess it.
+func (i *Inspector) Name(purpose string) string {
+	b := binary.BigEndian.AppendUint64(nil, uint64(i.ids.Hash('n', 0, []byte(purpose))))
+	b = binary.BigEndian.AppendUint64(b, uint64(i.ids.Hash('n', 1, []byte(purpose))))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:10]))
+}
 
 // view runs f in a transaction that sees one state of the file.
 func (i *Inspector) view(f func(*rx) error) error {

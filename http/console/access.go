@@ -73,11 +73,11 @@ func (c *Console) isOwnName(host string) bool {
 	return subtle.ConstantTimeCompare([]byte(strings.ToLower(host)), []byte(c.host)) == 1
 }
 
-// hostName makes a name of 80 random bits under localhost.
-func hostName() string {
+// randomName makes a name of 80 random bits.
+func randomName() string {
 	var b [10]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:])) + ".localhost"
+	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:]))
 }
 
 // random makes a text that nobody can guess.

@@ -35,7 +35,10 @@ type Config struct {
 	// another site that leads its own name here (DNS rebinding) has no certificate for it.
 	TLS     bool
 	Version string
-	Now     func() time.Time // nil: time.Now
+	// Name is the name under localhost by which the console is reached: 16 letters and digits that
+	// nobody can guess. "": a random one. It is not used with TLS.
+	Name string
+	Now  func() time.Time // nil: time.Now
 }
 
 // Console is the handler of all pages. Make it with New; Close ends what it does beside
@@ -114,7 +117,7 @@ func New(config Config) *Console {
 	}
 	c := &Console{config: config, token: random()}
 	if !config.TLS {
-		c.host = hostName()
+		c.host = cmp.Or(config.Name, randomName()) + ".localhost"
 	}
 	c.secret = sha256.Sum256([]byte(cmp.Or(config.Password, c.token)))
 	c.ctx, c.stop = context.WithCancel(context.Background())
@@ -153,7 +156,7 @@ func (c *Console) Fragment() string {
 	return "#t=" + c.token
 }
 
-// Host is the name by which a browser should open the console: a random one under localhost, which
+// Host is the name by which a browser should open the console: one under localhost, which
 // browsers lead to this machine (RFC 6761 §6.3). They send the session's cookie to programs on other
 // ports, too, but only to those that are opened by the same name, which nobody else can guess. ""
 // with TLS. Only the operator may see it.
