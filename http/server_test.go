@@ -14,6 +14,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http"
 	"relay/http/apitest"
 	"relay/search"
@@ -65,7 +66,7 @@ func mustServe(t testing.TB, options ...func(*settings)) *testRelay {
 	r.clock.ns.Store(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixNano())
 	r.settings = settings{
 		db: db.Options{
-			Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true,
+			Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true,
 			ClockSkew: 5 * time.Minute, Now: r.clock.Now,
 		},
 		hub:      ws.Config{Now: r.clock.Now},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -18,7 +19,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 
 	// In steps, with batches of their own size each, and changes on the way.
 	steps := newShelf()
-	stepwise := mustFollow(t, t.TempDir(), steps)
+	stepwise := mustFollow(t, scratch.Dir(t), steps)
 	for i, e := range entries {
 		first := e
 		if i%7 == 0 {
@@ -48,7 +49,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 		}
 	}
 	crowded.page = len(entries) / 5
-	deleted := mustFollow(t, t.TempDir(), crowded)
+	deleted := mustFollow(t, scratch.Dir(t), crowded)
 	waitFor(t, deleted, crowded.last)
 	for i := range entries {
 		if i%2 == 0 {
