@@ -77,6 +77,7 @@ func (m mecha) mustReply(body string) string {
 func answering(id string) string { return `"in_reply_to":"` + id + `"` }
 
 func TestASendWaitsForTheReply(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	const payload = `{ "a": 1.50 }`
@@ -145,6 +146,7 @@ func TestASendThatWaitsInVain(t *testing.T) {
 
 // Whatever ends the wait, the message is sent, and the answer says so.
 func TestAWaitForAReplyNeverRefuses(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.hub.MaxSocketsPerMecha = 2 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	spare := r.mustIssue("alice^demo")
@@ -174,6 +176,7 @@ func TestAWaitForAReplyNeverRefuses(t *testing.T) {
 
 // A retry does not wait for the request that waits, and a client that goes away ends its wait.
 func TestARetryWaitsAgain(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	ctx, leave := context.WithCancel(t.Context())
@@ -246,6 +249,7 @@ func wantEventually(t *testing.T, what string, is func() bool) {
 // Many ask at once, and every question gets its own reply: by its name, by its
 // conversation, and by the correlation_id in one conversation of all.
 func TestRepliesAreNeverMixedUp(t *testing.T) {
+	t.Parallel()
 	n := amount(60, 1000)
 	r := mustServe(t)
 	go func() {
