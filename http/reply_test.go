@@ -210,8 +210,9 @@ func TestARetryWaitsAgain(t *testing.T) {
 	wantEventually(t, "all waits have ended", func() bool { _, polls, _ := r.hub.Listeners(); return polls == 0 })
 }
 
-// answerAll sends back the payload of each message that the socket brings, many at once.
-func (m mecha) answerAll(socket *websocket.Conn) {
+// answerAll sends back the payload of each message that the socket brings, many at once. An
+// asker may have the reply before its sender has the 201: wait for answers before the server stops.
+func (m mecha) answerAll(socket *websocket.Conn, answers *sync.WaitGroup) {
 	for {
 		var f struct {
 			MessageID      string `json:"message_id"`
@@ -229,11 +230,11 @@ func (m mecha) answerAll(socket *websocket.Conn) {
 		}
 		body := fmt.Sprintf(`{"to":%q,"payload":%s,%s}`, f.From, f.Payload, field)
 		c := m.prepare("POST", messages, body)
-		go func() {
+		answers.Go(func() {
 			if a, err := m.r.try(c); err != nil || a.status != 201 {
 				m.r.t.Errorf("%d %s %v", a.status, a.body, err)
 			}
-		}()
+		})
 	}
 }
 
@@ -261,9 +262,9 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 		askers = append(askers, r.mustIssue(relay.Address(fmt.Sprintf("asker%d^demo", i))))
 	}
 	oracle := r.mustIssue("oracle^demo")
-	go oracle.answerAll(oracle.mustDial("sync_limit=0"))
+	var answers, asking sync.WaitGroup
+	go oracle.answerAll(oracle.mustDial("sync_limit=0"), &answers)
 	r.client.Transport.(*nethttp.Transport).MaxIdleConnsPerHost = n
-	var asking sync.WaitGroup
 	for i := range n {
 		asking.Go(func() {
 			payload := fmt.Sprintf(`{"n":%d}`, i)
@@ -277,4 +278,5 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 		})
 	}
 	asking.Wait()
+	answers.Wait()
 }
