@@ -11,6 +11,7 @@ import (
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // The tests have segments of a few messages, so that all of them meet messages that
@@ -49,7 +50,7 @@ func openHere(t testing.TB, options ...func(*Options)) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o := Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, ClockSkew: 5 * time.Minute}
+	o := Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, ClockSkew: 5 * time.Minute}
 	for _, f := range options {
 		f(&o)
 	}
@@ -59,19 +60,6 @@ func openHere(t testing.TB, options ...func(*Options)) *DB {
 	}
 	t.Cleanup(func() { d.Close() })
 	return d
-}
-
-// inMemory gives a folder in memory, where a sync costs nothing, or an ordinary one where
-// the system has none. It is for tests of thousands of commits, of which only the content
-// matters.
-func inMemory(t testing.TB) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/dev/shm", "relay-test-")
-	if err != nil {
-		return t.TempDir()
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
 }
 
 func fileSize(path string) int64 {

@@ -19,6 +19,7 @@ import (
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // The same writes make the same store again: in another process, by another clock, one
@@ -116,7 +117,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 
 func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := scratch.Dir(t)
 	path, logPath := filepath.Join(dir, "relay.db"), filepath.Join(dir, "writes")
 	log, err := os.Create(logPath)
 	if err != nil {
@@ -125,7 +126,7 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	defer log.Close()
 	secret := mixedRun(t, path, log)
 	want := contents(t, path)
-	memory := inMemory(t)
+	memory := scratch.Memory(t)
 	for _, other := range []string{"+25h serve", "-25h alone"} { // more than an Idempotency-Key lives
 		copied := filepath.Join(memory, other[:4]+".db")
 		cmd := exec.Command(os.Args[0])

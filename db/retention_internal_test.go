@@ -11,6 +11,7 @@ import (
 
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // keeping makes a server with a clock that the test sets, which keeps messages for a time.
@@ -85,7 +86,7 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	c.shown.Store(time.Now().UnixMilli())
 	const age = 30 * time.Hour // longer than all that keeps a row for a time of its own
 	d := openHere(t, keeping(c, age, func(o *Options) {
-		o.Path, o.KeepExpired = filepath.Join(inMemory(t), "relay.db"), time.Hour
+		o.Path, o.KeepExpired = filepath.Join(scratch.Memory(t), "relay.db"), time.Hour
 	})...)
 	alice, bob := mustIssue(t, d, "alice^demo"), mustIssue(t, d, "bob^demo")
 	const steps = 5

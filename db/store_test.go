@@ -12,6 +12,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 var ctx = context.Background()
@@ -34,7 +35,7 @@ type store struct {
 
 func mustOpen(t testing.TB, options ...func(*db.Options)) store {
 	t.Helper()
-	o := db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: schema(t), Create: true, Serve: true, ClockSkew: 5 * time.Minute}
+	o := db.Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: schema(t), Create: true, Serve: true, ClockSkew: 5 * time.Minute}
 	for _, f := range options {
 		f(&o)
 	}

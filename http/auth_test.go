@@ -11,6 +11,7 @@ import (
 
 // The sentence says what is wrong with this header, and speaks of no other fault.
 func TestSentencesOfHeaders(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	for _, row := range []struct {
@@ -90,6 +91,7 @@ func TestFaultyCredentials(t *testing.T) {
 }
 
 func TestGoodCredentials(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	for name, c := range map[string]change{
@@ -115,6 +117,7 @@ func TestGoodCredentials(t *testing.T) {
 }
 
 func TestTheTimestampMayBeOffByTheSkew(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	now, skew := r.clock.Now(), r.settings.api.ClockSkew

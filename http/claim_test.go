@@ -48,6 +48,7 @@ func (r *testRelay) until(what string, done func() bool) {
 }
 
 func TestEachMessageIsClaimedByOneWorker(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	other := r.mustIssue("bob^demo") // a second key of the same Mecha
@@ -101,6 +102,7 @@ func TestEachMessageIsClaimedByOneWorker(t *testing.T) {
 
 // Workers that claim at the same time, in the same and in other transactions as the sends.
 func TestClaimsAtTheSameTimeGiveEachMessageOnce(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	const senders, each, workers = 8, 40, 6
@@ -141,6 +143,7 @@ func TestClaimsAtTheSameTimeGiveEachMessageOnce(t *testing.T) {
 }
 
 func TestAClaimWaits(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	got := make(chan []claimed, 2)
@@ -164,6 +167,7 @@ func TestAClaimWaits(t *testing.T) {
 }
 
 func TestADeferredMessageComesAgain(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	sender := alice.mustDial("sync_limit=0&events=receipts")
@@ -207,6 +211,7 @@ func TestADeferredMessageComesAgain(t *testing.T) {
 }
 
 func TestAfterItsAttemptsAMessageHasFailed(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.db.MaxAttempts = 2 })
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	carol.do("PUT", "/api/v1/mecha/carol^demo/profile", `{"max_attempts":1}`).want(200)

@@ -52,6 +52,7 @@ func TestARetryGetsTheFirstAnswer(t *testing.T) {
 
 // It is looked up before the body is checked, and after who asks.
 func TestAReusedKeyIsSaidFirst(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.MaxBody = 1000 })
 	alice := r.mustIssue("alice^demo")
 	alice.sendOnce("k", letter(alice)).want(201)
@@ -63,6 +64,7 @@ func TestAReusedKeyIsSaidFirst(t *testing.T) {
 }
 
 func TestOnly201IsKept(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	to := `{"to":"bob^demo","payload":{}}`

@@ -3,6 +3,7 @@ package http_test
 import "testing"
 
 func TestInbox(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	bob.get(inboxPath(bob)).want(200).wantField("pending", "0").wantField("oldest_message_id", "null").
@@ -25,6 +26,7 @@ func TestInbox(t *testing.T) {
 }
 
 func TestInboxTags(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	empty := bob.get(inboxPath(bob)).want(200).header.Get("Etag")

@@ -77,6 +77,7 @@ func (m mecha) mustReply(body string) string {
 func answering(id string) string { return `"in_reply_to":"` + id + `"` }
 
 func TestASendWaitsForTheReply(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	const payload = `{ "a": 1.50 }`
@@ -145,6 +146,7 @@ func TestASendThatWaitsInVain(t *testing.T) {
 
 // Whatever ends the wait, the message is sent, and the answer says so.
 func TestAWaitForAReplyNeverRefuses(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.hub.MaxSocketsPerMecha = 2 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	spare := r.mustIssue("alice^demo")
@@ -174,6 +176,7 @@ func TestAWaitForAReplyNeverRefuses(t *testing.T) {
 
 // A retry does not wait for the request that waits, and a client that goes away ends its wait.
 func TestARetryWaitsAgain(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	ctx, leave := context.WithCancel(t.Context())
@@ -207,8 +210,9 @@ func TestARetryWaitsAgain(t *testing.T) {
 	wantEventually(t, "all waits have ended", func() bool { _, polls, _ := r.hub.Listeners(); return polls == 0 })
 }
 
-// answerAll sends back the payload of each message that the socket brings, many at once.
-func (m mecha) answerAll(socket *websocket.Conn) {
+// answerAll sends back the payload of each message that the socket brings, many at once. An
+// asker may have the reply before its sender has the 201: wait for answers before the server stops.
+func (m mecha) answerAll(socket *websocket.Conn, answers *sync.WaitGroup) {
 	for {
 		var f struct {
 			MessageID      string `json:"message_id"`
@@ -226,11 +230,11 @@ func (m mecha) answerAll(socket *websocket.Conn) {
 		}
 		body := fmt.Sprintf(`{"to":%q,"payload":%s,%s}`, f.From, f.Payload, field)
 		c := m.prepare("POST", messages, body)
-		go func() {
+		answers.Go(func() {
 			if a, err := m.r.try(c); err != nil || a.status != 201 {
 				m.r.t.Errorf("%d %s %v", a.status, a.body, err)
 			}
-		}()
+		})
 	}
 }
 
@@ -246,6 +250,7 @@ func wantEventually(t *testing.T, what string, is func() bool) {
 // Many ask at once, and every question gets its own reply: by its name, by its
 // conversation, and by the correlation_id in one conversation of all.
 func TestRepliesAreNeverMixedUp(t *testing.T) {
+	t.Parallel()
 	n := amount(60, 1000)
 	r := mustServe(t)
 	go func() {
@@ -257,9 +262,9 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 		askers = append(askers, r.mustIssue(relay.Address(fmt.Sprintf("asker%d^demo", i))))
 	}
 	oracle := r.mustIssue("oracle^demo")
-	go oracle.answerAll(oracle.mustDial("sync_limit=0"))
+	var answers, asking sync.WaitGroup
+	go oracle.answerAll(oracle.mustDial("sync_limit=0"), &answers)
 	r.client.Transport.(*nethttp.Transport).MaxIdleConnsPerHost = n
-	var asking sync.WaitGroup
 	for i := range n {
 		asking.Go(func() {
 			payload := fmt.Sprintf(`{"n":%d}`, i)
@@ -273,4 +278,5 @@ func TestRepliesAreNeverMixedUp(t *testing.T) {
 		})
 	}
 	asking.Wait()
+	answers.Wait()
 }

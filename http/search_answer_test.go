@@ -222,9 +222,6 @@ func TestUpdatedSinceFarAway(t *testing.T) {
 // While the disk does not keep up, the answers that wait for it are bounded:
 // then searches are refused, until it has caught up.
 func TestAnswersThatWaitAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a flood: the race detector is too slow for it")
-	}
 	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")

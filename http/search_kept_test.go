@@ -83,9 +83,6 @@ func TestASearchIsAnsweredWithoutADisk(t *testing.T) {
 // The answers that this process keeps are bounded: the oldest go, and no search is
 // refused for them.
 func TestAnswersWithoutADiskAreBounded(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a flood: the race detector is too slow for it")
-	}
 	t.Parallel()
 	r := mustServe(t, noRoom)
 	alice := r.mustIssue("alice^demo")

@@ -59,8 +59,12 @@ func (f found) addresses() (all []string) {
 // mustIndex waits until the index has what the directory has.
 func (r *testRelay) mustIndex() {
 	r.t.Helper()
+	x, err := r.index.open()
+	if err != nil {
+		r.t.Fatal(err)
+	}
 	for deadline := time.Now().Add(patience); ; time.Sleep(time.Millisecond) {
-		behind, err := r.db.EntriesAfter(context.Background(), r.index.Progress().Revision, 1)
+		behind, err := r.db.EntriesAfter(context.Background(), x.Progress().Revision, 1)
 		if err != nil {
 			r.t.Fatal(err)
 		}
@@ -68,7 +72,7 @@ func (r *testRelay) mustIndex() {
 			return
 		}
 		if time.Now().After(deadline) {
-			r.t.Fatalf("the index stands at %+v", r.index.Progress())
+			r.t.Fatalf("the index stands at %+v", x.Progress())
 		}
 	}
 }

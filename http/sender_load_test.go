@@ -34,9 +34,6 @@ func untilNextLook(waited time.Duration) time.Duration {
 // socket is not read. Small messages pass, and so do other Mechas. What is counted is
 // given back when the message is stored, or its socket is gone.
 func TestLargeFramesShareTheMemoryOfBodies(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a flood: the race detector is too slow for it")
-	}
 	t.Parallel()
 	const share = 1 << 20
 	r := mustServe(t, func(s *settings) { s.api.MaxBodyMemory = 8 * share })

@@ -14,9 +14,9 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http"
 	"relay/http/apitest"
-	"relay/search"
 	"relay/ws"
 )
 
@@ -29,7 +29,7 @@ type testRelay struct {
 	url      string
 	db       *db.DB
 	hub      *ws.Hub
-	index    *search.Index
+	index    *index
 	api      *http.Server
 	server   *nethttp.Server
 	client   *nethttp.Client
@@ -65,7 +65,7 @@ func mustServe(t testing.TB, options ...func(*settings)) *testRelay {
 	r.clock.ns.Store(time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).UnixNano())
 	r.settings = settings{
 		db: db.Options{
-			Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true,
+			Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true,
 			ClockSkew: 5 * time.Minute, Now: r.clock.Now,
 		},
 		hub:      ws.Config{Now: r.clock.Now},
@@ -102,24 +102,6 @@ func (l live) WatchReply(key *relay.Key, question *relay.Message) (<-chan *relay
 	return reply, ended, stop, err
 }
 
-// finder is the index; it also lets the directory change before it is asked
-// for the profiles of what was found.
-type finder struct {
-	*search.Index
-	found func()
-}
-
-func (f finder) Search(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
-	look := q.Lookup
-	q.Lookup = func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
-		f.found()
-		return look(ctx, ids)
-	}
-	result, err := f.Index.Search(ctx, q)
-	f.found()
-	return result, err
-}
-
 func (r *testRelay) start() {
 	r.t.Helper()
 	s := r.settings
@@ -135,16 +117,9 @@ func (r *testRelay) start() {
 	r.db, r.hub, r.watching = d, ws.NewHub(s.hub), make(chan struct{}, 64)
 	d.OnCommit(r.hub.Committed)
 	d.OnKeys(r.hub.CheckKeys)
-	index, err := search.Open(s.db.Path+".index", search.Options{Wait: patience, Budget: patience})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	index := &index{path: s.db.Path + ".index", db: d, found: s.found}
 	d.OnEntries(index.Wake)
-	go index.Follow(context.Background(), d)
 	s.api.DB, s.api.Live, s.api.Finder, r.index = d, live{r.hub, r.watching}, index, index
-	if s.found != nil {
-		s.api.Finder = finder{index, s.found}
-	}
 	r.api = http.New(s.api)
 	r.api.ServeMetrics(nethttp.HandlerFunc(func(w nethttp.ResponseWriter, _ *nethttp.Request) { // what they are is not the API's business
 		w.Header().Set("Content-Type", "text/plain; version=0.0.4")
@@ -169,7 +144,7 @@ func (r *testRelay) start() {
 		transport.CloseIdleConnections()
 		r.server.Close()
 		<-served
-		if err := errors.Join(index.Close(), d.Close()); err != nil {
+		if err := errors.Join(index.close(), d.Close()); err != nil {
 			r.t.Error(err)
 		}
 	})

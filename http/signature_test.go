@@ -11,6 +11,7 @@ import (
 )
 
 func TestSignatureEncodings(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice := r.mustIssue("alice^demo")
 	std, raw := base64.StdEncoding.EncodeToString, base64.RawStdEncoding.EncodeToString
@@ -194,6 +195,7 @@ func TestWhatARequestSignatureCovers(t *testing.T) {
 }
 
 func TestRequestSignaturesMayBeRequired(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.RequireRequestSignature = true })
 	alice := r.mustIssue("alice^demo")
 	for _, c := range []change{unsigned, func(*call) {}} { // X-Signature alone is not enough
@@ -217,6 +219,7 @@ func TestRequestSignaturesMayBeRequired(t *testing.T) {
 
 // A request signature covers what a signature does, so it counts as one.
 func TestARequestSignatureIsASignature(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.api.RequireSignature = true })
 	alice := r.mustIssue("alice^demo")
 	var s sent

@@ -39,6 +39,7 @@ func (t traced) steps() string {
 
 // Every rule of the verdict, by a real situation.
 func TestTheVerdictOnAMessage(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(s *settings) { s.hub.SyncAckWait = 0 })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	want := func(id, code string, says ...string) {
@@ -117,6 +118,7 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 
 // The sender learns nothing of the recipient's keys and workers.
 func TestTheStepsOfATrace(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	socket, also := bob.mustDial("sync_limit=0"), bob.mustDial("sync_limit=0")

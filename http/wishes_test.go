@@ -61,6 +61,7 @@ func (r *testRelay) mustReadWish(c *websocket.Conn) (w wish) {
 }
 
 func TestAnAnswerJoinsTheConversationOfItsQuestion(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^demo")
 	socket := alice.mustDial("sync_limit=0")
@@ -93,6 +94,7 @@ func TestAnAnswerJoinsTheConversationOfItsQuestion(t *testing.T) {
 }
 
 func TestAnUnansweredMessageBecomesOverdue(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	socket := alice.mustDial("sync_limit=0&events=receipts")
@@ -155,6 +157,7 @@ func TestAnUnansweredMessageBecomesOverdue(t *testing.T) {
 }
 
 func TestAConversationHoldsNoMoreThanItMay(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	founders := alice.mustDial("sync_limit=0&events=receipts")
@@ -193,6 +196,7 @@ func TestAConversationHoldsNoMoreThanItMay(t *testing.T) {
 
 // The server's limit also counts what a conversation held before.
 func TestTheServersLimitOfAConversation(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	first := alice.mustSend(bob)
@@ -220,6 +224,7 @@ func TestTheServersLimitOfAConversation(t *testing.T) {
 }
 
 func TestTraceContextIsHandedOn(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	socket := bob.mustDial("sync_limit=0")
@@ -243,6 +248,7 @@ func TestTraceContextIsHandedOn(t *testing.T) {
 }
 
 func TestTheAnswerToASendTellsOfTheRecipient(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob, carol := r.mustIssue("alice^demo"), r.mustIssue("bob^demo"), r.mustIssue("carol^other")
 	recipient := func(a reply) string {

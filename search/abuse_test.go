@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -100,7 +101,7 @@ func TestOddQueries(t *testing.T) {
 // Past the cap searches wait a little and are then refused; those that run are bounded.
 func TestBusy(t *testing.T) {
 	t.Parallel()
-	x, err := search.Open(t.TempDir(), search.Options{Concurrency: 1, Wait: 20 * time.Millisecond})
+	x, err := search.Open(scratch.Dir(t), search.Options{Concurrency: 1, Wait: 20 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -147,7 +148,7 @@ func TestBusy(t *testing.T) {
 
 // A search that runs out of its time answers with what it has.
 func TestBudget(t *testing.T) {
-	x, err := search.Open(t.TempDir(), search.Options{Budget: time.Nanosecond})
+	x, err := search.Open(scratch.Dir(t), search.Options{Budget: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -17,7 +18,7 @@ func TestFacetsFollowChanges(t *testing.T) {
 	t.Parallel()
 	s := newShelf()
 	s.page = 40
-	x := mustFollow(t, t.TempDir(), s)
+	x := mustFollow(t, scratch.Dir(t), s)
 	tags := map[relay.MechaNumber]string{}
 	put := func(id, round int) {
 		e := mecha(relay.MechaNumber(id), fmt.Sprintf("m%d^crew%d", id, id%3), "lamps and ladders")

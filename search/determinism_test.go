@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -18,7 +19,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 
 	// In steps, with batches of their own size each, and changes on the way.
 	steps := newShelf()
-	stepwise := mustFollow(t, t.TempDir(), steps)
+	stepwise := mustFollow(t, scratch.Dir(t), steps)
 	for i, e := range entries {
 		first := e
 		if i%7 == 0 {
@@ -48,7 +49,7 @@ func TestSameStoreSameOrder(t *testing.T) {
 		}
 	}
 	crowded.page = len(entries) / 5
-	deleted := mustFollow(t, t.TempDir(), crowded)
+	deleted := mustFollow(t, scratch.Dir(t), crowded)
 	waitFor(t, deleted, crowded.last)
 	for i := range entries {
 		if i%2 == 0 {
@@ -93,8 +94,8 @@ func storeAndQueries(t *testing.T) ([]relay.Entry, []string) {
 		return entries, queries
 	}
 	g := newGenerator(t, 1)
-	entries := g.entries(amount(500, 1000))
-	for i := range amount(50, 100) {
+	entries := g.entries(amount(300, 1000))
+	for i := range amount(40, 100) {
 		queries = append(queries, g.text(1+i%9))
 	}
 	for i := 0; i < len(entries); i += 50 {

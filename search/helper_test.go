@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -164,7 +165,7 @@ func mustIndex(t testing.TB, entries []relay.Entry, batch int) *search.Index {
 	t.Helper()
 	s := newShelf(entries...)
 	s.page = batch
-	x := mustFollow(t, t.TempDir(), s)
+	x := mustFollow(t, scratch.Dir(t), s)
 	waitFor(t, x, s.last)
 	return x
 }

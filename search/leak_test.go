@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -48,7 +49,7 @@ func show(r *search.Result) string {
 // With no time left, fewer are found, and still none who is hidden.
 func TestNoTimeAndNoSecrets(t *testing.T) {
 	t.Parallel()
-	x, err := search.Open(t.TempDir(), search.Options{Budget: time.Nanosecond})
+	x, err := search.Open(scratch.Dir(t), search.Options{Budget: time.Nanosecond})
 	if err != nil {
 		t.Fatal(err)
 	}

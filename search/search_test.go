@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -212,7 +213,7 @@ func TestHighlights(t *testing.T) {
 	entries := travel()
 	entries[3].Details = strings.Repeat("Etwas über Wolken und Äther. ", 40) + "Storm warnings come by satellite. " + strings.Repeat("日本語 ", 100)
 	s := newShelf(entries...)
-	x := mustFollow(t, t.TempDir(), s)
+	x := mustFollow(t, scratch.Dir(t), s)
 	waitFor(t, x, s.last)
 	r := mustSearch(t, x, search.Request{Query: "storm satellites 日本語 weather", Highlight: true, Lookup: s.lookup})
 	if len(r.Hits) == 0 || len(r.Hits[0].Highlights) == 0 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -15,7 +16,7 @@ import (
 // answered meanwhile.
 func TestSearchesOfOneMechaDoNotHoldUpOthers(t *testing.T) {
 	t.Parallel()
-	x, err := search.Open(t.TempDir(), search.Options{Concurrency: 2, Wait: patience, Budget: patience})
+	x, err := search.Open(scratch.Dir(t), search.Options{Concurrency: 2, Wait: patience, Budget: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func TestSearchesOfOneMechaDoNotHoldUpOthers(t *testing.T) {
 // Searches that wait in vain because of their caller's own are told so.
 func TestSearchesThatWaitForTheirCallersOwn(t *testing.T) {
 	t.Parallel()
-	x, err := search.Open(t.TempDir(), search.Options{Concurrency: 2, Wait: 20 * time.Millisecond, Budget: patience})
+	x, err := search.Open(scratch.Dir(t), search.Options{Concurrency: 2, Wait: 20 * time.Millisecond, Budget: patience})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestChurnDisturbsNoListener(t *testing.T) {
 
 func churn(t *testing.T, r *testRelay) {
 	const listeners, churners = 2, 4 // of each recipient
-	messages, cycles := amount(200, 5000), amount(60, 1250)
+	messages, cycles := amount(100, 5000), amount(40, 1250)
 	alice := r.mustIssue("alice^test")
 	var senders, all sync.WaitGroup
 	for i := range 2 {

@@ -27,6 +27,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	relayhttp "relay/http"
 	"relay/http/apitest"
 	"relay/ws"
@@ -92,7 +93,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*ws.Config)) *
 		r.record = apitest.NewRecorder(t)
 	}
 	mine := label(t)
-	r.path = filepath.Join(t.TempDir(), "relay.db")
+	r.path = filepath.Join(scratch.Dir(t), "relay.db")
 	d, err := db.Open(db.Options{Path: r.path, Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Now: r.now})
 	if err != nil {
 		t.Fatal(err)

@@ -19,6 +19,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http"
 	"relay/http/apitest"
 	"relay/http/client"
@@ -63,7 +64,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	}
 	record := apitest.NewRecorder(t)
 	const skew = 5 * time.Minute
-	d, err := db.Open(db.Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew})
+	d, err := db.Open(db.Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,6 @@
+//go:build !linux
+
+package scratch
+
+// inMemory gives "": only Linux has a file system in memory at a known place.
+func inMemory() string { return "" }

@@ -1,0 +1,51 @@
+// Package scratch gives tests the folders for their files.
+package scratch
+
+import (
+	"flag"
+	"os"
+	"testing"
+)
+
+// Dir gives a folder for the files of a test, which is removed when the test ends. In the
+// usual form of the tests the folder is in memory (see Memory), because much of the
+// time of many small tests is the disk's. In the long form (-long), and in benchmarks, it
+// is on disk, like the files of a relay. A test that is about the disk uses t.TempDir.
+func Dir(t testing.TB) string {
+	t.Helper()
+	if _, bench := t.(*testing.B); bench || isLong() {
+		return t.TempDir()
+	}
+	return Memory(t)
+}
+
+// isLong tells whether this test program has the flag -long, and it is set.
+func isLong() bool {
+	f := flag.Lookup("long")
+	return f != nil && f.Value.String() == "true"
+}
+
+// least is how many bytes must be free in memory. All tests that run at the same time use
+// less than a tenth of it.
+const least = 2 << 30
+
+// Memory gives a folder in memory, where a sync costs nothing, which is removed when the
+// test ends. The folder is on disk, as t.TempDir gives it, where the system has no file
+// system in memory or too little of it is free.
+func Memory(t testing.TB) string {
+	t.Helper()
+	root := inMemory()
+	if root == "" {
+		return t.TempDir()
+	}
+	dir, err := os.MkdirTemp(root, "relay-test-")
+	if err != nil {
+		return t.TempDir()
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
