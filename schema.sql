@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 6. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 7. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -132,7 +132,10 @@ CREATE TABLE message (
   tracestate      TEXT,
   -- The first message of a broadcast says to how many Mechas it went. The others have the
   -- next positions, and neither its nonce nor its Idempotency-Key.
-  broadcast       INTEGER
+  broadcast       INTEGER,
+  -- The words of the search by which the sender found the recipient, one a line, in the order
+  -- of the alphabet; NULL once the message has its final acknowledgement, and without a search.
+  sought          TEXT
 ) STRICT;
 
 -- These indexes cost nothing for messages without the column.
@@ -230,6 +233,44 @@ CREATE TABLE dormant (
 
 CREATE INDEX dormant_since ON dormant (since);
 
+-- The exchanges that have ended, but are not yet counted in `learned`: messages that named a
+-- search, by the positions of the receipts that ended them. Each goes within a second, later
+-- only under load.
+CREATE TABLE exchange (
+  position  INTEGER PRIMARY KEY,
+  recipient INTEGER NOT NULL REFERENCES mecha (id),
+  sender    INTEGER NOT NULL REFERENCES mecha (id),
+  completed INTEGER NOT NULL,  -- 0: failed or rejected
+  hour      INTEGER NOT NULL,  -- of the end, since 1970
+  words     TEXT NOT NULL
+) STRICT;
+
+-- What completed exchanges have taught of a Mecha as a whole. `position` is that of the last
+-- change; the search index follows it. `exchanges` is their weight as of `hour`, in 1/1024;
+-- `words` counts the rows of `learned`. With `off` 1, the profile wants nothing to be learned.
+-- Hours count from 1970.
+CREATE TABLE learner (
+  mecha     INTEGER PRIMARY KEY REFERENCES mecha (id),
+  position  INTEGER NOT NULL,
+  exchanges INTEGER NOT NULL,
+  hour      INTEGER NOT NULL,
+  words     INTEGER NOT NULL,
+  off       INTEGER NOT NULL
+) STRICT;
+
+CREATE INDEX learner_position ON learner (position);
+
+-- How often a word of a search and a Mecha that it found went together in an exchange that the
+-- Mecha completed. `shares` has a part for each sender (db/shares.go): keyed hashes of its
+-- crew and of itself, which differ from row to row; a weight in 1/1024; the hour of the last
+-- exchange.
+CREATE TABLE learned (
+  mecha  INTEGER NOT NULL REFERENCES mecha (id),
+  word   TEXT NOT NULL,
+  shares BLOB NOT NULL,
+  PRIMARY KEY (mecha, word)
+) STRICT, WITHOUT ROWID;
+
 -- The times at which writes got positions of later times, because the clock had
 -- been ahead before. There is about one row for each minute of such a time
 -- (db/ahead_sql.go).
@@ -318,14 +359,18 @@ CREATE TABLE push (
 ) STRICT;
 
 -- The answers to searches: the newest 100 of each Mecha. An answer has its text
--- for an hour at most, and then an empty one.
+-- for an hour at most, and then an empty one. For a day, messages can name the search: so
+-- long it has the words of the query, as in `message`, and the numbers of the Mechas that it
+-- listed, as varints.
 CREATE TABLE search (
   position   INTEGER PRIMARY KEY,  -- local, not in the commit order, as in push
   id         TEXT NOT NULL UNIQUE,
   mecha      INTEGER NOT NULL REFERENCES mecha (id),
   expires_at INTEGER NOT NULL,
   answer     TEXT NOT NULL,
-  nonce      INTEGER
+  nonce      INTEGER,
+  words      TEXT,
+  listed     BLOB
 ) STRICT;
 
 CREATE INDEX search_mecha ON search (mecha);

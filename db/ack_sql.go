@@ -13,6 +13,7 @@ import (
 // write: RateLimited, Overloaded, ShuttingDown, DatabaseLocked, DiskFull, StoreFailed,
 // Internal. Safe for concurrent use.
 func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
+	d.judgeAck(a)
 	return do(d, a, (*tx).acknowledge)
 }
 
@@ -20,7 +21,15 @@ func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 // goroutine, in the order of the calls, and must not block. If the store takes no more
 // writes, done is called at once.
 func (d *DB) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
+	d.judgeAck(a)
 	then(d, a, (*tx).acknowledge, done)
+}
+
+// judgeAck sets the verdict of this machine.
+func (d *DB) judgeAck(a *relay.Acknowledge) {
+	if relay.IsFinal(a.Status) {
+		a.Learns = d.opts.LearnHalfLife != 0
+	}
 }
 
 func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
@@ -55,7 +64,11 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	if a.RetryAfter != 0 {
 		r.until = a.At.Add(a.RetryAfter)
 	}
-	if err := t.addReceipt(m, r); err != nil {
+	sought, err := t.addReceipt(m, r)
+	if err == nil && relay.IsFinal(a.Status) {
+		err = t.ended(a, m, sought, p)
+	}
+	if err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if m.DeliveredAt.IsZero() {
@@ -64,7 +77,7 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	if first {
 		m.AcknowledgedAt = p.Time()
 	}
-	if err := t.setState(m, state, p, true); err != nil {
+	if err := t.setState(m, state, p, isAck, relay.IsFinal(a.Status)); err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if state.Pending() {
@@ -152,11 +165,11 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 	}
 	if m.State == relay.Queued {
 		p := t.position(d.At)
-		if err := t.addReceipt(m, receipt{at: p, state: relay.Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
+		if _, err := t.addReceipt(m, receipt{at: p, state: relay.Delivered, key: d.Key, nonce: d.Nonce}); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
 		m.DeliveredAt = p.Time()
-		if err := t.setState(m, relay.Delivered, p, false); err != nil {
+		if err := t.setState(m, relay.Delivered, p, !isAck, false); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
 		t.noteReceipt(m, p, p.Time(), false)
@@ -192,20 +205,26 @@ type receipt struct {
 	until    time.Time // the end of a lease or deferral that begins; else zero
 }
 
-// addReceipt adds a receipt to the chain of a message. setState must follow.
-func (t *tx) addReceipt(m *relay.Message, r receipt) error {
+// addReceipt adds a receipt to the chain of a message. setState must follow. sought has the
+// words of the search by which the recipient was found; "" if there are none.
+func (t *tx) addReceipt(m *relay.Message, r receipt) (sought string, err error) {
 	var previous any
-	if _, err := t.c.Row(func(r *sqlite.Rows) { previous = r.Value(0) }, "SELECT receipt FROM message WHERE position = ?", int64(m.Position)); err != nil {
-		return err
+	_, err = t.c.Row(func(r *sqlite.Rows) { previous, sought = r.Value(0), r.Text(1) },
+		"SELECT receipt, sought FROM message WHERE position = ?", int64(m.Position))
+	if err != nil {
+		return "", err
 	}
-	return t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
+	return sought, t.c.Exec(`INSERT INTO receipt (position, message, previous, state, status, client_ts, detail, key, nonce, notice, until)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`, int64(r.at), int64(m.Position), previous, int64(r.state), sqlite.OrNull(r.status),
 		sqlite.OrNull(r.clientTS), sqlite.OrNull(r.detail), sqlite.OrNull(int64(r.key)), sqlite.OrNull(int64(r.nonce)), sqlite.OrNull(int64(r.notice)), sqlite.OrNull(relay.MilliOf(r.until)))
 }
 
+const isAck = true // an argument of setState: the receipt is an acknowledgement
+
 // setState sets a message's state and times, with p as its latest receipt, and keeps
-// the count of pending messages.
-func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isAck bool) error {
+// the count of pending messages. ends says that no other state and no final word can follow:
+// the message then loses the words of its search.
+func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, acks, ends bool) error {
 	if m.State.Pending() && !state.Pending() {
 		t.addPending(m.Recipient, -1)
 		if err := t.markDone(m); err != nil {
@@ -217,13 +236,13 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, isA
 	}
 	m.State = state
 	ack := any(nil)
-	if isAck {
+	if acks {
 		ack = int64(p)
 	}
 	return t.c.Exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
-		receipt = ?, ack = coalesce(?, ack) WHERE position = ?`,
+		receipt = ?, ack = coalesce(?, ack), sought = iif(?, NULL, sought) WHERE position = ?`,
 		int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)), sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)),
-		int64(p), ack, int64(m.Position))
+		int64(p), ack, boolInt(ends), int64(m.Position))
 }
 
 // noteReceipt adds to the changes for the listeners the one that a receipt records.

@@ -86,6 +86,11 @@ func (t *tx) act(a *relay.Act) (outcome any, err error) {
 			return nil, err
 		}
 		n.What, n.Detail = relay.ActMessageExpired, string(w.ID)
+	case *relay.ForgetLearned:
+		if _, err := t.forget(w); err != nil {
+			return nil, err
+		}
+		n.What, n.Mecha, n.Detail = relay.ActForgotten, w.Address, "what discovery had learned about it"
 	default:
 		return nil, relay.Errorf(relay.Internal, "an act cannot hold a write of the type %T", w)
 	}

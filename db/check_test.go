@@ -21,7 +21,7 @@ func mustFill(t *testing.T) string {
 	t.Helper()
 	var ahead atomic.Int64 // of the clock
 	now := func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-	s := mustOpen(t, toCrews(100), func(o *db.Options) { o.Now = now })
+	s := mustOpen(t, toCrews(100), func(o *db.Options) { o.Now, o.LearnHalfLife = now, relay.DefaultHalfLife })
 	expired := make(chan relay.MessageID, 10)
 	s.OnCommit(func(c *relay.Commit) {
 		for _, change := range c.Changes {
@@ -190,6 +190,15 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"broadcasts", "another recipient", "UPDATE message SET recipient = (SELECT recipient FROM message WHERE broadcast = 3) WHERE position = " + second},
 		{"broadcasts", "no other broadcast", "UPDATE message SET broadcast = 2 WHERE position = " + second},
 		{"broadcasts", "no receipt among them", "UPDATE receipt SET position = " + second + " WHERE position = " + last},
+		{"learned", "a Mecha", "INSERT INTO learner VALUES (999, 4096, 0, 0, 0, 0)"},
+		{"learned", "a wish", "INSERT INTO learner VALUES (1, 4096, 0, 0, 0, 2)"},
+		{"learned", "not against its wish", "INSERT INTO learner VALUES (1, 4096, 0, 0, 1, 1); INSERT INTO learned VALUES (1, 'book', x'00')"},
+		{"learned", "so many words", "INSERT INTO learner VALUES (1, 4096, 0, 0, 2, 0); INSERT INTO learned VALUES (1, 'book', x'00')"},
+		{"learned", "a row of the Mecha", "INSERT INTO learned VALUES (1, 'book', x'00')"},
+		{"learned", "a count", "INSERT INTO learner VALUES (1, 4096, 0, 0, 1, 0); INSERT INTO learned VALUES (1, 'book', x'')"},
+		{"learned", "not of the removed", "INSERT INTO learner SELECT id, 4096, 0, 0, 1, 0 FROM mecha WHERE removed_at IS NOT NULL; INSERT INTO learned SELECT id, 'book', x'00' FROM mecha WHERE removed_at IS NOT NULL"},
+		{"learned", "words in a search", "UPDATE message SET sought = '' WHERE position = " + oldest},
+		{"learned", "no words in the expired", "UPDATE message SET sought = 'book' WHERE position = " + dead},
 		{"participants", "the third", "DELETE FROM participant WHERE conversation > 0"},
 		{"participants", "those of a label", "DELETE FROM participant WHERE conversation < 0"},
 		{"participants", "of a conversation", "INSERT INTO participant VALUES (-999, 1)"},

@@ -81,11 +81,15 @@ type Options struct {
 	// MaxBroadcast is to how many Mechas a message to a crew may go; 0: such messages are
 	// refused.
 	MaxBroadcast int
-	MaxNonces    int64         // remembered nonces; 0: no limit
-	MinFreeDisk  int64         // bytes; with less free space sends are refused; 0: no limit
-	ClockSkew    time.Duration // how far the timestamp of a request may be off
-	Retention    time.Duration // age at which a server removes messages; 0: never
-	KeepExpired  time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
+	// LearnHalfLife is the time in which what discovery has learned fades to one half, at
+	// least relay.MinHalfLife; 0: it learns nothing (PROTOCOL §5, Learning).
+	LearnHalfLife time.Duration
+
+	MaxNonces   int64         // remembered nonces; 0: no limit
+	MinFreeDisk int64         // bytes; with less free space sends are refused; 0: no limit
+	ClockSkew   time.Duration // how far the timestamp of a request may be off
+	Retention   time.Duration // age at which a server removes messages; 0: never
+	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -116,6 +120,7 @@ type DB struct {
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
 	crewOnly  crewOnly
+	found     foundSearches
 	lock      *file.Locked
 
 	shutdown sync.Once
@@ -309,10 +314,10 @@ func (d *DB) OnCommit(f func(*relay.Commit)) {
 // than once for one change. It must not block. Register before the store is used.
 func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
 
-// OnEntries registers f, which is called when a Mecha or a profile may have changed,
-// here or in another process. The rules are those of OnKeys.
+// OnEntries registers f, which is called when a Mecha, a profile or what discovery has
+// learned may have changed, here or in another process. The rules are those of OnKeys.
 func (d *DB) OnEntries(f func()) {
-	d.listeners.add(func(l *listeners) { l.onEntries = append(l.onEntries, f) })
+	d.listeners.add(func(l *listeners) { l.onEntries, l.onLearned = append(l.onEntries, f), append(l.onLearned, f) })
 }
 
 // Failed gives the fault after which the store takes no writes; nil if there was none.

@@ -44,6 +44,18 @@ func newReturns(w *writer) dueTimes {
 	}}
 }
 
+// newCounts makes the servant that counts exchanges. If the store does not learn, there is
+// never one: those that an earlier process has left wait.
+func newCounts(w *writer) dueTimes {
+	earliest := earliestExchange
+	if w.opts.LearnHalfLife == 0 {
+		earliest = noExchange
+	}
+	return dueTimes{w: w, earliest: earliest, fault: "completed messages were not counted for discovery", act: func(now time.Time, done func(nextDue, error)) job {
+		return &task[*relay.CountExchanges, nextDue]{write: &relay.CountExchanges{At: now, HalfLife: w.opts.LearnHalfLife, Most: countAtOnce}, decide: (*tx).countExchanges, done: done}
+	}}
+}
+
 // start finds the earliest time.
 func (d *dueTimes) start() (err error) {
 	d.next, err = d.w.c.Number(d.earliest)

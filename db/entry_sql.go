@@ -65,6 +65,9 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
+	if err := t.setLearning(id, p.Profile.NoLearn, p.At); err != nil {
+		return none{}, err
+	}
 	if err := t.keepNonce(p.Nonce, p.At); err != nil {
 		return none{}, err
 	}
@@ -123,6 +126,12 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	}
 	t.w.accepts.changed(id)
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
+		return none{}, err
+	}
+	if err := t.forgetLearned(id, false, r.At); err != nil {
+		return none{}, err
+	}
+	if err := t.c.Exec("DELETE FROM exchange WHERE sender = ?", int64(id)); err != nil { // its address will not be found
 		return none{}, err
 	}
 	if err := t.raiseKeysVersion(); err != nil {

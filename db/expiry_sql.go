@@ -29,10 +29,10 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextDue, error) {
 // expire makes a pending message, whose ExpiresAt has come, an expired one.
 func (t *tx) expire(m *relay.Message, at time.Time) error {
 	p := t.position(at)
-	if err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
+	if _, err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
 		return err
 	}
-	if err := t.setState(m, relay.Expired, p, false); err != nil {
+	if err := t.setState(m, relay.Expired, p, !isAck, true); err != nil {
 		return err
 	}
 	t.noteReceipt(m, p, m.ExpiresAt, true)

@@ -136,6 +136,10 @@ func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 		_, err = do(d, write, (*tx).endAttempts)
 	case *relay.ExpireMessage:
 		_, err = do(d, write, (*tx).expireMessage)
+	case *relay.CountExchanges:
+		_, err = do(d, write, (*tx).countExchanges)
+	case *relay.ForgetLearned:
+		_, err = do(d, write, (*tx).forget)
 	default:
 		err = relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 	}

@@ -24,7 +24,7 @@ func (t *tx) addNotice(m *relay.Message, r receipt) error {
 		}
 		r.state = relay.State(stored)
 	}
-	if err := t.addReceipt(m, r); err != nil {
+	if _, err := t.addReceipt(m, r); err != nil {
 		return err
 	}
 	return t.c.Exec("UPDATE message SET receipt = ? WHERE position = ?", int64(r.at), int64(m.Position))

@@ -2,6 +2,9 @@ package db
 
 import (
 	"fmt"
+	"maps"
+	"math"
+	"slices"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -139,6 +142,7 @@ func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay
 		for _, q := range []string{
 			"UPDATE setting SET value = max(value, (SELECT revision FROM mecha WHERE id = ?)) WHERE name = 'last_position'",
 			"DELETE FROM search WHERE mecha = ?", // local, but nobody can ask for them any more
+			"DELETE FROM learner WHERE mecha = ?",
 			"DELETE FROM mecha WHERE id = ?",
 		} {
 			if err := t.c.Exec(q, m.id); err != nil {
@@ -147,8 +151,34 @@ func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay
 		}
 		t.mechas[relay.Address(m.text)] = 0
 	}
+	upto := next
+	if !more {
+		upto = math.MaxInt64
+	}
+	if err := t.pruneLearned(p.Mechas, upto, oldest, p.At); err != nil {
+		return err
+	}
 	out.Mechas, out.More = next, out.More || more
 	t.entriesChanged = t.entriesChanged || len(unused) > 0
+	return nil
+}
+
+// pruneLearned forgets what was learned of Mechas in a range of numbers, if their last exchange
+// is older than every message. at is the time of the write.
+func (t *tx) pruneLearned(after, upto int64, oldest relay.Position, at time.Time) error {
+	old := map[relay.MechaNumber]bool{} // with what their profiles say about learning
+	r := t.c.Query("SELECT mecha, off FROM learner WHERE mecha > ? AND mecha <= ? AND words > 0 AND hour < ? ORDER BY mecha", after, upto, hourOf(oldest.Time()))
+	for r.Next() {
+		old[relay.MechaNumber(r.Int(0))] = r.Int(1) != 0
+	}
+	if err := r.Close(); err != nil {
+		return err
+	}
+	for _, id := range slices.Sorted(maps.Keys(old)) {
+		if err := t.forgetLearned(id, old[id], at); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 

@@ -115,6 +115,7 @@ type listeners struct {
 	onCommit  []func(*relay.Commit)
 	onKeys    []func()
 	onEntries []func()
+	onLearned []func()
 }
 
 func (l *listeners) add(f func(*listeners)) {
@@ -143,6 +144,14 @@ func (l *listeners) entriesChanged() {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	for _, f := range l.onEntries {
+		f()
+	}
+}
+
+func (l *listeners) learnedChanged() {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	for _, f := range l.onLearned {
 		f()
 	}
 }

@@ -20,6 +20,7 @@ type player struct {
 	keys   []*relay.Key
 	issued *relay.IssueKey // one that was applied; nil: none yet
 	sent   []relay.Sent
+	found  relay.SearchID // the latest search, of any of the keys
 }
 
 func (p *player) key() *relay.Key { return p.keys[p.random.IntN(len(p.keys))] }
@@ -60,6 +61,9 @@ func (p *player) send() {
 	}
 	if p.random.IntN(10) == 0 {
 		m.MaxMessages = 1 + p.random.IntN(3)
+	}
+	if p.random.IntN(2) == 0 { // often a search of another Mecha, or one that listed others
+		m.SearchID = p.found
 	}
 	if m.Validate() != nil {
 		p.Error("invalid message")
@@ -121,6 +125,56 @@ func (p *player) progress() {
 	}
 }
 
+// teach has Mechas of three crews find a worker by a search and write to it. The worker
+// completes most of the messages, and fails some.
+func (p *player) teach(life int) {
+	worker := p.mustIssue(fmt.Sprintf("worker%d^taught", life))
+	for i := range 12 {
+		k := p.mustIssue(fmt.Sprintf("asker%d^crew%d", i%5, i%3))
+		p.found = relay.NewSearchID()
+		words := []string{"book", fmt.Sprint("flight", i%4), fmt.Sprint("word", i)}
+		p.d.SaveSearch(&SaveSearch{At: time.Now(), ID: p.found, Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5, Words: words, Listed: []relay.MechaNumber{worker.Mecha.Number}}, p.fine)
+		m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: worker.Mecha.Address, Payload: []byte("{}"), Nonce: relay.NonceHash(p.random.Int64() | 1), SearchID: p.found}
+		if err := m.Validate(); err != nil {
+			p.Fatal(err)
+		}
+		sent, err := p.d.Send(m)
+		if err != nil {
+			p.Fatal(err)
+		}
+		status := []string{"completed", "completed", "completed", "failed", "seen"}[i%5]
+		_, err = p.d.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: worker.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z", Nonce: relay.NonceHash(p.random.Int64() | 1)})
+		if err != nil {
+			p.Fatal(err)
+		}
+	}
+}
+
+func (p *player) mustIssue(address string) *relay.Key {
+	k, err := p.d.Issue(&relay.IssueKey{At: time.Now(), Address: relay.Address(address)})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return k.Key
+}
+
+// search saves a search of a Mecha that lists some others, with words that recur.
+func (p *player) search(now time.Time, k *relay.Key) {
+	p.found = relay.NewSearchID()
+	s := &SaveSearch{At: now, ID: p.found, Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}
+	for _, other := range p.keys {
+		if p.random.IntN(3) > 0 {
+			s.Listed = append(s.Listed, other.Mecha.Number)
+		}
+	}
+	for i := range 8 {
+		if p.random.IntN(2) == 0 {
+			s.Words = append(s.Words, fmt.Sprint("word", i))
+		}
+	}
+	p.d.SaveSearch(s, func(err error) { p.fine(err) })
+}
+
 func (p *player) play(rounds int) {
 	statuses := []string{"received", "processing", "deferred", "seen", "completed", "failed"}
 	for range rounds {
@@ -142,6 +196,9 @@ func (p *player) play(rounds int) {
 			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
 		case 7:
 			profile := relay.Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
+			if learn := p.random.IntN(4) > 0; !learn {
+				profile.Learn = &learn
+			}
 			if p.random.IntN(3) == 0 {
 				profile.AcceptFrom = relay.AcceptFrom{"*^crew0", string(p.key().Mecha.Address)}[:p.random.IntN(3)]
 			}
@@ -167,9 +224,13 @@ func (p *player) play(rounds int) {
 			}
 		case 11: // chores, and a read
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
-			p.d.SaveSearch(&SaveSearch{At: now, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}"), Nonce: 5}, func(err error) { p.fine(err) })
+			p.search(now, k)
 			if _, err := p.d.Key(context.Background(), "mk_nothing"); relay.ErrorCode(err) != relay.MalformedKey {
 				p.Error(err)
+			}
+		case 14:
+			if p.random.IntN(8) == 0 {
+				err = p.d.ForgetLearned(&relay.ForgetLearned{At: now, Address: k.Mecha.Address})
 			}
 		case 13: // of a clock that is ahead, so that some of it is due; but most Idempotency-Keys answer still
 			if p.random.IntN(4) == 0 {

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -31,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "received", "sent"}
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "exchange", "learner", "learned", "received", "sent"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -61,7 +62,7 @@ func openRecorded(t *testing.T, path string, log io.Writer) *DB {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
+	d, err := open(Options{Path: path, Schema: string(schema), Create: true, Serve: true, MaxPending: 12, MaxAttempts: 4, ConversationLimit: 40, MaxBroadcast: 5, LearnHalfLife: 2 * time.Hour, ClockSkew: time.Minute, By: relay.Actor{UID: 1000, User: "maria", Command: "serve"}},
 		func(d *DB) { record(t, d, log) })
 	if err != nil {
 		t.Fatal(err)
@@ -75,6 +76,7 @@ func mixedRun(t *testing.T, path string, log io.Writer) (secret []byte) {
 		d := openRecorded(t, path, log)
 		var all sync.WaitGroup
 		(&player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), 9))}).progress() // before others remove its message
+		(&player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), 11))}).teach(life)
 		for n := range 4 {
 			all.Go(func() {
 				p := &player{T: t, d: d, random: rand.New(rand.NewPCG(uint64(life), uint64(n)))}
@@ -126,6 +128,9 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 	defer log.Close()
 	secret := mixedRun(t, path, log)
 	want := contents(t, path)
+	if !slices.ContainsFunc(want, func(row string) bool { return strings.HasPrefix(row, "learned ") }) {
+		t.Error("the run has taught nothing")
+	}
 	memory := scratch.Memory(t)
 	for _, other := range []string{"+25h serve", "-25h alone"} { // more than an Idempotency-Key lives
 		copied := filepath.Join(memory, other[:4]+".db")
@@ -263,7 +268,7 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			d.w.servants = d.w.servants[3:]
+			d.w.servants = d.w.servants[4:]
 		}
 	})
 }

@@ -21,7 +21,9 @@ type SaveSearch struct {
 	At     time.Time
 	ID     relay.SearchID
 	Mecha  relay.MechaNumber
-	Answer []byte // JSON
+	Answer []byte              // JSON
+	Words  []string            // of the query (relay.SearchResult.Words)
+	Listed []relay.MechaNumber // whom the answer lists
 	Nonce  relay.NonceHash
 }
 
@@ -30,6 +32,12 @@ type SaveSearch struct {
 // answer, SaveSearch calls it at once. Errors: DiskFull, and those of every write. Safe
 // for concurrent use.
 func (d *DB) SaveSearch(s *SaveSearch, done func(error)) {
+	if d.opts.LearnHalfLife == 0 || len(s.Listed) == 0 || len(s.Words) > relay.MaxSearchWords {
+		s.Words, s.Listed = nil, nil
+	}
+	if len(s.Words) > 0 {
+		d.found.put(s.ID, &found{of: s.Mecha, until: foundUntil(s.At), words: s.Words, listed: s.Listed})
+	}
 	if d.disk.low.Load() { // the room that is left is for acknowledgements
 		done(errDiskFull())
 		return
@@ -41,12 +49,20 @@ func (s *SaveSearch) size() int { return 256 + len(s.Answer) }
 
 func (s *SaveSearch) apply(t *tx) error {
 	expires := s.At.Add(relay.SearchLife).UnixMilli()
-	err := t.c.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce) VALUES (?, ?, ?, ?, ?, ?)",
-		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)))
+	var listed any
+	if len(s.Words) > 0 {
+		listed = encodeListed(s.Listed)
+	}
+	err := t.c.Exec("INSERT INTO search (position, id, mecha, expires_at, answer, nonce, words, listed) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+		int64(t.localPosition(s.At)), string(s.ID), int64(s.Mecha), expires, string(s.Answer), sqlite.OrNull(int64(s.Nonce)),
+		sqlite.OrNull(soughtWords(s.Words)), listed)
 	if err != nil {
 		return err
 	}
 	t.w.searches.expect(expires)
+	if len(s.Words) > 0 {
+		t.w.searchWords.expect(expires)
+	}
 	return t.trimSearches(s.Mecha)
 }
 
@@ -70,31 +86,51 @@ func (t *tx) trimSearches(id relay.MechaNumber) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	if err := t.emptySearches(emptied); err != nil || beyond == 0 {
+	if err := t.emptySearches(emptied, searchAnswers); err != nil || beyond == 0 {
 		return err
 	}
-	return t.c.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
-		int64(id), int64(beyond))
+	return t.erasing(func() error {
+		return t.c.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
+			int64(id), int64(beyond))
+	})
 }
 
-// emptySearches removes the texts of answers.
-func (t *tx) emptySearches(all []relay.Position) error {
-	for _, p := range all {
-		if err := t.c.Exec("UPDATE search SET answer = '' WHERE position = ?", int64(p)); err != nil {
-			return err
-		}
+// A searchText is what a search has of its query and answer, and loses after some time.
+type searchText struct {
+	size, empty string        // SQL: the bytes of the text in a row, and what removes it
+	stays       time.Duration // after the search has expired
+}
+
+var (
+	searchAnswers = searchText{"octet_length(answer)", "UPDATE search SET answer = '' WHERE position = ?", 0}
+	searchWords   = searchText{"coalesce(octet_length(words), 0)", "UPDATE search SET words = NULL, listed = NULL WHERE position = ?", relay.FoundLife - relay.SearchLife}
+)
+
+// emptySearches removes texts of searches, and overwrites them in the file.
+func (t *tx) emptySearches(all []relay.Position, what searchText) error {
+	if len(all) == 0 {
+		return nil
 	}
-	return nil
+	return t.erasing(func() error {
+		for _, p := range all {
+			if err := t.c.Exec(what.empty, int64(p)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// searchCleaner is the servant that removes the texts of expired answers, because they
-// show profiles as they were and take room. The rows stay until newer ones replace
+// searchCleaner is a servant that removes texts of searches: of expired answers, because they
+// show profiles as they were and take room; and the words, once no message can name the search
+// any more. The rows stay until newer ones replace
 // them, to tell that there was an answer.
 //
 // Rows are in the order of their times and live equally long. So a scan that begins
 // where the last one ended finds the rows that are due first.
 type searchCleaner struct {
 	w    *writer
+	what searchText
 	next int64          // when there will be work, in Unix ms; 0: there is none
 	upto relay.Position // rows up to this position are done
 }
@@ -106,15 +142,15 @@ const (
 	emptyRetry = time.Minute // the wait after a fault
 )
 
-// expect notes that an answer expires, at a time in Unix ms.
+// expect notes that a search expires, at a time in Unix ms.
 func (s *searchCleaner) expect(expires int64) {
-	if from := emptyFrom(expires); s.next == 0 || from < s.next {
+	if from := emptyFrom(expires + s.what.stays.Milliseconds()); s.next == 0 || from < s.next {
 		s.next = from
 	}
 }
 
-// emptyFrom gives the time when the text of an answer is removed: the next full minute
-// after it expires. Both times are in Unix ms.
+// emptyFrom gives the time when a text is removed: the next full minute after its time is
+// over. Both times are in Unix ms.
 func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
 }
@@ -122,11 +158,11 @@ func emptyFrom(expires int64) int64 {
 func (s *searchCleaner) due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
 
 func (s *searchCleaner) do(now time.Time) {
-	e := &emptyExpired{at: now, after: s.upto}
+	e := &emptyExpired{at: now, after: s.upto, what: s.what}
 	s.w.doNow(e, func(err error) {
 		if err != nil {
 			s.next = now.Add(emptyRetry).UnixMilli()
-			s.w.opts.Logger.Error("the texts of expired answers to searches were not removed", "error", err)
+			s.w.opts.Logger.Error("the texts of expired searches were not removed", "error", err)
 			return
 		}
 		s.next, s.upto = e.next, e.upto
@@ -137,6 +173,7 @@ func (s *searchCleaner) do(now time.Time) {
 type emptyExpired struct {
 	at    time.Time
 	after relay.Position // where the scan begins
+	what  searchText
 
 	// apply sets the fields below.
 
@@ -149,12 +186,12 @@ func (e *emptyExpired) size() int { return 0 }
 func (e *emptyExpired) apply(t *tx) error {
 	var due []relay.Position
 	var rows, bytes int64
-	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife).UnixMilli()
+	now, end := e.at.UnixMilli(), e.at.Add(2*relay.SearchLife+e.what.stays).UnixMilli()
 	e.next, e.upto = 0, e.after
-	r := t.c.Query("SELECT position, expires_at, octet_length(answer) FROM search WHERE position > ? ORDER BY position LIMIT ?",
+	r := t.c.Query("SELECT position, expires_at, "+e.what.size+" FROM search WHERE position > ? ORDER BY position LIMIT ?",
 		int64(e.after), int64(emptyRows+1))
 	for r.Next() {
-		expires := r.Int(1)
+		expires := r.Int(1) + e.what.stays.Milliseconds()
 		if rows++; rows > emptyRows || bytes > emptyBytes {
 			e.next = now // at once, after the jobs that are queued
 			break
@@ -174,7 +211,7 @@ func (e *emptyExpired) apply(t *tx) error {
 	if err := r.Close(); err != nil {
 		return err
 	}
-	return t.emptySearches(due)
+	return t.emptySearches(due, e.what)
 }
 
 // Search reads the answer to a search, for the Mecha that asked (PROTOCOL §5, Search

@@ -57,6 +57,7 @@ func (d *DB) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 func (d *DB) judge(m *relay.SendMessage) {
 	m.DiskFull, m.MaxPending, m.ConversationLimit = d.disk.low.Load(), d.opts.MaxPending, d.opts.ConversationLimit
 	m.MaxBroadcast, m.MaxBroadcastBytes = d.opts.MaxBroadcast, maxBroadcastBytes
+	m.Sought = d.soughtBy(m)
 }
 
 func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
@@ -202,13 +203,13 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	p := t.position(m.At)
 	err := t.c.Exec(`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, conversation,
 		correlation_id, expires_at, sender_key, signed, nonce, idempotency_key, body_hash, payload_bytes, payload_sha256,
-		in_reply_to, ack_by, traceparent, tracestate, broadcast)
-		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
+		in_reply_to, ack_by, traceparent, tracestate, broadcast, sought)
+		VALUES (?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		int64(p), int64(recipient), int64(sender.Mecha.Number), words[0], words[1], words[2], sqlite.OrNull(conversation),
 		sqlite.OrNull(m.CorrelationID), sqlite.OrNull(relay.MilliOf(m.ExpiresAt)), int64(m.Key), boolInt(m.Signed), int64(o.nonce),
 		sqlite.OrNull(o.Key), sqlite.OrNull(o.Body), int64(len(m.Payload)), m.PayloadSHA256[:],
 		sqlite.OrNull(int64(answered.position)), sqlite.OrNull(relay.MilliOf(m.AckBy)), sqlite.OrNull(m.Trace.Parent), sqlite.OrNull(m.Trace.State),
-		sqlite.OrNull(int64(o.broadcast)))
+		sqlite.OrNull(int64(o.broadcast)), sqlite.OrNull(soughtWords(m.Sought)))
 	if err != nil {
 		return 0, err
 	}

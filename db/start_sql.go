@@ -13,7 +13,7 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	for _, d := range []*dueTimes{&w.expiry, &w.overdue, &w.returns} {
+	for _, d := range []*dueTimes{&w.expiry, &w.overdue, &w.returns, &w.counts} {
 		if err := d.start(); err != nil {
 			return err
 		}
@@ -30,7 +30,7 @@ func (w *writer) start(nonces *Nonces) error {
 		return err
 	}
 	w.foreign.data, w.cachedAt = data, data
-	w.searches.next = 1 // so that answers that have expired meanwhile are done at once
+	w.searches.next, w.searchWords.next = 1, 1 // so that those that have expired meanwhile are done at once
 	now := w.opts.Now()
 	w.keyUse.wrote = now
 	if !w.opts.Serve {
@@ -66,6 +66,7 @@ func (w *writer) findLast() error {
 		"SELECT max(position) FROM receipt":                      &w.last,
 		"SELECT max(revision) FROM mecha":                        &w.last,
 		"SELECT max(position) FROM kept_nonce":                   &w.last,
+		"SELECT max(position) FROM learner":                      &w.last,
 		"SELECT value FROM setting WHERE name = 'last_position'": &w.last,
 		"SELECT max(position) FROM search":                       &w.lastLocal,
 		"SELECT max(position) FROM push":                         &w.lastLocal,

@@ -27,6 +27,7 @@ type tx struct {
 	nonces         []relay.NonceHash                    // nonces of the jobs that were applied
 	keysChanged    bool
 	entriesChanged bool
+	learnedChanged bool
 	broadcasts     int         // messages to a crew
 	claimed        int         // messages that workers got
 	returned       int         // messages that came again
@@ -91,6 +92,9 @@ func (w *writer) commit(ops []op) {
 	if err == nil && w.batch.entriesChanged {
 		w.mechas.forget()
 		w.listeners.entriesChanged()
+	}
+	if err == nil && w.batch.learnedChanged {
+		w.listeners.learnedChanged()
 	}
 	if w.batch.committing { // without a COMMIT, the log is as it was
 		w.checkpoints.begin()

@@ -40,13 +40,13 @@ const (
 	lockedAfter = time.Second
 )
 
-// versions tell whether keys or entries have changed: they grow with every change.
-type versions struct{ keys, entries int64 }
+// versions tell whether keys, entries or what was learned have changed: they grow with every change.
+type versions struct{ keys, entries, learned int64 }
 
 // newWatch makes the watch of the file at path. At its first look it finds that
 // everything has changed.
 func newWatch(w *writer, path string) *watch {
-	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1}, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
+	return &watch{w: w, path: path, data: -1, seen: versions{-1, -1, -1}, reports: make(chan func(), 16), clock: w.opts.Now().Round(0), passed: time.Now()}
 }
 
 // open opens the connection. The start calls it, while the files are known to be in their
@@ -106,7 +106,7 @@ func (h *watch) look() {
 	} // after any other error, the next look tries again
 }
 
-// tell tells the listeners which of keys and entries have changed.
+// tell tells the listeners which of these have changed.
 func (h *watch) tell(data int64) error {
 	now, err := h.versions()
 	if err != nil {
@@ -120,13 +120,16 @@ func (h *watch) tell(data int64) error {
 		h.w.mechas.forget()
 		h.w.listeners.entriesChanged()
 	}
+	if now.learned != h.seen.learned {
+		h.w.listeners.learnedChanged()
+	}
 	h.seen = now
 	return nil
 }
 
 func (h *watch) versions() (v versions, err error) {
-	_, err = h.c.Row(func(r *sqlite.Rows) { v = versions{r.Int(0), r.Int(1)} },
-		"SELECT (SELECT value FROM setting WHERE name = 'keys_version'), (SELECT max(revision) FROM mecha)")
+	_, err = h.c.Row(func(r *sqlite.Rows) { v = versions{r.Int(0), r.Int(1), r.Int(2)} },
+		"SELECT (SELECT value FROM setting WHERE name = 'keys_version'), (SELECT max(revision) FROM mecha), (SELECT max(position) FROM learner)")
 	return v, err
 }
 

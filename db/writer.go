@@ -55,6 +55,7 @@ type writer struct {
 	expiry      dueTimes
 	overdue     dueTimes
 	returns     dueTimes
+	counts      dueTimes
 	limited     bool // a conversation may have a limit
 	attempts    bool // the table attempt may have rows
 	claims      claims
@@ -65,6 +66,7 @@ type writer struct {
 	checkpoints checkpoints
 	keyUse      keyUse
 	searches    searchCleaner
+	searchWords searchCleaner
 	retention   retention
 	servants    []servant // those of the fields above that are servants
 	riders      []rider   // those of the fields above that are riders
@@ -100,16 +102,16 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt
-	w.expiry, w.overdue, w.returns = newExpiry(w), newOverdue(w), newReturns(w)
+	w.expiry, w.overdue, w.returns, w.counts = newExpiry(w), newOverdue(w), newReturns(w), newCounts(w)
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.pushes.w, w.nonces.w = w, w
 	w.segments = segmentWriter{w: w, index: d.late}
 	w.checkpoints = newCheckpoints(w, d.readers)
 	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
-	w.searches = searchCleaner{w: w}
+	w.searches, w.searchWords = searchCleaner{w: w, what: searchAnswers}, searchCleaner{w: w, what: searchWords}
 	w.retention = newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) })
 	if d.opts.Serve { // times of messages and of answers come by the server's clock alone
-		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.searches}
+		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.counts, &w.searches, &w.searchWords}
 	}
 	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
 	w.riders = []rider{&w.pushes, &w.nonces, &w.segments}

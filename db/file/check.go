@@ -43,6 +43,7 @@ var checks = []check{
 	{name: "attempts", rule: "an attempt is at a pending message, by its recipient", run: (*audit).checkAttempts},
 	{name: "broadcasts", rule: "the messages to the Mechas of a crew stand together, and differ in their recipients alone", run: (*audit).checkBroadcasts},
 	{name: "limits", rule: "a conversation with a limit exists, and holds no more messages than it counts", run: (*audit).checkLimits},
+	{name: "learned", rule: "what searches have learned is of Mechas that are there and want it, and no message keeps words for nothing", run: (*audit).checkLearned},
 	{name: "chains", rule: "a message's receipts are one chain, and its state and times follow from them", run: (*audit).checkChains},
 	{name: "mailboxes", rule: "every message is once in the mailboxes of its recipient and its sender, or waits to be indexed", run: (*audit).checkMailboxes},
 	{name: "removal", rule: "what removed messages leave is known, and what is left refers to nothing that could be removed", run: (*audit).checkRemoval},
@@ -302,6 +303,7 @@ const (
 	counts  = 3 // the first schema of files that count acknowledgements (the table progress)
 	prunes  = 4 // the first schema of files whose messages can be removed
 	notices = 6 // the first schema of files with limits of conversations, attempts, and receipts of the relay's own
+	learns  = 7 // the first schema of files whose searches learn
 )
 
 // ordered names the tables whose rows have a place in the commit order, the largest

@@ -102,6 +102,32 @@ CREATE TABLE conversation_limit (
   held         INTEGER NOT NULL,
   told         INTEGER NOT NULL
 ) STRICT`,
+	`ALTER TABLE message ADD COLUMN sought TEXT;
+ALTER TABLE search ADD COLUMN words TEXT;
+ALTER TABLE search ADD COLUMN listed BLOB;
+CREATE TABLE exchange (
+  position  INTEGER PRIMARY KEY,
+  recipient INTEGER NOT NULL REFERENCES mecha (id),
+  sender    INTEGER NOT NULL REFERENCES mecha (id),
+  completed INTEGER NOT NULL,
+  hour      INTEGER NOT NULL,
+  words     TEXT NOT NULL
+) STRICT;
+CREATE TABLE learner (
+  mecha     INTEGER PRIMARY KEY REFERENCES mecha (id),
+  position  INTEGER NOT NULL,
+  exchanges INTEGER NOT NULL,
+  hour      INTEGER NOT NULL,
+  words     INTEGER NOT NULL,
+  off       INTEGER NOT NULL
+) STRICT;
+CREATE INDEX learner_position ON learner (position);
+CREATE TABLE learned (
+  mecha  INTEGER NOT NULL REFERENCES mecha (id),
+  word   TEXT NOT NULL,
+  shares BLOB NOT NULL,
+  PRIMARY KEY (mecha, word)
+) STRICT, WITHOUT ROWID`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

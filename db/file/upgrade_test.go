@@ -93,7 +93,8 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_reply", "DROP INDEX message_ack_by", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
-		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead", "PRAGMA user_version = 1")
+		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead",
+		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -126,6 +127,38 @@ func TestAFileOfTheThirdSchemaIsBroughtUpToDate(t *testing.T) {
 	for query, want := range map[string]int{
 		"SELECT value FROM setting WHERE name = 'last_position'": 12288, "SELECT nonce FROM kept_nonce": 9,
 		"SELECT ended FROM mecha_key": 12288, "SELECT min(used) FROM word": 12288, "PRAGMA auto_vacuum": 2,
+	} {
+		if n := number(t, path, query); n != want {
+			t.Errorf("%s: %d, want %d", query, n, want)
+		}
+	}
+}
+
+// A file of the sixth schema is made from the text of that schema. Nothing was learned in it.
+func TestAFileOfTheSixthSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-6.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hash = "x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'" // of {}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 6",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)",
+		"INSERT INTO mecha (id, address, created_at, revision) VALUES (1, 'old^timer', 1, 4096)",
+		"INSERT INTO mecha_key (id, public_id, mecha, hash, label, created_at) VALUES (1, 'key_0000000000000000', 1, randomblob(32), '', 1)",
+		"INSERT INTO word (id, text) VALUES (1, 'quote'), (2, 'normal'), (3, '1.0')",
+		"INSERT INTO search VALUES (20480, 'srch_01234567890123456789012345', 1, 3600000, '{}', NULL)",
+		`INSERT INTO message (position, recipient, sender, open, state, type, priority, version, sender_key, signed, nonce, payload_bytes, payload_sha256)
+			VALUES (8192, 1, 1, 1, 0, 1, 2, 3, 1, 0, 7, 2, `+hash+`)`,
+		"INSERT INTO payload VALUES (8192, x'7b7d')")
+	wantWhole(t, path, schema(t), 6)
+	if err := mustOpen(t, path, schema(t)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWhole(t, path, schema(t), file.CurrentSchema())
+	for query, want := range map[string]int{
+		"SELECT count(*) FROM message WHERE sought IS NULL": 1, "SELECT count(*) FROM learner": 0, "SELECT count(*) FROM learned": 0,
+		"SELECT count(*) FROM search WHERE words IS NULL AND listed IS NULL": 1,
 	} {
 		if n := number(t, path, query); n != want {
 			t.Errorf("%s: %d, want %d", query, n, want)

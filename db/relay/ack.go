@@ -18,6 +18,8 @@ type Acknowledge struct {
 	// client did not say.
 	RetryAfter time.Duration
 	Nonce      NonceHash
+	// Learns is a verdict of the machine that accepted a final Status: discovery learns from it.
+	Learns bool
 }
 
 // When implements Write.
@@ -37,6 +39,9 @@ func (a *Acknowledge) fields(f *form) {
 	text(f, &a.Detail)
 	integer(f, &a.RetryAfter)
 	integer(f, &a.Nonce)
+	if f.since(2, a.Learns) {
+		f.bool(&a.Learns)
+	}
 }
 
 // AckOutcome is the answer to an acknowledgement (PROTOCOL §3, Ack).
@@ -94,8 +99,11 @@ const maxDeferral = 7 * 24 * time.Hour
 // IsFinal tells whether no other status may follow this one, which is in lower case
 // (PROTOCOL §3, Ack).
 func IsFinal(status string) bool {
-	return status == "completed" || status == "failed" || status == "rejected"
+	return status == Completed || status == "failed" || status == "rejected"
 }
+
+// Completed is the final status of a message that was answered as its sender wished.
+const Completed = "completed"
 
 // MarkDelivered is the write by which a recipient says that a message has arrived
 // (PROTOCOL §3, Mark Delivered).

@@ -34,6 +34,7 @@ const (
 	ActMessagesPruned = "messages_pruned"
 	ActMessageSent    = "message_sent"
 	ActMessageExpired = "message_expired"
+	ActForgotten      = "learned_forgotten"
 )
 
 // Act is the write that an operator makes. It applies another write, and notes in the
@@ -43,7 +44,7 @@ const (
 type Act struct {
 	At     time.Time
 	By     Actor
-	Write  Write  // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *SendMessage, *ExpireMessage or nil
+	Write  Write  // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *SendMessage, *ExpireMessage, *ForgetLearned or nil
 	What   string // one of the words above; of a Write it follows from the Write
 	Detail string // for people; of a Write it follows from the Write
 }

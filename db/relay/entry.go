@@ -28,12 +28,14 @@ type StoredProfile struct {
 	Card       []byte // the agent card that the profile came from; nil if none
 	Visibility Visibility
 	AcceptFrom []byte // the field of the profile, as JSON; nil if the profile does not have it
+	NoLearn    bool   // the profile's field learn is false
 }
 
 // Stored gives the profile in the form in which the store keeps it. p should have
 // passed Check.
 func (p Profile) Stored() StoredProfile {
 	s := StoredProfile{Card: p.Card, Visibility: p.Visibility}
+	s.NoLearn = p.Learn != nil && !*p.Learn
 	p.Card = nil
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -79,6 +81,9 @@ func (p *PutProfile) fields(f *form) {
 	text(f, &p.Profile.Visibility)
 	f.blob(&p.Profile.AcceptFrom)
 	integer(f, &p.Nonce)
+	if f.since(2, p.Profile.NoLearn) {
+		f.bool(&p.Profile.NoLearn)
+	}
 }
 
 // RemoveMecha is the write that removes a Mecha: its keys are revoked, its profile

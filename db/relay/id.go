@@ -235,3 +235,7 @@ func NewSearchID() SearchID { return SearchID(randomID(searchPrefix, IDChars)) }
 
 // SearchLife is how long the answer to a search is kept (PROTOCOL §5, Search result).
 const SearchLife = time.Hour
+
+// FoundLife is how long after a search a message may name it as its search_id (PROTOCOL §3,
+// Send).
+const FoundLife = 24 * time.Hour

@@ -49,6 +49,7 @@ type Profile struct {
 	Visibility   Visibility        `json:"visibility,omitempty"`
 	MaxAttempts  int               `json:"max_attempts,omitempty"` // after so many attempts at a message the relay gives it up; 0: as the server says
 	AcceptFrom   AcceptFrom        `json:"accept_from,omitzero"`   // nil: all may write to the Mecha
+	Learn        *bool             `json:"learn,omitempty"`        // false: discovery learns nothing about the Mecha; nil: true
 	Card         json.RawMessage   `json:"card,omitempty"`         // the A2A agent card that the profile came from
 }
 
@@ -91,7 +92,7 @@ func (c *agentCard) skills() (all []Skill) {
 }
 
 var profileFields = []string{"display_name", "description", "details", "version", "tags", "examples", "skills", "languages",
-	"accepts_message_types", "links", "metadata", "visibility", "max_attempts", "accept_from", "card"}
+	"accepts_message_types", "links", "metadata", "visibility", "max_attempts", "accept_from", "learn", "card"}
 
 // replyFields are the fields that the relay adds when it returns a profile. It also
 // adds the visibility "public" to a profile without one.

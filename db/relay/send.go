@@ -60,6 +60,7 @@ type SendMessage struct {
 	Signed        bool // the relay verified the sender's signature
 	Nonce         NonceHash
 	Idempotency   IdempotencyKey // zero: none
+	SearchID      SearchID       // the search by which the sender found the recipient; "": none
 
 	// The fields below are verdicts of the machine that accepted the request. All
 	// copies of the store must judge by the same ones.
@@ -72,6 +73,9 @@ type SendMessage struct {
 	ConversationLimit int
 	MaxBroadcast      int // to how many Mechas a message to a crew may go; 0: there are no such messages
 	MaxBroadcastBytes int // how many bytes their payloads may have together
+	// Sought are the words of the search in SearchID, if it is the sender's and listed the
+	// recipient; else nil.
+	Sought []string
 }
 
 // Trace has the headers by which programs follow a request through several services (W3C
@@ -143,6 +147,10 @@ func (m *SendMessage) fields(f *form) {
 	integer(f, &m.ConversationLimit)
 	integer(f, &m.MaxBroadcast)
 	integer(f, &m.MaxBroadcastBytes)
+	if f.since(2, m.SearchID != "" || len(m.Sought) > 0) {
+		text(f, &m.SearchID)
+		f.texts(&m.Sought)
+	}
 }
 
 // Sent is the answer to a SendMessage (PROTOCOL §3, Send).
@@ -183,6 +191,9 @@ func (m *SendMessage) Validate() error {
 		return FieldErrorf(InvalidRequest, "max_messages", "must be a whole number from 1 to %d", MaxMessages)
 	case !m.AckBy.IsZero() && (m.AckBy.Sub(m.At) < time.Second || m.AckBy.Sub(m.At) > MaxAckBy):
 		return FieldErrorf(InvalidRequest, "ack_by_seconds", "must be a whole number of seconds from 1 to %d", int64(MaxAckBy/time.Second))
+	}
+	if m.SearchID != "" && !m.SearchID.WellFormed() {
+		return FieldErrorf(InvalidRequest, "search_id", "must be the request_id of a search: srch_ and 26 characters")
 	}
 	if err := m.Conversation.Check("conversation_id"); err != nil {
 		return err

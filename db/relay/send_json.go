@@ -8,7 +8,7 @@ import (
 )
 
 var sendFields = []string{"version", "from", "to", "payload", "message_type", "priority",
-	"conversation_id", "correlation_id", "expires_at", "ttl_seconds", "in_reply_to", "ack_by_seconds", "max_messages"}
+	"conversation_id", "correlation_id", "expires_at", "ttl_seconds", "in_reply_to", "ack_by_seconds", "max_messages", "search_id"}
 
 const maxTTL = 100 * 365 * 24 * 60 * 60 // seconds
 
@@ -46,6 +46,8 @@ func (m *SendMessage) Read(body []byte, own Address) error {
 			err = readWhole(name, value, "seconds ", int64(MaxAckBy/time.Second), &ackBy)
 		case "max_messages":
 			err = readWhole(name, value, "", MaxMessages, &most)
+		case "search_id":
+			err = readText(name, value, &m.SearchID)
 		case "payload":
 			m.Payload = value
 		}

@@ -1,6 +1,7 @@
 package relay
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -16,7 +17,8 @@ import (
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
-// *NoteOverdue, *NoteFull, *ClaimMessages, *EndAttempts and *ExpireMessage.
+// *NoteOverdue, *NoteFull, *ClaimMessages, *EndAttempts, *ExpireMessage, *ForgetLearned
+// and *CountExchanges.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -30,28 +32,34 @@ type Write interface {
 
 // The numbers of the kinds in the serial form. The number of a kind never changes.
 const (
-	kindSendMessage   = 1
-	kindAcknowledge   = 2
-	kindMarkDelivered = 3
-	kindExpireDue     = 4
-	kindIssueKey      = 5
-	kindRevokeKey     = 6
-	kindPutProfile    = 7
-	kindRemoveMecha   = 8
-	kindPruneMessages = 9
-	kindPruneUnused   = 10
-	kindAct           = 11
-	kindNoteOverdue   = 12
-	kindNoteFull      = 13
-	kindClaimMessages = 14
-	kindEndAttempts   = 15
-	kindExpireMessage = 16
+	kindSendMessage    = 1
+	kindAcknowledge    = 2
+	kindMarkDelivered  = 3
+	kindExpireDue      = 4
+	kindIssueKey       = 5
+	kindRevokeKey      = 6
+	kindPutProfile     = 7
+	kindRemoveMecha    = 8
+	kindPruneMessages  = 9
+	kindPruneUnused    = 10
+	kindAct            = 11
+	kindNoteOverdue    = 12
+	kindNoteFull       = 13
+	kindClaimMessages  = 14
+	kindEndAttempts    = 15
+	kindExpireMessage  = 16
+	kindForgetLearned  = 17
+	kindCountExchanges = 18
 )
 
-// writeVersion is the version of the serial form of every kind. A program that reads
+// writeVersion is the newest version of the serial form. A program that reads
 // a version or a kind that it does not know must stop: it must not leave out a write
 // that other copies of the store have applied.
-const writeVersion = 1
+//
+// A write has the oldest version that can hold it: fields that a version has added are left
+// out if all of them are zero. So a write that does not use them has the bytes that it had
+// before.
+const writeVersion = 2
 
 // newWrite makes an empty write of a kind; nil for an unknown kind.
 func newWrite(kind byte) Write {
@@ -88,6 +96,10 @@ func newWrite(kind byte) Write {
 		return new(EndAttempts)
 	case kindExpireMessage:
 		return new(ExpireMessage)
+	case kindForgetLearned:
+		return new(ForgetLearned)
+	case kindCountExchanges:
+		return new(CountExchanges)
 	}
 	return nil
 }
@@ -97,8 +109,9 @@ func newWrite(kind byte) Write {
 // times are varints, texts and bytes are preceded by their length. Times keep
 // their nanoseconds but not their zone.
 func AppendWrite(b []byte, w Write) []byte {
-	f := form{bytes: append(b, w.kind(), writeVersion)}
+	f := form{bytes: append(b, w.kind(), 1), version: 1}
 	w.fields(&f)
+	f.bytes[len(b)+1] = f.version
 	return f.bytes
 }
 
@@ -112,16 +125,18 @@ func ReadWrite(data []byte) (Write, error) {
 	if w == nil {
 		return nil, fmt.Errorf("a write is of kind %d, which this program does not know", data[0])
 	}
-	if data[1] != writeVersion {
-		return nil, fmt.Errorf("a write is in version %d of its form; this program knows %d", data[1], writeVersion)
+	if data[1] < 1 || data[1] > writeVersion {
+		return nil, fmt.Errorf("a write is in version %d of its form; this program knows 1 to %d", data[1], writeVersion)
 	}
-	f := form{bytes: data[2:], reading: true}
+	f := form{bytes: data[2:], reading: true, version: data[1]}
 	w.fields(&f)
 	switch {
 	case f.err != nil:
 		return nil, f.err
 	case len(f.bytes) > 0:
 		return nil, fmt.Errorf("a write has %d bytes too many", len(f.bytes))
+	case data[1] > 1 && !bytes.Equal(AppendWrite(nil, w), data):
+		return nil, fmt.Errorf("a write is in version %d of its form, but an older one holds it", data[1])
 	}
 	return w, nil
 }
@@ -131,7 +146,38 @@ func ReadWrite(data []byte) (Write, error) {
 type form struct {
 	bytes   []byte // the bytes written so far, or those still to be read
 	reading bool
+	version byte  // that is read, or the one that is needed so far
 	err     error // the first fault while reading
+}
+
+// since tells whether the fields follow that a version has added. Those of a write that is
+// written do so if used, which says that one of them is not zero.
+func (f *form) since(version byte, used bool) bool {
+	if !f.reading && used {
+		f.version = max(f.version, version)
+	}
+	return f.version >= version
+}
+
+// texts reads or writes a list of texts: their number, then each of them.
+func (f *form) texts(v *[]string) {
+	n := int64(len(*v))
+	f.int64(&n)
+	if !f.reading {
+		for i := range *v {
+			text(f, &(*v)[i])
+		}
+		return
+	}
+	if n < 0 || n > int64(len(f.bytes)) { // each text takes a byte at least
+		f.fail("a list is too long")
+		return
+	}
+	for range n {
+		var s string
+		text(f, &s)
+		*v = append(*v, s)
+	}
 }
 
 func (f *form) fail(reason string) {

@@ -111,7 +111,8 @@ func dsn(path string, r Role) string {
 			"journal_size_limit(16777216)",
 			"temp_store(2)",
 			"cache_size(-8192)",
-			"fullfsync(1)", // on macOS, data does not survive a power cut after a plain fsync
+			"secure_delete(FAST)", // removed text is overwritten where that needs no further write
+			"fullfsync(1)",        // on macOS, data does not survive a power cut after a plain fsync
 			"checkpoint_fullfsync(1)",
 		},
 	}

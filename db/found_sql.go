@@ -1,0 +1,110 @@
+package db
+
+import (
+	"context"
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// found is what the store keeps of a search for the messages that name it: whose it is, the
+// words of the query in the order of the alphabet, and whom it listed.
+type found struct {
+	of     relay.MechaNumber
+	until  time.Time // from then on no message can name the search
+	words  []string
+	listed []relay.MechaNumber
+}
+
+// foundSearches are the searches that messages have named lately, or may name next, so that
+// most sends need not read the file. They bridge the time until an answer is written, too. It
+// is safe for concurrent use.
+type foundSearches struct {
+	mu  sync.Mutex
+	all generations[relay.SearchID, *found]
+}
+
+func (f *foundSearches) put(id relay.SearchID, s *found) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.all.put(id, s, len(soughtWords(s.words))+8*len(s.listed)+128)
+}
+
+func (f *foundSearches) get(id relay.SearchID) *found {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	s, _, _ := f.all.find(id)
+	return s
+}
+
+// soughtBy gives the words of the search that a message names: none if the search is not the
+// sender's, did not list the recipient, or is older than relay.FoundLife. A fault while
+// reading is none, too, because a message must not fail for it.
+func (d *DB) soughtBy(m *relay.SendMessage) []string {
+	if m.SearchID == "" || m.To.IsCrew() || d.opts.LearnHalfLife == 0 {
+		return nil
+	}
+	sender := d.keys.mechaOf(m.Key)
+	s := d.found.get(m.SearchID)
+	to, known := d.mechas.known(m.To)
+	if s == nil || !known || sender <= 0 {
+		err := d.readIn(context.Background(), d.readers.point(sender), func(x *rx) (err error) {
+			if s == nil {
+				s, err = x.found(m.SearchID)
+			}
+			if err == nil {
+				to, err = x.mechas.find(x.c, m.To)
+			}
+			if err == nil && sender <= 0 { // the key was not used lately
+				_, err = x.c.Row(func(r *sqlite.Rows) { sender = relay.MechaNumber(r.Int(0)) }, "SELECT mecha FROM mecha_key WHERE id = ?", int64(m.Key))
+			}
+			return err
+		})
+		if err != nil || s == nil {
+			return nil
+		}
+		d.found.put(m.SearchID, s)
+	}
+	if s.of != sender || !m.At.Before(s.until) || !slices.Contains(s.listed, relay.MechaNumber(to)) {
+		return nil
+	}
+	return s.words
+}
+
+// found reads what is kept of a search; nil if there is no such search, or no longer.
+func (x *rx) found(id relay.SearchID) (s *found, err error) {
+	_, err = x.c.Row(func(r *sqlite.Rows) {
+		if r.Null(2) || r.Text(2) == "" {
+			return
+		}
+		s = &found{of: relay.MechaNumber(r.Int(0)), until: foundUntil(relay.UnixMilli(r.Int(1)).Add(-relay.SearchLife)),
+			words: strings.Split(r.Text(2), "\n"), listed: decodeListed(r.Blob(3))}
+	}, "SELECT mecha, expires_at, words, listed FROM search WHERE id = ?", string(id))
+	return s, err
+}
+
+// foundUntil gives the end of a search's life for messages.
+func foundUntil(searched time.Time) time.Time { return searched.Add(relay.FoundLife) }
+
+func encodeListed(all []relay.MechaNumber) (b []byte) {
+	for _, id := range all {
+		b = binary.AppendUvarint(b, uint64(id))
+	}
+	return b
+}
+
+func decodeListed(b []byte) (all []relay.MechaNumber) {
+	for len(b) > 0 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			return nil // the row is damaged: the search has listed nobody
+		}
+		all, b = append(all, relay.MechaNumber(n)), b[size:]
+	}
+	return all
+}

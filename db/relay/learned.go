@@ -1,0 +1,122 @@
+package relay
+
+import (
+	"math"
+	"time"
+)
+
+// MaxLearnedWords is how many words the store keeps of one Mecha, and MaxSearchWords how
+// many words of one search it keeps (PROTOCOL §5, Learning and Search).
+const (
+	MaxLearnedWords = 2000
+	MaxSearchWords  = 64
+)
+
+// A LearnedWord is what completed exchanges have taught about one word and one Mecha.
+type LearnedWord struct {
+	Word   string    // as the analysis of package search gives it
+	Weight float64   // completed exchanges, each faded with the half-life, as of At; never below 0
+	At     time.Time // of the last exchange that was counted, to the hour
+	// Crews says from how many crews the exchanges came. Beyond CrewShare a crew adds
+	// nothing, so with one crew Weight is at most that.
+	Crews int
+}
+
+// Learned is all that is known of one Mecha: at most MaxLearnedWords words.
+type Learned struct {
+	Mecha     MechaNumber
+	Position  Position // of the last change, ascending, for following
+	Exchanges float64  // the weight of the exchanges, as of At
+	At        time.Time
+	Words     []LearnedWord // in the order of the words; none if all were forgotten
+}
+
+// SenderShare and CrewShare are the most that one sender and one crew can add to the weight
+// of a word and a Mecha, in exchanges (PROTOCOL §5, Learning).
+const (
+	SenderShare = 3
+	CrewShare   = 5
+)
+
+// DefaultHalfLife is the time in which a count fades to one half, and MinHalfLife the
+// shortest such time (PROTOCOL §5, Learning).
+const (
+	DefaultHalfLife = 90 * 24 * time.Hour
+	MinHalfLife     = time.Hour
+)
+
+// LearnedUnit is one exchange in the numbers that Fade takes.
+const LearnedUnit = 1 << 10
+
+// Fade gives what is left of a weight after a number of hours. It counts in whole numbers
+// alone, so that it gives the same on every machine. Negative hours change nothing.
+func Fade(weight, hours int64, halfLife time.Duration) int64 {
+	half := max(int64(halfLife/time.Hour), 1)
+	if hours <= 0 {
+		return weight
+	}
+	if hours/half > 62 {
+		return 0
+	}
+	weight >>= hours / half
+	// Between two steps of the table, the line is within a ten-thousandth of the curve.
+	at := hours % half * fadeSteps
+	step, rest := at/half, at%half
+	factor := fadeTable[step] - (fadeTable[step]-fadeTable[step+1])*rest/half
+	return weight * factor >> fadeBits
+}
+
+const (
+	fadeSteps = 64
+	fadeBits  = 16
+)
+
+// fadeTable has 2^(-i/fadeSteps). Rounded to 16 bits, it is the same on every machine.
+var fadeTable = func() (t [fadeSteps + 1]int64) {
+	for i := range t {
+		t[i] = int64(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << fadeBits)))
+	}
+	return t
+}()
+
+// CountExchanges is the write that counts the exchanges that have ended: at most Most of them,
+// the earliest first. A server makes it soon after there are some.
+type CountExchanges struct {
+	At       time.Time
+	HalfLife time.Duration // a verdict: the time in which the counts fade to one half
+	Most     int
+}
+
+// When implements Write.
+func (c *CountExchanges) When() time.Time { return c.At }
+
+// Size implements Write.
+func (c *CountExchanges) Size() int { return c.Most << 10 }
+
+func (c *CountExchanges) kind() byte { return kindCountExchanges }
+
+func (c *CountExchanges) fields(f *form) {
+	f.time(&c.At)
+	integer(f, &c.HalfLife)
+	integer(f, &c.Most)
+}
+
+// ForgetLearned is the write that removes what completed exchanges have taught about a
+// Mecha (PROTOCOL §5, Learning).
+type ForgetLearned struct {
+	At      time.Time
+	Address Address
+}
+
+// When implements Write.
+func (l *ForgetLearned) When() time.Time { return l.At }
+
+// Size implements Write.
+func (l *ForgetLearned) Size() int { return 64 << 10 }
+
+func (l *ForgetLearned) kind() byte { return kindForgetLearned }
+
+func (l *ForgetLearned) fields(f *form) {
+	f.time(&l.At)
+	text(f, &l.Address)
+}

@@ -1,0 +1,150 @@
+package db
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// A share is what one sender has added to the weight of a word and a Mecha. Crew and sender
+// are keyed hashes, which differ from word to word and from Mecha to Mecha, so that rows do
+// not show that they come from one sender.
+type share struct {
+	crew, sender uint32
+	weight       int64 // as of hour, in 1/relay.LearnedUnit exchanges; at most relay.SenderShare exchanges
+	hour         int64 // since 1970, of the sender's last exchange
+}
+
+// shares are those of one word and one Mecha, in the order in which their senders came.
+type shares []share
+
+// A crew has room for so many senders as can add all that a crew can add with an exchange
+// each. Another one takes the place of the least of them, so the senders of one crew cannot
+// drive out those of others.
+const (
+	sharesPerCrew = relay.CrewShare
+	sharesPerWord = 32
+)
+
+// hourOf is the hour of a time, from 1970 on. It is as exact as a count that fades over months
+// needs, and does not show which words came in the same message.
+func hourOf(t time.Time) int64 { return max(t.Unix(), 0) / 3600 }
+
+func timeOfHour(hour int64) time.Time { return time.Unix(hour*3600, 0).UTC() }
+
+// count adds an exchange of a sender.
+func (all shares) count(crew, sender uint32, hour int64, halfLife time.Duration) shares {
+	i := all.find(crew, sender)
+	if i < 0 {
+		all, i = append(all, share{crew: crew, sender: sender, hour: hour}), len(all)
+	}
+	all[i].fade(hour, halfLife)
+	all[i].weight = min(all[i].weight+relay.LearnedUnit, relay.SenderShare*relay.LearnedUnit)
+	all = all.dropLeast(i, sharesPerCrew, hour, halfLife, func(s share) bool { return s.crew == crew })
+	return all.dropLeast(all.find(crew, sender), sharesPerWord, hour, halfLife, func(share) bool { return true })
+}
+
+// takeBack removes an exchange of a sender, if it has one.
+func (all shares) takeBack(crew, sender uint32, hour int64, halfLife time.Duration) shares {
+	i := all.find(crew, sender)
+	if i < 0 {
+		return all
+	}
+	all[i].fade(hour, halfLife)
+	if all[i].weight -= relay.LearnedUnit; all[i].weight <= 0 {
+		return slices.Delete(all, i, i+1)
+	}
+	return all
+}
+
+func (all shares) find(crew, sender uint32) int {
+	return slices.IndexFunc(all, func(s share) bool { return s.crew == crew && s.sender == sender })
+}
+
+func (s *share) fade(hour int64, halfLife time.Duration) {
+	s.weight, s.hour = relay.Fade(s.weight, hour-s.hour, halfLife), max(hour, s.hour)
+}
+
+// dropLeast removes the least share of those that match, but not the one at newest, if more
+// than most match.
+func (all shares) dropLeast(newest, most int, hour int64, halfLife time.Duration, match func(share) bool) shares {
+	least, n := -1, 0
+	var weight int64
+	for i, s := range all {
+		if !match(s) {
+			continue
+		}
+		n++
+		if w := relay.Fade(s.weight, hour-s.hour, halfLife); i != newest && (least < 0 || w < weight) {
+			least, weight = i, w
+		}
+	}
+	if n <= most {
+		return all
+	}
+	return slices.Delete(all, least, least+1)
+}
+
+// weight adds up the shares as of an hour. A crew adds no more than relay.CrewShare.
+func (all shares) weight(hour int64, halfLife time.Duration) (sum int64, crews int) {
+	for i, s := range all {
+		if slices.ContainsFunc(all[:i], func(o share) bool { return o.crew == s.crew }) {
+			continue // added up with the first share of the crew
+		}
+		var of int64
+		for _, o := range all[i:] {
+			if o.crew == s.crew {
+				of += relay.Fade(o.weight, hour-o.hour, halfLife)
+			}
+		}
+		sum, crews = sum+min(of, relay.CrewShare*relay.LearnedUnit), crews+1
+	}
+	return sum, crews
+}
+
+// last is the hour of the last exchange.
+func (all shares) last() int64 {
+	return slices.MaxFunc(all, func(a, b share) int { return cmp.Compare(a.hour, b.hour) }).hour
+}
+
+// encode gives the form in which the store keeps shares.
+func (all shares) encode() []byte {
+	b := make([]byte, 0, 14*len(all))
+	for _, s := range all {
+		b = binary.LittleEndian.AppendUint32(b, s.crew)
+		b = binary.LittleEndian.AppendUint32(b, s.sender)
+		b = binary.AppendUvarint(binary.AppendUvarint(b, uint64(s.weight)), uint64(s.hour))
+	}
+	return b
+}
+
+func decodeShares(b []byte) (all shares, err error) {
+	for len(b) > 0 {
+		if len(b) < 10 {
+			return nil, errShares()
+		}
+		s := share{crew: binary.LittleEndian.Uint32(b), sender: binary.LittleEndian.Uint32(b[4:])}
+		b = b[8:]
+		for _, to := range []*int64{&s.weight, &s.hour} {
+			n, size := binary.Uvarint(b)
+			if size <= 0 || n > 1<<40 {
+				return nil, errShares()
+			}
+			*to, b = int64(n), b[size:]
+		}
+		all = append(all, s)
+	}
+	if len(all) == 0 {
+		return nil, errShares()
+	}
+	return all, nil
+}
+
+func errShares() error {
+	return fmt.Errorf("%w: the counts of a learned word cannot be read", sqlite.ErrDamaged)
+}
