@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/db/relay"
 	"relay/http/client"
 )
 
@@ -19,6 +20,7 @@ func (a *app) askCommand() *cobra.Command {
 	var c clientFlags
 	var m outgoing
 	var f sendFlags
+	var find string
 	cmd := &cobra.Command{
 		Use:   "ask TO [PAYLOAD|-|@FILE]",
 		Short: "Send a message, wait for the answer and print it",
@@ -36,20 +38,31 @@ ask-0f3a…; with them, the mark is the correlation_id unless --correlation-id
 gives one. By the mark, a relay listen --exec of the same Mecha knows the answer:
 it leaves it to this command.
 
+With --find QUERY there is no TO: ask searches as relay search does, asks the first
+Mecha that it finds, and says on stderr which one that is. If that completes the
+message, later searches learn from it.
+
 If there is no answer within --timeout, the exit code is 3, and the relay's
 verdict says why. The message stays with the relay, and the same command with
 the same --idempotency-key goes on waiting. If the message fails, is rejected or
 expires, the exit code is 1.`,
 		Example: `  relay ask bob^demo '{"question":"how are you?"}'
+  relay ask --find 'book a flight' '{"to":"Lisbon"}'
   relay ask bob^demo @order.json --timeout 10m --idempotency-key order-17
   relay ask bob^demo '{"and":"then?"}' --in-reply-to "$ID" --json`,
-		Args: between(1, 2, "an address and at most one payload"),
+		Args: between(0, 2, "an address, or --find, and at most one payload"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.waitReply <= 0 {
 				return usagef("--timeout must be above 0")
 			}
 			relay, err := c.client()
-			if err == nil {
+			switch {
+			case err != nil:
+			case cmd.Flags().Changed("find"):
+				err = a.prepareFound(cmd.Context(), relay, &m, &f, find, args)
+			case len(args) == 0:
+				err = usagef("ask takes an address, or --find with what the Mecha should be able to do")
+			default:
 				err = a.prepare(&m, &f, args)
 			}
 			if err != nil {
@@ -66,10 +79,39 @@ expires, the exit code is 1.`,
 	c.add(cmd)
 	f.add(cmd, &m)
 	addPlace(cmd, &m)
+	cmd.Flags().StringVar(&find, "find", "", "ask the first Mecha that a search for these `words` finds")
 	cmd.Flags().StringVar(&m.Type, "type", "", "the message's `type` (default message)")
 	cmd.Flags().DurationVar(&f.waitReply, "timeout", time.Minute, "how long to wait for the answer")
 	cmd.Flags().BoolVar(&f.noAck, "no-ack", false, "do not acknowledge the answer")
 	return cmd
+}
+
+// prepareFound is prepare for a message to the first Mecha that a search finds. args has at
+// most the payload.
+func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f *sendFlags, query string, args []string) error {
+	switch query = strings.TrimSpace(query); {
+	case query == "":
+		return usagef("--find takes what the Mecha should be able to do, in plain words")
+	case len(args) > 1:
+		return usagef("with --find there is no address: the arguments are at most one payload")
+	case m.SearchID != "":
+		return usagef("--search-id or --find, not both: --find searches itself")
+	case m.IdempotencyKey != "":
+		return usagef("--idempotency-key goes with an address: a second search may find another Mecha")
+	}
+	if err := a.complete(m, f, args); err != nil { // before the search, which is then not made in vain
+		return err
+	}
+	found, err := c.Find(ctx, query, client.FindOptions{Limit: 1})
+	if err != nil {
+		return err
+	}
+	if len(found.Agents) == 0 {
+		return fmt.Errorf("nobody is found for %s; relay search has filters and shows what is there", relay.Quote(query))
+	}
+	m.To, m.SearchID = found.Agents[0].Address, found.ID
+	fmt.Fprintln(a.stderr, "asking", relay.Visible(m.To))
+	return nil
 }
 
 // noReply says that no reply came in time.

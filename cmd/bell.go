@@ -69,15 +69,13 @@ func (r *pendingRecord) word() string {
 // singleWord returns an id or address that is made of the characters of such words. Whatever
 // answers at the relay's address could put sentences for a model into others.
 func singleWord(word string) string {
-	if len(word) <= longestWord && wordForm.MatchString(word) {
+	if wordForm.MatchString(word) {
 		return word
 	}
 	return "(unreadable)"
 }
 
-const longestWord = 160
-
-var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]+$`)
+var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]{1,160}$`)
 
 // news tells whether a bell may ring for the message.
 func (b *bell) news(r *pendingRecord) bool {

@@ -32,7 +32,7 @@ func printUsage(cmd *cobra.Command) error {
 
 // synopsis is the line that shows how a command is called.
 func synopsis(cmd *cobra.Command) string {
-	if cmd.HasAvailableSubCommands() {
+	if cmd.HasAvailableSubCommands() && !strings.Contains(cmd.Use, " ") { // else it has arguments of its own, too
 		return cmd.CommandPath() + " COMMAND [flags]"
 	}
 	return cmd.UseLine()

@@ -67,7 +67,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	d, err := s.open(db.Options{
 		Path: s.DB, Schema: a.schema, Create: true, Serve: true, By: a.actor(),
 		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
-		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired),
+		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired), LearnHalfLife: s.halfLife(),
 		Logger: log, Fatal: func(err error) { in.failed <- err },
 	})
 	if err != nil {

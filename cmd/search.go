@@ -1,11 +1,14 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"relay/db"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -20,7 +23,8 @@ func (a *app) searchCommand() *cobra.Command {
 		Short: "Find the Mecha that can do something",
 		Long: `Find Mechas by what they can do, in plain words, as the Mecha of RELAY_KEY. An
 exact address or name comes first, then an exact skill. Without a query, search
-finds every Mecha that the filters allow.`,
+finds every Mecha that the filters allow. Put -- before a query that begins
+with the word forget.`,
 		Example: `  relay search book a flight to lisbon
   relay search --tag travel invoices --json
   relay search --skill book --online --sort recent`,
@@ -52,8 +56,32 @@ finds every Mecha that the filters allow.`,
 	f.StringSliceVar(&q.Filter.Crew, "crew", nil, "only Mechas of this `crew`; if given several times, of any of them")
 	f.StringSliceVar(&q.Filter.Skills, "skill", nil, "only Mechas with this `skill`, by its id or name; if given several times, with any of them")
 	f.StringSliceVar(&q.Filter.Languages, "language", nil, "only Mechas with this `language`; if given several times, with any of them")
+	cmd.AddCommand(a.searchForget())
 	f.BoolVar(&online, "online", false, "only Mechas that are online; --online=false: only those that are not")
 	return cmd
+}
+
+func (a *app) searchForget() *cobra.Command {
+	return a.onMecha(&cobra.Command{
+		Use:   "forget ADDRESS",
+		Short: "Forget what searches have learned about a Mecha",
+		Long: `Remove all that completed messages have taught about a Mecha: with which words
+it was found, and how often it then completed what it was sent (relay docs
+privacy). The command works on the database file; a server that runs on it
+notices within a second. What the Mecha completes from now on counts again,
+unless its profile says "learn": false.`,
+		Example: "  relay search forget planner^acme",
+		Args:    exactly(1, "one address"),
+	}, func(_ context.Context, d *db.DB, address relay.Address, _ []string) error {
+		if err := d.ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
+			return err
+		}
+		if a.json {
+			return a.printJSON(map[string]relay.Address{"forgotten": address})
+		}
+		_, err := fmt.Fprintf(a.stdout, "what was learned about %s is forgotten\n", address)
+		return err
+	})
 }
 
 // checkSearch refuses what would be refused without a look into the index.

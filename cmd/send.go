@@ -94,6 +94,7 @@ func addPlace(cmd *cobra.Command, m *outgoing) {
 	flags.StringVar(&m.ConversationID, "conversation", "", "the conversation's `id`, or a word of your own (default a new one)")
 	flags.StringVar(&m.CorrelationID, "correlation-id", "", "a `text` that goes with the message")
 	flags.StringVar(&m.InReplyTo, "in-reply-to", "", "the `id` of the message that this one answers, in whose conversation it is sent")
+	flags.StringVar(&m.SearchID, "search-id", "", "the request_id of the `search` that found the recipient; searches learn from it")
 	flags.IntVar(&m.MaxMessages, "max-messages", 0, "how many messages the conversation may hold that this one begins (default no limit)")
 }
 

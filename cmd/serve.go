@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/relay"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -56,6 +57,8 @@ type settings struct {
 	MinFreeDisk           int64
 	Retention             days
 	KeepExpired           days
+	Learn                 bool
+	LearnHalfLife         days
 
 	RequireRequestSignature bool
 
@@ -114,6 +117,9 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.Var(&s.Retention, "retention", "remove messages of this `age`, as in 30d or 12h, from 1s (default: keep them)")
 	s.KeepExpired = days(24 * time.Hour)
 	f.Var(&s.KeepExpired, "keep-expired", "remove messages that have expired this `time` ago, from 1s; 0 leaves them to --retention")
+	f.BoolVar(&s.Learn, "learn", true, "learn from completed messages that name the search which found their recipient (relay docs privacy); --learn=false counts nothing and uses no counts")
+	s.LearnHalfLife = days(relay.DefaultHalfLife)
+	f.Var(&s.LearnHalfLife, "learn-half-life", "the `time` in which what was learned fades to one half, as in 90d, from 1h")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
 }
 
@@ -142,6 +148,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if tooShort := func(age days) bool { return age != 0 && age < days(time.Second) }; tooShort(s.Retention) || tooShort(s.KeepExpired) {
 		return usagef("--retention and --keep-expired must be at least 1s, or 0")
+	}
+	if s.LearnHalfLife < days(relay.MinHalfLife) {
+		return usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
 	}
 	_, err := s.proxies()
 	if err = cmp.Or(err, s.pairs(), s.checkACME(), s.checkConsole(flags.Changed("console"))); err != nil {
@@ -216,4 +225,12 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 			return exitError(exitStore)
 		}
 	}
+}
+
+// halfLife is how fast what discovery learns fades; 0: it learns nothing.
+func (s *settings) halfLife() time.Duration {
+	if !s.Learn {
+		return 0
+	}
+	return time.Duration(s.LearnHalfLife)
 }

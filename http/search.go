@@ -25,12 +25,12 @@ func (s *Server) search(c *call) (answer, error) {
 		return answer{}, err
 	}
 	id := relay.NewSearchID()
-	found, err := s.find(c, id, q)
-	if err != nil {
+	saved := &db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.Number, Nonce: c.claimed}
+	if err = s.find(c, saved, q); err != nil {
 		return answer{}, err
 	}
-	err = s.searches.save(&db.SaveSearch{At: c.at, ID: id, Mecha: c.key.Mecha.Number, Answer: found, Nonce: c.claimed})
-	if err != nil {
+	found := saved.Answer
+	if err = s.searches.save(saved); err != nil {
 		return answer{}, err
 	}
 	url := "/api/v1/search/" + string(id)

@@ -9,11 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"relay/db"
 	"relay/db/relay"
 )
 
-// find runs a search and returns its answer (PROTOCOL §5) as JSON.
-func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte, error) {
+// find runs a search, and fills in what is to be saved: its answer (PROTOCOL §5) as JSON, the
+// words of the query, and whom the answer lists.
+func (s *Server) find(c *call, saved *db.SaveSearch, q relay.SearchRequest) error {
 	began := time.Now()
 	var entries map[relay.MechaNumber]*relay.Entry
 	q.Lookup = func(ctx context.Context, ids []relay.MechaNumber) ([]relay.Entry, error) {
@@ -27,7 +29,7 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 	r, err := s.config.Finder.Search(c.Context(), q)
 	s.measures.searched(r, err, time.Since(began))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if entries == nil { // the index has not called Lookup: it does so for highlights only
 		ids := make([]relay.MechaNumber, len(r.Hits))
@@ -35,12 +37,16 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 			ids[i] = h.ID
 		}
 		if _, err := q.Lookup(c.Context(), ids); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	results, err := s.results(c, &q, r, entries)
 	if err != nil {
-		return nil, err
+		return err
+	}
+	saved.Words = r.Words
+	for i := range results {
+		saved.Listed = append(saved.Listed, results[i].number)
 	}
 	total := r.Total - (len(r.Hits) - len(results))
 	var next *string
@@ -48,12 +54,13 @@ func (s *Server) find(c *call, id relay.SearchID, q relay.SearchRequest) ([]byte
 		text := searchCursor(end, &q)
 		next = &text
 	}
-	return encode(searchAnswer{
-		RequestID: id, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
+	saved.Answer, err = encode(searchAnswer{
+		RequestID: saved.ID, Status: "completed", Query: q.Query, Corrected: orNil(r.CorrectedQuery), Total: total,
 		TookMS: float64(time.Since(began).Microseconds()) / 1000, Ranking: r.RankingVersion, AsOf: relay.FormatTime(relay.Position(r.AsOf).Time()),
 		Results: results, Facets: facetAnswer(r.Facets), Next: next, Partial: r.Partial,
 		CreatedAt: relay.FormatTime(c.at), ExpiresAt: relay.FormatTime(c.at.Add(relay.SearchLife)),
 	})
+	return err
 }
 
 func orNil(s string) *string {
@@ -95,6 +102,8 @@ type searchHit struct {
 	Online      bool               `json:"online"`
 	LastSeen    *string            `json:"last_seen"`
 	Explain     *relay.Explanation `json:"explain,omitempty"`
+
+	number relay.MechaNumber
 }
 
 type matched struct {
@@ -136,7 +145,7 @@ func (s *Server) results(c *call, q *relay.SearchRequest, r *relay.SearchResult,
 			Rank: q.Offset + i + 1, MechaID: e.Address, Name: e.Address.Name(), Crew: e.Address.Crew(),
 			DisplayName: e.DisplayName, Description: e.Description, Tags: list(e.Tags), Score: h.Score,
 			Matched:    matched{orNil(h.Matched.SkillID), list(h.Matched.Fields), list(h.Matched.Terms)},
-			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation,
+			Highlights: []highlight{}, Online: s.config.Live.Online(h.ID), LastSeen: timeOrNull(seen), Explain: h.Explanation, number: h.ID,
 		}
 		for _, x := range h.Highlights {
 			hit.Highlights = append(hit.Highlights, highlight{x.Field, x.Text, x.Spans})

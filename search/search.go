@@ -37,6 +37,7 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 			return nil, err
 		}
 	}
+	result.Words = queryWords(cmp.Or(result.CorrectedQuery, req.Query))
 	result.TookMS = time.Since(began).Milliseconds()
 	return result, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -85,6 +87,18 @@ func (s *Service) Search(ctx context.Context, r Request) (*Result, error) {
 		return nil, errUnavailable
 	}
 	return x.Search(ctx, r)
+}
+
+// queryWords gives the different words of a query, at most relay.MaxSearchWords, in the order of
+// the alphabet, which does not tell the order in which they were typed.
+func queryWords(query string) []string {
+	seen := map[string]bool{}
+	for _, t := range tokenize(query) {
+		if len(seen) < relay.MaxSearchWords && !t.joined {
+			seen[t.term] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(seen))
 }
 
 // Ready is Index.Ready; false until the index has been opened.

@@ -25,6 +25,7 @@ type sendArguments struct {
 	MessageType    string          `json:"message_type"`
 	TTL            int             `json:"ttl_seconds"`
 	IdempotencyKey string          `json:"idempotency_key"`
+	SearchID       string          `json:"search_id"`
 	Wait           int             `json:"wait_reply_seconds"`
 }
 
@@ -36,6 +37,7 @@ type outgoing struct {
 	CorrelationID  string `json:"correlation_id,omitempty"`
 	InReplyTo      string `json:"in_reply_to,omitempty"`
 	TTL            int    `json:"ttl_seconds,omitempty"`
+	SearchID       string `json:"search_id,omitempty"`
 }
 
 // sent is the 201.
@@ -131,7 +133,7 @@ func (d *door) compose(ctx context.Context, a *sendArguments) ([]byte, error) {
 	if err := whole("wait_reply_seconds", &a.Wait, 0, longestWait); err != nil {
 		return nil, err
 	}
-	m := outgoing{To: a.To, ConversationID: a.ConversationID, MessageType: a.MessageType, InReplyTo: a.InReplyTo, TTL: a.TTL}
+	m := outgoing{To: a.To, ConversationID: a.ConversationID, MessageType: a.MessageType, InReplyTo: a.InReplyTo, TTL: a.TTL, SearchID: a.SearchID}
 	if a.InReplyTo != "" {
 		if err := d.addressReply(ctx, &m); err != nil {
 			return nil, err

@@ -90,6 +90,7 @@ func (d *door) self(ctx context.Context) (any, error) {
 
 // found is the answer to a search.
 type found struct {
+	ID        string `json:"request_id"`
 	Status    string `json:"status"`
 	Total     int    `json:"total"`
 	Corrected string `json:"corrected_query"`
@@ -149,6 +150,7 @@ func (d *door) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, err
 		Note      string  `json:"note,omitempty"`
 		Corrected string  `json:"searched_for,omitempty"`
 		Agents    []agent `json:"agents"`
+		SearchID  string  `json:"search_id,omitempty"`
 		More      int     `json:"more,omitempty"`
 	}{Corrected: f.Corrected, Agents: []agent{}, More: max(0, f.Total-len(f.Results))}
 	for _, m := range f.Results {
@@ -157,7 +159,7 @@ func (d *door) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, err
 		if m.Matched.SkillID != "" {
 			why = strings.TrimSpace(why + " (skill " + m.Matched.SkillID + ")")
 		}
-		answer.Note = note
+		answer.Note, answer.SearchID = note, f.ID
 		answer.Agents = append(answer.Agents, agent{m.MechaID, shorten(strings.TrimSuffix(about, ": "), longestAbout), shorten(why, longestAbout), m.Online, m.LastSeen})
 	}
 	return answer, nil

@@ -28,6 +28,7 @@ var tools = []tool{
 			`"in_reply_to":{"type":"string","description":"message_id that this answers; the answer goes to its sender, in its conversation"},` +
 			`"conversation_id":{"type":"string","description":"go on in this conversation; default a new one"},` +
 			`"message_type":{"type":"string"},` +
+			`"search_id":{"type":"string","description":"that of find_agents, if it found the recipient"},` +
 			`"ttl_seconds":{"type":"integer","minimum":1,"description":"expire if not handled by then; default never"},` +
 			`"idempotency_key":{"type":"string","description":"only to repeat a call whose outcome is unknown: the key that its error names"},` +
 			`"wait_reply_seconds":{"type":"integer","minimum":0,"maximum":25,"description":"wait this long for the answer"}`,
@@ -58,7 +59,7 @@ var tools = []tool{
 	},
 	{
 		name: "find_agents", call: (*door).findAgents, reads: true, required: []string{"query"},
-		about: "Find agents by what they can do or by name. Returns addresses for send_message.",
+		about: "Find agents by what they can do or by name. Returns addresses for send_message, and a search_id to pass along, by which later searches get better.",
 		arguments: `"query":{"type":"string","description":"plain words, as: book a flight"},` +
 			`"online":{"type":"boolean","description":"only those that listen now, or only those that do not"},` +
 			`"limit":{"type":"integer","minimum":1,"maximum":20,"default":5}`,

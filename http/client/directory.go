@@ -63,6 +63,7 @@ type FindFilter struct {
 
 // Found is the answer to a search.
 type Found struct {
+	ID        string  `json:"request_id"` // for SendOptions.SearchID
 	Total     int     // how many there are, beyond the limit, too
 	Corrected string  `json:"corrected_query"` // the query as it was read; "": as it was written
 	Agents    []Agent `json:"results"`

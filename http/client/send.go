@@ -25,6 +25,7 @@ type SendOptions struct {
 	TTL            time.Duration // after which the message expires; fractions of seconds are rounded up
 	AckBy          time.Duration // after which the relay tells that the message is not acknowledged; rounded up
 	MaxMessages    int           // that the conversation may hold which this message begins
+	SearchID       string        // the Found.ID of the search that found the recipient; searches learn from it
 
 	// IdempotencyKey names the message for 24 hours: the same message with the same key is
 	// sent once, also by another process. Default: a random one.
@@ -138,7 +139,8 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 		TTL            int64  `json:"ttl_seconds,omitempty"`
 		AckBy          int64  `json:"ack_by_seconds,omitempty"`
 		MaxMessages    int    `json:"max_messages,omitempty"`
-	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy), o.MaxMessages}, raw)
+		SearchID       string `json:"search_id,omitempty"`
+	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy), o.MaxMessages, o.SearchID}, raw)
 	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), conversation: o.ConversationID, correlation: o.CorrelationID}, err
 }
 
