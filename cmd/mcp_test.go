@@ -79,6 +79,7 @@ type toolAnswer struct {
 	Pending        int
 	Note           string
 	MessageID      string `json:"message_id"`
+	SearchID       string `json:"search_id"`
 	ConversationID string `json:"conversation_id"`
 	Recipient      string
 	PendingBefore  int    `json:"pending_before"`

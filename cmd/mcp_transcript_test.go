@@ -40,7 +40,7 @@ func (tr *transcript) step(who, what string, m *rawMCP, id int, tool, arguments 
 
 // stable replaces what differs from run to run: ids and times. Their lengths are the same.
 func stable(text string) string {
-	for _, kind := range []string{"msg_", "conv_"} {
+	for _, kind := range []string{"msg_", "conv_", "srch_"} {
 		seen := map[string]string{}
 		text = regexp.MustCompile(kind+`[0-9a-z]{26}`).ReplaceAllStringFunc(text, func(id string) string {
 			if seen[id] == "" {
@@ -54,7 +54,6 @@ func stable(text string) string {
 
 // The page "mcp" shows a conversation as it is on the line, and what it costs.
 func TestTheTranscriptOfTheMCPPage(t *testing.T) {
-	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "planner^acme", "flights^acme")
 	s := startServer(t, db)
@@ -75,8 +74,8 @@ func TestTheTranscriptOfTheMCPPage(t *testing.T) {
 	tr.row("once in a session: the seven definitions (`tools/list`)", len(list))
 	tr.row("once in a session: the instructions", len(instructions))
 
-	tr.step("A", "finds B", a, 2, "find_agents", `{"query":"book a flight"}`)
-	sent := tr.step("A", "asks", a, 3, "send_message", `{"to":"flights^acme","payload":{"question":"What is the cheapest flight from ZRH to LIS on Friday?"}}`)
+	f := tr.step("A", "finds B", a, 2, "find_agents", `{"query":"book a flight"}`)
+	sent := tr.step("A", "asks", a, 3, "send_message", `{"to":"flights^acme","payload":{"question":"What is the cheapest flight from ZRH to LIS on Friday?"},"search_id":"`+f.SearchID+`"}`)
 	in := tr.step("B", "finds the question", b, 2, "check_inbox", `{}`)
 	if len(in.Messages) != 1 || in.Messages[0].ID != sent.MessageID {
 		t.Fatalf("%+v", in)

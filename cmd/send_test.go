@@ -11,7 +11,6 @@ import (
 )
 
 func TestSend(t *testing.T) {
-	t.Parallel()
 	p := newPair(t)
 	payload := `{ "b": 1.50,  "a": "für Bob" }`
 	in := filepath.Join(t.TempDir(), "payload.json")

@@ -1,0 +1,115 @@
+package cmd_test
+
+import (
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// words reads by SQLite alone what searches have learned of bob.
+func (p *pair) words() (all []string) {
+	p.t.Helper()
+	d, err := sql.Open("sqlite", p.db)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer d.Close()
+	rows, err := d.Query("SELECT word FROM learned JOIN mecha ON id = mecha WHERE address = 'bob^talk' ORDER BY word")
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var word string
+		if err := rows.Scan(&word); err != nil {
+			p.t.Fatal(err)
+		}
+		all = append(all, word)
+	}
+	return all
+}
+
+func (p *pair) wantWords(want ...string) {
+	p.t.Helper()
+	eventually(p.t, patience, fmt.Sprintf("the words are %q", want), func() bool { return slices.Equal(p.words(), want) })
+}
+
+// describeBob gives bob a profile, and waits until searches find it.
+func (p *pair) describeBob() {
+	p.t.Helper()
+	p.ask(p.bob, "PUT", "/api/v1/mecha/bob^talk/profile", `{"description":"books flights"}`).want(p.t, 200)
+	eventually(p.t, patience, "bob is found", func() bool {
+		return strings.Contains(does(p.t, p.asAlice, "search", "flights").out, "bob^talk")
+	})
+}
+
+// Somebody asks the first Mecha that is found, and what that completes is learned; then an
+// operator has it forgotten, beside the server.
+func TestAskFindsWhomToAsk(t *testing.T) {
+	t.Parallel()
+	tool(t, "sh", "cat")
+	p := newPair(t)
+	p.describeBob()
+	p.listen("--exec", "cat", "--reply")
+	r := does(t, p.asAlice, "ask", "--find", "book a flight", `{"to":"Lisbon"}`, "--timeout", "1m").wantCode(t, 0, "asking bob^talk\n")
+	if r.out != `{"to":"Lisbon"}`+"\n" {
+		t.Errorf("%q", r.out)
+	}
+	p.wantWords("book", "flight")
+
+	found := parse[struct {
+		ID string `json:"request_id"`
+	}](t, []byte(does(t, p.asAlice, "search", "hotels flights", "--json").wantCode(t, 0).out))
+	does(t, p.asAlice, "send", "bob^talk", "{}", "--search-id", found.ID, "--wait-reply", "1m").wantCode(t, 0)
+	p.wantWords("book", "flight", "hotel")
+
+	for _, wrong := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"--find zzyzx {}", 1, "nobody is found"},
+		{"--find flights bob^talk {}", 2, "no address"},
+		{"--find flights {} --search-id " + found.ID, 2, "not both"},
+		{"--find flights {} --idempotency-key k", 2, "goes with an address"},
+		{"--find flights []", 2, "JSON object"},
+		{"bob^talk {} --search-id srch_1", 1, "search_id"},
+		{"", 2, "--find"},
+	} {
+		does(t, p.asAlice, append([]string{"ask"}, strings.Fields(wrong.args)...)...).wantCode(t, wrong.code, wrong.says)
+	}
+	does(t, p.asAlice, "ask", "--find", " ", "{}").wantCode(t, 2, "in plain words")
+
+	if out := mustRelay(t, "search", "forget", "bob^talk", "--db", p.db); out != "what was learned about bob^talk is forgotten\n" {
+		t.Errorf("%q", out)
+	}
+	p.wantWords()
+	mustRelay(t, "search", "forget", "bob^talk", "--db", p.db, "--json") // nothing is left: that is no fault
+	runRelay(t, "search", "forget", "nobody^here", "--db", p.db).wantCode(t, 1, "no Mecha nobody^here")
+	runRelay(t, "search", "forget", "me", "not", "--db", p.db).wantCode(t, 2)
+	does(t, p.asAlice, "search", "--", "forget", "flights").wantCode(t, 0)
+	acts := audit(t, p.db)
+	if last := acts[len(acts)-1]; last.Command != "search forget" || last.What != "learned_forgotten" || last.MechaID != "bob^talk" {
+		t.Errorf("the last act is %+v", last)
+	}
+	mustRelay(t, "check", "--db", p.db)
+}
+
+func TestAServerThatDoesNotLearn(t *testing.T) {
+	t.Parallel()
+	p := newPair(t, "--learn=false")
+	p.describeBob()
+	p.listen("--ack", "completed")
+	does(t, p.asAlice, "ask", "--find", "book a flight", `{}`, "--timeout", "1s").wantCode(t, 3, "asking bob^talk\n")
+	p.terminate() // what was acknowledged would be counted at the latest at the next start
+	s := startServer(t, p.db, "--learn-half-life", "30d")
+	s.terminate()
+	if got := p.words(); len(got) != 0 {
+		t.Errorf("learned %q", got)
+	}
+	for _, wrong := range []string{"0", "59m", "-1d", "soon"} {
+		runRelay(t, "serve", "--db", p.db, "--addr", "127.0.0.1:0", "--learn-half-life="+wrong).wantCode(t, 2, "--learn-half-life")
+	}
+}

@@ -1,5 +1,0 @@
-//go:build !race
-
-package cmd_test
-
-const raceDetector = false
