@@ -274,7 +274,7 @@ func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "is not a JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
-	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 25 {
+	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 26 {
 		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
 	}
 }
