@@ -18,7 +18,7 @@ const apiPageHead = `# The API, call by call
 
 Every request as ` + "`relay curl`, as `curl`" + ` and in Python. Programs read the same in ` + "`/openapi.json`" + `
 (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + ` (AsyncAPI 3.0); ` + "`relay openapi`" + `
-and ` + "`relay asyncapi`" + ` print them. The rules are in [the protocol](protocol.md).
+and ` + "`relay asyncapi`" + ` print them.
 
 ## Before the first call
 
