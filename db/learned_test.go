@@ -218,7 +218,7 @@ func TestNoSenderAndNoCrewDecidesAlone(t *testing.T) {
 		s.exchange(relay.Address(fmt.Sprintf("honest%d^crew%d", i%10, i%5)), "good^fair", "completed", "book")
 	}
 	for i := range 3 * 35 { // each of them counts for more than an honest one
-		s.exchange(relay.Address(fmt.Sprintf("m%d^evil", i%35)), "good^fair", "completed", "book")
+		s.exchange(relay.Address(fmt.Sprintf("m%d^evil", i/3)), "good^fair", "completed", "book")
 	}
 	s.wantLearned("good^fair", map[string]float64{"book": 20 + relay.CrewShare})
 	if l := s.learned("good^fair"); l.Words[0].Crews != 6 {
