@@ -81,7 +81,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		}
 	}
 	in.db, in.addr = d, listener.Addr()
-	in.index = search.Serve(d.Path()+".index", d, log)
+	in.index = search.Serve(d.Path()+".index", d, s.halfLife(), log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
 		Store: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,

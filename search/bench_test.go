@@ -104,6 +104,10 @@ func (s *stream) EntriesAfter(_ context.Context, revision int64, limit int) ([]r
 	return list, nil
 }
 
+func (s *stream) Learned(_ context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
+	return nil, nil
+}
+
 func BenchmarkIndex(b *testing.B) {
 	for _, n := range benchmarkSizes[1:] {
 		b.Run(fmt.Sprint(n), func(b *testing.B) {

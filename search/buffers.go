@@ -39,7 +39,10 @@ func (b bitset) appendTo(list []uint64) []uint64 {
 type buffers struct {
 	coarse         []float64 // all zero between searches
 	commonTrigrams []uint8   // all zero between searches
+	lessons        []float64 // all zero between searches
+	learnedMatch   []float64 // all zero between searches
 	found          bitset    // empty between searches
+	known          bitset    // empty between searches
 	similar        bitset    // empty between searches
 	wanted         bitset    // holds anything between searches
 	list           []uint64
@@ -54,11 +57,12 @@ func (s *searcher) takeBuffers() {
 	if n := s.v.size; uint64(len(b.coarse)) < n {
 		n += n / 8 // the index may have grown a little by the next search
 		*b = buffers{coarse: make([]float64, n), commonTrigrams: make([]uint8, n),
+			lessons: make([]float64, n), learnedMatch: make([]float64, n), known: newBitset(n),
 			found: newBitset(n), similar: newBitset(n), wanted: newBitset(n)}
 	}
 	n := words(s.v.size)
 	s.buffers, s.coarse, s.commonTrigrams = b, b.coarse, b.commonTrigrams
-	s.found, s.similar, s.wanted = b.found[:n], b.similar[:n], b.wanted[:n]
+	s.found, s.similar, s.wanted, s.known = b.found[:n], b.similar[:n], b.wanted[:n], b.known[:n]
 }
 
 func (s *searcher) returnBuffers() {
@@ -71,7 +75,12 @@ func (s *searcher) returnBuffers() {
 	for _, n := range b.list {
 		b.commonTrigrams[n] = 0
 	}
+	b.list = s.known.appendTo(b.list[:0])
+	for _, n := range b.list {
+		b.lessons[n], b.learnedMatch[n] = 0, 0
+	}
 	clear(s.found)
 	clear(s.similar)
+	clear(s.known)
 	pool.Put(b)
 }

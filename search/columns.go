@@ -14,10 +14,12 @@ import (
 // facets would otherwise spend most of its time reading the values from the
 // index. Segments never change, so a segment's columns are read by the first
 // search that needs them and dropped after the segment has gone. They take about
-// 50 bytes for each profile. Any goroutine may use columns.
+// 60 bytes for each profile. Any goroutine may use columns.
 type columns struct {
 	mu       sync.Mutex
 	lengths  map[uint64][]uint32 // of the combined texts, by the segment's id
+	mechas   map[uint64][]uint32 // numbers of the Mechas, by the segment's id
+	newest   *directory
 	segments map[uint64]*facetColumns
 	values   [len(facets)][]string          // by number
 	numbers  [len(facets)]map[string]uint32 // by value
@@ -58,26 +60,9 @@ func (c *columns) lengthsOf(v *view) (list [][]uint32, err error) {
 }
 
 func (v *view) readLengths(at int) ([]uint32, error) {
-	seg := v.segments[at]
-	source, ok := seg.Segment().(segment.DocValueVisitable)
-	if !ok {
-		return nil, errColumns
-	}
-	lengths := make([]uint32, seg.FullSize())
-	var state segment.DocVisitState
-	var err error
-	names := []string{inMeta}
-	for n := range lengths {
-		visit := func(_ string, value []byte) {
-			if m, ok := parseMeta(value); ok {
-				lengths[n] = uint32(m.length)
-			}
-		}
-		if state, err = source.VisitDocValues(uint64(n), names, visit, state); err != nil {
-			return nil, err
-		}
-	}
-	return lengths, nil
+	lengths := make([]uint32, v.segments[at].FullSize())
+	err := v.eachMetaOf(at, func(n int, m meta) { lengths[n] = uint32(m.length) })
+	return lengths, err
 }
 
 // facetsOf returns the facet columns of a search's view, in the order of its

@@ -14,6 +14,9 @@
 // exact names first. ranking.go has all constants and word lists that decide
 // the order.
 //
+// What completed exchanges have taught about Mechas is in memory (learned.go). It
+// adds to the scores, and is read from the store at each start.
+//
 // The statistics are ours too, and exact, so the order depends on the profiles
 // alone: one batch, many batches or a rebuild after deletions give the same order.
 package search
@@ -37,6 +40,11 @@ type Source interface {
 	// the given one, in the order of revisions: each Mecha once, as it is now. A
 	// removed Mecha has Removed set. An empty list means that there are no more.
 	EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error)
+	// Learned returns the Mechas whose learned counts changed after the given
+	// position, each once, with all its words, in the order of positions: at most
+	// limit of them. One about which everything was forgotten has no words. An empty
+	// list means that there are no more.
+	Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error)
 }
 
 // Options are the settings of an index. The zero value works.
@@ -53,14 +61,18 @@ type Options struct {
 	Budget time.Duration
 	// Waits gets how long searches waited to run, of those that had to. Default: nobody.
 	Waits *measure.Histogram
+	// LearnHalfLife is the time in which what was learned fades to one half. Default:
+	// nothing is read of what was learned.
+	LearnHalfLife time.Duration
 }
 
 // Progress tells how far an index has followed its store.
 type Progress struct {
-	Ready    bool   // the index has caught up with the store since it was opened
-	Revision int64  // the last revision applied
-	Entries  int    // Mechas in the index
-	Rebuilt  string // why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
+	Ready    bool           // the index has caught up with the store since it was opened
+	Revision int64          // the last revision applied
+	Entries  int            // Mechas in the index
+	Learned  relay.Position // of the last change of what was learned that was applied
+	Rebuilt  string         // why the index was rebuilt, from nothing or from an older state, at or after Open; "" if it was not
 }
 
 // Index is the search index. Its methods may be called from any goroutine.
@@ -74,6 +86,8 @@ type Index struct {
 	stop    context.CancelFunc
 	stopped context.Context
 	follows sync.WaitGroup
+
+	learned *learned // nil without Options.LearnHalfLife
 
 	addsProcessors bool // Follow raises GOMAXPROCS while it applies many entries
 
@@ -109,6 +123,9 @@ func Open(dir string, o Options) (*Index, error) {
 	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget,
 		turns: newTurns(o.Concurrency), changed: make(chan struct{}, 1)}
 	x.turns.waits = o.Waits
+	if o.LearnHalfLife > 0 {
+		x.learned = newLearned(o.LearnHalfLife)
+	}
 	x.restrictPermissions()
 	s, err := openStore(dir, o.Logger)
 	if err != nil && !errors.Is(err, errLocked) {
@@ -196,6 +213,9 @@ func (x *Index) Progress() Progress {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	p := Progress{Ready: x.ready.Load(), Rebuilt: x.rebuilt}
+	if x.learned != nil {
+		p.Learned = x.learned.at()
+	}
 	if x.store == nil {
 		return p
 	}

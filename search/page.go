@@ -34,6 +34,9 @@ func (s *searcher) page(found []uint64) ([]*candidate, []uint64, error) {
 	list, found = s.dropNoMatches(list, found)
 	s.score(list)
 	slices.SortFunc(list, byScore)
+	if len(found) > len(list) {
+		list = s.dropFarKnown(list)
+	}
 	from, to := s.req.Offset, s.req.Offset+s.req.Limit
 	if to > len(list) && len(found) > len(list) {
 		if list, err = s.appendRest(list, found); err != nil {
@@ -51,7 +54,7 @@ func (s *searcher) examineRest(page []*candidate) []*candidate {
 			continue
 		}
 		if list, err := s.examineAll([]uint64{c.doc}); err == nil && len(list) == 1 {
-			list[0].raw, list[0].score = c.raw, c.score
+			list[0].raw, list[0].score, list[0].learned = c.raw, c.score, c.learned
 			page[i] = list[0]
 		}
 	}
@@ -70,7 +73,7 @@ func byScore(a, b *candidate) int {
 func (s *searcher) dropNoMatches(list []*candidate, found []uint64) ([]*candidate, []uint64) {
 	none := map[uint64]bool{}
 	list = slices.DeleteFunc(list, func(c *candidate) bool {
-		if c.coarse == 0 && c.bonus == 0 && !c.nearName && c.exact == notExact {
+		if c.coarse == 0 && c.bonus == 0 && !c.nearName && c.exact == notExact && !s.isWellKnown(c.doc) {
 			none[c.doc] = true
 		}
 		return none[c.doc]
@@ -82,13 +85,13 @@ func (s *searcher) dropNoMatches(list []*candidate, found []uint64) ([]*candidat
 }
 
 // chooseCandidates returns the documents to score finely: those with the best
-// coarse scores, maxCandidates in all, and every one found by name. Of
-// documents with equal scores the first addresses are taken.
+// coarse scores, maxCandidates in all, every one found by name, and the well-known
+// ones. Of documents with equal scores the first addresses are taken.
 func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
 	if len(found) <= maxCandidates {
 		return found, nil
 	}
-	lowest := s.lowestCandidateScore(found)
+	lowest := lowestOf(found, maxCandidates, s.coarseScore)
 	var best, ties []uint64
 	for _, n := range found {
 		switch score := s.coarseScore(n); {
@@ -98,28 +101,53 @@ func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
 			ties = append(ties, n)
 		}
 	}
-	free := max(maxCandidates-len(best), 0)
-	if len(ties) > free {
-		addresses := map[uint64]string{}
-		if err := s.eachMeta(ties, func(n uint64, m meta) { addresses[n] = string(m.address) }); err != nil {
-			return nil, err
-		}
-		slices.SortFunc(ties, func(a, b uint64) int { return strings.Compare(addresses[a], addresses[b]) })
-		ties = ties[:free]
+	ties, err := s.firstAddresses(ties, max(maxCandidates-len(best), 0))
+	if err != nil {
+		return nil, err
 	}
 	best = append(best, ties...)
 	slices.Sort(best)
+	for _, n := range s.wellKnown {
+		if i, chosen := slices.BinarySearch(best, n); !chosen {
+			best = slices.Insert(best, i, n)
+			s.onlyKnown = append(s.onlyKnown, n)
+		}
+	}
 	return best, nil
 }
 
-// lowestCandidateScore is the lowest of the maxCandidates best coarse scores; found
-// has more documents than that. A heap of our own takes a third of the time of
+// firstAddresses returns those of the documents, which ascend, that have the first
+// addresses, at most limit.
+func (s *searcher) firstAddresses(docs []uint64, limit int) ([]uint64, error) {
+	if len(docs) <= limit {
+		return docs, nil
+	}
+	addresses := map[uint64]string{}
+	if err := s.eachMeta(docs, func(n uint64, m meta) { addresses[n] = string(m.address) }); err != nil {
+		return nil, err
+	}
+	slices.SortFunc(docs, func(a, b uint64) int { return strings.Compare(addresses[a], addresses[b]) })
+	return docs[:limit], nil
+}
+
+// dropFarKnown removes from the candidates, which are sorted, those that are candidates
+// only by what was learned and come after all others. appendRest has them in their
+// place among the documents that were not candidates, which they must not lower.
+func (s *searcher) dropFarKnown(list []*candidate) []*candidate {
+	for len(list) > 0 && slices.Contains(s.onlyKnown, list[len(list)-1].doc) {
+		list = list[:len(list)-1]
+	}
+	return list
+}
+
+// lowestOf is the lowest of the best scores, so many as limit; there are more
+// documents than that. A heap of our own takes a third of the time of
 // container/heap, or of inserting into a sorted slice; sorting all scores of
 // 10,000 documents would take 1 ms, as long as the rest of the search.
-func (s *searcher) lowestCandidateScore(found []uint64) float64 {
-	best := slices.Repeat([]float64{-1}, maxCandidates) // a heap: the lowest comes first
-	for _, n := range found {
-		if score := s.coarseScore(n); score > best[0] {
+func lowestOf(docs []uint64, limit int, score func(uint64) float64) float64 {
+	best := slices.Repeat([]float64{-1}, limit) // a heap: the lowest comes first
+	for _, n := range docs {
+		if score := score(n); score > best[0] {
 			best[0] = score
 			siftDown(best)
 		}
@@ -154,7 +182,7 @@ func (s *searcher) appendRest(list []*candidate, found []uint64) ([]*candidate, 
 	docs := slices.DeleteFunc(slices.Clone(found), func(n uint64) bool { return examined[n] })
 	rest := make([]*candidate, 0, len(docs))
 	err := s.eachMeta(docs, func(n uint64, m meta) {
-		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], raw: s.coarseScore(n)}
+		c := &candidate{doc: n, id: m.id, address: m.address, coarse: s.coarse[n], learned: s.learnedPart(n), raw: s.coarseScore(n) + s.learnedPart(n)}
 		c.score = min(round(textSpan*s.normalScore(c.raw)), ceiling)
 		rest = append(rest, c)
 	})

@@ -1,6 +1,7 @@
 package search
 
 import (
+	"cmp"
 	"math"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ type query struct {
 	sentences []sentence
 	weight    float64 // of all words; an unknown word counts as the rarest there can be
 	corrected string
+	learnable []string // the words by which the ranking learns
 	byTerm    map[string]int
 	byHash    map[uint32]int
 	hashes    [16]uint64 // a filter before byHash, since the query has few of a profile's words
@@ -161,6 +163,7 @@ func (s *searcher) parseQuery(text string) (*query, error) {
 		}
 	}
 	q.corrected = p.correctedText()
+	q.learnable = learnableWords(cmp.Or(q.corrected, text))
 	q.link()
 	return q, nil
 }

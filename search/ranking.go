@@ -11,7 +11,7 @@ import "strings"
 
 // RankingVersion is part of every result. Raise it with any change that alters
 // the order of hits.
-const RankingVersion = "2"
+const RankingVersion = "3"
 
 // indexVersion is stored in the index. Raise it with any change to the stored
 // data: the analysis (tokenize, the word lists), the weights marked "stored", the
@@ -65,7 +65,7 @@ const (
 //
 //	fine  = (Σ word weight · idf · BM25F  +  pairs  +  name) · (1 + coverage)
 //	text  = ½ fine(whole query) + ½ fine(its best sentence)
-//	raw   = ⅔ text + ⅓ BM25 of the combined text  +  name bonus
+//	raw   = ⅔ text + ⅓ BM25 of the combined text  +  name bonus  +  learned part
 //
 // The best sentence counts because a request to an agent often has several
 // sentences, of which one tells the task. The constants were measured on ten
@@ -97,6 +97,36 @@ const (
 	nameDiceBonus    = 0.4  // × the Dice coefficient of the trigrams
 	nameBonusMinimum = 0.1  // a lower bonus counts as none
 	typoNameLength   = 5    // least letters of a name that may be misspelled
+)
+
+// The learned part (lesson.go) of a Mecha's raw score, from c completed exchanges for
+// each word of the query (PROTOCOL §5, Learning):
+//
+//	learned = 10 · Σ trust · idf · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+3)
+//
+// c and e, all exchanges of the Mecha, have faded. f is the sum of c over all Mechas, and
+// idf = ln(1 + (n−f+½)/(f+½)), with n exchanges in all. The coverage is the share of the
+// idf of the query's words that the Mecha has. The idf is in absolute units, as that of
+// the text: relative to the best of each query, a single exchange would be worth as much
+// as a hundred.
+const (
+	learnedWeight = 10.0
+	learnedDoubt  = 3.0 // e/(e+learnedDoubt): the weight follows the evidence
+
+	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on. For a
+	// word that a single crew has reported it is onlyCrewTrust if the directory has no
+	// other crew, oneCrewTrust if trustedCrews crews (or all crews, if there are fewer)
+	// have reported another word of the Mecha, and otherwise 0: so one crew alone
+	// cannot lift a Mecha for others.
+	doubt         = 0.8
+	onlyCrewTrust = 0.8
+	oneCrewTrust  = 0.4
+	trustedCrews  = 3
+
+	maxExchanges         = 50        // of one Mecha that count in n
+	maxLearnedCandidates = 50        // Mechas that become candidates by what was learned
+	maxLearnedCounts     = 10 << 20  // counts in memory, of 20 bytes
+	maxLearnedMecha      = 1<<24 - 1 // greater numbers of Mechas are not learned about: arrays have an element for each
 )
 
 // The score of an online Mecha is multiplied by 1 + onlineNudge.

@@ -22,6 +22,7 @@ type candidate struct {
 	coarse   float64     // BM25 of the combined text
 	text     float64     // the text score; ranking.go has the formulas of this and the following
 	coverage float64
+	learned  float64 // what exchanges have taught
 	raw      float64
 	score    float64
 	online   bool
@@ -244,7 +245,8 @@ func (s *searcher) rawScore(c *candidate) float64 {
 	if bestCoarse == 0 {
 		bestCoarse = 1
 	}
-	return (1-coarseShare)*c.text + coarseShare*c.coarse + c.bonus*bestCoarse
+	c.learned = s.learnedPart(c.doc)
+	return (1-coarseShare)*c.text + coarseShare*c.coarse + c.bonus*bestCoarse + c.learned
 }
 
 // finalScore is between 0 and 1; ranking.go has the tiers.

@@ -1,6 +1,9 @@
 package search
 
-import "slices"
+import (
+	"math"
+	"slices"
+)
 
 // hit makes a hit of a candidate.
 func (s *searcher) hit(c *candidate) (Hit, error) {
@@ -75,7 +78,10 @@ func (s *searcher) matched(c *candidate) Matched {
 
 func (s *searcher) explain(c *candidate) *Explanation {
 	e := &Explanation{Raw: round(c.raw), Coarse: round(c.coarse), Text: round(c.text), Name: round(c.bonus),
-		Coverage: round(c.coverage), Online: c.online}
+		Coverage: round(c.coverage), Online: c.online, Learned: round(c.learned)}
+	if c.learned > 0 {
+		e.Exchanges = math.Round(s.exchangesOf(c.id)*100) / 100
+	}
 	switch c.exact {
 	case exactAddress:
 		e.Exact = "address"

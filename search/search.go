@@ -37,7 +37,6 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 			return nil, err
 		}
 	}
-	result.Words = queryWords(cmp.Or(result.CorrectedQuery, req.Query))
 	result.TookMS = time.Since(began).Milliseconds()
 	return result, nil
 }
@@ -66,7 +65,7 @@ func (x *Index) search(ctx context.Context, req *Request) (result *Result, weigh
 		return nil, nil, err
 	}
 	defer v.Close()
-	s := &searcher{v: v, ctx: ctx, req: req, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
+	s := &searcher{v: v, ctx: ctx, req: req, learned: x.learned, clock: clock{ctx: ctx, deadline: time.Now().Add(x.budget), budget: x.budget}}
 	result = &Result{AsOf: v.position.revision, RankingVersion: RankingVersion}
 	if v.totals.documents == 0 {
 		return result, nil, nil
@@ -104,7 +103,7 @@ func (s *searcher) answer(result *Result) error {
 	} else if found, err = s.find(); err != nil {
 		return err
 	}
-	result.CorrectedQuery = s.query.corrected
+	result.CorrectedQuery, result.Words = s.query.corrected, s.query.learnable
 	page, found, err := s.page(found)
 	if err != nil {
 		return err
@@ -147,6 +146,12 @@ func (s *searcher) find() ([]uint64, error) {
 		}
 	}
 	for n := range s.exact {
+		s.found.add(n)
+	}
+	if err := s.scoreLearned(); err != nil {
+		return nil, err
+	}
+	for _, n := range s.wellKnown {
 		s.found.add(n)
 	}
 	found := s.found.appendTo(s.buffers.list[:0])

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync/atomic"
 	"time"
 
@@ -27,12 +25,13 @@ type Directory interface {
 // Service tries again every few seconds. Its methods may be called from any
 // goroutine.
 type Service struct {
-	dir    string
-	log    *slog.Logger
-	index  atomic.Pointer[Index] // nil until it has been opened
-	waits  *measure.Histogram
-	cancel context.CancelFunc
-	done   chan struct{} // closed when run has returned
+	dir      string
+	log      *slog.Logger
+	halfLife time.Duration
+	index    atomic.Pointer[Index] // nil until it has been opened
+	waits    *measure.Histogram
+	cancel   context.CancelFunc
+	done     chan struct{} // closed when run has returned
 }
 
 const reopenAfter = 2 * time.Second
@@ -40,11 +39,12 @@ const reopenAfter = 2 * time.Second
 var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search index is not available at the moment", RetryAfter: reopenAfter}
 
 // Serve opens the index in the folder dir, makes it if there is none, and keeps
-// it up to date with the directory until Close. It does not fail: the log tells
-// why an index cannot be opened.
-func Serve(dir string, directory Directory, log *slog.Logger) *Service {
+// it up to date with the directory until Close. What was learned fades with the
+// half-life; if that is 0, the ranking does not learn (PROTOCOL §5, Learning).
+// Serve does not fail: the log tells why an index cannot be opened.
+func Serve(dir string, directory Directory, halfLife time.Duration, log *slog.Logger) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{dir: dir, log: log, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
+	s := &Service{dir: dir, log: log, halfLife: halfLife, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
 	directory.OnEntries(s.wake)
 	err := s.open()
 	go s.run(ctx, directory, err)
@@ -52,7 +52,7 @@ func Serve(dir string, directory Directory, log *slog.Logger) *Service {
 }
 
 func (s *Service) open() error {
-	x, err := Open(s.dir, Options{Logger: s.log, Waits: s.waits})
+	x, err := Open(s.dir, Options{Logger: s.log, Waits: s.waits, LearnHalfLife: s.halfLife})
 	if err == nil {
 		x.addsProcessors = true
 		s.index.Store(x)
@@ -87,18 +87,6 @@ func (s *Service) Search(ctx context.Context, r Request) (*Result, error) {
 		return nil, errUnavailable
 	}
 	return x.Search(ctx, r)
-}
-
-// queryWords gives the different words of a query, at most relay.MaxSearchWords, in the order of
-// the alphabet, which does not tell the order in which they were typed.
-func queryWords(query string) []string {
-	seen := map[string]bool{}
-	for _, t := range tokenize(query) {
-		if len(seen) < relay.MaxSearchWords && !t.joined {
-			seen[t.term] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(seen))
 }
 
 // Ready is Index.Ready; false until the index has been opened.

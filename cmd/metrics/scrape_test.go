@@ -58,7 +58,7 @@ func serve(t *testing.T) string {
 	hub := ws.NewHub(ws.Config{Store: d})
 	d.OnCommit(hub.Committed)
 	d.OnKeys(hub.CheckKeys)
-	index := search.Serve(d.Path()+".index", d, slog.New(slog.DiscardHandler))
+	index := search.Serve(d.Path()+".index", d, relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
 	api := relayhttp.New(relayhttp.Config{DB: d, Live: hub, Finder: index})
 	meters := metrics.New(metrics.Sources{DB: d, Hub: hub, API: api, Index: index})
 	api.ServeMetrics(meters.Handler())

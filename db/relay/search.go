@@ -114,14 +114,19 @@ type FacetCount struct {
 
 // Explanation shows the parts of a score. It is for people, and its form may change.
 type Explanation struct {
-	Raw      float64           `json:"raw"`      // the score before it is scaled to 0–1
-	Coarse   float64           `json:"coarse"`   // BM25 of the combined text
-	Text     float64           `json:"text"`     // the fine score of the whole query and of its best sentence
-	Name     float64           `json:"name"`     // the bonus for a match of the whole name
-	Exact    string            `json:"exact"`    // "address", "name" or "skill" if the query is exactly that
-	Coverage float64           `json:"coverage"` // the share of the query's weight that matched
-	Online   bool              `json:"online"`
-	Words    []WordExplanation `json:"words"`
+	Raw      float64 `json:"raw"`      // the score before it is scaled to 0–1
+	Coarse   float64 `json:"coarse"`   // BM25 of the combined text
+	Text     float64 `json:"text"`     // the fine score of the whole query and of its best sentence
+	Name     float64 `json:"name"`     // the bonus for a match of the whole name
+	Exact    string  `json:"exact"`    // "address", "name" or "skill" if the query is exactly that
+	Coverage float64 `json:"coverage"` // the share of the query's weight that matched
+	Online   bool    `json:"online"`
+	// Learned is the part of Raw that completed exchanges have added, and Exchanges how
+	// many of the Mecha's there are that have not faded (PROTOCOL §5, Learning). Exchanges
+	// is 0 if they add nothing.
+	Learned   float64           `json:"learned"`
+	Exchanges float64           `json:"exchanges"`
+	Words     []WordExplanation `json:"words"`
 }
 
 // WordExplanation is the part of one word of the query in a score.

@@ -102,7 +102,7 @@ func (p *play) views() map[string]string {
 // mustIndex lets the console search the directory, as in a server.
 func (s *stage) mustIndex() *search.Service {
 	s.t.Helper()
-	x := search.Serve(s.path+".index", s.DB, slog.New(slog.DiscardHandler))
+	x := search.Serve(s.path+".index", s.DB, relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
 	s.t.Cleanup(func() { x.Close() })
 	for deadline := time.Now().Add(time.Minute); !x.Ready(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {

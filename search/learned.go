@@ -1,0 +1,293 @@
+package search
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"relay/db/relay"
+)
+
+// learned is what completed exchanges have taught (PROTOCOL §5, Learning): how often
+// each Mecha was the right one for each word. It is in memory alone, and is read from the
+// source at each start. One goroutine changes it, any number may read it.
+//
+// All weights are whole numbers, in 1/relay.LearnedUnit exchanges. So their sums do not
+// depend on the order in which the counts came: the same counts give the same scores.
+//
+// A count takes 20 bytes, and a Mecha 40. Beyond maxLearnedCounts counts, only half as
+// many words of each Mecha are kept, the weightiest ones.
+type learned struct {
+	factors  [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
+	halfLife time.Duration
+	most     int // words of a Mecha
+
+	mu       sync.RWMutex
+	position relay.Position     // of the last change that was applied
+	words    map[uint32][]count // by the word's hash, in the order of the Mechas
+	mechas   []taught           // by number
+	wordsOf  [][]uint32         // hashes, by number of the Mecha
+	counts   int
+	newest   uint32 // the hour of the last exchange
+	total    int64  // the weight of all exchanges as of newest, at most maxExchanges for a Mecha
+}
+
+// A count is the weight of one word for one Mecha.
+type count struct {
+	mecha  uint32
+	weight uint32
+	hour   uint32 // since 1970; the weight is as of this hour
+	crews  uint8  // from which the exchanges came
+}
+
+// taught is what is known of one Mecha besides its words.
+type taught struct {
+	exchanges uint32 // their weight
+	hour      uint32
+	crews     uint8 // the most crews that any word came from
+}
+
+const (
+	fadeSteps = 64             // steps in which a weight fades to one half
+	fadedAway = 24 * fadeSteps // after so many steps nothing is left
+)
+
+func newLearned(halfLife time.Duration) *learned {
+	l := &learned{halfLife: halfLife, most: relay.MaxLearnedWords}
+	for i := range l.factors {
+		l.factors[i] = uint32(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << 16)))
+	}
+	l.forget()
+	return l
+}
+
+// forget drops everything, so that the next page is the source's first.
+func (l *learned) forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.position, l.words, l.mechas, l.wordsOf, l.counts, l.newest, l.total = 0, map[uint32][]count{}, nil, nil, 0, 0, 0
+}
+
+// at is the position of the last change that was applied.
+func (l *learned) at() relay.Position {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.position
+}
+
+// fade gives what is left of a weight some hours later. A weight from after the hour now
+// has not faded.
+func (l *learned) fade(weight, hour, now uint32) int64 {
+	if now <= hour {
+		return int64(weight)
+	}
+	step := uint64(now-hour) * fadeSteps * uint64(time.Hour) / uint64(l.halfLife)
+	if step >= fadedAway {
+		return 0
+	}
+	return int64(weight) * int64(l.factors[step]) >> 16
+}
+
+// now is the hour as of which weights are read: that of the last exchange, not that of
+// the clock. So the same counts give the same order at any time, and the pages of one
+// search agree. Only if the last exchange is in the future, since a clock was wrong, it
+// is the clock's hour.
+func (l *learned) now() uint32 { return min(l.newest, hourOf(time.Now())) }
+
+func hourOf(t time.Time) uint32 {
+	return uint32(min(max(t.Unix(), 0)/3600, math.MaxUint32))
+}
+
+// weightOf gives a number of exchanges in 1/relay.LearnedUnit.
+func weightOf(exchanges float64) uint32 {
+	return uint32(math.Round(min(max(exchanges, 0), 1<<20) * relay.LearnedUnit))
+}
+
+// apply takes a page of the source: all that is known of each of these Mechas now. It
+// tells whether there is room for it; if not, fewer words of each Mecha are kept from now
+// on, and everything must be read again.
+func (l *learned) apply(page []relay.Learned) bool {
+	if len(page) == 0 {
+		return true
+	}
+	changes := newLearnedPage(l, page)
+	long := changes.mergeLong(l)
+	l.mu.Lock()
+	changes.apply(l, long)
+	l.position = page[len(page)-1].Position
+	l.sum()
+	full := l.counts > maxLearnedCounts && l.most > 1
+	l.mu.Unlock()
+	if full {
+		l.most /= 2
+		l.forget()
+	}
+	return !full
+}
+
+// sum computes newest and total. The caller holds the lock.
+func (l *learned) sum() {
+	l.newest = 0
+	for i := range l.mechas {
+		l.newest = max(l.newest, l.mechas[i].hour)
+	}
+	l.total = 0
+	for i := range l.mechas {
+		l.total += l.exchanges(&l.mechas[i], l.newest)
+	}
+}
+
+// exchanges is the part of a Mecha in total.
+func (l *learned) exchanges(m *taught, now uint32) int64 {
+	if m.exchanges == 0 {
+		return 0
+	}
+	return min(l.fade(m.exchanges, m.hour, now), maxExchanges*relay.LearnedUnit)
+}
+
+// A learnedPage is a page of changes, by word.
+type learnedPage struct {
+	mechas []relay.Learned
+	in     map[uint32]bool    // the numbers of the Mechas
+	added  map[uint32][]count // by the word's hash, in the order of the Mechas
+	gone   map[uint32]int     // how many counts of these Mechas each word has now
+}
+
+func newLearnedPage(l *learned, page []relay.Learned) *learnedPage {
+	p := &learnedPage{in: map[uint32]bool{}, added: map[uint32][]count{}, gone: map[uint32]int{}}
+	p.mechas = slices.DeleteFunc(slices.Clone(page), func(m relay.Learned) bool { return m.Mecha < 0 || m.Mecha > maxLearnedMecha })
+	slices.SortFunc(p.mechas, func(a, b relay.Learned) int {
+		return cmp.Or(cmp.Compare(a.Mecha, b.Mecha), cmp.Compare(b.Position, a.Position))
+	})
+	// The source has each Mecha once. Should a page have one twice, the last change counts.
+	p.mechas = slices.CompactFunc(p.mechas, func(a, b relay.Learned) bool { return a.Mecha == b.Mecha })
+	for i := range p.mechas {
+		m := &p.mechas[i]
+		number := uint32(m.Mecha)
+		p.in[number] = true
+		for hash, c := range l.countsOf(m) {
+			p.added[hash] = append(p.added[hash], c)
+		}
+		if int(number) < len(l.wordsOf) {
+			for _, hash := range l.wordsOf[number] {
+				p.gone[hash]++
+			}
+		}
+	}
+	return p
+}
+
+// countsOf gives the counts of a Mecha by the hashes of the words. Words with the same
+// hash are one.
+func (l *learned) countsOf(m *relay.Learned) map[uint32]count {
+	words := m.Words
+	if len(words) > l.most {
+		words = slices.Clone(words)
+		now := slices.MaxFunc(words, func(a, b relay.LearnedWord) int { return a.At.Compare(b.At) }).At
+		left := func(w *relay.LearnedWord) int64 { return l.fade(weightOf(w.Weight), hourOf(w.At), hourOf(now)) }
+		slices.SortFunc(words, func(a, b relay.LearnedWord) int {
+			return cmp.Or(cmp.Compare(left(&b), left(&a)), strings.Compare(a.Word, b.Word))
+		})
+		words = words[:l.most]
+	}
+	counts := make(map[uint32]count, len(words))
+	for i := range words {
+		w := &words[i]
+		hash := hashTerm(w.Word)
+		c := counts[hash]
+		c.mecha, c.weight, c.hour = uint32(m.Mecha), c.weight+weightOf(w.Weight), max(c.hour, hourOf(w.At))
+		c.crews = max(c.crews, uint8(min(max(w.Crews, 0), math.MaxUint8)))
+		counts[hash] = c
+	}
+	return counts
+}
+
+// fewChanges is how many changes are made in a word's list as it is. With more, a new
+// list takes less time.
+const fewChanges = 2
+
+// mergeLong makes new lists of the words with many changes, while searches go on.
+func (p *learnedPage) mergeLong(l *learned) map[uint32][]count {
+	long := map[uint32][]count{}
+	for hash, added := range p.added {
+		old := l.words[hash]
+		if len(added)+p.gone[hash] <= fewChanges {
+			continue
+		}
+		merged := make([]count, 0, len(old)+len(added)-p.gone[hash])
+		for _, c := range old {
+			if p.in[c.mecha] {
+				continue
+			}
+			for len(added) > 0 && added[0].mecha < c.mecha {
+				merged, added = append(merged, added[0]), added[1:]
+			}
+			merged = append(merged, c)
+		}
+		long[hash] = append(merged, added...)
+	}
+	return long
+}
+
+// apply makes the changes. The caller holds the lock.
+func (p *learnedPage) apply(l *learned, long map[uint32][]count) {
+	for i := range p.mechas {
+		m := &p.mechas[i]
+		n := int(m.Mecha)
+		if n >= len(l.mechas) {
+			l.mechas = append(l.mechas, make([]taught, n+1-len(l.mechas))...)
+			l.wordsOf = append(l.wordsOf, make([][]uint32, n+1-len(l.wordsOf))...)
+		}
+		for _, hash := range l.wordsOf[n] {
+			if _, merged := long[hash]; !merged {
+				l.remove(hash, uint32(n))
+			}
+		}
+		l.counts -= len(l.wordsOf[n])
+		l.mechas[n], l.wordsOf[n] = taught{exchanges: weightOf(m.Exchanges), hour: hourOf(m.At)}, nil
+	}
+	for hash, added := range p.added {
+		list, merged := long[hash]
+		if merged {
+			l.words[hash] = list
+		}
+		for _, c := range added {
+			if !merged {
+				l.insert(hash, c)
+			}
+			m := &l.mechas[c.mecha]
+			m.hour, m.crews = max(m.hour, c.hour), max(m.crews, c.crews)
+			l.wordsOf[c.mecha] = append(l.wordsOf[c.mecha], hash)
+		}
+		l.counts += len(added)
+	}
+}
+
+func (l *learned) find(list []count, mecha uint32) (int, bool) {
+	return slices.BinarySearchFunc(list, mecha, func(c count, m uint32) int { return cmp.Compare(c.mecha, m) })
+}
+
+func (l *learned) insert(hash uint32, c count) {
+	list := l.words[hash]
+	i, found := l.find(list, c.mecha)
+	if !found {
+		list = slices.Insert(list, i, c)
+	}
+	list[i] = c
+	l.words[hash] = list
+}
+
+func (l *learned) remove(hash, mecha uint32) {
+	list := l.words[hash]
+	i, found := l.find(list, mecha)
+	switch {
+	case !found:
+	case len(list) == 1:
+		delete(l.words, hash)
+	default:
+		l.words[hash] = slices.Delete(list, i, i+1)
+	}
+}
