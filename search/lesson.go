@@ -157,6 +157,33 @@ func (s *searcher) learnedPart(doc uint64) float64 {
 	return s.lessons[doc]
 }
 
+// addLearned adds the learned parts to the raw scores of the candidates. None comes above
+// a name that is nearly the query, or that begins with it, and that was above it before.
+func (s *searcher) addLearned(list []*candidate) {
+	if s.lessons == nil {
+		return
+	}
+	var names []float64
+	for _, c := range list {
+		if c.nearName || c.begun {
+			names = append(names, c.raw)
+		}
+	}
+	slices.Sort(names)
+	for _, c := range list {
+		with := c.raw + s.lessons[c.doc]
+		if i, _ := slices.BinarySearchFunc(names, c.raw, func(name, raw float64) int {
+			if name > raw {
+				return 1
+			}
+			return -1
+		}); i < len(names) {
+			with = max(c.raw, min(with, belowName*names[i]))
+		}
+		c.learned, c.raw = with-c.raw, with
+	}
+}
+
 // exchangesOf is the number of exchanges of a Mecha that have not faded.
 func (s *searcher) exchangesOf(id relay.MechaNumber) float64 {
 	l := s.learned

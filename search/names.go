@@ -113,18 +113,18 @@ func (s *searcher) trigramThreshold() uint8 {
 	return uint8(least)
 }
 
-// nameBonus is the bonus of the names of a Mecha for a query that may be a name,
-// as a share of the best coarse score. near tells whether a name is one edit
-// away from the query.
-func (r *reranker) nameBonus(names []string) (bonus float64, near bool) {
+// compareNames compares the names of a Mecha with a query that may be a name. It
+// fills bonus, as a share of the best coarse score, nearName and begun.
+func (r *reranker) compareNames(c *candidate, names []string) {
+	q := r.s.query.name
 	for _, name := range names {
-		bonus = max(bonus, r.oneNameBonus(name))
-		near = near || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, r.s.query.name)
+		c.bonus = max(c.bonus, r.oneNameBonus(name))
+		c.nearName = c.nearName || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, q)
+		c.begun = c.begun || strings.HasPrefix(name, q)
 	}
-	if bonus < nameBonusMinimum && !near {
-		return 0, false
+	if c.bonus < nameBonusMinimum && !c.nearName {
+		c.bonus = 0
 	}
-	return bonus, near
 }
 
 func (r *reranker) oneNameBonus(name string) float64 {

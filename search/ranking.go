@@ -120,8 +120,12 @@ const (
 	// cannot lift a Mecha for others.
 	doubt         = 0.8
 	onlyCrewTrust = 0.8
-	oneCrewTrust  = 0.4
+	oneCrewTrust  = 0.6
 	trustedCrews  = 3
+
+	// The learned part lifts nothing above this share of the raw score of a name that is
+	// nearly the query, or begins with it, and that the text ranks higher.
+	belowName = 0.999
 
 	maxExchanges         = 50        // of one Mecha that count in n
 	maxLearnedCandidates = 50        // Mechas that become candidates by what was learned

@@ -15,6 +15,7 @@ type candidate struct {
 	exact    exactness
 	bonus    float64     // of the best of its names, as a share of searcher.bestCoarse
 	nearName bool        // a name is one edit away from the query
+	begun    bool        // a name begins with the query
 	scores   []float64   // of each term; nil: the candidate has not been examined
 	fields   []uint8     // the fields that have each term, as bits
 	pairs    []bool      // for each pair of the query, whether the profile has it
@@ -86,7 +87,7 @@ func (r *reranker) examine(doc uint64) (*candidate, error) {
 	}
 	c.doc, c.id, c.address, c.coarse = doc, rec.id, rec.address, r.s.coarse[doc]
 	if r.queryTrigrams != nil {
-		c.bonus, c.nearName = r.nameBonus(rec.names)
+		r.compareNames(c, rec.names)
 	}
 	clear(r.found)
 	clear(r.counts[:len(r.found)])
@@ -226,6 +227,9 @@ func (s *searcher) score(list []*candidate) {
 		if c.nearName {
 			c.raw = max(c.raw, nearNameShare*best)
 		}
+	}
+	s.addLearned(list)
+	for _, c := range list {
 		c.score = s.finalScore(c)
 	}
 }
@@ -245,8 +249,7 @@ func (s *searcher) rawScore(c *candidate) float64 {
 	if bestCoarse == 0 {
 		bestCoarse = 1
 	}
-	c.learned = s.learnedPart(c.doc)
-	return (1-coarseShare)*c.text + coarseShare*c.coarse + c.bonus*bestCoarse + c.learned
+	return (1-coarseShare)*c.text + coarseShare*c.coarse + c.bonus*bestCoarse
 }
 
 // finalScore is between 0 and 1; ranking.go has the tiers.
