@@ -25,32 +25,48 @@ import (
 
 var benchmarkSizes = []int{5_000, 10_000, 100_000}
 
+// learnedPerMecha is how many counts each Mecha has in the benchmarks of learning.
+const learnedPerMecha = 50
+
 // big keeps one index for all benchmarks of a size: making it takes longer
 // than they do.
 var big = struct {
 	sync.Mutex
-	indexes map[int]*search.Index
+	indexes map[bigSize]*search.Index
 	seconds map[int]float64
 	heap    map[int]float64
 	disk    map[int]float64
-}{indexes: map[int]*search.Index{}, seconds: map[int]float64{}, heap: map[int]float64{}, disk: map[int]float64{}}
+}{indexes: map[bigSize]*search.Index{}, seconds: map[int]float64{}, heap: map[int]float64{}, disk: map[int]float64{}}
 
-func bigIndex(b *testing.B, n int) *search.Index {
+// A bigSize is the number of profiles, and of learned counts of each.
+type bigSize struct{ profiles, counts int }
+
+func (s bigSize) String() string {
+	if s.counts == 0 {
+		return fmt.Sprint(s.profiles)
+	}
+	return fmt.Sprintf("%d+%d-counts", s.profiles, s.profiles*s.counts)
+}
+
+func bigIndex(b *testing.B, n int) *search.Index { return bigIndexThatLearned(b, bigSize{n, 0}) }
+
+func bigIndexThatLearned(b *testing.B, wanted bigSize) *search.Index {
 	b.Helper()
+	n := wanted.profiles
 	big.Lock()
 	defer big.Unlock()
-	if x := big.indexes[n]; x != nil {
+	if x := big.indexes[wanted]; x != nil {
 		return x
 	}
 	for old, x := range big.indexes {
 		x.Close()
 		delete(big.indexes, old)
 	}
-	s := &stream{generator: newGenerator(b, 42), n: n}
+	s := &stream{generator: newGenerator(b, 42), n: n, counts: wanted.counts}
 	before := heap()
 	began := time.Now()
 	dir := b.TempDir()
-	x, err := search.Open(dir, search.Options{})
+	x, err := search.Open(dir, search.Options{LearnHalfLife: relay.DefaultHalfLife})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -62,7 +78,7 @@ func bigIndex(b *testing.B, n int) *search.Index {
 	s.generator = nil
 	big.heap[n] = heap() - before
 	big.disk[n] = size(dir)
-	big.indexes[n] = x
+	big.indexes[wanted] = x
 	return x
 }
 
@@ -88,8 +104,8 @@ func heap() float64 {
 // A stream is a source that makes its entries up as they are asked for.
 type stream struct {
 	*generator
-	n    int
-	took time.Duration
+	n, counts int // of profiles, and of counts of each
+	took      time.Duration
 }
 
 func (s *stream) EntriesAfter(_ context.Context, revision int64, limit int) ([]relay.Entry, error) {
@@ -105,7 +121,13 @@ func (s *stream) EntriesAfter(_ context.Context, revision int64, limit int) ([]r
 }
 
 func (s *stream) Learned(_ context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
-	return nil, nil
+	began := time.Now()
+	defer func() { s.took += time.Since(began) }()
+	var list []relay.Learned
+	for i := int(after) + 1; s.counts > 0 && i <= s.n && len(list) < limit; i++ {
+		list = append(list, s.lesson(i, s.counts))
+	}
+	return list, nil
 }
 
 func BenchmarkIndex(b *testing.B) {
@@ -122,12 +144,29 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
+// What learned counts cost in memory and in time.
+func BenchmarkLearn(b *testing.B) {
+	for range b.N {
+		without := bigSize{100_000, 0}
+		bigIndexThatLearned(b, without)
+		heap, seconds := big.heap[without.profiles], big.seconds[without.profiles]
+		bigIndexThatLearned(b, bigSize{100_000, learnedPerMecha})
+		b.ReportMetric(big.heap[without.profiles]-heap, "MiB-heap")
+		b.ReportMetric(big.seconds[without.profiles]-seconds, "s")
+	}
+	b.ReportMetric(0, "ns/op")
+}
+
 func BenchmarkSearch(b *testing.B) {
+	sizes := []bigSize{{100_000, learnedPerMecha}}
 	for _, n := range benchmarkSizes {
+		sizes = append(sizes, bigSize{n, 0})
+	}
+	for _, n := range sizes {
 		for _, kind := range []string{"rare", "three-common", "sentence", "long", "name", "facets"} {
 			for _, clients := range []int{1, 8} {
-				b.Run(fmt.Sprintf("%d/%s/clients=%d", n, kind, clients), func(b *testing.B) {
-					x := bigIndex(b, n)
+				b.Run(fmt.Sprintf("%v/%s/clients=%d", n, kind, clients), func(b *testing.B) {
+					x := bigIndexThatLearned(b, n)
 					g := newGenerator(b, 42)
 					g.text(1000)
 					times := make([][]time.Duration, clients)

@@ -21,9 +21,9 @@ import (
 // A count takes 20 bytes, and a Mecha 40. Beyond maxLearnedCounts counts, only half as
 // many words of each Mecha are kept, the weightiest ones.
 type learned struct {
-	factors  [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
-	halfLife time.Duration
-	most     int // words of a Mecha
+	factors [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
+	perHour uint64            // fadeSteps in an hour, in 1/2³²
+	most    int               // words of a Mecha
 
 	mu       sync.RWMutex
 	position relay.Position     // of the last change that was applied
@@ -56,7 +56,7 @@ const (
 )
 
 func newLearned(halfLife time.Duration) *learned {
-	l := &learned{halfLife: halfLife, most: relay.MaxLearnedWords}
+	l := &learned{perHour: uint64(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32)), most: relay.MaxLearnedWords}
 	for i := range l.factors {
 		l.factors[i] = uint32(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << 16)))
 	}
@@ -84,7 +84,7 @@ func (l *learned) fade(weight, hour, now uint32) int64 {
 	if now <= hour {
 		return int64(weight)
 	}
-	step := uint64(now-hour) * fadeSteps * uint64(time.Hour) / uint64(l.halfLife)
+	step := uint64(now-hour) * l.perHour >> 32
 	if step >= fadedAway {
 		return 0
 	}

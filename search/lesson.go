@@ -66,16 +66,27 @@ func (s *searcher) scoreLearned() error {
 	s.lessons = s.buffers.lessons
 	n := learner{s: s, l: l, docs: d.docs, crews: d.crews, now: l.now(), total: l.total}
 	n.leaveOutHidden(d)
-	for _, word := range s.query.learnable {
-		n.add(l.words[hashTerm(word)])
-		if s.clock.over() {
+	work := 0
+	for _, list := range l.rarest(s.query.learnable) {
+		if work += len(list); work > maxLearnedWork || s.clock.over() {
 			break
 		}
+		n.add(list)
 	}
 	n.weigh(d)
-	s.wellKnown, err = s.highest(s.known.appendTo(nil), maxLearnedCandidates, func(n uint64) float64 { return s.lessons[n] })
-	slices.Sort(s.wellKnown)
+	best, err := s.highest(s.buffers.list, maxLearnedCandidates, s.learnedPart)
+	s.wellKnown = slices.Sorted(slices.Values(best))
 	return err
+}
+
+// rarest gives the counts of the words, those of the fewest Mechas first.
+func (l *learned) rarest(words []string) [][]count {
+	lists := make([][]count, len(words))
+	for i, word := range words {
+		lists[i] = l.words[hashTerm(word)]
+	}
+	slices.SortStableFunc(lists, func(a, b []count) int { return cmp.Compare(len(a), len(b)) })
+	return lists
 }
 
 // leaveOutHidden subtracts the exchanges of Mechas that the caller may not see.
@@ -83,7 +94,8 @@ func (n *learner) leaveOutHidden(d *directory) {
 	if n.s.hidden == nil {
 		return
 	}
-	for _, doc := range n.s.hidden.appendTo(nil) {
+	n.s.buffers.list = n.s.hidden.appendTo(n.s.buffers.list[:0])
+	for _, doc := range n.s.buffers.list {
 		if m := d.mechas[doc]; int(m) < len(n.l.mechas) && n.docs[m] == uint32(doc)+1 {
 			n.total -= n.l.exchanges(&n.l.mechas[m], n.l.newest)
 		}
@@ -139,7 +151,7 @@ func (n *learner) add(list []count) {
 	}
 }
 
-// weigh turns the sums into the learned parts.
+// weigh turns the sums into the learned parts. It lists their documents in buffers.list.
 func (n *learner) weigh(d *directory) {
 	n.s.buffers.list = n.s.known.appendTo(n.s.buffers.list[:0])
 	for _, doc := range n.s.buffers.list {

@@ -1,0 +1,4 @@
+package search
+
+// Stem is the analysis of a word without capitals.
+var Stem = stem
