@@ -56,7 +56,7 @@ const (
 )
 
 func newLearned(halfLife time.Duration) *learned {
-	l := &learned{perHour: uint64(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32)), most: relay.MaxLearnedWords}
+	l := &learned{perHour: uint64(math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))), most: relay.MaxLearnedWords}
 	for i := range l.factors {
 		l.factors[i] = uint32(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << 16)))
 	}

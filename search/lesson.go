@@ -139,7 +139,8 @@ func (n *learner) add(list []count) {
 		n.counts = append(n.counts, lesson{doc, weight, trust})
 	}
 	df := float64(frequency) / relay.LearnedUnit
-	idf := math.Log(1 + (max(float64(n.total-frequency)/relay.LearnedUnit, 0)+0.5)/(df+0.5))
+	others := max(float64(n.total-frequency)/relay.LearnedUnit, 0) + float64(n.s.v.totals.documents)
+	idf := math.Log(1 + (others+0.5)/(df+0.5))
 	n.all += idf
 	for _, c := range n.counts {
 		if doc := uint64(c.doc); n.s.wanted.has(doc) {
