@@ -128,8 +128,8 @@ const (
 	belowName = 0.999
 
 	maxExchanges         = 50        // of one Mecha that count in n
-	maxLearnedWork       = 30_000    // counts that a search reads, of the rarest words first; words that more Mechas were found by tell little
-	maxLearnedCandidates = 50        // Mechas that become candidates by what was learned
+	maxLearnedWork       = 15_000    // counts that a search reads, of the rarest words first; words that more Mechas were found by tell little
+	maxLearnedCandidates = 30        // Mechas that become candidates by what was learned
 	maxLearnedCounts     = 10 << 20  // counts in memory, of 20 bytes
 	maxLearnedMecha      = 1<<24 - 1 // greater numbers of Mechas are not learned about: arrays have an element for each
 )

@@ -12,6 +12,7 @@ import (
 
 	"relay/cmd/metrics"
 	"relay/db"
+	"relay/db/relay"
 	relayhttp "relay/http"
 	"relay/http/apitest"
 	"relay/search"
