@@ -24,6 +24,7 @@ type learned struct {
 	factors [fadedAway]uint32 // what is left after so many fadeSteps, in 1/65536
 	perHour uint64            // fadeSteps in an hour, in 1/2³²
 	most    int               // words of a Mecha
+	room    int               // counts in all
 
 	mu       sync.RWMutex
 	position relay.Position     // of the last change that was applied
@@ -56,7 +57,7 @@ const (
 )
 
 func newLearned(halfLife time.Duration) *learned {
-	l := &learned{perHour: uint64(math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))), most: relay.MaxLearnedWords}
+	l := &learned{perHour: uint64(math.Ceil(fadeSteps * float64(time.Hour) / float64(halfLife) * (1 << 32))), most: relay.MaxLearnedWords, room: maxLearnedCounts}
 	for i := range l.factors {
 		l.factors[i] = uint32(math.Round(math.Exp2(-float64(i)/fadeSteps) * (1 << 16)))
 	}
@@ -119,7 +120,7 @@ func (l *learned) apply(page []relay.Learned) bool {
 	changes.apply(l, long)
 	l.position = page[len(page)-1].Position
 	l.sum()
-	full := l.counts > maxLearnedCounts && l.most > 1
+	full := l.counts > l.room && l.most > 1
 	l.mu.Unlock()
 	if full {
 		l.most /= 2

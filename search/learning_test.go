@@ -20,13 +20,15 @@ var (
 	bad    = mecha(9002, "bad^south", "Plans trips and reserves seats.")
 	better = mecha(9003, "better^west", "Sells a cheap ticket to Lisbon.")
 	mute   = mecha(9004, "mute^east", "Bakes rye bread.")
+	// weak has one word of the query, among many others.
+	weak = mecha(9007, "weak^east", "Bakes rye bread, wheat bread, rolls, cakes, tarts, pies and biscuits, by recipes from Lisbon and elsewhere.")
 )
 
 // marketplace is an index of a generated directory and these four, with its shelf.
 func marketplace(t *testing.T, more ...relay.Entry) (*shelf, *search.Index) {
 	t.Helper()
 	g := newGenerator(t, 7)
-	s := newShelf(append(append(g.entries(300), good, bad, better, mute), more...)...)
+	s := newShelf(append(append(g.entries(300), good, bad, better, mute, weak), more...)...)
 	x := mustFollow(t, t.TempDir(), s)
 	waitFor(t, x, s.last)
 	return s, x
@@ -63,18 +65,18 @@ func honest(words []string) exchanges {
 func TestMadeUpExchanges(t *testing.T) {
 	t.Parallel()
 	for _, attack := range []struct {
-		name                   string
-		senders                []relay.Address
-		rounds                 int
-		aboveGood, aboveBetter bool // what the attack reaches
+		name    string
+		senders []relay.Address
+		rounds  int
+		passes  []relay.Entry // whom the bad Mecha passes
 	}{
-		{"one key, once", senders(1, "south"), 1, false, false},
-		{"one key, 1,000 times", senders(1, "south"), 1000, false, false},
-		{"one crew of five keys", senders(5, "south"), 100, false, false},
-		{"one crew of fifty keys", senders(50, "south"), 100, false, false},
-		{"a ring of ten in one crew", senders(10, "south"), 10, false, false},
-		{"two crews of fifty keys", senders(50, "south", "other"), 100, false, true},
-		{"a ring over five crews", senders(10, "a", "b", "c", "d", "e"), 10, true, true},
+		{"one key, once", senders(1, "south"), 1, nil},
+		{"one key, 1,000 times", senders(1, "south"), 1000, nil},
+		{"one crew of five keys", senders(5, "south"), 100, nil},
+		{"one crew of fifty keys", senders(50, "south"), 100, nil},
+		{"a ring of ten in one crew", senders(10, "south"), 10, nil},
+		{"two crews of fifty keys", senders(50, "south", "other"), 100, []relay.Entry{weak}},
+		{"a ring over five crews", senders(10, "a", "b", "c", "d", "e"), 10, []relay.Entry{weak, better, good}},
 	} {
 		s, x := marketplace(t)
 		words := wordsOfQuery(t, x, learningQuery)
@@ -85,16 +87,18 @@ func TestMadeUpExchanges(t *testing.T) {
 			}
 		}
 		made.teach(t, s, x)
-		ranks := map[relay.Address]int{}
-		for _, e := range []relay.Entry{good, bad, better} {
-			ranks[e.Address] = rankOf(t, x, e, learningQuery)
+		r := mustSearch(t, x, search.Request{Query: learningQuery, Limit: 100, Caller: "asker^elsewhere"})
+		rank := func(e relay.Entry) int { return slices.Index(addresses(r), string(e.Address)) + 1 }
+		t.Logf("%-26s good %d, better text %d, weak text %d, bad %d", attack.name, rank(good), rank(better), rank(weak), rank(bad))
+		if rank(good) != 1 && len(attack.passes) < 3 || (rank(bad) > 0) != (len(attack.passes) > 0) {
+			t.Errorf("%s: found %v", attack.name, addresses(r))
 		}
-		t.Logf("%-26s good %d, better text %d, bad %d", attack.name, ranks[good.Address], ranks[better.Address], ranks[bad.Address])
-		if above := ranks[bad.Address] > 0 && ranks[bad.Address] < ranks[good.Address]; above && !attack.aboveGood {
-			t.Errorf("%s: the bad Mecha is above the good one: %v", attack.name, ranks)
-		}
-		if above := ranks[bad.Address] > 0 && ranks[bad.Address] < ranks[better.Address]; above && !attack.aboveBetter {
-			t.Errorf("%s: the bad Mecha is above one whose text matches better: %v", attack.name, ranks)
+		for _, e := range []relay.Entry{good, better, weak} {
+			passed := rank(bad) > 0 && rank(bad) < rank(e)
+			expected := slices.ContainsFunc(attack.passes, func(o relay.Entry) bool { return o.Number == e.Number })
+			if passed && !expected {
+				t.Errorf("%s: the bad Mecha passes %s", attack.name, e.Address)
+			}
 		}
 	}
 }
@@ -211,7 +215,7 @@ func TestLearnedStaysHidden(t *testing.T) {
 // name with one letter wrong; and no Mecha without exchanges gets a lower score.
 func TestLearnedLiftsNothingAboveExactMatches(t *testing.T) {
 	t.Parallel()
-	named, skilled := mecha(9005, "lisbonfares^acme", ""), mecha(9006, "sam^acme", "")
+	named, skilled := mecha(9005, "lisbonfares^acme", ""), mecha(9006, "sam^acme", strings.Repeat("Bakes bread, rolls and cakes. ", 30))
 	skilled.Skills = []relay.Skill{{ID: "fares", Name: "Fare hunting"}}
 	s, x := marketplace(t, named, skilled)
 	queries := map[string]string{"lisbonfares": "lisbonfares^acme", "lisbonfares^acme": "lisbonfares^acme",

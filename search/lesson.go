@@ -102,15 +102,13 @@ func (n *learner) leaveOutHidden(d *directory) {
 	}
 }
 
-// trust is the share with which a count adds to a score. Nobody else than its own crew
-// vouches for what one crew has reported: it counts if there is no other crew, and for a
-// Mecha that several crews have found right for some word.
+// trust is the share with which a count adds to a score. A word that one crew alone has
+// reported counts only for a Mecha of good standing: one for which so many crews as there
+// are, up to trustedCrews, have reported some word.
 func (n *learner) trust(c *count) float64 {
 	switch {
 	case c.crews > 1:
 		return 1 - doubt/float64(c.crews)
-	case n.crews < 2:
-		return onlyCrewTrust
 	case int(n.l.mechas[c.mecha].crews) >= n.crews:
 		return oneCrewTrust
 	}

@@ -113,15 +113,13 @@ const (
 	learnedWeight = 10.0
 	learnedDoubt  = 3.0 // e/(e+learnedDoubt): the weight follows the evidence
 
-	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on. For a
-	// word that a single crew has reported it is onlyCrewTrust if the directory has no
-	// other crew, oneCrewTrust if trustedCrews crews (or all crews, if there are fewer)
-	// have reported another word of the Mecha, and otherwise 0: so one crew alone
-	// cannot lift a Mecha for others.
-	doubt         = 0.8
-	onlyCrewTrust = 0.8
-	oneCrewTrust  = 0.6
-	trustedCrews  = 3
+	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on. In a word
+	// that one crew alone has reported it is oneCrewTrust if trustedCrews crews (or all of
+	// the directory, if it has fewer) have reported some word of the Mecha, and else 0: so
+	// one crew alone cannot lift a Mecha for others.
+	doubt        = 0.8
+	oneCrewTrust = 0.6
+	trustedCrews = 3
 
 	// The learned part lifts nothing above this share of the raw score of a name that is
 	// nearly the query, or begins with it, and that the text ranks higher.
