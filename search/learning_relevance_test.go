@@ -16,6 +16,8 @@ import (
 // query is in depends on the hash of its text alone. The Mechas have at most so many
 // exchanges each, from senders of five crews in turn.
 
+const askingCrews = 5
+
 type learningSet struct {
 	name  string
 	floor float64 // nDCG@10 of the test half with 30 exchanges a Mecha
@@ -41,6 +43,11 @@ func TestLearningRelevance(t *testing.T) {
 	t.Logf("%-16s %7s %7s  nDCG@10 with 0 and %v exchanges a Mecha", "set", "past", "test", numbers)
 	for _, set := range sets {
 		s := newShelf(loadProfiles(t, dir, set.name)...)
+		for i := range askingCrews {
+			asker := mecha(relay.MechaNumber(1_000_000+i), fmt.Sprintf("asker^crew%d", i), "")
+			asker.Visibility = relay.Unlisted
+			s.put(asker)
+		}
 		x := mustFollow(t, t.TempDir(), s)
 		waitFor(t, x, s.last)
 		past, test := halves(loadQueries(t, dir, set.name))
@@ -96,7 +103,7 @@ func pastExchanges(past []judged, words map[string][]string, n int) exchanges {
 			if x[m] != nil {
 				before = x[m].exchanges
 			}
-			x.complete(m, relay.Address(fmt.Sprintf("asker%d^crew%d", i, (before+int(m))%5)), words[q.ID])
+			x.complete(m, relay.Address(fmt.Sprintf("asker%d^crew%d", i, (before+int(m))%askingCrews)), words[q.ID])
 		}
 	}
 	return x

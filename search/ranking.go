@@ -102,7 +102,7 @@ const (
 // The learned part (lesson.go) of a Mecha's raw score, from c completed exchanges for
 // each word of the query (PROTOCOL §5, Learning):
 //
-//	learned = 10 · Σ trust · idf · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+3)
+//	learned = 14 · Σ trust · idf · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+8)
 //
 // c and e, all exchanges of the Mecha, have faded. f is the sum of c over all Mechas, and
 // idf = ln(1 + (n−f+½)/(f+½)), with n exchanges in all. The coverage is the share of the
@@ -110,8 +110,8 @@ const (
 // the text: relative to the best of each query, a single exchange would be worth as much
 // as a hundred.
 const (
-	learnedWeight = 10.0
-	learnedDoubt  = 3.0 // e/(e+learnedDoubt): the weight follows the evidence
+	learnedWeight = 14.0
+	learnedDoubt  = 8.0 // e/(e+learnedDoubt): the weight follows the evidence
 
 	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on. In a word
 	// that one crew alone has reported it is oneCrewTrust if trustedCrews crews (or all of
