@@ -25,7 +25,7 @@ type learningSet struct {
 }
 
 var learningSets = []learningSet{
-	{"metatool", .80, .15}, {"metatool-ex", .82, .10}, {"stabletoolbench", .855, .005},
+	{"metatool", .80, .15}, {"metatool-ex", .82, .10}, {"stabletoolbench", .85, .005},
 	{"sealtools", .945, 0}, {"livemcpbench", .62, .005}, {"nav", .93, -.0001},
 }
 
