@@ -269,7 +269,7 @@ func TestTheConsoleActsAsItsOperator(t *testing.T) {
 	if err != nil || answer.StatusCode != http.StatusNoContent {
 		t.Fatal(answer, err)
 	}
-	answer, err = c.PostForm(base+"/key/"+bob.KeyID+"/revoke", nil)
+	answer, err = c.PostForm(base+"/key/"+bob.KeyID+"/revoke", url.Values{"confirmed": {"yes"}})
 	if err != nil || answer.StatusCode != http.StatusSeeOther {
 		t.Fatal(answer, err)
 	}

@@ -53,12 +53,15 @@ func (t *tx) act(a *relay.Act) (outcome any, err error) {
 			n.What, n.Detail = relay.ActKeyRotated, fmt.Sprintf("replaces %s, which ends after %s; %s", w.Replaces, w.Overlap, n.Detail)
 		}
 	case *relay.RevokeKey:
-		if _, err := t.revokeKey(w); err != nil {
-			return nil, err
-		}
 		k, err := t.keyByID(w.ID)
 		if err != nil {
 			return nil, err
+		}
+		if _, err := t.revokeKey(w); err != nil {
+			return nil, err
+		}
+		if !k.RevokedAt.IsZero() && !k.RevokedAt.After(w.At) { // it was revoked before
+			return nil, nil
 		}
 		n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyRevoked, k.Mecha.Address, k.ID, describeKey(k)
 	case *relay.PutProfile:

@@ -19,17 +19,21 @@ func (t *tx) expireDue(e *relay.ExpireDue) (nextDue, error) {
 	}
 	for _, m := range due {
 		m.State = relay.Queued // message has set it to Expired; the file has Queued or Delivered, both pending
-		if err := t.expire(m, e.At); err != nil {
+		if err := t.expire(m, e.At, ""); err != nil {
 			return 0, err
 		}
 	}
 	return next, nil
 }
 
-// expire makes a pending message, whose ExpiresAt has come, an expired one.
-func (t *tx) expire(m *relay.Message, at time.Time) error {
+// expiredByOperator is the detail of an expiry that an operator has asked for. Traces show it.
+const expiredByOperator = "an operator let it expire"
+
+// expire makes a pending message, whose ExpiresAt has come, an expired one. detail says why, if
+// it is not that its time was over.
+func (t *tx) expire(m *relay.Message, at time.Time, detail string) error {
 	p := t.position(at)
-	if _, err := t.addReceipt(m, receipt{at: p, state: relay.Expired}); err != nil {
+	if _, err := t.addReceipt(m, receipt{at: p, state: relay.Expired, detail: detail}); err != nil {
 		return err
 	}
 	if err := t.setState(m, relay.Expired, p, !isAck, true); err != nil {
@@ -62,7 +66,7 @@ func (t *tx) expireMessage(e *relay.ExpireMessage) (none, error) {
 	if err := t.c.Exec("UPDATE message SET expires_at = ? WHERE position = ?", relay.MilliOf(e.At), int64(p)); err != nil {
 		return none{}, err
 	}
-	return none{}, t.expire(m, e.At)
+	return none{}, t.expire(m, e.At, expiredByOperator)
 }
 
 // dueMessages reads up to dueAtOnce messages that are due at a time, the earliest first, and

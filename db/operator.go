@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -27,18 +28,28 @@ func (d *DB) Operator(by relay.Actor, address relay.Address) *Operator {
 // Address is the Mecha from which the messages come.
 func (o *Operator) Address() relay.Address { return o.address }
 
-// operatorKeyFor is how long a key of an operator lasts. Nobody knows its text.
-const operatorKeyFor = 12 * time.Hour
+// operatorLabel is the label of the key with which an operator sends. Nobody knows its text.
+const operatorLabel = "console"
 
 // sender gives the key with which the Mecha sends: that of the message before, unless it is
-// the one that was refused, or else a new one.
+// the one that was refused, that of an earlier start, or a new one.
 func (o *Operator) sender(now time.Time, refused *relay.Key) (*relay.Key, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.key != nil && o.key != refused {
 		return o.key, nil
 	}
-	issue := &relay.IssueKey{At: now, Address: o.address, Label: "console", ExpiresAt: now.Add(operatorKeyFor)}
+	all, err := o.d.Keys(context.Background(), o.address)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range all {
+		if k.Label == operatorLabel && k.ExpiresAt.IsZero() && k.Check(now) == nil {
+			o.key = k
+			return k, nil
+		}
+	}
+	issue := &relay.IssueKey{At: now, Address: o.address, Label: operatorLabel}
 	if _, err := issue.Complete(); err != nil {
 		return nil, err
 	}

@@ -61,7 +61,14 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if _, err := s.Key(ctx, bob.Text); relay.ErrorCode(err) != relay.KeyRevoked {
 		t.Errorf("the revoked key gives %v", err)
 	}
+	if err := o.Revoke(bob.ID); err != nil { // which changes nothing, and is not noted
+		t.Error(err)
+	}
 	if err := o.Revoke("key_none"); relay.ErrorCode(err) != relay.UnknownKey {
+		t.Error(err)
+	}
+	second, err := s.Operator(maria, "operator^demo").Send([]byte(`{"to":"alice^demo","payload":{"n":2}}`), "later") // of a later start
+	if err != nil {
 		t.Error(err)
 	}
 	// The operator's own key may end as well. The next message gets a new one.
@@ -91,8 +98,8 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 			got = append(got, strings.Join([]string{n.What, string(n.Mecha), n.Detail}, " "))
 		}
 	}
-	want := []string{"key_issued operator^demo label “console”, ends ", "message_sent bob^demo " + string(id) + ", correlation id “msg_old”",
-		"message_expired  " + string(waits.ID), "key_revoked bob^demo ", "key_issued operator^demo ", "message_sent alice^demo " + string(last)}
+	want := []string{"key_issued operator^demo label “console”", "message_sent bob^demo " + string(id) + ", correlation id “msg_old”",
+		"message_expired  " + string(waits.ID), "key_revoked bob^demo ", "message_sent alice^demo " + string(second), "key_issued operator^demo ", "message_sent alice^demo " + string(last)}
 	if len(got) != len(want) {
 		t.Fatalf("the audit log has %q", got)
 	}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 
+	"relay/db/inspect"
 	"relay/db/relay"
 )
 
@@ -82,18 +83,24 @@ func (c *Console) showSend(r *http.Request) (any, error) {
 // send answers POST /send: at first with the message as it will be sent, and when the person
 // has confirmed that, by the field once, with the message that was sent.
 func (c *Console) send(w http.ResponseWriter, r *http.Request) {
-	to, kind, payload := strings.TrimSpace(r.PostFormValue("to")), r.PostFormValue("type"), r.PostFormValue("payload")
+	to, kind := strings.TrimSpace(r.PostFormValue("to")), r.PostFormValue("type")
+	payload := strings.ReplaceAll(r.PostFormValue("payload"), "\r\n", "\n") // a form sends each line with CRLF
 	body, err := appendBody(relay.Address(to), kind, "", "", []byte(payload))
 	if err == nil {
 		check := relay.SendMessage{At: c.config.Now()}
 		err = check.Read(body, c.config.Operator.Address())
 	}
-	once := r.PostFormValue("once")
-	if err == nil && once != "" {
-		c.sendNow(w, r, body, once)
-		return
+	if err == nil {
+		_, err = c.config.Store.Mecha(relay.Address(to), c.config.Now())
 	}
-	if err != nil {
+	if once := r.PostFormValue("once"); err == nil && once != "" {
+		var id relay.MessageID
+		if id, err = c.config.Operator.Send(body, once); err == nil {
+			http.Redirect(w, r, "/message/"+string(id), http.StatusSeeOther)
+			return
+		}
+	}
+	if err != nil { // what was typed is still there
 		f := c.frame(r, "send")
 		f.Data = &sendPage{From: c.config.Operator.Address(), To: to, Type: kind, Payload: payload, Fault: detailOf(err)}
 		c.write(w, http.StatusBadRequest, f)
@@ -104,16 +111,6 @@ func (c *Console) send(w http.ResponseWriter, r *http.Request) {
 		Facts: []fact{{"To", to}, {"Type", kind}}, Payload: payload, To: "/send", Button: "Send",
 		Fields: []fact{{"to", to}, {"type", kind}, {"payload", payload}, {"once", random()}}, Back: "/"}
 	c.write(w, http.StatusOK, f)
-}
-
-// sendNow sends a message and leads to its page.
-func (c *Console) sendNow(w http.ResponseWriter, r *http.Request, body []byte, once string) {
-	id, err := c.config.Operator.Send(body, once)
-	if err != nil {
-		c.refuse(w, r, err)
-		return
-	}
-	http.Redirect(w, r, "/message/"+string(id), http.StatusSeeOther)
 }
 
 // appendBody makes the body of a POST. payload stays as it is, byte for byte.
@@ -163,11 +160,21 @@ func (c *Console) again(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		body, err = appendBody(m.To, m.Type, m.Priority, string(m.ID), body)
 	}
-	if err != nil {
-		c.refuse(w, r, err)
-		return
+	if err == nil {
+		id, err = c.config.Operator.Send(body, once)
 	}
-	c.sendNow(w, r, body, once)
+	c.done(w, r, err, "/message/"+string(id))
+}
+
+// confirmed is in the forms of the pages that say what will happen, besides those of messages,
+// which have once.
+var confirmed = []fact{{"confirmed", "yes"}}
+
+func isConfirmed(r *http.Request) error {
+	if r.PostFormValue(confirmed[0].Name) != confirmed[0].Value {
+		return errUnconfirmed
+	}
+	return nil
 }
 
 var errUnconfirmed = relay.Errorf(relay.InvalidRequest, "the form was not confirmed: open its page again")
@@ -187,16 +194,22 @@ func (c *Console) showExpire(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if !m.State.Pending() {
+		return nil, relay.Errorf(relay.AlreadyAcknowledged, "this message is %s: it cannot expire any more", m.State)
+	}
 	path := "/message/" + string(m.ID)
 	return &actPage{Title: "Let it expire now?", Will: "Nobody gets it any more, " + string(m.From) + " is told that it expired, and that cannot be undone. If a worker is busy with it, its acknowledgement will be refused.",
 		Facts: []fact{{"Message", string(m.ID)}, {"From", string(m.From)}, {"To", string(m.To)}, {"State", m.State.String()}},
-		To:    path + "/expire", Button: "Expire", Back: path}, nil
+		To:    path + "/expire", Button: "Expire", Fields: confirmed, Back: path}, nil
 }
 
 // expire answers POST /message/{id}/expire.
 func (c *Console) expire(w http.ResponseWriter, r *http.Request) {
-	id := relay.MessageID(r.PathValue("id"))
-	c.done(w, r, c.config.Operator.Expire(id), "/message/"+string(id))
+	id, err := relay.MessageID(r.PathValue("id")), isConfirmed(r)
+	if err == nil {
+		err = c.config.Operator.Expire(id)
+	}
+	c.done(w, r, err, "/message/"+string(id))
 }
 
 // showRevoke makes the page at GET /key/{id}/revoke.
@@ -206,15 +219,21 @@ func (c *Console) showRevoke(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if k.State == inspect.KeyRevoked {
+		return nil, relay.Errorf(relay.KeyRevoked, "this key was revoked before")
+	}
 	return &actPage{Title: "Revoke this key?", Will: "From then on every request with it is refused, and its sockets are closed. That cannot be undone; relay key create issues another key.",
 		Facts: []fact{{"Key", string(k.ID)}, {"Mecha", string(k.Mecha)}, {"Label", k.Label}, {"Last used", k.Used}},
-		To:    "/key/" + url.PathEscape(string(id)) + "/revoke", Button: "Revoke", Back: "/keys"}, nil
+		To:    "/key/" + url.PathEscape(string(id)) + "/revoke", Button: "Revoke", Fields: confirmed, Back: "/keys"}, nil
 }
 
 // revoke answers POST /key/{id}/revoke.
 func (c *Console) revoke(w http.ResponseWriter, r *http.Request) {
-	id := relay.KeyID(r.PathValue("id"))
-	c.done(w, r, c.config.Operator.Revoke(id), "/keys?q="+url.QueryEscape(string(id)))
+	id, err := relay.KeyID(r.PathValue("id")), isConfirmed(r)
+	if err == nil {
+		err = c.config.Operator.Revoke(id)
+	}
+	c.done(w, r, err, "/keys?q="+url.QueryEscape(string(id)))
 }
 
 // done leads to the page that shows the effect of an act, or says why there is none.

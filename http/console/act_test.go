@@ -91,7 +91,7 @@ func TestAPersonActsAfterConfirming(t *testing.T) {
 	b.await(isLive)
 	do(b, chromedp.Click(`#acts a[href$="/expire"]`))
 	confirm("Let it expire now?")
-	b.await(`document.querySelector("#verdict-text")?.innerText.includes("expired") && !document.querySelector('#acts a[href$="/expire"]')`)
+	b.await(`document.querySelector("#life")?.innerText.includes("an operator let it expire") && !document.querySelector('#acts a[href$="/expire"]')`)
 
 	b.open(s.url + "/keys")
 	b.await(isLive)
@@ -117,7 +117,7 @@ func TestAFormActsOnce(t *testing.T) {
 	alice := s.mustIssue("alice^demo", "")
 	m := s.mustSend(time.Minute, alice, "alice^demo", `{}`)
 	c := s.enter()
-	form := url.Values{"to": {"alice^demo"}, "payload": {`{"n":1}`}}
+	form := url.Values{"to": {"alice^demo"}, "payload": {"{\r\n\"n\":1}"}}
 	_, page := s.post(c, "/send", form)
 	found := once.FindStringSubmatch(page)
 	if found == nil {
@@ -132,7 +132,11 @@ func TestAFormActsOnce(t *testing.T) {
 	if got := s.acts(); len(got) != 1 {
 		t.Errorf("the audit log has %q", got)
 	}
-	path := "/message/" + string(m.ID)
+	sent := relay.MessageID(strings.Fields(s.acts()[0])[2])
+	if payload, err := s.Payload(context.Background(), alice.Mecha.Number, sent); err != nil || string(payload) != "{\n\"n\":1}" {
+		t.Errorf("%q, %v", payload, err)
+	}
+	path, sure := "/message/"+string(m.ID), url.Values{"confirmed": {"yes"}}
 	s.mustAck(0, alice, m, "completed", "")
 	for _, try := range []struct {
 		path   string
@@ -144,20 +148,26 @@ func TestAFormActsOnce(t *testing.T) {
 		{"/send", url.Values{"to": {"alice^demo"}, "payload": {`{"n":1`}, "once": {"x"}}, 400, "must be a JSON object"},
 		{"/send", url.Values{"to": {"alice^demo"}, "payload": {""}, "once": {"x"}}, 400, "must be a JSON object"},
 		{"/send", url.Values{"to": {"alice"}, "payload": {"{}"}, "once": {"x"}}, 400, "alice"},
-		{"/send", url.Values{"to": {"alicia^demo"}, "payload": {"{}"}, "once": {"x"}}, 404, "alicia^demo"},
+		{"/send", url.Values{"to": {"alicia^demo"}, "payload": {`{"kept":1}`}, "once": {"x"}}, 400, "{&#34;kept&#34;:1}"},
+		{"/send", url.Values{"to": {"alicia^demo"}, "payload": {"{}"}}, 400, "alicia^demo"},
+		{"/send", url.Values{"to": {"*^demo"}, "payload": {"{}"}}, 400, "*^demo"},
 		{"/send", url.Values{"to": {"alice^demo"}, "payload": {`{"n":"` + strings.Repeat("x", 5<<20) + `"}`}}, 413, "too large"},
 		{path + "/again", url.Values{}, 400, "not confirmed"},
 		{"/message/msg_none/again", url.Values{"once": {"x"}}, 404, "msg_none"},
-		{path + "/expire", url.Values{}, 409, "acknowledged"},
-		{"/message/msg_none/expire", url.Values{}, 404, "msg_none"},
-		{"/key/key_none/revoke", url.Values{}, 404, "key_none"},
+		{path + "/expire", url.Values{}, 400, "not confirmed"},
+		{path + "/expire", sure, 409, "acknowledged"},
+		{"/message/msg_none/expire", sure, 404, "msg_none"},
+		{"/key/" + string(alice.ID) + "/revoke", url.Values{}, 400, "not confirmed"},
+		{"/key/key_none/revoke", sure, 404, "key_none"},
 	} {
 		if status, text := s.post(c, try.path, try.form); status != try.status || !strings.Contains(text, try.text) {
 			t.Errorf("%s %.80v: %d, want %d and %q\n%.2000s", try.path, try.form, status, try.status, try.text, text)
 		}
 	}
-	if status, _ := s.get(c, "/key/key_none/revoke"); status != 404 {
-		t.Error(status)
+	for path, want := range map[string]int{"/key/key_none/revoke": 404, "/message/msg_none/expire": 404, path + "/expire": 409} {
+		if status, _ := s.get(c, path); status != want {
+			t.Errorf("%s: %d", path, status)
+		}
 	}
 	if got := s.acts(); len(got) != 1 {
 		t.Errorf("the audit log has %q", got)
@@ -172,7 +182,7 @@ func TestNobodyElseActs(t *testing.T) {
 	alice := s.mustIssue("alice^demo", "")
 	m := s.mustSend(time.Minute, alice, "alice^demo", `{}`)
 	paths := []string{"/send", "/message/" + string(m.ID) + "/again", "/message/" + string(m.ID) + "/expire", "/key/" + string(alice.ID) + "/revoke"}
-	form := url.Values{"to": {"alice^demo"}, "payload": {"{}"}, "once": {"x"}}
+	form := url.Values{"to": {"alice^demo"}, "payload": {"{}"}, "once": {"x"}, "confirmed": {"yes"}}
 	for _, path := range paths {
 		if status, _ := s.post(s.visitor(), path, form); status != http.StatusUnauthorized {
 			t.Errorf("%s without a session: %d", path, status)

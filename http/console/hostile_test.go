@@ -39,14 +39,14 @@ func mustMock(t testing.TB) (s *stage, paths []string) {
 	for _, kind := range []string{turned + thin[:20], strings.Repeat("W", 60)} {
 		s.mustSend(20*time.Minute, alice, name, `{}`, func(m *relay.SendMessage) { m.Conversation, m.Type = talk, kind })
 	}
-	s.mustSend(19*time.Minute, alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.Conversation = talk })
+	waits := s.mustSend(19*time.Minute, alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.Conversation, m.CorrelationID = talk, markup+turned })
 	s.nonce++
 	if _, err := s.ClaimMessages(t.Context(), &relay.ClaimMessages{At: time.Now(), Key: bob.Number, Limit: 1, Lease: time.Hour, Worker: markup[:60] + turned, Nonce: s.nonce}); err != nil {
 		t.Fatal(err)
 	}
 	evil := url.QueryEscape(markup + turned)
 	return s, []string{"/", "/mecha", "/mecha?q=" + evil, "/mecha/bob%5Edemo", "/mecha/" + url.PathEscape(string(name)), "/conversation/" + string(talk), "/directory", "/directory?q=" + evil,
-		"/directory?q=img&tag=" + evil + "&as=" + evil, "/directory?q=WWWW&crew=" + evil, "/keys", "/keys?q=" + evil, "/message/" + string(m.ID), "/message/" + string(m.ID) + "/again", "/message/" + string(m.ID) + "/expire",
+		"/directory?q=img&tag=" + evil + "&as=" + evil, "/directory?q=WWWW&crew=" + evil, "/keys", "/keys?q=" + evil, "/message/" + string(m.ID), "/message/" + string(m.ID) + "/again", "/message/" + string(waits.ID) + "/expire",
 		"/key/" + string(bob.ID) + "/revoke", "/send?to=" + evil}
 }
 

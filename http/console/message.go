@@ -172,6 +172,9 @@ func explainStep(m *relay.Message, s inspect.Step) string {
 	case inspect.StepFull:
 		return fmt.Sprintf("%s was told that the conversation holds all the messages that it may", m.From)
 	case inspect.StepExpired:
+		if s.Detail != "" { // somebody has asked for it
+			return s.Detail
+		}
 		return "its time was over before it was acknowledged"
 	case stepAnswered:
 		return fmt.Sprintf("by %s", m.To)

@@ -95,7 +95,7 @@ func (c *Console) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		switch e.Code {
 		case relay.NotFound, relay.MessageNotFound, relay.MechaNotFound, relay.ConversationNotFound, relay.RecipientNotFound, relay.UnknownKey:
 			status = http.StatusNotFound
-		case relay.AlreadyAcknowledged, relay.MessageExpired:
+		case relay.AlreadyAcknowledged, relay.MessageExpired, relay.KeyRevoked:
 			status = http.StatusConflict
 		case relay.PayloadTooLarge:
 			status = http.StatusRequestEntityTooLarge
