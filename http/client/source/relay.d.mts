@@ -106,7 +106,7 @@ export interface ListenOptions {
   lease?: number;
   /** With claim: this worker's name, for people. */
   worker?: string;
-  /** How many answers in a conversation within ten minutes; 0: any. Default 30. */
+  /** How many answers in a conversation within ten minutes, a whole number; 0 or less: any number. Default 30. */
   breaker?: number;
   /**
    * A file in which the listener keeps its place. Then messages need no ack, and are handled one

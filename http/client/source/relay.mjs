@@ -1316,8 +1316,9 @@ class Listener {
     if (claim && !(lease >= 5 * second && lease <= 3600 * second)) throw new TypeError("lease is in milliseconds, from 5,000 to 3,600,000");
     if (claim && state) throw new TypeError("claim goes without state: the relay knows what is left to do");
     if (!["auto", "socket", "poll"].includes(live)) throw new TypeError("live must be auto, socket or poll");
+    if (!Number.isInteger(breaker)) throw new TypeError("breaker is a whole number of answers; 0 or less is without a bound");
     this.#link = link;
-    this.#o = { claim, lease: Math.ceil(lease / second) * second, worker: worker || undefined, breaker: breaker || Infinity, live };
+    this.#o = { claim, lease: Math.ceil(lease / second) * second, worker: worker || undefined, breaker: breaker > 0 ? breaker : Infinity, live };
     if (state) this.#place = new Place(state, (e) => this.fail(e));
     if (live === "poll") this.#pollUntil = Infinity;
     this.forget = onAbort(signal, () => this.end());

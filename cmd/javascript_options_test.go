@@ -1,0 +1,50 @@
+package cmd_test
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// refusals runs calls of the client beside a relay that takes everything. Each must throw a TypeError
+// with a text that matches, and nothing may have been sent.
+func (s *scripts) refusals(calls [][2]string) {
+	s.t.Helper()
+	b := newBadRelay(s.t)
+	var program strings.Builder
+	for _, call := range calls {
+		program.WriteString("say(await fails((async () => " + call[0] + ")()));\n")
+	}
+	r := s.run([]string{"RELAY_URL=" + b.URL, "RELAY_KEY=mk_x"}, program.String()).wantCode(s.t, 0)
+	said := linesOf[struct{ Name, Message string }](s.t, r.out)
+	if len(said) != len(calls) {
+		s.t.Fatalf("%d calls, and the program says\n%s", len(calls), r.out)
+	}
+	for i, call := range calls {
+		if f := said[i]; f.Name != "TypeError" || !regexp.MustCompile(call[1]).MatchString(f.Message) {
+			s.t.Errorf("%.200s: %s %q, want a TypeError with %s", call[0], f.Name, f.Message, call[1])
+		}
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.acks) > 0 {
+		s.t.Errorf("the relay was told %.500s", b.acks)
+	}
+}
+
+// A negative breaker is none, as in the other languages: every message is given out.
+func TestJavaScriptListensWithoutABreaker(t *testing.T) {
+	t.Parallel()
+	s, p := mustScript(t), newPair(t)
+	question := p.send(p.alice, "bob^talk", `{}`)
+	l := s.start(p.asBob, `
+for await (const m of relay.listen({ breaker: -1, signal: stop.signal })) await m.handle(() => m.reply({}).then(() => say({ given: m.id })));`)
+	p.awaitStatus(question.MessageID, "completed")
+	l.await(l.stdout, question.MessageID)
+	l.kill()
+	var calls [][2]string
+	for _, wrong := range []string{"NaN", `"x"`, "null", "1.5", "Infinity", `"30"`} {
+		calls = append(calls, [2]string{"relay.listen({ breaker: " + wrong + " }).return()", "breaker is a whole number"})
+	}
+	s.refusals(calls)
+}
