@@ -48,3 +48,30 @@ for await (const m of relay.listen({ breaker: -1, signal: stop.signal })) await 
 	}
 	s.refusals(calls)
 }
+
+// The timeout of send, ask and reply is a time; 0 tries once, and Infinity is for send and reply.
+func TestJavaScriptTimeouts(t *testing.T) {
+	t.Parallel()
+	s, p := mustScript(t), newPair(t)
+	var calls [][2]string
+	for _, wrong := range []string{"NaN", `"x"`, "null", "-1", `"5"`} {
+		calls = append(calls, [2]string{`relay.send("bob^talk", {}, { timeout: ` + wrong + ` })`, "timeout is in milliseconds, 0 or more"},
+			[2]string{`relay.ask("bob^talk", {}, { timeout: ` + wrong + ` })`, "timeout is in milliseconds, 0 or more and at most"})
+	}
+	s.refusals(append(calls, [2]string{`relay.ask("bob^talk", {}, { timeout: Infinity })`, "at most 82800000"}))
+	f := newTroubled(t, p.server, isSend, always(says(""))...)
+	r := s.run(append(p.aliceEnv(f.url), "DIRECT="+p.url), `
+say(await fails(relay.send("bob^talk", {}, { timeout: 0 })));
+say(await fails(relay.ask("bob^talk", {}, { timeout: 0 })));
+const direct = new Relay({ url: process.env.DIRECT });
+say((await direct.send("bob^talk", {}, { timeout: Infinity })).messageId.slice(0, 4));
+say((await direct.send("bob^talk", {}, { timeout: 0 })).messageId.slice(0, 4));
+say(await fails(direct.ask("bob^talk", {}, { timeout: 0 })));`).wantCode(t, 0)
+	var codes []string
+	for _, m := range regexp.MustCompile(`"code":"(\w+)"|"msg_"`).FindAllStringSubmatch(r.out, -1) {
+		codes = append(codes, m[1])
+	}
+	if got := strings.Join(codes, " "); got != "unreachable unreachable   no_answer never_connected" || f.met != 2 {
+		t.Errorf("%s, %d requests\n%s", got, f.met, r.out)
+	}
+}

@@ -55,14 +55,14 @@ export interface SendOptions {
   maxMessages?: number;
   /** For 24 hours, the same message with the same text is sent only once; default: a random one. 1 to 128 printable ASCII characters. */
   idempotencyKey?: string;
-  /** For how long to try if the relay is away or overloaded; default 60,000, a minute. */
+  /** For how long to try if the relay is away or overloaded; 0: once; Infinity: without an end. Default 60,000, a minute. */
   timeout?: number;
   /** Ends the attempts. Whether the message was sent is not known then. */
   signal?: AbortSignal;
 }
 
 export interface AskOptions extends SendOptions {
-  /** For how long to wait for the answer; default 60,000, a minute; at most 23 hours. */
+  /** For how long to wait for the answer; 0: to try once, and not to wait. Default 60,000, a minute; at most 23 hours. */
   timeout?: number;
   /** Whether to acknowledge the answer as completed; default true. */
   ack?: boolean;

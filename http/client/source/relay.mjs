@@ -192,12 +192,12 @@ class Backoff {
 }
 
 /** Repeats a request until it succeeds, fails for good, or the time is up. until gives that
- * time, which may come nearer meanwhile; the request is told how much is left. */
-async function persist(request, { until, signal, most = 5 * second, final = () => false }) {
+ * time, which may come nearer meanwhile; the request is told how much is left, and at least least. */
+async function persist(request, { until, least = 100, signal, most = 5 * second, final = () => false }) {
   for (const pause = new Backoff(most); ; ) {
     signal?.throwIfAborted();
     try {
-      return await request(Math.max(until() - clock(), 100));
+      return await request(Math.max(until() - clock(), least));
     } catch (e) {
       if (!isTemporary(e) || final(e)) throw e;
       for (const next = clock() + pause.after(e); clock() < next && !signal?.aborted; ) {
@@ -557,9 +557,9 @@ class Link {
   }
 
   /** Sends a message, with as many attempts as it takes; the Idempotency-Key makes it one. */
-  async send(body, key, { until, signal, final }) {
+  async send(body, key, { until, least, signal, final }) {
     const headers = { "Idempotency-Key": checkKey(key) };
-    const { header, json } = await persist((most) => this.request("POST", "/api/v1/messages", body, { headers, most, signal }), { until, signal, final });
+    const { header, json } = await persist((most) => this.request("POST", "/api/v1/messages", body, { headers, most, signal }), { until, least, signal, final });
     return {
       messageId: json.message_id,
       ...(json.message_ids ? { messageIds: json.message_ids } : {}),
@@ -639,6 +639,15 @@ const after = (milliseconds) => {
   return () => end;
 };
 
+/** Checks a timeout; 0 tries once. */
+function checkTimeout(milliseconds, most = Infinity) {
+  if (typeof milliseconds === "number" && milliseconds >= 0 && milliseconds <= most) return milliseconds;
+  throw new TypeError(`timeout is in milliseconds, 0 or more${most < Infinity ? ` and at most ${most}` : ""}`);
+}
+
+/** Gives how long one request may take at least: what is tried once has the time of an attempt. */
+const leastOf = (timeout) => (timeout === 0 ? attemptTimeout : undefined);
+
 /** Gives the whole seconds that the relay counts in. */
 function seconds(name, milliseconds) {
   if (milliseconds === undefined) return undefined;
@@ -702,6 +711,7 @@ export class Message {
     const listener = this.#listener;
     const o = { type: "reply", correlationId: this.correlationId || undefined, ...options, inReplyTo: this.id };
     const body = messageBody(this.sender, payload, o);
+    const until = this.#until(options.timeout);
     if (listener && !listener.mayAnswer(this.conversationId)) throw new RelayError({ code: "breaker_open", detail: listener.tooMany() });
     listener?.answering(this.conversationId, +1);
     const same = this.#answers.get(body) ?? { made: 0, unsent: [] };
@@ -709,8 +719,7 @@ export class Message {
     const n = same.unsent.shift() ?? ++same.made;
     try {
       const key = options.idempotencyKey ?? `reply-${this.id}-${(await sha256(body)).slice(0, 16)}-${n}`;
-      const until = this.#until(options.timeout);
-      return await this.#link.send(body, key, { until, signal: this.signal, final: (e) => e.code === "mailbox_full" });
+      return await this.#link.send(body, key, { until, least: leastOf(options.timeout), signal: this.signal, final: (e) => e.code === "mailbox_full" });
     } catch (e) {
       listener?.answering(this.conversationId, -1);
       same.unsent.push(n); // another try must have the same key
@@ -786,7 +795,7 @@ export class Message {
   #until(timeout) {
     const listener = this.#listener;
     if (timeout === undefined && listener) return () => (listener.ended ? listener.ended + graceTime : Infinity);
-    return after(timeout ?? sendTimeout);
+    return after(checkTimeout(timeout === undefined ? sendTimeout : timeout));
   }
 
   #persist(request) {
@@ -1723,12 +1732,13 @@ export class Relay {
   /** Sends a message once, and tries until timeout is over. */
   async send(to, payload, { idempotencyKey = random(), timeout = sendTimeout, signal, ...options } = {}) {
     const body = messageBody(to, payload, options);
-    return this.#within(signal, (signal) => this.#link.send(body, idempotencyKey, { until: after(timeout), signal }));
+    const tries = { until: after(checkTimeout(timeout)), least: leastOf(timeout) };
+    return this.#within(signal, (signal) => this.#link.send(body, idempotencyKey, { ...tries, signal }));
   }
 
   /** Sends a question, and gives the answer, which it acknowledges unless ack is false. */
   async ask(to, payload, { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = {}) {
-    if (!(timeout > 0 && timeout <= longestAsk)) throw new TypeError(`timeout is in milliseconds, above 0 and at most ${longestAsk}`);
+    checkTimeout(timeout, longestAsk);
     if (String(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
     const [link, until, address] = [this.#link, after(timeout), String(to).trim()];
     const mark = await markOf(address, checkKey(idempotencyKey));
@@ -1774,7 +1784,7 @@ export class Relay {
       }
       try {
         const wait = Math.min(hold, Math.max(sent ? Math.ceil(left / second) : Math.floor(left / second), 0));
-        const { answer, waited } = await look(wait, sent ? left : Math.max(left, 0) + sendSlack);
+        const { answer, waited } = await look(wait, sent ? left : (leastOf(timeout) ?? Math.max(left, 0) + sendSlack));
         if (answer) return answer;
         if (!waited) {
           await sleep(Math.min(pause.after(), until() - clock()), signal); // there was no place for one more that waits
