@@ -64,7 +64,10 @@ export interface SendOptions {
 export interface AskOptions extends SendOptions {
   /** For how long to wait for the answer; 0: to try once, and not to wait. Default 60,000, a minute; at most 23 hours. */
   timeout?: number;
-  /** Whether to acknowledge the answer as completed; default true. */
+  /**
+   * Whether to acknowledge the answer as completed; default true. ask waits for that for a second at
+   * most. Then the ack goes on behind it: for a minute, and after close for ten seconds at most.
+   */
   ack?: boolean;
 }
 
@@ -261,7 +264,8 @@ export declare class Relay {
   /** Sends a message once, and tries until timeout is over. */
   send(to: string, payload: object, options?: SendOptions): Promise<Sent>;
   /**
-   * Sends a question, and gives the answer. Throws NoAnswer if the time is up. The answer is the
+   * Sends a question, and gives the answer. Throws NoAnswer if the time is up, at most five seconds
+   * later: then it looks a last time, and asks the relay for the reason. The answer is the
    * first message that names the question as inReplyTo; else the first later message from the one
    * who was asked, in the same conversation, with the same correlationId if the question had one.
    * Without conversation and inReplyTo, the question begins a conversation whose id is ask-, some
@@ -278,7 +282,7 @@ export declare class Relay {
   listen(options?: ListenOptions): AsyncGenerator<Message, void, undefined>;
   /**
    * Ends all loops, and whatever waits for the relay, with the code closed. Messages in hand have
-   * ten seconds for their answers and acks. Resolves when the connections are closed.
+   * ten seconds for their answers and acks, and so have the acks of answers that ask has given. Resolves when the connections are closed.
    */
   close(): Promise<void>;
   /** Finds Mechas by what they can do, in plain words. limit is 10 by default, at most 100. */

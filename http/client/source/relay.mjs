@@ -20,6 +20,10 @@ const second = 1000;
 const attemptTimeout = 30 * second; // of one request, beyond the time that the relay holds it
 const sendTimeout = 60 * second; // for which a send is tried, by default
 const sendSlack = 2 * second; // beyond its time, for the answer to the request that sends a question
+const answerAckWait = second; // for which ask waits for the ack of the answer that it has
+const answerAckTime = 60 * second; // for which that ack is tried, behind ask
+const answerAckAttempt = 5 * second; // of one request of it
+const noAnswerSlack = 5 * second; // beyond its time, for a last look and for the reason
 const longestAsk = 23 * 3600 * second; // an Idempotency-Key holds for 24 hours
 const longestTimer = 2 ** 31 - 1; // that setTimeout takes
 const longestHold = 60; // seconds for which a relay holds a request
@@ -409,6 +413,7 @@ async function mayAnswerAnother(m, questions) {
 class Link {
   questions = new Questions();
   listeners = new Set(); // that have not ended
+  answerAcks = new Set(); // promises of the acks that go on behind ask
   closing = new AbortController();
   #credentials; // a promise
   #given;
@@ -1736,7 +1741,7 @@ export class Relay {
     return this.#within(signal, (signal) => this.#link.send(body, idempotencyKey, { ...tries, signal }));
   }
 
-  /** Sends a question, and gives the answer, which it acknowledges unless ack is false. */
+  /** Sends a question, and gives the answer, which it acknowledges unless ack is false: within a second, or behind this call. */
   async ask(to, payload, { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = {}) {
     checkTimeout(timeout, longestAsk);
     if (String(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
@@ -1753,9 +1758,39 @@ export class Relay {
     } finally {
       link.questions.end(asked.question);
     }
-    // The answer matters more than its acknowledgement: without it, the answer stays pending.
-    if (ack) await persist((most) => link.ack(answer.id, "completed", "", {}, { most }), { until: after(graceTime) }).catch((e) => link.log(`the answer ${answer.id} is not acknowledged: ${e.message}`));
+    if (ack) await this.#acknowledged(answer.id);
     return answer;
+  }
+
+  /** Begins to acknowledge an answer, and waits for that for a moment: the answer matters more than
+   * its ack, which goes on behind ask. Without the ack, a listener of another process gets the answer. */
+  async #acknowledged(id) {
+    const { answerAcks } = this.#link;
+    const over = new AbortController();
+    const acking = this.#acknowledge(id).finally(() => {
+      answerAcks.delete(acking);
+      over.abort();
+    });
+    answerAcks.add(acking);
+    await sleep(answerAckWait, over.signal);
+  }
+
+  async #acknowledge(id) {
+    const link = this.#link;
+    const late = new AbortController();
+    let timer;
+    const closing = () => (timer = setTimeout(() => late.abort(new RelayError({ code: "closed", detail: "the client was closed" })), graceTime));
+    if (link.closing.signal.aborted) closing();
+    const off = onAbort(link.closing.signal, closing);
+    const signal = late.signal;
+    try {
+      await persist((most) => link.ack(id, "completed", "", {}, { most: Math.min(most, answerAckAttempt), signal }), { until: after(answerAckTime), signal, most: 2 * second });
+    } catch (e) {
+      link.log(`the answer ${id} is not acknowledged: ${e.message}`);
+    } finally {
+      off();
+      clearTimeout(timer);
+    }
   }
 
   /** Sends a question and waits for its answer. It sends the message again and again with the same
@@ -1773,11 +1808,11 @@ export class Relay {
       this.#link.questions.sent(asked.question, held.messageId, held.conversationId);
       return held;
     };
-    const none = async (detail) => new NoAnswer(detail, { messageId: sent.messageId, conversationId: sent.conversationId, idempotencyKey: key, verdict: await this.#verdict(sent.messageId) });
+    const none = async (detail) => new NoAnswer(detail, { messageId: sent.messageId, conversationId: sent.conversationId, idempotencyKey: key, verdict: await this.#verdict(sent.messageId, Math.min(until() + noAnswerSlack - clock(), noAnswerSlack)) });
     for (let hold = this.#link.listeners.size ? 0 : 1; ; ) {
       const left = until() - clock();
       if (sent && left <= 0) {
-        const { answer } = await look(0, 5 * second).catch(() => ({}));
+        const { answer } = await look(0, noAnswerSlack).catch(() => ({}));
         if (answer) return answer;
         signal.throwIfAborted();
         throw await none(`no answer to ${sent.messageId} within ${timeout / second} s`);
@@ -1795,7 +1830,7 @@ export class Relay {
         if (hold === 1) continue; // it was sent just now
         const { state, ack } = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(sent.messageId)}`, undefined, { most: Math.max(until() - clock(), second), signal });
         if (state !== "expired" && !["failed", "rejected"].includes(ack?.status)) continue;
-        const late = await look(0, attemptTimeout); // an answer that came before the failure counts
+        const late = await look(0, noAnswerSlack); // an answer that came before the failure counts
         if (late.answer) return late.answer;
         throw await none(`${sent.messageId} has no answer`);
       } catch (e) {
@@ -1813,9 +1848,9 @@ export class Relay {
     return { answer, messageId: json.message_id, conversationId: json.conversation_id, waited: header("Preference-Applied") !== null };
   }
 
-  async #verdict(id) {
+  async #verdict(id, most) {
     try {
-      return camel((await this.#call("GET", `/api/v1/messages/${encodeURIComponent(id)}/trace`, undefined, { most: 5 * second })).verdict);
+      return camel((await this.#call("GET", `/api/v1/messages/${encodeURIComponent(id)}/trace`, undefined, { most })).verdict);
     } catch {
       return null;
     }
@@ -1847,11 +1882,11 @@ export class Relay {
     }
   }
 
-  /** Ends all loops and whatever waits, with the code closed. Messages in hand have ten seconds. */
+  /** Ends all loops and whatever waits, with the code closed. Messages in hand, and the acks of answers, have ten seconds. */
   async close() {
     const listeners = [...this.#link.listeners];
     this.#link.closing.abort(new RelayError({ code: "closed", detail: "the client was closed" }));
-    await Promise.all(listeners.map((l) => l.close()));
+    await Promise.all([...listeners.map((l) => l.close()), ...this.#link.answerAcks]);
   }
 
   #within(signal, work) {

@@ -83,6 +83,10 @@ _NOT_PENDING = ("already_acknowledged", "message_expired", "message_not_found")
 _PROGRESS = ("received", "processing", "deferred")
 _QUESTION_MARK = re.compile(r"ask-([0-9a-f]{8})-[0-9a-f]{24}")
 _LEFT_FOR = (1, 2, 4)  # seconds for which an answer is left to another process, by attempt
+_ANSWER_ACK_WAIT = 1.0  # seconds for which ask waits for the ack of the answer that it has
+_ANSWER_ACK_FOR, _ANSWER_ACK_ATTEMPT = 60.0, 5.0  # seconds for which that ack is tried behind ask; and of one request of it
+_NO_ANSWER_SLACK = 5.0  # seconds beyond its time, for a last look and for the reason
+_GRACE = 10.0  # seconds for which close waits for the acks of answers
 _BEGUN_WITHIN = 1.0  # seconds from the listener's word that the work begins to the work
 
 
@@ -1554,6 +1558,7 @@ class Relay:
         self._waits: Set[asyncio.Future[Any]] = set()  # of callers, which close ends
         self._settled = _Recent()  # message id: the attempt that this program has ended
         self._questions: List[_Question] = []  # to which ask waits for an answer
+        self._acks: Set[asyncio.Future[None]] = set()  # of answers that ask has returned
         self._answers = _Recent()  # that ask has returned: they are not for listeners
         self._marks = _Recent()  # of the questions that were asked here
 
@@ -1568,6 +1573,11 @@ class Relay:
         for receiver in list(self._listeners):
             await receiver.close()
         await _end(self._tasks | self._waits)
+        try:
+            if self._acks:
+                await asyncio.wait(set(self._acks), timeout=_GRACE)
+        finally:
+            await _end(set(self._acks))
         self._transport.drop()
         await asyncio.sleep(0.01)  # connections that were closed are let go of by the loop
 
@@ -1598,15 +1608,16 @@ class Relay:
     async def _repeat(self, method: str, target: str, body: Union[None, bytes, Dict[str, Any]] = None, *,
                       headers: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None, hold: float = 0.0,
                       limit: float = _ATTEMPT_TIMEOUT, final: Iterable[str] = (),
-                      alive: Optional[Callable[[], Optional[RelayError]]] = None) -> _Response:
+                      alive: Optional[Callable[[], Optional[RelayError]]] = None, closing: bool = False) -> _Response:
         """One request, repeated until it succeeds, is refused for good, or timeout is over; 0: one attempt.
-        hold: the seconds for which the relay may hold it. alive: gives what ends the attempts."""
+        hold: the seconds for which the relay may hold it. alive: gives what ends the attempts. closing: they go on while
+        this relay is being closed."""
         data = b"" if body is None else body if isinstance(body, bytes) else _dumps(body)
         began = _clock()
         end, said = began + (self.timeout if timeout is None else _seconds("timeout", timeout)), False
         backoff, final = _Backoff(2), tuple(final)
         while True:
-            if self._closed:
+            if self._closed and not closing:
                 raise _closed()
             dead = alive() if alive is not None else None
             if dead is not None:
@@ -1680,25 +1691,42 @@ class Relay:
             self._questions.remove(question)
             question.end()
         if answer is None:
-            text, verdict = why or "no answer to %s within %g s" % (sent.message_id, timeout), await self._verdict(sent.message_id)
+            text, verdict = why or "no answer to %s within %g s" % (sent.message_id, timeout), await self._verdict(sent.message_id, end)
             raise NoAnswer((text + ". " + str(verdict.get("text", ""))).strip(), sent, verdict, key)
         if ack:
+            acking = asyncio.ensure_future(self._acknowledge(answer))
+            self._acks.add(acking)
+            acking.add_done_callback(self._acks.discard)
             try:
-                await answer.ack("completed", timeout=10)
-            except RelayError as e:
-                log.warning("the answer %s is not acknowledged: %s", answer.id, e)
+                await asyncio.wait([acking], timeout=_ANSWER_ACK_WAIT)
+            except asyncio.CancelledError:
+                acking.cancel()  # the caller goes without the answer
+                raise
         return answer
+
+    async def _acknowledge(self, answer: Message) -> None:
+        """Acknowledges an answer, behind ask: without that, a listener of another process gets it."""
+        try:
+            await self._repeat("POST", "/api/v1/messages/%s/ack" % _quote(answer.id), {"status": "completed", "client_ts": _timestamp()},
+                               timeout=_ANSWER_ACK_FOR, limit=_ANSWER_ACK_ATTEMPT, closing=True)
+            answer._settle("completed")
+        except RelayError as e:
+            log.warning("the answer %s is not acknowledged: %s", answer.id, e)
+        except asyncio.CancelledError:
+            log.warning("the answer %s is not acknowledged: the client was closed", answer.id)
+            raise
 
     async def _await_answer(self, sent: Sent, body: bytes, key: str, end: float) -> Tuple[Optional[Message], str]:
         """Sends again with the same Idempotency-Key: that sends nothing, but has the relay hold the request until
         the answer is there. In between it looks whether the message has failed. The answer; or why there will be none."""
-        hold, backoff = 1, _Backoff(2)
+        hold, backoff, looked = 1, _Backoff(2), False
         while True:
             left = end - _clock()
             if left <= 0:
-                return None, ""
+                return (None if looked else await self._last_look(body, key)), ""
             try:
                 answer, held = await self._hold(body, key, math.ceil(max(1, min(hold, 60, left))), left)
+                looked = True
                 if answer is not None:
                     return answer, ""
                 if not held:
@@ -1706,13 +1734,22 @@ class Relay:
                 hold, record = min(2 * hold, 60), (await self._call("GET", "/api/v1/messages/" + sent.message_id, timeout=max(end - _clock(), 0.1))).json()
                 status = (record.get("ack") or {}).get("status")
                 if record.get("state") == "expired" or status in ("failed", "rejected"):
-                    answer, _ = await self._hold(body, key, 0, 10)  # one that was sent before the failure counts
+                    answer, _ = await self._hold(body, key, 0, _NO_ANSWER_SLACK)  # one that was sent before the failure counts
                     return answer, "%s has no answer" % sent.message_id
             except RelayError as e:
                 if not e.temporary:
                     raise
                 if _clock() + 0.1 < end:
                     await self._sleep(min(backoff.pause(e), max(end - _clock(), 0)))
+
+    async def _last_look(self, body: bytes, key: str) -> Optional[Message]:
+        """The answer to a question that was asked before, if it is there: the time to wait for one is over."""
+        try:
+            return (await self._hold(body, key, 0, _NO_ANSWER_SLACK))[0]
+        except RelayError as e:
+            if not e.temporary:
+                raise
+            return None
 
     async def _hold(self, body: bytes, key: str, wait: int, timeout: float) -> Tuple[Optional[Message], bool]:
         """The answer, if it comes; and whether the relay could wait for it."""
@@ -1728,9 +1765,10 @@ class Relay:
         except _Fault as e:
             raise Unreachable(str(e), temporary=False) from e
 
-    async def _verdict(self, message_id: str) -> Dict[str, Any]:
+    async def _verdict(self, message_id: str, end: float) -> Dict[str, Any]:
+        most = max(min(end + _NO_ANSWER_SLACK - _clock(), _NO_ANSWER_SLACK), 0.1)
         try:
-            verdict = (await self._call("GET", "/api/v1/messages/%s/trace" % message_id, timeout=0, limit=5)).json().get("verdict")
+            verdict = (await self._call("GET", "/api/v1/messages/%s/trace" % message_id, timeout=0, limit=most)).json().get("verdict")
         except RelayError:
             return {}
         return verdict if isinstance(verdict, dict) else {}
@@ -1952,7 +1990,7 @@ class SyncRelay:
 
     def close(self) -> None:
         """Ends listeners, and the calls of other threads, whatever they wait for: their error is RelayError with the code
-        closed. Messages that were not acknowledged stay pending."""
+        closed. Messages that were not acknowledged stay pending. The acks of answers that ask has returned have ten seconds."""
         with self._lock:
             self._core._closed = True
             if self._finalizer is not None:
@@ -2019,7 +2057,9 @@ class SyncRelay:
             ack: bool = True, **more: Any) -> SyncMessage:
         """Sends a message, waits for its answer, acknowledges that as completed and returns it.
 
-        It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
+        It waits for the ack for a second at most. Then the ack goes on in the background: for a minute, and after close for
+        ten seconds at most. NoAnswer may come five seconds after the timeout: then it looks a last time, and asks for the reason.
+                It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
         error is NoAnswer, with the relay's verdict; if it could not be sent, that of send. more is as in send. A listener
         of the same SyncRelay does not get the answer, and one of another process leaves it to this one for some seconds. The
         question is marked for that: conversation, or if that or in_reply_to is given, correlation_id begins with "ask-". A wait counts as a socket of the Mecha, of which a relay allows 16 by default: ask no more at once.
@@ -2105,4 +2145,4 @@ def _stop(core: Relay, loop: asyncio.AbstractEventLoop, thread: threading.Thread
     if not loop.is_closed():
         loop.call_soon_threadsafe(begin)
     if threading.current_thread() is not thread:
-        thread.join(10)
+        thread.join(_GRACE + 5)
