@@ -75,3 +75,27 @@ say(await fails(direct.ask("bob^talk", {}, { timeout: 0 })));`).wantCode(t, 0)
 		t.Errorf("%s, %d requests\n%s", got, f.met, r.out)
 	}
 }
+
+// An option that a method does not know is refused, with the option that was probably meant.
+func TestJavaScriptRefusesUnknownOptions(t *testing.T) {
+	t.Parallel()
+	mustScript(t).refusals([][2]string{
+		{`relay.send("bob^talk", {}, { timeOut: 5 })`, "^send has no option timeOut: did you mean timeout\\?"},
+		{`relay.send("bob^talk", {}, { conversation_id: "c" })`, "^send has no option conversation_id: did you mean conversation\\?"},
+		{`relay.send("bob^talk", {}, { conversationId: "c" })`, "did you mean conversation\\?"},
+		{`relay.send("bob^talk", {}, { idempotency_key: "k" })`, "did you mean idempotencyKey\\?"},
+		{`relay.send("bob^talk", {}, { in_reply_to: "m" })`, "did you mean inReplyTo\\?"},
+		{`relay.send("bob^talk", {}, { ack: false })`, "^send has no option ack: did you mean ackBy"},
+		{`relay.send("bob^talk", {}, { colour: "red" })`, "^send has no option colour; it has .*timeout"},
+		{`relay.send("bob^talk", {}, null)`, "the options of send are an object"},
+		{`relay.send("bob^talk", {}, 60_000)`, "the options of send are an object"},
+		{`relay.ask("bob^talk", {}, { timout: 5 })`, "^ask has no option timout: did you mean timeout\\?"},
+		{`relay.ask("bob^talk", {}, { breaker: 5 })`, "^ask has no option breaker; it has "},
+		{`relay.listen({ breakr: 5 }).return()`, "^listen has no option breakr: did you mean breaker\\?"},
+		{`relay.listen({ timeout: 5 }).return()`, "^listen has no option timeout; it has "},
+		{`relay.find("flights", { onlin: true })`, "^find has no option onlin: did you mean online\\?"},
+		{`relay.history("conv_1", { max: 5 })`, "^history has no option max; it has limit"},
+		{`relay.sign("GET", "/", "", { Nonce: "n" })`, "^sign has no option Nonce: did you mean nonce\\?"},
+		{`new Relay({ keyfile: "k" })`, "^Relay has no option keyfile: did you mean keyFile\\?"},
+	})
+}

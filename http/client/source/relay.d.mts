@@ -258,7 +258,10 @@ export interface Identity {
   serverTime: string;
 }
 
-/** A relay, as one Mecha. All methods may be called at the same time. They throw RelayError. */
+/**
+ * A relay, as one Mecha. All methods may be called at the same time. They throw RelayError; for
+ * arguments that cannot be used, as for an option that a method does not have, a TypeError.
+ */
 export declare class Relay {
   constructor(options?: RelayOptions);
   /** Sends a message once, and tries until timeout is over. */

@@ -644,6 +644,44 @@ const after = (milliseconds) => {
   return () => end;
 };
 
+const messageOptions = ["type", "priority", "correlationId", "ttl", "ackBy", "idempotencyKey", "timeout"];
+const sendOptions = [...messageOptions, "conversation", "inReplyTo", "maxMessages", "signal"];
+const optionsOf = {
+  Relay: ["url", "key", "keyFile", "signingSecret", "signingSecretFile", "caFile", "log"],
+  send: sendOptions,
+  ask: [...sendOptions, "ack"],
+  reply: messageOptions,
+  listen: ["claim", "lease", "worker", "breaker", "state", "live", "signal"],
+  find: ["limit", "online"],
+  history: ["limit"],
+  sign: ["nonce", "timestamp"],
+};
+
+/** Refuses an option that a method does not have, as a misspelt one. Gives the options back. */
+function checkOptions(method, options) {
+  if (options === null || typeof options !== "object" || Array.isArray(options)) throw new TypeError(`the options of ${method} are an object`);
+  const names = optionsOf[method];
+  for (const name of Object.keys(options)) {
+    if (names.includes(name)) continue;
+    const near = names.map((n) => [optionDistance(name, n), n]).sort(([a], [b]) => a - b)[0];
+    throw new TypeError(`${method} has no option ${name}${near[0] < 1 ? `: did you mean ${near[1]}?` : `; it has ${names.join(", ")}`}`);
+  }
+  return options;
+}
+
+/** Gives how far two names of options are from each other; from 1 on, one is not meant by the other. */
+function optionDistance(given, name) {
+  const [a, b] = [given, name].map((text) => text.toLowerCase().replace(/[^a-z]/g, ""));
+  if (a.length > 2 && (a.startsWith(b) || b.startsWith(a) || a.endsWith(b))) return Math.abs(a.length - b.length) / 100; // as in conversation_id
+  let row = Array.from({ length: b.length + 1 }, (_, i) => i); // of edits (Levenshtein)
+  for (let i = 1; i <= a.length; i++) {
+    const next = [i];
+    for (let j = 1; j <= b.length; j++) next.push(Math.min(row[j] + 1, next[j - 1] + 1, row[j - 1] + (a[i - 1] === b[j - 1] ? 0 : 1)));
+    row = next;
+  }
+  return row[b.length] / (1 + Math.max(a.length, b.length) / 3);
+}
+
 /** Checks a timeout; 0 tries once. */
 function checkTimeout(milliseconds, most = Infinity) {
   if (typeof milliseconds === "number" && milliseconds >= 0 && milliseconds <= most) return milliseconds;
@@ -713,6 +751,7 @@ export class Message {
 
   /** Answers the message. The same answer, tried again after a crash, is one message. */
   async reply(payload, options = {}) {
+    checkOptions("reply", options);
     const listener = this.#listener;
     const o = { type: "reply", correlationId: this.correlationId || undefined, ...options, inReplyTo: this.id };
     const body = messageBody(this.sender, payload, o);
@@ -1731,18 +1770,20 @@ export class Relay {
   #link;
 
   constructor(options = {}) {
-    this.#link = new Link(options);
+    this.#link = new Link(checkOptions("Relay", options));
   }
 
   /** Sends a message once, and tries until timeout is over. */
-  async send(to, payload, { idempotencyKey = random(), timeout = sendTimeout, signal, ...options } = {}) {
+  async send(to, payload, given = {}) {
+    const { idempotencyKey = random(), timeout = sendTimeout, signal, ...options } = checkOptions("send", given);
     const body = messageBody(to, payload, options);
     const tries = { until: after(checkTimeout(timeout)), least: leastOf(timeout) };
     return this.#within(signal, (signal) => this.#link.send(body, idempotencyKey, { ...tries, signal }));
   }
 
   /** Sends a question, and gives the answer, which it acknowledges unless ack is false: within a second, or behind this call. */
-  async ask(to, payload, { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = {}) {
+  async ask(to, payload, given = {}) {
+    const { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = checkOptions("ask", given);
     checkTimeout(timeout, longestAsk);
     if (String(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
     const [link, until, address] = [this.#link, after(timeout), String(to).trim()];
@@ -1858,7 +1899,7 @@ export class Relay {
 
   /** Gives the messages for this Mecha as they come, until signal aborts or the loop ends. */
   listen(options = {}) {
-    const listener = new Listener(this.#link, options);
+    const listener = new Listener(this.#link, checkOptions("listen", options));
     const messages = this.#messages(listener);
     for (const name of ["return", "throw"]) {
       const leave = messages[name].bind(messages); // which waits for the next message
@@ -1898,7 +1939,8 @@ export class Relay {
   }
 
   /** Finds Mechas by what they can do, in plain words. */
-  async find(query, { limit = 10, online } = {}) {
+  async find(query, options = {}) {
+    const { limit = 10, online } = checkOptions("find", options);
     const body = { query, limit, ...(online === undefined ? {} : { filter: { online } }) };
     let found = await this.#call("POST", "/api/v1/search", body, { headers: { Prefer: "wait=10" }, hold: 10 });
     for (const until = after(10 * second); found.status === "pending" && clock() < until(); ) {
@@ -1933,7 +1975,8 @@ export class Relay {
 
   /** Gives the latest messages of a conversation, the oldest of them first. Those that this
    * Mecha has received have their payload. */
-  async history(conversation, { limit = 100 } = {}) {
+  async history(conversation, options = {}) {
+    const { limit = 100 } = checkOptions("history", options);
     const records = [];
     for (let cursor = ""; ; ) {
       const path = `/api/v1/conversations/${encodeURIComponent(conversation)}/messages?order=desc&include=payload&limit=${Math.min(limit - records.length, 1000)}`;
@@ -1955,7 +1998,8 @@ export class Relay {
   }
 
   /** Gives the headers of a request, for a program that sends it itself. path has the query. */
-  async sign(method, path, body = "", { nonce, timestamp } = {}) {
+  async sign(method, path, body = "", fixed = {}) {
+    const { nonce, timestamp } = checkOptions("sign", fixed);
     return this.#link.sign(method, path, bytesOf(body), nonce, timestamp);
   }
 }
