@@ -99,3 +99,19 @@ func TestJavaScriptRefusesUnknownOptions(t *testing.T) {
 		{`new Relay({ keyfile: "k" })`, "^Relay has no option keyfile: did you mean keyFile\\?"},
 	})
 }
+
+// What cannot be sent is refused with a sentence that names it.
+func TestJavaScriptRefusesWhatCannotBeSent(t *testing.T) {
+	t.Parallel()
+	const deep = `(() => { let deep = {}; for (let i = 0; i < 100_000; i++) deep = { deep }; return deep; })()`
+	mustScript(t).refusals([][2]string{
+		{`relay.send("bob^talk", ` + deep + `)`, "^the payload cannot be written as JSON: it is nested too deeply, or too large"},
+		{`relay.ask("bob^talk", ` + deep + `)`, "^the payload cannot be written as JSON"},
+		{`relay.send(undefined, {})`, "^to is the address of a Mecha, as a text"},
+		{`relay.ask(null, {})`, "^to is the address of a Mecha, as a text"},
+		{`relay.send(17, {})`, "^to is the address of a Mecha, as a text"},
+		{`relay.send("bob^talk", {}, { idempotencyKey: "" })`, "idempotencyKey"},
+		{`relay.send("bob^talk", {}, { idempotencyKey: null })`, "idempotencyKey"},
+		{`relay.ask("bob^talk", {}, { idempotencyKey: 17 })`, "idempotencyKey"},
+	})
+}

@@ -603,17 +603,23 @@ function messageBody(to, payload, o) {
     message_type: o.type, priority: o.priority, conversation_id: o.conversation, correlation_id: o.correlationId, in_reply_to: o.inReplyTo,
     ttl_seconds: seconds("ttl", o.ttl), ack_by_seconds: seconds("ackBy", o.ackBy), max_messages: o.maxMessages,
   });
-  return `{"to":${JSON.stringify(to ?? "")},"payload":${text}${rest === "{}" ? "" : ","}${rest.slice(1)}`;
+  return `{"to":${JSON.stringify(checkAddress(to))},"payload":${text}${rest === "{}" ? "" : ","}${rest.slice(1)}`;
 }
 
 /** Gives the JSON of a payload. Throws TypeError if it is no object, or if JSON would lose
  * something of it without a word. */
 function payloadText(payload) {
-  const text = JSON.stringify(payload, function (name, value) {
-    const fault = lossy(this, name, value);
-    if (!fault) return value;
-    throw new TypeError(`${name === "" ? "the payload" : `${JSON.stringify(name)} in the payload`} is ${fault}`);
-  });
+  let text;
+  try {
+    text = JSON.stringify(payload, function (name, value) {
+      const fault = lossy(this, name, value);
+      if (!fault) return value;
+      throw new TypeError(`${name === "" ? "the payload" : `${JSON.stringify(name)} in the payload`} is ${fault}`);
+    });
+  } catch (e) {
+    if (!(e instanceof RangeError) && e?.name !== "InternalError") throw e; // the latter is Firefox's
+    throw new TypeError(`the payload cannot be written as JSON: it is nested too deeply, or too large (${e.message})`, { cause: e });
+  }
   if (!text?.startsWith("{")) throw new TypeError("the payload must be an object");
   return text;
 }
@@ -691,6 +697,11 @@ function checkTimeout(milliseconds, most = Infinity) {
 /** Gives how long one request may take at least: what is tried once has the time of an attempt. */
 const leastOf = (timeout) => (timeout === 0 ? attemptTimeout : undefined);
 
+function checkAddress(to) {
+  if (typeof to !== "string") throw new TypeError("to is the address of a Mecha, as a text");
+  return to;
+}
+
 /** Gives the whole seconds that the relay counts in. */
 function seconds(name, milliseconds) {
   if (milliseconds === undefined) return undefined;
@@ -699,7 +710,7 @@ function seconds(name, milliseconds) {
 }
 
 function checkKey(idempotencyKey) {
-  if (!/^[\x21-\x7e]([\x20-\x7e]{0,126}[\x21-\x7e])?$/.test(idempotencyKey)) throw new TypeError("an idempotencyKey has 1 to 128 printable ASCII characters");
+  if (typeof idempotencyKey !== "string" || !/^[\x21-\x7e]([\x20-\x7e]{0,126}[\x21-\x7e])?$/.test(idempotencyKey)) throw new TypeError("an idempotencyKey has 1 to 128 printable ASCII characters");
   return idempotencyKey;
 }
 
@@ -1785,8 +1796,8 @@ export class Relay {
   async ask(to, payload, given = {}) {
     const { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = checkOptions("ask", given);
     checkTimeout(timeout, longestAsk);
-    if (String(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
-    const [link, until, address] = [this.#link, after(timeout), String(to).trim()];
+    if (checkAddress(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
+    const [link, until, address] = [this.#link, after(timeout), to.trim()];
     const mark = await markOf(address, checkKey(idempotencyKey));
     if (!options.conversation && !options.inReplyTo) options.conversation = mark;
     else options.correlationId ||= mark;
