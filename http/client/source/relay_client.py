@@ -1058,7 +1058,9 @@ class _Receiver:
     def __init__(self, relay: Relay, live: bool, claim: bool, lease: int, worker: Optional[str], state: Optional[str], breaker: int) -> None:
         if claim and state is not None:
             raise ValueError("state does not go with claim: the relay knows what is left to do")
-        if not 5 <= lease <= 3600:
+        if not isinstance(breaker, int):
+            raise ValueError("breaker must be a whole number of answers, and 0 or less is any number, not %r" % (breaker,))
+        if not 5 <= _seconds("lease", lease) <= 3600:
             raise ValueError("lease must be from 5 to 3600 seconds")
         self._relay, self._live, self._claim, self._lease, self._state = relay, live, claim, int(lease), state
         self._worker = worker if worker is not None else "%s-%d" % (socket.gethostname()[:50], os.getpid())
@@ -2082,7 +2084,7 @@ class SyncRelay:
         state: a file that keeps the place, for one listener that reads and does not acknowledge. The place moves when
         the next message is asked for; take the messages in one thread.
         breaker: how many answers (m.reply) it sends in a conversation in ten minutes. Messages beyond that are acked failed,
-        and not given out, so that two agents do not answer each other for ever. 0: any number.
+        and not given out, so that two agents do not answer each other for ever. 0 or less: any number. What is no whole number is a ValueError.
         """
         return SyncListener(self, _Receiver(self._core, live, claim, lease, worker, state, breaker))
 
