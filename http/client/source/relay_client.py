@@ -82,6 +82,7 @@ _QUIET = 3.0  # seconds for which a delay without an end is not reported
 _NOT_PENDING = ("already_acknowledged", "message_expired", "message_not_found")
 _PROGRESS = ("received", "processing", "deferred")
 _QUESTION_MARK = re.compile(r"ask-([0-9a-f]{8})-[0-9a-f]{24}")
+_IDEMPOTENCY_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
 _LEFT_FOR = (1, 2, 4)  # seconds for which an answer is left to another process, by attempt
 _ANSWER_ACK_WAIT = 1.0  # seconds for which ask waits for the ack of the answer that it has
 _ANSWER_ACK_FOR, _ANSWER_ACK_ATTEMPT = 60.0, 5.0  # seconds for which that ack is tried behind ask; and of one request of it
@@ -275,6 +276,15 @@ def _seconds(name: str, value: Any, finite: bool = False) -> float:
 def _whole_seconds(name: str, value: Any) -> Optional[int]:
     """A duration that the relay counts in whole seconds, rounded up; None stays None."""
     return None if value is None else math.ceil(_seconds(name, value, finite=True))
+
+
+def _key(given: Optional[str]) -> str:
+    """The Idempotency-Key that was given, or a new one. The error is a ValueError."""
+    if given is None:
+        return secrets.token_hex(16)
+    if not isinstance(given, str) or len(given) > 128 or _IDEMPOTENCY_KEY.fullmatch(given) is None:
+        raise ValueError("idempotency_key must have 1 to 128 printable ASCII characters")
+    return given
 
 
 def _timestamp() -> str:
@@ -860,6 +870,7 @@ class Message(_Fields):
             raise lost
         more.setdefault("correlation_id", self.correlation_id or None)
         body = _envelope(self.sender, payload, type=type, in_reply_to=self.id, **more)
+        key = None if idempotency_key is None else _key(idempotency_key)
         breaker = self._listener.breaker if self._listener is not None else None
         if breaker is not None and not breaker.begin(self.conversation_id):
             raise RelayError("breaker_open", breaker.why)
@@ -868,7 +879,7 @@ class Message(_Fields):
         n = next(i for i in itertools.count(1) if i not in numbers)
         numbers.add(n)
         try:
-            answer = await self._relay._send(body, idempotency_key or "reply-%s-%s-%d" % (self.id, digest, n), timeout,
+            answer = await self._relay._send(body, key or "reply-%s-%s-%d" % (self.id, digest, n), timeout,
                                              final=("mailbox_full",), alive=self._alive)
             sent = True
             return answer
@@ -1667,13 +1678,13 @@ class Relay:
                    idempotency_key: Optional[str] = None, timeout: Optional[float] = None) -> Sent:
         body = _envelope(to, payload, conversation=conversation, type=type, in_reply_to=in_reply_to, ttl=ttl, ack_by=ack_by,
                          max_messages=max_messages, priority=priority, correlation_id=correlation_id)
-        return await self._send(body, idempotency_key or secrets.token_hex(16), timeout)
+        return await self._send(body, _key(idempotency_key), timeout)
 
     async def ask(self, to: str, payload: Payload, timeout: float = 60.0, *, idempotency_key: Optional[str] = None,
                   ack: bool = True, **more: Any) -> Message:
         if to.startswith("*^"):
             raise ValueError("ask waits for one recipient, and %s is a crew" % to)
-        end, key = _clock() + _seconds("timeout", timeout), idempotency_key or secrets.token_hex(16)
+        end, key = _clock() + _seconds("timeout", timeout), _key(idempotency_key)
         mark = _question_mark(to, key)
         self._marks.put(mark)
         if not more.get("conversation") and not more.get("in_reply_to"):
@@ -2047,7 +2058,7 @@ class SyncRelay:
         ttl: the message expires after so many seconds. ack_by: the relay tells the sender if it is not
         acknowledged after so many. max_messages: how many the conversation may hold that this one begins.
         idempotency_key: within 24 hours, the same message with the same key is sent once, whichever
-        process sends it. By default each call makes one, which its attempts share.
+        process sends it. By default each call makes one, which its attempts share. It has 1 to 128 printable ASCII characters.
         timeout: the seconds for which it is tried again; then the last error is raised. 0: it is tried once. FOREVER
         (math.inf): without an end. Here as everywhere, what is no number of seconds, is negative or NaN is a ValueError.
         """
