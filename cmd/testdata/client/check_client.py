@@ -152,6 +152,30 @@ class Calls(Case):
         self.assertRaises(ValueError, alice.send, bob.name, {}, idempotency_key="ü")
         self.code("broadcast_not_allowed", alice.send, "*^elsewhere", {})
 
+    def test_an_idempotency_key_is_a_text(self):
+        alice, bob = self.pair()
+        sent = alice.send(bob.name, {})
+        m = bob.message(sent.message_id)
+        for wrong in ("", " k", "k" * 129, "ü", "k\nX-Nonce: 1", 17):
+            for call in (alice.send, alice.ask, lambda _, payload, **more: m.reply(payload, **more)):
+                self.assertRaisesRegex(ValueError, "idempotency_key must have 1 to 128", call, bob.name, {}, idempotency_key=wrong)
+        self.assertEqual((bob.inbox()["pending"], alice.inbox()["pending"]), (1, 0))
+
+    def test_an_address_is_a_text(self):
+        alice = self.mecha()
+        for wrong in (None, 17, b"bob^py", ["bob^py"]):
+            for call in (alice.send, alice.ask):
+                self.assertRaisesRegex(TypeError, "^to must be the address of a Mecha", call, wrong, {})
+
+    def test_a_question_that_is_repeated_has_the_same_answer(self):
+        alice, bob = self.pair()
+        with self.assertRaises(NoAnswer) as caught:
+            alice.ask(bob.name, {}, timeout=0, idempotency_key="k")
+        answer = bob.message(caught.exception.message_id).reply({"n": 1})
+        with next(alice.listen()).working() as m:  # it comes too late for ask, so the listener handles it
+            self.assertEqual(m.id, answer.message_id)
+        self.assertEqual([alice.ask(bob.name, {}, timeout=timeout, idempotency_key="k").id for timeout in (30, 0)], [answer.message_id] * 2)
+
     def test_refusals(self):
         alice, bob = self.pair()
         e = self.code("recipient_not_found", alice.send, bob.name.replace("^", "x^"), {})
@@ -318,6 +342,15 @@ class Listening(Case):
         self.assertEqual([alice.message(i).status for i in rest], ["completed", "completed", "failed", "failed"])
         self.assertIn("3 automatic answers", alice.message(rest[3]).detail)
         bob.message(rest[0]).reply({"by": "hand"})
+
+    def test_a_breaker_is_a_whole_number(self):
+        alice, bob = self.pair()
+        for wrong in (None, "x", math.nan, math.inf, 1.5):
+            self.assertRaisesRegex(ValueError, "breaker must be a whole number", bob.listen, breaker=wrong)
+        sent = alice.send(bob.name, {})
+        with next(bob.listen(breaker=-1)).working() as m:
+            m.reply({})
+        self.assertEqual(alice.message(sent.message_id).status, "completed")
 
     def test_claims(self):
         alice, bob = self.pair()

@@ -936,11 +936,17 @@ def _quote(text: str) -> str:
     return urllib.parse.quote(text, safe="")
 
 
+def _address_of(to: str) -> str:
+    if not isinstance(to, str):
+        raise TypeError("to must be the address of a Mecha, as a str, not %r" % (to,))
+    return to
+
+
 def _envelope(to: str, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
               in_reply_to: Optional[str] = None, ttl: Optional[int] = None, ack_by: Optional[int] = None,
               max_messages: Optional[int] = None, priority: Optional[str] = None, correlation_id: Optional[str] = None) -> bytes:
     """The body of a POST that sends."""
-    fields = {"to": to, "conversation_id": conversation, "message_type": type, "in_reply_to": in_reply_to,
+    fields = {"to": _address_of(to), "conversation_id": conversation, "message_type": type, "in_reply_to": in_reply_to,
               "ttl_seconds": _whole_seconds("ttl", ttl), "ack_by_seconds": _whole_seconds("ack_by", ack_by),
               "max_messages": max_messages, "priority": priority, "correlation_id": correlation_id}
     head = _dumps({name: value for name, value in fields.items() if value is not None})
@@ -1682,7 +1688,7 @@ class Relay:
 
     async def ask(self, to: str, payload: Payload, timeout: float = 60.0, *, idempotency_key: Optional[str] = None,
                   ack: bool = True, **more: Any) -> Message:
-        if to.startswith("*^"):
+        if _address_of(to).startswith("*^"):
             raise ValueError("ask waits for one recipient, and %s is a crew" % to)
         end, key = _clock() + _seconds("timeout", timeout), _key(idempotency_key)
         mark = _question_mark(to, key)
