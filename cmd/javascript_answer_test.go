@@ -288,3 +288,20 @@ await relay.send("bob^talk", new Money(4), { type: "t" });`)
 		t.Errorf("sent\n%s\nwant\n%s", strings.Join(b.acks, "\n"), strings.Join(want, "\n"))
 	}
 }
+
+// A question that is asked again with its key has the same answer, also after the loop of this process has
+// handled that. A timeout of 0 gives the answer that is there.
+func TestJavaScriptAsksAgain(t *testing.T) {
+	t.Parallel()
+	s, p := mustScript(t), newPair(t)
+	l := s.start(p.asAlice, `
+const again = (timeout) => relay.ask("bob^talk", {}, { timeout, idempotencyKey: "k" });
+say({ asked: (await again(0).catch((e) => e)).messageId });
+for await (const m of relay.listen({ signal: stop.signal })) {
+  await m.ack();
+  say({ same: [(await again(60_000)).id === m.id, (await again(0)).id === m.id] });
+}`)
+	p.answer(l.await(l.stdout, `"asked":"(\w+)"`)[1], `{}`)
+	l.await(l.stdout, `"same":\[true,true\]`)
+	l.kill()
+}
