@@ -157,7 +157,7 @@ func (t *task) acknowledge(ctx context.Context, m *Message, a acknowledgement) e
 	if err != nil {
 		return unlessKeyless(err)
 	}
-	t.ended = t.ended || !relay.ReportsProgress(a.Status) || a.RetryAfter > 0
+	t.ended = t.ended || a.hasLastWord()
 	t.progress = a.Detail
 	return nil
 }

@@ -145,7 +145,13 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 }
 
 // seconds rounds up: what is to last for half a second must not last for ever.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func seconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}
 
 func payloadBytes(payload any) ([]byte, error) {
 	switch p := payload.(type) {
