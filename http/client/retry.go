@@ -16,12 +16,14 @@ import (
 // That holds for the faults of a network, for a relay that is overloaded,
 // stopping or away, and for a clock that may be set right meanwhile. It does
 // not hold for other refusals, such as that of a conversation which is full, nor
-// for a request or URL that is wrong. The end of a context counts as a fault of
+// for a request or URL that is wrong, nor for a message of which the handler has no say any more. The end of a context counts as a fault of
 // the network: ask the context first.
 func Temporary(err error) bool {
 	var r *Refusal
 	switch {
 	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), Refused(err, relay.ConversationFull):
+		return false
+	case errors.Is(err, ErrListenerEnded), errors.Is(err, ErrLeaseLost), errors.Is(err, errHandled):
 		return false
 	case !errors.As(err, &r):
 		return true // there was no answer at all
