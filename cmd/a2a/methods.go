@@ -41,7 +41,7 @@ func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMes
 	if f != nil {
 		return nil, f
 	}
-	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id), Timeout: d.Patience, TTL: d.TTL}
+	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id), Timeout: d.sendTimeout(), TTL: d.TTL}
 	if s.task != "" {
 		return a, d.goOn(ctx, mecha, s, payload, m, a)
 	}
@@ -198,7 +198,7 @@ func (d *Door) cancelTask(ctx context.Context, mecha relay.Address, params json.
 	}
 	if m := t.meaning(); !m.state.ended() {
 		_, err := d.Client.Send(ctx, string(mecha), marshal(map[string]string{"cancel": id}), client.SendOptions{
-			Type: typeCancel, InReplyTo: id, ConversationID: t.conversation, CorrelationID: id, IdempotencyKey: "a2a-cancel-" + id, Timeout: d.Patience,
+			Type: typeCancel, InReplyTo: id, ConversationID: t.conversation, CorrelationID: id, IdempotencyKey: "a2a-cancel-" + id, Timeout: d.sendTimeout(),
 		})
 		if client.Refused(err, relay.NotAccepted, relay.ConversationFull) {
 			return nil, faultf(codeNotCancelable, "TASK_NOT_CANCELABLE", "the Mecha cannot be told: %s", faultOf(err).Message)

@@ -62,8 +62,7 @@ func (m *Message) failed() error {
 const (
 	firstHold      = time.Second      // of the first request that waits; each further one waits twice as long
 	longestHold    = 60 * time.Second // that a relay holds a request
-	sendSlack      = 2 * time.Second
-	verdictTimeout = 5 * time.Second
+	verdictTimeout = AttemptSlack
 	ackTimeout     = 5 * time.Second
 )
 
@@ -96,7 +95,7 @@ func (c *Client) Ask(ctx context.Context, to string, payload any, options ...Sen
 		return nil, err
 	}
 	// The answer matters more than its acknowledgement: without it, the answer stays pending.
-	_ = retry(ctx, ackTimeout, func(ctx context.Context) error {
+	_ = Retry(ctx, ackTimeout, func(ctx context.Context) error {
 		_, err := c.Ack(ctx, reply.ID, "completed", "")
 		return err
 	})
@@ -132,7 +131,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		hold = min(hold, left.Truncate(time.Second))
 		asking, answered := ctx, func() {}
 		if sent == nil { // the answer to the request that sends is worth a little more time
-			asking, answered = context.WithTimeout(parent, left+sendSlack)
+			asking, answered = context.WithTimeout(parent, left+AttemptSlack)
 		}
 		s, h, err := m.post(asking, hold)
 		answered()

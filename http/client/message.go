@@ -177,7 +177,7 @@ func (m *Message) acknowledge(ctx context.Context, a acknowledgement) error {
 	if m.task != nil {
 		return m.task.acknowledge(ctx, m, a)
 	}
-	err := retry(ctx, defaultTimeout, func(ctx context.Context) error {
+	err := Retry(ctx, defaultTimeout, func(ctx context.Context) error {
 		_, err := m.c.ack(ctx, m.ID, a)
 		return err
 	})
