@@ -104,6 +104,9 @@ func (r *Response) Err() error {
 // Nothing was sent.
 var ErrInvalidRequest = errors.New("not a valid method or path")
 
+// errNotSent is the error of a request whose context had ended before.
+var errNotSent = errors.New("nothing was sent")
+
 // Do sends one request, signed anew, and reads the whole answer, whatever its
 // status is. path begins with a slash and may have a query. body is sent as it
 // is; nil is none. header may be nil; it is added to the headers that
@@ -123,6 +126,9 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte, heade
 	}
 	for name, values := range header {
 		req.Header[name] = values
+	}
+	if ctx.Err() != nil {
+		return nil, &Unreachable{fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx))}
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

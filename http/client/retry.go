@@ -40,7 +40,7 @@ func NothingDone(err error) bool {
 	var op *net.OpError
 	var r *Refusal
 	switch {
-	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
+	case errors.Is(err, errNotSent), errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
 		return true
 	case errors.As(err, &op):
 		return op.Op == "dial"

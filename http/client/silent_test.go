@@ -42,3 +42,27 @@ func TestARelayThatIsSilentCostsTheCallersTime(t *testing.T) {
 		})
 	}
 }
+
+// A deadline of the context counts as Timeout does: it is not the relay's fault.
+func TestAskHasADeadline(t *testing.T) {
+	t.Parallel()
+	alice, bob := mustServe(t).mustPair()
+	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
+	defer cancel()
+	_, err := alice.Ask(ctx, "bob^test", struct{}{}, client.SendOptions{IdempotencyKey: "k"})
+	var none *client.NoAnswer
+	if !errors.As(err, &none) || none.Verdict.Text == "" || none.IdempotencyKey != "k" || none.Within <= 0 || none.Within > 1500*time.Millisecond || bob.record(none.MessageID).State != "queued" {
+		t.Errorf("%v", err)
+	}
+	<-ctx.Done()
+	var unsent *client.SendError
+	if _, err = alice.Ask(ctx, "bob^test", struct{}{}); !errors.As(err, &unsent) || unsent.Unknown || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("%v", err)
+	}
+	if _, err = alice.Send(ctx, "bob^test", struct{}{}); !errors.As(err, &unsent) || unsent.Unknown {
+		t.Errorf("%v", err)
+	}
+	if bob.received() != 1 {
+		t.Errorf("bob has %d", bob.received())
+	}
+}
