@@ -83,3 +83,28 @@ func TestARelayThatIsSilentHoldsUpNoTool(t *testing.T) {
 	s.write(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_message","arguments":{"to":"a^b","payload":{}}}}`)
 	s.read(`"id":2`, "unreachable", "idempotency_key")
 }
+
+// A line that is no message is answered, and neither the session nor a call under way ends.
+func TestALineThatIsNoMessageEndsNothing(t *testing.T) {
+	t.Parallel()
+	s := mustServe(t, time.Second)
+	s.write(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"check_inbox","arguments":{}}}`)
+	for line, code := range map[string]string{"hello": "-32700", `{"jsonrpc":"2.0","id":2,`: "-32700", `{"id":2,"method":"ping"}`: "-32600", `[]`: "-32600", `17`: "-32600",
+		`{"jsonrpc":"2.0","id":{},"method":"ping"}`: "-32600", `{}{}`: "-32700", `{"jsonrpc":"2.0","id":2,"method":"` + strings.Repeat("x", 15<<20) + `"}`: "-32600"} {
+		s.write(line)
+		s.read(`"id":null`, code)
+	}
+	s.write("\r\n")
+	s.write(`{"jsonrpc":"2.0","id":3,"method":"ping"}` + "\r")
+	s.read(`"id":3`, `"result":{}`)
+	s.read(`"id":1`, "unreachable")
+	s.in.Close()
+	select {
+	case err := <-s.ended:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(patience):
+		t.Error("the session does not end with its input")
+	}
+}
