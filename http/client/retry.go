@@ -21,7 +21,7 @@ import (
 func Temporary(err error) bool {
 	var r *Refusal
 	switch {
-	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), Refused(err, relay.ConversationFull):
+	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)), Refused(err, relay.ConversationFull):
 		return false
 	case errors.Is(err, ErrListenerEnded), errors.Is(err, ErrLeaseLost), errors.Is(err, errHandled):
 		return false
@@ -40,7 +40,7 @@ func NothingDone(err error) bool {
 	var op *net.OpError
 	var r *Refusal
 	switch {
-	case errors.Is(err, errNotSent), errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
+	case errors.Is(err, errNotSent), errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
 		return true
 	case errors.As(err, &op):
 		return op.Op == "dial"
