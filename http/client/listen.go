@@ -217,7 +217,8 @@ type listener struct {
 // listener that keeps its place (ListenOptions.Ack and State) differs: it puts nothing off, and
 // while an answer is undecided it waits, because it handles the messages in order.
 //
-// A panic of handle is not recovered: it ends the program, and the message stays pending.
+// A panic of handle ends the program, and the message stays pending. A handler that ends by
+// runtime.Goexit has failed: "the handler ended without a result".
 //
 // The context of a handler ends when the lease of its message is lost, with [ErrLeaseLost] or
 // the relay's refusal as its cause, and when ListenOptions.Handling ends. Nothing may then be

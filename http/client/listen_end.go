@@ -24,11 +24,23 @@ var errTooSlow = fmt.Errorf("the messages that were still handled %v after the e
 // errRunsOn is the error of a handler for which the listener does not wait any more.
 var errRunsOn = errors.New("its handler has not returned")
 
+// errNoResult is the error of a handler that ends its goroutine instead of returning.
+var errNoResult = errors.New("the handler ended without a result")
+
 // call runs the handler in a goroutine of its own: it may take no notice of its context, and then
 // the listener must end without it.
 func (l *listener) call(m *Message) error {
 	returned := make(chan error, 1)
-	go func() { returned <- l.handle(m.task.ctx, m) }()
+	go func() {
+		err := errNoResult
+		defer func() {
+			if v := recover(); v != nil {
+				panic(v) // and nothing is acknowledged meanwhile
+			}
+			returned <- err
+		}()
+		err = l.handle(m.task.ctx, m)
+	}()
 	select {
 	case err := <-returned:
 		return err

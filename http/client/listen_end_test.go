@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"runtime"
 	"testing"
 	"time"
 
@@ -70,5 +71,29 @@ func TestAnAnswerAfterTheHandler(t *testing.T) {
 	}
 	if err := m.Reply(t.Context(), map[string]int{"n": 2}); !errors.Is(err, client.ErrListenerEnded) || alice.received() != 1 {
 		t.Errorf("%v; alice has %d", err, alice.received())
+	}
+}
+
+// A handler that ends its goroutine, as t.Fatal does, has failed, and the listener goes on.
+func TestAHandlerThatEndsItsGoroutineHasFailed(t *testing.T) {
+	for name, o := range map[string]client.ListenOptions{"socket": {}, "quick": {Quick: true}, "claim": {Claim: true}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alice, bob := mustServe(t).mustPair()
+			l := listen(t, bob.Client, o, func(_ context.Context, m *client.Message) error {
+				if string(m.Payload) == `{"go":"exit"}` {
+					runtime.Goexit()
+				}
+				return nil
+			})
+			first, next := alice.mustSend(bob, `{"go":"exit"}`), alice.mustSend(bob, `{}`)
+			if got := alice.awaitAck(first.MessageID, "failed"); got.Detail != "the handler ended without a result" {
+				t.Errorf("%q", got.Detail)
+			}
+			alice.awaitAck(next.MessageID, "completed")
+			if e := l.await(client.HandlerFailed); e.Message.ID != first.MessageID {
+				t.Error(e)
+			}
+		})
 	}
 }
