@@ -245,6 +245,11 @@ func TestARelayThatIsSilentIsAway(t *testing.T) {
 	if got := invoke(t, server.URL, "SendMessage", question("m1", "}")); !strings.Contains(got, "-32603") {
 		t.Error(got)
 	}
+	for _, token := range []string{"x", "eHh4", "MjAyNi0wMS0wMVQwMDowMDowMFogeA"} { // the last are xxx, and a time and x
+		if got := invoke(t, server.URL, "ListTasks", `{"pageToken":"`+token+`"}`); !strings.Contains(got, "-32602") {
+			t.Errorf("%s: %s", token, got)
+		}
+	}
 	if got := invoke(t, server.URL, "GetTask", `{"id":"msg_0t4242ec000352q1vw2brbk6er"}`); !strings.Contains(got, "-32603") {
 		t.Error(got)
 	}

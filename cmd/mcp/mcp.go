@@ -11,6 +11,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -207,8 +208,8 @@ func read(r *mcp.CallToolRequest, into any) error {
 
 func argumentFault(err error) string {
 	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) && kind.Field != "" {
-		return fmt.Sprintf("%s must not be a JSON %s", kind.Field, kind.Value)
+	if errors.As(err, &kind) {
+		return fmt.Sprintf("%s must not be a JSON %s", cmp.Or(kind.Field, "arguments"), kind.Value)
 	}
 	return fmt.Sprintf("the arguments are not as the tool's schema says (%s)", relay.Visible(strings.TrimPrefix(err.Error(), "json: ")))
 }

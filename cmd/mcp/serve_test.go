@@ -82,6 +82,8 @@ func TestARelayThatIsSilentHoldsUpNoTool(t *testing.T) {
 	s.read(`"id":1`, "unreachable")
 	s.write(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_message","arguments":{"to":"a^b","payload":{}}}}`)
 	s.read(`"id":2`, "unreachable", "idempotency_key")
+	s.write(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"send_message","arguments":[]}}`)
+	s.read(`"id":3`, "invalid_arguments", "arguments must not be a JSON array")
 }
 
 // A line that is no message is answered, and neither the session nor a call under way ends.

@@ -33,8 +33,15 @@ type abandoned struct{ error }
 func (e *abandoned) Unwrap() error { return e.error }
 
 // Abandon makes the error by which a handler ends its listener: the message stays pending,
-// and Listen returns err.
-func Abandon(err error) error { return &abandoned{err} }
+// and Listen returns err. With nil, Listen returns an error that says no more than that.
+func Abandon(err error) error {
+	if err == nil {
+		err = errAbandoned
+	}
+	return &abandoned{err}
+}
+
+var errAbandoned = errors.New("its handler has abandoned it")
 
 // abandonedBy finds what Abandon has made in a handler's error; nil if it is not there. The
 // methods of an error may panic, as those of a nil pointer do.

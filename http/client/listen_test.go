@@ -274,6 +274,10 @@ func TestAListenerFinishesWhatItHasBegun(t *testing.T) {
 			t.Errorf("%v, %+v", err, bob.record(next))
 		}
 	}
+	l = launch(t, bob.Client, client.ListenOptions{}, func(context.Context, *client.Message) error { return client.Abandon(nil) })
+	if err := l.wait(); err == nil || err.Error() != next+" stays pending: its handler has abandoned it" {
+		t.Error(err)
+	}
 	l = launch(t, bob.Client, client.ListenOptions{Ready: func(context.Context) error { return mine }}, nil)
 	if err := l.wait(); !errors.Is(err, mine) {
 		t.Error(err)

@@ -87,8 +87,8 @@ func (e *SendError) Unwrap() error { return e.Err }
 //
 // When Send returns no error, the message is on the relay's disk. If the relay does not
 // answer, restarts or is overloaded, Send tries again, always with the same
-// Idempotency-Key, so the message is sent once. The error is a *SendError, or tells that
-// the payload cannot be marshalled.
+// Idempotency-Key, so the message is sent once. The error is a *SendError, a *ConfigError if an
+// option is negative, or tells that the payload cannot be marshalled.
 func (c *Client) Send(ctx context.Context, to string, payload any, options ...SendOptions) (*Sent, error) {
 	m, err := c.outgoing(to, payload, single(options))
 	if err != nil {
@@ -116,6 +116,9 @@ type outgoing struct {
 }
 
 func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, error) {
+	if field := o.negative(); field != "" {
+		return nil, &ConfigError{field, "must not be negative"}
+	}
 	o.IdempotencyKey = cmp.Or(o.IdempotencyKey, rand.Text())
 	if o.Question {
 		mark := markFor(to, o.IdempotencyKey)
@@ -142,6 +145,19 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 		SearchID       string `json:"search_id,omitempty"`
 	}{to, o.Type, o.Priority, o.ConversationID, o.CorrelationID, o.InReplyTo, seconds(o.TTL), seconds(o.AckBy), o.MaxMessages, o.SearchID}, raw)
 	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), conversation: o.ConversationID, correlation: o.CorrelationID}, err
+}
+
+// negative names the option that is below 0 and must not be; "" if there is none.
+func (o *SendOptions) negative() string {
+	switch {
+	case o.TTL < 0:
+		return "TTL"
+	case o.AckBy < 0:
+		return "AckBy"
+	case o.MaxMessages < 0:
+		return "MaxMessages"
+	}
+	return ""
 }
 
 // seconds rounds up: what is to last for half a second must not last for ever.

@@ -344,6 +344,11 @@ func TestAHeaderThatIsNoneIsRefused(t *testing.T) {
 			t.Errorf("%q: %v", key, err)
 		}
 	}
+	for _, o := range []client.SendOptions{{TTL: -1}, {AckBy: -time.Hour}, {MaxMessages: -1}} {
+		if _, err := alice.Send(ctx, "bob^test", struct{}{}, o); !errors.As(err, new(*client.ConfigError)) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
 	if _, err := alice.Do(ctx, "GET", "/api/v1/whoami", nil, map[string][]string{"X Y": {"z"}}); !errors.As(err, new(*client.ConfigError)) || !client.NothingDone(err) {
 		t.Error(err)
 	}
