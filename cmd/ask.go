@@ -44,7 +44,8 @@ message, later searches learn from it.
 
 If there is no answer within --timeout, the exit code is 3, and the relay's
 verdict says why. The message stays with the relay, and the same command with
-the same --idempotency-key goes on waiting. If the message fails, is rejected or
+the same --idempotency-key goes on waiting. The exit code is also 3 if it is not
+known whether the message was sent, because the relay does not answer. If the message fails, is rejected or
 expires, the exit code is 1.`,
 		Example: `  relay ask bob^demo '{"question":"how are you?"}'
   relay ask --find 'book a flight' '{"to":"Lisbon"}'
@@ -69,8 +70,7 @@ expires, the exit code is 1.`,
 				return err
 			}
 			err = a.send(cmd.Context(), relay, &m, f)
-			var late noReply
-			if errors.As(err, &late) {
+			if errors.As(err, new(noReply)) || errors.As(err, new(notKnown)) && cmd.Context().Err() == nil {
 				return timeUp{err}
 			}
 			return err
@@ -117,15 +117,21 @@ func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f
 // noReply says that no reply came in time.
 type noReply struct{ error }
 
-// waitForReply waits for the answer to a message, prints it and acknowledges it. Error:
+// notKnown says that the message may have been sent, but that the relay has not said so.
+type notKnown struct{ error }
+
+func (e notKnown) Unwrap() error { return e.error }
+
+// waitForReply waits until end for the answer to a message, prints it and acknowledges it. Error:
 // noReply.
-func (a *app) waitForReply(ctx context.Context, c *client.Client, sent *client.Sent, f sendFlags) error {
-	reply, err := sent.AwaitReply(ctx, f.waitReply)
+func (a *app) waitForReply(ctx context.Context, c *client.Client, sent *client.Sent, f sendFlags, end time.Time) error {
+	reply, err := sent.AwaitReply(ctx, time.Until(end))
 	var none *client.NoAnswer
 	switch {
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.As(err, &none):
+		none.Within = f.waitReply // a part of it was needed to send the message
 		return noReply{errors.New(strings.TrimSuffix(none.Error(), ".") + ". The answer may still come: see relay inbox")}
 	case err != nil:
 		return err

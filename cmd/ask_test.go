@@ -2,6 +2,7 @@ package cmd_test
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -239,4 +240,18 @@ func TestAskBesideAWorkerOfTheSameMecha(t *testing.T) {
 	}
 	other.stop()
 	worker.stop()
+}
+
+// A relay that takes the request and does not answer: it is not known whether the message was sent.
+func TestAskOfASilentRelay(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	env := []string{"RELAY_URL=http://" + l.Addr().String(), "RELAY_KEY=mk_x"}
+	for _, retry := range []string{"10s", "0"} {
+		does(t, env, "ask", "bob^talk", `{}`, "--timeout", "100ms", "--retry", retry).wantCode(t, 3, "does not answer in time", "Whether the message was sent is not known")
+	}
 }

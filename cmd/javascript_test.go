@@ -305,13 +305,13 @@ func TestJavaScriptDefers(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
-	for _, live := range []string{"socket", "poll"} {
+	for live, pause := range map[string]int{"socket": 1000, "poll": -1} {
 		l := s.start(p.asBob, fmt.Sprintf(`
 for await (const m of relay.listen({ live: %q, signal: stop.signal })) {
   say({ id: m.id, attempt: m.attempt });
-  if (m.attempt === 1) await m.defer(1000, "not now");
+  if (m.attempt === 1) await m.handle(() => m.defer(%d, "not now"));
   else await m.ack();
-}`, live))
+}`, live, pause))
 		m := p.send(p.alice, "bob^talk", `{"n":1}`)
 		p.awaitStatus(m.MessageID, "completed")
 		l.terminate()

@@ -148,7 +148,15 @@ func TestMCPBearsBrokenCalls(t *testing.T) {
 		t.Errorf("%.300s", line)
 	}
 	m.write(toolCall(52, "send_message", strings.Repeat(`{"a":`, 9000)+`{}`+strings.Repeat(`}`, 9000))) // the library bears no more than 1000
-	if m.lines.Scan() || m.wait() != 1 || !strings.HasPrefix(m.stderr.String(), "relay: ") || strings.Contains(m.stderr.String(), "goroutine") {
-		t.Errorf("%q, stderr %s", m.lines.Text(), m.stderr)
+	if line := string(m.read()); !strings.Contains(line, "-32600") {
+		t.Errorf("%.300s", line)
+	}
+	m.write(`{"broken`)
+	if line := string(m.read()); !strings.Contains(line, "-32700") {
+		t.Errorf("%.300s", line)
+	}
+	m.write(toolCall(53, "message_status", `{}`))
+	if line := string(m.read()); !strings.Contains(line, "a^broken") || m.stderr.String() != "" {
+		t.Errorf("%.300s, stderr %s", line, m.stderr)
 	}
 }

@@ -164,16 +164,22 @@ func checkPayload(payload []byte) error {
 }
 
 func (a *app) send(ctx context.Context, c *client.Client, m *outgoing, f sendFlags) error {
-	sent, err := c.Send(ctx, m.To, m.payload, m.SendOptions)
+	end, sending, cancel := time.Now().Add(f.waitReply), ctx, func() {}
+	if f.waitReply > 0 {
+		m.Timeout = min(m.Timeout, f.waitReply)
+		sending, cancel = client.Attempt(ctx, f.waitReply, 0) // with --retry 0, too
+	}
+	sent, err := c.Send(sending, m.To, m.payload, m.SendOptions)
+	cancel()
 	var unsent *client.SendError
 	switch {
 	case errors.As(err, &unsent) && unsent.Unknown:
-		return fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", advice(unsent.Err), unsent.IdempotencyKey)
+		return notKnown{fmt.Errorf("%w\nWhether the message was sent is not known. The same command with --idempotency-key '%s' sends it now, or finds that it was sent", advice(unsent.Err), unsent.IdempotencyKey)}
 	case err != nil:
 		return err
 	case f.waitReply > 0:
 		fmt.Fprintln(a.stderr, "sent", sent.MessageID)
-		return a.waitForReply(ctx, c, sent, f)
+		return a.waitForReply(ctx, c, sent, f, end)
 	case a.json:
 		err = a.printJSON(sent.JSON)
 	default:

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	nethttp "net/http"
 	"net/http/httptest"
 	"os"
@@ -225,4 +226,31 @@ func TestTasksOfALongContext(t *testing.T) {
 	get("COMPLETED", `"text":"42"`, `"where?"`)
 	says(other, door, map[string]string{"text": "43"}, client.SendOptions{InReplyTo: second})
 	get("COMPLETED", `"text":"42"`, `"text":"43"`) // the last message, which is not the first answer
+}
+
+// A relay that takes a request and does not answer costs a client not much more than the patience.
+func TestARelayThatIsSilentIsAway(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c, err := client.New(client.Config{URL: "http://" + l.Addr().String(), Key: "mk_x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(New(Config{Client: c, Own: door, Offer: []relay.Address{mecha}, Patience: 50 * time.Millisecond}))
+	defer server.Close()
+	if got := invoke(t, server.URL, "SendMessage", question("m1", "}")); !strings.Contains(got, "-32603") {
+		t.Error(got)
+	}
+	for _, token := range []string{"x", "eHh4", "MjAyNi0wMS0wMVQwMDowMDowMFogeA"} { // the last are xxx, and a time and x
+		if got := invoke(t, server.URL, "ListTasks", `{"pageToken":"`+token+`"}`); !strings.Contains(got, "-32602") {
+			t.Errorf("%s: %s", token, got)
+		}
+	}
+	if got := invoke(t, server.URL, "GetTask", `{"id":"msg_0t4242ec000352q1vw2brbk6er"}`); !strings.Contains(got, "-32603") {
+		t.Error(got)
+	}
 }

@@ -41,7 +41,7 @@ func (d *Door) send(ctx context.Context, mecha relay.Address, params json.RawMes
 	if f != nil {
 		return nil, f
 	}
-	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id), Timeout: d.Patience, TTL: d.TTL}
+	m := client.SendOptions{ConversationID: s.context, CorrelationID: s.id, IdempotencyKey: key(mecha, s.id), Timeout: d.sendTimeout(), TTL: d.TTL}
 	if s.task != "" {
 		return a, d.goOn(ctx, mecha, s, payload, m, a)
 	}
@@ -198,7 +198,7 @@ func (d *Door) cancelTask(ctx context.Context, mecha relay.Address, params json.
 	}
 	if m := t.meaning(); !m.state.ended() {
 		_, err := d.Client.Send(ctx, string(mecha), marshal(map[string]string{"cancel": id}), client.SendOptions{
-			Type: typeCancel, InReplyTo: id, ConversationID: t.conversation, CorrelationID: id, IdempotencyKey: "a2a-cancel-" + id, Timeout: d.Patience,
+			Type: typeCancel, InReplyTo: id, ConversationID: t.conversation, CorrelationID: id, IdempotencyKey: "a2a-cancel-" + id, Timeout: d.sendTimeout(),
 		})
 		if client.Refused(err, relay.NotAccepted, relay.ConversationFull) {
 			return nil, faultf(codeNotCancelable, "TASK_NOT_CANCELABLE", "the Mecha cannot be told: %s", faultOf(err).Message)
@@ -224,8 +224,9 @@ func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.R
 	o := readObject("", params, "contextId", "status", "pageSize", "pageToken", "historyLength", "statusTimestampAfter", "includeArtifacts")
 	conversation, only, after := o.text("contextId", 128, false), state(o.text("status", 64, false)), o.text("statusTimestampAfter", 64, false)
 	size, history, artifacts := o.whole("pageSize", 1, 100), o.whole("historyLength", 0, 1<<31-1), o.is("includeArtifacts")
-	token, err := base64.RawURLEncoding.DecodeString(o.text("pageToken", 128, false))
-	if err != nil {
+	token := o.text("pageToken", 128, false)
+	begin, ok := placeOf(token)
+	if token != "" && !ok {
 		o.failed("pageToken", "is none of this door")
 	}
 	if only != "" && only != "TASK_STATE_UNSPECIFIED" && !slices.Contains(states, only) {
@@ -267,11 +268,11 @@ func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.R
 		list.PageSize = *size
 	}
 	for i, t := range all {
-		if len(token) > 0 && t.place >= string(token) {
+		if token != "" && t.place >= begin {
 			continue
 		}
 		if len(list.Tasks) == list.PageSize {
-			list.NextPageToken = base64.RawURLEncoding.EncodeToString([]byte(all[i-1].place))
+			list.NextPageToken = tokenOf(all[i-1].place)
 			break
 		}
 		one, err := d.listed(ctx, t.thread, artifacts, history)
@@ -281,6 +282,16 @@ func (d *Door) listTasks(ctx context.Context, mecha relay.Address, params json.R
 		list.Tasks = append(list.Tasks, one)
 	}
 	return list, nil
+}
+
+// tokenOf makes the pageToken of the page after a place in the list; placeOf reads it.
+func tokenOf(place string) string { return base64.RawURLEncoding.EncodeToString([]byte(place)) }
+
+func placeOf(token string) (place string, ok bool) {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	at, id, _ := strings.Cut(string(text), " ")
+	_, noTime := relay.ParseTime(at)
+	return string(text), err == nil && noTime == nil && isMessageID(id)
 }
 
 // listed makes a task of a list, and reads the payloads that it needs.

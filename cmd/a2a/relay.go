@@ -17,16 +17,15 @@ import (
 // get asks the relay. While it is away or overloaded, it is asked again until the door's
 // patience is over.
 func (d *Door) get(ctx context.Context, path string, out any) error {
-	end, b := time.Now().Add(d.Patience), client.Backoff{Most: 2 * time.Second}
-	for {
-		err := d.Client.Call(ctx, "GET", path, nil, out)
-		if err == nil || ctx.Err() != nil || !client.Temporary(err) {
-			return err
-		}
-		if pause := b.Pause(err); time.Now().Add(pause).After(end) || !client.Sleep(ctx, pause) {
-			return err
-		}
+	return client.Retry(ctx, d.Patience, func(ctx context.Context) error { return d.Client.Call(ctx, "GET", path, nil, out) })
+}
+
+// sendTimeout is the door's patience as client.SendOptions have it.
+func (d *Door) sendTimeout() time.Duration {
+	if d.Patience == 0 {
+		return -1 // one attempt
 	}
+	return d.Patience
 }
 
 // faultOf says what an error of the relay means for a client.

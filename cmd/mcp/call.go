@@ -16,26 +16,40 @@ import (
 // answer or is overloaded, it asks again until the door's patience is over, unless it is
 // told to wait for longer than that. A request that writes must be one that may come
 // twice.
-func (d *door) ask(ctx context.Context, method, path string, in any, header http.Header, out any) (http.Header, error) {
-	var body []byte
-	if in != nil {
-		var err error
-		if body, err = json.Marshal(in); err != nil {
-			return nil, err
-		}
-	}
-	return d.askBytes(ctx, d.patience, method, path, body, header, out)
+func (d *door) ask(ctx context.Context, r *request, out any) (http.Header, error) {
+	return d.askFor(ctx, d.patience, r, out)
 }
 
-func (d *door) askBytes(ctx context.Context, patience time.Duration, method, path string, body []byte, header http.Header, out any) (http.Header, error) {
+// request is one of the API. The relay may hold its answer for hold.
+type request struct {
+	method, path string
+	body         []byte
+	header       http.Header
+	hold         time.Duration
+}
+
+// try makes a request once. It has left and client.AttemptSlack, so that a relay which takes requests
+// and does not answer holds up no call; see client.Attempt. With a header, the relay has done it.
+func (d *door) try(ctx context.Context, left time.Duration, r *request, out any) (http.Header, error) {
+	ctx, cancel := client.Attempt(ctx, left, r.hold)
+	defer cancel()
+	resp, err := d.api.Do(ctx, r.method, r.path, r.body, r.header)
+	if err == nil {
+		err = resp.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return resp.Header, json.Unmarshal(resp.Body, out)
+}
+
+// askFor is ask with another patience than the door's.
+func (d *door) askFor(ctx context.Context, patience time.Duration, r *request, out any) (http.Header, error) {
 	end, b := time.Now().Add(patience), client.Backoff{Most: 2 * time.Second}
 	for {
-		resp, err := d.api.Do(ctx, method, path, body, header)
-		if err == nil {
-			err = resp.Err()
-		}
-		if err == nil {
-			return resp.Header, json.Unmarshal(resp.Body, out)
+		header, err := d.try(ctx, client.Left(patience, end), r, out)
+		if header != nil {
+			return header, err
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -53,7 +67,7 @@ func (d *door) askBytes(ctx context.Context, patience time.Duration, method, pat
 }
 
 func (d *door) get(ctx context.Context, path string, out any) error {
-	_, err := d.ask(ctx, "GET", path, nil, nil, out)
+	_, err := d.ask(ctx, &request{method: "GET", path: path}, out)
 	return err
 }
 
@@ -65,7 +79,7 @@ func (d *door) address(ctx context.Context, patience time.Duration) (relay.Addre
 	var who struct {
 		MechaID relay.Address `json:"mecha_id"`
 	}
-	if _, err := d.askBytes(ctx, patience, "GET", "/api/v1/whoami", nil, nil, &who); err != nil {
+	if _, err := d.askFor(ctx, patience, &request{method: "GET", path: "/api/v1/whoami"}, &who); err != nil {
 		return "", err
 	}
 	d.mu.Lock()

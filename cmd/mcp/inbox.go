@@ -2,6 +2,7 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"net/url"
 	"strconv"
 	"time"
@@ -60,7 +61,8 @@ func (d *door) checkInbox(ctx context.Context, r *mcp.CallToolRequest) (any, err
 		q.Set("wait", strconv.Itoa(a.Wait))
 	}
 	var p page
-	if err := d.get(ctx, mailbox+"/messages?"+q.Encode(), &p); err != nil {
+	news := &request{method: "GET", path: mailbox + "/messages?" + q.Encode(), hold: time.Duration(a.Wait) * time.Second}
+	if _, err := d.ask(ctx, news, &p); err != nil {
 		return nil, err
 	}
 	var in inbox
@@ -169,13 +171,17 @@ func (d *door) ackMessage(ctx context.Context, r *mcp.CallToolRequest) (any, err
 	if ack.Status == "" {
 		ack.Status = "completed"
 	}
+	body, err := json.Marshal(ack)
+	if err != nil {
+		return nil, err
+	}
 	results, done := []acked{}, 0
 	var first error
 	for _, id := range a.MessageIDs {
 		one := acked{MessageID: id}
 		path, err := messagePath(id)
 		if err == nil {
-			_, err = d.ask(ctx, "POST", path+"/ack", ack, nil, &one)
+			_, err = d.ask(ctx, &request{method: "POST", path: path + "/ack", body: body}, &one)
 		}
 		switch {
 		case ctx.Err() != nil:

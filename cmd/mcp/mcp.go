@@ -9,7 +9,9 @@
 package mcp
 
 import (
+	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -206,8 +208,8 @@ func read(r *mcp.CallToolRequest, into any) error {
 
 func argumentFault(err error) string {
 	var kind *json.UnmarshalTypeError
-	if errors.As(err, &kind) && kind.Field != "" {
-		return fmt.Sprintf("%s must not be a JSON %s", kind.Field, kind.Value)
+	if errors.As(err, &kind) {
+		return fmt.Sprintf("%s must not be a JSON %s", cmp.Or(kind.Field, "arguments"), kind.Value)
 	}
 	return fmt.Sprintf("the arguments are not as the tool's schema says (%s)", relay.Visible(strings.TrimPrefix(err.Error(), "json: ")))
 }
@@ -225,7 +227,8 @@ func whole(name string, n *int, normal, most int) error {
 
 // Serve answers one client over two streams until in ends or ctx does. A request is tried
 // again for as long as retry if the relay does not answer or is overloaded. Nothing but
-// messages of the protocol is written to out. When in has ended, calls under way have
+// messages of the protocol is written to out. A line that is no message is answered with an error, and
+// the session goes on. When in has ended, calls under way have
 // lastCalls to end and are answered. The error is nil if in has ended or ctx has.
 func Serve(ctx context.Context, api API, retry time.Duration, in io.Reader, out io.Writer, version string) error {
 	life, end := context.WithCancel(ctx)
@@ -234,8 +237,9 @@ func Serve(ctx context.Context, api API, retry time.Duration, in io.Reader, out 
 	asking, cancel := context.WithTimeout(ctx, firstQuestion)
 	d.address(asking, 0) // if the relay does not answer now, the instructions have no address
 	cancel()
-	ending := &endingReader{Reader: in, ended: func() { d.settle(end) }}
-	err := newServer(version).Run(through(ctx, d), &mcp.IOTransport{Reader: io.NopCloser(ending), Writer: nopCloser{out}})
+	writer := &lockedWriter{w: out}
+	ending := &endingReader{Reader: &lineReader{in: bufio.NewReader(in), out: writer}, ended: func() { d.settle(end) }}
+	err := newServer(version).Run(through(ctx, d), &mcp.IOTransport{Reader: io.NopCloser(ending), Writer: writer})
 	if ctx.Err() != nil || ending.clean.Load() {
 		return nil
 	}
@@ -286,7 +290,3 @@ func (r *endingReader) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
-
-type nopCloser struct{ io.Writer }
-
-func (nopCloser) Close() error { return nil }

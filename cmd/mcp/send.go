@@ -187,7 +187,9 @@ func (d *door) post(ctx context.Context, body []byte, header http.Header, wait i
 			header.Set("Prefer", "wait="+strconv.Itoa(left))
 		}
 		var latest sent
-		answer, err := d.askBytes(ctx, 0, "POST", "/api/v1/messages", body, header, &latest)
+		hold := time.Duration(left) * time.Second
+		send := &request{"POST", "/api/v1/messages", body, header, hold}
+		answer, err := d.try(ctx, client.Left(d.patience, giveUp.Add(-hold)), send, &latest)
 		if err == nil {
 			s = latest
 		}

@@ -2,8 +2,10 @@ package mcp
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -140,7 +142,12 @@ func (d *door) findAgents(ctx context.Context, r *mcp.CallToolRequest) (any, err
 		question["filter"] = map[string]any{"online": *a.Online}
 	}
 	var f found
-	if _, err := d.ask(ctx, "POST", "/api/v1/search", question, http.Header{"Prefer": {"wait=10"}}, &f); err != nil {
+	body, err := json.Marshal(question)
+	if err != nil {
+		return nil, err
+	}
+	search := &request{method: "POST", path: "/api/v1/search", body: body, header: http.Header{"Prefer": {"wait=10"}}, hold: 10 * time.Second}
+	if _, err := d.ask(ctx, search, &f); err != nil {
 		return nil, err
 	}
 	if f.Status != "completed" {

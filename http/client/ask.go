@@ -62,8 +62,7 @@ func (m *Message) failed() error {
 const (
 	firstHold      = time.Second      // of the first request that waits; each further one waits twice as long
 	longestHold    = 60 * time.Second // that a relay holds a request
-	sendSlack      = 2 * time.Second
-	verdictTimeout = 5 * time.Second
+	verdictTimeout = AttemptSlack
 	ackTimeout     = 5 * time.Second
 )
 
@@ -77,8 +76,8 @@ const (
 // answer, and one that comes too late. A listener in another process leaves the answer to Ask
 // as well, by the mark that SendOptions.Question describes.
 //
-// Ask goes on while the relay is away. If there is no answer within Timeout, the error is a
-// *NoAnswer with the relay's verdict. If the message fails, is rejected or expires, it is a
+// Ask goes on while the relay is away. If there is no answer within Timeout, or until the deadline
+// of ctx, the error is a *NoAnswer with the relay's verdict, for which Ask takes AttemptSlack at most. If the message fails, is rejected or expires, it is a
 // *Failed; if it was never sent, a *SendError; if ctx is cancelled, context.Canceled and its
 // cause.
 func (c *Client) Ask(ctx context.Context, to string, payload any, options ...SendOptions) (*Message, error) {
@@ -96,7 +95,7 @@ func (c *Client) Ask(ctx context.Context, to string, payload any, options ...Sen
 		return nil, err
 	}
 	// The answer matters more than its acknowledgement: without it, the answer stays pending.
-	_ = retry(ctx, ackTimeout, func(ctx context.Context) error {
+	_ = Retry(ctx, ackTimeout, func(ctx context.Context) error {
 		_, err := c.Ack(ctx, reply.ID, "completed", "")
 		return err
 	})
@@ -117,6 +116,9 @@ var errCannotWait = errors.New("the relay, or a proxy before it, does not know P
 // requests it looks whether the message has failed. The first are short, so that an early
 // failure is noticed early.
 func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration) (*Message, error) {
+	if deadline, has := parent.Deadline(); has && time.Until(deadline) < most {
+		most = max(time.Until(deadline), 0).Round(10 * time.Millisecond) // it is told to people
+	}
 	ctx, cancel := context.WithTimeout(parent, most)
 	defer cancel()
 	question := m.c.asks(m)
@@ -132,7 +134,7 @@ func (m *outgoing) await(parent context.Context, sent *Sent, most time.Duration)
 		hold = min(hold, left.Truncate(time.Second))
 		asking, answered := ctx, func() {}
 		if sent == nil { // the answer to the request that sends is worth a little more time
-			asking, answered = context.WithTimeout(parent, left+sendSlack)
+			asking, answered = context.WithTimeout(parent, left+AttemptSlack)
 		}
 		s, h, err := m.post(asking, hold)
 		answered()
@@ -186,6 +188,9 @@ func (m *outgoing) outOfTime(parent context.Context, sent *Sent, most time.Durat
 		return unsent
 	}
 	e := &NoAnswer{MessageID: sent.MessageID, Within: most, IdempotencyKey: m.key}
+	if parent.Err() != nil { // its deadline: the verdict is worth a little more time
+		parent = context.WithoutCancel(parent)
+	}
 	ctx, cancel := context.WithTimeout(parent, verdictTimeout)
 	defer cancel()
 	if t, err := m.c.Trace(ctx, sent.MessageID); err == nil {

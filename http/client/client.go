@@ -31,10 +31,10 @@ type Config struct {
 	TLS *tls.Config
 }
 
-// ConfigError is a field of a Config that cannot be used. It does not repeat
-// the value, which may be a secret.
+// ConfigError is a field of a Config or of options, or a header, that cannot be used. It does
+// not repeat the value, which may be a secret.
 type ConfigError struct {
-	Field  string // URL or Key
+	Field  string // as in URL, TTL or Idempotency-Key
 	Reason string // as in "must begin with http:// or https://"
 }
 
@@ -104,12 +104,23 @@ func (r *Response) Err() error {
 // Nothing was sent.
 var ErrInvalidRequest = errors.New("not a valid method or path")
 
+// isHeader tells whether HTTP allows a header (RFC 9110 §5.1, §5.5).
+func isHeader(name string, values []string) bool {
+	const token = "!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7F }
+	return name != "" && strings.Trim(name, token) == "" && !strings.ContainsFunc(strings.Join(values, ""), control)
+}
+
+// errNotSent is the error of a request whose context had ended before.
+var errNotSent = errors.New("nothing was sent")
+
 // Do sends one request, signed anew, and reads the whole answer, whatever its
 // status is. path begins with a slash and may have a query. body is sent as it
 // is; nil is none. header may be nil; it is added to the headers that
 // authenticate the request, and wins over them.
 //
-// An error means that there is no whole answer: then NothingDone tells whether
+// A header that HTTP does not allow is a *ConfigError, and nothing is sent. Any other
+// error means that there is no whole answer: then NothingDone tells whether
 // the relay can have received the request. A request takes at most 90 seconds.
 // Redirects are not followed.
 func (c *Client) Do(ctx context.Context, method, path string, body []byte, header http.Header) (*Response, error) {
@@ -122,7 +133,13 @@ func (c *Client) Do(ctx context.Context, method, path string, body []byte, heade
 		req.Header.Set("Content-Type", "application/json")
 	}
 	for name, values := range header {
+		if !isHeader(name, values) {
+			return nil, &ConfigError{relay.Visible(name), "is no header that HTTP allows; a value must have no control characters"}
+		}
 		req.Header[name] = values
+	}
+	if ctx.Err() != nil {
+		return nil, &Unreachable{fmt.Errorf("%w: %w", errNotSent, context.Cause(ctx))}
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {

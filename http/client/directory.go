@@ -110,7 +110,7 @@ func (c *Client) Publish(ctx context.Context, profile any) error {
 	if err != nil {
 		return err
 	}
-	return retry(ctx, defaultTimeout, func(ctx context.Context) error {
+	return Retry(ctx, defaultTimeout, func(ctx context.Context) error {
 		own, err := c.Address(ctx)
 		if err != nil {
 			return err

@@ -44,6 +44,7 @@ const (
 	// NotAcknowledged: Message could not be acknowledged as Status, because of Err.
 	NotAcknowledged
 	// LeftPending: while the listener ends, a message stays pending; Err says which and why.
+	// Message is set if its handler has not returned.
 	LeftPending
 )
 

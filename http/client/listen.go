@@ -39,7 +39,7 @@ type ListenOptions struct {
 	// time is then handled.
 	State string
 	// Quick says that handle takes no time worth mentioning, as when it prints. Then the
-	// goroutine that receives calls it, one message after the other, while up to 32
+	// goroutine that receives waits for it, one message after the other, while up to 32
 	// acknowledgements of earlier messages are under way: if the process dies, so many more
 	// messages come again that were handled.
 	Quick bool
@@ -61,7 +61,8 @@ type ListenOptions struct {
 	// Report is called with what happens to the listener, also concurrently.
 	Report func(Event)
 	// Handling is the context of the handlers. Default: one that ends ten seconds after ctx
-	// has. If it ends, Listen returns its cause, and messages under way stay pending.
+	// has. If it ends, Listen returns its cause, and messages under way stay pending. A handler
+	// has one second then to return; see Listen.
 	Handling context.Context
 
 	now      func() time.Time
@@ -81,7 +82,6 @@ const (
 	syncLimit  = 1000             // the most that a relay allows
 	heartbeat  = 20 * time.Second // the relay hangs up after 60 s without a frame
 	mostPause  = 30 * time.Second // between attempts
-	graceTime  = 10 * time.Second // for what is under way when ctx ends
 	quietTime  = 3 * time.Second  // for which a delay is not reported
 	acksAtOnce = idleConnections
 	maxClaimed = 100 // this and the other limits of claims: PROTOCOL §3, Claim
@@ -193,7 +193,11 @@ type listener struct {
 
 // Listen receives the messages for the Mecha of the key, and calls handle for each at least
 // once, in the order in which the relay accepted them, until ctx ends. Then it waits for the
-// handlers that run, and returns nil.
+// handlers that run, and returns nil. It waits for ten seconds; see ListenOptions.Handling.
+//
+// A handler that does not return within a second after its listener has ended its context is left
+// alone: Listen reports LeftPending, and returns. The goroutine of the handler goes on, and what
+// it still tries to do for the message fails with [ErrListenerEnded].
 //
 // If handle returns nil, the message is acknowledged as completed. If it returns an error, it
 // is acknowledged as failed, and the sender can read the text of the error; see
@@ -213,7 +217,8 @@ type listener struct {
 // listener that keeps its place (ListenOptions.Ack and State) differs: it puts nothing off, and
 // while an answer is undecided it waits, because it handles the messages in order.
 //
-// A panic of handle is not recovered: it ends the program, and the message stays pending.
+// A panic of handle ends the program, and the message stays pending. A handler that ends by
+// runtime.Goexit has failed: "the handler ended without a result".
 //
 // The context of a handler ends when the lease of its message is lost, with [ErrLeaseLost] or
 // the relay's refusal as its cause, and when ListenOptions.Handling ends. Nothing may then be
@@ -249,8 +254,6 @@ func (c *Client) Listen(ctx context.Context, o ListenOptions, handle func(contex
 	defer context.AfterFunc(l.alive, stop)()
 	return l.run(ctx)
 }
-
-var errTooSlow = fmt.Errorf("the messages that were still handled %v after the end stay pending", graceTime)
 
 func (l *listener) run(ctx context.Context) error {
 	err := l.begin(ctx)

@@ -140,7 +140,7 @@ func (l *listener) handleClaimed(ctx context.Context, m *Message, until time.Tim
 	} else {
 		settled = l.settle(m, l.work(m))
 	}
-	end(nil)
+	end(errHandled)
 	<-renewing
 	l.release(m, settled)
 }

@@ -33,8 +33,15 @@ type abandoned struct{ error }
 func (e *abandoned) Unwrap() error { return e.error }
 
 // Abandon makes the error by which a handler ends its listener: the message stays pending,
-// and Listen returns err.
-func Abandon(err error) error { return &abandoned{err} }
+// and Listen returns err. With nil, Listen returns an error that says no more than that.
+func Abandon(err error) error {
+	if err == nil {
+		err = errAbandoned
+	}
+	return &abandoned{err}
+}
+
+var errAbandoned = errors.New("its handler has abandoned it")
 
 // abandonedBy finds what Abandon has made in a handler's error; nil if it is not there. The
 // methods of an error may panic, as those of a nil pointer do.
@@ -69,7 +76,7 @@ func (l *listener) work(m *Message) error {
 		l.one.Lock()
 		defer l.one.Unlock()
 	}
-	return l.handle(t.ctx, m)
+	return l.call(m)
 }
 
 // settle acknowledges a message as the handler's error says. false: it stays pending.
@@ -155,9 +162,9 @@ func (t *task) acknowledge(ctx context.Context, m *Message, a acknowledgement) e
 		return err
 	})
 	if err != nil {
-		return unlessKeyless(err)
+		return unlessKeyless(t.explain(m, err))
 	}
-	t.ended = t.ended || !relay.ReportsProgress(a.Status) || a.RetryAfter > 0
+	t.ended = t.ended || a.hasLastWord()
 	t.progress = a.Detail
 	return nil
 }
@@ -180,7 +187,7 @@ func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions
 		})
 	})
 	l.breaker.end(m.ConversationID, l.now(), err == nil)
-	return unlessKeyless(err)
+	return unlessKeyless(t.explain(m, err))
 }
 
 // unlessKeyless makes a refusal of the key the end of the listener: nothing can be
@@ -197,6 +204,9 @@ func unlessKeyless(err error) error {
 // made any more. If that takes longer than quietTime, it reports that once. After the
 // listener was told to stop it has graceTime left.
 func (t *task) persist(ctx context.Context, m *Message, late EventKind, request func(context.Context) error) error {
+	if t.ctx.Err() != nil {
+		return t.ctx.Err()
+	}
 	trying, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(t.ctx, cancel)()

@@ -137,18 +137,25 @@ func TestTheHandlerDecidesWhatBecomesOfAMessage(t *testing.T) {
 						return err
 					}
 					return m.Defer(ctx, time.Millisecond)
+				case p.Do == "past" && m.Attempt == 1:
+					return m.Defer(ctx, 0)
+				case p.Do == "past" && m.Attempt == 2:
+					return m.Defer(ctx, -time.Minute)
+				case p.Do == "past":
+					return m.Ack(ctx, "completed", "the third time")
 				case p.Do == "reply":
 					return errors.Join(m.Reply(ctx, map[string]int{"n": 1}), m.Reply(ctx, map[string]int{"n": 2}, client.SendOptions{Type: "more"}))
 				}
 				return nil
 			})
-			for do, want := range map[string]string{"nothing": "completed", "fail": "failed", "reject": "rejected", "defer": "completed", "reply": "completed"} {
+			for do, want := range map[string]string{"nothing": "completed", "fail": "failed", "reject": "rejected", "defer": "completed", "past": "completed", "reply": "completed"} {
 				sent, err := alice.Send(t.Context(), "bob^test", map[string]string{"do": do}, client.SendOptions{CorrelationID: "c"})
 				if err != nil {
 					t.Fatal(err)
 				}
 				got := alice.awaitAck(sent.MessageID, want)
-				if len(got.Detail) > 1024 || strings.ContainsAny(got.Detail, "\x1b\n") || do == "fail" && !strings.HasSuffix(got.Detail, "é…") || do == "reject" && got.Detail != "never" {
+				if len(got.Detail) > 1024 || strings.ContainsAny(got.Detail, "\x1b\n") || do == "fail" && !strings.HasSuffix(got.Detail, "é…") ||
+					do == "reject" && got.Detail != "never" || do == "past" && got.Detail != "the third time" {
 					t.Errorf("%s: %q", do, got.Detail)
 				}
 			}
@@ -267,6 +274,10 @@ func TestAListenerFinishesWhatItHasBegun(t *testing.T) {
 			t.Errorf("%v, %+v", err, bob.record(next))
 		}
 	}
+	l = launch(t, bob.Client, client.ListenOptions{}, func(context.Context, *client.Message) error { return client.Abandon(nil) })
+	if err := l.wait(); err == nil || err.Error() != next+" stays pending: its handler has abandoned it" {
+		t.Error(err)
+	}
 	l = launch(t, bob.Client, client.ListenOptions{Ready: func(context.Context) error { return mine }}, nil)
 	if err := l.wait(); !errors.Is(err, mine) {
 		t.Error(err)
@@ -299,6 +310,26 @@ func TestAListenerEndsWhenWaitingIsOfNoUse(t *testing.T) {
 		{Claim: true, Quick: true}, {Lease: time.Second}, {Worker: strings.Repeat("w", 65)}} {
 		if err := bob.Listen(t.Context(), o, handle); !errors.As(err, new(*client.ConfigError)) {
 			t.Errorf("%+v: %v", o, err)
+		}
+	}
+}
+
+// What a handler puts off or rejects stays so, without a listener too.
+func TestWorkingLeavesTheLastWordToTheWork(t *testing.T) {
+	t.Parallel()
+	alice, bob := mustServe(t).mustPair()
+	for want, work := range map[string]func(context.Context, *client.Message) error{
+		"deferred": func(ctx context.Context, m *client.Message) error { return m.Defer(ctx, -time.Second) },
+		"rejected": func(ctx context.Context, m *client.Message) error { return m.Ack(ctx, "rejected", "") },
+	} {
+		id := alice.mustSend(bob, `{}`).MessageID
+		m, err := bob.Message(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = m.Working(t.Context(), func(ctx context.Context) error { return work(ctx, m) })
+		if got, err2 := alice.Record(t.Context(), id); err != nil || err2 != nil || got.Status != want {
+			t.Errorf("%s: %v, %+v, %v", want, err, got, err2)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/url"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"relay/db/relay"
@@ -33,9 +34,10 @@ type Message struct {
 	Status, Detail string          // of a record: the recipient's latest word, as in completed, and why; "" if there is none
 	JSON           json.RawMessage // of a record: all of it
 
-	c    *Client
-	task *task // of the listener that handles the message; nil: there is none
-	keys *replyKeys
+	c     *Client
+	task  *task // of the listener that handles the message; nil: there is none
+	keys  *replyKeys
+	ended *atomic.Bool // without a task: Ack or Defer has had the last word
 }
 
 // Decode stores the payload in v, as json.Unmarshal does.
@@ -66,7 +68,7 @@ type frame struct {
 func (c *Client) message(f *frame) *Message {
 	m := &Message{
 		ID: f.MessageID, ConversationID: f.ConversationID, Sender: f.From, To: f.To, Type: f.MessageType, Priority: f.Priority,
-		CorrelationID: f.CorrelationID, InReplyTo: f.InReplyTo, Payload: f.Payload, Attempt: max(f.Attempt, 1), Signed: f.Signed, State: f.State, c: c, keys: &replyKeys{},
+		CorrelationID: f.CorrelationID, InReplyTo: f.InReplyTo, Payload: f.Payload, Attempt: max(f.Attempt, 1), Signed: f.Signed, State: f.State, c: c, keys: &replyKeys{}, ended: &atomic.Bool{},
 	}
 	if f.PayloadBase64 != nil {
 		m.Payload = f.PayloadBase64
@@ -140,6 +142,12 @@ type acknowledgement struct {
 	RetryAfter int64  `json:"retry_after_seconds,omitempty"`
 }
 
+// hasLastWord tells whether nothing may be acknowledged after it: it is final, or puts the message
+// off, and a later word would undo that.
+func (a *acknowledgement) hasLastWord() bool {
+	return !relay.ReportsProgress(a.Status) || a.RetryAfter > 0
+}
+
 func (c *Client) ack(ctx context.Context, id string, a acknowledgement) (*Acked, error) {
 	a.ClientTS = relay.FormatTime(time.Now())
 	out := &Acked{}
@@ -158,20 +166,25 @@ func (m *Message) Ack(ctx context.Context, status, detail string) error {
 }
 
 // Defer puts the message off: it comes again after d, with Attempt one higher. d is at
-// least a second, and at most 7 days; fractions of seconds are rounded up. The listener
-// then acknowledges nothing more.
+// most 7 days. Fractions of seconds are rounded up, and less than a second, also a negative d,
+// counts as one: time.Until gives that of a moment that has just passed. The listener, or
+// Working, then acknowledges nothing more.
 func (m *Message) Defer(ctx context.Context, d time.Duration) error {
-	return m.acknowledge(ctx, acknowledgement{Status: relay.Deferred, RetryAfter: seconds(d)})
+	return m.acknowledge(ctx, acknowledgement{Status: relay.Deferred, RetryAfter: max(seconds(d), 1)})
 }
 
 func (m *Message) acknowledge(ctx context.Context, a acknowledgement) error {
 	if m.task != nil {
 		return m.task.acknowledge(ctx, m, a)
 	}
-	return retry(ctx, defaultTimeout, func(ctx context.Context) error {
+	err := Retry(ctx, defaultTimeout, func(ctx context.Context) error {
 		_, err := m.c.ack(ctx, m.ID, a)
 		return err
 	})
+	if err == nil && a.hasLastWord() {
+		m.ended.Store(true)
+	}
+	return err
 }
 
 // Reply answers the message: to its sender, in its conversation, with its
@@ -252,13 +265,16 @@ func (k *replyKeys) giveBack(sum digest, n int) {
 // Working does the work for a message that came from somewhere else than a listener, as
 // from [Client.Inbox]: it acknowledges the message as processing, calls f, and then
 // acknowledges it as completed, or as failed with the text of f's error, which it returns.
-// If ctx has ended meanwhile, the message stays pending.
+// If ctx has ended meanwhile, the message stays pending. If f has acknowledged or deferred the
+// message itself, Working adds nothing.
 func (m *Message) Working(ctx context.Context, f func(context.Context) error) error {
 	if err := m.Ack(ctx, relay.Processing, ""); err != nil {
 		return err
 	}
 	err := f(ctx)
 	switch {
+	case m.hasEnded():
+		return err
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case err != nil:
@@ -266,6 +282,14 @@ func (m *Message) Working(ctx context.Context, f func(context.Context) error) er
 		return err
 	}
 	return m.Ack(ctx, "completed", "")
+}
+
+// hasEnded tells whether Ack or Defer has had the last word about the message.
+func (m *Message) hasEnded() bool {
+	if m.task != nil {
+		return m.task.hasEnded()
+	}
+	return m.ended.Load()
 }
 
 // Trace is what the relay knows of the life of a message (PROTOCOL §3, Trace).

@@ -16,12 +16,14 @@ import (
 // That holds for the faults of a network, for a relay that is overloaded,
 // stopping or away, and for a clock that may be set right meanwhile. It does
 // not hold for other refusals, such as that of a conversation which is full, nor
-// for a request or URL that is wrong. The end of a context counts as a fault of
+// for a request or URL that is wrong, nor for a message of which the handler has no say any more. The end of a context counts as a fault of
 // the network: ask the context first.
 func Temporary(err error) bool {
 	var r *Refusal
 	switch {
-	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), Refused(err, relay.ConversationFull):
+	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)), Refused(err, relay.ConversationFull):
+		return false
+	case errors.Is(err, ErrListenerEnded), errors.Is(err, ErrLeaseLost), errors.Is(err, errHandled):
 		return false
 	case !errors.As(err, &r):
 		return true // there was no answer at all
@@ -38,7 +40,7 @@ func NothingDone(err error) bool {
 	var op *net.OpError
 	var r *Refusal
 	switch {
-	case errors.Is(err, ErrInvalidRequest), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
+	case errors.Is(err, errNotSent), errors.Is(err, ErrInvalidRequest), errors.As(err, new(*ConfigError)), errors.As(err, new(*WrongScheme)), errors.As(err, new(*tls.CertificateVerificationError)):
 		return true
 	case errors.As(err, &op):
 		return op.Op == "dial"
@@ -72,6 +74,52 @@ func (b *Backoff) Pause(err error) time.Duration {
 
 // Reset makes the next pause a short one, after an attempt that succeeded.
 func (b *Backoff) Reset() { b.next = 0 }
+
+const (
+	// AttemptSlack is by how much the last of several attempts may exceed the caller's time: its
+	// answer is worth a little more.
+	AttemptSlack = 2 * time.Second
+
+	attemptTimeout = 30 * time.Second // for a request that the relay does not hold
+)
+
+// Attempt gives the context of one attempt of a caller who has left until it gives up. It ends
+// AttemptSlack after that, and after 30 seconds at the latest; both are counted from the end of
+// hold, for which the relay may hold its answer. 0 and less for left: there is one attempt only, and it
+// has the 30 seconds.
+func Attempt(ctx context.Context, left, hold time.Duration) (context.Context, context.CancelFunc) {
+	most := attemptTimeout
+	if left > 0 {
+		most = min(left+AttemptSlack, most)
+	}
+	return context.WithTimeout(ctx, hold+most)
+}
+
+// Left is how much of the caller's time is left until end for [Attempt]: above 0 also if end has just
+// passed, unless most says that there is one attempt only.
+func Left(most time.Duration, end time.Time) time.Duration {
+	if most <= 0 {
+		return 0
+	}
+	return max(time.Until(end), 1)
+}
+
+// Retry calls f until it succeeds, fails for good, or most has passed; with most of 0 and less,
+// once. It returns the error of the last attempt. The context of each attempt is that of [Attempt].
+func Retry(ctx context.Context, most time.Duration, f func(context.Context) error) error {
+	end := time.Now().Add(most)
+	for b := (Backoff{Most: sendPause}); ; {
+		attempt, cancel := Attempt(ctx, Left(most, end), 0)
+		err := f(attempt)
+		cancel()
+		if err == nil || ctx.Err() != nil || !Temporary(err) {
+			return err
+		}
+		if d := b.Pause(err); time.Now().Add(d).After(end) || !Sleep(ctx, d) {
+			return err
+		}
+	}
+}
 
 // Sleep waits for d, as between two attempts, and returns false if ctx ended first.
 func Sleep(ctx context.Context, d time.Duration) bool {

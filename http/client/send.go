@@ -31,7 +31,8 @@ type SendOptions struct {
 	// sent once, also by another process. Default: a random one.
 	IdempotencyKey string
 	// Timeout is for how long Send tries if the relay is away or overloaded, and for how
-	// long Ask waits for the answer. Default: a minute. Below zero, Send tries once.
+	// long Ask waits for the answer. Default: a minute. Below zero, Send tries once, for at most
+	// 30 seconds. A relay that takes the request and does not answer costs AttemptSlack more.
 	Timeout time.Duration
 	// Question says that Sent.AwaitReply will wait for the answer. In a conversation that
 	// exists, the message then has a CorrelationID, unless you give one, so that the answer is
@@ -42,7 +43,6 @@ type SendOptions struct {
 
 const (
 	defaultTimeout = time.Minute
-	attemptTimeout = 30 * time.Second
 	sendPause      = 2 * time.Second // at most, between attempts
 )
 
@@ -87,8 +87,8 @@ func (e *SendError) Unwrap() error { return e.Err }
 //
 // When Send returns no error, the message is on the relay's disk. If the relay does not
 // answer, restarts or is overloaded, Send tries again, always with the same
-// Idempotency-Key, so the message is sent once. The error is a *SendError, or tells that
-// the payload cannot be marshalled.
+// Idempotency-Key, so the message is sent once. The error is a *SendError, a *ConfigError if an
+// option is negative, or tells that the payload cannot be marshalled.
 func (c *Client) Send(ctx context.Context, to string, payload any, options ...SendOptions) (*Sent, error) {
 	m, err := c.outgoing(to, payload, single(options))
 	if err != nil {
@@ -116,6 +116,9 @@ type outgoing struct {
 }
 
 func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, error) {
+	if field := o.negative(); field != "" {
+		return nil, &ConfigError{field, "must not be negative"}
+	}
 	o.IdempotencyKey = cmp.Or(o.IdempotencyKey, rand.Text())
 	if o.Question {
 		mark := markFor(to, o.IdempotencyKey)
@@ -144,8 +147,27 @@ func (c *Client) outgoing(to string, payload any, o SendOptions) (*outgoing, err
 	return &outgoing{c: c, to: to, body: body, key: o.IdempotencyKey, timeout: cmp.Or(o.Timeout, defaultTimeout), conversation: o.ConversationID, correlation: o.CorrelationID}, err
 }
 
+// negative names the option that is below 0 and must not be; "" if there is none.
+func (o *SendOptions) negative() string {
+	switch {
+	case o.TTL < 0:
+		return "TTL"
+	case o.AckBy < 0:
+		return "AckBy"
+	case o.MaxMessages < 0:
+		return "MaxMessages"
+	}
+	return ""
+}
+
 // seconds rounds up: what is to last for half a second must not last for ever.
-func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }
+func seconds(d time.Duration) int64 {
+	n := int64(d / time.Second)
+	if d%time.Second > 0 {
+		n++
+	}
+	return n
+}
 
 func payloadBytes(payload any) ([]byte, error) {
 	switch p := payload.(type) {
@@ -160,7 +182,7 @@ func payloadBytes(payload any) ([]byte, error) {
 // send sends the message once, with as many attempts as it takes.
 func (m *outgoing) send(ctx context.Context) (sent *Sent, err error) {
 	unknown := false
-	err = retry(ctx, m.timeout, func(ctx context.Context) error {
+	err = Retry(ctx, m.timeout, func(ctx context.Context) error {
 		sent, _, err = m.post(ctx, -1)
 		unknown = unknown || err != nil && !NothingDone(err)
 		return err
@@ -169,21 +191,6 @@ func (m *outgoing) send(ctx context.Context) (sent *Sent, err error) {
 		return nil, &SendError{Unknown: unknown, IdempotencyKey: m.key, Err: err}
 	}
 	return sent, nil
-}
-
-// retry calls f until it succeeds, fails for good, or most has passed. It returns the
-// error of the last attempt.
-func retry(ctx context.Context, most time.Duration, f func(context.Context) error) error {
-	end := time.Now().Add(most)
-	for b := (Backoff{Most: sendPause}); ; {
-		err := f(ctx)
-		if err == nil || ctx.Err() != nil || !Temporary(err) {
-			return err
-		}
-		if d := b.Pause(err); time.Now().Add(d).After(end) || !Sleep(ctx, d) {
-			return err
-		}
-	}
 }
 
 // held is what the relay says about the reply to a message that it was asked to wait for.
@@ -200,7 +207,7 @@ func (m *outgoing) post(ctx context.Context, hold time.Duration) (*Sent, held, e
 	if hold >= 0 {
 		header.Set("Prefer", "wait="+strconv.Itoa(int(hold/time.Second)))
 	}
-	ctx, cancel := context.WithTimeout(ctx, max(hold, 0)+attemptTimeout)
+	ctx, cancel := Attempt(ctx, 0, max(hold, 0))
 	defer cancel()
 	resp, err := m.c.Do(ctx, "POST", "/api/v1/messages", m.body, header)
 	if err == nil {

@@ -329,3 +329,27 @@ func TestAskTakesAnswersThatNameNoQuestion(t *testing.T) {
 		t.Errorf("the listener was shown %d messages", got)
 	}
 }
+
+// What can never be sent is refused at once.
+func TestAHeaderThatIsNoneIsRefused(t *testing.T) {
+	t.Parallel()
+	alice, _ := mustServe(t).mustPair()
+	ctx, cancel := context.WithTimeout(t.Context(), patience) // Send would try for longer
+	defer cancel()
+	for _, key := range []string{"a\nb", "\x00", "a\x7f"} {
+		_, err := alice.Send(ctx, "bob^test", struct{}{}, client.SendOptions{IdempotencyKey: key})
+		var unsent *client.SendError
+		var wrong *client.ConfigError
+		if ctx.Err() != nil || !errors.As(err, &unsent) || unsent.Unknown || !errors.As(err, &wrong) || wrong.Field != "Idempotency-Key" {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+	for _, o := range []client.SendOptions{{TTL: -1}, {AckBy: -time.Hour}, {MaxMessages: -1}} {
+		if _, err := alice.Send(ctx, "bob^test", struct{}{}, o); !errors.As(err, new(*client.ConfigError)) {
+			t.Errorf("%+v: %v", o, err)
+		}
+	}
+	if _, err := alice.Do(ctx, "GET", "/api/v1/whoami", nil, map[string][]string{"X Y": {"z"}}); !errors.As(err, new(*client.ConfigError)) || !client.NothingDone(err) {
+		t.Error(err)
+	}
+}

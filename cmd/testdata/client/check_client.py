@@ -700,11 +700,14 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         m = await bob.message(sent.message_id)
         for wrong in (math.nan, -1, -math.inf, "5"):
             for call in (lambda: alice.send(bob.name, {}, timeout=wrong), lambda: alice.ask(bob.name, {}, timeout=wrong), lambda: m.ack(timeout=wrong),
-                         lambda: m.reply({}, timeout=wrong), lambda: m.defer(wrong), lambda: m.defer(1, timeout=wrong),
+                         lambda: m.reply({}, timeout=wrong), lambda: m.defer(1, timeout=wrong),
                          lambda: alice.send(bob.name, {}, ttl=wrong), lambda: alice.send(bob.name, {}, ack_by=wrong)):
                 with self.assertRaisesRegex(ValueError, "must be a number of seconds"):
                     await call()
             self.assertRaisesRegex(ValueError, "timeout must be", relay_of, KEYS[0], lambda **more: Relay(timeout=wrong, **more))
+        for wrong in (math.nan, "5"):
+            with self.assertRaisesRegex(ValueError, "must be a number of seconds"):
+                await m.defer(wrong)
         for call in (lambda: m.defer(math.inf), lambda: alice.send(bob.name, {}, ttl=math.inf)):
             with self.assertRaisesRegex(ValueError, "finite"):
                 await call()
@@ -925,20 +928,20 @@ class Patient(unittest.TestCase):
         self.assertEqual(sorted(heard, key=str), want)
 
     async def deferring(self):
-        async def one(how):
+        async def one(how, pause):
             alice, bob = self.pair()
             listener = bob.listen(**how)
             sent = await alice.send(bob.name, {"n": 1})
             async with (await listener.__anext__()).working() as m:
                 await m.reply({"later": True})
-                await m.defer(0.5, "busy")
+                await m.defer(pause, "busy")
             self.assertEqual((await alice.message(sent.message_id)).status, "deferred")
             async with (await listener.__anext__()).working() as m:
                 self.assertEqual((m.id, m.attempt, m.payload), (sent.message_id, 2, {"n": 1}))
                 self.assertFalse((await m.reply({"now": True})).replayed)
                 self.assertTrue((await m.reply({"later": True})).replayed)  # as if it had crashed
             self.assertEqual((await alice.message(sent.message_id)).status, "completed")
-        await asyncio.gather(one({}), one({"claim": True, "lease": 5}), one({"live": False}))
+        await asyncio.gather(one({}, 0.5), one({"claim": True, "lease": 5}, -0.1), one({"live": False}, 0))
 
     async def a_lease_is_renewed(self):
         alice, bob = self.pair()

@@ -174,7 +174,8 @@ export declare class Message {
    * call sends a message.
    */
   reply(payload: object, options?: ReplyOptions): Promise<Sent>;
-  /** Puts the message off: it comes again after that time, from a second to 7 days. */
+  /** Puts the message off: it comes again after that time, of at most 7 days. Less than a second,
+   * also a negative time, counts as one. */
   defer(milliseconds: number, detail?: string): Promise<void>;
   /**
    * Acks processing, does the work, then acks completed, or failed with the text of the error.

@@ -782,9 +782,11 @@ export class Message {
     }
   }
 
-  /** Puts the message off: it comes again after that time. */
+  /** Puts the message off: it comes again after that time. A moment that has just passed gives
+   * zero or less, which counts as a second, the least that a relay takes. */
   async defer(milliseconds, detail = "") {
-    const pause = seconds("defer's time", milliseconds);
+    if (!Number.isFinite(milliseconds)) throw new TypeError("defer's time is a number of milliseconds");
+    const pause = seconds("defer's time", Math.max(milliseconds, second));
     await this.#ack("deferred", detail, { retry_after_seconds: pause });
     this.#listener?.putOff(this.id, pause * second);
   }

@@ -848,6 +848,8 @@ class Message(_Fields):
             return answer
 
     async def defer(self, seconds: float, detail: Optional[str] = None, timeout: float = FOREVER) -> Dict[str, Any]:
+        if isinstance(seconds, (int, float)):
+            seconds = max(seconds, 0)  # below 0 is a moment that has just passed; NaN stays NaN
         pause = max(1, math.ceil(_seconds("seconds", seconds, finite=True)))
         body: Dict[str, Any] = {"status": "deferred", "client_ts": _timestamp(), "retry_after_seconds": pause}
         if detail:
@@ -1909,7 +1911,10 @@ class SyncMessage(_Fields):
         return self._relay._run(self._core.reply(payload, type, idempotency_key, timeout, **more))
 
     def defer(self, seconds: float, detail: Optional[str] = None, timeout: float = FOREVER) -> Dict[str, Any]:
-        """Puts the message off: it comes again after so long, in whole seconds and at least one, with attempt one higher."""
+        """Puts the message off: it comes again after so long, in whole seconds, with attempt one higher.
+
+        Less than a second, also a negative number, counts as one: a moment that has just passed gives that.
+        """
         return self._relay._run(self._core.defer(seconds, detail, timeout))
 
     def working(self, reraise: bool = False) -> _Working:
