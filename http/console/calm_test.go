@@ -128,3 +128,32 @@ func TestAPageSaysThatNothingIsRead(t *testing.T) {
 		})
 	}
 }
+
+// Until the last hour is counted, a page says so: it tells no count of it, and draws nothing. Then
+// it is fetched again by itself.
+func TestAPageSaysThatTheHourIsBeingCounted(t *testing.T) {
+	w := &watched{backs: make(chan struct{})}
+	goOn := sync.OnceFunc(func() { close(w.backs) })
+	s := mustStage(t, true)
+	alice := s.mustIssue("alice^demo", "")
+	s.mustSend(20*time.Minute, alice, "alice^demo", `{}`)
+	s.mustAck(19*time.Minute, alice, s.mustSend(20*time.Minute, alice, "alice^demo", `{}`), "failed", "")
+	s.show(true, "127.0.0.1:0", w.watch)
+	t.Cleanup(goOn)
+	_, page := s.get(s.enter(), "/")
+	if text := words(page); !strings.Contains(text, "The last hour is being counted.") || strings.Contains(text, "in the last hour") {
+		t.Errorf("before it is counted: %s", text)
+	}
+	if n := strings.Count(page, `<path class="line" d=""/>`); n != 4 {
+		t.Errorf("%d of 4 plots are drawn as unknown", n)
+	}
+	b := mustOpen(t)
+	b.open(s.entry("/"))
+	b.await(isLive)
+	b.await(`document.querySelector("#verdict").textContent.includes("is being counted")`)
+	goOn()
+	b.await(`document.querySelector("#verdict").textContent.includes("2 messages in the last hour") && !document.querySelector("#verdict").textContent.includes("counted")`)
+	if drawn := b.eval(`document.querySelector("#plots .line").getAttribute("d") != ""`); drawn != "true" {
+		t.Error("the plots are not drawn")
+	}
+}

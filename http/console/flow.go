@@ -36,6 +36,7 @@ type flow struct {
 	at       relay.Position // all events up to here are counted
 	measured bool           // measure was called; only run uses it
 	more     bool           // there are events that are not counted yet; only run uses it
+	counted  bool           // the last hour was counted at the start
 	pushes   relay.Position // and all notes of pushes up to here; only run uses it
 	kept     []inspect.Event
 	from     relay.Position // after this position, kept has all events but those that were passed over
@@ -90,13 +91,14 @@ func (f *flow) begin(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	f.hour.lookedFrom(at.Time())
+	from := at.Time()
+	var all []inspect.Span // added when all are read: after a failure, begin is called again
 	for {
 		a, err := f.c.config.Store.Activity(at, spanLength, countRows)
 		if err != nil {
 			return err
 		}
-		f.hour.add(a.Spans, now)
+		all = append(all, a.Spans...)
 		if at = a.Upto; !a.More {
 			break
 		}
@@ -109,9 +111,13 @@ func (f *flow) begin(now time.Time) error {
 	if _, f.pushes, err = f.c.config.Store.NewestPushes(0); err != nil {
 		return err
 	}
+	f.hour.begin(from, all, now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.from = at, at
+	f.at, f.from, f.counted = at, at, true
+	for p := range f.pages {
+		p.add(0, nil) // the pages that say that the hour is being counted
+	}
 	return nil
 }
 
@@ -318,6 +324,8 @@ type news struct {
 	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed, in words; "": not at all
 	Rows   []row  `json:"rows"`
 	Failed string `json:"failed,omitempty"` // nothing new is read, and why
+	// Counting tells that the last hour is not counted yet. A page that says so is fetched again when it is.
+	Counting bool `json:"counting,omitempty"`
 }
 
 // take gives what a page has not been told.
@@ -334,7 +342,7 @@ func (f *flow) take(p *page, q query) news {
 	p.total, p.events = 0, nil
 	if f.behind > time.Second {
 		n.Behind = age(f.behind) + " behind"
-	} else if f.readAt.IsZero() {
+	} else if n.Counting = !f.counted; n.Counting {
 		n.Behind = "counting the last hour"
 	}
 	n.Failed = f.trouble(now)

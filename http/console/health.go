@@ -43,17 +43,17 @@ func (c *Console) showHealth(r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := &healthPage{File: s, Serving: o.Serving, Mechas: o.Mechas, Pending: o.Pending, More: o.More}
-	hour, from := c.flow.hour.hour(now)
+	hour := c.flow.hour.hour(now)
 	if c.config.Live != nil {
 		v := c.config.Live.Vitals()
 		p.Vitals, p.Refused, p.Settings = &v, v.Refused, v.Settings
 		slices.SortFunc(p.Refused, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Code, b.Code)) })
 		for _, h := range []struct{ key, name string }{{CommitTime, "Commit, p99"}, {SyncTime, "fsync, p99"}, {QueueTime, "Queue, p99"}, {PushLag, "Push lag, p99"}} {
-			p.Plots = append(p.Plots, draw(h.name, hour, from, seconds, quantiles(hour, h.key, 0.99)))
+			p.Plots = append(p.Plots, draw(h.name, &hour, seconds, quantiles(hour.points, h.key, 0.99)))
 		}
 	}
-	p.Plots = append(p.Plots, draw("Events", hour[:len(hour)-1], from, rate, func(s *point) float64 { return float64(s.Events) }),
-		draw("Slowest ack", hour, from, seconds, func(s *point) float64 {
+	p.Plots = append(p.Plots, draw("Events", &hour, rate, hour.whole(func(s *point) float64 { return float64(s.Events) })),
+		draw("Slowest ack", &hour, seconds, func(s *point) float64 {
 			if s.Acked == 0 {
 				return -1
 			}

@@ -203,7 +203,7 @@ func plotsOf(h inspect.MechaHour, now time.Time) []plot {
 		for _, n := range of.total {
 			sum += n
 		}
-		p := draw(of.name, all, h.From, number, of.value)
+		p := draw(of.name, &lastHour{points: all, from: h.From, counted: true}, number, of.value)
 		p.Value = count(sum)
 		if p.Unknown > 0 {
 			p.Value += "+"

@@ -97,30 +97,29 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	if p.Boxes, err = c.boxes(ctx, o, now); err != nil {
 		return nil, err
 	}
-	hour, from := c.flow.hour.hour(now)
-	if p.Dead, err = c.dead(hour, now); err != nil {
+	h := c.flow.hour.hour(now)
+	if p.Dead, err = c.dead(&h, now); err != nil {
 		return nil, err
 	}
-	p.Verdict = c.judge(o, p.Boxes, hour, p.Dead, now)
+	p.Verdict = c.judge(o, p.Boxes, &h, p.Dead, now)
 	if more := len(p.Boxes) - shownBoxes; more > 0 {
 		p.Boxes, p.Others = p.Boxes[:shownBoxes], more
 	}
 	if p.Rows, p.Cut, err = c.rows(ctx, p.Query, now); err != nil {
 		return nil, err
 	}
-	hour[len(hour)-1].pending = o.Pending
-	pendingNow(hour, o.Pending)
-	whole := hour[:len(hour)-1] // the minute that runs has had less time
+	h.points[len(h.points)-1].pending = o.Pending
+	pendingNow(h.points, o.Pending)
 	p.Plots = []plot{
-		draw("Sends", whole, from, rate, func(s *point) float64 { return float64(s.Sent) }),
-		draw("Acks", whole, from, rate, func(s *point) float64 { return float64(s.Acked) }),
-		draw("Time to ack", hour, from, seconds, func(s *point) float64 {
+		draw("Sends", &h, rate, h.whole(func(s *point) float64 { return float64(s.Sent) })),
+		draw("Acks", &h, rate, h.whole(func(s *point) float64 { return float64(s.Acked) })),
+		draw("Time to ack", &h, seconds, func(s *point) float64 {
 			if s.Acked == 0 {
 				return -1
 			}
 			return s.Lag.Seconds() / float64(s.Acked)
 		}),
-		draw("Pending", hour, from, number, func(s *point) float64 { return float64(s.pending) }),
+		draw("Pending", &h, number, func(s *point) float64 { return float64(s.pending) }),
 	}
 	return p, nil
 }
@@ -235,12 +234,8 @@ func (c *Console) find(ctx context.Context, l inspect.ListQuery, most time.Durat
 
 // dead lists the messages that failed, were rejected or expired in the last hour, however old
 // they are, the newest such event first.
-func (c *Console) dead(hour []point, now time.Time) (all []row, err error) {
-	var total inspect.Span
-	for i := range hour {
-		total.Add(hour[i].Span)
-	}
-	if total.Failed+total.Expired == 0 {
+func (c *Console) dead(h *lastHour, now time.Time) (all []row, err error) {
+	if h.total.Failed+h.total.Expired == 0 {
 		return nil, nil
 	}
 	list, err := c.config.Store.Dead(now.Add(-time.Hour), shownDead)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -163,6 +164,9 @@ var helpers = template.FuncMap{
 	"count":  count,
 	"plural": plural,
 	"tone":   func(level int) string { return [...]string{"good", "warn", "bad"}[level] },
+	"counting": func(all []plot) bool {
+		return slices.ContainsFunc(all, func(p plot) bool { return p.Counting })
+	},
 	"blank":  func() row { return row{} },
 	"within": func(path, tab string) bool { return tab != "/" && strings.HasPrefix(path, tab+"/") },
 	"mecha":  func(a relay.Address) string { return "/mecha/" + string(a) },

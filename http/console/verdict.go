@@ -18,13 +18,10 @@ type Verdict struct {
 }
 
 // judge says in one sentence whether all is well, and then what else there is to say.
-func (c *Console) judge(o inspect.Overview, all []box, hour []point, dead []row, now time.Time) (v Verdict) {
+func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []row, now time.Time) (v Verdict) {
 	c.judgeStore(&v, o)
 	late := judgeWaiting(&v, all, now)
-	var total inspect.Span
-	for i := range hour {
-		total.Add(hour[i].Span)
-	}
+	total := hour.total
 	if total.Failed > 0 {
 		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false)+".")
 	}
@@ -42,11 +39,18 @@ func (c *Console) judge(o inspect.Overview, all []box, hour []point, dead []row,
 			pending = ""
 		}
 	}
-	if v.Text == "" {
+	if v.Text == "" && !hour.counted {
+		v.say(0, "Nothing waits.")
+		pending = ""
+	} else if v.Text == "" {
 		v.say(0, "All is well: nothing waits.")
 		pending = ""
 	}
-	for _, text := range []string{pending, late, fmt.Sprintf("%s in the last hour.", plural(total.Sent, "message"))} {
+	sent := "The last hour is being counted."
+	if hour.counted {
+		sent = plural(total.Sent, "message") + " in the last hour."
+	}
+	for _, text := range []string{pending, late, sent} {
 		if text != "" {
 			v.Also = append(v.Also, text)
 		}

@@ -26,6 +26,7 @@ function take(news) {
 	else if (news.behind) link("live", news.behind);
 	else if (news.passed > 0) link("live", "live, sampled");
 	else link(socket ? "live" : "poll", socket ? "live" : "polling");
+	if (!news.counting && document.querySelector("[data-counting]")) refreshSoon();
 	if (news.total == 0) return;
 	showRows(news);
 	announce(news.total);
