@@ -191,11 +191,18 @@ func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []
 	}
 }
 
-// inOrder merges events and pushes by their times.
+// inOrder merges events and pushes by the times that their rows show.
 func inOrder(events, pushes []inspect.Event) []inspect.Event {
 	all := append(slices.Clone(events), pushes...)
-	slices.SortStableFunc(all, func(a, b inspect.Event) int { return a.Step.At.Compare(b.Step.At) })
+	slices.SortStableFunc(all, byTime)
 	return all
+}
+
+// byTime compares the times that the rows of events show.
+func byTime(a, b inspect.Event) int {
+	first, _ := dated(a.Message, a.Step)
+	second, _ := dated(b.Message, b.Step)
+	return first.At.Compare(second.At)
 }
 
 // add adds events that the page has not been told of. Of many, it keeps the newest.

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"relay/db/inspect"
@@ -86,19 +87,29 @@ func (c *Console) showMessage(r *http.Request) (any, error) {
 		}
 	}
 	p.Verdict.Text = humane(p.Verdict.Text, c.config.Now())
-	var last time.Time
+	p.Steps = lifeOf(t)
+	return p, nil
+}
+
+// lifeOf makes the lines of the life of a message.
+func lifeOf(t *inspect.Trace) (all []step) {
 	for _, s := range withAnswer(t) {
+		s, noticed := dated(t.Message, s)
 		line := step{At: s.At, Text: explainStep(t.Message, s), Key: cmp.Or(relay.Visible(s.KeyLabel), string(s.Key))}
 		if line.What, line.Tone = nameStep(s); s.What == stepAnswered {
 			line.Tone = "good"
 		}
-		if !last.IsZero() {
-			d := s.At.Sub(last)
-			line.After, line.Gap = "+"+took(d), gap(d)
+		if !noticed.IsZero() {
+			line.Text += "; noticed at " + noticed.Local().Format("15:04:05 MST")
 		}
-		p.Steps, last = append(p.Steps, line), s.At
+		all = append(all, line)
 	}
-	return p, nil
+	slices.SortStableFunc(all, func(a, b step) int { return a.At.Compare(b.At) })
+	for n := range all[1:] {
+		d := all[n+1].At.Sub(all[n].At)
+		all[n+1].After, all[n+1].Gap = "+"+took(d), gap(d)
+	}
+	return all
 }
 
 // seen says how it is with the recipient of a message that waits.

@@ -239,6 +239,7 @@ func (c *Console) dead(h *lastHour, now time.Time) (all []row, err error) {
 		return nil, nil
 	}
 	list, err := c.config.Store.Dead(now.Add(-time.Hour), shownDead)
+	slices.SortStableFunc(list, func(a, b inspect.Event) int { return byTime(b, a) })
 	for _, e := range list {
 		r := rowOf(e)
 		r.Position = "m" + r.Position // the flow may have a row of it, too

@@ -109,7 +109,7 @@ var troubles = []trouble{
 	{"expired", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
 		return m
-	}, []string{`1 message expired in the last hour, the latest for bob\^demo\.`}, []string{`It expired at ` + clock + `, before bob\^demo acknowledged it\.`}, "warn"},
+	}, []string{`1 message expired in the last hour, for bob\^demo\.`}, []string{`It expired at ` + clock + `, before bob\^demo acknowledged it\.`}, "warn"},
 
 	{"answered in another conversation", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"question":"how much?"}`)

@@ -23,10 +23,14 @@ func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []ro
 	late := judgeWaiting(&v, all, now)
 	total := hour.total
 	if total.Failed > 0 {
-		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false)+".")
+		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false, total.Failed)+".")
 	}
 	if total.Expired > 0 {
-		v.say(1, plural(total.Expired, "message")+" expired in the last hour"+latestOf(dead, true)+".")
+		expired := " expired"
+		if slices.ContainsFunc(dead, func(r row) bool { return r.What == "expired" && r.time.Before(now.Add(-time.Hour)) }) {
+			expired = was(total.Expired) + " found to have expired" // it expired while no server ran
+		}
+		v.say(1, plural(total.Expired, "message")+expired+" in the last hour"+latestOf(dead, true, total.Expired)+".")
 	}
 	pending := "Nothing is pending."
 	if len(all) > 0 {
@@ -126,10 +130,13 @@ func judgeWaiting(v *Verdict, all []box, now time.Time) (unknown string) {
 // upper makes the first letter of a sentence a capital.
 func upper(text string) string { return strings.ToUpper(text[:1]) + text[1:] }
 
-// latestOf names the recipient of the newest message that expired, or that failed.
-func latestOf(dead []row, expired bool) string {
+// latestOf names the recipient of the newest of n messages that expired, or that failed.
+func latestOf(dead []row, expired bool, n int) string {
 	for _, r := range dead {
 		if (r.What == "expired") == expired {
+			if n == 1 {
+				return ", for " + string(r.To)
+			}
 			return ", the latest for " + string(r.To)
 		}
 	}
