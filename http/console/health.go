@@ -29,6 +29,20 @@ type healthPage struct {
 // lowDisk is how little free space is a trouble, whatever the server's own floor is.
 const lowDisk = 256 << 20
 
+const freeSpace = "Make space on the disk: it accepts messages again by itself."
+
+// refuses says that the server has too little space on its disk to accept messages.
+func refuses(v Vitals, free int64) string {
+	text := "The relay refuses messages: its disk is nearly full"
+	if free >= 0 {
+		text += ", with " + size(free) + " free"
+	}
+	if v.MinFreeDisk > 0 {
+		text += "; it wants " + size(v.MinFreeDisk)
+	}
+	return text + "."
+}
+
 func lowOn(free int64) string { return fmt.Sprintf("Only %s are free on the disk.", size(free)) }
 
 // showHealth makes the page at /health.
@@ -69,11 +83,11 @@ func (p *healthPage) judge() Verdict {
 	case p.Vitals != nil && !p.Vitals.Writable:
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
 	case p.Vitals != nil && !p.Vitals.Accepting:
-		return Verdict{Text: "The relay refuses messages: its disk is nearly full.", Level: 2}
+		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: freeSpace}
 	case p.Vitals == nil && p.Serving == inspect.NotServed:
 		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
-		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2}
+		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: freeSpace}
 	case p.Vitals != nil && p.Vitals.QueueOldest > time.Second:
 		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)), Level: 1}
 	case p.Vitals != nil && !p.Vitals.IndexReady:

@@ -88,7 +88,7 @@ func TestTheEndOfAMessageIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mustSend(0, alice, "alice^demo", `{}`) // something happens, and the page looks
-	b.await(`document.querySelector("#verdict-text").textContent.startsWith("It was removed from the database. This is how it was at ")`)
+	b.await(`document.querySelector("#verdict-text").textContent.startsWith("This was removed from the database. What follows is how it was at ")`)
 	b.await(`document.querySelector("#link-text").textContent == "removed" && document.querySelector("#link").dataset.state == "lost"`)
 }
 
@@ -249,7 +249,7 @@ func TestAFloodIsSampled(t *testing.T) {
 			break
 		}
 	}
-	b.await(`document.querySelector("#link-text").textContent == "live, sampled" || document.querySelector("#sampled").textContent.startsWith("sampled")`)
+	b.await(`document.querySelector("#link-text").textContent == "page is live, sampled" || document.querySelector("#sampled").textContent.startsWith("sampled")`)
 	var rows int
 	if err := json.Unmarshal([]byte(b.eval(`document.querySelectorAll("#flow .event").length`)), &rows); err != nil || rows > 60 || rows == 0 {
 		t.Error(rows, err)

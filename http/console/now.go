@@ -38,15 +38,16 @@ type nowPage struct {
 // box is what waits for a Mecha, as a row of Now.
 type box struct {
 	inspect.Box
-	Now   time.Time
-	Seen  string // presence, for people
-	Here  bool   // it is online
-	Level int
-	Why   string            // of its oldest message
-	Code  relay.VerdictCode // likewise
-	About relay.Situation   // likewise; without a Message if nobody has asked why
-	Live  bool              // the server says whether it is online; else Here is whether it made a request shortly ago
-	Full  bool              // the newest message was not sent to it, because its window is full
+	Now    time.Time
+	Seen   string // presence, for people
+	Here   bool   // it is online
+	Level  int
+	Why    string            // of its oldest message
+	Code   relay.VerdictCode // likewise
+	About  relay.Situation   // likewise; without a Message if nobody has asked why
+	Live   bool              // the server says whether it is online; else Here is whether it made a request shortly ago
+	reason *reason           // likewise; nil if nobody has asked why
+	Full   bool              // the newest message was not sent to it, because its window is full
 }
 
 // rate says how bad it is.
@@ -57,6 +58,36 @@ func (b *box) rate() {
 	case b.Late > 0 || b.Overdue > 0:
 		b.Level = 1
 	}
+}
+
+// judgeOldest corrects the level by the oldest message: the others may wait for it.
+func (b *box) judgeOldest(t *inspect.Trace, now time.Time) {
+	if b.Level == 0 || b.Removed || b.LiveKeys == 0 {
+		return
+	}
+	level, rest := levelOf(t, b.Code, now), b.Late-b.Held-b.Deferred
+	if t.Situation.Until.IsZero() {
+		rest-- // it is one of those that nobody holds
+	}
+	if level == 2 || rest > 0 && t.Situation.Until.After(now) {
+		b.Level = 2
+	} else {
+		b.Level = 1
+	}
+}
+
+// Tone is the colour of its mark. What has waited for a minute, or for a Mecha that has never made
+// a request, is not well, though it is no trouble yet.
+func (b *box) Tone() string {
+	switch {
+	case b.Pending == 0:
+		return "idle"
+	case b.Level == 2:
+		return "bad"
+	case b.Level == 1 || b.Now.Sub(b.OldestAt) > time.Minute || b.LastSeen.IsZero() && !b.Here:
+		return "warn"
+	}
+	return "busy"
 }
 
 // explain says why its oldest message waits.
@@ -70,6 +101,14 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	}
 	v := c.verdict(t)
 	b.Why, b.Code, b.About = humane(v.Text, now), v.Code, t.Situation
+	if b.LastSeen.Before(t.Situation.LastSeen) { // the use of a key is noted up to a minute later
+		b.LastSeen = t.Situation.LastSeen
+		b.Seen, b.Here = c.presence(b.Number, b.LastSeen, now)
+	}
+	if b.reason, err = c.reason(t, v.Code, now); err != nil {
+		return err
+	}
+	b.judgeOldest(t, now)
 	if v.Code != relay.VerdictPushed || !b.Live || !b.Here || b.Pending < 2 {
 		return nil
 	}
@@ -137,7 +176,7 @@ func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) 
 		return cmp.Or(b.Level-a.Level, a.OldestAt.Compare(b.OldestAt), cmp.Compare(a.Mecha, b.Mecha))
 	})
 	for i := range all {
-		if b := &all[i]; i < explained && (b.Level > 0 || now.Sub(b.OldestAt) > time.Minute) {
+		if b := &all[i]; i < explained && (b.Level > 0 || now.Sub(b.OldestAt) > time.Minute || b.LastSeen.IsZero()) {
 			if err := c.explain(ctx, b, now); err != nil {
 				return nil, err
 			}
@@ -158,7 +197,7 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 	case seen.IsZero():
 		return "no request yet", false
 	case c.config.Live == nil && now.Sub(seen) < 2*time.Minute: // the file knows it to a minute
-		return "last request " + age(max(now.Sub(seen), time.Second)) + " ago", true
+		return "last request " + ago(seen, now), true
 	case c.config.Live == nil:
 		return "last request " + moment(seen, now), false
 	}

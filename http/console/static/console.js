@@ -24,8 +24,8 @@ function take(news) {
 	cursor = news.cursor;
 	if (news.failed) link("lost", news.failed);
 	else if (news.behind) link("live", news.behind);
-	else if (news.passed > 0) link("live", "live, sampled");
-	else link(socket ? "live" : "poll", socket ? "live" : "polling");
+	else if (news.passed > 0) link("live", "page is live, sampled");
+	else link(socket ? "live" : "poll", socket ? "page is live" : "polling");
 	if (!news.counting && document.querySelector("[data-counting]")) refreshSoon();
 	if (news.total == 0) return;
 	showRows(news);
@@ -118,7 +118,7 @@ function removed() {
 	gone = true;
 	socket?.close();
 	clearInterval(poller);
-	const text = "It was removed from the database. This is how it was at " + ($("made")?.textContent.replace("as of ", "") ?? "the last look") + ".";
+	const text = "This was removed from the database. What follows is how it was at " + ($("made")?.textContent.replace("as of ", "") ?? "the last look") + ".";
 	if ($("verdict")) $("verdict").className = "verdict warn";
 	if ($("verdict-text")) $("verdict-text").textContent = text;
 	$("say").textContent = text;
