@@ -26,16 +26,16 @@ type play struct {
 	held       *relay.Message // a worker of dave holds it
 }
 
-func mustPlay(t testing.TB, live bool) *play {
+func mustPlay(t testing.TB, live bool, options ...func(*console.Config)) *play {
 	t.Helper()
 	p := &play{}
-	p.story = mustBegin(t, live, func(c *console.Config) {
+	p.story = mustBegin(t, live, append(options, func(c *console.Config) {
 		if live {
 			c.Search = func(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
 				return p.index.Search(ctx, q)
 			}
 		}
-	})
+	})...)
 	p.dave, p.erin = p.mustIssue("dave^demo", "mill"), p.mustIssue("erin^lab", "nightly")
 	p.mustIssue("frank^lab", "never started")
 	for _, k := range []relay.IssueKey{{Address: "bob^demo", Label: "backup", ExpiresAt: time.Now().Add(3 * 24 * time.Hour)}, {Address: "erin^lab", Label: "old laptop"}} {

@@ -204,7 +204,7 @@ func TestTheTroublesAreNamed(t *testing.T) {
 	}
 	for n, trouble := range troubles {
 		t.Run(trouble.name, func(t *testing.T) {
-			s := mustBegin(t, true)
+			s := mustBegin(t, true, inNeutralFile)
 			m := trouble.stage(s)
 			visitor := s.enter()
 			for _, page := range []struct {
