@@ -157,3 +157,31 @@ func TestAPageSaysThatTheHourIsBeingCounted(t *testing.T) {
 		t.Error("the plots are not drawn")
 	}
 }
+
+// slow is a Store that counts few events at once.
+type slow struct{ *watched }
+
+func (s slow) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
+	return s.watched.Activity(after, span, min(limit, 150))
+}
+
+// Of more events than are counted at once, the count goes on where it was: none is left out.
+func TestABurstIsCountedWhole(t *testing.T) {
+	t.Parallel()
+	const burst = 1000
+	w := &watched{hangs: make(chan struct{})}
+	goOn := sync.OnceFunc(func() { close(w.hangs) })
+	s := mustStage(t, true, w.watch, func(c *console.Config) { c.Store = slow{w} })
+	t.Cleanup(goOn)
+	alice := s.mustIssue("alice^demo", "")
+	visitor := s.enter()
+	s.await(visitor, "/", `0 messages in the last hour`)
+	for end := time.Now().Add(patience); w.looks.Load() == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the console does not follow its file")
+		}
+	}
+	s.mustSendMany(alice, "alice^demo", burst)
+	goOn()
+	s.await(visitor, "/", `1 000 messages in the last hour`)
+}

@@ -36,6 +36,7 @@ type flow struct {
 	at       relay.Position // all events up to here are counted
 	measured bool           // measure was called; only run uses it
 	more     bool           // there are events that are not counted yet; only run uses it
+	sampled  relay.Position // events up to here were shown, some of them; only run uses it
 	counted  bool           // the last hour was counted at the start
 	pushes   relay.Position // and all notes of pushes up to here; only run uses it
 	kept     []inspect.Event
@@ -144,14 +145,14 @@ func (f *flow) follow(now time.Time) error {
 		if total <= readAtOnce {
 			events, err = store.Events(f.at, total)
 		} else if events, err = store.Newest(sampleOf); err == nil {
-			events = slices.DeleteFunc(events, func(e inspect.Event) bool { return e.Position <= f.at })
+			events = slices.DeleteFunc(events, func(e inspect.Event) bool { return e.Position <= max(f.at, f.sampled) })
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if n := len(events); n > 0 {
-		a.Upto = max(a.Upto, events[n-1].Position)
+	if n := len(events); n > 0 { // the newest may be beyond what is counted: the count goes on where it is
+		f.sampled = max(f.sampled, events[n-1].Position)
 	}
 	f.tell(a.Upto, a.More, total, events, pushed)
 	return nil

@@ -73,6 +73,9 @@ func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []ro
 			v.Next = "Send them again, if they still matter."
 		}
 	}
+	if old := now.Sub(o.At); old > lookOld {
+		late = strings.TrimSpace(late + " What waits was counted " + age(old) + " ago.")
+	}
 	for _, text := range []string{pending, late, sent} {
 		if text != "" {
 			v.Also = append(v.Also, text)
