@@ -257,3 +257,19 @@ func TestAFloodIsSampled(t *testing.T) {
 	last := s.mustSend(time.Nanosecond, alice, "alice^demo", `{}`)
 	b.await(`document.querySelector("#flow .event a").href.endsWith(` + fmt.Sprintf("%q", last.ID) + `)`)
 }
+
+// A console that stands still closes no socket, nor does a dead line. The page says by itself that
+// it hears nothing, and since when, and is live again when somebody answers.
+func TestAPageNoticesThatNobodyAnswers(t *testing.T) {
+	s := mustStage(t, true)
+	b := mustOpen(t)
+	w := mustWire(t, strings.TrimPrefix(s.url, "http://"))
+	b.open("http://" + w.addr + "/" + s.console.Fragment())
+	b.await(isLive)
+	revive := w.die()
+	t.Cleanup(revive)
+	b.eval(`(Date.now = (now => () => now() + 60000)(Date.now), true)`) // a minute passes
+	b.await(`document.querySelector("#link").dataset.state == "lost" && /^lost, nothing heard since \d\d:\d\d:\d\d$/.test(document.querySelector("#link-text").textContent)`)
+	revive()
+	b.await(isLive)
+}
