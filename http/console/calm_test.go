@@ -185,3 +185,25 @@ func TestABurstIsCountedWhole(t *testing.T) {
 	goOn()
 	s.await(visitor, "/", `1 000 messages in the last hour`)
 }
+
+// While nobody looks, the console reads its file seldom. The first page has what happened since, all
+// the same: it does not say 0 beside a row.
+func TestTheFirstPageHasCountedWhatItShows(t *testing.T) {
+	t.Parallel()
+	w := &watched{}
+	s := mustStage(t, true, w.watch)
+	alice := s.mustIssue("alice^demo", "")
+	for end := time.Now().Add(patience); w.looks.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the console does not follow its file")
+		}
+	}
+	s.mustSend(20*time.Minute, alice, "alice^demo", `{}`)
+	visitor := s.enter()
+	_, page := s.get(visitor, "/")
+	// On a busy machine, a look takes longer than a page waits.
+	if text := words(page); !strings.Contains(text, "1 message in the last hour.") && !strings.Contains(text, "The last hour is being counted.") {
+		t.Errorf("the first page: %s", text)
+	}
+	s.await(visitor, "/", `1 message in the last hour\.`)
+}

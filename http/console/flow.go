@@ -44,6 +44,10 @@ type flow struct {
 	pages    map[*page]bool
 	behind   time.Duration // how old the events are that are counted; 0: all are
 	left     time.Time     // when the latest page has left, or was asked for
+	ask      chan struct{} // a page wants a look at the file now
+	begun    int           // looks at the file
+	ended    int           // likewise
+	look     chan struct{} // is closed when the look that runs, or the next one, ends
 	failed   error         // why the file could not be read; nil: it can
 	readAt   time.Time     // when all was read for the last time
 }
@@ -55,7 +59,9 @@ type page struct {
 	total  int // events since the last take, with those that are not in events
 }
 
-func newFlow(c *Console) *flow { return &flow{c: c, pages: map[*page]bool{}} }
+func newFlow(c *Console) *flow {
+	return &flow{c: c, pages: map[*page]bool{}, ask: make(chan struct{}, 1), look: make(chan struct{})}
+}
 
 // run follows the file until the console closes.
 func (f *flow) run() {
@@ -65,6 +71,7 @@ func (f *flow) run() {
 	var looked, measuredAt time.Time
 	for {
 		now := f.c.config.Now()
+		f.lookBegins()
 		if !begun {
 			err := f.begin(now)
 			f.note(err, now)
@@ -74,6 +81,7 @@ func (f *flow) run() {
 			looked = now
 			f.note(f.follow(now), now)
 		}
+		f.lookEnds()
 		if now.Sub(measuredAt) >= measured {
 			measuredAt = now
 			f.measure(now)
@@ -82,6 +90,48 @@ func (f *flow) run() {
 		case <-f.c.ctx.Done():
 			return
 		case <-tick.C:
+		case <-f.ask:
+		}
+	}
+}
+
+func (f *flow) lookBegins() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun++
+}
+
+func (f *flow) lookEnds() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = f.begun
+	close(f.look)
+	f.look = make(chan struct{})
+}
+
+// catchUp waits for lookWait, at most, until what is committed is counted: while nobody looked, the
+// file was read seldom. It tells whether that is so.
+func (f *flow) catchUp(ctx context.Context) bool {
+	f.mu.Lock()
+	before := f.begun
+	f.mu.Unlock()
+	select {
+	case f.ask <- struct{}{}:
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	for {
+		f.mu.Lock()
+		ended, look := f.ended, f.look
+		f.mu.Unlock()
+		if ended > before {
+			return true
+		}
+		select {
+		case <-look:
+		case <-ctx.Done():
+			return false
 		}
 	}
 }

@@ -128,6 +128,7 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 // showNow makes the page at /.
 func (c *Console) showNow(r *http.Request) (any, error) {
 	ctx, now := r.Context(), c.config.Now()
+	counted := c.flow.catchUp(ctx)
 	o, err := c.overview(ctx)
 	if err != nil {
 		return nil, err
@@ -137,6 +138,9 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 		return nil, err
 	}
 	h := c.flow.hour.hour(now)
+	if !counted {
+		h.forget(now)
+	}
 	if p.Dead, err = c.dead(&h, now); err != nil {
 		return nil, err
 	}

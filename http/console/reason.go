@@ -163,7 +163,7 @@ func (r *reason) text(said string) string {
 		return r.pushed(at)
 	case relay.VerdictBehind:
 		if s.Ahead > 0 {
-			return fmt.Sprintf("%s is connected, but has yet to acknowledge messages before this one (%s): until then its socket takes no more.", r.to, count(s.Ahead))
+			return fmt.Sprintf("%s is connected, but has yet to acknowledge %s before this one: until then its socket takes no more.", r.to, plural(s.Ahead, "message"))
 		}
 	case relay.VerdictNeverConnected:
 		if more := r.who.unused(r.now); more != "" {

@@ -86,7 +86,7 @@ func (s *series) hour(now time.Time) lastHour {
 	defer s.mu.Unlock()
 	h := lastHour{from: s.from, counted: s.counted}
 	if !h.counted {
-		h.from = now.Add(time.Hour)
+		h.forget(now)
 	}
 	last := now.UnixNano() / int64(spanLength)
 	for n := last - spans + 1; n <= last; n++ {
@@ -99,6 +99,9 @@ func (s *series) hour(now time.Time) lastHour {
 	}
 	return h
 }
+
+// forget makes it an hour of which nothing is counted yet.
+func (h *lastHour) forget(now time.Time) { h.from, h.counted = now.Add(time.Hour), false }
 
 // whole gives a function that tells what another one tells, but nothing of the minute that runs,
 // which has had less time than the others.
