@@ -25,6 +25,7 @@ func (l *liveConsole) Vitals() (v console.Vitals) {
 	in, counts := l.in, l.in.db.Measures()
 	v.Sockets, v.LongPolls, v.Online = in.hub.Listeners()
 	v.Accepting, v.Writable = in.db.AcceptsMessages(), in.db.CheckWritable() == nil && in.db.Failed() == nil
+	v.MinFreeDisk = l.settings.MinFreeDisk
 	v.QueueLength, v.QueueOldest = in.db.Queue()
 	p := in.index.Progress()
 	v.IndexReady, v.IndexMechas, v.IndexLag = p.Ready, p.Entries, -1

@@ -35,11 +35,7 @@ func (i *Inspector) traceUpto(ctx context.Context, id relay.MessageID, rows int)
 			t.Situation.LastSeen = relay.UnixMilli(ms)
 		}
 		if err == nil { // who only sends was there, too
-			var sent int64
-			sent, err = x.c.Number("SELECT max(position) FROM sent WHERE mecha = ?", int64(t.Message.Recipient))
-			if at := relay.Position(sent).Time(); sent != 0 && at.After(t.Situation.LastSeen) {
-				t.Situation.LastSeen = at
-			}
+			err = x.sawSender(t)
 		}
 		return err
 	})
@@ -76,6 +72,19 @@ func (i *Inspector) complete(ctx context.Context, rows int, traces ...*inspect.T
 		sawRecipient(t)
 	}
 	return nil
+}
+
+// sawSender notes when the recipient sent its newest message.
+func (x *rx) sawSender(t *inspect.Trace) error {
+	positions, args, err := x.newestOf(t.Message.Recipient, relay.Out, 0, 1)
+	if err != nil {
+		return err
+	}
+	sent, err := x.c.Number("SELECT max(position) FROM ("+positions+")", args...)
+	if at := relay.Position(sent).Time(); sent != 0 && at.After(t.Situation.LastSeen) {
+		t.Situation.LastSeen = at
+	}
+	return err
 }
 
 // sawRecipient notes what the trace itself tells of the recipient's presence. The file has

@@ -128,3 +128,82 @@ func TestAPageSaysThatNothingIsRead(t *testing.T) {
 		})
 	}
 }
+
+// Until the last hour is counted, a page says so: it tells no count of it, and draws nothing. Then
+// it is fetched again by itself.
+func TestAPageSaysThatTheHourIsBeingCounted(t *testing.T) {
+	w := &watched{backs: make(chan struct{})}
+	goOn := sync.OnceFunc(func() { close(w.backs) })
+	s := mustStage(t, true)
+	alice := s.mustIssue("alice^demo", "")
+	s.mustSend(20*time.Minute, alice, "alice^demo", `{}`)
+	s.mustAck(19*time.Minute, alice, s.mustSend(20*time.Minute, alice, "alice^demo", `{}`), "failed", "")
+	s.show(true, "127.0.0.1:0", w.watch)
+	t.Cleanup(goOn)
+	_, page := s.get(s.enter(), "/")
+	if text := words(page); !strings.Contains(text, "The last hour is being counted.") || strings.Contains(text, "in the last hour") {
+		t.Errorf("before it is counted: %s", text)
+	}
+	if n := strings.Count(page, `<path class="line" d=""/>`); n != 4 {
+		t.Errorf("%d of 4 plots are drawn as unknown", n)
+	}
+	b := mustOpen(t)
+	b.open(s.entry("/"))
+	b.await(isLive)
+	b.await(`document.querySelector("#verdict").textContent.includes("is being counted")`)
+	goOn()
+	b.await(`document.querySelector("#verdict").textContent.includes("2 messages in the last hour") && !document.querySelector("#verdict").textContent.includes("counted")`)
+	if drawn := b.eval(`document.querySelector("#plots .line").getAttribute("d") != ""`); drawn != "true" {
+		t.Error("the plots are not drawn")
+	}
+}
+
+// slow is a Store that counts few events at once.
+type slow struct{ *watched }
+
+func (s slow) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
+	return s.watched.Activity(after, span, min(limit, 150))
+}
+
+// Of more events than are counted at once, the count goes on where it was: none is left out.
+func TestABurstIsCountedWhole(t *testing.T) {
+	t.Parallel()
+	const burst = 1000
+	w := &watched{hangs: make(chan struct{})}
+	goOn := sync.OnceFunc(func() { close(w.hangs) })
+	s := mustStage(t, true, w.watch, func(c *console.Config) { c.Store = slow{w} })
+	t.Cleanup(goOn)
+	alice := s.mustIssue("alice^demo", "")
+	visitor := s.enter()
+	s.await(visitor, "/", `0 messages in the last hour`)
+	for end := time.Now().Add(patience); w.looks.Load() == 0; time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the console does not follow its file")
+		}
+	}
+	s.mustSendMany(alice, "alice^demo", burst)
+	goOn()
+	s.await(visitor, "/", `1 000 messages in the last hour`)
+}
+
+// While nobody looks, the console reads its file seldom. The first page has what happened since, all
+// the same: it does not say 0 beside a row.
+func TestTheFirstPageHasCountedWhatItShows(t *testing.T) {
+	t.Parallel()
+	w := &watched{}
+	s := mustStage(t, true, w.watch)
+	alice := s.mustIssue("alice^demo", "")
+	for end := time.Now().Add(patience); w.looks.Load() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("the console does not follow its file")
+		}
+	}
+	s.mustSend(20*time.Minute, alice, "alice^demo", `{}`)
+	visitor := s.enter()
+	_, page := s.get(visitor, "/")
+	// On a busy machine, a look takes longer than a page waits.
+	if text := words(page); !strings.Contains(text, "1 message in the last hour.") && !strings.Contains(text, "The last hour is being counted.") {
+		t.Errorf("the first page: %s", text)
+	}
+	s.await(visitor, "/", `1 message in the last hour\.`)
+}

@@ -36,12 +36,18 @@ type flow struct {
 	at       relay.Position // all events up to here are counted
 	measured bool           // measure was called; only run uses it
 	more     bool           // there are events that are not counted yet; only run uses it
+	sampled  relay.Position // events up to here were shown, some of them; only run uses it
+	counted  bool           // the last hour was counted at the start
 	pushes   relay.Position // and all notes of pushes up to here; only run uses it
 	kept     []inspect.Event
 	from     relay.Position // after this position, kept has all events but those that were passed over
 	pages    map[*page]bool
 	behind   time.Duration // how old the events are that are counted; 0: all are
 	left     time.Time     // when the latest page has left, or was asked for
+	ask      chan struct{} // a page wants a look at the file now
+	begun    int           // looks at the file
+	ended    int           // likewise
+	look     chan struct{} // is closed when the look that runs, or the next one, ends
 	failed   error         // why the file could not be read; nil: it can
 	readAt   time.Time     // when all was read for the last time
 }
@@ -53,7 +59,9 @@ type page struct {
 	total  int // events since the last take, with those that are not in events
 }
 
-func newFlow(c *Console) *flow { return &flow{c: c, pages: map[*page]bool{}} }
+func newFlow(c *Console) *flow {
+	return &flow{c: c, pages: map[*page]bool{}, ask: make(chan struct{}, 1), look: make(chan struct{})}
+}
 
 // run follows the file until the console closes.
 func (f *flow) run() {
@@ -63,6 +71,7 @@ func (f *flow) run() {
 	var looked, measuredAt time.Time
 	for {
 		now := f.c.config.Now()
+		f.lookBegins()
 		if !begun {
 			err := f.begin(now)
 			f.note(err, now)
@@ -72,6 +81,7 @@ func (f *flow) run() {
 			looked = now
 			f.note(f.follow(now), now)
 		}
+		f.lookEnds()
 		if now.Sub(measuredAt) >= measured {
 			measuredAt = now
 			f.measure(now)
@@ -80,6 +90,48 @@ func (f *flow) run() {
 		case <-f.c.ctx.Done():
 			return
 		case <-tick.C:
+		case <-f.ask:
+		}
+	}
+}
+
+func (f *flow) lookBegins() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.begun++
+}
+
+func (f *flow) lookEnds() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.ended = f.begun
+	close(f.look)
+	f.look = make(chan struct{})
+}
+
+// catchUp waits for lookWait, at most, until what is committed is counted: while nobody looked, the
+// file was read seldom. It tells whether that is so.
+func (f *flow) catchUp(ctx context.Context) bool {
+	f.mu.Lock()
+	before := f.begun
+	f.mu.Unlock()
+	select {
+	case f.ask <- struct{}{}:
+	default:
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookWait)
+	defer cancel()
+	for {
+		f.mu.Lock()
+		ended, look := f.ended, f.look
+		f.mu.Unlock()
+		if ended > before {
+			return true
+		}
+		select {
+		case <-look:
+		case <-ctx.Done():
+			return false
 		}
 	}
 }
@@ -90,13 +142,14 @@ func (f *flow) begin(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	f.hour.lookedFrom(at.Time())
+	from := at.Time()
+	var all []inspect.Span // added when all are read: after a failure, begin is called again
 	for {
 		a, err := f.c.config.Store.Activity(at, spanLength, countRows)
 		if err != nil {
 			return err
 		}
-		f.hour.add(a.Spans, now)
+		all = append(all, a.Spans...)
 		if at = a.Upto; !a.More {
 			break
 		}
@@ -109,9 +162,13 @@ func (f *flow) begin(now time.Time) error {
 	if _, f.pushes, err = f.c.config.Store.NewestPushes(0); err != nil {
 		return err
 	}
+	f.hour.begin(from, all, now)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.at, f.from = at, at
+	f.at, f.from, f.counted = at, at, true
+	for p := range f.pages {
+		p.add(0, nil) // the pages that say that the hour is being counted
+	}
 	return nil
 }
 
@@ -138,14 +195,14 @@ func (f *flow) follow(now time.Time) error {
 		if total <= readAtOnce {
 			events, err = store.Events(f.at, total)
 		} else if events, err = store.Newest(sampleOf); err == nil {
-			events = slices.DeleteFunc(events, func(e inspect.Event) bool { return e.Position <= f.at })
+			events = slices.DeleteFunc(events, func(e inspect.Event) bool { return e.Position <= max(f.at, f.sampled) })
 		}
 		if err != nil {
 			return err
 		}
 	}
-	if n := len(events); n > 0 {
-		a.Upto = max(a.Upto, events[n-1].Position)
+	if n := len(events); n > 0 { // the newest may be beyond what is counted: the count goes on where it is
+		f.sampled = max(f.sampled, events[n-1].Position)
 	}
 	f.tell(a.Upto, a.More, total, events, pushed)
 	return nil
@@ -185,11 +242,18 @@ func (f *flow) tell(upto relay.Position, more bool, total int, events, pushes []
 	}
 }
 
-// inOrder merges events and pushes by their times.
+// inOrder merges events and pushes by the times that their rows show.
 func inOrder(events, pushes []inspect.Event) []inspect.Event {
 	all := append(slices.Clone(events), pushes...)
-	slices.SortStableFunc(all, func(a, b inspect.Event) int { return a.Step.At.Compare(b.Step.At) })
+	slices.SortStableFunc(all, byTime)
 	return all
+}
+
+// byTime compares the times that the rows of events show.
+func byTime(a, b inspect.Event) int {
+	first, _ := dated(a.Message, a.Step)
+	second, _ := dated(b.Message, b.Step)
+	return first.At.Compare(second.At)
 }
 
 // add adds events that the page has not been told of. Of many, it keeps the newest.
@@ -318,6 +382,8 @@ type news struct {
 	Behind string `json:"behind,omitempty"` // how far the console is behind what is committed, in words; "": not at all
 	Rows   []row  `json:"rows"`
 	Failed string `json:"failed,omitempty"` // nothing new is read, and why
+	// Counting tells that the last hour is not counted yet. A page that says so is fetched again when it is.
+	Counting bool `json:"counting,omitempty"`
 }
 
 // take gives what a page has not been told.
@@ -334,7 +400,7 @@ func (f *flow) take(p *page, q query) news {
 	p.total, p.events = 0, nil
 	if f.behind > time.Second {
 		n.Behind = age(f.behind) + " behind"
-	} else if f.readAt.IsZero() {
+	} else if n.Counting = !f.counted; n.Counting {
 		n.Behind = "counting the last hour"
 	}
 	n.Failed = f.trouble(now)

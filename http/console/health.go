@@ -29,6 +29,20 @@ type healthPage struct {
 // lowDisk is how little free space is a trouble, whatever the server's own floor is.
 const lowDisk = 256 << 20
 
+const freeSpace = "Make space on the disk: it accepts messages again by itself."
+
+// refuses says that the server has too little space on its disk to accept messages.
+func refuses(v Vitals, free int64) string {
+	text := "The relay refuses messages: its disk is nearly full"
+	if free >= 0 {
+		text += ", with " + size(free) + " free"
+	}
+	if v.MinFreeDisk > 0 {
+		text += "; it wants " + size(v.MinFreeDisk)
+	}
+	return text + "."
+}
+
 func lowOn(free int64) string { return fmt.Sprintf("Only %s are free on the disk.", size(free)) }
 
 // showHealth makes the page at /health.
@@ -43,17 +57,17 @@ func (c *Console) showHealth(r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := &healthPage{File: s, Serving: o.Serving, Mechas: o.Mechas, Pending: o.Pending, More: o.More}
-	hour, from := c.flow.hour.hour(now)
+	hour := c.flow.hour.hour(now)
 	if c.config.Live != nil {
 		v := c.config.Live.Vitals()
 		p.Vitals, p.Refused, p.Settings = &v, v.Refused, v.Settings
 		slices.SortFunc(p.Refused, func(a, b Count) int { return cmp.Or(cmp.Compare(b.N, a.N), cmp.Compare(a.Code, b.Code)) })
 		for _, h := range []struct{ key, name string }{{CommitTime, "Commit, p99"}, {SyncTime, "fsync, p99"}, {QueueTime, "Queue, p99"}, {PushLag, "Push lag, p99"}} {
-			p.Plots = append(p.Plots, draw(h.name, hour, from, seconds, quantiles(hour, h.key, 0.99)))
+			p.Plots = append(p.Plots, draw(h.name, &hour, seconds, quantiles(hour.points, h.key, 0.99)))
 		}
 	}
-	p.Plots = append(p.Plots, draw("Events", hour[:len(hour)-1], from, rate, func(s *point) float64 { return float64(s.Events) }),
-		draw("Slowest ack", hour, from, seconds, func(s *point) float64 {
+	p.Plots = append(p.Plots, draw("Events", &hour, rate, hour.whole(func(s *point) float64 { return float64(s.Events) })),
+		draw("Slowest ack", &hour, seconds, func(s *point) float64 {
 			if s.Acked == 0 {
 				return -1
 			}
@@ -69,11 +83,11 @@ func (p *healthPage) judge() Verdict {
 	case p.Vitals != nil && !p.Vitals.Writable:
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
 	case p.Vitals != nil && !p.Vitals.Accepting:
-		return Verdict{Text: "The relay refuses messages: its disk is nearly full.", Level: 2}
+		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: freeSpace}
 	case p.Vitals == nil && p.Serving == inspect.NotServed:
 		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
-		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2}
+		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: freeSpace}
 	case p.Vitals != nil && p.Vitals.QueueOldest > time.Second:
 		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)), Level: 1}
 	case p.Vitals != nil && !p.Vitals.IndexReady:

@@ -45,7 +45,7 @@ func keyOf(k inspect.Key, now time.Time) key {
 	row := key{Key: k, Used: "never", Created: moment(k.CreatedAt, now), Ends: "never", Tone: [...]string{"warn", "quiet", "good", "quiet", "quiet"}[k.State]}
 	row.Label = cut(k.Label, wordLength)
 	if !k.LastUsed.IsZero() {
-		row.Used = age(now.Sub(k.LastUsed)) + " ago"
+		row.Used = ago(k.LastUsed, now)
 	}
 	switch {
 	case k.State == inspect.KeyRevoked:

@@ -88,7 +88,7 @@ func TestTheEndOfAMessageIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.mustSend(0, alice, "alice^demo", `{}`) // something happens, and the page looks
-	b.await(`document.querySelector("#verdict-text").textContent.startsWith("It was removed from the database. This is how it was at ")`)
+	b.await(`document.querySelector("#verdict-text").textContent.startsWith("This was removed from the database. What follows is how it was at ")`)
 	b.await(`document.querySelector("#link-text").textContent == "removed" && document.querySelector("#link").dataset.state == "lost"`)
 }
 
@@ -249,11 +249,27 @@ func TestAFloodIsSampled(t *testing.T) {
 			break
 		}
 	}
-	b.await(`document.querySelector("#link-text").textContent == "live, sampled" || document.querySelector("#sampled").textContent.startsWith("sampled")`)
+	b.await(`document.querySelector("#link-text").textContent == "page is live, sampled" || document.querySelector("#sampled").textContent.startsWith("sampled")`)
 	var rows int
 	if err := json.Unmarshal([]byte(b.eval(`document.querySelectorAll("#flow .event").length`)), &rows); err != nil || rows > 60 || rows == 0 {
 		t.Error(rows, err)
 	}
 	last := s.mustSend(time.Nanosecond, alice, "alice^demo", `{}`)
 	b.await(`document.querySelector("#flow .event a").href.endsWith(` + fmt.Sprintf("%q", last.ID) + `)`)
+}
+
+// A console that stands still closes no socket, nor does a dead line. The page says by itself that
+// it hears nothing, and since when, and is live again when somebody answers.
+func TestAPageNoticesThatNobodyAnswers(t *testing.T) {
+	s := mustStage(t, true)
+	b := mustOpen(t)
+	w := mustWire(t, strings.TrimPrefix(s.url, "http://"))
+	b.open("http://" + w.addr + "/" + s.console.Fragment())
+	b.await(isLive)
+	revive := w.die()
+	t.Cleanup(revive)
+	b.eval(`(Date.now = (now => () => now() + 60000)(Date.now), true)`) // a minute passes
+	b.await(`document.querySelector("#link").dataset.state == "lost" && /^lost, nothing heard since \d\d:\d\d:\d\d$/.test(document.querySelector("#link-text").textContent)`)
+	revive()
+	b.await(isLive)
 }

@@ -117,7 +117,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	if p.Live {
 		p.Sockets, p.LongPolls = c.config.Live.Open(state.Box.Number)
 	}
-	b := box{Box: state.Box, Seen: p.Seen, Here: p.Here, Live: p.Live}
+	b := box{Box: state.Box, Now: now, Seen: p.Seen, Here: p.Here, Live: p.Live}
 	b.rate()
 	if b.Pending > 0 {
 		if err := c.explain(ctx, &b, now); err != nil {
@@ -134,6 +134,11 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	if p.Hour, err = c.config.Store.MechaHour(state.Box.Number, now.Add(-time.Hour), spanLength); err != nil {
 		return nil, err
 	}
+	if last := p.Hour.LastAck; last != nil && last.At.After(b.LastSeen) {
+		b.LastSeen = last.At
+		b.Seen, b.Here = c.presence(b.Number, b.LastSeen, now)
+	}
+	p.Seen, p.Here, p.Box.LastSeen = b.Seen, b.Here, b.LastSeen // with what its messages tell
 	p.Verdict = judgeMecha(&b, p, now)
 	p.Plots, p.Ages = plotsOf(p.Hour, now), barsOf(state.Ages)
 	for _, l := range state.Leases {
@@ -149,7 +154,12 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 
 // judgeMecha says in one sentence how it is with a Mecha.
 func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
-	v.Level = b.Level
+	if v.Level = b.Level; b.Tone() == "warn" {
+		v.Level = 1
+	}
+	if b.reason != nil {
+		v.Next = b.reason.next()
+	}
 	who := string(p.Address)
 	unable := "it can neither send nor receive"
 	if b.Pending > 0 {
@@ -159,11 +169,11 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 	case !p.RemovedAt.IsZero():
 		v.Text, v.Level = fmt.Sprintf("%s was removed: %s.", who, unable), max(v.Level, 1)
 	case b.LiveKeys == 0:
-		v.Text, v.Level = fmt.Sprintf("%s has no valid key: %s.", who, unable), max(v.Level, 1)
+		v.Text, v.Level = fmt.Sprintf("%s%s: %s.", who, (&standing{registered: p.CreatedAt, keys: p.MechaState.Keys, more: p.MoreKeys}).gone(now), unable), max(v.Level, 1)
 	case b.Late > 0:
-		v.Text = fmt.Sprintf("%s longer than %s for %s, %s.", waits(b.Late), age(lateAfter), who, b.state(now))
+		v.Text = waitLong(b.Late, now.Sub(b.OldestAt)) + forWhom(b, 1, b.Late, now) + "."
 	case b.Pending > 0:
-		v.Text = fmt.Sprintf("%s for %s, %s.", waits(b.Pending), who, b.state(now))
+		v.Text = fmt.Sprintf("%s for %s, %s.", waits(b.Pending), who, b.state(b.Pending, now))
 	default:
 		v.Text = fmt.Sprintf("Nothing waits for %s.", who)
 	}
@@ -172,7 +182,7 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 		v.Also = append(v.Also, "The oldest: "+b.Why)
 	}
 	if b.Pending > 0 && b.Pending != b.Late {
-		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.", plural(b.Pending, "message")+is(b.Pending), age(now.Sub(b.OldestAt))))
+		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.", plural(b.Pending, "message")+is(b.Pending), waited(b.OldestAt, now)))
 	}
 	if b.Overdue > 0 {
 		v.Also = append(v.Also, plural(b.Overdue, "message")+is(b.Overdue)+" overdue.")
@@ -203,7 +213,7 @@ func plotsOf(h inspect.MechaHour, now time.Time) []plot {
 		for _, n := range of.total {
 			sum += n
 		}
-		p := draw(of.name, all, h.From, number, of.value)
+		p := draw(of.name, &lastHour{points: all, from: h.From, counted: true}, number, of.value)
 		p.Value = count(sum)
 		if p.Unknown > 0 {
 			p.Value += "+"

@@ -26,16 +26,16 @@ type play struct {
 	held       *relay.Message // a worker of dave holds it
 }
 
-func mustPlay(t testing.TB, live bool) *play {
+func mustPlay(t testing.TB, live bool, options ...func(*console.Config)) *play {
 	t.Helper()
 	p := &play{}
-	p.story = mustBegin(t, live, func(c *console.Config) {
+	p.story = mustBegin(t, live, append(options, func(c *console.Config) {
 		if live {
 			c.Search = func(ctx context.Context, q relay.SearchRequest) (*relay.SearchResult, error) {
 				return p.index.Search(ctx, q)
 			}
 		}
-	})
+	})...)
 	p.dave, p.erin = p.mustIssue("dave^demo", "mill"), p.mustIssue("erin^lab", "nightly")
 	p.mustIssue("frank^lab", "never started")
 	for _, k := range []relay.IssueKey{{Address: "bob^demo", Label: "backup", ExpiresAt: time.Now().Add(3 * 24 * time.Hour)}, {Address: "erin^lab", Label: "old laptop"}} {
@@ -132,8 +132,8 @@ func TestAMechaIsShown(t *testing.T) {
 	p := mustPlay(t, true)
 	c := p.enter()
 	for path, says := range map[string][]string{
-		"/mecha/bob%5Edemo":  {"4 messages wait longer than 10 min for bob^demo, away since", "Pending, up to an age of 4", "Warehouse", "Knows what is in stock", "Pack a box", "logistics/stock", "backup", "ends soon", "in 2 days", "Last ackcompleted", "Sockets0"},
-		"/mecha/dave%5Edemo": {"1 message waits longer than 10 min for dave^demo, whose worker “mill-2” has held it since", "by worker mill-2, key mill", "its key has not been used since", "It has no profile."},
+		"/mecha/bob%5Edemo":  {"4 messages wait longer than 10 min, the oldest for 1 h 27 min, all for bob^demo, away since", "Pending, up to an age of 4", "Warehouse", "Knows what is in stock", "Pack a box", "logistics/stock", "backup", "ends soon", "in 2 days", "Last ackcompleted", "Sockets0"},
+		"/mecha/dave%5Edemo": {"1 message has waited 57 min for dave^demo, whose worker “mill-2” has held it since", "by worker mill-2, key mill", "its key has not been used since", "It has no profile."},
 		"/mecha/frank%5Elab": {"Nothing waits for frank^lab.", "no request yet", "never started", "never used"},
 		"/mecha/erin%5Elab":  {"old laptop", "revoked", "Last ackrejected"},
 	} {

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"relay/db/inspect"
@@ -23,6 +24,9 @@ type messagePage struct {
 	*relay.Message
 	Verdict relay.Verdict
 	Level   int
+	Next    string // what to do
+	SinceIs string // what has happened at Verdict.Since
+	Refuses string // that the server refuses messages; "": it does not
 	Retried bool
 	Steps   []step
 	Answers []row // the messages that answer it
@@ -60,7 +64,8 @@ func (c *Console) showMessage(r *http.Request) (any, error) {
 		return nil, err
 	}
 	p := &messagePage{Message: t.Message, Verdict: c.verdict(t), Retried: t.Retried, Answer: t.Situation.Answer, Ahead: t.Situation.Ahead}
-	p.Level = levelOf(p.Verdict.Code, t.Message, c.config.Now())
+	now := c.config.Now()
+	p.Level, p.SinceIs = levelOf(t, p.Verdict.Code, now), sinceWords[p.Verdict.Code]
 	for _, m := range answers {
 		p.Answers = append(p.Answers, rowOfMessage(m))
 	}
@@ -85,20 +90,61 @@ func (c *Console) showMessage(r *http.Request) (any, error) {
 			return nil, err
 		}
 	}
-	p.Verdict.Text = humane(p.Verdict.Text, c.config.Now())
-	var last time.Time
+	if p.Elsewhere != nil && p.Verdict.Code == relay.VerdictAcknowledged {
+		p.Level = 1 // somebody may wait for the answer that is in another conversation
+	}
+	reason, err := c.reason(t, p.Verdict.Code, now)
+	if err != nil {
+		return nil, err
+	}
+	if p.Refuses, err = c.refusing(r.Context()); err != nil {
+		return nil, err
+	}
+	if p.Verdict.Text, p.Next = reason.text(p.Verdict.Text), reason.next(); p.Elsewhere != nil {
+		p.Next = "Read that message; one that names this one in in_reply_to is told here as its answer."
+	}
+	p.Steps = lifeOf(t)
+	return p, nil
+}
+
+// lifeOf makes the lines of the life of a message.
+func lifeOf(t *inspect.Trace) (all []step) {
 	for _, s := range withAnswer(t) {
+		s, noticed := dated(t.Message, s)
 		line := step{At: s.At, Text: explainStep(t.Message, s), Key: cmp.Or(relay.Visible(s.KeyLabel), string(s.Key))}
 		if line.What, line.Tone = nameStep(s); s.What == stepAnswered {
 			line.Tone = "good"
 		}
-		if !last.IsZero() {
-			d := s.At.Sub(last)
-			line.After, line.Gap = "+"+took(d), gap(d)
+		if !noticed.IsZero() {
+			line.Text += "; noticed at " + noticed.Local().Format("15:04:05 MST")
 		}
-		p.Steps, last = append(p.Steps, line), s.At
+		all = append(all, line)
 	}
-	return p, nil
+	slices.SortStableFunc(all, func(a, b step) int { return a.At.Compare(b.At) })
+	for n := range all[1:] {
+		d := all[n+1].At.Sub(all[n].At)
+		all[n+1].After, all[n+1].Gap = "+"+took(d), gap(d)
+	}
+	return all
+}
+
+// refusing says that the server refuses messages; "" if it does not, or if nobody knows.
+func (c *Console) refusing(ctx context.Context) (string, error) {
+	if c.config.Live == nil {
+		return "", nil
+	}
+	v := c.config.Live.Vitals()
+	if v.Accepting || !v.Writable {
+		return "", nil
+	}
+	o, err := c.overview(ctx)
+	return refuses(v, o.DiskFree), err
+}
+
+// reason gives what the sentences about a message are made of.
+func (c *Console) reason(t *inspect.Trace, code relay.VerdictCode, now time.Time) (*reason, error) {
+	who, err := c.standing(t.Message.To, code)
+	return &reason{code: code, about: &t.Situation, to: t.Message.To, live: c.config.Live != nil, online: t.Situation.Online, who: who, now: now}, err
 }
 
 // seen says how it is with the recipient of a message that waits.
@@ -110,7 +156,7 @@ func (c *Console) seen(ctx context.Context, t *inspect.Trace) (string, error) {
 		case b.Removed:
 			return "removed", err
 		case b.LiveKeys == 0:
-			return "no valid key: the last one was revoked, or has expired", err
+			return "no valid key", err
 		}
 	}
 	text, _ := c.presence(t.Message.Recipient, t.Situation.LastSeen, c.config.Now())
@@ -181,28 +227,13 @@ func explainStep(m *relay.Message, s inspect.Step) string {
 	}
 	text := relay.Visible(s.Detail)
 	if !s.Until.IsZero() {
-		text = fmt.Sprintf("until %s %s", s.Until.Local().Format("15:04:05 MST"), text)
+		until := "until " + s.Until.Local().Format("15:04:05 MST")
+		if s.Detail == "" {
+			return until
+		}
+		text = until + ": " + relay.Quote(s.Detail)
 	}
 	return text
-}
-
-// levelOf says how bad a verdict is.
-func levelOf(code relay.VerdictCode, m *relay.Message, now time.Time) int {
-	switch code {
-	case relay.VerdictAnswered, relay.VerdictAcknowledged:
-		return 0
-	case relay.VerdictRecipientGone, relay.VerdictExpired, relay.VerdictFailed, relay.VerdictRejected:
-		return 2
-	case relay.VerdictWorking, relay.VerdictDeferred, relay.VerdictClaimed:
-		if m.Overdue {
-			return 1
-		}
-		return 0
-	}
-	if now.Sub(m.CreatedAt) > lateAfter || m.Overdue {
-		return 2
-	}
-	return 1
 }
 
 // payload answers GET /message/{id}/payload: the exact bytes, or with ?indent=1 the JSON on

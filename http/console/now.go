@@ -38,15 +38,16 @@ type nowPage struct {
 // box is what waits for a Mecha, as a row of Now.
 type box struct {
 	inspect.Box
-	Now   time.Time
-	Seen  string // presence, for people
-	Here  bool   // it is online
-	Level int
-	Why   string            // of its oldest message
-	Code  relay.VerdictCode // likewise
-	About relay.Situation   // likewise; without a Message if nobody has asked why
-	Live  bool              // the server says whether it is online; else Here is whether it made a request shortly ago
-	Full  bool              // the newest message was not sent to it, because its window is full
+	Now    time.Time
+	Seen   string // presence, for people
+	Here   bool   // it is online
+	Level  int
+	Why    string            // of its oldest message
+	Code   relay.VerdictCode // likewise
+	About  relay.Situation   // likewise; without a Message if nobody has asked why
+	Live   bool              // the server says whether it is online; else Here is whether it made a request shortly ago
+	reason *reason           // likewise; nil if nobody has asked why
+	Full   bool              // the newest message was not sent to it, because its window is full
 }
 
 // rate says how bad it is.
@@ -57,6 +58,36 @@ func (b *box) rate() {
 	case b.Late > 0 || b.Overdue > 0:
 		b.Level = 1
 	}
+}
+
+// judgeOldest corrects the level by the oldest message: the others may wait for it.
+func (b *box) judgeOldest(t *inspect.Trace, now time.Time) {
+	if b.Level == 0 || b.Removed || b.LiveKeys == 0 {
+		return
+	}
+	level, rest := levelOf(t, b.Code, now), b.Late-b.Held-b.Deferred
+	if t.Situation.Until.IsZero() {
+		rest-- // it is one of those that nobody holds
+	}
+	if level == 2 || rest > 0 && t.Situation.Until.After(now) {
+		b.Level = 2
+	} else {
+		b.Level = 1
+	}
+}
+
+// Tone is the colour of its mark. What has waited for a minute, or for a Mecha that has never made
+// a request, is not well, though it is no trouble yet.
+func (b *box) Tone() string {
+	switch {
+	case b.Pending == 0:
+		return "idle"
+	case b.Level == 2:
+		return "bad"
+	case b.Level == 1 || b.Now.Sub(b.OldestAt) > time.Minute || b.LastSeen.IsZero() && !b.Here:
+		return "warn"
+	}
+	return "busy"
 }
 
 // explain says why its oldest message waits.
@@ -70,6 +101,14 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	}
 	v := c.verdict(t)
 	b.Why, b.Code, b.About = humane(v.Text, now), v.Code, t.Situation
+	if b.LastSeen.Before(t.Situation.LastSeen) { // the use of a key is noted up to a minute later
+		b.LastSeen = t.Situation.LastSeen
+		b.Seen, b.Here = c.presence(b.Number, b.LastSeen, now)
+	}
+	if b.reason, err = c.reason(t, v.Code, now); err != nil {
+		return err
+	}
+	b.judgeOldest(t, now)
 	if v.Code != relay.VerdictPushed || !b.Live || !b.Here || b.Pending < 2 {
 		return nil
 	}
@@ -89,6 +128,7 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 // showNow makes the page at /.
 func (c *Console) showNow(r *http.Request) (any, error) {
 	ctx, now := r.Context(), c.config.Now()
+	counted := c.flow.catchUp(ctx)
 	o, err := c.overview(ctx)
 	if err != nil {
 		return nil, err
@@ -97,30 +137,32 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	if p.Boxes, err = c.boxes(ctx, o, now); err != nil {
 		return nil, err
 	}
-	hour, from := c.flow.hour.hour(now)
-	if p.Dead, err = c.dead(hour, now); err != nil {
+	h := c.flow.hour.hour(now)
+	if !counted {
+		h.forget(now)
+	}
+	if p.Dead, err = c.dead(&h, now); err != nil {
 		return nil, err
 	}
-	p.Verdict = c.judge(o, p.Boxes, hour, p.Dead, now)
+	p.Verdict = c.judge(o, p.Boxes, &h, p.Dead, now)
 	if more := len(p.Boxes) - shownBoxes; more > 0 {
 		p.Boxes, p.Others = p.Boxes[:shownBoxes], more
 	}
 	if p.Rows, p.Cut, err = c.rows(ctx, p.Query, now); err != nil {
 		return nil, err
 	}
-	hour[len(hour)-1].pending = o.Pending
-	pendingNow(hour, o.Pending)
-	whole := hour[:len(hour)-1] // the minute that runs has had less time
+	h.points[len(h.points)-1].pending = o.Pending
+	pendingNow(h.points, o.Pending)
 	p.Plots = []plot{
-		draw("Sends", whole, from, rate, func(s *point) float64 { return float64(s.Sent) }),
-		draw("Acks", whole, from, rate, func(s *point) float64 { return float64(s.Acked) }),
-		draw("Time to ack", hour, from, seconds, func(s *point) float64 {
+		draw("Sends", &h, rate, h.whole(func(s *point) float64 { return float64(s.Sent) })),
+		draw("Acks", &h, rate, h.whole(func(s *point) float64 { return float64(s.Acked) })),
+		draw("Time to ack", &h, seconds, func(s *point) float64 {
 			if s.Acked == 0 {
 				return -1
 			}
 			return s.Lag.Seconds() / float64(s.Acked)
 		}),
-		draw("Pending", hour, from, number, func(s *point) float64 { return float64(s.pending) }),
+		draw("Pending", &h, number, func(s *point) float64 { return float64(s.pending) }),
 	}
 	return p, nil
 }
@@ -138,7 +180,7 @@ func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) 
 		return cmp.Or(b.Level-a.Level, a.OldestAt.Compare(b.OldestAt), cmp.Compare(a.Mecha, b.Mecha))
 	})
 	for i := range all {
-		if b := &all[i]; i < explained && (b.Level > 0 || now.Sub(b.OldestAt) > time.Minute) {
+		if b := &all[i]; i < explained && (b.Level > 0 || now.Sub(b.OldestAt) > time.Minute || b.LastSeen.IsZero()) {
 			if err := c.explain(ctx, b, now); err != nil {
 				return nil, err
 			}
@@ -159,7 +201,7 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 	case seen.IsZero():
 		return "no request yet", false
 	case c.config.Live == nil && now.Sub(seen) < 2*time.Minute: // the file knows it to a minute
-		return "last request " + age(max(now.Sub(seen), time.Second)) + " ago", true
+		return "last request " + ago(seen, now), true
 	case c.config.Live == nil:
 		return "last request " + moment(seen, now), false
 	}
@@ -235,15 +277,12 @@ func (c *Console) find(ctx context.Context, l inspect.ListQuery, most time.Durat
 
 // dead lists the messages that failed, were rejected or expired in the last hour, however old
 // they are, the newest such event first.
-func (c *Console) dead(hour []point, now time.Time) (all []row, err error) {
-	var total inspect.Span
-	for i := range hour {
-		total.Add(hour[i].Span)
-	}
-	if total.Failed+total.Expired == 0 {
+func (c *Console) dead(h *lastHour, now time.Time) (all []row, err error) {
+	if h.total.Failed+h.total.Expired == 0 {
 		return nil, nil
 	}
 	list, err := c.config.Store.Dead(now.Add(-time.Hour), shownDead)
+	slices.SortStableFunc(list, func(a, b inspect.Event) int { return byTime(b, a) })
 	for _, e := range list {
 		r := rowOf(e)
 		r.Position = "m" + r.Position // the flow may have a row of it, too

@@ -16,7 +16,9 @@ type plot struct {
 	Unknown int    // up to this x, nothing is known
 	Label   string // for who cannot see it
 	From    string
-	To      string
+	// Counting tells that the last hour is not counted yet.
+	Counting bool
+	To       string
 }
 
 const (
@@ -25,14 +27,15 @@ const (
 )
 
 // draw makes a plot of a value of each span. A negative value is one that is not known.
-func draw(name string, all []point, from time.Time, show func(float64) string, value func(*point) float64) plot {
-	p := plot{Name: name, Value: "–", Top: "–", From: all[0].Begin.Local().Format("15:04"), To: all[len(all)-1].Begin.Local().Format("15:04 MST")}
+func draw(name string, h *lastHour, show func(float64) string, value func(*point) float64) plot {
+	all := h.points
+	p := plot{Counting: !h.counted, Name: name, Value: "–", Top: "–", From: all[0].Begin.Local().Format("15:04"), To: all[len(all)-1].Begin.Local().Format("15:04 MST")}
 	values, top, latest := make([]float64, len(all)), 0.0, -1.0
 	step := float64(plotWidth) / float64(len(all)-1)
 	for i := range all {
-		if values[i] = value(&all[i]); all[i].Begin.Add(spanLength).Before(from) {
+		if values[i] = value(&all[i]); all[i].Begin.Add(spanLength).Before(h.from) {
 			values[i] = -1
-			p.Unknown = int(float64(i+1) * step)
+			p.Unknown = min(int(float64(i+1)*step), plotWidth)
 		}
 		top = max(top, values[i])
 		if values[i] >= 0 {
@@ -41,6 +44,9 @@ func draw(name string, all []point, from time.Time, show func(float64) string, v
 	}
 	if latest < 0 {
 		p.Label = name + ": nothing is known of the last hour"
+		if p.Counting {
+			p.Label = name + ": the last hour is being counted"
+		}
 		return p
 	}
 	p.Value, p.Top = show(latest), show(top)

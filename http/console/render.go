@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -158,11 +159,15 @@ var helpers = template.FuncMap{
 	"zone":   func(t time.Time) string { return t.Local().Format("MST") },
 	"ago":    ago,
 	"age":    age,
+	"waited": waited,
 	"took":   took,
 	"size":   size,
 	"count":  count,
 	"plural": plural,
 	"tone":   func(level int) string { return [...]string{"good", "warn", "bad"}[level] },
+	"counting": func(all []plot) bool {
+		return slices.ContainsFunc(all, func(p plot) bool { return p.Counting })
+	},
 	"blank":  func() row { return row{} },
 	"within": func(path, tab string) bool { return tab != "/" && strings.HasPrefix(path, tab+"/") },
 	"mecha":  func(a relay.Address) string { return "/mecha/" + string(a) },
@@ -181,8 +186,16 @@ func moment(t, now time.Time) string {
 	return t.Format("2 Jan 15:04 MST")
 }
 
-// ago writes how long before now a time was.
-func ago(t, now time.Time) string { return age(now.Sub(t)) }
+// ago writes how long before now a time was: "5 min ago", "just now".
+func ago(t, now time.Time) string {
+	if now.Sub(t) < time.Second {
+		return "just now"
+	}
+	return age(now.Sub(t)) + " ago"
+}
+
+// waited writes how long something has waited since a time, one second at least.
+func waited(since, now time.Time) string { return age(max(now.Sub(since), time.Second)) }
 
 // age writes a time in its one or two largest units.
 func age(d time.Duration) string {

@@ -2,6 +2,7 @@ package console
 
 import (
 	"cmp"
+	"time"
 
 	"relay/db/inspect"
 	"relay/db/relay"
@@ -20,17 +21,39 @@ type row struct {
 	To       relay.Address        `json:"to"`
 	Type     string               `json:"type"`
 	Note     string               `json:"note"`
+	time     time.Time
+}
+
+// noticeable is how much later than a message expired that must be noticed for the console to tell
+// both times.
+const noticeable = 5 * time.Second
+
+// dated gives the step of a message with the time at which it happened, and, if it was written much
+// later, that time. An expiry is written when a server notices it: after a time without a server,
+// that may be long after.
+func dated(m *relay.Message, s inspect.Step) (at inspect.Step, noticed time.Time) {
+	if s.What != inspect.StepExpired || m.ExpiresAt.IsZero() || !m.ExpiresAt.Before(s.At) {
+		return s, time.Time{}
+	}
+	if s.At.Sub(m.ExpiresAt) >= noticeable {
+		noticed = s.At
+	}
+	s.At = m.ExpiresAt
+	return s, noticed
 }
 
 // rowOf makes the row of an event.
 func rowOf(e inspect.Event) row {
-	m, s := e.Message, e.Step
-	r := row{Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"), ID: m.ID, Conv: m.Conversation, From: m.From, To: m.To, Type: relay.Visible(m.Type)}
+	m := e.Message
+	s, noticed := dated(m, e.Step)
+	r := row{time: s.At, Position: rowID(e), At: relay.FormatTime(s.At), Clock: s.At.Local().Format("15:04:05.000"), ID: m.ID, Conv: m.Conversation, From: m.From, To: m.To, Type: relay.Visible(m.Type)}
 	if m.Type == relay.DefaultType {
 		r.Type = "" // nobody needs to read it in each row
 	}
 	r.What, r.Tone = nameStep(s)
 	switch {
+	case !noticed.IsZero():
+		r.Note = "noticed at " + noticed.Local().Format("15:04:05")
 	case s.Detail != "":
 		r.Note = relay.Visible(s.Detail)
 	case s.What == inspect.StepAcknowledged:

@@ -15,9 +15,10 @@ const (
 // series has what happened in the last hour, a span for each minute. It is safe for
 // concurrent use.
 type series struct {
-	mu    sync.Mutex
-	spans map[int64]*point
-	from  time.Time // before this time, nothing is known
+	mu      sync.Mutex
+	spans   map[int64]*point
+	from    time.Time // before this time, nothing is known
+	counted bool      // what happened before the console's start is in spans
 }
 
 // point is a span, with what was measured at its end.
@@ -71,27 +72,55 @@ func (s *series) measured(now time.Time, pending int, histograms []Histogram) {
 	}
 }
 
-// hour gives the points of the last hour, in order, also those in which nothing happened. Of
-// spans before from, nothing is known.
-func (s *series) hour(now time.Time) (all []point, from time.Time) {
+// lastHour is what is known of the last hour.
+type lastHour struct {
+	points  []point   // in order, also those in which nothing happened
+	from    time.Time // of points before this time, nothing is known; until the hour is counted, of none
+	counted bool
+	total   inspect.Span // of all points
+}
+
+// hour gives the last hour.
+func (s *series) hour(now time.Time) lastHour {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	h := lastHour{from: s.from, counted: s.counted}
+	if !h.counted {
+		h.forget(now)
+	}
 	last := now.UnixNano() / int64(spanLength)
 	for n := last - spans + 1; n <= last; n++ {
 		p := s.spans[n]
 		if p == nil {
 			p = &point{Span: inspect.Span{Begin: time.Unix(0, n*int64(spanLength))}, pending: -1}
 		}
-		all = append(all, *p)
+		h.points = append(h.points, *p)
+		h.total.Add(p.Span)
 	}
-	return all, s.from
+	return h
 }
 
-// lookedFrom notes that all since a time was counted.
-func (s *series) lookedFrom(t time.Time) {
+// forget makes it an hour of which nothing is counted yet.
+func (h *lastHour) forget(now time.Time) { h.from, h.counted = now.Add(time.Hour), false }
+
+// whole gives a function that tells what another one tells, but nothing of the minute that runs,
+// which has had less time than the others.
+func (h *lastHour) whole(value func(*point) float64) func(*point) float64 {
+	last := &h.points[len(h.points)-1]
+	return func(p *point) float64 {
+		if p == last {
+			return -1
+		}
+		return value(p)
+	}
+}
+
+// begin adds what happened before the console's start: all since from is counted.
+func (s *series) begin(from time.Time, all []inspect.Span, now time.Time) {
+	s.add(all, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.from = t
+	s.from, s.counted = from, true
 }
 
 // pendingNow fills in how many messages were pending at the end of each span, from how many

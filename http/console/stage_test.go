@@ -133,6 +133,13 @@ func mustStage(t testing.TB, live bool, options ...func(*console.Config)) *stage
 	return s
 }
 
+// inNeutralFile is an option of a stage for pictures: the footer names no folder of the test.
+func inNeutralFile(c *console.Config) { c.Store = neutral{c.Store} }
+
+type neutral struct{ console.Store }
+
+func (neutral) Path() string { return "/var/lib/relay/relay.db" }
+
 // show starts the console.
 func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	s.t.Helper()

@@ -50,6 +50,7 @@ type Vitals struct {
 	Sockets, LongPolls, Online int // Online counts Mechas
 	Accepting                  bool
 	Writable                   bool
+	MinFreeDisk                int64         // bytes; with less free space messages are refused
 	QueueLength                int           // writes that wait
 	QueueOldest                time.Duration // how long the oldest of them has waited
 	IndexReady                 bool          // the search index

@@ -38,7 +38,7 @@ func (s *stage) serve() (url string) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hub = hub
+	s.hub, s.vitals.MinFreeDisk = hub, 64<<20
 	return server.URL
 }
 
@@ -74,6 +74,7 @@ type trouble struct {
 	now   []string // what Now says, as regular expressions, each of one part of the page's text
 	trace []string // what the page of the message says
 	level string   // of Now's sentence
+	page  string   // the level of the message's page
 }
 
 const clock = `\d\d:\d\d:\d\d UTC`
@@ -81,21 +82,23 @@ const clock = `\d\d:\d\d:\d\d UTC`
 var troubles = []trouble{
 	{"worker never started", func(s *story) *relay.Message {
 		return s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
-	}, []string{`1 message waits longer than 10 min for bob\^demo, which has never made a request\.`}, []string{`bob\^demo has never made a request\.`, `bob\^demo: no request yet`}, "bad"},
+	}, []string{`1 message has waited 20 min for bob\^demo, which has never made a request: it was registered at ` + clock + `, and has a key, “worker”, that was never used\..* Start bob\^demo with its key, “worker”\.`},
+		[]string{`bob\^demo has never made a request\. It was registered at ` + clock + `, and has a key, “worker”, that was never used\.`, `bob\^demo: no request yet`, `Start bob\^demo with its key, “worker”\.`}, "bad", "bad"},
 
 	{"worker hangs", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
-		s.mustConnect(s.serve(), s.bob, "", 1)
+		s.Pushed(s.bob.Number, time.Now().Add(-19*time.Minute), []relay.Position{m.Position})
+		s.isOnline(s.bob)
 		return m
-	}, []string{`1 message waits longer than 10 min for bob\^demo, which got it at ` + clock + `, is connected, and has not acknowledged it\.`},
-		[]string{`It was written to 1 socket of bob\^demo at ` + clock + `, and was not acknowledged since\.`, `bob\^demo: online`}, "bad"},
+	}, []string{`1 message has waited 20 min for bob\^demo, which got it at ` + clock + `, is connected, and has not acknowledged it\..* Look at what bob\^demo does; if it hangs, restart it\.`},
+		[]string{`bob\^demo got the message at ` + clock + `, has not acknowledged it, and is connected: it hangs\.`, `Last written to a socket at ` + clock + `, (18|19) min ago\. bob\^demo: online`, `Look at what bob\^demo does; if it hangs, restart it\.`}, "bad", "bad"},
 
 	{"crashed between push and ack", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
-		s.mustConnect(s.serve(), s.bob, "", 1).Close()
+		s.Pushed(s.bob.Number, time.Now().Add(-19*time.Minute), []relay.Position{m.Position})
 		return m
-	}, []string{`1 message waits longer than 10 min for bob\^demo, which got it at ` + clock + ` and left without acknowledging it\.`},
-		[]string{`It was written to 1 socket of bob\^demo at ` + clock + `, and was not acknowledged since\.`, `bob\^demo: away since ` + clock}, "bad"},
+	}, []string{`1 message has waited 20 min for bob\^demo, which got it at ` + clock + ` and left without acknowledging it\..* Look at why bob\^demo ended, and start it again\.`, `bob\^demo ?away since ` + clock},
+		[]string{`bob\^demo got the message at ` + clock + ` and left without acknowledging it; it was last there at ` + clock + `\.`, `bob\^demo: away since ` + clock, `Look at why bob\^demo ended, and start it again\.`}, "bad", "bad"},
 
 	{"window full", func(s *story) (last *relay.Message) {
 		for i := range 4 {
@@ -103,21 +106,21 @@ var troubles = []trouble{
 		}
 		s.mustConnect(s.serve(), s.bob, "sync_limit=2", 2)
 		return last
-	}, []string{`4 messages wait longer than 10 min, all for bob\^demo, which is connected, but acknowledges nothing since ` + clock + `: its window is full, and it is sent no more\.`},
-		[]string{`bob\^demo is connected, but behind: 3 messages before it, and a full window waits for acknowledgements\.`}, "bad"},
+	}, []string{`4 messages wait longer than 10 min, the oldest for \d\d min, all for bob\^demo, which is connected, but acknowledges nothing since ` + clock + `: its window is full, and it is sent no more\.`},
+		[]string{`bob\^demo is connected, but has yet to acknowledge 3 messages before this one: until then its socket takes no more\.`, `3 messages before this one\.`, `Look at what bob\^demo does with the oldest message before this one\.`}, "warn", "bad"},
 
 	{"expired", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
 		return m
-	}, []string{`1 message expired in the last hour, the latest for bob\^demo\.`}, []string{`It expired at ` + clock + `, before bob\^demo acknowledged it\.`}, "warn"},
+	}, []string{`1 message expired in the last hour, for bob\^demo\..* Send it again, if it still matters\.`}, []string{`The message expired at ` + clock + `, before bob\^demo acknowledged it\. Expired at ` + clock + `, 15 min ago\.`, `Send it again, if it still matters\.`}, "warn", "bad"},
 
 	{"answered in another conversation", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"question":"how much?"}`)
 		s.mustSend(19*time.Minute, s.bob, "alice^demo", `{"price":42}`, func(a *relay.SendMessage) { a.Conversation = "another-talk" })
 		s.mustAck(19*time.Minute, s.bob, m, "completed", "")
 		return m
-	}, []string{`1 message waits longer than 10 min for alice\^demo, away since ` + clock + `\.`},
-		[]string{`bob\^demo acknowledged it as completed at ` + clock + `, and has sent no answer\.`, `But bob\^demo wrote to alice\^demo at ` + clock + ` in another conversation, another-talk: msg_…\w+\. Was that meant as the answer\?`}, "bad"},
+	}, []string{`1 message has waited 19 min for alice\^demo, away since ` + clock + `\..* Start alice\^demo\.`},
+		[]string{`bob\^demo acknowledged it as completed at ` + clock + `, and has sent no answer\.`, `But bob\^demo wrote to alice\^demo at ` + clock + ` in another conversation, another-talk: msg_…\w+\. Was that meant as the answer\?`, `No answer yet\.`, `Read that message; one that names this one in in_reply_to is told here as its answer\.`}, "bad", "warn"},
 
 	{"revoked key", func(s *story) *relay.Message {
 		s.mustSee(30*time.Minute, s.bob)
@@ -126,7 +129,8 @@ var troubles = []trouble{
 			s.t.Fatal(err)
 		}
 		return m
-	}, []string{`1 message waits longer than 10 min for bob\^demo, which has no valid key\.`}, []string{`bob\^demo was removed, or has no valid key: nobody can receive it\.`, `bob\^demo: no valid key: the last one was revoked, or has expired\.`}, "bad"},
+	}, []string{`1 message has waited 20 min for bob\^demo, whose only key, “worker”, was revoked at ` + clock + `\..* Make a new key for it: relay key create bob\^demo`},
+		[]string{`bob\^demo’s only key, “worker”, was revoked at ` + clock + `: nobody can receive the message\.`, `bob\^demo: no valid key\.`, `Make a new key for it: relay key create bob\^demo`}, "bad", "bad"},
 
 	{"deferred", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
@@ -137,8 +141,8 @@ var troubles = []trouble{
 			s.t.Fatal(err)
 		}
 		return m
-	}, []string{`1 message waits longer than 10 min for bob\^demo, which has put it off until ` + clock, `the printer is out of paper`},
-		[]string{`bob\^demo has put it off until ` + clock + ` \(the printer is out of paper\)\.`}, "warn"},
+	}, []string{`1 message has waited 20 min for bob\^demo, which has put it off until ` + clock + `\..* Wait until ` + clock, `bob\^demo ?away since ` + clock, `the printer is out of paper`},
+		[]string{`bob\^demo has put the message off until ` + clock + `: “the printer is out of paper”\. Put off at`, `deferred ?\S* ?(min)? ?until ` + clock + `: “the printer is out of paper”`, `Wait until ` + clock}, "warn", "warn"},
 
 	{"lease held by a dead worker", func(s *story) *relay.Message {
 		m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
@@ -148,15 +152,16 @@ var troubles = []trouble{
 			s.t.Fatal(err)
 		}
 		return m
-	}, []string{`1 message waits longer than 10 min for bob\^demo, whose worker “mill-2” has held it since ` + clock + ` without a word; the lease ends at ` + clock + `\.`},
-		[]string{`The worker “mill-2” of bob\^demo has claimed it until ` + clock + `, and has said nothing yet\.`, `bob\^demo: away since ` + clock}, "warn"},
+	}, []string{`1 message has waited 20 min for bob\^demo, whose worker “mill-2” has held it since ` + clock + ` without a word; the lease ends at ` + clock + `\..* Look at the worker “mill-2”, or wait until ` + clock + `, when the lease ends\.`},
+		[]string{`The worker “mill-2” of bob\^demo has claimed it until ` + clock + `, and has said nothing yet\.`, `bob\^demo: away since ` + clock, `Look at the worker “mill-2”, or wait until ` + clock + `, when the lease ends\.`}, "warn", "warn"},
 
 	{"disk low", func(s *story) *relay.Message {
 		m := s.mustSend(time.Minute, s.alice, "bob^demo", `{"task":"pack"}`)
 		s.reopen(func(o *db.Options) { o.MinFreeDisk = math.MaxInt64 }) // nothing is ever free enough
 		s.serve()
 		return m
-	}, []string{`The relay refuses messages: its disk is nearly full\. .*1 message is pending, .*3 Mechas registered`}, []string{`bob\^demo has never made a request\.`}, "bad"},
+	}, []string{`The relay refuses messages: its disk is nearly full, with \d.*iB free; it wants 64 MiB\. .*1 message is pending, .*Make space on the disk.*3 Mechas registered`},
+		[]string{`bob\^demo has never made a request\.`, `The relay refuses messages: its disk is nearly full, with \d.*iB free`}, "bad", "warn"},
 }
 
 // reopen opens the store again, with other options.
@@ -199,7 +204,7 @@ func TestTheTroublesAreNamed(t *testing.T) {
 	}
 	for n, trouble := range troubles {
 		t.Run(trouble.name, func(t *testing.T) {
-			s := mustBegin(t, true)
+			s := mustBegin(t, true, inNeutralFile)
 			m := trouble.stage(s)
 			visitor := s.enter()
 			for _, page := range []struct {
@@ -209,8 +214,9 @@ func TestTheTroublesAreNamed(t *testing.T) {
 				for _, says := range page.says {
 					s.await(visitor, page.path, says)
 				}
-				if _, text := s.get(visitor, page.path); page.name == "now" && !strings.Contains(text, `class="verdict `+trouble.level+`"`) {
-					t.Errorf("Now is not %s: %s", trouble.level, words(text))
+				level := map[string]string{"now": trouble.level, "trace": trouble.page}[page.name]
+				if _, text := s.get(visitor, page.path); !strings.Contains(text, `class="verdict `+level+`"`) {
+					t.Errorf("%s is not %s: %s", page.name, level, words(text))
 				}
 				if b != nil {
 					b.open(s.entry(page.path))

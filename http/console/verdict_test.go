@@ -2,11 +2,13 @@ package console_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"relay/db/inspect"
+	"relay/db/relay"
 	"relay/http/console"
 )
 
@@ -18,7 +20,7 @@ func TestAYoungTroubleIsNotCalledWell(t *testing.T) {
 	s.await(visitor, "/", `^All is well: nothing waits\. Nothing|^All is well: nothing waits\. 0 messages`)
 	s.mustSend(4*time.Minute, s.alice, "bob^demo", `{}`)
 	s.mustSend(3*time.Minute, s.alice, "bob^demo", `{}`)
-	s.await(visitor, "/", `Nothing waits longer than 10 min; 2 messages wait up to 4 min, all for bob\^demo, which has never made a request\.`)
+	s.await(visitor, "/", `Nothing waits longer than 10 min; 2 messages wait up to 4 min, all for bob\^demo, which has never made a request: it was registered at \d\d:\d\d:\d\d UTC, and has a key, “worker”, that was never used\.`)
 	s.isOnline(s.bob)
 	s.await(visitor, "/", `2 messages wait up to 4 min, all for bob\^demo, which is connected`)
 }
@@ -45,7 +47,7 @@ func TestAConsoleBesideTheServerSaysWhatItKnows(t *testing.T) {
 	s.mustSend(30*time.Minute, s.carol, "alice^demo", `{}`)
 	s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`)
 	visitor := s.enter()
-	for _, says := range []string{`1 message waits longer than 10 min for bob\^demo, which made a request (40|[45]\d) s ago|last request ([45]\d) s ago`, `alice\^demo last request \d\d:`} {
+	for _, says := range []string{`1 message has waited 20 min for bob\^demo, which made a request (40|[45]\d) s ago|last request ([45]\d) s ago`, `alice\^demo last request \d\d:`} {
 		s.await(visitor, "/", says)
 	}
 	if _, page := s.get(visitor, "/"); strings.Contains(page, "connected") && strings.Contains(words(page), "is connected") || strings.Contains(words(page), "no request yet") {
@@ -61,7 +63,7 @@ func TestAnOldMessageThatFailsIsListed(t *testing.T) {
 	m := s.mustSend(100*time.Minute, s.alice, "bob^demo", `{}`)
 	s.mustAck(5*time.Minute, s.bob, m, "failed", "the mill stands still")
 	visitor := s.enter()
-	s.await(visitor, "/", `1 message was acknowledged as failed or rejected in the last hour, the latest for bob\^demo\.`)
+	s.await(visitor, "/", `1 message was acknowledged as failed or rejected in the last hour, for bob\^demo\.`)
 	s.await(visitor, "/", `Failed or expired in the last hour\S* ?\S*failed ?alice\^demo → bob\^demo ?the mill stands still`)
 }
 
@@ -80,4 +82,30 @@ func TestALowDiskIsSeenBesideTheServer(t *testing.T) {
 	w := &watched{}
 	s := mustStage(t, false, w.watch, func(c *console.Config) { c.Store = short{w} })
 	s.await(s.enter(), "/", `Only 10 MiB are free on the disk\.`)
+}
+
+// A message that expired while no server ran has the time at which it expired, not that at which
+// this was noticed, which is told beside it.
+func TestAnExpiryHasTheTimeOfTheMessage(t *testing.T) {
+	t.Parallel()
+	s := mustBegin(t, true)
+	m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
+	old := s.mustSend(3*time.Hour, s.alice, "carol^demo", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
+	visitor := s.enter()
+	s.await(visitor, "/", `2 messages were found to have expired in the last hour, the latest for bob\^demo\.`)
+	for path, shown := range map[string]int{"/": 2, "/message/" + string(m.ID): 2} { // in the flow and among the expired; in the life and in the record
+		s.await(visitor, path, `noticed at \d\d:\d\d:\d\d`)
+		_, page := s.get(visitor, path)
+		text := fmt.Sprintf(`<time datetime="%s"`, relay.FormatTime(m.ExpiresAt))
+		if n := strings.Count(page, text); n < shown {
+			t.Errorf("%s has its expiry %d times", path, n)
+		}
+		if !strings.Contains(page, "noticed at") {
+			t.Errorf("%s does not tell when that was noticed: %s", path, words(page))
+		}
+	}
+	if _, page := s.get(visitor, "/message/"+string(m.ID)); !strings.Contains(words(page), "+5 min") {
+		t.Errorf("the life of the message: %s", words(page))
+	}
+	s.await(visitor, "/message/"+string(old.ID), `noticed at`)
 }

@@ -12,6 +12,7 @@ type wire struct {
 	addr  string
 	mu    sync.Mutex
 	isCut bool
+	dead  chan struct{} // until it is closed, nothing is carried; nil: all is
 	conns []net.Conn
 }
 
@@ -56,12 +57,45 @@ func (w *wire) carry(c net.Conn, to string) {
 	}
 	var back sync.WaitGroup
 	back.Go(func() {
-		io.Copy(c, far)
+		io.Copy(c, w.through(far))
 		c.Close()
 	})
-	io.Copy(far, c)
+	io.Copy(far, w.through(c))
 	far.Close()
 	back.Wait()
+}
+
+// through reads what another one reads, but nothing while the wire is dead.
+func (w *wire) through(r io.Reader) io.Reader { return deadable{w, r} }
+
+type deadable struct {
+	w *wire
+	r io.Reader
+}
+
+func (d deadable) Read(p []byte) (int, error) {
+	n, err := d.r.Read(p)
+	d.w.mu.Lock()
+	dead := d.w.dead
+	d.w.mu.Unlock()
+	if dead != nil {
+		<-dead
+	}
+	return n, err
+}
+
+// die carries nothing until revive is called, and closes no connection.
+func (w *wire) die() (revive func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dead := make(chan struct{})
+	w.dead = dead
+	return sync.OnceFunc(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.dead = nil
+		close(dead)
+	})
 }
 
 // cut ends all connections, and new ones at once; or lets them through again.

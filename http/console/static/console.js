@@ -9,6 +9,7 @@ const pollEvery = 5000;       // ms, when there is no socket
 const sayEvery = 10000;       // ms between two announcements to a screen reader
 const query = body.dataset.query;
 let cursor = body.dataset.cursor, socket = null, tries = 0, heard = 0, poller = 0;
+let trying = null;            // a socket that is not open yet, and since when it is tried
 
 let gone = false; // what the page shows was removed
 // The state of the link: live, n behind, polling, lost.
@@ -24,8 +25,9 @@ function take(news) {
 	cursor = news.cursor;
 	if (news.failed) link("lost", news.failed);
 	else if (news.behind) link("live", news.behind);
-	else if (news.passed > 0) link("live", "live, sampled");
-	else link(socket ? "live" : "poll", socket ? "live" : "polling");
+	else if (news.passed > 0) link("live", "page is live, sampled");
+	else link(socket ? "live" : "poll", socket ? "page is live" : "polling");
+	if (!news.counting && document.querySelector("[data-counting]")) refreshSoon();
 	if (news.total == 0) return;
 	showRows(news);
 	announce(news.total);
@@ -88,6 +90,7 @@ function refresh() {
 	const request = new XMLHttpRequest(); // it parses the answer without running any of it
 	request.open("GET", location.pathname + location.search);
 	request.responseType = "document";
+	request.timeout = staleAfter * 2;
 	request.setRequestHeader("Accept", "text/html");
 	request.onloadend = () => {
 		refreshing = false;
@@ -117,7 +120,7 @@ function removed() {
 	gone = true;
 	socket?.close();
 	clearInterval(poller);
-	const text = "It was removed from the database. This is how it was at " + ($("made")?.textContent.replace("as of ", "") ?? "the last look") + ".";
+	const text = "This was removed from the database. What follows is how it was at " + ($("made")?.textContent.replace("as of ", "") ?? "the last look") + ".";
 	if ($("verdict")) $("verdict").className = "verdict warn";
 	if ($("verdict-text")) $("verdict-text").textContent = text;
 	$("say").textContent = text;
@@ -135,8 +138,11 @@ function connect() {
 	address.protocol = address.protocol.replace("http", "ws");
 	address.search = new URLSearchParams({after: cursor, q: query});
 	const s = new WebSocket(address);
+	trying = {socket: s, since: Date.now()};
 	s.onopen = () => {
+		trying = null;
 		socket = s;
+		heard = Date.now();
 		if (tries) refreshSoon(); // what has passed meanwhile
 		tries = 0;
 		clearInterval(poller);
@@ -145,19 +151,33 @@ function connect() {
 	s.onmessage = event => take(JSON.parse(event.data));
 	s.onclose = () => {
 		if (socket == s) socket = null;
-		heard = 0;
+		if (trying?.socket == s) trying = null;
 		if (gone) return;
-		if (!over) link("lost", "lost, trying again");
+		lost();
 		setTimeout(connect, Math.min(10000, 250 * 2 ** tries++));
 		if (tries > 2) poll();
 	};
 }
 
+// lost says since when nothing was heard.
+function lost() {
+	if (over) return;
+	link("lost", heard ? "lost, nothing heard since " + new Date(heard).toTimeString().slice(0, 8) : "lost, trying again");
+}
+
+// A console that has stopped, or a line that is dead, closes no socket: the page gives it up.
+function giveUp(s) {
+	const closed = s.onclose;
+	s.onopen = s.onmessage = s.onclose = null;
+	s.close();
+	closed();
+}
+
 async function ask() {
-	const answer = await fetch("/events?" + new URLSearchParams({after: cursor, q: query}), {headers: {Accept: "application/json"}}).catch(() => null);
+	const answer = await fetch("/events?" + new URLSearchParams({after: cursor, q: query}), {headers: {Accept: "application/json"}, signal: AbortSignal.timeout(staleAfter)}).catch(() => null);
 	if (answer?.ok) take(await answer.json());
 	else if (answer?.status == 401) ended();
-	else if (!socket && !over) link("lost", "lost, trying again");
+	else if (!socket) lost();
 }
 
 function poll() {
@@ -174,7 +194,8 @@ function ended() {
 }
 
 setInterval(() => {
-	if (socket && heard && Date.now() - heard > staleAfter) socket.close();
+	if (socket && Date.now() - heard > staleAfter) giveUp(socket);
+	if (trying && Date.now() - trying.since > staleAfter) giveUp(trying.socket);
 	if (socket && Date.now() - refreshed > 10000) refreshSoon(); // ages grow even when nothing happens
 }, 2000);
 document.addEventListener("visibilitychange", () => document.hidden || refreshSoon());
