@@ -151,6 +151,23 @@ for await (const m of relay.listen(%s)) {
 	}
 }
 
+// What a program has found and asked teaches the directory, once the question is completed.
+func TestJavaScriptTeachesTheDirectory(t *testing.T) {
+	t.Parallel()
+	s, p := mustScript(t), newPair(t)
+	p.describeBob()
+	worker := s.start(p.asBob, `
+for await (const m of relay.listen({ signal: stop.signal })) await m.handle(() => m.reply({ n: 2 }));`)
+	r := s.run(p.asAlice, `
+const [agent] = await relay.find("book a flight");
+say({ found: agent.address, n: (await relay.ask(agent, {})).payload.n });`)
+	if r.wantCode(t, 0); r.out != "{\"found\":\"bob^talk\",\"n\":2}\n" {
+		t.Error(r.out)
+	}
+	p.wantWords("book", "flight")
+	worker.kill()
+}
+
 // A program asks itself: its loop gets the question, and ask the answer.
 func TestJavaScriptAsksItself(t *testing.T) {
 	t.Parallel()

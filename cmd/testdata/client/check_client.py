@@ -133,6 +133,8 @@ class Calls(Case):
         found = [a for a in alice.find("book a flight to lisbon") if a.address == bob.name]
         self.assertEqual([a.online for a in found], [found[0].online])
         self.assertIn("flight", found[0].why)
+        self.assertIn(b'"search_id":"srch_', relay_client._envelope(found[0], {}))
+        self.assertEqual(alice.message(alice.send(found[0], {}).message_id).to, bob.name)  # the relay would refuse a wrong search_id
 
     def test_sending(self):
         alice, bob = self.pair()

@@ -240,6 +240,8 @@ export interface Agent {
   score: number;
   online: boolean;
   lastSeen: string | null;
+  /** Of the search. send and ask pass it on if they get the agent as the address. */
+  searchId: string;
 }
 
 export interface Inbox {
@@ -266,7 +268,7 @@ export interface Identity {
 export declare class Relay {
   constructor(options?: RelayOptions);
   /** Sends a message once, and tries until timeout is over. */
-  send(to: string, payload: object, options?: SendOptions): Promise<Sent>;
+  send(to: string | Agent, payload: object, options?: SendOptions): Promise<Sent>;
   /**
    * Sends a question, and gives the answer. Throws NoAnswer if the time is up, at most five seconds
    * later: then it looks a last time, and asks the relay for the reason. The answer is the
@@ -276,7 +278,7 @@ export declare class Relay {
    * digits for the recipient, and random digits. Otherwise, correlationId is of this form by default.
    * By that, listeners in other processes of this Mecha leave the answer to this one.
    */
-  ask(to: string, payload: object, options?: AskOptions): Promise<Message>;
+  ask(to: string | Agent, payload: object, options?: AskOptions): Promise<Message>;
   /**
    * Gives the messages for this Mecha as they come, until signal aborts, the loop is left, or
    * close is called. It leaves the answers that ask takes to ask, and those to questions of another

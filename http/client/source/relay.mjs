@@ -602,6 +602,7 @@ function messageBody(to, payload, o) {
   const rest = JSON.stringify({
     message_type: o.type, priority: o.priority, conversation_id: o.conversation, correlation_id: o.correlationId, in_reply_to: o.inReplyTo,
     ttl_seconds: seconds("ttl", o.ttl), ack_by_seconds: seconds("ackBy", o.ackBy), max_messages: o.maxMessages,
+    search_id: to?.searchId || undefined, // searches learn from what was answered
   });
   return `{"to":${JSON.stringify(checkAddress(to))},"payload":${text}${rest === "{}" ? "" : ","}${rest.slice(1)}`;
 }
@@ -697,9 +698,11 @@ function checkTimeout(milliseconds, most = Infinity) {
 /** Gives how long one request may take at least: what is tried once has the time of an attempt. */
 const leastOf = (timeout) => (timeout === 0 ? attemptTimeout : undefined);
 
+/** Gives the address of a recipient: a text, or an agent that find gave. */
 function checkAddress(to) {
-  if (typeof to !== "string") throw new TypeError("to is the address of a Mecha, as a text");
-  return to;
+  const address = to?.address ?? to;
+  if (typeof address !== "string") throw new TypeError("to is the address of a Mecha, as a text, or an agent that find gave");
+  return address;
 }
 
 /** Gives the whole seconds that the relay counts in. */
@@ -1798,12 +1801,12 @@ export class Relay {
   async ask(to, payload, given = {}) {
     const { idempotencyKey = random(), timeout = sendTimeout, ack = true, signal, ...options } = checkOptions("ask", given);
     checkTimeout(timeout, longestAsk);
-    if (checkAddress(to).startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${to} is a crew`);
-    const [link, until, address] = [this.#link, after(timeout), to.trim()];
+    const [link, until, address] = [this.#link, after(timeout), checkAddress(to).trim()];
+    if (address.startsWith("*^")) throw new TypeError(`ask waits for one recipient, and ${address} is a crew`);
     const mark = await markOf(address, checkKey(idempotencyKey));
     if (!options.conversation && !options.inReplyTo) options.conversation = mark;
     else options.correlationId ||= mark;
-    const asked = { body: messageBody(address, payload, options), key: idempotencyKey, timeout, until };
+    const asked = { body: messageBody(typeof to === "string" ? address : to, payload, options), key: idempotencyKey, timeout, until };
     asked.question = link.questions.begin(address, options.conversation ?? "", options.correlationId ?? "", mark);
     let answer;
     try {
@@ -1964,7 +1967,7 @@ export class Relay {
     return found.results.map((r) => {
       const { skill_id: skill, fields = [], terms = [] } = r.matched ?? {};
       const why = [terms.join(" "), fields.length ? "in " + fields.join(", ") : "", skill ? `(skill ${skill})` : ""].filter(Boolean).join(" ");
-      return { address: r.mecha_id, name: r.display_name ?? "", description: r.description ?? "", why, score: r.score, online: r.online === true, lastSeen: r.last_seen ?? null };
+      return { address: r.mecha_id, name: r.display_name ?? "", description: r.description ?? "", why, score: r.score, online: r.online === true, lastSeen: r.last_seen ?? null, searchId: found.request_id ?? "" };
     });
   }
 

@@ -213,6 +213,7 @@ class Agent:
     display_name: str = ""
     description: str = ""
     score: float = 0.0
+    search_id: str = ""  # of the search; send and ask pass it on if they get the Agent as the address
 
 
 def sign(secret: str, body: bytes, nonce: str, timestamp: str) -> str:
@@ -938,19 +939,24 @@ def _quote(text: str) -> str:
     return urllib.parse.quote(text, safe="")
 
 
-def _address_of(to: str) -> str:
-    if not isinstance(to, str):
-        raise TypeError("to must be the address of a Mecha, as a str, not %r" % (to,))
-    return to
+Recipient = Union[str, Agent]
 
 
-def _envelope(to: str, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
+def _address_of(to: Recipient) -> str:
+    address = to.address if isinstance(to, Agent) else to
+    if not isinstance(address, str):
+        raise TypeError("to must be the address of a Mecha, as a str, or an Agent that find gave, not %r" % (to,))
+    return address
+
+
+def _envelope(to: Recipient, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
               in_reply_to: Optional[str] = None, ttl: Optional[int] = None, ack_by: Optional[int] = None,
               max_messages: Optional[int] = None, priority: Optional[str] = None, correlation_id: Optional[str] = None) -> bytes:
     """The body of a POST that sends."""
     fields = {"to": _address_of(to), "conversation_id": conversation, "message_type": type, "in_reply_to": in_reply_to,
               "ttl_seconds": _whole_seconds("ttl", ttl), "ack_by_seconds": _whole_seconds("ack_by", ack_by),
-              "max_messages": max_messages, "priority": priority, "correlation_id": correlation_id}
+              "max_messages": max_messages, "priority": priority, "correlation_id": correlation_id,
+              "search_id": (to.search_id or None) if isinstance(to, Agent) else None}
     head = _dumps({name: value for name, value in fields.items() if value is not None})
     if isinstance(payload, Mapping):
         payload = _dumps(dict(payload))
@@ -1680,7 +1686,7 @@ class Relay:
         except KeyError as e:
             raise Unreachable("the answer is not from a relay: it lacks %s" % e) from e
 
-    async def send(self, to: str, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
+    async def send(self, to: Recipient, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
                    in_reply_to: Optional[str] = None, ttl: Optional[int] = None, ack_by: Optional[int] = None,
                    max_messages: Optional[int] = None, priority: Optional[str] = None, correlation_id: Optional[str] = None,
                    idempotency_key: Optional[str] = None, timeout: Optional[float] = None) -> Sent:
@@ -1688,19 +1694,20 @@ class Relay:
                          max_messages=max_messages, priority=priority, correlation_id=correlation_id)
         return await self._send(body, _key(idempotency_key), timeout)
 
-    async def ask(self, to: str, payload: Payload, timeout: float = 60.0, *, idempotency_key: Optional[str] = None,
+    async def ask(self, to: Recipient, payload: Payload, timeout: float = 60.0, *, idempotency_key: Optional[str] = None,
                   ack: bool = True, **more: Any) -> Message:
-        if _address_of(to).startswith("*^"):
-            raise ValueError("ask waits for one recipient, and %s is a crew" % to)
+        address = _address_of(to)
+        if address.startswith("*^"):
+            raise ValueError("ask waits for one recipient, and %s is a crew" % address)
         end, key = _clock() + _seconds("timeout", timeout), _key(idempotency_key)
-        mark = _question_mark(to, key)
+        mark = _question_mark(address, key)
         self._marks.put(mark)
         if not more.get("conversation") and not more.get("in_reply_to"):
             more["conversation"] = mark
         elif not more.get("correlation_id"):
             more["correlation_id"] = mark  # so that an answer to another question is not taken for this one's, either
         body = _envelope(to, payload, **more)
-        question = _Question(to, more.get("conversation") or "", more.get("correlation_id") or "")
+        question = _Question(address, more.get("conversation") or "", more.get("correlation_id") or "")
         self._questions.append(question)  # before it is sent: the answer may come before the 201
         try:
             sent = await self._send(body, key, timeout)
@@ -1834,7 +1841,8 @@ class Relay:
             await self._sleep(0.2)
             found = (await self._call("GET", "/api/v1/search/" + _quote(str(found.get("request_id"))))).json()
         return [Agent(a["mecha_id"], _why(a.get("matched") or {}), bool(a.get("online")), a.get("last_seen"),
-                      a.get("display_name") or "", a.get("description") or "", float(a.get("score") or 0)) for a in found["results"]]
+                      a.get("display_name") or "", a.get("description") or "", float(a.get("score") or 0),
+                      str(found.get("request_id") or "")) for a in found["results"]]
 
     async def inbox(self) -> Dict[str, Any]:
         return (await self._call("GET", "/api/v1/mecha/%s/inbox" % _quote(await self._address()))).json()
@@ -2058,11 +2066,11 @@ class SyncRelay:
         except RuntimeError:
             pass  # it has ended
 
-    def send(self, to: str, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
+    def send(self, to: Recipient, payload: Payload, *, conversation: Optional[str] = None, type: Optional[str] = None,
              in_reply_to: Optional[str] = None, ttl: Optional[int] = None, ack_by: Optional[int] = None,
              max_messages: Optional[int] = None, priority: Optional[str] = None, correlation_id: Optional[str] = None,
              idempotency_key: Optional[str] = None, timeout: Optional[float] = None) -> Sent:
-        """Sends a message to an address, or to a crew ("*^acme"). It is on the relay's disk when this returns.
+        """Sends a message to an address, to an Agent that find gave, or to a crew ("*^acme"). It is on the relay's disk when this returns.
 
         payload: a dict, or the bytes of a JSON object in UTF-8, which are sent as they are. What is none is a ValueError.
         conversation: its id, or a word of your own; by default a new one. in_reply_to: the message that this one answers.
@@ -2077,13 +2085,13 @@ class SyncRelay:
             to, payload, conversation=conversation, type=type, in_reply_to=in_reply_to, ttl=ttl, ack_by=ack_by, max_messages=max_messages,
             priority=priority, correlation_id=correlation_id, idempotency_key=idempotency_key, timeout=timeout))
 
-    def ask(self, to: str, payload: Payload, timeout: float = 60.0, *, idempotency_key: Optional[str] = None,
+    def ask(self, to: Recipient, payload: Payload, timeout: float = 60.0, *, idempotency_key: Optional[str] = None,
             ack: bool = True, **more: Any) -> SyncMessage:
         """Sends a message, waits for its answer, acknowledges that as completed and returns it.
 
         It waits for the ack for a second at most. Then the ack goes on in the background: for a minute, and after close for
         ten seconds at most. NoAnswer may come five seconds after the timeout: then it looks a last time, and asks for the reason.
-                It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
+        It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
         error is NoAnswer, with the relay's verdict; if it could not be sent, that of send. more is as in send. A listener
         of the same SyncRelay does not get the answer, and one of another process leaves it to this one for some seconds. The
         question is marked for that: conversation, or if that or in_reply_to is given, correlation_id begins with "ask-". A wait counts as a socket of the Mecha, of which a relay allows 16 by default: ask no more at once.
