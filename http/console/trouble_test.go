@@ -38,7 +38,7 @@ func (s *stage) serve() (url string) {
 	})
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.hub, s.vitals.MinFreeDisk = hub, 64<<20
+	s.hub, s.vitals.MinFreeDisk = hub, 128<<30
 	return server.URL
 }
 
@@ -160,7 +160,7 @@ var troubles = []trouble{
 		s.reopen(func(o *db.Options) { o.MinFreeDisk = math.MaxInt64 }) // nothing is ever free enough
 		s.serve()
 		return m
-	}, []string{`The relay refuses messages: its disk is nearly full, with \d.*iB free; it wants 64 MiB\. .*1 message is pending, .*Make space on the disk.*3 Mechas registered`},
+	}, []string{`The relay refuses messages: its disk is nearly full, with \d.*iB free; it wants 128 GiB\. .*1 message is pending, .*Make space on the disk.*3 Mechas registered`},
 		[]string{`bob\^demo has never made a request\.`, `The relay refuses messages: its disk is nearly full, with \d.*iB free`}, "bad", "warn"},
 }
 
