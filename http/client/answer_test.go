@@ -32,6 +32,7 @@ func (m *mecha) payloads() string {
 // A handler that comes to an end without an acknowledgement gets its message again. What it
 // has said then is not said twice, and what it has not said yet is said.
 func TestTheSameAnswerIsSentOnceAndAnotherOneAlways(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "claim": {Claim: true, Lease: 5 * time.Second}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,6 +134,7 @@ func TestAnotherProcessLeavesTheAnswersToAsk(t *testing.T) {
 // If nobody takes the answer, because the process that has asked is gone, a listener handles it
 // at the fourth attempt.
 func TestAnAnswerForAProcessThatIsGoneIsHandled(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "claim": {Claim: true}, "poll": client.WithClock(client.ListenOptions{}, time.Now, time.Second)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

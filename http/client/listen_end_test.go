@@ -13,6 +13,7 @@ import (
 // A handler may take no notice of its context. The listener ends all the same, and what the handler
 // does later has no effect.
 func TestAListenerEndsThoughItsHandlerDoesNot(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "quick": {Quick: true}, "claim": {Claim: true}, "several": {Jobs: 2}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

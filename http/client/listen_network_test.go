@@ -164,6 +164,7 @@ func TestAMessageThatIsPushedTwiceIsHandledOnce(t *testing.T) {
 
 // A proxy that does not know WebSockets: the listener asks the history.
 func TestWithoutWebSockets(t *testing.T) {
+	t.Parallel()
 	for name, proxy := range map[string]func(*httputil.ProxyRequest) bool{
 		"takes the header away": func(q *httputil.ProxyRequest) bool { q.Out.Header.Del("Upgrade"); return true },
 		"refuses":               func(q *httputil.ProxyRequest) bool { return q.In.Header.Get("Upgrade") == "" },

@@ -118,6 +118,7 @@ func (m *mecha) awaitAck(id, status string) *client.Message {
 }
 
 func TestTheHandlerDecidesWhatBecomesOfAMessage(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]client.ListenOptions{"socket": {}, "claim": {Claim: true, Worker: "w"}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

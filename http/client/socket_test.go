@@ -193,6 +193,7 @@ func TestHandshakesThatAreRefused(t *testing.T) {
 }
 
 func TestTheRelayCloses(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	revoked, stopped := alice.mustDial(""), bob.mustDial("")
