@@ -69,13 +69,15 @@ func (r *pendingRecord) word() string {
 // singleWord returns an id or address that is made of the characters of such words. Whatever
 // answers at the relay's address could put sentences for a model into others.
 func singleWord(word string) string {
-	if wordForm.MatchString(word) {
+	if len(word) <= longestWord && wordForm.MatchString(word) {
 		return word
 	}
 	return "(unreadable)"
 }
 
-var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]{1,160}$`)
+const longestWord = 160
+
+var wordForm = regexp.MustCompile(`^[A-Za-z0-9_.:~^-]+$`)
 
 // news tells whether a bell may ring for the message.
 func (b *bell) news(r *pendingRecord) bool {

@@ -148,12 +148,16 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	db, dir := tempDB(t), t.TempDir()
+	stored, many, few := 1000, "1,000 stored", "100 stored"
+	if *long {
+		stored, many, few = 3000, "3,000 stored", "300 stored"
+	}
 	args := []string{"bench", "--json", "--repeats", "1", "--connections", "2", "--mechas", "10",
-		"--dir", dir, "--only", "scale", "--stored", "3000", "--db", db}
+		"--dir", dir, "--only", "scale", "--stored", strconv.Itoa(stored), "--db", db}
 	messages := func() int {
 		return parse[struct{ Messages struct{ Total int } }](t, []byte(mustRelay(t, "stats", "--json", "--db", db))).Messages.Total
 	}
-	before := 3000
+	before := stored
 	for range 2 {
 		r, times := measured(t, args...)
 		var cases []string
@@ -165,11 +169,11 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 			}
 			sent += row.Operations
 		}
-		want := []string{"sends, 300 stored/2", "sends, 3,000 stored/2", "ratio/2",
-			"first page of 100, 300 stored/1", "last page of 100, 300 stored/1", "first page of 100, 3,000 stored/1", "last page of 100, 3,000 stored/1",
-			"first page of 100, 300 stored, beside a sender/1", "last page of 100, 300 stored, beside a sender/1",
-			"first page of 100, 3,000 stored, beside a sender/1", "last page of 100, 3,000 stored, beside a sender/1"}
-		if !slices.Equal(cases, want) || r.Stored != 3000 {
+		want := []string{"sends, " + few + "/2", "sends, " + many + "/2", "ratio/2",
+			"first page of 100, " + few + "/1", "last page of 100, " + few + "/1", "first page of 100, " + many + "/1", "last page of 100, " + many + "/1",
+			"first page of 100, " + few + ", beside a sender/1", "last page of 100, " + few + ", beside a sender/1",
+			"first page of 100, " + many + ", beside a sender/1", "last page of 100, " + many + ", beside a sender/1"}
+		if !slices.Equal(cases, want) || r.Stored != stored {
 			t.Errorf("%d stored: %q", r.Stored, cases)
 		}
 		// Only what was measured has come on top.
@@ -308,6 +312,7 @@ func TestABenchWhoseServerDiesSaysSo(t *testing.T) {
 }
 
 func TestBenchChecksWhatIsAsked(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	for _, c := range []struct{ args, says string }{
 		{"--only nonsense", `no stage "nonsense"`}, {"--connections 0", "at least"}, {"--duration 1ms", "at least"}, {"--payload 5", "--payload"},

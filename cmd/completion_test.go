@@ -11,11 +11,30 @@ import (
 
 // completed asks the program for completions as a shell does. The last word is the
 // one that was begun.
-func completed(t testing.TB, dir string, words ...string) (values []string) {
+func completed(t testing.TB, dir string, words ...string) []string {
 	t.Helper()
 	c := exec.Command(binary, append([]string{"__complete"}, words...)...)
 	c.Dir = dir
-	for line := range strings.Lines(finish(t, c, nil, "").wantCode(t, 0).out) {
+	return completions(finish(t, c, nil, "").wantCode(t, 0).out)
+}
+
+// completedOf is completed where the database is db. Commands that have a flag for it are
+// asked in this process.
+func completedOf(t testing.TB, db string, words ...string) []string {
+	t.Helper()
+	if slices.Contains([]string{"ask", "errors", "reply", "send"}, words[0]) {
+		return completed(t, filepath.Dir(db), words...)
+	}
+	begun := len(words) - 1
+	if strings.HasPrefix(words[begun-1], "--") { // its value is begun
+		begun--
+	}
+	args := slices.Concat([]string{"__complete"}, words[:begun], []string{"--db", db}, words[begun:])
+	return completions(runRelay(t, args...).wantCode(t, 0).out)
+}
+
+func completions(out string) (values []string) {
+	for line := range strings.Lines(out) {
 		if value, _, _ := strings.Cut(strings.TrimSpace(line), "\t"); !strings.HasPrefix(value, ":") {
 			values = append(values, value)
 		}
@@ -53,11 +72,16 @@ func TestCompletion(t *testing.T) {
 		"errors mailb":                   {"mailbox_full"},
 	} {
 		list := strings.Split(words, " ")
-		if got := completed(t, dir, list...); !slices.Equal(got, want) {
+		if got := completedOf(t, s.db, list...); !slices.Equal(got, want) {
 			t.Errorf("relay %s⇥: %q, want %q", words, got, want)
 		}
-		if got := completed(t, t.TempDir(), list...); len(got) > 0 && !strings.Contains(words, "--state") && !strings.HasPrefix(words, "errors") {
+		if got := completedOf(t, tempDB(t), list...); len(got) > 0 && !strings.Contains(words, "--state") && !strings.HasPrefix(words, "errors") {
 			t.Errorf("relay %s⇥ without a database: %q", words, got)
+		}
+	}
+	for where, want := range map[string][]string{dir: {"alice^x", "bob^x"}, t.TempDir(): nil} {
+		if got := completed(t, where, "mecha", "show", ""); !slices.Equal(got, want) {
+			t.Errorf("in %s: %q, want %q", where, got, want)
 		}
 	}
 	if got := completed(t, dir, "mecha", "show", "--db", s.db, "b"); !slices.Equal(got, []string{"bob^x"}) {

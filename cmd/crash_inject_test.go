@@ -59,6 +59,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 		{"pwrite64", "EROFS", "-wal", "disk I/O error"}, // the file system has become read-only
 	} {
 		t.Run(fmt.Sprintf("%s of relay.db%s: %s", c.call, c.file, c.errno), func(t *testing.T) {
+			t.Parallel()
 			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^inject", "b^inject", "c^inject", "d^inject")
@@ -88,6 +89,7 @@ func TestCrashTheDiskIsFullForACall(t *testing.T) {
 		{"-wal", "ENOSPC"}, {"-wal", "EDQUOT"}, {"-wal", "EFBIG"}, {"", "ENOSPC"}, {"", "EDQUOT"}, {"-shm", "ENOSPC"},
 	} {
 		t.Run("relay.db"+c.suffix+": "+c.errno, func(t *testing.T) {
+			t.Parallel()
 			for range rounds(1, 4) {
 				fullForACall(t, c.suffix, c.errno)
 			}

@@ -14,6 +14,7 @@ import (
 // The whole life of a message with curl only: three headers, no signature.
 func TestTheLifeOfAMessageByPlainCurl(t *testing.T) {
 	tool(t, "curl")
+	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "alice^curl", "bob^curl")
 	alice, bob := keys[0], keys[1]

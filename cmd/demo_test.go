@@ -13,6 +13,7 @@ func scratch(t *testing.T) (dir string, env []string) {
 }
 
 func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
+	t.Parallel()
 	dir, env := scratch(t)
 	r := run(t, []string{"demo"}, env, "").wantCode(t, 0)
 	for _, part := range []string{"1. A relay starts", "planner^acme", "flights receives:", "receipt says: acknowledged, completed",
@@ -28,6 +29,7 @@ func TestTheDemoTellsItsStoryAndLeavesNothingBehind(t *testing.T) {
 }
 
 func TestTheDemoForMachines(t *testing.T) {
+	t.Parallel()
 	dir, env := scratch(t)
 	r := run(t, []string{"demo", "--json"}, env, "").wantCode(t, 0)
 	v := parse[struct {

@@ -42,7 +42,7 @@ func asNobody(t *testing.T) func(args ...string) *exec.Cmd {
 	if err := os.Chmod(program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if schema, err := os.ReadFile(filepath.Join(filepath.Dir(binary), "schema.sql")); err == nil { // the short form reads it there
+	if schema, err := os.ReadFile(filepath.Join(filepath.Dir(binary), "schema.sql")); err == nil { // linkProgram's reads it there
 		if err := os.WriteFile(filepath.Join(folder, "schema.sql"), schema, 0o644); err != nil {
 			t.Fatal(err)
 		}

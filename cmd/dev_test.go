@@ -30,6 +30,7 @@ func pasted(s *server) (send, read string) {
 }
 
 func TestWhatDevPrintsWorksWhenPasted(t *testing.T) {
+	t.Parallel()
 	for _, env := range [][]string{nil, {"REQUIRE_MESSAGE_SIGNATURE=1"}, {"RELAY_REQUIRE_REQUEST_SIGNATURE=1"}} {
 		t.Run(strings.Join(append(env, "bash"), " "), func(t *testing.T) {
 			tool(t, "bash", "curl", "openssl")
@@ -66,6 +67,7 @@ func TestWhatDevPrintsWorksOverTLS(t *testing.T) {
 // go run leaves the program in a temporary folder or in the build cache. Nobody
 // should have to paste that path.
 func TestDevUnderGoRunPrintsGoRun(t *testing.T) {
+	t.Parallel()
 	for _, folder := range []string{"go-build1448951487/b001/exe", "e8/" + strings.Repeat("e8", 32) + "-d"} {
 		dir := filepath.Join(t.TempDir(), folder)
 		if err := os.MkdirAll(dir, 0o700); err != nil {

@@ -60,6 +60,7 @@ func TestEveryPromiseIsShownByATest(t *testing.T) {
 
 func TestTheDocsCanBeReadInEveryWay(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	list, lines := mustRelay(t, "docs"), strings.Split(mustRelay(t, "docs", "--json"), "\n")
 	s := startServer(t, tempDB(t))
 	for i, p := range docs.Pages() {

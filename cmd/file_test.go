@@ -13,6 +13,7 @@ import (
 )
 
 func TestTwoServersCannotServeOneFile(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db)
 	runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db).wantCode(t, 1, db, "already being served")
@@ -114,6 +115,7 @@ func TestUsageErrorsCreateNoDatabase(t *testing.T) {
 func TestNobodyElseCanReadTheFiles(t *testing.T) {
 	notOnWindows(t, "files have no modes")
 	tool(t, "sh")
+	t.Parallel()
 	db := tempDB(t)
 	// The umask forbids nothing.
 	c := exec.Command("sh", "-c", `umask 0; exec "$0" key create a^files --create --json --db "$1"`, binary, db)

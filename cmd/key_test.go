@@ -61,6 +61,7 @@ func TestARevokedKeyIsRefusedAndItsSocketsClosed(t *testing.T) {
 }
 
 func TestANewKeyWorksWhenTheCommandReturns(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db)
 	first := issue(t, db, "first^keys")[0]

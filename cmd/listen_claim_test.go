@@ -145,6 +145,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 }
 
 func TestClaimUsage(t *testing.T) {
+	t.Parallel()
 	for _, args := range []string{"--claim", "--claim --ack completed", "--lease 10s --exec true", "--worker w --exec true", "--claim --exec true --lease 4s",
 		"--claim --exec true --lease 61m", "--claim --exec true --lease 5500ms", "--claim --exec true --state none", "--claim --exec true --jobs 0",
 		"--claim --exec true --worker \a", "--claim --exec true --worker " + strings.Repeat("w", 65)} {

@@ -31,6 +31,7 @@ func (p *pair) listenInto(args ...string) (*server, *os.File) {
 func TestACommandThatPrintsToNobodyFailsNoMessage(t *testing.T) {
 	notOnWindows(t, "there is no poll")
 	tool(t, "sh")
+	t.Parallel()
 	p := newPair(t)
 	dir := t.TempDir()
 	l, r := p.listenInto("--exec", `echo begun; `+until(`test -e '`+dir+`/go'`)+`; echo done`)

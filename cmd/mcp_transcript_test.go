@@ -54,6 +54,7 @@ func stable(text string) string {
 
 // The page "mcp" shows a conversation as it is on the line, and what it costs.
 func TestTheTranscriptOfTheMCPPage(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "planner^acme", "flights^acme")
 	s := startServer(t, db)

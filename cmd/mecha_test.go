@@ -194,6 +194,7 @@ func TestImportOfMany(t *testing.T) {
 }
 
 func TestImportOfAnAgentCard(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	card := "../db/relay/testdata/card-geo.json"
 	out := mustRelay(t, "mecha", "import", card, "--as", "geo^maps", "--create", "--db", db)
@@ -293,6 +294,7 @@ func TestMechaCommandsAndAMissingDatabase(t *testing.T) {
 
 // A client finds a change of the directory in a running server within a second.
 func TestSearchFindsWhatWasImported(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)
@@ -367,6 +369,7 @@ func TestSearchByFilterAlone(t *testing.T) {
 
 // A profile can neither forge lines nor steer the terminal.
 func TestAProfileCannotForgeWhatIsFound(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "asker^crew")[0]
 	s := startServer(t, db)

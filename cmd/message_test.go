@@ -389,6 +389,7 @@ func TestColours(t *testing.T) {
 // can be looked into; with a log beside it, the error says what to do.
 func TestInspectionWhereNothingCanBeWritten(t *testing.T) {
 	notOnWindows(t, "permissions are others")
+	t.Parallel()
 	s := startServer(t, tempDB(t))
 	keys := issue(t, s.db, "alice^x", "bob^x")
 	sent := s.send(keys[0], "bob^x", `{}`)

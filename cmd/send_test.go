@@ -11,6 +11,7 @@ import (
 )
 
 func TestSend(t *testing.T) {
+	t.Parallel()
 	p := newPair(t)
 	payload := `{ "b": 1.50,  "a": "für Bob" }`
 	in := filepath.Join(t.TempDir(), "payload.json")

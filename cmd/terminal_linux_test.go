@@ -5,9 +5,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"relay/cmd"
 )
 
 // newTerminal makes a terminal. What a program writes to it can be read, byte for
@@ -104,4 +107,15 @@ func onTerminal(t testing.TB, env []string, args ...string) result {
 	s := launchOnTerminal(t, exec.Command(binary, args...), env)
 	code := s.wait()
 	return result{s.stdout.String(), s.stderr.String(), code}
+}
+
+// hereOnTerminal is onTerminal in this process, with its environment.
+func hereOnTerminal(t testing.TB, args ...string) result {
+	t.Helper()
+	out, shownOut, endOut := watched(t)
+	errs, shownErrs, endErrs := watched(t)
+	code := cmd.Main(schema(t), args, strings.NewReader(""), out, errs)
+	endOut()
+	endErrs()
+	return result{shownOut.String(), shownErrs.String(), code}
 }

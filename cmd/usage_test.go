@@ -105,6 +105,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 
 // A mistyped word gets the suggestion that was probably meant.
 func TestSlipsGetASuggestion(t *testing.T) {
+	t.Parallel()
 	for args, says := range map[string]string{
 		"sned":                                  `there is no command "sned"; did you mean "send"?`,
 		"sned a^b {} --wait-ack 3s":             `there is no command "sned"; did you mean "send"?`,
@@ -156,6 +157,7 @@ func TestHelpCanBeAskedForInEveryWay(t *testing.T) {
 }
 
 func TestEveryFlagCanBeSetInTheEnvironment(t *testing.T) {
+	t.Parallel()
 	db := tempDB(t)
 	s := startServerIn(t, []string{"RELAY_ADDR=127.0.0.1:1", "RELAY_DB=/nowhere/relay.db", "RELAY_LOG_FORMAT=json", "RELAY_MAX_BODY=100"}, db)
 	if !strings.HasPrefix(s.stderr.String(), "{") {

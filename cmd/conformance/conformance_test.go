@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 	if !given {
 		flag.Set("test.parallel", "12") // they wait most of the time
 	}
+	if os.Getenv("GOGC") == "" && !*long {
+		os.Setenv("GOGC", "400") // for the relays and agents: processors are scarcer than memory
+	}
 	os.Exit(m.Run())
 }
 
