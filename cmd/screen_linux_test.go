@@ -67,7 +67,7 @@ var showings = map[string][]showing{
 	"restore":              {{args: "$COPY --db $DIR/$LEGAL-restored.db"}, {args: "$FILE"}},
 	"search":               {{args: "zzyzx", sees: `\u202e`}, {args: "zzyzx --json", sees: `\u202e`}, {args: "zzyzx --sort $HOSTILE"}},
 	"search forget":        {{args: "bob^x"}, {args: "bob^x --json"}, {args: "$HOSTILE"}},
-	"ask":                  {{args: "--find zzyzx {} --timeout 5ms"}, {args: "--find $HOSTILE {}"}, {args: "bob^x {} --timeout 5ms"}, {args: "$HOSTILE {}"}, {args: "bob^x {} --in-reply-to $HOSTILE"}},
+	"ask":                  {{args: "--find zzyzx {} --timeout 5ms"}, {args: "--find $HOSTILE {} --timeout 5ms"}, {args: "bob^x {} --timeout 5ms"}, {args: "$HOSTILE {}"}, {args: "bob^x {} --in-reply-to $HOSTILE"}},
 	"reply":                {{args: "$ID {}"}, {args: "$HOSTILE {}"}, {args: "$ID $HOSTILE"}},
 	"send":                 {{args: "bob^x {}"}, {args: "bob^x {} --wait-ack 50ms --json"}, {args: "$HOSTILE {}"}, {args: "bob^x $HOSTILE"}, {args: "bob^x {} --wait-reply 5ms"}},
 	"serve":                {{args: "--dev --addr 127.0.0.1:0 --db $DIR/$LEGAL-new.db", until: "Ctrl-C"}, {args: "--addr $HOSTILE"}, {args: "--log-format json --addr 127.0.0.1:0 --db $DIR/$LEGAL-json.db", until: "serving"}},
