@@ -65,9 +65,11 @@ func (l *listener) work(m *Message) error {
 		if !l.breaker.begin(m.ConversationID, l.now()) {
 			return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
 		}
+		t.mu.Lock()
 		t.reserved = true
+		t.mu.Unlock()
 		defer func() {
-			if t.reserved {
+			if t.takeReserved() {
 				l.breaker.end(m.ConversationID, l.now(), false)
 			}
 		}()
@@ -172,11 +174,7 @@ func (t *task) acknowledge(ctx context.Context, m *Message, a acknowledgement) e
 // reply is Message.Reply in a handler.
 func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions) error {
 	l := t.l
-	t.mu.Lock()
-	reserved := t.reserved
-	t.reserved = false
-	t.mu.Unlock()
-	if !reserved && !l.breaker.begin(m.ConversationID, l.now()) {
+	if !t.takeReserved() && !l.breaker.begin(m.ConversationID, l.now()) {
 		return &TooManyReplies{ConversationID: m.ConversationID, Replies: l.breaker.most}
 	}
 	o.Type = cmp.Or(o.Type, l.o.ReplyType)
@@ -188,6 +186,15 @@ func (t *task) reply(ctx context.Context, m *Message, payload any, o SendOptions
 	})
 	l.breaker.end(m.ConversationID, l.now(), err == nil)
 	return unlessKeyless(t.explain(m, err))
+}
+
+// takeReserved tells whether an answer was reserved for the message, which then is used up.
+func (t *task) takeReserved() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	reserved := t.reserved
+	t.reserved = false
+	return reserved
 }
 
 // unlessKeyless makes a refusal of the key the end of the listener: nothing can be
