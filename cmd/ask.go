@@ -93,7 +93,7 @@ func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f
 	case query == "":
 		return usagef("--find takes what the Mecha should be able to do, in plain words")
 	case len(args) > 1:
-		return usagef("with --find there is no address: the arguments are at most one payload")
+		return usagef("--find chooses the address: give at most one argument, the payload")
 	case m.SearchID != "":
 		return usagef("--search-id or --find, not both: --find searches itself")
 	case m.IdempotencyKey != "":
@@ -107,7 +107,7 @@ func (a *app) prepareFound(ctx context.Context, c *client.Client, m *outgoing, f
 		return err
 	}
 	if len(found.Agents) == 0 {
-		return fmt.Errorf("nobody is found for %s; relay search has filters and shows what is there", relay.Quote(query))
+		return fmt.Errorf("the search found no Mecha for %s; relay search shows what is registered, and has filters", relay.Quote(query))
 	}
 	m.To, m.SearchID = found.Agents[0].Address, found.ID
 	fmt.Fprintln(a.stderr, "asking", relay.Visible(m.To))

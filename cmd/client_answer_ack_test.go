@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// ask gives the answer while its ack does not get through. The ack goes on behind the call, also while
-// the client is being closed, so that no other process handles the answer.
+// ask returns the answer even if the relay cannot be told of the ack. The client goes on sending the ack
+// after ask has returned, and while it is being closed, so that no other process handles the answer.
 func TestClientsGiveTheAnswerBeforeItsAck(t *testing.T) {
 	notShort(t)
 	t.Parallel()

@@ -198,7 +198,7 @@ await Promise.all(jobs);`
 	}
 }
 
-// The key and the signing secret may stand in files, as the commands of relay take them.
+// The client reads the key and the signing secret from files, as the commands of relay do.
 func TestJavaScriptReadsFiles(t *testing.T) {
 	notQuick(t)
 	t.Parallel()

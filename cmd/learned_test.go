@@ -70,8 +70,8 @@ func TestAskFindsWhomToAsk(t *testing.T) {
 		code int
 		says string
 	}{
-		{"--find zzyzx {}", 1, "nobody is found"},
-		{"--find flights bob^talk {}", 2, "no address"},
+		{"--find zzyzx {}", 1, "found no Mecha"},
+		{"--find flights bob^talk {}", 2, "chooses the address"},
 		{"--find flights {} --search-id " + found.ID, 2, "not both"},
 		{"--find flights {} --idempotency-key k", 2, "goes with an address"},
 		{"--find flights []", 2, "JSON object"},

@@ -21,8 +21,8 @@ import (
 
 // Lean is the command below bench that runs the least server which checks a request as a
 // relay does: net/http, the key, the time, the nonce, the signature and the JSON. It
-// keeps nothing, knows no limits, and always gives the same answer. Its cost is what
-// HTTP and the signatures cost whoever writes a server in Go.
+// keeps nothing, knows no limits, and always gives the same answer. So its cost is
+// the least that HTTP and signatures cost any server in Go.
 const Lean = "lean-server"
 
 // startLean starts the lean server as a process of its own, for the keys of another server.

@@ -40,8 +40,8 @@ type ProfilePage struct {
 	Next relay.Address // the After of the next page; "": there is none
 }
 
-// PendingAges are the ages by which MechaState counts pending messages: each bucket has
-// those that are younger than its age, and not in the one before. The last bucket has the rest.
+// PendingAges are the upper bounds of the buckets in which MechaState counts pending messages by
+// age. A message is in the first bucket whose bound is above its age. The last bucket has no bound.
 var PendingAges = []time.Duration{time.Minute, 10 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour}
 
 // MechaState is what the file knows of one Mecha. Whether it is online the file does not know.
