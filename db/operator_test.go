@@ -49,6 +49,9 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if m, err = s.Message(ctx, alice.Mecha.Number, waits.ID); err != nil || m.State != relay.Expired || m.ExpiresAt.Before(began.Truncate(time.Millisecond)) {
 		t.Errorf("%+v, %v", m, err)
 	}
+	if n := s.countRows("SELECT count(*) FROM receipt r JOIN message m ON m.receipt = r.position WHERE r.state = 3 AND m.state = 3 AND m.open = 0 AND r.detail = 'an operator let it expire'"); n != 1 {
+		t.Errorf("%d messages have the receipt of their expiry", n)
+	}
 	for id, want := range map[relay.MessageID]relay.Code{waits.ID: relay.MessageExpired, done.ID: relay.AlreadyAcknowledged, "msg_none": relay.MessageNotFound} {
 		if err := o.Expire(id); relay.ErrorCode(err) != want {
 			t.Errorf("%s: %v, want %s", id, err, want)
