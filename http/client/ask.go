@@ -77,9 +77,9 @@ const (
 // as well, by the mark that SendOptions.Question describes.
 //
 // Ask goes on while the relay is away. If there is no answer within Timeout, or until the deadline
-// of ctx, the error is a *NoAnswer with the relay's verdict, for which Ask takes AttemptSlack at most. If the message fails, is rejected or expires, it is a
-// *Failed; if it was never sent, a *SendError; if ctx is cancelled, context.Canceled and its
-// cause.
+// of ctx, the error is a *NoAnswer with the relay's verdict. To ask for the verdict takes
+// AttemptSlack at most. If the message fails, is rejected or expires, the error is a *Failed; if
+// it was never sent, a *SendError; if ctx is cancelled, context.Canceled and its cause.
 func (c *Client) Ask(ctx context.Context, to string, payload any, options ...SendOptions) (*Message, error) {
 	if relay.Address(to).IsCrew() {
 		return nil, fmt.Errorf("Ask waits for one recipient, and %s is a crew", to)
