@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -38,10 +39,19 @@ type python struct {
 	interpreter string
 }
 
+// python3 is the interpreter that python3 starts. That may be a script that looks for the interpreter (as pyenv's is), and
+// takes more of the processor than the interpreter's own start. So it is asked once.
+var python3 = sync.OnceValue(func() string {
+	if path, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output(); err == nil && len(path) > 1 {
+		return strings.TrimSpace(string(path))
+	}
+	return "python3"
+})
+
 func newPython(t *testing.T) python {
 	t.Helper()
 	tool(t, "python3")
-	p := python{t, t.TempDir(), "python3"}
+	p := python{t, t.TempDir(), python3()}
 	for _, f := range []struct{ name, text string }{
 		{"relay_client.py", mustRelay(t, "client", "python")}, {"example.py", mustRelay(t, "client", "python", "--example")},
 	} {
@@ -77,7 +87,7 @@ var pythonComplains = regexp.MustCompile(`Warning|Exception ignored|never awaite
 // pythons are the interpreters that the client must run with, as far as they are there: the usual one and
 // the oldest; in the long form, all from Python 3.9 on.
 func pythons() []string {
-	found, versions := []string{"python3"}, []string{"3.9", "3.10", "3.12", "3.13", "3.14"}
+	found, versions := []string{python3()}, []string{"3.9", "3.10", "3.12", "3.13", "3.14"}
 	home, _ := os.UserHomeDir()
 	if !*long {
 		versions = versions[:1]
@@ -360,4 +370,43 @@ func TestThePythonClientOverTLS(t *testing.T) {
 		t.Errorf("%d\n%s\n%s", code, worker.stderr, r.err)
 	}
 	finish(t, p.command("example.py", "asker", "1"), p.env(s.url, keys[0], "RELAY_TO="+keys[1].Address), "").wantCode(t, 1, "RELAY_CA_FILE")
+}
+
+// asyncio keeps the error of a lost connection in a future, and prints it whenever the garbage collector takes that
+// future before others. The client leaves no such future behind.
+func TestThePythonClientLeavesNoErrorOfALostConnection(t *testing.T) {
+	t.Parallel()
+	p := newPython(t)
+	const program = `
+import asyncio, gc, socket, struct
+import relay_client
+
+async def reset(reader, writer):
+    await reader.readuntil(b"\r\n\r\n")
+    writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
+
+async def main():
+    server = await asyncio.start_server(reset, "127.0.0.1", 0)
+    http = relay_client._Transport("http://127.0.0.1:%d" % server.sockets[0].getsockname()[1], "key", "", None)
+    gc.disable()
+    for attempt in (http.websocket("/"), http.request("GET", "/", b"", {}, 10)):
+        try:
+            await attempt
+            raise AssertionError("the server answers")
+        except relay_client.Unreachable:
+            pass
+    errors = [f.exception() for f in gc.get_objects() if asyncio.isfuture(f) and f.done() and not f.cancelled() and f._log_traceback]
+    assert not errors, errors
+    server.close()
+
+asyncio.run(main())
+`
+	for _, interpreter := range pythons() {
+		c := exec.Command(interpreter, "-B", "-W", "error", "-c", program)
+		c.Dir = p.dir
+		if r := finish(t, c, nil, "").wantCode(t, 0); r.err != "" {
+			t.Errorf("%s: %s", interpreter, r.err)
+		}
+	}
 }

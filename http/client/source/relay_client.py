@@ -415,6 +415,29 @@ def _explain(error: BaseException) -> str:
     return str(error) or type(error).__name__
 
 
+class _Protocol(asyncio.StreamReaderProtocol):
+    """Tells the reader alone why the connection was lost. asyncio keeps the error in a future, too, and prints it as
+    "never retrieved" when the garbage collector takes that future before its protocol."""
+
+    def __init__(self, reader: asyncio.StreamReader, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(reader, loop=loop)
+        self.reader = reader
+
+    def connection_lost(self, exc: Optional[Exception]) -> None:
+        if exc is not None:
+            self.reader.set_exception(exc)
+        super().connection_lost(None)
+
+
+async def _connect(host: str, port: int, context: Optional[ssl.SSLContext]) -> _Streams:
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(loop=loop)
+    protocol = _Protocol(reader, loop)
+    transport, _ = await loop.create_connection(lambda: protocol, host, port, ssl=context,
+                                                server_hostname=host if context else None)
+    return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+
 def _abort(opening: asyncio.Future[_Streams]) -> None:
     """Lets go of a connection that nobody waits for any more."""
     if not opening.cancelled() and opening.exception() is None:
@@ -476,8 +499,7 @@ class _Transport:
         return self.expects and len(body) > _LONG_BODY
 
     async def open(self) -> _Streams:
-        opening = asyncio.ensure_future(asyncio.open_connection(
-            self.host, self.port, ssl=self.context, server_hostname=self.host if self.tls else None))
+        opening = asyncio.ensure_future(_connect(self.host, self.port, self.context))
         try:
             await _all_of(opening, _CONNECT_TIMEOUT)
             if opening.cancelled():
