@@ -15,8 +15,9 @@ import (
 
 func (a *app) backupCommand() *cobra.Command {
 	var o file.BackupOptions
+	var e everyOptions
 	cmd := &cobra.Command{
-		Use:   "backup FILE",
+		Use:   "backup FILE|DIR",
 		Short: "Copy the database, also while a server runs on it",
 		Long: `Copy the database to FILE, also while a server runs on it. The copy has one
 state of the database: every message whose 201 came before the command began is
@@ -26,17 +27,35 @@ seconds per GiB it cannot shorten its log.
 
 The copy is one file, readable by its owner only. Keep it as safe as the
 database: it holds all messages, and the signing secrets of keys that have one.
-It does not have the search index, which a server builds anew.`,
+It does not have the search index, which a server builds anew.
+
+With --every, the command goes on until SIGTERM or Ctrl-C, and makes a copy in
+the folder DIR at once and then at each interval. A copy is named by its time in
+UTC, as relay-20260131T120000.000Z.db; relay restore --from DIR takes the newest.
+Each is checked as by relay check --quick. The --keep newest stay; the command
+removes no other file. If no copy can be made, because DIR is missing or its
+disk is full, the log says so, and the next interval tries again. The same holds
+if the newest copy in DIR is of another database, or newer than this one. The copying
+pauses for half of the time, to leave the disk to the server. One process at a
+time can make copies in DIR.`,
 		Example: `  relay backup /backups/relay-$(date +%F).db
-  relay backup --db /var/lib/relay/relay.db latest.db --force --json`,
-		Args: exactly(1, "one file, the copy"),
+  relay backup --db /var/lib/relay/relay.db latest.db --force --json
+  relay backup --every 1m --keep 24 /backups`,
+		Args: exactly(1, "one file, the copy, or with --every one folder"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.From, o.To = a.dbPath, args[0]
+			if err := e.check(cmd, o); err != nil {
+				return err
+			}
+			if e.interval != 0 {
+				return a.backupEvery(cmd.Context(), o, e)
+			}
 			return a.backup(cmd.Context(), o)
 		},
 	}
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace FILE if it exists")
 	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the copy; for a database that has faults")
+	e.flags(cmd)
 	a.dbFlag(cmd)
 	return cmd
 }
@@ -50,11 +69,8 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: no copy was made")
-	case file.IsFaulty(err):
-		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
 	case err != nil:
-		return denied(o.To, true, denied(o.From, false, err))
+		return notCopied(o, r, err)
 	}
 	if a.json {
 		return a.printJSON(copiedJSON(r, o, time.Since(began)))
@@ -62,6 +78,15 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
 	return err
+}
+
+// notCopied puts the error of a backup into a sentence for its user.
+func notCopied(o file.BackupOptions, r file.BackupResult, err error) error {
+	if file.IsFaulty(err) {
+		from, _ := filepath.Abs(o.From)
+		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
+	}
+	return denied(o.To, true, denied(o.From, false, err))
 }
 
 // copied is the output of backup and restore with --json.

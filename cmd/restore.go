@@ -16,13 +16,19 @@ import (
 
 func (a *app) restoreCommand() *cobra.Command {
 	var o file.RestoreOptions
+	folder := ""
 	cmd := &cobra.Command{
-		Use:   "restore FILE",
+		Use:   "restore [FILE]",
 		Short: "Put a backup in the database's place",
 		Long: `Put a checked copy of the backup FILE in the database's place. No server may run
 on the database. If there is one already, --force replaces it and keeps it under
 another name; remove it when you no longer need it. The search index is removed,
 and the server builds it anew.
+
+With --from DIR in the place of FILE, take the newest copy that relay backup
+--every has made in DIR. A copy that has faults is passed over, and the command
+says so; then it takes the one before. A copy that a newer relay wrote is not
+passed over: use that relay.
 
 The backup does not have what came after it:
   - Messages, acknowledgements, keys and revocations since then are gone. A key
@@ -31,15 +37,26 @@ The backup does not have what came after it:
   - If somebody captured requests since then, the relay refuses them all the
     same: the used nonces are in a file of their own, which stays.
   - Clients may still resume after the id of a lost message. They get what the
-    relay accepts from now on.`,
+    relay accepts from now on. No id is given out again: the created_at of new
+    messages begins ten seconds ahead of the clock.`,
 		Example: `  relay restore /backups/relay-2026-01-31.db --db /var/lib/relay/relay.db
-  relay restore latest.db --force --revoke-newer`,
-		Args: exactly(1, "one file, the backup"),
+  relay restore latest.db --force --revoke-newer
+  relay restore --from /backups --db /var/lib/relay/relay.db`,
+		Args: between(0, 1, "one file, the backup, or --from DIR"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o.From, o.To = args[0], a.dbPath
-			return a.restore(cmd.Context(), o)
+			o.To = a.dbPath
+			switch {
+			case (len(args) == 1) == (folder != ""):
+				return usagef("name the backup, or with --from a folder that has copies, and not both")
+			case folder != "":
+				return a.restoreNewest(cmd.Context(), o, folder)
+			}
+			o.From = args[0]
+			return a.restore(cmd.Context(), o, nil)
 		},
 	}
+	cmd.Flags().StringVar(&folder, "from", "", "restore the newest whole copy in the folder `DIR`")
+	_ = cmd.MarkFlagDirname("from")
 	cmd.Flags().BoolVar(&o.Replace, "force", false, "replace an existing database, and keep it under another name")
 	cmd.Flags().BoolVar(&o.Unchecked, "no-check", false, "do not check the backup; it may have faults")
 	cmd.Flags().BoolVar(&o.RevokeNewer, "revoke-newer", false, "keep what the replaced database has revoked or rotated since the backup; needs --force")
@@ -47,7 +64,29 @@ The backup does not have what came after it:
 	return cmd
 }
 
-func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
+// restoreNewest restores the newest copy in a folder that can be restored.
+func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder string) error {
+	copies, err := file.SeriesCopies(folder)
+	if err != nil {
+		return err
+	}
+	if len(copies) == 0 {
+		return fmt.Errorf("there is no copy in %s: relay backup --every makes them, with names as relay-20260131T120000.000Z.db", folder)
+	}
+	for _, c := range copies {
+		o.From = c.Path
+		err := a.restore(ctx, o, &c)
+		if !file.IsUnusable(err) {
+			return err
+		}
+		fmt.Fprintf(a.stderr, "%s is passed over: %v\n", filepath.Base(c.Path), err)
+	}
+	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed", counted(len(copies), "backup"), folder)
+}
+
+// restore restores the backup o.From. chosen is the copy that it is, if it was not the user
+// who named it.
+func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.SeriesCopy) error {
 	if o.RevokeNewer && !o.Replace {
 		return usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
 	}
@@ -56,23 +95,28 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 	began := time.Now()
 	r, err := file.Restore(ctx, o)
 	end()
-	switch {
-	case errors.Is(err, context.Canceled):
-		return errors.New("interrupted: nothing was changed")
-	case file.IsFaulty(err):
-		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
-	case err != nil:
-		return denied(o.To, true, denied(o.From, false, err))
+	if err != nil {
+		return a.notRestored(o, r, err)
 	}
 	if err := a.removeIndexes(r.Path); err != nil {
 		return fmt.Errorf("the database is restored, but its search index could not be removed; remove it before the server starts: %w", err)
 	}
 	if a.json {
-		return a.printJSON(restored{
-			copiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
-			optional(r.Kept), revivedJSON(r.Revived), o.RevokeNewer, r.KeysUnread == nil,
-		})
+		done := restored{
+			copied:  copiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
+			Kept:    optional(r.Kept),
+			Revived: revivedJSON(r.Revived), Ended: o.RevokeNewer, KeysRead: r.KeysUnread == nil,
+		}
+		if chosen != nil {
+			done.From, done.MadeAt, done.Newest = &chosen.Path, optionalTime(chosen.At), optionalTime(timeOf(r.Last))
+		}
+		return a.printJSON(done)
+	}
+	if chosen != nil {
+		fmt.Fprintf(a.stderr, "(from %s, made %s, newest write %s)\n", filepath.Base(chosen.Path), agoOrAhead(began.Sub(chosen.At)), newestWrite(r.Last))
+	}
+	if ahead := r.Last.Time().Sub(began); ahead > time.Minute {
+		fmt.Fprintf(a.stderr, "The newest write is %s ahead of this machine's clock. Set the clock before the server starts, or created_at stands still for so long.\n", gap(ahead))
 	}
 	if r.Kept != "" {
 		fmt.Fprintf(a.stderr, "(the database from before is now %s)\n", r.Kept)
@@ -82,13 +126,46 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions) error {
 	return err
 }
 
+// agoOrAhead describes the age of a copy, which is negative if the copy is dated ahead of
+// the clock.
+func agoOrAhead(age time.Duration) string {
+	if age < 0 {
+		return gap(-age) + " ahead of this machine's clock"
+	}
+	return gap(age) + " ago"
+}
+
+// notRestored puts the error of a restore into a sentence for its user.
+func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error) error {
+	switch {
+	case errors.Is(err, context.Canceled):
+		return errors.New("interrupted: nothing was changed")
+	case file.IsFaulty(err):
+		from, _ := filepath.Abs(o.From)
+		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), relay.ShellWord(from)), err}
+	}
+	return denied(o.To, true, denied(o.From, false, err))
+}
+
+// faulty is the sentence for a backup that has faults.
+type faulty struct {
+	text  string
+	cause error
+}
+
+func (f *faulty) Error() string { return f.text }
+func (f *faulty) Unwrap() error { return f.cause }
+
 // restored is the output of restore with --json.
 type restored struct {
 	copied
-	Kept     *string      `json:"kept,omitempty"` // the path of the replaced database
-	Revived  []revivedKey `json:"revived_keys"`   // the keys that the replaced database had ended
-	Ended    bool         `json:"revoked_again"`  // false: these keys work again
-	KeysRead bool         `json:"keys_compared"`  // false: the keys of the replaced database could not be read
+	From     *string      `json:"from,omitempty"`            // with --from: the copy that was chosen
+	MadeAt   *string      `json:"made_at,omitempty"`         // with --from: when that copy was made
+	Newest   *string      `json:"newest_write_at,omitempty"` // with --from: the time of the last write in that copy, if there is one
+	Kept     *string      `json:"kept,omitempty"`            // the path of the replaced database
+	Revived  []revivedKey `json:"revived_keys"`              // the keys that the replaced database had ended
+	Ended    bool         `json:"revoked_again"`             // false: these keys work again
+	KeysRead bool         `json:"keys_compared"`             // false: the keys of the replaced database could not be read
 }
 
 type revivedKey struct {

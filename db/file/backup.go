@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"relay/db/internal/sqlite"
+	"relay/db/relay"
 	"relay/db/ring"
 )
 
@@ -27,6 +28,8 @@ type BackupOptions struct {
 	// Unchecked leaves out the check of the copy. It is for a database that is known
 	// to have faults.
 	Unchecked bool
+	Quick     bool     // leave out the checks that CheckOptions.Quick leaves out
+	Slow      bool     // pause while copying, for half of the time, to leave disk and processor to a server
 	Progress  Progress // may be nil
 }
 
@@ -36,13 +39,19 @@ type BackupResult struct {
 	Bytes    int64
 	Messages int64
 	Mechas   int64
-	Faults   int           // how many the check found; if any, the copy was deleted
-	Copying  time.Duration // for so long, SQLite could not restart the log of a served file
+	Last     relay.Position // of the last write in the copy; 0 if there is none
+	Faults   int            // how many the check found; if any, the copy was deleted
+	Copying  time.Duration  // for so long, SQLite could not restart the log of a served file
 	Checking time.Duration
 }
 
 // errFaults comes with a BackupResult whose Faults is not 0.
 var errFaults = errors.New("the copy has faults")
+
+// sourceError is an error of the file that is copied, and of no other.
+type sourceError struct{ error }
+
+func (e sourceError) Unwrap() error { return e.error }
 
 // Backup copies one state of a database, while other processes may write to it. It
 // checks the copy (Check) before the copy gets its name, so To is complete or as it
@@ -148,7 +157,7 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 		}
 	}()
 	began := time.Now()
-	if result, err = copyPages(ctx, from, p.path, o.Progress); err != nil {
+	if result, err = copyPages(ctx, from, p.path, o); err != nil {
 		return nil, result, err
 	}
 	if err = dropRequests(p.path); err != nil {
@@ -156,7 +165,7 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 	}
 	result.Copying = time.Since(began)
 	if !o.Unchecked {
-		found, err := Check(ctx, CheckOptions{Path: p.path, Schema: o.Schema, Progress: o.Progress})
+		found, err := Check(ctx, CheckOptions{Path: p.path, Schema: o.Schema, Quick: o.Quick, Progress: o.Progress})
 		if err == nil && found.Faults > 0 {
 			err = errFaults
 		}
@@ -208,3 +217,10 @@ func sync(path string) (bytes int64, err error) {
 // IsFaulty tells whether err says that Backup or Restore refused a copy in which the
 // check found faults.
 func IsFaulty(err error) bool { return errors.Is(err, errFaults) }
+
+// IsUnusable tells whether err, of Restore, says that the backup cannot be restored, so
+// that another backup may do: it has faults, cannot be read, or is no relay database. A backup
+// that a newer relay wrote is usable, by that one.
+func IsUnusable(err error) bool {
+	return IsFaulty(err) || errors.As(err, new(sourceError)) && !errors.As(err, new(newerError))
+}

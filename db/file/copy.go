@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"relay/db/internal/sqlite"
 )
@@ -19,17 +20,17 @@ const copySlice = 256
 // one state, and slices may be small. VACUUM INTO would give a denser file, but takes
 // some three times as long, and the log of a served file grows for that time. A dense
 // file comes from relay compact.
-func copyPages(ctx context.Context, from, to string, progress Progress) (result BackupResult, err error) {
+func copyPages(ctx context.Context, from, to string, o BackupOptions) (result BackupResult, err error) {
 	s, err := openSnapshot(ctx, from)
 	if err != nil {
-		return result, err
+		return result, sourceError{err}
 	}
 	defer s.close()
 	if err := s.checkRoom(filepath.Dir(to)); err != nil {
 		return result, err
 	}
 	if result, err = s.count(); err != nil {
-		return result, unreadable(from, err)
+		return result, sourceError{unreadable(from, err)}
 	}
 	b, err := s.c.CopyTo(to)
 	if err != nil {
@@ -39,9 +40,13 @@ func copyPages(ctx context.Context, from, to string, progress Progress) (result 
 		if err = ctx.Err(); err != nil {
 			break
 		}
+		began := time.Now()
 		more, err = b.Step(copySlice)
-		if total := int64(b.PageCount()); progress != nil && total > 0 {
-			progress("copying", total-int64(b.Remaining()), total)
+		if total := int64(b.PageCount()); o.Progress != nil && total > 0 {
+			o.Progress("copying", total-int64(b.Remaining()), total)
+		}
+		if o.Slow && more {
+			pause(ctx, time.Since(began))
 		}
 	}
 	if err != nil {
@@ -59,9 +64,19 @@ func copyFault(from, to string, err error) error {
 	case sqlite.IsDiskFull(err):
 		return fmt.Errorf("the disk of %s is full: make room, or choose another place: %w", filepath.Dir(to), err)
 	case sqlite.IsFatal(err):
-		return unreadable(from, err)
+		return sourceError{unreadable(from, err)}
 	}
 	return err
+}
+
+// pause waits until the time is over or ctx has ended.
+func pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
 }
 
 // withoutLog switches WAL off in a copy, which got that mode from its source. No
@@ -111,6 +126,9 @@ func (s *snapshot) count() (result BackupResult, err error) {
 	if result.Messages, err = s.c.Number("SELECT count(*) FROM message"); err != nil {
 		return result, err
 	}
-	result.Mechas, err = s.c.Number("SELECT count(*) FROM mecha")
+	if result.Mechas, err = s.c.Number("SELECT count(*) FROM mecha"); err != nil {
+		return result, err
+	}
+	result.Last, err = LastPosition(s.c, s.info.Version)
 	return result, err
 }

@@ -73,6 +73,9 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 	if err := o.compareKeys(p.path, to, &result); err != nil {
 		return result, err
 	}
+	if err := skipLost(p.path, to, copied.Last, time.Now()); err != nil {
+		return result, err
+	}
 	if err := keepAudit(p.path, to, o.By, from); err != nil {
 		return result, err
 	}
@@ -117,7 +120,7 @@ func (o BackupOptions) restorePaths() (from, to string, err error) {
 		return "", "", err
 	}
 	if err := MustExist(from); err != nil {
-		return "", "", err
+		return "", "", sourceError{err}
 	}
 	if real, err := filepath.EvalSymlinks(to); err == nil {
 		to = real

@@ -1,0 +1,78 @@
+package file
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// skipped is how much of the order's time a restored database leaves out. The positions
+// that were given out after the backup are in it, so that no id is given out twice. It is
+// enough if the clock of this machine is not further than that, and the time without a
+// server, behind the clock of the machine that was lost. Until the clock has passed it,
+// new messages have a created_at that is up to that far ahead.
+const skipped = 10 * time.Second
+
+// LastPosition gives the last position of the shared order that a database knows of; 0 if
+// none was given out. version is the schema version of the file. The caller may have a
+// transaction open.
+func LastPosition(c *sqlite.Conn, version int64) (last relay.Position, err error) {
+	queries := []string{
+		"SELECT max(position) FROM message",
+		"SELECT max(position) FROM receipt",
+		"SELECT max(revision) FROM mecha",
+	}
+	if version >= prunes {
+		queries = append(queries, "SELECT max(position) FROM kept_nonce", "SELECT value FROM setting WHERE name = 'last_position'")
+	}
+	if version >= learns {
+		queries = append(queries, "SELECT max(position) FROM learner")
+	}
+	for _, query := range queries {
+		p, err := c.Number(query)
+		if err != nil {
+			return 0, err
+		}
+		last = max(last, relay.Position(p))
+	}
+	return last, nil
+}
+
+// skipLost makes the restored copy, whose last position is last, go on behind all positions
+// that may have been given out since the backup: behind its own, behind those of the
+// replaced database if that can be read, and behind the present time; and then it skips
+// some more. It syncs the copy. A copy of a schema without last_position is left as it is.
+func skipLost(copied, replaced string, last relay.Position, now time.Time) error {
+	last = max(last, relay.PositionAt(now))
+	if exists(replaced) && !isEmpty(replaced) {
+		if later, err := lastPositionAt(replaced); err == nil { // it may be damaged: a restore is meant for that
+			last = max(last, later)
+		}
+	}
+	next := min(relay.PositionAt(last.Time().Add(skipped)), relay.MaxPosition)
+	c, err := sqlite.Open(copied, sqlite.Receiving)
+	if err != nil {
+		return fmt.Errorf("%s: %w", copied, err)
+	}
+	err = c.Exec("UPDATE setting SET value = ?1 WHERE name = 'last_position' AND value < ?1", int64(next))
+	if closed := c.Close(); err == nil {
+		err = closed
+	}
+	if err == nil {
+		_, err = sync(copied)
+	}
+	return err
+}
+
+// lastPositionAt is LastPosition of the file at path.
+func lastPositionAt(path string) (last relay.Position, err error) {
+	c, info, err := OpenReadOnly(path)
+	if err != nil {
+		return 0, err
+	}
+	last, err = LastPosition(c, info.Version)
+	return last, errors.Join(err, c.Close())
+}
