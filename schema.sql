@@ -16,10 +16,10 @@
 -- The store's settings. `secret` keys ids and hashes. `keys_version` grows
 -- whenever keys change, so that a server notices changes by the command line.
 -- `last_position` is at least the greatest position of the rows that were removed: no
--- position is given out twice. The others are local. Up to `indexed_upto`, `received`
--- and `sent` have all messages. `start` is a random mark of the last start of a server,
--- which its ring of nonces has as well; empty before the first one. `clock` is a time up
--- to which a server has seen the clock go on (db/trust.go).
+-- position is given out twice. The others are local. Up to `indexed_upto`, `received`,
+-- `sent`, `joined` and `reply` have all messages. `start` is a random mark of the last
+-- start of a server, which its ring of nonces has as well; empty before the first one.
+-- `clock` is a time up to which a server has seen the clock go on (db/trust.go).
 CREATE TABLE setting (
   name  TEXT NOT NULL PRIMARY KEY,
   value ANY NOT NULL
@@ -139,11 +139,9 @@ CREATE TABLE message (
 ) STRICT;
 
 -- These indexes cost nothing for messages without the column.
-CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL;
 CREATE INDEX message_idempotency ON message (idempotency_key) WHERE idempotency_key IS NOT NULL;
 CREATE INDEX message_expiry ON message (expires_at) WHERE expires_at IS NOT NULL AND open = 1;
 CREATE INDEX message_expired ON message (expires_at) WHERE state = 3;
-CREATE INDEX message_reply ON message (in_reply_to) WHERE in_reply_to IS NOT NULL;
 CREATE INDEX message_ack_by ON message (ack_by) WHERE ack_by IS NOT NULL AND open = 1 AND overdue IS NULL;
 
 -- The payload's exact bytes. They have a table of their own, so that lists and
@@ -300,7 +298,8 @@ CREATE TABLE audit (
 -- the others, so that these are found and counted without reading the others.
 -- It is an index of `message`. It is a table, so that the server can write it late
 -- and in order: a page then changes once for many messages (db/mailbox.go). A
--- message after `indexed_upto` (see setting) may be missing here.
+-- message after `indexed_upto` (see setting) may be missing here, and in the three tables
+-- below.
 CREATE TABLE received (
   mecha    INTEGER NOT NULL,
   open     INTEGER NOT NULL,
@@ -313,6 +312,23 @@ CREATE TABLE sent (
   mecha    INTEGER NOT NULL,
   position INTEGER NOT NULL,
   PRIMARY KEY (mecha, position)
+) STRICT, WITHOUT ROWID;
+
+-- The messages of a conversation besides its founding one, in commit order. `conversation`
+-- is that of `message`. Written like `received`, except that the row of a removed message
+-- goes with it.
+CREATE TABLE joined (
+  conversation INTEGER NOT NULL,
+  position     INTEGER NOT NULL,
+  PRIMARY KEY (conversation, position)
+) STRICT, WITHOUT ROWID;
+
+-- The messages that answer a message: `question` is their `in_reply_to`. Written like
+-- `joined`.
+CREATE TABLE reply (
+  question INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (question, position)
 ) STRICT, WITHOUT ROWID;
 
 -- The removed messages whose rows in `received` (not pending) and `sent` are still to be

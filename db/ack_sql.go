@@ -65,10 +65,12 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 		r.until = a.At.Add(a.RetryAfter)
 	}
 	sought, err := t.addReceipt(m, r)
-	if err == nil && relay.IsFinal(a.Status) {
-		err = t.ended(a, m, sought, p)
-	}
 	if err != nil {
+		return relay.AckOutcome{}, err
+	}
+	if !relay.IsFinal(a.Status) {
+		sought = ""
+	} else if err := t.ended(a, m, sought, p); err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if m.DeliveredAt.IsZero() {
@@ -77,7 +79,7 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	if first {
 		m.AcknowledgedAt = p.Time()
 	}
-	if err := t.setState(m, state, p, isAck, relay.IsFinal(a.Status)); err != nil {
+	if err := t.setState(m, state, p, isAck, sought); err != nil {
 		return relay.AckOutcome{}, err
 	}
 	if state.Pending() {
@@ -169,7 +171,7 @@ func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, erro
 			return relay.DeliveredOutcome{}, err
 		}
 		m.DeliveredAt = p.Time()
-		if err := t.setState(m, relay.Delivered, p, !isAck, false); err != nil {
+		if err := t.setState(m, relay.Delivered, p, !isAck, ""); err != nil {
 			return relay.DeliveredOutcome{}, err
 		}
 		t.noteReceipt(m, p, p.Time(), false)
@@ -221,10 +223,16 @@ func (t *tx) addReceipt(m *relay.Message, r receipt) (sought string, err error) 
 
 const isAck = true // an argument of setState: the receipt is an acknowledgement
 
+const (
+	stateUpdate    = "UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?, receipt = ?, ack = coalesce(?, ack)"
+	andForgetWords = ", sought = NULL"
+	ofMessage      = " WHERE position = ?"
+)
+
 // setState sets a message's state and times, with p as its latest receipt, and keeps
-// the count of pending messages. ends says that no other state and no final word can follow:
-// the message then loses the words of its search.
-func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, acks, ends bool) error {
+// the count of pending messages. ended has the words of the message's search if no other state
+// and no final word can follow: then the message loses them. "" is none.
+func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, acks bool, ended string) error {
 	if m.State.Pending() && !state.Pending() {
 		t.addPending(m.Recipient, -1)
 		if err := t.markDone(m); err != nil {
@@ -239,10 +247,12 @@ func (t *tx) setState(m *relay.Message, state relay.State, p relay.Position, ack
 	if acks {
 		ack = int64(p)
 	}
-	return t.c.Exec(`UPDATE message SET state = ?, open = ?, delivered_at = ?, acknowledged_at = ?,
-		receipt = ?, ack = coalesce(?, ack), sought = iif(?, NULL, sought) WHERE position = ?`,
-		int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)), sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)),
-		int64(p), ack, boolInt(ends), int64(m.Position))
+	query := stateUpdate + ofMessage // most messages name no search, and should not pay for it
+	if ended != "" {
+		query = stateUpdate + andForgetWords + ofMessage
+	}
+	return t.c.Exec(query, int64(state), boolInt(state.Pending()), sqlite.OrNull(relay.MilliOf(m.DeliveredAt)),
+		sqlite.OrNull(relay.MilliOf(m.AcknowledgedAt)), int64(p), ack, int64(m.Position))
 }
 
 // noteReceipt adds to the changes for the listeners the one that a receipt records.

@@ -20,32 +20,54 @@ func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int
 	return a, err
 }
 
-// What happened in each span. A receipt names the position of its message: so the time between
-// them needs no other table.
+// What happened in one span. A receipt names the position of its message: so the time between
+// them needs no other table. One query for each span, since SQLite would sort all rows to group them.
 const (
-	spansSent    = "SELECT (position >> 12) / ?, count(*) FROM message WHERE position > ? AND position <= ? GROUP BY 1"
-	spansSettled = `SELECT (position >> 12) / ?, count(*), count(*) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
+	spanSent    = "SELECT count(*) FROM message WHERE position > ? AND position <= ?"
+	spanSettled = `SELECT count(*), count(*) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
 		count(*) FILTER (WHERE state = 2 AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected'))),
 		count(*) FILTER (WHERE state = 3 AND notice IS NULL),
 		sum((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
 		max((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL)
-		FROM receipt WHERE position > ? AND position <= ? GROUP BY 1`
+		FROM receipt WHERE position > ? AND position <= ?`
+	nextMessage = "SELECT min(position) FROM message WHERE position > ? AND position <= ?"
+	nextReceipt = "SELECT min(position) FROM receipt WHERE position > ? AND position <= ?"
 )
+
+// inSpans reads, by one of these queries, what happened after a position and up to another one, in
+// spans of the given length: f gets the number of each span in which something did since 1970, and its row.
+func (x *rx) inSpans(after, upto relay.Position, span time.Duration, next, query string, f func(n int64, r *sqlite.Rows)) error {
+	for {
+		first, err := x.c.Number(next, int64(after), int64(upto))
+		if err != nil || first == 0 {
+			return err
+		}
+		n := relay.Position(first).Time().UnixMilli() / span.Milliseconds()
+		end := min(relay.PositionAt(time.UnixMilli((n+1)*span.Milliseconds()))-1, upto)
+		if _, err := x.c.Row(func(r *sqlite.Rows) { f(n, r) }, query, int64(after), int64(end)); err != nil {
+			return err
+		}
+		after = end
+	}
+}
 
 func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
 	a.Upto = relay.MaxPosition
 	last := after
 	for _, table := range []string{"message", "receipt"} {
-		_, err := x.c.Row(func(r *sqlite.Rows) {
-			if p := relay.Position(r.Int(1)); r.Int(0) == int64(limit) {
-				a.Upto, a.More = min(a.Upto, p), true
-			} else {
-				last = max(last, p)
-			}
-		}, "SELECT count(*), max(position) FROM (SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT ?)", int64(after), int64(limit))
+		full, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position LIMIT 1 OFFSET ?", int64(after), int64(limit-1))
 		if err != nil {
 			return a, err
 		}
+		if full != 0 {
+			a.Upto, a.More = min(a.Upto, relay.Position(full)), true
+			continue
+		}
+		newest, err := x.c.Number("SELECT max(position) FROM " + table)
+		if err != nil {
+			return a, err
+		}
+		last = max(last, relay.Position(newest))
 	}
 	if !a.More {
 		a.Upto = last
@@ -57,20 +79,16 @@ func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a in
 		}
 		return spans[n]
 	}
-	r := x.c.Query(spansSent, span.Milliseconds(), int64(after), int64(a.Upto))
-	for r.Next() {
-		s, n := at(r.Int(0)), int(r.Int(1))
-		s.Sent, s.Events = s.Sent+n, s.Events+n
+	err = x.inSpans(after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
+		at(n).Add(inspect.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
+	})
+	if err == nil {
+		err = x.inSpans(after, a.Upto, span, nextReceipt, spanSettled, func(n int64, r *sqlite.Rows) {
+			at(n).Add(inspect.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
+				Lag: time.Duration(r.Int(4)) * time.Millisecond, MaxLag: time.Duration(r.Int(5)) * time.Millisecond})
+		})
 	}
-	if err := r.Close(); err != nil {
-		return a, err
-	}
-	r = x.c.Query(spansSettled, span.Milliseconds(), int64(after), int64(a.Upto))
-	for r.Next() {
-		at(r.Int(0)).Add(inspect.Span{Events: int(r.Int(1)), Acked: int(r.Int(2)), Failed: int(r.Int(3)), Expired: int(r.Int(4)),
-			Lag: time.Duration(r.Int(5)) * time.Millisecond, MaxLag: time.Duration(r.Int(6)) * time.Millisecond})
-	}
-	if err := r.Close(); err != nil {
+	if err != nil {
 		return a, err
 	}
 	for _, s := range spans {
@@ -209,8 +227,6 @@ func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*inspect.Trace
 	return i.traceUpto(ctx, id, pushRows)
 }
 
-const answersOf = "SELECT " + messageColumns + " FROM " + messageTables + " WHERE m.in_reply_to = ? ORDER BY m.position"
-
 // Answers lists the first messages that name a message as the one that they answer. Error:
 // MessageNotFound.
 func (i *Inspector) Answers(id relay.MessageID, limit int) (list []*relay.Message, err error) {
@@ -219,7 +235,12 @@ func (i *Inspector) Answers(id relay.MessageID, limit int) (list []*relay.Messag
 		if err != nil {
 			return err
 		}
-		list, _, err = x.readMessages(limit, answersOf, []any{int64(m.Position)})
+		u, err := x.findReplies(m.Position, m.Position)
+		if err != nil {
+			return err
+		}
+		positions, args := u.repliesInOrder(m.Position, limit)
+		list, _, err = x.readMessages(limit, messagesAt(positions), args)
 		return err
 	})
 	return list, err

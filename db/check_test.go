@@ -47,6 +47,7 @@ func mustFill(t *testing.T) string {
 		return func(m *relay.SendMessage) { m.Conversation = c }
 	}
 	s.mustSend(bob.Key, "alice^demo", `{"n": 4}`, in(question.Conversation), func(m *relay.SendMessage) {
+		m.InReplyTo = question.ID
 		m.Type, m.Priority, m.Version = strings.Repeat("😀", 64), strings.Repeat("𝄞", 32), strings.Repeat("𝄞", 32)
 	})
 	s.mustSend(bob.Key, "carol^demo", `{"n": 5}`, in(question.Conversation))
@@ -128,7 +129,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		second = "(SELECT position + 1 FROM message WHERE broadcast = 3)" // of a message to a crew
 	)
 	for _, c := range []struct{ check, rule, broken string }{
-		{"schema", "a table of ours", "DROP INDEX message_conversation"},
+		{"schema", "a table of ours", "DROP INDEX message_idempotency"},
 		{"schema", "nothing else", "CREATE TABLE notes (text TEXT)"},
 		{"schema", "no trigger", "CREATE TRIGGER mischief AFTER INSERT ON message BEGIN DELETE FROM payload; END"},
 		{"references", "a message's sender", "UPDATE message SET sender = 999 WHERE position = " + oldest},
@@ -144,6 +145,15 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"mailboxes", "once with its recipient", "INSERT INTO received SELECT mecha + 1, open, position FROM received WHERE position = " + oldest},
 		{"mailboxes", "once with its sender", "INSERT INTO sent SELECT mecha + 1, position FROM sent WHERE position = " + oldest},
 		{"mailboxes", "no more than messages", "INSERT INTO sent VALUES (1, 4096)"},
+		{"joined", "with its conversation", "DELETE FROM joined WHERE position = (SELECT max(position) FROM joined)"},
+		{"joined", "with its label", "DELETE FROM joined WHERE conversation < 0"},
+		{"joined", "once with its conversation", "INSERT INTO joined SELECT conversation + 1, position FROM joined WHERE conversation < 0"},
+		{"joined", "not if it founded one", "INSERT INTO joined VALUES (5, " + oldest + ")"},
+		{"joined", "no more than messages", "INSERT INTO joined VALUES (4096, 8192)"},
+		{"joined", "with its question", "DELETE FROM reply"},
+		{"joined", "once with its question", "INSERT INTO reply SELECT question + 1, position FROM reply"},
+		{"joined", "not if it answers none", "INSERT INTO reply VALUES (5, " + oldest + ")"},
+		{"joined", "no more than answers", "INSERT INTO reply VALUES (4096, 8192)"},
 		{"words", "no empty word", "UPDATE word SET text = '' WHERE text = 'normal'"},
 		{"words", "no long word", "UPDATE word SET text = printf('%300d', 1) WHERE text = 'normal'"},
 		{"words", "a used word", "DELETE FROM word WHERE text = 'normal'"},
@@ -229,6 +239,8 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"removal", "gone, if it waits to be unlisted", "INSERT INTO unlisted SELECT position, recipient, sender FROM message WHERE position = " + oldest},
 		{"removal", "no position given out again", "INSERT INTO unlisted VALUES ((SELECT value FROM setting WHERE name = 'last_position') + 1, 1, 1)"},
 		{"removal", "no message in a dormant conversation", "INSERT INTO dormant (conversation, since) VALUES (" + oldest + ", 5)"},
+		{"removal", "no message in a dormant conversation of a label", "INSERT INTO dormant (conversation, since) SELECT conversation, 5 FROM message WHERE conversation < 0"},
+		{"removal", "not even one that waits to be indexed", "INSERT INTO dormant (conversation, since) SELECT conversation, 5 FROM message WHERE conversation < 0; DELETE FROM joined; UPDATE setting SET value = 0 WHERE name = 'indexed_upto'"},
 		{"removal", "two parties or none", "INSERT INTO dormant (conversation, since, sender) VALUES (4096, 5, 1)"},
 		{"removal", "a dormant label", "INSERT INTO dormant (conversation, since) VALUES (-999, 5)"},
 		{"removal", "participants of a conversation", "INSERT INTO participant VALUES (4096, 1)"},
@@ -274,7 +286,7 @@ func TestAPayloadThatIsNotJSONIsFound(t *testing.T) {
 	if names, said, _ := found(t, path); !slices.Equal(names, []string{"contents"}) || !strings.Contains(said, "is not a JSON object") {
 		t.Errorf("%v\n%s", names, said)
 	}
-	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 26 {
+	if names, said, r := found(t, path, func(o *file.CheckOptions) { o.Quick = true }); len(names) > 0 || r.Checks != 27 {
 		t.Errorf("a quick check does not look at it, but: %v\n%s", names, said)
 	}
 }

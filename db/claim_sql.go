@@ -343,14 +343,15 @@ func (t *tx) spend(m *relay.Message, p relay.Position) error {
 		return err
 	}
 	at := relay.FormatTime(p.Time())
-	if _, err := t.addReceipt(m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at, detail: attemptsSpent, notice: relay.NoticeSpent}); err != nil {
+	sought, err := t.addReceipt(m, receipt{at: p, state: relay.Acknowledged, status: status, clientTS: at, detail: attemptsSpent, notice: relay.NoticeSpent})
+	if err != nil {
 		return err
 	}
 	if m.DeliveredAt.IsZero() {
 		m.DeliveredAt = p.Time()
 	}
 	m.AcknowledgedAt = p.Time()
-	if err := t.setState(m, relay.Acknowledged, p, isAck, true); err != nil {
+	if err := t.setState(m, relay.Acknowledged, p, isAck, sought); err != nil {
 		return err
 	}
 	m.Ack = &relay.Ack{Status: "failed", ClientTS: at, At: p.Time(), Detail: attemptsSpent}

@@ -1,6 +1,8 @@
 package db
 
 import (
+	"math"
+
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -9,17 +11,9 @@ import (
 // finds it. Of a conversation whose messages were all removed, the table `dormant` has a
 // row. A message wakes the conversation; if none comes, a PruneUnused ends it.
 
-// A removedMessage is what the tables of conversations and mailboxes need to know of a
-// message that was removed.
-type removedMessage struct {
-	position          relay.Position
-	recipient, sender relay.MechaNumber
-	conversation      int64 // message.conversation; 0: the message founded its conversation
-}
-
 // leaveConversations does what the removal of messages means to their conversations. The
 // rows of the messages are gone already.
-func (t *tx) leaveConversations(removed []removedMessage) error {
+func (t *tx) leaveConversations(removed []indexedMessage) error {
 	left := map[int64]bool{}
 	for _, m := range removed {
 		if m.conversation != 0 {
@@ -43,12 +37,13 @@ func (t *tx) leaveConversations(removed []removedMessage) error {
 
 // leaveFounded keeps the parties of a founding message that was removed: as participants
 // if the conversation has other messages, else in the row that says that it is dormant.
-func (t *tx) leaveFounded(m removedMessage) error {
+func (t *tx) leaveFounded(m indexedMessage) error {
 	goesOn, err := t.hasMessages(int64(m.position))
 	if err != nil {
 		return err
 	}
 	if !goesOn {
+		t.w.members.left(int64(m.position))
 		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
 			int64(m.position), t.now.UnixMilli(), int64(m.sender), int64(m.recipient))
 	}
@@ -67,12 +62,22 @@ func (t *tx) leaveConversation(conversation int64) error {
 			return err
 		}
 	}
+	t.w.members.left(conversation)
 	return t.c.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.now.UnixMilli())
 }
 
 // hasMessages tells whether a conversation has messages besides its founding one.
 func (t *tx) hasMessages(conversation int64) (bool, error) {
-	return t.c.Row(nil, "SELECT 1 FROM message INDEXED BY message_conversation WHERE conversation = ? LIMIT 1", conversation)
+	indexed, err := t.c.Row(nil, "SELECT 1 FROM joined WHERE conversation = ? LIMIT 1", conversation)
+	if indexed || err != nil {
+		return indexed, err
+	}
+	u, err := t.findJoined(conversation)
+	if err != nil || u.none {
+		return false, err
+	}
+	late, args := u.query(relay.Both, true, true, 0, math.MaxInt64)
+	return t.c.Row(nil, late+" LIMIT 1", args...)
 }
 
 func (t *tx) addParticipants(conversation int64, parties ...relay.MechaNumber) error {
@@ -87,7 +92,7 @@ func (t *tx) addParticipants(conversation int64, parties ...relay.MechaNumber) e
 // wakeConversation makes a dormant conversation an ordinary one, because it gets a
 // message; 0 is a new conversation.
 func (t *tx) wakeConversation(conversation int64) error {
-	if conversation == 0 {
+	if conversation == 0 || t.w.members.awake(conversation) {
 		return nil
 	}
 	var parties []relay.MechaNumber

@@ -71,6 +71,9 @@ func (w *writer) reopen() error {
 		return err
 	}
 	w.c = c
+	if err := w.opts.applyLockWait(c); err != nil {
+		return err
+	}
 	if err := w.foreign.readers.open(w.path, role); err != nil || w.cramped {
 		return err
 	}

@@ -91,6 +91,10 @@ type Options struct {
 	Retention   time.Duration // age at which a server removes messages; 0: never
 	KeepExpired time.Duration // how long after its ExpiresAt a server removes an expired message; 0: never
 
+	// LockWait is how long a write waits while another process has the write lock, until it is
+	// refused with DatabaseLocked; 0: 10 s.
+	LockWait time.Duration
+
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
 	By relay.Actor
@@ -201,6 +205,9 @@ func (d *DB) open(prepare func(*DB)) error {
 	}
 	d.w = newWriter(d, c)
 	d.w.cramped = cramped
+	if err := d.opts.applyLockWait(c); err != nil {
+		return err
+	}
 	d.watch = newWatch(d.w, d.path)
 	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
 		return err
@@ -212,6 +219,14 @@ func (d *DB) open(prepare func(*DB)) error {
 		return err
 	}
 	return d.run(prepare)
+}
+
+// applyLockWait has the writer's connection wait for the lock as long as LockWait says.
+func (o *Options) applyLockWait(c *sqlite.Conn) error {
+	if o.LockWait == 0 {
+		return nil
+	}
+	return c.WaitForLock(o.LockWait)
 }
 
 // run starts the writer and, unless the disk is full, the goroutines beside it.

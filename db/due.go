@@ -44,14 +44,10 @@ func newReturns(w *writer) dueTimes {
 	}}
 }
 
-// newCounts makes the servant that counts exchanges. If the store does not learn, there is
-// never one: those that an earlier process has left wait.
+// newCounts makes the servant that counts exchanges. If the store does not learn, it removes
+// those that an earlier process has left.
 func newCounts(w *writer) dueTimes {
-	earliest := earliestExchange
-	if w.opts.LearnHalfLife == 0 {
-		earliest = noExchange
-	}
-	return dueTimes{w: w, earliest: earliest, fault: "completed messages were not counted for discovery", act: func(now time.Time, done func(nextDue, error)) job {
+	return dueTimes{w: w, earliest: earliestExchange, fault: "completed messages were not counted for discovery", act: func(now time.Time, done func(nextDue, error)) job {
 		return &task[*relay.CountExchanges, nextDue]{write: &relay.CountExchanges{At: now, HalfLife: w.opts.LearnHalfLife, Most: countAtOnce}, decide: (*tx).countExchanges, done: done}
 	}}
 }

@@ -33,10 +33,11 @@ const expiredByOperator = "an operator let it expire"
 // it is not that its time was over.
 func (t *tx) expire(m *relay.Message, at time.Time, detail string) error {
 	p := t.position(at)
-	if _, err := t.addReceipt(m, receipt{at: p, state: relay.Expired, detail: detail}); err != nil {
+	sought, err := t.addReceipt(m, receipt{at: p, state: relay.Expired, detail: detail})
+	if err != nil {
 		return err
 	}
-	if err := t.setState(m, relay.Expired, p, !isAck, true); err != nil {
+	if err := t.setState(m, relay.Expired, p, !isAck, sought); err != nil {
 		return err
 	}
 	t.noteReceipt(m, p, m.ExpiresAt, true)

@@ -53,6 +53,7 @@ func (w *writer) forgetStale() error {
 		w.mechas.forget()
 		clear(w.callers)
 		w.accepts.forget()
+		w.members.forget()
 	}
 	return err
 }

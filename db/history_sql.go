@@ -208,9 +208,11 @@ func (h *history) search(x *rx) error {
 
 // findUnindexed finds out how to read the messages of the range that the index may lack.
 func (h *history) findUnindexed(x *rx, pr *positionRange) (err error) {
-	if pr.conversation == 0 {
-		pr.unindexed, err = x.findUnindexed(h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
+	if pr.conversation != 0 {
+		pr.unindexed, err = x.findJoined(pr.conversation, pr.from, pr.to)
+		return err
 	}
+	pr.unindexed, err = x.findUnindexed(h.q.Mecha, pr.from, pr.to, h.q.Direction == relay.In && h.q.State == relay.OnlyPending)
 	return err
 }
 
@@ -301,7 +303,7 @@ type positionRange struct {
 	from, to     relay.Position // from is inclusive, to exclusive
 	conversation int64          // messages of this conversation; 0: of the query's Mecha
 	limit        int            // rows
-	unindexed    unindexed      // the Mecha's messages that the index may lack
+	unindexed    unindexed      // the messages that the index may lack
 }
 
 // positionRange gives the range that the times and cursors of a query select.
@@ -347,19 +349,22 @@ func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.C
 // the outer loop, so that the page comes in their order. A sort would read 10,000 rows
 // to give 100.
 const (
-	wholeRange     = "SELECT position FROM message WHERE position >= ? AND position < ?"
-	inRange        = "SELECT position FROM received r WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
-	outRange       = "SELECT position FROM sent r WHERE mecha = ? AND position >= ? AND position < ?"
-	stillListed    = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = r.position)"
-	joinedRange    = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position >= ? AND position < ?"
-	foundingRange  = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
-	pageOfMessages = "SELECT " + messageColumns + " FROM (%POSITIONS%) p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
+	wholeRange    = "SELECT position FROM message WHERE position >= ? AND position < ?"
+	inRange       = "SELECT position FROM received r WHERE mecha = ? AND open = ? AND position >= ? AND position < ?"
+	outRange      = "SELECT position FROM sent r WHERE mecha = ? AND position >= ? AND position < ?"
+	stillListed   = " AND NOT EXISTS (SELECT 1 FROM unlisted u WHERE u.position = r.position)"
+	foundingRange = "SELECT position FROM message WHERE position = ? AND conversation IS NULL AND position >= ? AND position < ?"
 )
 
 // query makes the query of the messages of the ranges, in order.
 func (pr positionRange) query(q relay.HistoryQuery) (string, []any) {
 	positions, args := pr.positions(q)
-	return strings.Replace(pageOfMessages, "%POSITIONS%", positions, 1), args
+	return messagesAt(positions), args
+}
+
+// messagesAt makes the query of the messages at the positions that a query gives, in its order.
+func messagesAt(positions string) string {
+	return "SELECT " + messageColumns + " FROM (" + positions + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN receipt a ON a.position = m.ack"
 }
 
 // positions makes one ordered query of the ranges. SQLite merges them row by row, so the
@@ -381,9 +386,9 @@ func (pr positionRange) positions(q relay.HistoryQuery) (string, []any) {
 		add(joinedRange, pr.conversation)
 	default:
 		pr.addOwn(q, mayBeOpen, mayBeDone, add)
-		if late, more := pr.unindexed.query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
-			ranges, args = append(ranges, late), append(args, more...)
-		}
+	}
+	if late, more := pr.unindexed.query(q.Direction, mayBeOpen, mayBeDone, pr.from, pr.to); late != "" {
+		ranges, args = append(ranges, late), append(args, more...)
 	}
 	order := " ORDER BY position LIMIT ?"
 	if q.Descending {

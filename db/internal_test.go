@@ -102,15 +102,21 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 	if _, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "b^x"}); err != nil {
 		t.Fatal(err)
 	}
+	var last relay.MessageID
 	send := func(to relay.Address, n int) {
 		for range n {
-			m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte("{}"), Nonce: 1}
+			m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: to, Payload: []byte("{}"), Nonce: 1, Conversation: "a-label"}
+			if last != "" && to == "a^x" {
+				m.Conversation, m.InReplyTo = "", last
+			}
 			if err := m.Validate(); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := d.Send(m); err != nil {
+			sent, err := d.Send(m)
+			if err != nil {
 				t.Fatal(err)
 			}
+			last = sent.ID
 		}
 	}
 	for _, meanwhile := range []int{0, 1, segmentLength, 2 * segmentLength, 10 * segmentLength} {
@@ -137,6 +143,7 @@ func TestAReadThatBeganLongAgo(t *testing.T) {
 					t.Errorf("%d sent meanwhile: Mecha %d has %d messages, want %d; %v", meanwhile, id, len(p.Messages), n, err)
 				}
 			}
+			wantFound(t, x)
 			return nil
 		})
 		if err != nil {

@@ -16,13 +16,22 @@ const lookedKeys = `SELECT k.id, k.public_id, m.address, k.label, k.created_at, 
 
 const hasKeyText = "(? = '' OR instr(lower(m.address || ' ' || k.label || ' ' || k.public_id), ?) > 0)"
 
+// The states of all keys with a text, counted; and a page of those for which a condition holds. Its
+// last arguments are the state, or -1 for all, how many to read, and how many to pass over.
+const countKeys = "SELECT state, count(*) FROM (" + lookedKeys + hasKeyText + ") GROUP BY state"
+
+func pageOfKeys(where string) string {
+	return "SELECT public_id, address, label, created_at, expires_at, revoked_at, used, broadcast, secret, state FROM (" + lookedKeys + where + `)
+		WHERE ? IN (-1, state) ORDER BY state, CASE state WHEN 0 THEN expires_at WHEN 2 THEN -used WHEN 3 THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`
+}
+
 // Keys reads a page of all keys. It looks at each of them, some million a second: a relay has
 // few of them against its messages.
 func (i *Inspector) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 	text := strings.ToLower(q.Text)
 	err = i.view(func(x *rx) error {
 		now := x.now.UnixMilli()
-		r := x.c.Query("SELECT state, count(*) FROM ("+lookedKeys+hasKeyText+") GROUP BY state", now, x.now.Add(inspect.KeySoon).UnixMilli(), text, text)
+		r := x.c.Query(countKeys, now, x.now.Add(inspect.KeySoon).UnixMilli(), text, text)
 		for r.Next() {
 			p.Counts[r.Int(0)] = int(r.Int(1))
 		}
@@ -42,9 +51,7 @@ func (x *rx) keys(q inspect.KeyQuery, where string, args ...any) (list []inspect
 		state = int64(*q.State)
 	}
 	args = append([]any{x.now.UnixMilli(), x.now.Add(inspect.KeySoon).UnixMilli()}, args...)
-	r := x.c.Query("SELECT public_id, address, label, created_at, expires_at, revoked_at, used, broadcast, secret, state FROM ("+lookedKeys+where+`)
-		WHERE ? IN (-1, state) ORDER BY state, CASE state WHEN 0 THEN expires_at WHEN 2 THEN -used WHEN 3 THEN -expires_at WHEN 4 THEN -revoked_at END, id DESC LIMIT ? OFFSET ?`,
-		append(args, state, int64(q.Limit+1), int64(q.Offset))...)
+	r := x.c.Query(pageOfKeys(where), append(args, state, int64(q.Limit+1), int64(q.Offset))...)
 	for r.Next() {
 		if more = len(list) == q.Limit; more {
 			break

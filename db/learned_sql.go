@@ -3,6 +3,7 @@ package db
 import (
 	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -21,12 +22,11 @@ import (
 func soughtWords(words []string) string { return strings.Join(words, "\n") }
 
 const (
-	countAtOnce = 64                     // exchanges in one transaction, because other jobs wait for it
+	countAtOnce = 256                    // exchanges in one transaction, because other jobs wait for it
 	countAfter  = 200 * time.Millisecond // how long an exchange waits for others
 	countPause  = 50 * time.Millisecond  // between two transactions, if many exchanges wait
 
 	earliestExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 1, which is long ago, if there is one
-	noExchange       = "SELECT 0"
 )
 
 // ended notes a final acknowledgement of a message. p is the position of its receipt, sought
@@ -41,24 +41,27 @@ func (t *tx) ended(a *relay.Acknowledge, m *relay.Message, sought string, p rela
 		int64(p), int64(m.Recipient), int64(m.Sender), boolInt(a.Status == relay.Completed), hourOf(a.At), sought)
 }
 
-// countExchanges counts exchanges, and tells when there will be more to count.
+// countExchanges counts exchanges and removes them, and tells when there will be more to count.
+// Without a half-life it only removes them.
 func (t *tx) countExchanges(c *relay.CountExchanges) (nextDue, error) {
 	all, more, err := t.exchanges(max(c.Most, 1))
 	if err != nil || len(all) == 0 {
 		return 0, err
 	}
 	n := count{t: t, halfLife: c.HalfLife, of: map[relay.MechaNumber]*learning{}}
-	for _, e := range all {
-		if err := n.add(e); err != nil {
-			return 0, err
-		}
-	}
-	for _, l := range n.order {
-		if err := n.write(l, c.At); err != nil {
-			return 0, err
+	if c.HalfLife > 0 {
+		for _, e := range all {
+			if err := n.add(e); err != nil {
+				return 0, err
+			}
 		}
 	}
 	err = t.erasing(func() error {
+		for _, l := range n.order {
+			if err := n.write(l, c.At); err != nil {
+				return err
+			}
+		}
 		return t.c.Exec("DELETE FROM exchange WHERE position <= ?", int64(all[len(all)-1].position))
 	})
 	if err != nil || !more {
@@ -101,7 +104,8 @@ type learning struct {
 	learner
 	mecha   relay.MechaNumber
 	words   map[string]*learnedWord
-	order   []*learnedWord // those of the map, as they came
+	order   []*learnedWord  // those of the map, as they came
+	crews   map[string]bool // of the senders
 	changed bool
 }
 
@@ -134,7 +138,7 @@ func (n *count) add(e exchange) error {
 		if err != nil {
 			return err
 		}
-		l = &learning{learner: row, mecha: e.recipient, words: map[string]*learnedWord{}}
+		l = &learning{learner: row, mecha: e.recipient, words: map[string]*learnedWord{}, crews: map[string]bool{}}
 		n.of[e.recipient], n.order = l, append(n.order, l)
 	}
 	if l.off {
@@ -144,6 +148,7 @@ func (n *count) add(e exchange) error {
 	if err != nil {
 		return err
 	}
+	l.crews[sender.Crew()] = true
 	most := int64(0)
 	for _, word := range e.words {
 		w, err := n.word(l, word)
@@ -177,7 +182,7 @@ func (n *count) word(l *learning, word string) (w *learnedWord, err error) {
 // weight of the word has changed.
 func (n *count) countWord(w *learnedWord, e exchange, from relay.Address) (changed int64) {
 	hour := e.hour
-	crew := uint32(n.t.ids.Hash('c', int64(e.recipient), []byte(w.word+"\n"+from.Crew())))
+	crew := n.t.crewNumber(e.recipient, w.word, from.Crew())
 	sender := uint32(n.t.ids.Hash('s', int64(e.recipient), []byte(w.word+"\n"+string(from))))
 	before, _ := w.shares.weight(hour, n.halfLife)
 	if e.completed {
@@ -187,6 +192,11 @@ func (n *count) countWord(w *learnedWord, e exchange, from relay.Address) (chang
 	}
 	after, _ := w.shares.weight(hour, n.halfLife)
 	return after - before
+}
+
+// crewNumber is the number by which the shares of a word and a Mecha name a crew.
+func (t *tx) crewNumber(id relay.MechaNumber, word, crew string) uint32 {
+	return uint32(t.ids.Hash('c', int64(id), []byte(word+"\n"+crew)))
 }
 
 // write writes what the count has changed of a Mecha.
@@ -213,39 +223,70 @@ func (n *count) write(l *learning, at time.Time) error {
 	}
 	if l.known > relay.MaxLearnedWords {
 		var err error
-		if l.known, err = n.t.dropWords(l.mecha, hourOf(at), n.halfLife); err != nil {
+		if l.known, err = n.dropWords(l, hourOf(at)); err != nil {
 			return err
 		}
 	}
 	return n.t.putLearner(l.mecha, l.learner, n.t.position(at))
 }
 
-// dropWords removes the words of a Mecha with the least weight as of an hour, so that a
+// dropWords removes the words of a Mecha that are worth least as of an hour, so that a
 // twentieth of the room is free: the next new words then need no look through all. It gives
 // how many words are left.
-func (t *tx) dropWords(id relay.MechaNumber, hour int64, halfLife time.Duration) (left int64, err error) {
-	type weighed struct {
-		word   string
-		weight int64
-	}
-	var all []weighed
-	err = t.eachLearned(id, func(word string, s shares) {
-		w, _ := s.weight(hour, halfLife)
-		all = append(all, weighed{word, w})
+func (n *count) dropWords(l *learning, hour int64) (left int64, err error) {
+	var all []keptWord
+	crews := slices.Sorted(maps.Keys(l.crews))
+	err = n.t.eachLearned(l.mecha, func(word string, s shares) {
+		w := keptWord{word: word}
+		var crewCount int
+		w.weight, crewCount = s.weight(hour, n.halfLife)
+		w.crews, w.senders = min(crewCount, 2), min(len(s), 2)
+		if w.crews < 2 {
+			w.of = slices.IndexFunc(crews, func(crew string) bool { return s[0].crew == n.t.crewNumber(l.mecha, word, crew) })
+		}
+		all = append(all, w)
 	})
 	if err != nil {
 		return 0, err
 	}
-	slices.SortFunc(all, func(a, b weighed) int {
-		return cmp.Or(cmp.Compare(b.weight, a.weight), cmp.Compare(a.word, b.word))
-	})
 	keep := relay.MaxLearnedWords - relay.MaxLearnedWords/20
-	for _, w := range all[keep:] {
-		if err := t.c.Exec("DELETE FROM learned WHERE mecha = ? AND word = ?", int64(id), w.word); err != nil {
+	for _, w := range inOrderOfWorth(all)[keep:] {
+		if err := n.t.c.Exec("DELETE FROM learned WHERE mecha = ? AND word = ?", int64(l.mecha), w.word); err != nil {
 			return 0, err
 		}
 	}
 	return int64(keep), nil
+}
+
+// A keptWord is a word of a Mecha, with what decides whether it stays.
+type keptWord struct {
+	word    string
+	weight  int64
+	crews   int // at most 2
+	senders int // at most 2
+	of      int // the number of the crew, if one crew alone has reported the word and has exchanges in this count; else -1
+	rank    int // the place of the word among those with the same of
+}
+
+// inOrderOfWorth sorts words by what they are worth, the best first. Words that several crews have
+// reported come before the words of one crew. The words of one crew come in turns: one word of each
+// crew that has exchanges in this count, and one of all other crews together. So a crew that adds many
+// words loses its own first.
+func inOrderOfWorth(all []keptWord) []keptWord {
+	worth := func(a, b keptWord) int {
+		return cmp.Or(cmp.Compare(b.crews, a.crews), cmp.Compare(a.rank, b.rank), cmp.Compare(b.senders, a.senders),
+			cmp.Compare(b.weight, a.weight), cmp.Compare(a.word, b.word))
+	}
+	slices.SortFunc(all, worth)
+	ranks := map[int]int{}
+	for i := range all {
+		if w := &all[i]; w.crews < 2 {
+			w.rank = ranks[w.of]
+			ranks[w.of]++
+		}
+	}
+	slices.SortFunc(all, worth)
+	return all
 }
 
 // eachLearned calls f with the words of a Mecha, in their order.
@@ -276,7 +317,8 @@ func (t *tx) putLearner(id relay.MechaNumber, l learner, p relay.Position) error
 // forgetLearned removes what was learned about a Mecha, if there is anything, and what would
 // be. off is what its profile says from now on.
 func (t *tx) forgetLearned(id relay.MechaNumber, off bool, at time.Time) error {
-	if err := t.c.Exec("DELETE FROM exchange WHERE recipient = ?", int64(id)); err != nil {
+	err := t.erasing(func() error { return t.c.Exec("DELETE FROM exchange WHERE recipient = ?", int64(id)) })
+	if err != nil {
 		return err
 	}
 	known, err := t.c.Row(nil, "SELECT 1 FROM learner WHERE mecha = ?", int64(id))

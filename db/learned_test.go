@@ -1,10 +1,8 @@
 package db_test
 
 import (
-	"fmt"
 	"math"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
@@ -197,86 +195,6 @@ func TestFailuresTakeBackWhatTheSenderHasGiven(t *testing.T) {
 	s.wantLearned("carol^travel", nil) // never below 0
 }
 
-// One sender counts three times, one crew five times, however many keys it has.
-func TestNoSenderAndNoCrewDecidesAlone(t *testing.T) {
-	s := mustTaught(t)
-	for range 10 {
-		s.exchange("mallory^evil", "bad^evil2", "completed", "book")
-	}
-	s.wantLearned("bad^evil2", map[string]float64{"book": relay.SenderShare})
-	for i := range 50 {
-		from := relay.Address(fmt.Sprintf("m%d^evil", i))
-		s.exchange(from, "bad^evil2", "completed", "book")
-		s.exchange(from, "bad^evil2", "completed", "book")
-	}
-	s.wantLearned("bad^evil2", map[string]float64{"book": relay.CrewShare})
-	if l := s.learned("bad^evil2"); l.Words[0].Crews != 1 || l.Exchanges > relay.CrewShare {
-		t.Errorf("learned %+v", l)
-	}
-	// A flood of a crew does not drive out what others have given.
-	for i := range 20 {
-		s.exchange(relay.Address(fmt.Sprintf("honest%d^crew%d", i%10, i%5)), "good^fair", "completed", "book")
-	}
-	for i := range 3 * 35 { // each of them counts for more than an honest one
-		s.exchange(relay.Address(fmt.Sprintf("m%d^evil", i/3)), "good^fair", "completed", "book")
-	}
-	s.wantLearned("good^fair", map[string]float64{"book": 20 + relay.CrewShare})
-	if l := s.learned("good^fair"); l.Words[0].Crews != 6 {
-		t.Errorf("learned %+v", l)
-	}
-	// A ring: each asks the next one. Each gets what the crew can give it, and no more.
-	for range 4 {
-		for i := range 5 {
-			s.exchange(relay.Address(fmt.Sprintf("ring%d^ring", i)), relay.Address(fmt.Sprintf("ring%d^ring", (i+1)%5)), "completed", "book")
-		}
-	}
-	s.wantLearned("ring0^ring", map[string]float64{"book": relay.SenderShare})
-}
-
-// A count fades to a half in its half-life, with no write; and what a sender has given fades
-// before it counts again.
-func TestCountsFade(t *testing.T) {
-	const day = 24 * 60 // minutes
-	s := mustTaught(t)
-	for range 3 {
-		s.exchange("alice^demo", "carol^travel", "completed", "book")
-	}
-	s.minutes.Add(90 * day)
-	s.exchange("alice^demo", "carol^travel", "completed", "book")
-	s.wantLearned("carol^travel", map[string]float64{"book": 2.5})
-	s.exchange("bob^other", "carol^travel", "completed", "book")
-	s.minutes.Add(180 * day)
-	s.exchange("bob^other", "carol^travel", "completed", "book")
-	s.wantLearned("carol^travel", map[string]float64{"book": 2.5/4 + 1.25})
-	if l := s.learned("carol^travel"); math.Abs(l.Exchanges-1.875) > .002 || l.Words[0].Crews != 2 {
-		t.Errorf("learned %+v", l)
-	}
-}
-
-// Beyond 2,000 words, those with the least weight go.
-func TestAMechaHasABoundedNumberOfWords(t *testing.T) {
-	s := mustTaught(t)
-	s.exchange("alice^demo", "carol^travel", "completed", "book")
-	s.exchange("bob^other", "carol^travel", "completed", "book")
-	for n := 0; n < relay.MaxLearnedWords+100; n += relay.MaxSearchWords {
-		var words []string
-		for i := range relay.MaxSearchWords {
-			words = append(words, fmt.Sprintf("word%05d", n+i))
-		}
-		s.exchange("alice^demo", "carol^travel", "completed", words...)
-		if l := s.learned("carol^travel"); len(l.Words) > relay.MaxLearnedWords {
-			t.Fatalf("%d words are kept", len(l.Words))
-		}
-	}
-	l := s.learned("carol^travel")
-	if len(l.Words) < relay.MaxLearnedWords*9/10 || !slices.ContainsFunc(l.Words, func(w relay.LearnedWord) bool { return w.Word == "book" && w.Weight == 2 }) {
-		t.Errorf("%d words are kept; the one with the most weight must be among them", len(l.Words))
-	}
-	if n := s.number("SELECT words - (SELECT count(*) FROM learned) FROM learner"); n != 0 {
-		t.Errorf("the count of words is off by %d", n)
-	}
-}
-
 func (s *taught) number(query string) (n int) {
 	s.t.Helper()
 	d := byHand(s.t, s.Path())
@@ -388,18 +306,30 @@ func TestWhatWasLearnedGoesWithTheMessages(t *testing.T) {
 	s.wantLearned("dave^travel", nil)
 }
 
-// Without a half-life nothing is kept of searches, counted or given.
+// Without a half-life nothing is kept of searches, counted or given. Exchanges that an earlier
+// process has not counted are removed.
 func TestAStoreThatDoesNotLearn(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.db")
 	s := mustTaught(t, func(o *db.Options) { o.Path = path })
 	s.exchange("alice^demo", "carol^travel", "completed", "book")
 	before := s.mustFind("alice^demo", []string{"book"}, "carol^travel")
+	if _, err := s.ack(s.key("carol^travel"), s.write("alice^demo", "carol^travel", before), "completed"); err != nil {
+		t.Fatal(err)
+	}
+	if n := s.number("SELECT count(*) FROM exchange"); n != 1 {
+		t.Fatalf("%d exchanges wait to be counted, want 1", n)
+	}
 	keys := s.keys
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	off := &taught{&searched{}, keys}
 	off.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now = path, off.now })
+	for end := time.Now().Add(time.Minute); off.number("SELECT count(*) FROM exchange") > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("an exchange that was not counted stays")
+		}
+	}
 	off.exchange("alice^demo", "carol^travel", "completed", "hotel")
 	off.exchangeWith(before, "alice^demo", "carol^travel")
 	if l := off.learned("carol^travel"); len(l.Words) != 0 {

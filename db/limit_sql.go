@@ -2,6 +2,7 @@ package db
 
 import (
 	"cmp"
+	"math"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -77,7 +78,7 @@ func (t *tx) hasBegun(conversation int64) (bool, error) {
 	if conversation > 0 {
 		return true, nil
 	}
-	begun, err := t.hasMessages(conversation)
+	begun, err := t.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", conversation) // a label's conversation has them from its first message on
 	if err == nil && !begun {
 		begun, err = t.c.Row(nil, "SELECT 1 FROM dormant WHERE conversation = ?", conversation)
 	}
@@ -95,13 +96,18 @@ func (t *tx) readLimit(conversation int64) (l conversationLimit, err error) {
 // counts no further than most.
 func (t *tx) countConversation(conversation, most int64) (conversationLimit, error) {
 	l := conversationLimit{conversation: conversation, founder: conversation, counts: true}
-	_, err := t.c.Row(func(r *sqlite.Rows) {
+	u, err := t.findJoined(conversation)
+	if err != nil {
+		return l, err
+	}
+	positions, args := u.joinedInOrder(0, math.MaxInt64, int(most))
+	_, err = t.c.Row(func(r *sqlite.Rows) {
 		if l.held = r.Int(0); conversation < 0 {
 			l.founder = r.Int(1)
 		} else {
 			l.held++ // the founding message, also if it was removed
 		}
-	}, "SELECT count(*), min(position) FROM (SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? ORDER BY position LIMIT ?)", conversation, most)
+	}, "SELECT count(*), min(position) FROM ("+positions+")", args...)
 	return l, err
 }
 

@@ -9,9 +9,10 @@ import (
 	"relay/db/relay"
 )
 
-// The tables `received` and `sent` are an index: they tell which messages a Mecha has
-// received and sent. If every message were indexed with its own transaction, it would
-// change two more pages, different ones for almost every Mecha. With a thousand Mechas
+// The tables `received`, `sent`, `joined` and `reply` are an index: they tell which messages
+// a Mecha has received and sent, which have joined a conversation, and which answer a
+// message. If every message were indexed with its own transaction, it would change up to
+// four more pages, different ones for almost every message. With a thousand Mechas
 // the log would grow to ten times the size of the messages. So a server updates these
 // tables late. It collects a segment of messages in memory, sorts it, and inserts part
 // of it with each transaction, while it collects the next segment. A page is then
@@ -25,8 +26,8 @@ import (
 // that it misses no message in between.
 
 const (
-	rowsPerMessage  = 2    // rows inserted into each table for every new message; a segment is then indexed when half of the next one has come
-	rowsWhenClosing = 4096 // rows inserted into each table in one transaction when the store closes
+	rowsPerMessage  = 2    // rows inserted into each table, at most, for every new message; a segment is then indexed when half of the next one has come
+	rowsWhenClosing = 4096 // rows inserted into each table, at most, in one transaction when the store closes
 )
 
 // These are variables, so that tests can have many segments of few messages.
@@ -36,61 +37,127 @@ var (
 	scanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
-// A segment has consecutive messages, by the Mechas that received and sent them.
-type segment struct {
-	after, upto    relay.Position // the positions of the segment: after is exclusive, upto inclusive
-	count          int
-	received, sent map[relay.MechaNumber][]relay.Position
-	pending        map[relay.MechaNumber][]relay.Position // those of received that are not settled
+// An indexedMessage is what the index tables, and the conversations, need to know of a
+// message.
+type indexedMessage struct {
+	position          relay.Position
+	recipient, sender relay.MechaNumber
+	conversation      int64          // message.conversation; 0: the message founded its conversation
+	question          relay.Position // message.in_reply_to; 0: it answers none
 }
 
-func newSegment(after relay.Position) *segment {
-	return &segment{after: after, upto: relay.MaxPosition, received: map[relay.MechaNumber][]relay.Position{}, sent: map[relay.MechaNumber][]relay.Position{}, pending: map[relay.MechaNumber][]relay.Position{}}
-}
+// positionLists are lists of positions, in order, by what an index table finds them by: the
+// number of a Mecha or a conversation, or the position of a question.
+type positionLists map[int64][]relay.Position
 
-func (s *segment) add(p relay.Position, recipient, sender relay.MechaNumber) {
-	s.received[recipient] = append(s.received[recipient], p)
-	s.pending[recipient] = append(s.pending[recipient], p)
-	s.sent[sender] = append(s.sent[sender], p)
-	s.count++
-}
+func (l positionLists) add(of int64, p relay.Position) { l[of] = append(l[of], p) }
 
-func (s *segment) hasPending(r mailboxRow) bool {
-	_, there := slices.BinarySearch(s.pending[r.mecha], r.position)
+func (l positionLists) has(r indexRow) bool {
+	_, there := slices.BinarySearch(l[r.of], r.position)
 	return there
 }
 
-// remove removes a message that is no longer pending.
-func (s *segment) remove(r mailboxRow) {
-	list := s.pending[r.mecha]
+// remove removes a row, if it is there.
+func (l positionLists) remove(r indexRow) {
+	list := l[r.of]
 	i, there := slices.BinarySearch(list, r.position)
 	switch {
+	case there && len(list) == 1:
+		delete(l, r.of)
 	case there && i == 0: // the usual case, in which the rest need not be moved
-		s.pending[r.mecha] = list[1:]
+		l[r.of] = list[1:]
 	case there:
-		s.pending[r.mecha] = slices.Delete(list, i, i+1)
+		l[r.of] = slices.Delete(list, i, i+1)
 	}
 }
 
-// drop removes a message that was removed from the store.
-func (s *segment) drop(m removedMessage) {
-	s.remove(mailboxRow{m.recipient, m.position})
-	for _, l := range []struct {
-		lists map[relay.MechaNumber][]relay.Position
-		of    relay.MechaNumber
-	}{{s.received, m.recipient}, {s.sent, m.sender}} {
-		list := l.lists[l.of]
-		i, there := slices.BinarySearch(list, m.position)
-		switch {
-		case there && len(list) == 1:
-			delete(l.lists, l.of)
-		case there && i == 0: // the usual case
-			l.lists[l.of] = list[1:]
-		case there:
-			l.lists[l.of] = slices.Delete(list, i, i+1)
+// sorted gives the rows of a table in the order of its primary key.
+func (l positionLists) sorted() []indexRow {
+	var all []indexRow
+	for _, of := range slices.Sorted(maps.Keys(l)) {
+		for _, p := range l[of] {
+			all = append(all, indexRow{of, p})
 		}
 	}
+	return all
+}
+
+// A segment has consecutive messages, as the index tables find them.
+type segment struct {
+	after, upto    relay.Position // the positions of the segment: after is exclusive, upto inclusive
+	count          int
+	received, sent positionLists // by Mecha
+	pending        positionLists // those of received that are not settled
+	joined         positionLists // by conversation; without founding messages
+	replies        positionLists // by question
+}
+
+func newSegment(after relay.Position) *segment {
+	return &segment{after: after, upto: relay.MaxPosition, received: positionLists{}, sent: positionLists{}, pending: positionLists{},
+		joined: positionLists{}, replies: positionLists{}}
+}
+
+func (s *segment) add(m indexedMessage) {
+	s.received.add(int64(m.recipient), m.position)
+	s.pending.add(int64(m.recipient), m.position)
+	s.sent.add(int64(m.sender), m.position)
+	if m.conversation != 0 {
+		s.joined.add(m.conversation, m.position)
+	}
+	if m.question != 0 {
+		s.replies.add(int64(m.question), m.position)
+	}
+	s.count++
+}
+
+// has tells whether the segment covers a position.
+func (s *segment) has(p relay.Position) bool { return s != nil && s.after < p && p <= s.upto }
+
+// drop removes a message that was removed from the store.
+func (s *segment) drop(m indexedMessage) {
+	for _, l := range []struct {
+		lists positionLists
+		of    int64
+	}{
+		{s.pending, int64(m.recipient)}, {s.received, int64(m.recipient)}, {s.sent, int64(m.sender)},
+		{s.joined, m.conversation}, {s.replies, int64(m.question)},
+	} {
+		l.lists.remove(indexRow{l.of, m.position})
+	}
 	s.count--
+}
+
+// wanted says which messages are looked for: those of a Mecha, those that have joined a
+// conversation, or those that answer a question. One of the three is set.
+type wanted struct {
+	mecha        relay.MechaNumber
+	pending      bool // of the Mecha's messages, received ones that are pending; others may be left out
+	conversation int64
+	question     relay.Position
+}
+
+// lists gives the lists of a segment that have the messages.
+func (w wanted) lists(s *segment) [][]relay.Position {
+	switch {
+	case w.conversation != 0:
+		return [][]relay.Position{s.joined[w.conversation]}
+	case w.question != 0:
+		return [][]relay.Position{s.replies[int64(w.question)]}
+	case w.pending:
+		return [][]relay.Position{s.pending[int64(w.mecha)]}
+	}
+	return [][]relay.Position{s.received[int64(w.mecha)], s.sent[int64(w.mecha)]}
+}
+
+// has tells whether a message is one of them.
+func (w wanted) has(m indexedMessage) bool {
+	switch {
+	case w.conversation != 0:
+		return m.conversation == w.conversation
+	case w.question != 0:
+		return m.question == w.question
+	}
+	return m.recipient == w.mecha || m.sender == w.mecha
 }
 
 // within gives the part of a sorted list in [from, to).
@@ -111,11 +178,11 @@ type lateIndex struct {
 	indexed, indexing, collecting *segment
 	// open has the messages of a transaction whose COMMIT has begun. A read may see
 	// them before the writer knows that they are committed, or they may never be.
-	open []*relay.Message
+	open []indexedMessage
 }
 
 // expect notes the messages of a transaction, just before its commit.
-func (l *lateIndex) expect(messages []*relay.Message) {
+func (l *lateIndex) expect(messages []indexedMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.open = messages
@@ -123,23 +190,23 @@ func (l *lateIndex) expect(messages []*relay.Message) {
 
 // collect adds the expected messages, which have been committed, to the collecting
 // segment. It takes settled messages out of the pending ones, and removed ones out of all.
-func (l *lateIndex) collect(settled []mailboxRow, removed []removedMessage) {
+func (l *lateIndex) collect(settled []indexRow, removed []indexedMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, m := range l.open {
-		l.collecting.add(m.Position, m.Recipient, m.Sender)
+		l.collecting.add(m)
 	}
 	l.open = nil
 	for _, r := range settled {
 		for _, s := range []*segment{l.indexed, l.indexing, l.collecting} {
-			if s != nil && s.after < r.position && r.position <= s.upto {
-				s.remove(r)
+			if s.has(r.position) {
+				s.pending.remove(r)
 			}
 		}
 	}
 	for _, m := range removed {
 		for _, s := range []*segment{l.indexed, l.indexing, l.collecting} {
-			if s != nil && s.after < m.position && m.position <= s.upto {
+			if s.has(m.position) {
 				s.drop(m)
 			}
 		}
@@ -163,12 +230,11 @@ func (l *lateIndex) finish() {
 	l.indexed, l.indexing = l.indexing, nil
 }
 
-// of returns the positions of a Mecha's messages in [from, to) that are not yet indexed
-// at the watermark `after`. With pending, settled messages may be left out. many says
-// that there are so many that a scan of the table is cheaper; then positions is nil.
-// known is false if the watermark is too old for this memory, or if this process does
-// not serve.
-func (l *lateIndex) of(id relay.MechaNumber, after, from, to relay.Position, pending bool) (positions []relay.Position, many, known bool) {
+// find returns the positions of the wanted messages in [from, to) that are not yet indexed
+// at the watermark `after`. many says that there are so many that a scan of the table is
+// cheaper; then positions is nil. known is false if the watermark is too old for this
+// memory, or if this process does not serve.
+func (l *lateIndex) find(w wanted, after, from, to relay.Position) (positions []relay.Position, many, known bool) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
 	var lists [][]relay.Position
@@ -181,12 +247,8 @@ func (l *lateIndex) of(id relay.MechaNumber, after, from, to relay.Position, pen
 		if after >= s.upto {
 			continue
 		}
-		own := [][]relay.Position{s.received[id], s.sent[id]}
-		if pending {
-			own = [][]relay.Position{s.pending[id]}
-		}
 		all += s.count
-		for _, list := range own {
+		for _, list := range w.lists(s) {
 			list = within(list, from, to)
 			lists, n = append(lists, list), n+len(list)
 		}
@@ -196,28 +258,17 @@ func (l *lateIndex) of(id relay.MechaNumber, after, from, to relay.Position, pen
 	}
 	positions = slices.Concat(lists...)
 	for _, m := range l.open {
-		if (m.Recipient == id || m.Sender == id) && from <= m.Position && m.Position < to {
-			positions = append(positions, m.Position)
+		if w.has(m) && from <= m.position && m.position < to {
+			positions = append(positions, m.position)
 		}
 	}
 	return positions, false, known
 }
 
-// A mailboxRow is a row of an index table.
-type mailboxRow struct {
-	mecha    relay.MechaNumber
+// An indexRow is a row of an index table.
+type indexRow struct {
+	of       int64 // a Mecha, a conversation or a question, as in positionLists
 	position relay.Position
-}
-
-// sorted gives the rows of one table in the order of its primary key.
-func sorted(of map[relay.MechaNumber][]relay.Position, count int) []mailboxRow {
-	all := make([]mailboxRow, 0, count)
-	for _, id := range slices.Sorted(maps.Keys(of)) {
-		for _, p := range of[id] {
-			all = append(all, mailboxRow{id, p})
-		}
-	}
-	return all
 }
 
 // jsonList writes positions as a JSON array, the form in which one argument of a

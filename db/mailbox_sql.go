@@ -15,11 +15,11 @@ func (x *rx) indexedUpto() (relay.Position, error) {
 	return relay.Position(p), err
 }
 
-// unindexed says how to find a Mecha's messages that the index may lack: in a list of
-// positions, which may have others, too, or by a scan from the watermark on. It also
-// says which rows of the index are of messages that were removed.
+// unindexed says how to find the wanted messages that the index may lack: in a list of
+// positions, which may have others, too, or by a scan from the watermark on. For a Mecha, it
+// also says which rows of the index are of messages that were removed.
 type unindexed struct {
-	mecha  relay.MechaNumber
+	wanted
 	after  relay.Position // the watermark
 	list   string         // a JSON array of positions; "": scan
 	none   bool           // the index lacks no message
@@ -52,26 +52,50 @@ func (x *rx) findUnindexed(id relay.MechaNumber, from, to relay.Position, pendin
 	if err != nil {
 		return u, err
 	}
-	u.mecha = id
-	positions, many, known := x.late.of(id, u.after, from, to, pending)
-	if known && !many {
-		u.none = len(positions) == 0
-		u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
-	}
+	u.wanted = wanted{mecha: id, pending: pending}
+	u.find(x.late, from, to, nil)
 	return u, nil
 }
 
-// query makes a query for the positions of the messages in [from, to); "" if there are
-// none. open and done say which of the received ones are wanted.
-func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
-	if u.none || u.mecha == 0 {
-		return "", nil
+// find sets where the wanted messages in [from, to) are found, if this process knows. own
+// are messages that it has not committed yet.
+func (u *unindexed) find(late *lateIndex, from, to relay.Position, own []indexedMessage) {
+	positions, many, known := late.find(u.wanted, u.after, from, to)
+	if !known || many {
+		return
+	}
+	for _, m := range own {
+		if u.has(m) {
+			positions = append(positions, m.position)
+		}
+	}
+	u.none = len(positions) == 0
+	u.list = jsonList(positions, func(p relay.Position) relay.Position { return p })
+}
+
+// rows gives the rows of message among which the wanted ones in [from, to) are: what follows
+// FROM, up to a condition.
+func (u unindexed) rows(from, to relay.Position) (text string, args []any) {
+	if u.list != "" {
+		return "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", []any{u.list}
 	}
 	// One bound at each end. With two lower bounds, SQLite might begin at the lower one.
-	rows := "message m WHERE m.position >= ? AND m.position < ?"
-	args = []any{int64(max(from, u.after+1)), int64(to)}
-	if u.list != "" {
-		rows, args = "json_each(?) j CROSS JOIN message m ON m.position = j.value WHERE TRUE", []any{u.list}
+	return "message m WHERE m.position >= ? AND m.position < ?", []any{int64(max(from, u.after+1)), int64(to)}
+}
+
+// query makes a query for the positions of the wanted messages in [from, to); "" if there are
+// none. For a Mecha, d, open and done say which of its messages are wanted.
+func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Position) (text string, args []any) {
+	if u.none || u.wanted == (wanted{}) {
+		return "", nil
+	}
+	rows, args := u.rows(from, to)
+	rows = "SELECT m.position FROM " + rows
+	switch {
+	case u.conversation != 0:
+		return rows + " AND m.conversation = ?", append(args, u.conversation)
+	case u.question != 0:
+		return rows + " AND m.in_reply_to = ?", append(args, int64(u.question))
 	}
 	var whose []string
 	if d != relay.Out {
@@ -87,27 +111,49 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 	if d != relay.In {
 		whose, args = append(whose, "m.sender = ?"), append(args, int64(u.mecha))
 	}
-	return "SELECT m.position FROM " + rows + " AND (" + strings.Join(whose, " OR ") + ")", args
+	return rows + " AND (" + strings.Join(whose, " OR ") + ")", args
 }
 
-// indexNow indexes a message at once, unless this process serves. Another process must
-// not index late, because the server's late index would not have its message.
-func (t *tx) indexNow(p relay.Position, recipient, sender relay.MechaNumber) error {
+// index indexes a message: a server late, another process at once, because the server's late
+// index would not have its message.
+func (t *tx) index(m indexedMessage) error {
 	if t.w.opts.Serve {
+		t.inserted = append(t.inserted, m)
 		return nil
 	}
-	if err := t.c.Exec("INSERT INTO received (mecha, open, position) VALUES (?, 1, ?)", int64(recipient), int64(p)); err != nil {
+	if err := t.c.Exec("INSERT INTO received (mecha, open, position) VALUES (?, 1, ?)", int64(m.recipient), int64(m.position)); err != nil {
 		return err
 	}
-	return t.c.Exec("INSERT INTO sent (mecha, position) VALUES (?, ?)", int64(sender), int64(p))
+	s := newSegment(0)
+	s.add(m)
+	for _, r := range s.lateRows() {
+		if err := r.insert(t.c, r.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unindex deletes the rows of a removed message in `joined` and `reply`. Those in the
+// mailboxes go later (unlist_sql.go).
+func (t *tx) unindex(m indexedMessage) error {
+	if m.conversation != 0 {
+		if err := t.c.Exec("DELETE FROM joined WHERE conversation = ? AND position = ?", m.conversation, int64(m.position)); err != nil {
+			return err
+		}
+	}
+	if m.question == 0 {
+		return nil
+	}
+	return t.c.Exec("DELETE FROM reply WHERE question = ? AND position = ?", int64(m.question), int64(m.position))
 }
 
 // markDone moves a message's row to those that are not pending. A message that is not
 // indexed yet needs nothing: its row will have the message's state of that time.
 func (t *tx) markDone(m *relay.Message) error {
-	r := mailboxRow{m.Recipient, m.Position}
+	r := indexRow{int64(m.Recipient), m.Position}
 	t.settled = append(t.settled, r)
-	if s := t.late.collecting; s != nil && s.hasPending(r) { // without the mutex, since only the writer changes it
+	if s := t.late.collecting; s != nil && s.pending.has(r) { // without the mutex, since only the writer changes it
 		return nil
 	}
 	return t.c.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
@@ -116,13 +162,14 @@ func (t *tx) markDone(m *relay.Message) error {
 // segmentWriter is the rider that inserts the rows of a segment, some with each
 // transaction.
 type segmentWriter struct {
-	w              *writer
-	index          *lateIndex
-	received, sent []mailboxRow            // the rows of the segment that are still to be inserted, in the order of the tables
-	gone           map[relay.Position]bool // messages of the segment that were removed since it was sealed
-	upto           relay.Position          // the end of the segment
-	due            int                     // how many rows of each table may be inserted now
-	tried          int                     // how many rows of each table the present transaction inserts
+	w        *writer
+	index    *lateIndex
+	received []indexRow              // the rows of the segment that are still to be inserted, in the order of the table
+	others   [3]tableRows            // likewise, for the other tables, none of which has more
+	gone     map[relay.Position]bool // messages of the segment that were removed since it was sealed
+	upto     relay.Position          // the end of the segment
+	due      int                     // how many rows of each table may be inserted now
+	tried    int                     // how many rows of each table the present transaction inserts
 }
 
 // start reads the messages after the watermark, which a killed server has not indexed,
@@ -136,11 +183,12 @@ func (s *segmentWriter) start() error {
 	}
 	all := newSegment(after)
 	s.index.collecting = all
-	r := w.c.Query("SELECT position, recipient, sender, open FROM message WHERE position > ? ORDER BY position", int64(after))
+	r := w.c.Query(`SELECT position, recipient, sender, coalesce(conversation, 0), coalesce(in_reply_to, 0), open
+		FROM message WHERE position > ? ORDER BY position`, int64(after))
 	for r.Next() {
-		p, to := relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1))
-		if all.add(p, to, relay.MechaNumber(r.Int(2))); r.Int(3) == 0 {
-			all.remove(mailboxRow{to, p})
+		m := indexedMessage{relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1)), relay.MechaNumber(r.Int(2)), r.Int(3), relay.Position(r.Int(4))}
+		if all.add(m); r.Int(5) == 0 {
+			all.pending.remove(indexRow{int64(m.recipient), m.position})
 		}
 	}
 	if err := r.Close(); err != nil {
@@ -155,7 +203,7 @@ func (s *segmentWriter) start() error {
 // next begins to insert the segment that has been collected.
 func (s *segmentWriter) next() {
 	of := s.index.seal(s.w.last)
-	s.received, s.sent, s.upto, s.due, s.gone = sorted(of.received, of.count), sorted(of.sent, of.count), of.upto, 0, nil
+	s.received, s.others, s.upto, s.due, s.gone = of.received.sorted(), of.lateRows(), of.upto, 0, nil
 }
 
 // board inserts rows of the segment, if enough are due. It also tells the late index
@@ -167,12 +215,12 @@ func (s *segmentWriter) board(t *tx) error {
 	}
 	s.tried = 0
 	if n := len(s.received); n > 0 {
-		s.due += rowsPerMessage * len(t.brought.Messages)
+		s.due += rowsPerMessage * len(t.inserted)
 		if s.due >= min(leastRows, n) {
 			s.tried = min(s.due, n)
 		}
 	}
-	s.index.expect(t.brought.Messages)
+	s.index.expect(t.inserted)
 	return s.insert(t)
 }
 
@@ -180,21 +228,25 @@ func (s *segmentWriter) insert(t *tx) error {
 	if s.tried == 0 {
 		return nil
 	}
-	c := t.c
-	err := c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
-		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r mailboxRow) relay.Position { return r.position }))
+	err := t.c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
+		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r indexRow) relay.Position { return r.position }))
 	if err != nil {
 		return err
 	}
-	if err := insertSent(c, s.without(t.removed, s.sent[:s.tried])); err != nil || s.tried < len(s.received) {
-		return err
+	for _, o := range s.others {
+		if err := o.insert(t.c, s.without(t.removed, o.rows[:min(s.tried, len(o.rows))])); err != nil {
+			return err
+		}
 	}
-	return c.Exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(s.upto))
+	if s.tried < len(s.received) {
+		return nil
+	}
+	return t.c.Exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(s.upto))
 }
 
 // without leaves out the rows of messages that were removed, by this transaction or
 // since the segment was sealed. (Rows of received messages are made of the messages.)
-func (s *segmentWriter) without(removed []removedMessage, rows []mailboxRow) []mailboxRow {
+func (s *segmentWriter) without(removed []indexedMessage, rows []indexRow) []indexRow {
 	if len(removed) == 0 && len(s.gone) == 0 {
 		return rows
 	}
@@ -205,26 +257,32 @@ func (s *segmentWriter) without(removed []removedMessage, rows []mailboxRow) []m
 	for _, m := range removed {
 		gone[m.position] = true
 	}
-	return slices.DeleteFunc(slices.Clone(rows), func(r mailboxRow) bool { return gone[r.position] })
+	return slices.DeleteFunc(slices.Clone(rows), func(r indexRow) bool { return gone[r.position] })
 }
 
-const (
-	insertOneSent = "INSERT OR IGNORE INTO sent (mecha, position) VALUES (?, ?)"
-	sentAtOnce    = 32 // rows in one statement
-)
+// A lateTable is an index table whose rows never change. So they are inserted without
+// reading the messages again.
+type lateTable struct{ one, many string } // statements for one row and for atOnce
 
-// insertSent inserts the rows without reading the messages again, since the sender of
-// a message never changes.
-func insertSent(c *sqlite.Conn, rows []mailboxRow) error {
-	args := make([]any, 0, 2*sentAtOnce)
+const atOnce = 32 // rows in one statement
+
+var sentTable, joinedTable, replyTable = newLateTable("sent (mecha, position)"), newLateTable("joined (conversation, position)"), newLateTable("reply (question, position)")
+
+func newLateTable(columns string) *lateTable {
+	one := "INSERT OR IGNORE INTO " + columns + " VALUES (?, ?)"
+	return &lateTable{one: one, many: one + strings.Repeat(", (?, ?)", atOnce-1)}
+}
+
+func (l *lateTable) insert(c *sqlite.Conn, rows []indexRow) error {
+	args := make([]any, 0, 2*atOnce)
 	for len(rows) > 0 {
-		n, text := sentAtOnce, insertOneSent+strings.Repeat(", (?, ?)", sentAtOnce-1)
+		n, text := atOnce, l.many
 		if len(rows) < n {
-			n, text = 1, insertOneSent
+			n, text = 1, l.one
 		}
 		args = args[:0]
 		for _, r := range rows[:n] {
-			args = append(args, int64(r.mecha), int64(r.position))
+			args = append(args, r.of, int64(r.position))
 		}
 		if err := c.Exec(text, args...); err != nil {
 			return err
@@ -232,6 +290,17 @@ func insertSent(c *sqlite.Conn, rows []mailboxRow) error {
 		rows = rows[n:]
 	}
 	return nil
+}
+
+// tableRows are rows of a table, in the order of its primary key.
+type tableRows struct {
+	*lateTable
+	rows []indexRow
+}
+
+// lateRows gives the rows of the tables other than `received`.
+func (s *segment) lateRows() [3]tableRows {
+	return [3]tableRows{{sentTable, s.sent.sorted()}, {joinedTable, s.joined.sorted()}, {replyTable, s.replies.sorted()}}
 }
 
 // arrived notes the rows that were committed. When the segment is indexed, and the next
@@ -250,7 +319,11 @@ func (s *segmentWriter) arrived(t *tx) {
 		}
 	}
 	if s.tried > 0 {
-		s.received, s.sent, s.due = s.received[s.tried:], s.sent[s.tried:], 0
+		s.received, s.due = s.received[s.tried:], 0
+		for i := range s.others {
+			o := &s.others[i]
+			o.rows = o.rows[min(s.tried, len(o.rows)):]
+		}
 		if len(s.received) == 0 {
 			s.index.finish()
 		}

@@ -17,14 +17,18 @@ import (
 
 // known is a message as it should be.
 type known struct {
-	id       relay.MessageID
-	from, to relay.MechaNumber
-	done     bool
+	id           relay.MessageID
+	from, to     relay.MechaNumber
+	done         bool
+	conversation relay.ConversationID
+	question     relay.MessageID // "": it answers none
 }
 
-// wantMailboxes compares every way to ask for a Mecha's messages with the known ones.
+// wantMailboxes compares every way to ask for the messages of Mechas and conversations with the
+// known ones.
 func (s store) wantMailboxes(all []known, mechas []relay.IssuedKey) {
 	s.t.Helper()
+	s.wantConversations(all)
 	for _, k := range mechas {
 		id := k.Mecha.Number
 		pick := func(f func(known) bool) (ids []relay.MessageID) {
@@ -123,9 +127,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	var all []known
 	for round := range amount(12, 30) {
 		for range random.IntN(9) {
-			from, to := mechas[random.IntN(5)], mechas[random.IntN(3)] // also to oneself
-			sent := s.mustSend(from.Key, to.Mecha.Address, `{}`)
-			all = append(all, known{sent.ID, from.Mecha.Number, to.Mecha.Number, false})
+			all = append(all, s.mustSendAmong(mechas, all, random))
 		}
 		ack := func(n int) {
 			for range min(n, len(all)) {
@@ -174,11 +176,19 @@ func (s store) wantForOthers(all []known, mechas []relay.IssuedKey) {
 	other := mustOpen(s.t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	other.wantMailboxes(all, mechas)
 	wantCounts(s.t, s.Path(), all)
+	wantAnswers(s.t, s.Path(), all)
 	other.Close()
 }
 
 // killed opens the files as a killed server leaves them: a copy.
 func (s store) killed() store {
+	s.t.Helper()
+	path := s.copied()
+	return mustOpen(s.t, func(o *db.Options) { o.Path, o.Create = path, false })
+}
+
+// copied copies the files as they are, as a killed server would leave them.
+func (s store) copied() (path string) {
 	s.t.Helper()
 	copied := filepath.Join(s.t.TempDir(), "relay.db")
 	for _, end := range []string{"", "-wal"} {
@@ -186,7 +196,7 @@ func (s store) killed() store {
 			s.t.Fatal(err)
 		}
 	}
-	return mustOpen(s.t, func(o *db.Options) { o.Path, o.Create = copied, false })
+	return copied
 }
 
 // stopped stops the server and opens the file again. The file has so many messages.
@@ -210,11 +220,13 @@ func wantAllIndexed(t testing.TB, path string, n int) {
 	t.Helper()
 	d := byHand(t, path)
 	defer d.Close()
-	var received, sent, after int
+	var received, sent, joined, reply, after int
 	err := d.QueryRow(`SELECT (SELECT count(*) FROM received), (SELECT count(*) FROM sent),
-		(SELECT count(*) FROM message WHERE position > (SELECT value FROM setting WHERE name = 'indexed_upto'))`).Scan(&received, &sent, &after)
-	if err != nil || received != n || sent != n || after != 0 {
-		t.Fatalf("of %d messages %d and %d are indexed, %d are behind; %v", n, received, sent, after, err)
+		(SELECT count(*) FROM message WHERE conversation IS NOT NULL) - (SELECT count(*) FROM joined),
+		(SELECT count(*) FROM message WHERE in_reply_to IS NOT NULL) - (SELECT count(*) FROM reply),
+		(SELECT count(*) FROM message WHERE position > (SELECT value FROM setting WHERE name = 'indexed_upto'))`).Scan(&received, &sent, &joined, &reply, &after)
+	if err != nil || received != n || sent != n || joined != 0 || reply != 0 || after != 0 {
+		t.Fatalf("of %d messages %d and %d are indexed, %d and %d are missing in joined and reply, %d are behind; %v", n, received, sent, joined, reply, after, err)
 	}
 }
 
@@ -252,33 +264,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	sent := make(chan struct{})
 	for _, k := range mechas {
 		reading.Go(func() {
-			q := relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7}
-			got := map[relay.MessageID]bool{}
-			for last := false; ; {
-				p, err := s.History(ctx, q)
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				for _, m := range p.Messages {
-					if got[m.ID] || m.ID <= q.After {
-						t.Errorf("%s came twice, or late", m.ID)
-					}
-					got[m.ID] = true
-				}
-				q.After = p.Next
-				if p.More {
-					continue
-				}
-				if last {
-					break
-				}
-				select {
-				case <-sent:
-					last = true
-				default:
-				}
-			}
+			got := s.follow(relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7}, sent)
 			mu.Lock()
 			defer mu.Unlock()
 			if !maps.Equal(got, of[k.Mecha.Number]) {
@@ -289,6 +275,36 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	sending.Wait()
 	close(sent)
 	reading.Wait()
+}
+
+// follow reads a history until all has been sent, and wants each message once and in order.
+func (s store) follow(q relay.HistoryQuery, sent <-chan struct{}) map[relay.MessageID]bool {
+	got := map[relay.MessageID]bool{}
+	for last := false; ; {
+		p, err := s.History(ctx, q)
+		if err != nil {
+			s.t.Error(err)
+			return got
+		}
+		for _, m := range p.Messages {
+			if got[m.ID] || m.ID <= q.After {
+				s.t.Errorf("%s came twice, or late", m.ID)
+			}
+			got[m.ID] = true
+		}
+		q.After = p.Next
+		if p.More {
+			continue
+		}
+		if last {
+			return got
+		}
+		select {
+		case <-sent:
+			last = true
+		default:
+		}
+	}
 }
 
 // A process that does not serve indexes its messages at once, because the server's late
@@ -304,8 +320,12 @@ func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 	for range 20 {
 		for _, by := range []store{s, other} {
 			at = at.Add(2 * time.Millisecond) // two processes give out places by the clock
-			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At = at })
-			all = append(all, known{sent.ID, alice.Mecha.Number, bob.Mecha.Number, false})
+			var question relay.MessageID
+			if len(all) > 0 {
+				question = all[len(all)-1].id // of the other process
+			}
+			sent := by.mustSend(alice.Key, "bob^x", `{}`, func(m *relay.SendMessage) { m.At, m.InReplyTo = at, question })
+			all = append(all, knownAs(sent, alice, bob, question))
 		}
 		s.wantMailboxes(all, mechas)
 		other.wantMailboxes(all, mechas)

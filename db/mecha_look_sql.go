@@ -25,7 +25,7 @@ const (
 // pageOfMechas passes over ?5 rows of the index of addresses, and reads ?4.
 const pageOfMechas = `SELECT m.id, m.address, m.created_at,
 		(SELECT count(*) FROM mecha_key WHERE mecha = m.id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)),
-		(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id)
+		(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id)
 	FROM (SELECT id FROM mecha INDEXED BY sqlite_autoindex_mecha_1 WHERE removed_at IS NULL AND (?2 = '' OR instr(lower(address), ?2) > 0) AND id NOT IN (SELECT value FROM json_each(?3))
 		ORDER BY address LIMIT ?4 OFFSET ?5) f JOIN mecha m ON m.id = f.id ORDER BY m.address`
 
@@ -37,6 +37,11 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 		return nil, false, err
 	}
 	err = i.view(func(x *rx) error {
+		var late overview // the newest messages
+		if err := late.readUnindexed(x, 0); err != nil {
+			return err
+		}
+		var sent []relay.Position
 		r := x.c.Query(pageOfMechas,
 			x.now.UnixMilli(), strings.ToLower(q.Text), string(except), int64(q.Limit+1), int64(q.Offset))
 		for r.Next() {
@@ -45,8 +50,17 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 			}
 			list = append(list, inspect.Known{Mecha: relay.Mecha{Number: relay.MechaNumber(r.Int(0)), Address: relay.Address(r.Text(1)), CreatedAt: relay.UnixMilli(r.Int(2))},
 				LiveKeys: int(r.Int(3)), LastSeen: relay.UnixMilli(r.Int(4))})
+			sent = append(sent, max(relay.Position(r.Int(5)), late.sent[r.Int(0)]))
 		}
-		return r.Close()
+		if err := r.Close(); err != nil {
+			return err
+		}
+		for n := range list {
+			if list[n].LastSeen, err = x.sawSend(list[n].LastSeen, sent[n]); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return list, more, err
 }
@@ -266,17 +280,29 @@ func (i *Inspector) Listed(ids []relay.MechaNumber) (all []inspect.Listed, err e
 }
 
 func (x *rx) listed(ids []int64) (all []inspect.Listed, err error) {
+	var late overview // the newest messages
+	if err := late.readUnindexed(x, 0); err != nil {
+		return nil, err
+	}
 	for _, id := range ids {
 		some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", id)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range some {
-			seen, err := x.c.Number(lastUse, id)
+			used, err := x.c.Number(lastUse, id)
 			if err != nil {
 				return nil, err
 			}
-			all = append(all, inspect.Listed{Entry: e, LastSeen: relay.UnixMilli(seen)})
+			sent, err := x.c.Number("SELECT max(position) FROM sent WHERE mecha = ?", id)
+			if err != nil {
+				return nil, err
+			}
+			seen, err := x.sawSend(relay.UnixMilli(used), max(relay.Position(sent), late.sent[id]))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, inspect.Listed{Entry: e, LastSeen: seen})
 		}
 	}
 	return all, nil

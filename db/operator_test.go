@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/inspect"
 	"relay/db/relay"
 )
 
@@ -109,6 +110,70 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	for i := range got {
 		if !strings.HasPrefix(got[i], want[i]) {
 			t.Errorf("act %d is %q, want %q", i, got[i], want[i])
+		}
+	}
+}
+
+// What an operator sends is no sign that its Mecha was there, whether the index tables have the
+// message or not. What the Mecha itself sends is one at once.
+func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
+	for _, serve := range []bool{false, true} { // false: the index tables have each message at once
+		s := mustOpen(t, func(o *db.Options) { o.Serve = serve })
+		alice := s.mustIssue("alice^demo")
+		o := s.Operator(maria, "operator^demo")
+		sent, err := o.Send([]byte(`{"to":"alice^demo","payload":{}}`), "once")
+		if err != nil {
+			t.Fatal(err)
+		}
+		in, err := db.Inspect(s.Path())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer in.Close()
+		m := s.mustSend(alice.Key, "operator^demo", `{}`)
+		want := func(seen bool) {
+			t.Helper()
+			state, err := in.Mecha("operator^demo", time.Now())
+			all := map[string]time.Time{"Mecha": state.Box.LastSeen}
+			if err == nil {
+				var known []inspect.Known
+				known, _, err = in.Mechas(inspect.MechaQuery{Text: "operator", Limit: 9})
+				all["Mechas"] = known[0].LastSeen
+			}
+			if err == nil {
+				var listed []inspect.Listed
+				listed, err = in.Listed([]relay.MechaNumber{state.Number})
+				all["Listed"] = listed[0].LastSeen
+			}
+			if err == nil {
+				var trace *inspect.Trace
+				trace, err = in.Why(ctx, m.ID)
+				all["Why"] = trace.Situation.LastSeen
+			}
+			if err == nil {
+				var o inspect.Overview
+				o, err = in.Overview(ctx, time.Now())
+				for _, b := range o.Boxes {
+					if b.Mecha == "operator^demo" {
+						all["Overview"] = b.LastSeen
+					}
+				}
+			}
+			if err != nil || len(all) != 5 {
+				t.Fatal(all, err)
+			}
+			for of, at := range all {
+				if at.IsZero() == seen {
+					t.Errorf("serve %v: %s tells that it was there at %v", serve, of, at)
+				}
+			}
+		}
+		want(false)
+		own := s.mustIssue("operator^demo")
+		s.mustSend(own.Key, "alice^demo", `{}`)
+		want(true)
+		if m, err := in.Message(sent); err != nil || m.From != "operator^demo" {
+			t.Error(m, err)
 		}
 	}
 }

@@ -17,10 +17,11 @@ import (
 )
 
 const (
-	overviewMechas = 1000                  // rows of mecha that an Overview reads in one view
-	overviewLate   = 40_000                // messages that received lacks, of which it reads so many
-	leastLooked    = 4                     // the least share of a Mecha of overviewLooked
-	overviewView   = 10 * time.Millisecond // after which it ends a view
+	overviewMechas = 1000                   // rows of mecha that an Overview reads in one view
+	overviewLate   = 40_000                 // messages that received lacks, of which it reads so many
+	leastLooked    = 4                      // the least share of a Mecha of overviewLooked
+	overviewView   = 10 * time.Millisecond  // after which it ends a view
+	overviewHaste  = 100 * time.Millisecond // for so long, its views follow each other without a pause
 )
 
 // These are variables, so that tests can have small shares of few messages.
@@ -34,10 +35,16 @@ var (
 // Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
 // Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the file
 // in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
-// them. The boxes are in no order.
+// them. Only one that takes long pauses between them (viewGently): somebody waits for it. The boxes are in no order.
 func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
-	v := overview{late: relay.PositionAt(late)}
-	err = i.viewGently(ctx, func(x *rx) error {
+	v, began := overview{late: relay.PositionAt(late)}, time.Now()
+	view := func(f func(*rx) error) error {
+		if time.Since(began) < overviewHaste && ctx.Err() == nil {
+			return i.view(f)
+		}
+		return i.viewGently(ctx, f)
+	}
+	err = view(func(x *rx) error {
 		n, err := x.c.Number("SELECT count(*) FROM mecha WHERE removed_at IS NULL")
 		if o.Mechas = int(n); err != nil {
 			return err
@@ -45,7 +52,7 @@ func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Ove
 		return v.readUnindexed(x, 0)
 	})
 	for from, more := int64(0), true; more && err == nil; {
-		err = i.viewGently(ctx, func(x *rx) (err error) {
+		err = view(func(x *rx) (err error) {
 			from, more, err = v.findWaiting(x, from)
 			return err
 		})
@@ -57,7 +64,7 @@ func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Ove
 	v.counted = min(max(overviewRows/max(len(v.waiting), 1), leastCounted), inspect.MostCounted)
 	v.looked = min(max(overviewLooked/max(len(v.waiting), 1), leastLooked), v.counted)
 	for len(v.waiting) > 0 {
-		err := i.viewGently(ctx, func(x *rx) error {
+		err := view(func(x *rx) error {
 			for began := time.Now(); len(v.waiting) > 0 && time.Since(began) < overviewView; v.waiting = v.waiting[1:] {
 				b, err := v.box(x, v.waiting[0])
 				if err != nil {
@@ -166,13 +173,13 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 	if b.Mecha, err = x.address(id); err != nil {
 		return b, err
 	}
-	now := x.now.UnixMilli()
+	now, sent := x.now.UnixMilli(), relay.Position(0)
 	_, err = x.c.Row(func(r *sqlite.Rows) {
-		b.Removed, b.LiveKeys, b.LastSeen = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2))
-		if sent := max(relay.Position(r.Int(3)), v.sent[id]); sent.Time().After(b.LastSeen) && sent != 0 {
-			b.LastSeen = sent.Time() // the use of a key is noted up to a minute later
-		}
+		b.Removed, b.LiveKeys, b.LastSeen, sent = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))
 	}, mechaHealth, id, now)
+	if err == nil {
+		b.LastSeen, err = x.sawSend(b.LastSeen, max(sent, v.sent[id]))
+	}
 	if err != nil {
 		return b, err
 	}
@@ -245,6 +252,15 @@ func one(b bool) int {
 	return 0
 }
 
+// What FileState reads of the tables.
+const (
+	firstMessage   = "SELECT min(position) FROM message"
+	lastMessage    = "SELECT max(position) FROM message"
+	lastReceipt    = "SELECT max(position) FROM receipt"
+	lastAct        = "SELECT at FROM audit ORDER BY id DESC LIMIT 1"
+	countUnindexed = "SELECT count(*) FROM (SELECT 1 FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsReceived + ") LIMIT ?)"
+)
+
 // FileState looks at the file.
 func (i *Inspector) FileState() (s inspect.FileState, err error) {
 	s.Path, s.Log, s.DiskFree = i.path, sqlite.LogSize(i.path), diskFree(i.path)
@@ -258,8 +274,7 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 			query string
 		}{
 			{&free, "PRAGMA freelist_count"}, {&size, "PRAGMA page_size"}, {&version, "PRAGMA user_version"},
-			{&first, "SELECT min(position) FROM message"}, {&last, "SELECT max(position) FROM message"}, {&receipt, "SELECT max(position) FROM receipt"},
-			{&act, "SELECT at FROM audit ORDER BY id DESC LIMIT 1"},
+			{&first, firstMessage}, {&last, lastMessage}, {&receipt, lastReceipt}, {&act, lastAct},
 		} {
 			if _, err := x.c.Row(func(r *sqlite.Rows) { *n.to = r.Int(0) }, n.query); err != nil {
 				return err
@@ -269,7 +284,7 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = x.c.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, "SELECT count(*) FROM (SELECT 1 FROM message m WHERE position > ? AND NOT EXISTS ("+file.IndexedAsReceived+") LIMIT ?)", int64(upto), int64(inspect.MostCounted))
+		_, err = x.c.Row(func(r *sqlite.Rows) { unindexed = r.Int(0) }, countUnindexed, int64(upto), int64(inspect.MostCounted))
 		s.Free, s.SchemaVersion, s.Unindexed, s.LastEvent, s.LastAct = free*size, int(version), int(unindexed), relay.Position(max(last, receipt)), relay.UnixMilli(act)
 		if last != 0 {
 			s.First, s.Last = relay.Position(first).Time(), relay.Position(last).Time()

@@ -85,8 +85,15 @@ func TestAMessageThatWasRemovedIsNotIndexed(t *testing.T) {
 	t.Parallel()
 	d, c := openSetClock(t)
 	k := mustIssue(t, d, "a^b")
-	for range segmentLength - 1 { // they wait for a longer segment
-		mustSendNow(t, d, c, k)
+	var last relay.MessageID
+	for n := range segmentLength - 1 { // they wait for a longer segment
+		sent := mustSendNow(t, d, c, k, func(m *relay.SendMessage) {
+			m.InReplyTo = last
+			if n < 2 {
+				m.Conversation = "a-label"
+			}
+		})
+		last = sent.ID
 	}
 	out, err := d.Apply(&relay.PruneMessages{At: c.now(), Before: relay.MaxPosition, Most: 2})
 	if err != nil || out.(relay.Pruned).Messages != 2 {

@@ -35,7 +35,7 @@ func (d *DB) CountPending(ctx context.Context) (Pending, error) {
 	}
 	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
 	upto := c.addLate(d.late)
-	for at := (mailboxRow{}); at.mecha >= 0; {
+	for at := (indexRow{}); at.of >= 0; {
 		err := d.readIn(ctx, d.readers.scan(0), func(x *rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
@@ -100,16 +100,16 @@ const countReceived = `SELECT count(*), count(*) FILTER (WHERE position <= ?5), 
 
 // addIndexed counts rows of the table received, from the row after at on, and gives the
 // row that it has reached; its Mecha is negative at the end.
-func (c *pendingCount) addIndexed(x *rx, at mailboxRow, upto relay.Position) (mailboxRow, error) {
+func (c *pendingCount) addIndexed(x *rx, at indexRow, upto relay.Position) (indexRow, error) {
 	for rows, mechas := 0, 0; rows < pendingRows && mechas < pendingMecha; mechas++ {
 		if at.position == 0 { // the Mecha is done
-			next, err := x.c.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", int64(at.mecha))
+			next, err := x.c.Number("SELECT coalesce(min(mecha), -1) FROM received WHERE mecha > ?", at.of)
 			if err != nil || next < 0 {
-				return mailboxRow{mecha: -1}, err
+				return indexRow{of: -1}, err
 			}
-			at.mecha = relay.MechaNumber(next)
+			at.of = next
 		}
-		args := []any{int64(at.mecha), int64(at.position), int64(upto), int64(pendingRows)}
+		args := []any{at.of, int64(at.position), int64(upto), int64(pendingRows)}
 		for _, b := range c.bounds[1:] {
 			args = append(args, int64(b))
 		}

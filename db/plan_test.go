@@ -16,13 +16,16 @@ func TestPagesAreReadInIndexOrder(t *testing.T) {
 		{Mecha: 1, State: relay.OnlyAcknowledged, Direction: relay.In}, {Mecha: 1, Descending: true}, {Mecha: 1, Direction: relay.In, Descending: true},
 	} {
 		for _, conversation := range []int64{0, 5, -5} {
-			for _, u := range []unindexed{{none: true}, {mecha: 1}} { // no message, or many, wait to be indexed
+			for _, u := range []unindexed{{none: true}, {wanted: wanted{mecha: 1, conversation: conversation}}} { // no message, or many, wait to be indexed
 				text, args := positionRange{to: 1 << 62, limit: 100, conversation: conversation, unindexed: u}.query(q)
 				plan := explain(t, d, text, args)
+				if conversation != 0 && !strings.Contains(plan, "SEARCH joined USING PRIMARY KEY (conversation=? AND position>? AND position<?)") {
+					t.Errorf("%+v, conversation %d: its messages are not read as a range of the index:\n%s", q, conversation, plan)
+				}
 				if strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN message") || strings.Contains(plan, "SCAN m\n") {
 					t.Errorf("%+v, conversation %d, %+v:\n%s", q, conversation, u, plan)
 				}
-				if conversation == 0 && !u.none && !strings.Contains(plan, "SEARCH m USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
+				if !u.none && !strings.Contains(plan, "SEARCH m USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)") {
 					t.Errorf("%+v: the messages that are not indexed are not read as a range of positions:\n%s", q, plan)
 				}
 			}
@@ -91,14 +94,25 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 		{"oldest", oldestWaiting, []any{number, number, number, number}, []string{"SEARCH received USING PRIMARY KEY (mecha=? AND open=? AND position<?)", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"attempts", countAttempts, []any{number, number, number}, []string{"SEARCH attempt USING INDEX attempt_recipient (recipient=?)"}},
 		{"health", mechaHealth, []any{number, number}, []string{"SEARCH mecha_key USING INDEX mecha_key_mecha (mecha=?)", "SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
-		{"sent", spansSent, []any{number, number, number}, []string{"SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
-		{"settled", spansSettled, []any{number, number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
+		{"sent", spanSent, []any{number, number}, []string{"SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
+		{"settled", spanSettled, []any{number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
+		{"next message", nextMessage, []any{number, number}, []string{"SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
+		{"next receipt", nextReceipt, []any{number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
 		{"dead", deadSince, []any{number, number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>?)"}},
 		{"newest", newestPosition, []any{number}, nil},
 		{"pushes", pushesAfter, []any{number}, []string{"SEARCH push USING INTEGER PRIMARY KEY (rowid>?)"}},
 		{"newest pushes", lastPushes, []any{number}, nil},
-		{"answers", answersOf, []any{number}, []string{"message_reply (in_reply_to=?)"}},
-		{"mechas", pageOfMechas, []any{number, "", "[]", number, number}, []string{"SCAN mecha USING INDEX sqlite_autoindex_mecha_1"}},
+		{"mechas", pageOfMechas, []any{number, "", "[]", number, number}, []string{"SCAN mecha USING INDEX sqlite_autoindex_mecha_1", "SEARCH sent USING PRIMARY KEY (mecha=?)"}},
+		{"newest send", sentItself, []any{number}, []string{"SEARCH m USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH k USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH key_use USING INTEGER PRIMARY KEY (rowid=?)"}},
+		// Of the keys, all are looked at, once.
+		{"count of keys", countKeys, []any{number, number, "", ""}, []string{"SCAN k", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
+		{"keys", pageOfKeys(hasKeyText), []any{number, number, "", "", number, number, number}, []string{"SCAN k", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)", "SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
+		{"keys of a Mecha", pageOfKeys("k.mecha = ?"), []any{number, number, number, number, number, number}, []string{"SEARCH k USING INDEX mecha_key_mecha (mecha=?)"}},
+		{"first message", firstMessage, nil, []string{"SEARCH message"}},
+		{"last message", lastMessage, nil, []string{"SEARCH message"}},
+		{"last receipt", lastReceipt, nil, []string{"SEARCH receipt"}},
+		{"last act", lastAct, nil, []string{"SCAN audit\n"}}, // by its key, from the end: nothing is sorted
+		{"not indexed", countUnindexed, []any{number, number}, []string{"SEARCH m USING INTEGER PRIMARY KEY (rowid>?)", "SEARCH f USING PRIMARY KEY (mecha=? AND open=? AND position=?)"}},
 		{"profiles", profilesAfter(""), []any{"", number}, []string{"SEARCH m USING INDEX sqlite_autoindex_mecha_1 (address>?)"}},
 	} {
 		plan := explain(t, d, q.text, q.args)
@@ -112,20 +126,32 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 			if !ranged && (strings.HasPrefix(line, "SCAN message") || strings.HasPrefix(line, "SCAN receipt") || strings.HasPrefix(line, "SCAN push") || strings.HasPrefix(line, "SCAN attempt")) {
 				t.Errorf("%s reads a whole table:\n%s", q.name, plan)
 			}
+			if strings.Contains(line, "TEMP B-TREE") && q.text == lastAct {
+				t.Errorf("%s sorts:\n%s", q.name, plan)
+			}
 		}
 	}
 }
 
-// So must the cost of a search for a reply.
+// So must the cost of a search for a reply, and of a look at answers.
 func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 	d := openHere(t)
-	for positions, index := range map[string]string{
-		namesQuestion:  "message_reply (in_reply_to=? AND rowid>?)",
-		inConversation: "message_conversation (conversation=? AND rowid>?)",
+	for _, c := range []struct {
+		wanted
+		plan string
+	}{
+		{wanted{question: 5}, "SEARCH reply USING PRIMARY KEY (question=? AND position>? AND position<?)"},
+		{wanted{conversation: 5}, "SEARCH joined USING PRIMARY KEY (conversation=? AND position>? AND position<?)"},
 	} {
-		plan := explain(t, d, "SELECT * FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position", []any{int64(5), int64(5), int64(100)})
-		if !strings.Contains(plan, "SEARCH message USING COVERING INDEX "+index) || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("%s:\n%s", positions, plan)
+		for _, u := range []unindexed{{wanted: c.wanted, none: true}, {wanted: c.wanted}} {
+			positions, args := u.repliesInOrder(5, 100)
+			if c.conversation != 0 {
+				positions, args = u.joinedInOrder(6, 1<<62, 100)
+			}
+			plan := explain(t, d, messagesAt(positions), args)
+			if !strings.Contains(plan, c.plan) || strings.Contains(plan, "TEMP B-TREE") || strings.Contains(plan, "SCAN m") {
+				t.Errorf("%+v:\n%s", u, plan)
+			}
 		}
 	}
 }

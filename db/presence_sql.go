@@ -24,6 +24,15 @@ func (d *DB) lastSeen(id relay.MechaNumber, first int64) *atomic.Int64 {
 	return v.(*atomic.Int64)
 }
 
+// LastRequest gives the time of a Mecha's last request, without reading the file: zero if there was
+// none in this process, as far as is known. It does not wait. Safe for concurrent use.
+func (d *DB) LastRequest(id relay.MechaNumber) time.Time {
+	if v, ok := d.seen.Load(id); ok {
+		return relay.UnixMilli(v.(*atomic.Int64).Load())
+	}
+	return time.Time{}
+}
+
 // LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
 // After a restart, it may be up to about a minute too early. Safe for concurrent use.
 func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at time.Time, err error) {

@@ -15,7 +15,7 @@ const (
 
 // A doomed message is one that a PruneMessages looks at.
 type doomed struct {
-	removedMessage
+	indexedMessage
 	open      bool
 	state     relay.State
 	receipt   relay.Position // the latest; 0: none
@@ -26,7 +26,7 @@ type doomed struct {
 }
 
 const doomedColumns = `SELECT position, recipient, sender, coalesce(conversation, 0), open, state, coalesce(receipt, 0),
-	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes FROM message `
+	coalesce(expires_at, 0), idempotency_key IS NOT NULL, nonce, payload_bytes, coalesce(in_reply_to, 0) FROM message `
 
 // pruneMessages removes messages. Its outcome tells where the next write goes on.
 func (t *tx) pruneMessages(p *relay.PruneMessages) (out relay.Pruned, err error) {
@@ -81,7 +81,7 @@ func (t *tx) doomed(p *relay.PruneMessages) (all []doomed, more bool, err error)
 // readDoomed makes a doomed message of the present row.
 func readDoomed(r *sqlite.Rows) doomed {
 	return doomed{
-		removedMessage: removedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2)), conversation: r.Int(3)},
+		indexedMessage: indexedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2)), conversation: r.Int(3), question: relay.Position(r.Int(11))},
 		open:           r.Int(4) != 0, state: relay.State(r.Int(5)), receipt: relay.Position(r.Int(6)), expiresAt: r.Int(7),
 		keyed: r.Int(8) != 0, nonce: r.Int(9), bytes: r.Int(10),
 	}
@@ -109,8 +109,8 @@ type demolition struct {
 	t        *tx
 	at       time.Time
 	rows     int
-	messages []removedMessage
-	opened   []removedMessage // those that were pending
+	messages []indexedMessage
+	opened   []indexedMessage // those that were pending
 	receipts []relay.Position
 }
 
@@ -118,7 +118,7 @@ type demolition struct {
 // come again.
 func (d *demolition) take(m doomed) error {
 	d.rows++
-	d.messages = append(d.messages, m.removedMessage)
+	d.messages = append(d.messages, m.indexedMessage)
 	if err := d.keepNonce(m.position, m.nonce); err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func (d *demolition) take(m doomed) error {
 	if !m.open {
 		return nil
 	}
-	d.opened = append(d.opened, m.removedMessage)
+	d.opened = append(d.opened, m.indexedMessage)
 	d.t.addPending(m.recipient, -1)
 	d.t.noteChange(relay.Change{At: d.at, Freed: true}, &relay.Message{Position: m.position, ID: d.t.ids.Message(m.position),
 		Sender: m.sender, Recipient: m.recipient, State: m.state})
@@ -168,7 +168,7 @@ func (d *demolition) finish() error {
 	if err := t.dropNonces(d.at); err != nil {
 		return err
 	}
-	position := func(m removedMessage) relay.Position { return m.position }
+	position := func(m indexedMessage) relay.Position { return m.position }
 	of := jsonList(d.messages, position)
 	for _, q := range []string{
 		"DELETE FROM payload WHERE position IN (SELECT value FROM json_each(?))",

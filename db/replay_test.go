@@ -31,8 +31,8 @@ import (
 // database, how far the clock is off, and whether the process serves.
 const replayEnv = "RELAY_TEST_REPLAY"
 
-// shared are the tables that only writes change. The last two are an index of message.
-var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "exchange", "learner", "learned", "received", "sent"}
+// shared are the tables that only writes change. The last four are an index of message.
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "exchange", "learner", "learned", "received", "sent", "joined", "reply"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {

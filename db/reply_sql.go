@@ -2,6 +2,7 @@ package db
 
 import (
 	"context"
+	"math"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -32,12 +33,6 @@ type replySearch struct {
 
 const maxNaming = 1000 // messages that name the question
 
-// The messages among which a reply is looked for, in commit order.
-const (
-	namesQuestion  = "SELECT position FROM message INDEXED BY message_reply WHERE in_reply_to = ? AND position > ? ORDER BY position LIMIT ?"
-	inConversation = "SELECT position FROM message INDEXED BY message_conversation WHERE conversation = ? AND position > ? ORDER BY position LIMIT ?"
-)
-
 // goOn looks at the messages that name the question, and then, with each call, at the next
 // pieceRows of its conversation. The search is done when it has a reply.
 func (s *replySearch) goOn(x *rx) error {
@@ -49,7 +44,12 @@ func (s *replySearch) goOn(x *rx) error {
 		}
 	}
 	// The same rule as IsReplyTo: SQLite passes over a foreign message without reading all of it.
-	n, err := s.look(x, inConversation, []any{s.conversation, int64(s.found.Upto), int64(pieceRows)},
+	u, err := x.findJoined(s.conversation, s.found.Upto+1, math.MaxInt64)
+	if err != nil {
+		return err
+	}
+	positions, of := u.joinedInOrder(s.found.Upto+1, math.MaxInt64, pieceRows)
+	n, err := s.look(x, positions, of,
 		" AND m.in_reply_to IS NULL AND (? = '' OR m.correlation_id = ?)", q.CorrelationID, q.CorrelationID)
 	s.found.More = n == pieceRows && s.found.Reply == nil
 	s.done = s.done || !s.found.More || s.found.Looked >= pageScan
@@ -58,12 +58,17 @@ func (s *replySearch) goOn(x *rx) error {
 
 // begin looks at the messages that name the question, and finds its conversation.
 func (s *replySearch) begin(x *rx) error {
-	position := int64(s.Question.Position)
-	if _, err := s.look(x, namesQuestion, []any{position, position, int64(maxNaming)}, ""); err != nil || s.done {
+	question := s.Question.Position
+	u, err := x.findReplies(question, question)
+	if err != nil {
+		return err
+	}
+	naming, of := u.repliesInOrder(question, maxNaming)
+	if _, err := s.look(x, naming, of, ""); err != nil || s.done {
 		return err
 	}
 	s.found.Upto = max(s.After, s.Question.Position)
-	kept, err := x.c.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) }, "SELECT coalesce(conversation, position) FROM message WHERE position = ?", position)
+	kept, err := x.c.Row(func(r *sqlite.Rows) { s.conversation = r.Int(0) }, "SELECT coalesce(conversation, position) FROM message WHERE position = ?", int64(question))
 	s.done = !kept // the question was removed, and nothing tells its conversation
 	return err
 }
@@ -71,8 +76,7 @@ func (s *replySearch) begin(x *rx) error {
 // look looks for a reply among the messages at some positions. It returns how many they are.
 func (s *replySearch) look(x *rx, positions string, of []any, where string, more ...any) (n int, err error) {
 	args := append(append(append([]any(nil), of...), int64(s.Question.Recipient), int64(s.Question.Sender)), more...)
-	found, _, err := x.readMessages(1, "SELECT "+messageColumns+" FROM ("+positions+") p CROSS JOIN message m ON m.position = p.position "+
-		"LEFT JOIN receipt a ON a.position = m.ack WHERE m.sender = ? AND m.recipient = ?"+where, args)
+	found, _, err := x.readMessages(1, messagesAt(positions)+" WHERE m.sender = ? AND m.recipient = ?"+where, args)
 	if err != nil {
 		return 0, err
 	}

@@ -74,18 +74,14 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 	removed := 0
 	for round := range amount(16, 60) {
 		for range 4 + random.IntN(9) {
-			from, to := mechas[random.IntN(5)], mechas[random.IntN(3)]
 			isKeyed := random.IntN(6) == 0
-			sent := s.mustSend(from.Key, to.Mecha.Address, `{}`, func(m *relay.SendMessage) {
-				if len(all) > 0 && random.IntN(3) == 0 {
-					m.Conversation = relay.ConversationID(fmt.Sprint("label-", random.IntN(3)))
-				}
+			sent := s.mustSendAmong(mechas, all, random, func(from relay.IssuedKey, m *relay.SendMessage) {
 				if isKeyed {
 					m.Idempotency = s.IdempotencyKey(from.Mecha.Number, fmt.Sprint(random.Int64()), m.Payload)
 				}
 			})
-			keyed[sent.ID] = isKeyed
-			all = append(all, known{sent.ID, from.Mecha.Number, to.Mecha.Number, false})
+			keyed[sent.id] = isKeyed
+			all = append(all, sent)
 		}
 		for range random.IntN(6) {
 			s.mustComplete(&all[random.IntN(len(all))], mechas)

@@ -219,7 +219,7 @@ func (t *tx) insert(m *relay.SendMessage, sender *relay.Key, recipient relay.Mec
 	if err := t.join(conversation, recipient); err != nil {
 		return 0, err
 	}
-	return p, t.indexNow(p, recipient, sender.Mecha.Number)
+	return p, t.index(indexedMessage{p, recipient, sender.Mecha.Number, conversation, answered.position})
 }
 
 // record makes the message for the listeners, and the answer for the sender.
@@ -299,6 +299,9 @@ func (t *tx) namedConversation(m *relay.SendMessage, sender *relay.Key) (int64, 
 	if err != nil || number <= 0 {
 		return number, err
 	}
+	if t.w.members.has(number, sender.Mecha.Number) {
+		return number, nil
+	}
 	in, err := t.participates(number, sender.Mecha.Number)
 	if err == nil && !in {
 		err = relay.Errorf(relay.NotAParticipant, "%s has neither sent nor received a message in %s", sender.Mecha.Address, m.Conversation)
@@ -323,7 +326,8 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 	p, ok := x.ids.ConversationPosition(id)
 	if ok {
 		known, err := x.c.Row(nil, "SELECT 1 FROM message WHERE position = ?", int64(p))
-		for _, other := range [...]string{"SELECT 1 FROM message WHERE conversation = ? LIMIT 1", "SELECT 1 FROM dormant WHERE conversation = ?"} {
+		// Without its founding message, a conversation has participants, or is dormant.
+		for _, other := range [...]string{"SELECT 1 FROM participant WHERE conversation = ? LIMIT 1", "SELECT 1 FROM dormant WHERE conversation = ?"} {
 			if !known && err == nil {
 				known, err = x.c.Row(nil, other, int64(p))
 			}
@@ -333,35 +337,6 @@ func (x *rx) conversationNumber(id relay.ConversationID) (int64, error) {
 		}
 	}
 	return 0, relay.Errorf(relay.ConversationNotFound, "%s is not a conversation of this relay; leave the field out to start one", relay.Quote(string(id)))
-}
-
-// participates tells whether a Mecha has sent or received in a conversation.
-func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error) {
-	if conversation > 0 {
-		in := false
-		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
-		founded, err := x.c.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
-		if !founded && err == nil {
-			_, err = x.c.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
-		}
-		if in || err != nil {
-			return in, err
-		}
-	}
-	return x.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
-}
-
-// join adds a party of a message to the participants of its conversation. The founding
-// message of a conversation, whose number is 0, needs no such rows.
-func (t *tx) join(conversation int64, id relay.MechaNumber) error {
-	if conversation == 0 {
-		return nil
-	}
-	in, err := t.participates(conversation, id)
-	if err != nil || in {
-		return err
-	}
-	return t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
 }
 
 // IdempotencyKey makes the keyed hashes of a sender's Idempotency-Key and of the body

@@ -37,15 +37,10 @@ func (w *writer) start(nonces *Nonces) error {
 		return nil
 	}
 	// The commits of a killed process are in the log, perhaps not yet synced. They must be
-	// durable before the relay shows them to clients again. If the disk has no room for the
-	// copy, a sync of the log is enough. For a cramped server, OpenFull has made it.
+	// durable before the relay shows them to clients again. For a cramped server,
+	// OpenFull has synced the log.
 	if !w.cramped {
-		_, err := w.c.Row(nil, "PRAGMA wal_checkpoint(TRUNCATE)")
-		if sqlite.IsDiskFull(err) {
-			w.opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.path, "error", err)
-			err = file.SyncLog(w.path)
-		}
-		if err != nil {
+		if err := w.copyLog(); err != nil {
 			return err
 		}
 	}
@@ -59,23 +54,33 @@ func (w *writer) start(nonces *Nonces) error {
 	return w.restoreNonces(nonces, now)
 }
 
+// copyLog makes what the log has durable: it copies the log into the database, or syncs
+// the log where that is not possible. It does not wait for other processes that read,
+// because Litestream reads at all times.
+func (w *writer) copyLog() error {
+	held, err := w.c.CopyLog()
+	if sqlite.IsDiskFull(err) {
+		w.opts.Logger.Error("the disk is full: the log was not copied into the database", "db", w.path, "error", err)
+	}
+	if held && err == nil || sqlite.IsDiskFull(err) {
+		return file.SyncLog(w.path)
+	}
+	return err
+}
+
 // findLast reads the last position of the shared order, and the last local one.
 func (w *writer) findLast() error {
-	for query, last := range map[string]*relay.Position{
-		"SELECT max(position) FROM message":                      &w.last,
-		"SELECT max(position) FROM receipt":                      &w.last,
-		"SELECT max(revision) FROM mecha":                        &w.last,
-		"SELECT max(position) FROM kept_nonce":                   &w.last,
-		"SELECT max(position) FROM learner":                      &w.last,
-		"SELECT value FROM setting WHERE name = 'last_position'": &w.last,
-		"SELECT max(position) FROM search":                       &w.lastLocal,
-		"SELECT max(position) FROM push":                         &w.lastLocal,
-	} {
-		p, err := w.c.Number(query)
+	last, err := file.LastPosition(w.c, file.CurrentSchema())
+	if err != nil {
+		return err
+	}
+	w.last = max(w.last, last)
+	for _, table := range []string{"search", "push"} {
+		p, err := w.c.Number("SELECT max(position) FROM " + table)
 		if err != nil {
 			return err
 		}
-		*last = max(*last, relay.Position(p))
+		w.lastLocal = max(w.lastLocal, relay.Position(p))
 	}
 	return nil
 }

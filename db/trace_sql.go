@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"relay/db/inspect"
 	"relay/db/internal/sqlite"
@@ -81,10 +82,29 @@ func (x *rx) sawSender(t *inspect.Trace) error {
 		return err
 	}
 	sent, err := x.c.Number("SELECT max(position) FROM ("+positions+")", args...)
-	if at := relay.Position(sent).Time(); sent != 0 && at.After(t.Situation.LastSeen) {
-		t.Situation.LastSeen = at
+	if err == nil {
+		t.Situation.LastSeen, err = x.sawSend(t.Situation.LastSeen, relay.Position(sent))
 	}
 	return err
+}
+
+// sentItself finds a message, unless an operator sent it from a console: with a key that has the
+// label of a console's, and that no request has used.
+const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
+	WHERE m.position = ? AND (k.label <> '` + operatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
+
+// sawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
+// newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute
+// later. A message that an operator sent for it from a console is no sign of it.
+func (x *rx) sawSend(used time.Time, newest relay.Position) (time.Time, error) {
+	if newest == 0 || !newest.Time().After(used) {
+		return used, nil
+	}
+	itself, err := x.c.Row(nil, sentItself, int64(newest))
+	if itself {
+		used = newest.Time()
+	}
+	return used, err
 }
 
 // sawRecipient notes what the trace itself tells of the recipient's presence. The file has
@@ -101,14 +121,21 @@ func sawRecipient(t *inspect.Trace) {
 	}
 }
 
-// order puts the steps in the order of time, and notes the pushes in the situation.
+// order puts the steps in the order of time, and notes in the situation when the recipient was
+// sent the message, and when it had it.
 func order(t *inspect.Trace) {
 	for _, s := range t.Steps {
-		if s.What == inspect.StepPushed {
+		at := &t.Situation.HadAt
+		switch s.What {
+		case inspect.StepPushed:
 			t.Situation.Sockets++
-			if s.At.After(t.Situation.PushedAt) {
-				t.Situation.PushedAt = s.At
-			}
+			at = &t.Situation.PushedAt
+		case inspect.StepClaimed, inspect.StepDelivered:
+		default:
+			continue
+		}
+		if s.At.After(*at) {
+			*at = s.At
 		}
 	}
 	slices.SortStableFunc(t.Steps, func(a, b inspect.Step) int {

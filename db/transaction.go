@@ -21,8 +21,9 @@ type tx struct {
 	mechas         map[relay.Address]int64              // Mechas that were found or made; 0 for a removed one
 	pending        map[relay.MechaNumber]int            // counts of pending messages that were made or changed
 	claimFrom      map[relay.MechaNumber]relay.Position // where the claims of this transaction have arrived (claims)
-	settled        []mailboxRow                         // messages that are no longer pending
-	removed        []removedMessage                     // messages that were removed
+	settled        []indexRow                           // messages that are no longer pending
+	inserted       []indexedMessage                     // messages that were written, for the late index; the slice is given away
+	removed        []indexedMessage                     // messages that were removed
 	forgotten      []string                             // words that were removed
 	nonces         []relay.NonceHash                    // nonces of the jobs that were applied
 	keysChanged    bool
@@ -156,6 +157,7 @@ func (w *writer) try(ops []op) error {
 		clear(w.callers)   // some may have been read in the transaction that failed
 		clear(w.wordsUsed) // likewise
 		w.accepts.forget()
+		w.members.forget()
 		return err
 	}
 	w.measures.Commit.Observe(time.Since(began))

@@ -13,10 +13,14 @@ import (
 // transaction: the table `unlisted` gets the messages, and the rows go sorted, many at a
 // time. Meanwhile reads pass over them.
 
-// unlist has the rows of removed messages deleted from the mailboxes.
-func (t *tx) unlist(messages []removedMessage) error {
+// unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
+// rows in the index.
+func (t *tx) unlist(messages []indexedMessage) error {
 	t.removed = append(t.removed, messages...)
 	for _, m := range messages {
+		if err := t.unindex(m); err != nil {
+			return err
+		}
 		if t.w.opts.Serve {
 			err := t.c.Exec("INSERT OR REPLACE INTO unlisted (position, recipient, sender) VALUES (?, ?, ?)", int64(m.position), int64(m.recipient), int64(m.sender))
 			if err != nil {
@@ -25,31 +29,31 @@ func (t *tx) unlist(messages []removedMessage) error {
 			continue
 		}
 		// Another process must leave nothing behind that a server would have to know of.
-		if err := deleteReceived(t, mailboxRow{m.recipient, m.position}); err != nil {
+		if err := deleteReceived(t, indexRow{int64(m.recipient), m.position}); err != nil {
 			return err
 		}
-		if err := deleteSent(t, mailboxRow{m.sender, m.position}); err != nil {
+		if err := deleteSent(t, indexRow{int64(m.sender), m.position}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func deleteReceived(t *tx, r mailboxRow) error {
-	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", int64(r.mecha), int64(r.position))
+func deleteReceived(t *tx, r indexRow) error {
+	return t.c.Exec("DELETE FROM received WHERE mecha = ? AND open = 0 AND position = ?", r.of, int64(r.position))
 }
 
-func deleteSent(t *tx, r mailboxRow) error {
-	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", int64(r.mecha), int64(r.position))
+func deleteSent(t *tx, r indexRow) error {
+	return t.c.Exec("DELETE FROM sent WHERE mecha = ? AND position = ?", r.of, int64(r.position))
 }
 
 // unlister deletes the rows of removed messages. It gathers some thousands of messages
 // and then deletes their rows in the order of the tables, a piece with each call.
 type unlister struct {
 	w              *writer
-	waiting        []removedMessage // removed, and not yet begun
+	waiting        []indexedMessage // removed, and not yet begun
 	last           time.Duration    // when the latest of them was removed, in the running time
-	received, sent []mailboxRow     // rows that are still to be deleted
+	received, sent []indexRow       // rows that are still to be deleted
 	begun          []relay.Position // the messages whose rows these are, or were
 }
 
@@ -66,7 +70,7 @@ const unlistAfter = time.Second
 func (u *unlister) start() error {
 	r := u.w.c.Query("SELECT position, recipient, sender FROM unlisted ORDER BY position")
 	for r.Next() {
-		u.waiting = append(u.waiting, removedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2))})
+		u.waiting = append(u.waiting, indexedMessage{position: relay.Position(r.Int(0)), recipient: relay.MechaNumber(r.Int(1)), sender: relay.MechaNumber(r.Int(2))})
 	}
 	return r.Close()
 }
@@ -80,7 +84,7 @@ func (u *unlister) due(now time.Duration) bool {
 func (u *unlister) left() bool { return len(u.begun) > 0 || len(u.waiting) > 0 }
 
 // removed takes messages whose removal has been committed.
-func (u *unlister) removed(messages []removedMessage, running time.Duration) {
+func (u *unlister) removed(messages []indexedMessage, running time.Duration) {
 	if len(messages) > 0 {
 		u.waiting, u.last = append(u.waiting, messages...), running
 	}
@@ -91,13 +95,13 @@ func (u *unlister) begin() {
 	n := min(len(u.waiting), unlistAtOnce)
 	for _, m := range u.waiting[:n] {
 		u.begun = append(u.begun, m.position)
-		u.received = append(u.received, mailboxRow{m.recipient, m.position})
-		u.sent = append(u.sent, mailboxRow{m.sender, m.position})
+		u.received = append(u.received, indexRow{int64(m.recipient), m.position})
+		u.sent = append(u.sent, indexRow{int64(m.sender), m.position})
 	}
 	u.waiting = slices.Clone(u.waiting[n:])
-	for _, rows := range [][]mailboxRow{u.received, u.sent} {
-		slices.SortFunc(rows, func(a, b mailboxRow) int {
-			return cmp.Or(cmp.Compare(a.mecha, b.mecha), cmp.Compare(a.position, b.position))
+	for _, rows := range [][]indexRow{u.received, u.sent} {
+		slices.SortFunc(rows, func(a, b indexRow) int {
+			return cmp.Or(cmp.Compare(a.of, b.of), cmp.Compare(a.position, b.position))
 		})
 	}
 }

@@ -50,7 +50,8 @@ type writer struct {
 	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
 	wordsUsed map[int64]relay.Position       // word.used of recent words, as the file has it
 	accepts   accepts
-	cachedAt  int64 // PRAGMA data_version when callers, mechas and accepts were read
+	members   members
+	cachedAt  int64 // PRAGMA data_version when callers, mechas, accepts and members were read
 
 	expiry      dueTimes
 	overdue     dueTimes

@@ -252,7 +252,7 @@ func (a *audit) findUnmet() error {
 // watermark every message must have its rows. After it rows may be missing, but none
 // may be wrong.
 func (a *audit) checkMailboxes() error {
-	upto, err := a.c.Number("SELECT value FROM setting WHERE name = 'indexed_upto'")
+	upto, err := a.indexedUpto()
 	if err != nil {
 		return err
 	}

@@ -46,13 +46,16 @@ func (a *audit) checkLimits() error {
 	if a.older(notices) {
 		return nil
 	}
+	counted, err := a.countMessages()
+	if err != nil {
+		return err
+	}
 	return a.ofRows(`SELECT 'the limit of conversation ' || conversation || ': ' || reason FROM (SELECT conversation, CASE
 		WHEN held < 1 OR most < 1 OR told NOT IN (0, 1) THEN 'it has a value that is not allowed'
 		WHEN conversation > 0 AND founder <> conversation THEN 'its founder is another message'
 		WHEN here > held THEN 'it counts ' || held || ' messages, but there are ' || here
 		WHEN here = 0 AND NOT EXISTS (SELECT 1 FROM dormant d WHERE d.conversation = l.conversation) THEN 'there is no such conversation'
-		END AS reason FROM (SELECT *, (SELECT count(*) FROM message m WHERE m.conversation = c.conversation)
-			+ (SELECT count(*) FROM message m WHERE m.position = c.conversation) AS here FROM conversation_limit c) l) WHERE reason IS NOT NULL`)
+		END AS reason FROM (` + counted + `) l) WHERE reason IS NOT NULL`)
 }
 
 // older tells whether the file is older than a schema, and then says that the present check

@@ -13,6 +13,14 @@ func (a *audit) checkRemoval() error {
 	if err != nil {
 		return err
 	}
+	dormantHas, err := a.hasMessages("d.conversation")
+	if err != nil {
+		return err
+	}
+	joinedHas, err := a.hasMessages("p.conversation")
+	if err != nil {
+		return err
+	}
 	for _, rule := range []struct {
 		query string
 		args  []any
@@ -20,13 +28,13 @@ func (a *audit) checkRemoval() error {
 		{query: `SELECT 'message ' || u.position || ' waits to leave the mailboxes, but is there' FROM unlisted u JOIN message m ON m.position = u.position`},
 		{query: `SELECT 'message ' || position || ' was removed, but last_position is ' || ?1 FROM unlisted WHERE position > ?1`, args: []any{last}},
 		{query: `SELECT 'conversation ' || d.conversation || ' is dormant, but has messages' FROM dormant d
-			WHERE EXISTS (SELECT 1 FROM message m WHERE m.conversation = d.conversation OR m.position = d.conversation)`},
+			WHERE ` + dormantHas},
 		{query: `SELECT 'conversation ' || conversation || ' is dormant, but has not two parties or none' FROM dormant
 			WHERE (sender IS NULL) <> (recipient IS NULL) OR conversation < 0 AND sender IS NOT NULL OR conversation = 0`},
 		{query: `SELECT 'the label of the dormant conversation ' || conversation || ' is missing' FROM dormant
 			WHERE conversation < 0 AND NOT EXISTS (SELECT 1 FROM word WHERE id = -conversation)`},
 		{query: `SELECT 'conversation ' || conversation || ' has participants, but no message, and is not dormant' FROM (SELECT DISTINCT conversation FROM participant) p
-			WHERE NOT EXISTS (SELECT 1 FROM message m WHERE m.conversation = p.conversation OR m.position = p.conversation) AND NOT EXISTS (SELECT 1 FROM dormant d WHERE d.conversation = p.conversation)`},
+			WHERE NOT ` + joinedHas + ` AND NOT EXISTS (SELECT 1 FROM dormant d WHERE d.conversation = p.conversation)`},
 		{query: `SELECT 'word ' || w.id || ' was last used at ' || w.used || ', but message ' || m.position || ' has it' FROM message m
 			CROSS JOIN word w ON w.id IN (m.type, m.priority, m.version, -m.conversation) WHERE m.position - w.used > ?`, args: []any{wordSlack}},
 		{query: `SELECT 'word ' || w.id || ' was last used at ' || w.used || ', but receipt ' || r.position || ' has it' FROM receipt r

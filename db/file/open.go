@@ -212,16 +212,12 @@ func openAndRead(path string, r sqlite.Role) (*sqlite.Conn, error) {
 // keepsLog reads from a file's header whether it is in WAL mode:
 // https://sqlite.org/fileformat.html#the_database_header
 func keepsLog(path string) (bool, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer f.Close()
 	var header [20]byte
-	if _, err := io.ReadFull(f, header[:]); err != nil {
+	err := sqlite.ReadHeader(path, header[:])
+	if errors.Is(err, io.EOF) {
 		return false, nil // the file is too short for a database, which SQLite will say
 	}
-	return header[18] == 2 || header[19] == 2, nil
+	return header[18] == 2 || header[19] == 2, err
 }
 
 // infoAt reads the Info of the file at path, which may be empty, without changing it.

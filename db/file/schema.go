@@ -128,6 +128,21 @@ CREATE TABLE learned (
   shares BLOB NOT NULL,
   PRIMARY KEY (mecha, word)
 ) STRICT, WITHOUT ROWID`,
+	// All messages are indexed at once, also those after indexed_upto.
+	`CREATE TABLE joined (
+  conversation INTEGER NOT NULL,
+  position     INTEGER NOT NULL,
+  PRIMARY KEY (conversation, position)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE reply (
+  question INTEGER NOT NULL,
+  position INTEGER NOT NULL,
+  PRIMARY KEY (question, position)
+) STRICT, WITHOUT ROWID;
+INSERT INTO joined SELECT conversation, position FROM message WHERE conversation IS NOT NULL ORDER BY conversation, position;
+INSERT INTO reply SELECT in_reply_to, position FROM message WHERE in_reply_to IS NOT NULL ORDER BY in_reply_to, position;
+DROP INDEX message_conversation;
+DROP INDEX message_reply`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this
@@ -269,13 +284,16 @@ func migrateTx(c *sqlite.Conn, path, schema string) error {
 	return c.Script(fmt.Sprintf("PRAGMA application_id = %d; PRAGMA user_version = %d", applicationID, CurrentSchema()))
 }
 
+// newerError refuses a file that a newer relay wrote.
+type newerError struct{ error }
+
 // steps gives the scripts that bring a file to the current schema, or refuses the
 // file: one of another program, or of a newer relay.
 func (i Info) steps(path, schema string) ([]string, error) {
 	switch {
 	case i.application == applicationID && i.Version > CurrentSchema():
-		return nil, fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): use that one, or a newer one",
-			path, i.Version, CurrentSchema())
+		return nil, newerError{fmt.Errorf("%s was written by a newer relay (schema %d; this one knows %d): use that one, or a newer one",
+			path, i.Version, CurrentSchema())}
 	case i.application == applicationID && i.Version >= 1:
 		return upgrades[i.Version-1:], nil
 	case i.application != 0 || i.Version != 0 || !i.empty:

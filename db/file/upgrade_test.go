@@ -78,9 +78,16 @@ func mustMakeOlder(t *testing.T) (path string, id relay.MessageID) {
 // wantWhole checks a file, which must be of a version and have a message.
 func wantWhole(t *testing.T, path, schema string, version int64) {
 	t.Helper()
-	r, err := file.Check(t.Context(), file.CheckOptions{Path: path, Schema: schema})
-	if err != nil || r.Faults > 0 || r.Schema != version || r.Messages != 1 {
-		t.Errorf("%+v, %v; want a whole file of version %d", r, err, version)
+	wantWholeOf(t, path, schema, version, 1)
+}
+
+// wantWholeOf is wantWhole for a file of so many messages.
+func wantWholeOf(t *testing.T, path, schema string, version, messages int64) {
+	t.Helper()
+	var said []string
+	r, err := file.Check(t.Context(), file.CheckOptions{Path: path, Schema: schema, Report: func(f file.Finding) { said = append(said, f.Examples...) }})
+	if err != nil || r.Faults > 0 || r.Schema != version || r.Messages != messages {
+		t.Errorf("%+v, %v, %q; want a whole file of version %d", r, err, said, version)
 	}
 }
 
@@ -90,7 +97,7 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	execute(t, path, "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX participant_mecha", "DROP INDEX message_expired",
 		"CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT", "DROP TABLE kept_nonce",
 		"ALTER TABLE word DROP COLUMN used", "ALTER TABLE mecha_key DROP COLUMN ended", "DELETE FROM setting WHERE name IN ('last_position', 'clock')",
-		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_reply", "DROP INDEX message_ack_by", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",
+		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply", "CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
 		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead",
@@ -164,6 +171,54 @@ func TestAFileOfTheSixthSchemaIsBroughtUpToDate(t *testing.T) {
 			t.Errorf("%s: %d, want %d", query, n, want)
 		}
 	}
+}
+
+// A file of the seventh schema is made from the text of that schema. It finds the messages of a
+// conversation, and answers, by indexes of `message`. Its last message is not in the mailboxes yet.
+func TestAFileOfTheSeventhSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-7.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const hash = "x'44136fa355b3678a1146ad16f7e8649e94fb4fc21fe77e8310c060f61caaff8a'" // of {}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 7",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 12288), ('start', x''), ('last_position', 0), ('clock', 0)",
+		"INSERT INTO mecha (id, address, created_at, revision) VALUES (1, 'old^timer', 1, 4096)",
+		"INSERT INTO mecha_key (id, public_id, mecha, hash, label, created_at) VALUES (1, 'key_0000000000000000', 1, randomblob(32), '', 1)",
+		"INSERT INTO word (id, text) VALUES (1, 'quote'), (2, 'normal'), (3, '1.0'), (4, 'a-label')")
+	for _, m := range []string{"8192, NULL, NULL", "12288, 8192, 8192", "16384, -4, 12288"} { // position, conversation, in_reply_to
+		position, _, _ := strings.Cut(m, ",")
+		execute(t, path, `INSERT INTO message (position, conversation, in_reply_to, recipient, sender, open, state, type, priority, version, sender_key, signed, nonce, payload_bytes, payload_sha256)
+			VALUES (`+m+`, 1, 1, 1, 0, 1, 2, 3, 1, 0, 7, 2, `+hash+`)`, "INSERT INTO payload VALUES ("+position+", x'7b7d')")
+	}
+	execute(t, path, "INSERT INTO received VALUES (1, 1, 8192), (1, 1, 12288)", "INSERT INTO sent VALUES (1, 8192), (1, 12288)", "INSERT INTO participant VALUES (-4, 1)",
+		"INSERT INTO conversation_limit VALUES (8192, 8192, NULL, 2, 0), (-4, 16384, NULL, 1, 0)")
+	wantWholeOf(t, path, schema(t), 7, 3)
+	d, err := file.OpenCurrent(path, schema(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 3)
+	for _, before := range []bool{true, false} { // the last message is indexed late, as a server does it
+		for query, want := range map[string]int{
+			"SELECT count(*) FROM joined": 2, "SELECT position FROM joined WHERE conversation = 8192": 12288, "SELECT position FROM joined WHERE conversation = -4": 16384,
+			"SELECT count(*) FROM reply": 2, "SELECT position FROM reply WHERE question = 8192": 12288, "SELECT position FROM reply WHERE question = 12288": 16384,
+		} {
+			if n := number(t, path, query); n != want {
+				t.Errorf("%s: %d, want %d", query, n, want)
+			}
+		}
+		if before {
+			if err := mustOpen(t, path, schema(t)).Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 3)
 }
 
 // execute changes a file by SQLite alone.

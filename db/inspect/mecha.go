@@ -18,7 +18,7 @@ type MechaQuery struct {
 type Known struct {
 	relay.Mecha
 	LiveKeys int       // neither revoked nor expired
-	LastSeen time.Time // its last request, up to about a minute too early; zero: never
+	LastSeen time.Time // as in Box
 }
 
 // Listed is a Mecha with its profile, as the directory has it.

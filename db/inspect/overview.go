@@ -39,7 +39,7 @@ type Box struct {
 	Number   relay.MechaNumber
 	Removed  bool      // from the directory
 	LiveKeys int       // neither revoked nor expired
-	LastSeen time.Time // its last request that was noted, or its last message: it may have made later ones for about a minute; zero: never
+	LastSeen time.Time // its last request that was noted, or its newest message, unless an operator sent that from a console: it may have made later requests for about a minute; zero: none is known
 	Pending  int       // pending messages, up to MostCounted
 	More     bool      // it has more; then the counts below are the least that there can be
 	Late     int       // of them, those that are older than the time that the caller gave

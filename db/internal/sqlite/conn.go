@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -36,7 +37,8 @@ type Conn struct {
 	Until time.Time
 	// Ctx interrupts the queries of a command when it ends. After that, the Conn
 	// can only be closed. Nil: queries are never interrupted.
-	Ctx context.Context
+	Ctx  context.Context
+	file *connectedFile
 }
 
 type stmt struct {
@@ -69,7 +71,8 @@ const (
 func Open(path string, r Role) (*Conn, error) {
 	processWide.Do(func() {
 		// Without this, any os.Open and Close of the file elsewhere in this process
-		// drops SQLite's locks. It exists on Linux only; other systems keep POSIX locks.
+		// drops SQLite's locks. It exists on Linux only; other systems keep POSIX locks,
+		// and ReadHeader closes no descriptor too early.
 		_, _ = sqlite.OFDLocking(true)
 		sqlite.StrictPragmas(true)
 		countNoRoom()
@@ -78,11 +81,13 @@ func Open(path string, r Role) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	f := connect(path)
 	raw, err := connector.Connect(context.Background())
 	if err != nil {
+		f.disconnect()
 		return nil, err
 	}
-	c := &Conn{raw: raw, stmts: map[string]*stmt{}}
+	c := &Conn{raw: raw, stmts: map[string]*stmt{}, file: f}
 	if r == Creating {
 		// The order matters: each pragma decides how the next writes the first page.
 		if err := c.Script("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
@@ -97,13 +102,16 @@ func Open(path string, r Role) (*Conn, error) {
 // durable message, and this is what makes it durable.
 const synchronous = "FULL"
 
+// busyTimeout is for how long a statement waits for a lock of another process, in ms.
+const busyTimeout = "10000"
+
 // dsn is the connection string for a file in a role.
 func dsn(path string, r Role) string {
 	q := url.Values{
 		"mode":          {"rw"}, // does not create the file: file.Create does, with the right permissions
 		"_defensive":    {"1"},
 		"_dqs":          {"0"},
-		"_busy_timeout": {"10000"},
+		"_busy_timeout": {busyTimeout},
 		"_synchronous":  {synchronous},
 		"_pragma": {
 			"trusted_schema(0)",
@@ -152,7 +160,9 @@ func (c *Conn) Close() error {
 		c.lock() // the last connection copies the log
 	}
 	defer c.unlock()
-	return c.raw.Close()
+	err := c.raw.Close()
+	c.file.disconnect()
+	return err
 }
 
 func (c *Conn) prepare(query string) (*stmt, error) {
@@ -322,6 +332,12 @@ func (c *Conn) Commit() error {
 func (c *Conn) Rollback() {
 	_ = c.Exec("ROLLBACK")
 	c.unlock()
+}
+
+// WaitForLock sets how long a statement waits for a lock that another connection has, in
+// whole milliseconds. At first that is 10 seconds, and nothing for the role Polling.
+func (c *Conn) WaitForLock(most time.Duration) error {
+	return c.Script("PRAGMA busy_timeout = " + strconv.FormatInt(most.Milliseconds(), 10))
 }
 
 // Script runs several statements without arguments.

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 )
@@ -32,6 +33,20 @@ func (c *Conn) Checkpoint() (frames int64, err error) {
 	defer c.unlock()
 	_, err = c.Row(func(r *Rows) { frames = r.Int(1) }, "PRAGMA wal_checkpoint(PASSIVE)")
 	return frames, err
+}
+
+// CopyLog copies the log into the database and empties it. If another process reads or
+// writes, CopyLog does not wait for it: held says that a part of the log may not be copied,
+// and not be synced either.
+func (c *Conn) CopyLog() (held bool, err error) {
+	c.lock()
+	defer c.unlock()
+	if _, err := c.Row(nil, "PRAGMA busy_timeout = 0"); err != nil {
+		return false, err
+	}
+	_, err = c.Row(func(r *Rows) { held = r.Int(0) != 0 }, "PRAGMA wal_checkpoint(TRUNCATE)")
+	_, again := c.Row(nil, "PRAGMA busy_timeout = "+busyTimeout)
+	return held, errors.Join(err, again)
 }
 
 // Changes counts the rows that the connection has changed since it was opened, including

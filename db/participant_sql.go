@@ -1,0 +1,78 @@
+package db
+
+import (
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// members is the writer's cache of conversations that have had messages lately. A
+// conversation in it is not dormant, and the Mechas take part in it: two of its participants
+// at most, 0 for none. It has what the file has, with the changes of the present transaction.
+type members struct {
+	generations[int64, [2]relay.MechaNumber]
+}
+
+const memberBytes = 16 // of the value of a conversation
+
+// awake tells whether the cache knows that a conversation is not dormant.
+func (m *members) awake(conversation int64) bool {
+	_, known, _ := m.find(conversation)
+	return known
+}
+
+// has tells whether the cache knows that a Mecha takes part in a conversation.
+func (m *members) has(conversation int64, id relay.MechaNumber) bool {
+	two, known, stale := m.find(conversation)
+	if stale {
+		m.put(conversation, two, memberBytes)
+	}
+	return known && (two[0] == id || two[1] == id)
+}
+
+// joined notes that a Mecha takes part in a conversation, which is not dormant.
+func (m *members) joined(conversation int64, id relay.MechaNumber) {
+	two, _, _ := m.find(conversation)
+	if two[0] != id {
+		m.put(conversation, [2]relay.MechaNumber{id, two[0]}, memberBytes)
+	}
+}
+
+// left forgets a conversation, which is dormant now.
+func (m *members) left(conversation int64) {
+	delete(m.young, conversation)
+	delete(m.old, conversation)
+}
+
+func (m *members) forget() { *m = members{} }
+
+// participates tells whether a Mecha has sent or received in a conversation.
+func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error) {
+	if conversation > 0 {
+		in := false
+		party := func(r *sqlite.Rows) { in = r.Int(0) == int64(id) || r.Int(1) == int64(id) }
+		founded, err := x.c.Row(party, "SELECT sender, recipient FROM message WHERE position = ? AND conversation IS NULL", conversation)
+		if !founded && err == nil {
+			_, err = x.c.Row(party, "SELECT sender, recipient FROM dormant WHERE conversation = ?", conversation)
+		}
+		if in || err != nil {
+			return in, err
+		}
+	}
+	return x.c.Row(nil, "SELECT 1 FROM participant WHERE conversation = ? AND mecha = ?", conversation, int64(id))
+}
+
+// join adds a party of a message to the participants of its conversation. The founding
+// message of a conversation, whose number is 0, needs no such rows.
+func (t *tx) join(conversation int64, id relay.MechaNumber) error {
+	if conversation == 0 || t.w.members.has(conversation, id) {
+		return nil
+	}
+	in, err := t.participates(conversation, id)
+	if err == nil && !in {
+		err = t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
+	}
+	if err == nil {
+		t.w.members.joined(conversation, id)
+	}
+	return err
+}
