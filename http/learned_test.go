@@ -155,11 +155,16 @@ func TestNoTextOfAQueryStays(t *testing.T) {
 	}
 	r.mustIndex()
 	query, stems := "urgently mooring zeppelins beside hangars", []string{"urgent", "moor", "zeppelin", "besid", "hangar"}
+	// The words of so many exchanges with dave fill pages of the file, which become free.
+	const uncounted = 60
+	long := "harpsichord blanket walnut thermostat umbrella velvet kangaroo marzipan quadrant saxophon turnip yacht xylophon bobsleigh crumpet dolphin"
+	dave := r.mustIssue("dave^music")
+	dave.mustDescribe(`{"description":"tunes a harpsichord"}`)
 	found := func(what string, want bool) {
 		t.Helper()
 		is := false
 		for path, text := range r.files() {
-			for _, s := range stretches(query, stems) {
+			for _, s := range append(stretches(query, stems), stretches(long, strings.Fields(long))...) {
 				if bytes.Contains(text, s) {
 					if is = true; !want {
 						t.Errorf("%s: %s has %q", what, filepath.Base(path), s)
@@ -203,9 +208,18 @@ func TestNoTextOfAQueryStays(t *testing.T) {
 	found("while it is live", true)
 	carol.wantWords("besid 3", "hangar 3", "moor 3", "urgent 3", "zeppelin 3")
 
+	id := alice.mustFind(`{"query":"` + long + `"}`).RequestID
+	for range uncounted {
+		s := alice.mustSend(dave, fmt.Sprintf(`"search_id":%q`, id))
+		dave.mustAck(s.MessageID, "completed").want(200)
+	}
+	inFile("SELECT count(*) FROM exchange", uncounted)
+	dave.mustDescribe(`{"description":"tunes a harpsichord","learn":false}`)
+	inFile("SELECT count(*) FROM exchange", 0)
+
 	r.clock.advance(relay.SearchLife + 2*time.Minute)
 	inFile("SELECT count(*) FROM search WHERE answer <> ''", 0)
-	inFile("SELECT count(*) FROM search WHERE words <> ''", 30) // a message may still name them
+	inFile("SELECT count(*) FROM search WHERE words <> ''", 31) // a message may still name them
 	r.clock.advance(relay.FoundLife)
 	inFile("SELECT count(*) FROM search WHERE words <> ''", 0)
 	inFile("SELECT count(*) FROM message WHERE sought IS NOT NULL", 0)

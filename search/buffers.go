@@ -37,14 +37,15 @@ func (b bitset) appendTo(list []uint64) []uint64 {
 // half of the time. Most searches write to few elements and record them in
 // bitsets, so reading and clearing the arrays is quick in a large index too.
 type buffers struct {
-	coarse         []float64 // all zero between searches
-	commonTrigrams []uint8   // all zero between searches
-	lessons        []float64 // all zero between searches
-	learnedMatch   []float64 // all zero between searches
-	found          bitset    // empty between searches
-	known          bitset    // empty between searches
-	similar        bitset    // empty between searches
-	wanted         bitset    // holds anything between searches
+	coarse         []float64    // all zero between searches
+	commonTrigrams []uint8      // all zero between searches
+	lessons        []learnedSum // all zero between searches; what is trusted
+	doubted        []learnedSum // all zero between searches; what one crew alone has reported
+	found          bitset       // empty between searches
+	known          bitset       // empty between searches
+	similar        bitset       // empty between searches
+	findable       bitset       // empty between searches; the documents that are found by what was learned
+	wanted         bitset       // holds anything between searches
 	list           []uint64
 }
 
@@ -57,8 +58,8 @@ func (s *searcher) takeBuffers() {
 	if n := s.v.size; uint64(len(b.coarse)) < n {
 		n += n / 8 // the index may have grown a little by the next search
 		*b = buffers{coarse: make([]float64, n), commonTrigrams: make([]uint8, n),
-			lessons: make([]float64, n), learnedMatch: make([]float64, n), known: newBitset(n),
-			found: newBitset(n), similar: newBitset(n), wanted: newBitset(n)}
+			lessons: make([]learnedSum, n), doubted: make([]learnedSum, n), known: newBitset(n),
+			found: newBitset(n), similar: newBitset(n), findable: newBitset(n), wanted: newBitset(n)}
 	}
 	n := words(s.v.size)
 	s.buffers, s.coarse, s.commonTrigrams = b, b.coarse, b.commonTrigrams
@@ -77,10 +78,11 @@ func (s *searcher) returnBuffers() {
 	}
 	b.list = s.known.appendTo(b.list[:0])
 	for _, n := range b.list {
-		b.lessons[n], b.learnedMatch[n] = 0, 0
+		b.lessons[n], b.doubted[n] = learnedSum{}, learnedSum{}
 	}
 	clear(s.found)
 	clear(s.similar)
 	clear(s.known)
+	clear(b.findable)
 	pool.Put(b)
 }

@@ -181,29 +181,34 @@ func newLearnedPage(l *learned, page []relay.Learned) *learnedPage {
 	return p
 }
 
-// countsOf gives the counts of a Mecha by the hashes of the words. Words with the same
-// hash are one.
+// countsOf gives the counts of a Mecha by the hashes of the words. Of words with the same
+// hash the first one in the order of ahead counts: added up, they would pass the bounds of
+// what one sender and one crew can give a word.
 func (l *learned) countsOf(m *relay.Learned) map[uint32]count {
-	words := m.Words
-	if len(words) > l.most {
-		words = slices.Clone(words)
-		now := slices.MaxFunc(words, func(a, b relay.LearnedWord) int { return a.At.Compare(b.At) }).At
-		left := func(w *relay.LearnedWord) int64 { return l.fade(weightOf(w.Weight), hourOf(w.At), hourOf(now)) }
-		slices.SortFunc(words, func(a, b relay.LearnedWord) int {
-			return cmp.Or(cmp.Compare(left(&b), left(&a)), strings.Compare(a.Word, b.Word))
-		})
-		words = words[:l.most]
+	if len(m.Words) == 0 {
+		return nil
 	}
-	counts := make(map[uint32]count, len(words))
-	for i := range words {
-		w := &words[i]
+	now := hourOf(slices.MaxFunc(m.Words, func(a, b relay.LearnedWord) int { return a.At.Compare(b.At) }).At)
+	words := slices.Clone(m.Words)
+	slices.SortFunc(words, func(a, b relay.LearnedWord) int { return l.ahead(&a, &b, now) })
+	counts := make(map[uint32]count, min(len(words), l.most))
+	for _, w := range words[:min(len(words), l.most)] {
 		hash := hashTerm(w.Word)
-		c := counts[hash]
-		c.mecha, c.weight, c.hour = uint32(m.Mecha), c.weight+weightOf(w.Weight), max(c.hour, hourOf(w.At))
-		c.crews = max(c.crews, uint8(min(max(w.Crews, 0), math.MaxUint8)))
-		counts[hash] = c
+		if _, taken := counts[hash]; !taken {
+			counts[hash] = count{mecha: uint32(m.Mecha), weight: weightOf(w.Weight), hour: hourOf(w.At), crews: uint8(min(max(w.Crews, 0), math.MaxUint8))}
+		}
 	}
 	return counts
+}
+
+// ahead compares two words of a Mecha by what they are worth as of an hour, the better one
+// first: those that several crews have reported come before those of one crew alone.
+func (l *learned) ahead(a, b *relay.LearnedWord, now uint32) int {
+	several := func(w *relay.LearnedWord) int { return min(w.Crews, 2) }
+	left := func(w *relay.LearnedWord) float64 {
+		return trustIn(w.Crews) * float64(l.fade(weightOf(w.Weight), hourOf(w.At), now))
+	}
+	return cmp.Or(cmp.Compare(several(b), several(a)), cmp.Compare(left(b), left(a)), strings.Compare(a.Word, b.Word))
 }
 
 // fewChanges is how many changes are made in a word's list as it is. With more, a new

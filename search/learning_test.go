@@ -60,87 +60,6 @@ func honest(words []string) exchanges {
 	return x
 }
 
-// How far exchanges that somebody makes up lift a bad Mecha. Above is the one whose text
-// matches better, good the one of the same text with 20 honest exchanges from five crews.
-func TestMadeUpExchanges(t *testing.T) {
-	t.Parallel()
-	for _, attack := range []struct {
-		name    string
-		senders []relay.Address
-		rounds  int
-		passes  []relay.Entry // whom the bad Mecha passes
-	}{
-		{"one key, once", senders(1, "south"), 1, nil},
-		{"one key, 1,000 times", senders(1, "south"), 1000, nil},
-		{"one crew of five keys", senders(5, "south"), 100, nil},
-		{"one crew of fifty keys", senders(50, "south"), 100, nil},
-		{"a ring of ten in one crew", senders(10, "south"), 10, nil},
-		{"two crews of fifty keys", senders(50, "south", "other"), 100, []relay.Entry{weak, better}},
-		{"a ring over five crews", senders(10, "a", "b", "c", "d", "e"), 10, []relay.Entry{weak, better, good}},
-	} {
-		s, x := marketplace(t)
-		words := wordsOfQuery(t, x, learningQuery)
-		made := honest(words)
-		for range attack.rounds {
-			for _, a := range attack.senders {
-				made.complete(bad.Number, a, words)
-			}
-		}
-		made.teach(t, s, x)
-		r := mustSearch(t, x, search.Request{Query: learningQuery, Limit: 100, Caller: "asker^elsewhere"})
-		rank := func(e relay.Entry) int { return slices.Index(addresses(r), string(e.Address)) + 1 }
-		t.Logf("%-26s good %d, better text %d, weak text %d, bad %d", attack.name, rank(good), rank(better), rank(weak), rank(bad))
-		if rank(good) != 1 && len(attack.passes) < 3 || (rank(bad) > 0) != (len(attack.passes) > 0) {
-			t.Errorf("%s: found %v", attack.name, addresses(r))
-		}
-		for _, e := range []relay.Entry{good, better, weak} {
-			passed := rank(bad) > 0 && rank(bad) < rank(e)
-			expected := slices.ContainsFunc(attack.passes, func(o relay.Entry) bool { return o.Number == e.Number })
-			if passed && !expected {
-				t.Errorf("%s: the bad Mecha passes %s", attack.name, e.Address)
-			}
-		}
-	}
-}
-
-// A crew adds words to a Mecha of good standing: it lifts it, but not above the one whom
-// others have found for these words.
-func TestOneCrewAddsWordsToAKnownMecha(t *testing.T) {
-	t.Parallel()
-	s, x := marketplace(t)
-	words := wordsOfQuery(t, x, learningQuery)
-	made := honest(words)
-	for _, a := range senders(1, "crew1", "crew2", "crew3") {
-		made.complete(bad.Number, a, []string{"rye", "bread"})
-	}
-	for range 100 {
-		for _, a := range senders(50, "south") {
-			made.complete(bad.Number, a, words)
-		}
-	}
-	made.teach(t, s, x)
-	if g, b := rankOf(t, x, good, learningQuery), rankOf(t, x, bad, learningQuery); b <= g {
-		t.Errorf("the good Mecha has rank %d, the other %d", g, b)
-	}
-}
-
-// In a directory with a single crew its exchanges count.
-func TestOnlyCrewLearns(t *testing.T) {
-	t.Parallel()
-	a, b := mecha(1, "a^home", "Plans trips."), mecha(2, "b^home", "Plans trips.")
-	s := newShelf(a, b)
-	x := mustFollow(t, t.TempDir(), s)
-	waitFor(t, x, s.last)
-	made := exchanges{}
-	made.complete(2, "c^home", wordsOfQuery(t, x, "trips to lisbon"))
-	made.teach(t, s, x)
-	wantAddresses(t, mustSearch(t, x, search.Request{Query: "trips to lisbon"}), "b^home", "a^home")
-	s.put(mecha(3, "c^other", "Bakes rye bread."))
-	x.Wake()
-	waitFor(t, x, s.last)
-	wantAddresses(t, mustSearch(t, x, search.Request{Query: "trips to lisbon"}), "a^home", "b^home")
-}
-
 // A Mecha is found by words that it was found right for, though its text has none of them,
 // whatever the order and the facets; and no longer when they are forgotten.
 func TestFoundByWhatWasLearned(t *testing.T) {
@@ -216,10 +135,12 @@ func TestLearnedStaysHidden(t *testing.T) {
 func TestLearnedLiftsNothingAboveExactMatches(t *testing.T) {
 	t.Parallel()
 	named, skilled := mecha(9005, "lisbonfares^acme", ""), mecha(9006, "sam^acme", strings.Repeat("Bakes bread, rolls and cakes. ", 30))
-	skilled.Skills = []relay.Skill{{ID: "fares", Name: "Fare hunting"}}
+	// A query of so many words is not compared with names, so only the skill's own tier holds it.
+	const longSkill = "Cheapest night train fares between Lisbon, Porto and Faro"
+	skilled.Skills = []relay.Skill{{ID: "fares", Name: "Fare hunting"}, {ID: "night", Name: longSkill}}
 	s, x := marketplace(t, named, skilled)
 	queries := map[string]string{"lisbonfares": "lisbonfares^acme", "lisbonfares^acme": "lisbonfares^acme",
-		"lisbonfaras": "lisbonfares^acme", "lisbonfar": "lisbonfares^acme", "fare hunting": "sam^acme"}
+		"lisbonfaras": "lisbonfares^acme", "lisbonfar": "lisbonfares^acme", "fare hunting": "sam^acme", longSkill: "sam^acme"}
 	scores := map[string]float64{}
 	made := exchanges{}
 	for q := range queries {
@@ -313,20 +234,10 @@ func TestLearnedFades(t *testing.T) {
 		}
 		s.teach(l)
 	}
-	explained := func(e relay.Entry) *search.Explanation {
-		t.Helper()
-		for _, h := range mustSearch(t, x, search.Request{Query: learningQuery, Explain: true, Limit: 100}).Hits {
-			if h.Address == e.Address {
-				return h.Explanation
-			}
-		}
-		t.Fatalf("%s is not found", e.Address)
-		return nil
-	}
 	teach(good, 0)
 	teach(bad, 2*relay.DefaultHalfLife)
 	waitForLearned(t, s, x)
-	if e := explained(bad); e.Exchanges != 2 || e.Learned <= 0 || e.Learned >= explained(good).Learned {
+	if e := explained(t, x, bad, learningQuery); e.Exchanges != 2 || e.Learned <= 0 || e.Learned >= explained(t, x, good, learningQuery).Learned {
 		t.Errorf("after two half-lives: %+v", e)
 	}
 	teach(bad, 40*relay.DefaultHalfLife)
@@ -355,4 +266,46 @@ func TestLearnableWords(t *testing.T) {
 	if n := len(wordsOfQuery(t, x, g.text(250))); n != relay.MaxSearchWords {
 		t.Errorf("a long query has %d words", n)
 	}
+}
+
+// The more exchanges a Mecha has completed, the greater its learned part, if those of others
+// stay as they are; in directories of any size, with and without others that have the words.
+func TestMoreExchangesNeverLowerTheLearnedPart(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 30} {
+		for _, rivals := range []int{0, 5} {
+			s := newShelf(append(newGenerator(t, 7).entries(size), good, better)...)
+			x := mustFollow(t, t.TempDir(), s)
+			waitFor(t, x, s.last)
+			made := exchanges{}
+			for i := range rivals {
+				made.complete(better.Number, senders(1, fmt.Sprint("rival", i))[0], []string{"plan", "seat"})
+			}
+			last := 0.0
+			for n := range 60 { // the words come from more and more crews
+				a := senders(1, fmt.Sprint("crew", n/relay.SenderShare))[0]
+				made.complete(good.Number, a, []string{"plan", "trip"})
+				made.teach(t, s, x)
+				e := explained(t, x, good, "plan a trip with a seat")
+				if e.Learned < last {
+					t.Errorf("%d others, %d exchanges of another: from %d to %d exchanges the learned part falls from %v to %v", size, rivals, n, n+1, last, e.Learned)
+				}
+				if last = e.Learned; e.Exchanges != float64(n+1) {
+					t.Errorf("explained as of %v exchanges, want %d", e.Exchanges, n+1)
+				}
+			}
+		}
+	}
+}
+
+// explained gives the explanation of a Mecha that a search finds.
+func explained(t *testing.T, x *search.Index, of relay.Entry, query string) *search.Explanation {
+	t.Helper()
+	for _, h := range mustSearch(t, x, search.Request{Query: query, Explain: true, Limit: 100}).Hits {
+		if h.Address == of.Address {
+			return h.Explanation
+		}
+	}
+	t.Fatalf("%s is not found", of.Address)
+	return nil
 }

@@ -34,6 +34,7 @@ type learner struct {
 	s      *searcher
 	l      *learned
 	docs   []uint32 // documents by the number of the Mecha, from 1; 0 if there is none
+	mechas []uint32 // numbers of the Mechas by document
 	crews  int      // of the directory, at most trustedCrews
 	now    uint32   // the hour as of which weights are read
 	total  int64    // the weight of all exchanges
@@ -41,11 +42,19 @@ type learner struct {
 	counts []lesson // of one word
 }
 
+// A learnedSum adds up the words of a document, and then is a part of its raw score.
+type learnedSum struct {
+	sum     float64
+	matched float64 // the idf of the words
+}
+
 // A lesson is a count of a Mecha that the search may find or count.
 type lesson struct {
 	doc    uint32
 	weight int64
 	trust  float64
+	alone  bool // one crew alone has reported it, of a Mecha without good standing
+	finds  bool // enough crews have reported it that it finds the Mecha by itself
 }
 
 // scoreLearned fills lessons, known and wellKnown.
@@ -63,8 +72,8 @@ func (s *searcher) scoreLearned() error {
 	if err != nil {
 		return err
 	}
-	s.lessons = s.buffers.lessons
-	n := learner{s: s, l: l, docs: d.docs, crews: d.crews, now: l.now(), total: l.total}
+	s.lessons, s.doubted = s.buffers.lessons, s.buffers.doubted
+	n := learner{s: s, l: l, docs: d.docs, mechas: d.mechas, crews: d.crews, now: l.now(), total: l.total}
 	n.leaveOutHidden(d)
 	work := 0
 	for _, list := range l.rarest(s.query.learnable) {
@@ -74,6 +83,7 @@ func (s *searcher) scoreLearned() error {
 		n.add(list)
 	}
 	n.weigh(d)
+	s.buffers.list = s.buffers.findable.appendTo(s.buffers.list[:0])
 	best, err := s.highest(s.buffers.list, maxLearnedCandidates, s.learnedPart)
 	s.wellKnown = slices.Sorted(slices.Values(best))
 	return err
@@ -102,23 +112,25 @@ func (n *learner) leaveOutHidden(d *directory) {
 	}
 }
 
-// trust is the share with which a count adds to a score. A word that one crew alone has
-// reported counts only for a Mecha of good standing: one for which so many crews as there
-// are, up to trustedCrews, have reported some word.
-func (n *learner) trust(c *count) float64 {
-	switch {
-	case c.crews > 1:
-		return 1 - doubt/float64(c.crews)
-	case int(n.l.mechas[c.mecha].crews) >= n.crews:
-		return oneCrewTrust
+// trustIn is the share with which a word that so many crews have reported adds to a score.
+func trustIn(crews int) float64 {
+	if crews > 1 {
+		return 1 - doubt/float64(crews)
 	}
-	return 0
+	return oneCrewTrust
+}
+
+// alone tells whether one crew alone has reported a word, of a Mecha without good standing: one
+// for which fewer crews than there are, up to trustedCrews, have reported any word.
+func (n *learner) alone(c *count) bool {
+	return c.crews < 2 && int(n.l.mechas[c.mecha].crews) < n.crews
 }
 
 // add adds one word to the lessons of all documents that have it.
 func (n *learner) add(list []count) {
 	n.counts = n.counts[:0]
-	frequency := int64(0)
+	var frequency int64 // the weight of all counts that are not of one crew alone
+	mechas := 0         // that have such a count
 	for i := range list {
 		c := &list[i]
 		if int(c.mecha) >= len(n.docs) || n.docs[c.mecha] == 0 {
@@ -128,35 +140,62 @@ func (n *learner) add(list []count) {
 		if n.s.hidden != nil && n.s.hidden.has(uint64(doc)) {
 			continue
 		}
-		trust := n.trust(c)
 		weight := n.l.fade(c.weight, c.hour, n.now)
-		if trust == 0 || weight == 0 {
+		if weight == 0 {
 			continue
 		}
-		frequency += weight
-		n.counts = append(n.counts, lesson{doc, weight, trust})
+		alone := n.alone(c)
+		if !alone { // what one crew makes up must not change what others have reported
+			frequency += weight
+			mechas++
+		}
+		n.counts = append(n.counts, lesson{doc, weight, trustIn(int(c.crews)), alone, int(c.crews) >= min(n.crews, findingCrews)})
 	}
-	df := float64(frequency) / relay.LearnedUnit
-	others := max(float64(n.total-frequency)/relay.LearnedUnit, 0) + float64(n.s.v.totals.documents)
-	idf := math.Log(1 + (others+0.5)/(df+0.5))
+	idf := n.idf(max(mechas, 1))
 	n.all += idf
 	for _, c := range n.counts {
-		if doc := uint64(c.doc); n.s.wanted.has(doc) {
-			weight := float64(c.weight) / relay.LearnedUnit
-			n.s.lessons[doc] += c.trust * idf * weight / (weight + 1) * math.Sqrt(weight/df)
-			n.s.buffers.learnedMatch[doc] += idf
-			n.s.known.add(doc)
+		if !n.s.wanted.has(uint64(c.doc)) {
+			continue
+		}
+		to, idf, of := &n.s.buffers.lessons[c.doc], idf, frequency
+		if c.alone { // as if it were one of them
+			to, idf, of = &n.s.buffers.doubted[c.doc], n.idf(mechas+1), frequency+c.weight
+		}
+		weight := float64(c.weight) / relay.LearnedUnit
+		to.sum += c.trust * n.rarity(c.doc, of-c.weight) * weight / (weight + 1) * math.Sqrt(float64(c.weight)/float64(of))
+		to.matched += idf
+		n.s.known.add(uint64(c.doc))
+		if c.finds {
+			n.s.buffers.findable.add(uint64(c.doc))
 		}
 	}
 }
 
-// weigh turns the sums into the learned parts. It lists their documents in buffers.list.
+// idf is that of a word which so many Mechas were found by.
+func (n *learner) idf(mechas int) float64 {
+	return math.Log(1 + (max(float64(n.s.v.totals.documents)-float64(mechas), 0)+0.5)/(float64(mechas)+0.5))
+}
+
+// rarity is the idf of a word among the exchanges of all Mechas but one, which have this weight
+// with the word.
+func (n *learner) rarity(but uint32, weight int64) float64 {
+	all := n.total - n.l.exchanges(&n.l.mechas[n.mechas[but]], n.l.newest)
+	with := float64(weight) / relay.LearnedUnit
+	without := float64(max(all-weight, 0))/relay.LearnedUnit + float64(n.s.v.totals.documents)
+	return math.Log(1 + (without+0.5)/(with+ownExchanges+0.5))
+}
+
+// weigh turns the sums into the learned parts.
 func (n *learner) weigh(d *directory) {
 	n.s.buffers.list = n.s.known.appendTo(n.s.buffers.list[:0])
 	for _, doc := range n.s.buffers.list {
 		m := &n.l.mechas[d.mechas[doc]]
 		evidence := float64(n.l.fade(m.exchanges, m.hour, n.now)) / relay.LearnedUnit
-		n.s.lessons[doc] *= learnedWeight * math.Sqrt(n.s.buffers.learnedMatch[doc]/n.all) * evidence / (evidence + learnedDoubt)
+		scale := learnedWeight * evidence / (evidence + learnedDoubt)
+		sure, all := &n.s.buffers.lessons[doc], &n.s.buffers.doubted[doc]
+		all.sum, all.matched = all.sum+sure.sum, all.matched+sure.matched
+		sure.sum *= scale * math.Sqrt(sure.matched/n.all)
+		all.sum = all.sum*scale*math.Sqrt(all.matched/n.all) - sure.sum
 	}
 }
 
@@ -165,34 +204,49 @@ func (s *searcher) learnedPart(doc uint64) float64 {
 	if s.lessons == nil {
 		return 0
 	}
-	return s.lessons[doc]
+	return s.lessons[doc].sum
 }
 
 // addLearned adds the learned parts to the raw scores of the candidates. None comes above
-// a name that is nearly the query, or that begins with it, and that was above it before.
+// a name that is nearly the query, or that begins with it, and that was above it before. What
+// one crew alone has reported lifts none above a better text: at most half of the way to it, so
+// that presence does not do the rest.
 func (s *searcher) addLearned(list []*candidate) {
 	if s.lessons == nil {
 		return
 	}
-	var names []float64
+	var names, texts []float64
 	for _, c := range list {
+		texts = append(texts, c.raw)
 		if c.nearName || c.begun {
 			names = append(names, c.raw)
 		}
 	}
 	slices.Sort(names)
+	slices.Sort(texts)
 	for _, c := range list {
-		with := c.raw + s.lessons[c.doc]
-		if i, _ := slices.BinarySearchFunc(names, c.raw, func(name, raw float64) int {
-			if name > raw {
-				return 1
-			}
-			return -1
-		}); i < len(names) {
-			with = max(c.raw, min(with, belowName*names[i]))
+		sure, doubted := s.lessons[c.doc].sum, s.doubted[c.doc].sum
+		with := max(c.raw, min(c.raw+sure, belowName*nextAbove(c.raw, names)))
+		if doubted > 0 {
+			with = max(with, min(c.raw+sure+doubted, (c.raw+nextAbove(c.raw, texts))/2))
 		}
 		c.learned, c.raw = with-c.raw, with
 	}
+}
+
+// nextAbove is the first of the scores, which ascend, that is greater than score; +Inf if
+// there is none.
+func nextAbove(score float64, scores []float64) float64 {
+	i, _ := slices.BinarySearchFunc(scores, score, func(other, score float64) int {
+		if other > score {
+			return 1
+		}
+		return -1
+	})
+	if i == len(scores) {
+		return math.Inf(1)
+	}
+	return scores[i]
 }
 
 // exchangesOf is the number of exchanges of a Mecha that have not faded.

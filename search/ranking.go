@@ -11,7 +11,7 @@ import "strings"
 
 // RankingVersion is part of every result. Raise it with any change that alters
 // the order of hits.
-const RankingVersion = "3"
+const RankingVersion = "4"
 
 // indexVersion is stored in the index. Raise it with any change to the stored
 // data: the analysis (tokenize, the word lists), the weights marked "stored", the
@@ -102,24 +102,31 @@ const (
 // The learned part (lesson.go) of a Mecha's raw score, from c completed exchanges for
 // each word of the query (PROTOCOL §5, Learning):
 //
-//	learned = 14 · Σ trust · idf · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+8)
+//	learned = 21 · Σ trust · rarity · c/(c+1) · √(c/f)  ·  √coverage  ·  e/(e+21)
 //
-// c and e, all exchanges of the Mecha, have faded. f is the sum of c over all Mechas, and
-// idf = ln(1 + (n−f+½)/(f+½)), with n exchanges in all. The coverage is the share of the
-// idf of the query's words that the Mecha has. The idf is in absolute units, as that of
-// the text: relative to the best of each query, a single exchange would be worth as much
-// as a hundred.
+// c and e, all exchanges of the Mecha, have faded. f is the sum of c over all Mechas. The rarity
+// is that of the word among the exchanges of all other Mechas, ln(1 + (n−o+½)/(o+3½)), if the
+// word is in o of their n exchanges; the documents are counted in n. The coverage is the share
+// of the query's words that the Mecha has, by their idf among the Mechas. So more exchanges of a
+// Mecha never lower its own learned part. All is in absolute units, as the idf of the text:
+// relative to the best of each query, a single exchange would be worth as much as a hundred.
 const (
-	learnedWeight = 14.0
-	learnedDoubt  = 8.0 // e/(e+learnedDoubt): the weight follows the evidence
+	learnedWeight = 21.0
+	learnedDoubt  = 21.0 // e/(e+learnedDoubt): the weight follows the evidence
+	ownExchanges  = 3.0  // that the rarity counts for the Mecha itself, however many it has
 
-	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on. In a word
-	// that one crew alone has reported it is oneCrewTrust if trustedCrews crews (or all of
-	// the directory, if it has fewer) have reported some word of the Mecha, and else 0: so
-	// one crew alone cannot lift a Mecha for others.
+	// The trust in a word is 1 − doubt/k if k crews have reported it, from two on, and
+	// oneCrewTrust in one that a single crew has reported. Unless trustedCrews crews (or all of
+	// the directory, if it has fewer) have reported some word of the Mecha, the words of a single
+	// crew lift it at most half of the way to the next better text: one crew alone cannot lift
+	// a Mecha above others.
 	doubt        = 0.8
 	oneCrewTrust = 0.6
 	trustedCrews = 3
+
+	// A word finds a Mecha by itself if so many crews have reported it (or all of the
+	// directory): else anybody could learn whether a single sender has used a word.
+	findingCrews = 2
 
 	// The learned part lifts nothing above this share of the raw score of a name that is
 	// nearly the query, or begins with it, and that the text ranks higher.

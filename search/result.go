@@ -79,7 +79,7 @@ func (s *searcher) matched(c *candidate) Matched {
 func (s *searcher) explain(c *candidate) *Explanation {
 	e := &Explanation{Raw: round(c.raw), Coarse: round(c.coarse), Text: round(c.text), Name: round(c.bonus),
 		Coverage: round(c.coverage), Online: c.online, Learned: round(c.learned)}
-	if c.learned > 0 {
+	if s.learned != nil {
 		e.Exchanges = math.Round(s.exchangesOf(c.id)*100) / 100
 	}
 	switch c.exact {

@@ -83,7 +83,7 @@ var fadeTable = func() (t [fadeSteps + 1]int64) {
 // the earliest first. A server makes it soon after there are some.
 type CountExchanges struct {
 	At       time.Time
-	HalfLife time.Duration // a verdict: the time in which the counts fade to one half
+	HalfLife time.Duration // a verdict: the time in which the counts fade to one half; 0: nothing is learned, and they are removed uncounted
 	Most     int
 }
 
