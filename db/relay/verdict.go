@@ -50,8 +50,9 @@ type Situation struct {
 	Claimed  bool      // it is a lease
 	Worker   string    // the name that its holder gave; "" if none, or if it must not be shown
 	Begun    time.Time // when the attempt began, if it is not the first: no word before that counts
-	PushedAt time.Time // when the message was last written to a socket; zero: never
+	PushedAt time.Time // when the message was last written to a socket; zero: that is not recorded
 	Sockets  int       // to how many it was written in all
+	HadAt    time.Time // when its recipient last claimed it, or marked it as delivered; zero: never
 }
 
 // Judge gives the verdict: that of the first rule that holds.
@@ -66,7 +67,7 @@ func Judge(s *Situation) Verdict {
 			return Verdict{Code: code, Text: text, Since: since}
 		}
 	}
-	return Verdict{Code: VerdictWaiting, Text: fmt.Sprintf("%s has not acknowledged it.", s.Message.To)}
+	return Verdict{Code: VerdictWaiting, Text: fmt.Sprintf("%s has not acknowledged the message.", s.Message.To)}
 }
 
 // rule is one reason.
@@ -82,19 +83,19 @@ var rules = []rule{
 	{VerdictRecipientGone,
 		func(s *Situation) bool { return s.RecipientGone && s.Message.State.Pending() },
 		func(s *Situation) (time.Time, string) {
-			return time.Time{}, fmt.Sprintf("%s was removed, or has no valid key: nobody can receive it.", s.Message.To)
+			return time.Time{}, fmt.Sprintf("%s was removed, or has no valid key: nobody can receive the message.", s.Message.To)
 		}},
 	{VerdictExpired,
 		func(s *Situation) bool { return s.Message.State == Expired },
 		func(s *Situation) (time.Time, string) {
-			return s.Message.ExpiresAt, fmt.Sprintf("It expired at %s, before %s acknowledged it.", clock(s.Message.ExpiresAt), s.Message.To)
+			return s.Message.ExpiresAt, fmt.Sprintf("The message expired at %s, before %s acknowledged it%s.", clock(s.Message.ExpiresAt), s.Message.To, prefixed(": ", WhyExpired(s)))
 		}},
 	{VerdictFailed, // or VerdictRejected: the word of the acknowledgement
 		func(s *Situation) bool {
 			return s.Message.State == Acknowledged && (s.Message.Ack.Status == "failed" || s.Message.Ack.Status == "rejected")
 		},
 		func(s *Situation) (time.Time, string) {
-			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged it as %s at %s%s.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
+			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged the message as %s at %s%s.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
 		}},
 	{VerdictAnswered,
 		func(s *Situation) bool { return s.Answer != nil },
@@ -108,14 +109,14 @@ var rules = []rule{
 	{VerdictAcknowledged,
 		func(s *Situation) bool { return s.Message.State == Acknowledged },
 		func(s *Situation) (time.Time, string) {
-			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged it as %s at %s%s, and has sent no answer.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
+			return s.Message.Ack.At, fmt.Sprintf("%s acknowledged the message as %s at %s%s, and no answer to it is recorded.", s.Message.To, s.Message.Ack.Status, clock(s.Message.Ack.At), because(s.Message.Ack.Detail))
 		}},
 	{VerdictWorking,
 		func(s *Situation) bool {
 			return s.Message.Ack != nil && ReportsProgress(s.Message.Ack.Status) && s.Message.Ack.Status != Deferred && !s.Message.Ack.At.Before(s.Begun)
 		},
 		func(s *Situation) (time.Time, string) {
-			return s.Message.Ack.At, fmt.Sprintf("%s has been at it since %s: %s%s.", s.Message.To, clock(s.Message.Ack.At), s.Message.Ack.Status, because(s.Message.Ack.Detail))
+			return s.Message.Ack.At, fmt.Sprintf("%s, and nothing since.", lastWord(s.Message))
 		}},
 	{VerdictDeferred,
 		func(s *Situation) bool { return !s.Until.IsZero() && !s.Claimed },
@@ -124,7 +125,7 @@ var rules = []rule{
 			if s.Message.Ack != nil {
 				detail = because(s.Message.Ack.Detail)
 			}
-			return s.Since, fmt.Sprintf("%s has put it off until %s%s.", s.Message.To, clock(s.Until), detail)
+			return s.Since, fmt.Sprintf("%s has put the message off until %s%s.", s.Message.To, clock(s.Until), detail)
 		}},
 	{VerdictClaimed,
 		func(s *Situation) bool { return s.Claimed },
@@ -133,25 +134,22 @@ var rules = []rule{
 			if s.Worker != "" {
 				worker = "The worker " + Quote(s.Worker)
 			}
-			return s.Since, fmt.Sprintf("%s of %s has claimed it until %s, and has said nothing yet.", worker, s.Message.To, clock(s.Until))
+			return s.Since, fmt.Sprintf("%s of %s has claimed the message until %s, and has reported nothing yet.", worker, s.Message.To, clock(s.Until))
 		}},
 	{VerdictPushed,
 		func(s *Situation) bool { return !s.PushedAt.IsZero() },
 		func(s *Situation) (time.Time, string) {
-			return s.PushedAt, fmt.Sprintf("It was written to %s of %s at %s, and was not acknowledged since.", count(s.Sockets, "socket"), s.Message.To, clock(s.PushedAt))
+			return s.PushedAt, fmt.Sprintf("The message was written to %s of %s at %s, and was not acknowledged since.", count(s.Sockets, "socket"), s.Message.To, clock(s.PushedAt))
 		}},
 	{VerdictBehind,
 		func(s *Situation) bool { return !s.Hidden && s.Online },
 		func(s *Situation) (time.Time, string) {
-			if s.Ahead == 0 { // a full window would hold a message that is pending
-				return time.Time{}, fmt.Sprintf("%s is connected, but this message has not been written to a socket of it.", s.Message.To)
-			}
-			return time.Time{}, fmt.Sprintf("%s is connected, but behind: %s before it, and a full window waits for acknowledgements.", s.Message.To, waiting(s.Ahead))
+			return time.Time{}, fmt.Sprintf("%s is connected, but has not been sent this message%s.", s.Message.To, prefixed("; ", waiting(s.Ahead)))
 		}},
 	{VerdictAway,
 		func(s *Situation) bool { return !s.Hidden && !s.LastSeen.IsZero() },
 		func(s *Situation) (time.Time, string) {
-			return s.LastSeen, fmt.Sprintf("%s has been away since %s, with %s before it.", s.Message.To, clock(s.LastSeen), waiting(s.Ahead))
+			return s.LastSeen, fmt.Sprintf("%s was last seen at %s, and has not been sent this message%s.", s.Message.To, clock(s.LastSeen), prefixed("; ", waiting(s.Ahead)))
 		}},
 	{VerdictNeverConnected,
 		func(s *Situation) bool { return !s.Hidden },
@@ -169,11 +167,49 @@ func because(detail string) string {
 	return " (" + detail + ")"
 }
 
+// waiting tells of the messages before one; "" if there are none.
 func waiting(n int) string {
-	if n == 0 {
-		return "no message"
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "1 message before it waits, too"
 	}
-	return count(n, "message")
+	return count(n, "message") + " before it wait, too"
+}
+
+// lastWord tells of the latest acknowledgement of a message.
+func lastWord(m *Message) string {
+	return fmt.Sprintf("%s reported %s%s at %s", m.To, m.Ack.Status, because(m.Ack.Detail), clock(m.Ack.At))
+}
+
+// WhyExpired says in a clause what is recorded of a message that has expired: how far it came, or
+// when its recipient was last seen. It is "" if the asker may not know.
+func WhyExpired(s *Situation) string {
+	m := s.Message
+	switch {
+	case m.Ack != nil:
+		return lastWord(m) + ", and nothing since"
+	case !s.HadAt.IsZero():
+		return fmt.Sprintf("%s got the message at %s, and reported nothing", m.To, clock(s.HadAt))
+	case !s.PushedAt.IsZero():
+		return fmt.Sprintf("the message was written to %s of %s, last at %s", count(s.Sockets, "socket"), m.To, clock(s.PushedAt))
+	case s.Hidden:
+		return ""
+	case s.Online:
+		return fmt.Sprintf("no delivery is recorded, and %s is connected now", m.To)
+	case s.LastSeen.IsZero():
+		return fmt.Sprintf("%s has never made a request", m.To)
+	}
+	return fmt.Sprintf("no delivery is recorded, and %s was last seen at %s", m.To, clock(s.LastSeen))
+}
+
+// prefixed puts a prefix before a text that is not empty.
+func prefixed(prefix, text string) string {
+	if text == "" {
+		return ""
+	}
+	return prefix + text
 }
 
 func count(n int, of string) string {

@@ -54,7 +54,7 @@ func TestTheVerdict(t *testing.T) {
 		{with(func(s *relay.Situation) { quiet(s); s.Until, s.Claimed = later, true }), relay.VerdictClaimed, noon, []string{"A worker of"}},
 		{with(func(s *relay.Situation) { quiet(s); s.PushedAt = noon }), relay.VerdictPushed, noon, []string{"2 sockets"}},
 		{with(func(s *relay.Situation) { quiet(s) }), relay.VerdictBehind, time.Time{}, []string{"2 messages before it"}},
-		{with(func(s *relay.Situation) { quiet(s); s.Online, s.Ahead = false, 1 }), relay.VerdictAway, noon, []string{"away since", "1 message before it"}},
+		{with(func(s *relay.Situation) { quiet(s); s.Online, s.Ahead = false, 1 }), relay.VerdictAway, noon, []string{"was last seen at", "1 message before it"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Online, s.LastSeen = false, time.Time{} }), relay.VerdictNeverConnected, time.Time{}, []string{"never"}},
 		{with(func(s *relay.Situation) { quiet(s); s.Hidden = true }), relay.VerdictWaiting, time.Time{}, []string{"has not acknowledged"}},
 	} {
@@ -66,6 +66,31 @@ func TestTheVerdict(t *testing.T) {
 			if !strings.Contains(v.Text, part) {
 				t.Errorf("%s: %q lacks %q", c.code, v.Text, part)
 			}
+		}
+	}
+}
+
+// Why a message expired is told by the farthest that it came.
+func TestWhyAMessageExpired(t *testing.T) {
+	noon := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	m := relay.Message{To: "bob^demo", State: relay.Expired, ExpiresAt: noon}
+	said := m
+	said.Ack = &relay.Ack{Status: "processing", Detail: "half done", At: noon}
+	for want, s := range map[string]relay.Situation{
+		"bob^demo reported processing (half done) at 2026-11-20T12:00:00.000Z, and nothing since": {Message: &said, HadAt: noon, PushedAt: noon},
+		"bob^demo got the message at 2026-11-20T12:00:00.000Z, and reported nothing":              {Message: &m, HadAt: noon, PushedAt: noon},
+		"the message was written to 2 sockets of bob^demo, last at 2026-11-20T12:00:00.000Z":      {Message: &m, PushedAt: noon, Sockets: 2},
+		"no delivery is recorded, and bob^demo is connected now":                                  {Message: &m, Online: true, LastSeen: noon},
+		"no delivery is recorded, and bob^demo was last seen at 2026-11-20T12:00:00.000Z":         {Message: &m, LastSeen: noon},
+		"bob^demo has never made a request":                                                       {Message: &m},
+		"":                                                                                        {Message: &m, Hidden: true},
+	} {
+		if got := relay.WhyExpired(&s); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+		end := map[bool]string{true: "acknowledged it.", false: want + "."}[want == ""]
+		if text := relay.Judge(&s).Text; !strings.HasSuffix(text, end) {
+			t.Errorf("the verdict is %q, and does not end with %q", text, end)
 		}
 	}
 }

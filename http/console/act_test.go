@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
-
 	"relay/db"
 	"relay/db/relay"
 	"relay/http/console"
@@ -41,6 +39,7 @@ func (s *stage) acts() (all []string) {
 // A person sends a message, sends one again, lets one expire and revokes a key, each after a
 // page that says what will happen. The audit log has each once.
 func TestAPersonActsAfterConfirming(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	alice, bob := s.mustIssue("alice^demo", "laptop"), s.mustIssue("bob^demo", "worker")
 	old := s.mustSend(20*time.Minute, alice, "bob^demo", `{ "n": 1.10 }`, func(m *relay.SendMessage) { m.Type, m.Priority = "order", "high" })
@@ -48,11 +47,11 @@ func TestAPersonActsAfterConfirming(t *testing.T) {
 	b.open(s.entry("/mecha/bob^demo"))
 	b.await(isLive)
 
-	do(b, chromedp.Click(`#here a[href^="/send"]`))
+	b.click(`#here a[href^="/send"]`)
 	b.await(`document.querySelector("input[name=to]")?.value == "bob^demo"`)
 	write := func(payload string) {
-		do(b, chromedp.SetValue(`textarea[name=payload]`, payload))
-		do(b, chromedp.Click(`form.write button`))
+		b.fill(`textarea[name=payload]`, payload)
+		b.click(`form.write button`)
 	}
 	write(`[1]`)
 	b.await(`document.querySelector("[role=alert]")?.innerText.includes("must be a JSON object")`)
@@ -67,7 +66,7 @@ func TestAPersonActsAfterConfirming(t *testing.T) {
 	confirm := func(title string) {
 		t.Helper()
 		b.await(fmt.Sprintf(`document.querySelector("#act-title")?.innerText == %q`, title))
-		do(b, chromedp.Click(`.confirm form button`))
+		b.click(`.confirm form button`)
 	}
 	confirm("Send this message?")
 	b.await(`location.pathname.startsWith("/message/") && document.querySelector("#record")`)
@@ -78,7 +77,7 @@ func TestAPersonActsAfterConfirming(t *testing.T) {
 
 	b.open(s.url + "/message/" + string(old.ID))
 	b.await(isLive)
-	do(b, chromedp.Click(`#acts a[href$="/again"]`))
+	b.click(`#acts a[href$="/again"]`)
 	confirm("Send it again?")
 	b.await(`document.querySelector("#record")?.innerText.includes("` + string(old.ID) + `")`) // its correlation id
 	again := relay.MessageID(strings.TrimPrefix(strings.Trim(b.eval("location.pathname"), `"`), "/message/"))
@@ -89,13 +88,13 @@ func TestAPersonActsAfterConfirming(t *testing.T) {
 
 	b.open(s.url + "/message/" + string(old.ID))
 	b.await(isLive)
-	do(b, chromedp.Click(`#acts a[href$="/expire"]`))
+	b.click(`#acts a[href$="/expire"]`)
 	confirm("Let it expire now?")
 	b.await(`document.querySelector("#life")?.innerText.includes("an operator let it expire") && !document.querySelector('#acts a[href$="/expire"]')`)
 
 	b.open(s.url + "/keys")
 	b.await(isLive)
-	do(b, chromedp.Click(`a[href="/key/`+string(bob.ID)+`/revoke"]`))
+	b.click(`a[href="/key/` + string(bob.ID) + `/revoke"]`)
 	confirm("Revoke this key?")
 	b.await(`document.querySelector("#` + string(bob.ID) + `")?.innerText.includes("revoked")`)
 	if _, err := s.Key(context.Background(), bob.Text); relay.ErrorCode(err) != relay.KeyRevoked {

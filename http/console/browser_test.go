@@ -177,6 +177,35 @@ func (b *tab) press(keys string) {
 	do(b, chromedp.KeyEvent(keys))
 }
 
+// click clicks on an element.
+func (b *tab) click(selector string) {
+	b.t.Helper()
+	withNode(b, selector, chromedp.Click(selector))
+}
+
+// fill sets the value of a field.
+func (b *tab) fill(selector, value string) {
+	b.t.Helper()
+	withNode(b, selector, chromedp.SetValue(selector, value))
+}
+
+// withNode does something with an element. If the element is gone before it is done, because a
+// live page was made anew or another page came, it is done with the new one.
+func withNode[T any](b *tab, selector string, action chromedp.Action[T]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, patience)
+	defer cancel()
+	for {
+		_, err := chromedp.Run(ctx, action)
+		if err == nil {
+			return
+		}
+		if !strings.Contains(err.Error(), "(-32000)") { // the protocol's code for a node that is gone
+			b.t.Fatalf("%s: %v\nthe page: %s", selector, err, b.said())
+		}
+	}
+}
+
 // look sets the size of the window and the theme.
 func (b *tab) look(width, height int64, dark bool) {
 	b.t.Helper()

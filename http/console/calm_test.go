@@ -99,8 +99,10 @@ func TestAnEarlyPageIsNotToldTheOld(t *testing.T) {
 // A page that has its socket, or polls, says so if the console cannot read the file, or does not
 // come back from reading it, and since when. It is live again when all is read.
 func TestAPageSaysThatNothingIsRead(t *testing.T) {
+	t.Parallel()
 	for _, how := range []string{"fails", "hangs"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			w := &watched{}
 			goOn := func() { w.fails.Store(false) }
 			if how == "hangs" {
@@ -132,6 +134,7 @@ func TestAPageSaysThatNothingIsRead(t *testing.T) {
 // Until the last hour is counted, a page says so: it tells no count of it, and draws nothing. Then
 // it is fetched again by itself.
 func TestAPageSaysThatTheHourIsBeingCounted(t *testing.T) {
+	t.Parallel()
 	w := &watched{backs: make(chan struct{})}
 	goOn := sync.OnceFunc(func() { close(w.backs) })
 	s := mustStage(t, true)

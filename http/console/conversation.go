@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
@@ -100,42 +101,42 @@ func (c *Console) showConversation(r *http.Request) (any, error) {
 		p.Latest = linkWith(r, "before", "")
 	}
 	for _, m := range list {
-		p.Rows = append(p.Rows, rowOfMessage(m))
+		row := rowOfMessage(m)
+		row.Note = strings.Replace(row.Note, inConversation(m), "", 1) // all are in it
+		p.Rows = append(p.Rows, row)
 	}
 	p.draw(list)
-	p.Verdict = c.judgeConversation(list, more || q.Before != "")
+	if p.Verdict, err = c.judgeConversation(r.Context(), list, more || q.Before != ""); err != nil {
+		return nil, err
+	}
 	return p, nil
 }
 
-// judgeConversation says in one sentence where a conversation stands.
-func (c *Console) judgeConversation(list []*relay.Message, part bool) (v Verdict) {
-	now := c.config.Now()
-	var open, late, dead int
-	var oldest *relay.Message
+// judgeConversation says in one sentence where a conversation stands. It is as bad as the worst of
+// its open messages; of one in which nothing is open, as bad as its last message.
+func (c *Console) judgeConversation(ctx context.Context, list []*relay.Message, part bool) (v Verdict, err error) {
+	now, dead := c.config.Now(), 0
+	var open []*relay.Message
 	parties := map[relay.Address]bool{}
 	for _, m := range list {
 		parties[m.From], parties[m.To] = true, true
 		switch {
 		case m.State.Pending():
-			if open++; oldest == nil {
-				oldest = m
-			}
-			if now.Sub(m.CreatedAt) > lateAfter || m.Overdue {
-				late++
-			}
+			open = append(open, m)
 		case m.State == relay.Expired, m.Ack != nil && isFailure(m.Ack.Status):
 			dead++
 		}
 	}
-	switch {
-	case open > 0:
-		v.Text = fmt.Sprintf("%s, the oldest for %s, since %s.", waits(open), oldest.To, moment(oldest.CreatedAt, now))
-		if late > 0 {
-			v.Level = 2
-		}
-	default:
+	if len(open) > 0 {
+		v.Text = fmt.Sprintf("%s, the oldest for %s, since %s.", waits(len(open)), open[0].To, moment(open[0].CreatedAt, now))
+		v.Level, err = c.worst(ctx, open, now)
+	} else {
 		last := list[len(list)-1]
 		v.Text = fmt.Sprintf("Nothing is open: the last message, from %s, is %s.", last.From, rowOfMessage(last).What)
+		v.Level, err = c.worst(ctx, []*relay.Message{last}, now)
+	}
+	if err != nil {
+		return v, err
 	}
 	if dead > 0 {
 		v.Level = max(v.Level, 1)
@@ -146,7 +147,40 @@ func (c *Console) judgeConversation(list []*relay.Message, part bool) (v Verdict
 		these = "Of the conversation, " + these + " are shown:"
 	}
 	v.Also = append(v.Also, fmt.Sprintf("%s between %s, from %s to %s.", these, plural(len(parties), "Mecha"), moment(list[0].CreatedAt, now), moment(list[len(list)-1].CreatedAt, now)))
-	return v
+	return v, nil
+}
+
+// worst gives the worst level of messages, the oldest of which is first. It looks at some of them:
+// at the oldest for each recipient, then at the oldest of the others. Of those that it does not look
+// at, it knows that they wait.
+func (c *Console) worst(ctx context.Context, list []*relay.Message, now time.Time) (level int, err error) {
+	var firsts, others []*relay.Message
+	known := map[relay.MechaNumber]bool{}
+	for _, m := range list {
+		if known[m.Recipient] {
+			others = append(others, m)
+			continue
+		}
+		known[m.Recipient] = true
+		firsts = append(firsts, m)
+	}
+	all := append(firsts, others...)
+	if len(all) > explained {
+		all, level = all[:explained], 1
+	}
+	for _, m := range all {
+		t, err := c.config.Store.Why(ctx, m.ID)
+		if relay.ErrorCode(err) == relay.MessageNotFound {
+			continue // removed since
+		}
+		if err != nil {
+			return 0, err
+		}
+		if level = max(level, levelOf(t, c.verdict(t).Code, now)); level == 2 {
+			break
+		}
+	}
+	return level, nil
 }
 
 // draw makes the lanes and arrows of the messages, which are in the order of time.

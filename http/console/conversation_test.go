@@ -23,7 +23,7 @@ func TestAConversationIsDrawn(t *testing.T) {
 		}
 	}
 	wantText(t, "the page", words(page), "2 messages wait, the oldest for bob^demo", "1 message expired, failed or was rejected.", "6 messages between 5 Mechas", "2 min later", "26 min later", "4 min later",
-		"question · completed", "order · completed", "answer · queued", "A dashed arrow is a message that is not acknowledged.")
+		"question · completed", "order · completed", "answer · pending", "A dashed arrow is a message that is not acknowledged.")
 	for _, path := range []string{"/conversation/none", "/conversation/", "/conversation", "/conversation/%3Cb%3E", "/conversation/conv_00000000000000000000000000"} {
 		if status, page := p.get(c, path); status != 404 || strings.Contains(page, "<b>") {
 			t.Errorf("%s: %d", path, status)

@@ -221,7 +221,7 @@ func (c *Console) listedOf(rank int, l inspect.Listed) hit {
 	if l.Visibility != relay.Public {
 		row.Visibility = l.Visibility
 	}
-	row.Seen, row.Here = c.presence(l.Number, l.LastSeen, c.config.Now())
+	row.Seen, row.Here = c.presence(l.Number, c.lastSeen(l.Number, l.LastSeen), c.config.Now())
 	return row
 }
 

@@ -29,18 +29,21 @@ type healthPage struct {
 // lowDisk is how little free space is a trouble, whatever the server's own floor is.
 const lowDisk = 256 << 20
 
-const freeSpace = "Make space on the disk: it accepts messages again by itself."
+var freeSpace = do("Make space on the disk: the relay then accepts messages again by itself.")
+
+var startServer = advice{"Start the server:", "relay serve"}
 
 // refuses says that the server has too little space on its disk to accept messages.
 func refuses(v Vitals, free int64) string {
-	text := "The relay refuses messages: its disk is nearly full"
+	space := "the free space on its disk"
 	if free >= 0 {
-		text += ", with " + size(free) + " free"
+		space += ", " + size(free) + ","
 	}
+	limit := "its limit"
 	if v.MinFreeDisk > 0 {
-		text += "; it wants " + size(v.MinFreeDisk)
+		limit += " of " + size(v.MinFreeDisk)
 	}
-	return text + "."
+	return "The relay refuses new messages: " + space + " is below " + limit + "."
 }
 
 func lowOn(free int64) string { return fmt.Sprintf("Only %s are free on the disk.", size(free)) }
@@ -83,11 +86,11 @@ func (p *healthPage) judge() Verdict {
 	case p.Vitals != nil && !p.Vitals.Writable:
 		return Verdict{Text: "The relay cannot write to its database.", Level: 2}
 	case p.Vitals != nil && !p.Vitals.Accepting:
-		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: freeSpace}
+		return Verdict{Text: refuses(*p.Vitals, p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
 	case p.Vitals == nil && p.Serving == inspect.NotServed:
-		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2}
+		return Verdict{Text: "No server has the file open: nobody delivers.", Level: 2, Next: []advice{startServer}}
 	case p.File.DiskFree >= 0 && p.File.DiskFree < lowDisk:
-		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: freeSpace}
+		return Verdict{Text: lowOn(p.File.DiskFree), Level: 2, Next: []advice{freeSpace}}
 	case p.Vitals != nil && p.Vitals.QueueOldest > time.Second:
 		return Verdict{Text: fmt.Sprintf("A write has waited for %s: the disk is slow.", took(p.Vitals.QueueOldest)), Level: 1}
 	case p.Vitals != nil && !p.Vitals.IndexReady:

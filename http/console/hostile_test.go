@@ -107,6 +107,7 @@ func TestHostileWordsAreText(t *testing.T) {
 
 // Nothing of it runs, and no view becomes wider than its window.
 func TestHostileWordsStayInTheWindow(t *testing.T) {
+	t.Parallel()
 	s, paths := mustMock(t)
 	s.show(true, "127.0.0.1:0", searchBy(s.mustIndex()))
 	b := mustOpen(t)

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
 	"relay/db/relay"
@@ -22,6 +21,7 @@ const isLive = `document.querySelector("#link")?.dataset.state == "live"`
 // A browser that opens the printed URL is in; the token leaves its address at once. What is
 // sent then stands in the flow, and what waits in its row, without a reload.
 func TestAPageIsLive(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	alice, bob := s.mustIssue("alice^demo", ""), s.mustIssue("bob^demo", "")
 	b := mustOpen(t)
@@ -55,13 +55,14 @@ func TestAPageIsLive(t *testing.T) {
 
 // A page of a message changes with it.
 func TestAMessagePageIsLive(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	alice, bob := s.mustIssue("alice^demo", ""), s.mustIssue("bob^demo", "")
 	m := s.mustSend(0, alice, "bob^demo", `{"amount":1.10,"text":"hello"}`)
 	b := mustOpen(t)
 	b.open(s.entry("/message/" + string(m.ID)))
 	b.await(isLive)
-	do(b, chromedp.Click("#payload summary"))
+	b.click("#payload summary")
 	b.await(`document.querySelector("#payload-text").textContent.includes('"amount": 1.10')`)
 	s.mustAck(0, bob, m, "failed", "no such warehouse")
 	b.await(`document.querySelector("#verdict").textContent.includes("no such warehouse")`)
@@ -73,6 +74,7 @@ func TestAMessagePageIsLive(t *testing.T) {
 
 // The page of a message that is removed says so, and is not live any more.
 func TestTheEndOfAMessageIsTold(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	alice := s.mustIssue("alice^demo", "")
 	m := s.mustSend(0, alice, "alice^demo", `{}`)
@@ -95,6 +97,7 @@ func TestTheEndOfAMessageIsTold(t *testing.T) {
 // When the console is away, the page says so. When it is back, the page goes on, with what
 // it has missed. Of another start it is told that the session is over.
 func TestAPageComesBack(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	alice := s.mustIssue("alice^demo", "")
 	b := mustOpen(t)
@@ -187,6 +190,7 @@ func TestAPollIsToldWhatItHasNotSeen(t *testing.T) {
 
 // Without sockets, pages ask.
 func TestAPagePollsWithoutASocket(t *testing.T) {
+	t.Parallel()
 	if !*long {
 		t.Skip("-long runs it")
 	}
@@ -201,6 +205,7 @@ func TestAPagePollsWithoutASocket(t *testing.T) {
 
 // The keys lead to the search and through the rows, into one and back to it.
 func TestTheKeysLeadThroughThePage(t *testing.T) {
+	t.Parallel()
 	s := mustTell(t, true)
 	b := mustOpen(t)
 	b.open(s.entry("/"))
@@ -238,6 +243,7 @@ func TestTheKeysLeadThroughThePage(t *testing.T) {
 
 // A flood of events is sampled: the page says so, shows only so many rows, and follows.
 func TestAFloodIsSampled(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	alice := s.mustIssue("alice^demo", "")
 	b := mustOpen(t)
@@ -261,6 +267,7 @@ func TestAFloodIsSampled(t *testing.T) {
 // A console that stands still closes no socket, nor does a dead line. The page says by itself that
 // it hears nothing, and since when, and is live again when somebody answers.
 func TestAPageNoticesThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	b := mustOpen(t)
 	w := mustWire(t, strings.TrimPrefix(s.url, "http://"))

@@ -61,8 +61,8 @@ func (c *Console) showMechas(r *http.Request) (any, error) {
 				more = true
 				break
 			}
-			b := box{Now: now, Live: c.config.Live != nil, Box: inspect.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: m.LastSeen}}
-			b.Seen, b.Here = c.presence(m.Number, m.LastSeen, now)
+			b := box{Now: now, Live: c.config.Live != nil, Box: inspect.Box{Mecha: m.Address, Number: m.Number, LiveKeys: m.LiveKeys, LastSeen: c.lastSeen(m.Number, m.LastSeen)}}
+			b.Seen, b.Here = c.presence(m.Number, b.LastSeen, now)
 			p.Boxes = append(p.Boxes, b)
 		}
 	}
@@ -112,6 +112,7 @@ func (c *Console) showMecha(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	state.Box.LastSeen = c.lastSeen(state.Box.Number, state.Box.LastSeen)
 	p := &mechaPage{MechaState: state, Live: c.config.Live != nil}
 	p.Seen, p.Here = c.presence(state.Box.Number, state.Box.LastSeen, now)
 	if p.Live {
@@ -157,9 +158,7 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 	if v.Level = b.Level; b.Tone() == "warn" {
 		v.Level = 1
 	}
-	if b.reason != nil {
-		v.Next = b.reason.next()
-	}
+	v.Next = b.next()
 	who := string(p.Address)
 	unable := "it can neither send nor receive"
 	if b.Pending > 0 {
@@ -179,11 +178,12 @@ func judgeMecha(b *box, p *mechaPage, now time.Time) (v Verdict) {
 	}
 	switch b.Code {
 	case relay.VerdictAnswered, relay.VerdictWorking, relay.VerdictDeferred, relay.VerdictBehind: // of the others, the sentence says as much
-		v.Also = append(v.Also, "The oldest: "+b.Why)
+		v.Also = append(v.Also, b.Why)
 	}
 	if b.Pending > 0 && b.Pending != b.Late {
 		v.Also = append(v.Also, fmt.Sprintf("%s pending, the oldest for %s.", plural(b.Pending, "message")+is(b.Pending), waited(b.OldestAt, now)))
 	}
+	v.hint(b.question())
 	if b.Overdue > 0 {
 		v.Also = append(v.Also, plural(b.Overdue, "message")+is(b.Overdue)+" overdue.")
 	}

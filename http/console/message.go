@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"relay/db/inspect"
@@ -24,9 +25,12 @@ type messagePage struct {
 	*relay.Message
 	Verdict relay.Verdict
 	Level   int
-	Next    string // what to do
+	Next    []advice
 	SinceIs string // what has happened at Verdict.Since
-	Refuses string // that the server refuses messages; "": it does not
+	State   string // for people
+	Server  string // what keeps the server from its work, if Verdict does not say it
+	Waits   string // how long the message has waited; "" if it does not wait
+	Vain    string // why it is in vain to send it again now; "": it is not known to be
 	Retried bool
 	Steps   []step
 	Answers []row // the messages that answer it
@@ -35,7 +39,9 @@ type messagePage struct {
 	Ahead   int
 	// Elsewhere may be meant as the answer, but is in another conversation; nil: there is none.
 	Elsewhere *relay.Message
-	Seen      string // how it is with the recipient; "" if that does not matter any more
+	// Unread says that Elsewhere itself waits, and how it is with whom it is for.
+	Unread string
+	Seen   string // how it is with the recipient; "" if that does not matter any more
 }
 
 // Size is the length of the payload in bytes.
@@ -65,50 +71,136 @@ func (c *Console) showMessage(r *http.Request) (any, error) {
 	}
 	p := &messagePage{Message: t.Message, Verdict: c.verdict(t), Retried: t.Retried, Answer: t.Situation.Answer, Ahead: t.Situation.Ahead}
 	now := c.config.Now()
-	p.Level, p.SinceIs = levelOf(t, p.Verdict.Code, now), sinceWords[p.Verdict.Code]
-	for _, m := range answers {
-		p.Answers = append(p.Answers, rowOfMessage(m))
-	}
-	if a := p.Answer; a != nil && a.InReplyTo != id { // it answers without naming the question
-		p.Answers = append(p.Answers, rowOfMessage(a))
-	}
-	if len(p.Answers) == 0 {
-		l := inspect.ListQuery{Mecha: t.Message.To, Peer: t.Message.From, Direction: relay.Out, After: id, Oldest: true, Limit: shownOthers}
-		list, _, err := c.find(r.Context(), l, deadFor)
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range list {
-			p.Others = append(p.Others, rowOfMessage(m))
-			if p.Elsewhere == nil && m.Conversation != t.Message.Conversation && m.InReplyTo == "" {
-				p.Elsewhere = m
-			}
-		}
-	}
-	if t.Message.State.Pending() {
-		if p.Seen, err = c.seen(r.Context(), t); err != nil {
-			return nil, err
-		}
-	}
-	if p.Elsewhere != nil && p.Verdict.Code == relay.VerdictAcknowledged {
-		p.Level = 1 // somebody may wait for the answer that is in another conversation
+	p.Level, p.SinceIs, p.State = levelOf(t, p.Verdict.Code, now), sinceWords[p.Verdict.Code], stateOf(&t.Situation)
+	if err := c.addAnswers(r.Context(), p, answers); err != nil {
+		return nil, err
 	}
 	reason, err := c.reason(t, p.Verdict.Code, now)
 	if err != nil {
 		return nil, err
 	}
-	if p.Refuses, err = c.refusing(r.Context()); err != nil {
-		return nil, err
+	p.Verdict.Text, p.Next, p.Steps = reason.text(p.Verdict.Text), reason.next(), lifeOf(t, reason.who)
+	if t.Message.State.Pending() {
+		p.Waits = age(now.Sub(t.Message.CreatedAt))
+		if p.Seen, err = c.seen(r.Context(), t); err != nil {
+			return nil, err
+		}
 	}
-	if p.Verdict.Text, p.Next = reason.text(p.Verdict.Text), reason.next(); p.Elsewhere != nil {
-		p.Next = "Read that message; one that names this one in in_reply_to is told here as its answer."
+	if p.Verdict.Code == relay.VerdictBehind {
+		if err := c.judgeBehind(r.Context(), p, now); err != nil {
+			return nil, err
+		}
 	}
-	p.Steps = lifeOf(t)
-	return p, nil
+	if p.Elsewhere != nil {
+		var level int
+		var next []advice
+		if p.Unread, level, next, err = c.unread(r.Context(), p.Elsewhere); err != nil {
+			return nil, err
+		}
+		if p.Verdict.Code == relay.VerdictAcknowledged { // somebody may wait for the answer that is in another conversation
+			p.Level, p.Next = max(p.Level, level, 1), append(p.Next, next...)
+		}
+		p.Next = append(p.Next, nameQuestion(p.To))
+	}
+	return p, c.judgeServer(r.Context(), p)
 }
 
-// lifeOf makes the lines of the life of a message.
-func lifeOf(t *inspect.Trace) (all []step) {
+// addAnswers adds to the page of a message what answers it, or what may be meant as that.
+func (c *Console) addAnswers(ctx context.Context, p *messagePage, answers []*relay.Message) error {
+	for _, m := range answers {
+		p.Answers = append(p.Answers, rowOfMessage(m))
+	}
+	if a := p.Answer; a != nil && a.InReplyTo != p.ID { // it answers without naming the question
+		p.Answers = append(p.Answers, rowOfMessage(a))
+	}
+	if len(p.Answers) > 0 {
+		return nil
+	}
+	l := inspect.ListQuery{Mecha: p.To, Peer: p.From, Direction: relay.Out, After: p.ID, Oldest: true, Limit: shownOthers}
+	list, _, err := c.find(ctx, l, deadFor)
+	for _, m := range list {
+		row := rowOfMessage(m)
+		if m.Conversation != p.Conversation {
+			if inConversation(m) == "" {
+				row.Note += ", in " + shorten(string(m.Conversation))
+			}
+			if p.Elsewhere == nil && m.InReplyTo == "" && (p.Message.State != relay.Acknowledged || atAbout(p.Ack, m)) {
+				p.Elsewhere = m
+			}
+		}
+		p.Others = append(p.Others, row)
+	}
+	return err
+}
+
+// judgeBehind corrects the level of a message behind a full window by that of the oldest message: while
+// its recipient may be at work on that one, the others wait for their turn.
+func (c *Console) judgeBehind(ctx context.Context, p *messagePage, now time.Time) error {
+	oldest, _, err := c.config.Store.Messages(ctx, inspect.ListQuery{Mecha: p.To, Direction: relay.In, State: relay.OnlyPending, Oldest: true, Limit: 1})
+	if err != nil || len(oldest) == 0 {
+		return err
+	}
+	t, err := c.config.Store.Why(ctx, oldest[0].ID)
+	if relay.ErrorCode(err) == relay.MessageNotFound {
+		return nil // removed since
+	}
+	if err == nil {
+		p.Level = min(p.Level, levelOf(t, c.verdict(t).Code, now))
+	}
+	return err
+}
+
+// judgeServer puts before what is said of a message that waits what keeps the server from its work, and
+// what is to be done about that. It says beside "Send again" whether that is in vain now.
+func (c *Console) judgeServer(ctx context.Context, p *messagePage) error {
+	if p.Verdict.Code == relay.VerdictRecipientGone {
+		p.Vain = fmt.Sprintf("in vain until %s has a valid key", p.To)
+	}
+	if live := c.config.Live; !p.Message.State.Pending() && live == nil {
+		return nil // nobody asks for that now
+	} else if live != nil {
+		if v := live.Vitals(); v.Accepting && v.Writable {
+			return nil
+		}
+		p.Vain = "the relay refuses it now"
+	}
+	o, err := c.overview(ctx)
+	if err != nil {
+		return err
+	}
+	var v Verdict
+	if c.judgeStore(&v, o); v.Text == "" {
+		return nil
+	}
+	if p.Server = strings.Join(append([]string{v.Text}, v.Also...), " "); !p.Message.State.Pending() {
+		return nil
+	}
+	p.Verdict.Text = p.Server + " " + p.Verdict.Text
+	p.Server, p.Level, p.Next = "", max(p.Level, v.Level), append(v.Next, p.Next...)
+	return nil
+}
+
+// stateOf says in what state a message is: of a pending one, the farthest that it is known to have come
+// in this attempt.
+func stateOf(s *relay.Situation) string {
+	m := s.Message
+	switch {
+	case !m.State.Pending():
+		return m.State.String()
+	case s.Claimed:
+		return "claimed, not acknowledged"
+	case !s.Until.IsZero():
+		return "put off, not acknowledged"
+	case !s.PushedAt.IsZero():
+		return "pushed, not acknowledged"
+	case m.State == relay.Delivered:
+		return "delivered, not acknowledged"
+	}
+	return "waits, no delivery is recorded"
+}
+
+// lifeOf makes the lines of the life of a message. who is its recipient, if that can receive no more.
+func lifeOf(t *inspect.Trace, who *standing) (all []step) {
 	for _, s := range withAnswer(t) {
 		s, noticed := dated(t.Message, s)
 		line := step{At: s.At, Text: explainStep(t.Message, s), Key: cmp.Or(relay.Visible(s.KeyLabel), string(s.Key))}
@@ -120,6 +212,13 @@ func lifeOf(t *inspect.Trace) (all []step) {
 		}
 		all = append(all, line)
 	}
+	if last, _ := who.lastKey(); t.Situation.RecipientGone && last != nil && !last.RevokedAt.IsZero() {
+		text := fmt.Sprintf("the %s key of %s, %s", who.only(), t.Message.To, nameKey(*last))
+		if who.revoker != "" {
+			text += ", by " + who.revoker
+		}
+		all = append(all, step{At: last.RevokedAt, What: "key revoked", Tone: "bad", Text: text})
+	}
 	slices.SortStableFunc(all, func(a, b step) int { return a.At.Compare(b.At) })
 	for n := range all[1:] {
 		d := all[n+1].At.Sub(all[n].At)
@@ -128,23 +227,10 @@ func lifeOf(t *inspect.Trace) (all []step) {
 	return all
 }
 
-// refusing says that the server refuses messages; "" if it does not, or if nobody knows.
-func (c *Console) refusing(ctx context.Context) (string, error) {
-	if c.config.Live == nil {
-		return "", nil
-	}
-	v := c.config.Live.Vitals()
-	if v.Accepting || !v.Writable {
-		return "", nil
-	}
-	o, err := c.overview(ctx)
-	return refuses(v, o.DiskFree), err
-}
-
 // reason gives what the sentences about a message are made of.
 func (c *Console) reason(t *inspect.Trace, code relay.VerdictCode, now time.Time) (*reason, error) {
-	who, err := c.standing(t.Message.To, code)
-	return &reason{code: code, about: &t.Situation, to: t.Message.To, live: c.config.Live != nil, online: t.Situation.Online, who: who, now: now}, err
+	who, err := c.standing(t.Message.To, code, &t.Situation)
+	return &reason{full: c.fullWindow(t.Message.Recipient), code: code, about: &t.Situation, to: t.Message.To, live: c.config.Live != nil, online: t.Situation.Online, who: who, now: now}, err
 }
 
 // seen says how it is with the recipient of a message that waits.
@@ -204,24 +290,24 @@ func explainStep(m *relay.Message, s inspect.Step) string {
 	case inspect.StepPushed:
 		return fmt.Sprintf("written to a socket of %s", m.To)
 	case inspect.StepDelivered:
-		return fmt.Sprintf("%s fetched it", m.To)
+		return fmt.Sprintf("%s marked the message as delivered", m.To)
 	case inspect.StepClaimed:
 		by := "a worker"
 		if s.Worker != "" {
 			by = "the worker " + relay.Quote(s.Worker)
 		}
-		return fmt.Sprintf("by %s of %s, until %s", by, m.To, s.Until.Local().Format("15:04:05 MST"))
+		return fmt.Sprintf("by %s of %s, with a lease until %s", by, m.To, s.Until.Local().Format("15:04:05 MST"))
 	case inspect.StepReturned:
-		return "its lease ran out, or its deferral was over: it is free again"
+		return "its lease or its deferral ended: it can be claimed or sent again"
 	case inspect.StepOverdue:
-		return fmt.Sprintf("%s was told that it is not acknowledged", m.From)
+		return fmt.Sprintf("%s was told that the message is not acknowledged", m.From)
 	case inspect.StepFull:
 		return fmt.Sprintf("%s was told that the conversation holds all the messages that it may", m.From)
 	case inspect.StepExpired:
 		if s.Detail != "" { // somebody has asked for it
 			return s.Detail
 		}
-		return "its time was over before it was acknowledged"
+		return "the message was not acknowledged in its time"
 	case stepAnswered:
 		return fmt.Sprintf("by %s", m.To)
 	}

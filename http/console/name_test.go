@@ -11,6 +11,7 @@ import (
 // Under its own name the console works in a browser, and no other program of this machine gets the
 // cookie of its session, as one at another port of 127.0.0.1 otherwise would.
 func TestNobodyElseGetsTheCookie(t *testing.T) {
+	t.Parallel()
 	s := mustStage(t, true)
 	var mu sync.Mutex
 	got := map[string]string{}

@@ -89,12 +89,17 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 		c.refuse(w, r, errNoPage)
 		return
 	}
-	q, after := parseQuery(r.URL.Query().Get("q")), c.readAfter(r)
+	after := c.readAfter(r)
+	q, err := c.understand(r.Context(), r.URL.Query().Get("q"))
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
 	if !c.begin() {
 		return // the process ends
 	}
 	defer c.work.Done()
-	err := c.config.Upgrade(w, r, func(ctx context.Context, send func([]byte) error) error {
+	err = c.config.Upgrade(w, r, func(ctx context.Context, send func([]byte) error) error {
 		p, err := c.flow.listen(after)
 		if err != nil {
 			return err
@@ -128,13 +133,18 @@ func (c *Console) live(w http.ResponseWriter, r *http.Request) {
 // poll answers GET /events: what live tells, for a page that has no socket.
 func (c *Console) poll(w http.ResponseWriter, r *http.Request) {
 	after := c.readAfter(r)
+	q, err := c.understand(r.Context(), r.URL.Query().Get("q"))
+	if err != nil {
+		c.refuse(w, r, err)
+		return
+	}
 	p, err := c.flow.listen(after)
 	if err != nil {
 		c.refuse(w, r, err)
 		return
 	}
 	defer c.flow.leave(p)
-	n := c.flow.take(p, parseQuery(r.URL.Query().Get("q")))
+	n := c.flow.take(p, q)
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(n) // the page may be gone
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"relay/db/inspect"
@@ -14,7 +15,7 @@ import (
 const (
 	lateAfter  = 10 * time.Minute // a message that is pending for so long is a trouble
 	shownBoxes = 20
-	explained  = 6  // Mechas of which a page of Now says why
+	explained  = 6  // Mechas of which a page of Now says why; open messages by which a conversation is judged
 	shownRows  = 40 // of the flow
 	shownDead  = 6
 	looked     = 500 // messages that a search takes from the store, of which it shows those that match
@@ -47,7 +48,8 @@ type box struct {
 	About  relay.Situation   // likewise; without a Message if nobody has asked why
 	Live   bool              // the server says whether it is online; else Here is whether it made a request shortly ago
 	reason *reason           // likewise; nil if nobody has asked why
-	Full   bool              // the newest message was not sent to it, because its window is full
+	// Question is a message of the Mecha that its oldest message may answer without naming it; nil: none.
+	Question *relay.Message
 }
 
 // rate says how bad it is.
@@ -101,7 +103,10 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	}
 	v := c.verdict(t)
 	b.Why, b.Code, b.About = humane(v.Text, now), v.Code, t.Situation
-	if b.LastSeen.Before(t.Situation.LastSeen) { // the use of a key is noted up to a minute later
+	if b.Pending > 1 {
+		b.Why = strings.Replace(b.Why, "he message", "he oldest message", 1)
+	}
+	if b.LastSeen.Before(t.Situation.LastSeen) { // its messages tell more than the use of its keys, which is noted up to a minute later
 		b.LastSeen = t.Situation.LastSeen
 		b.Seen, b.Here = c.presence(b.Number, b.LastSeen, now)
 	}
@@ -109,31 +114,35 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 		return err
 	}
 	b.judgeOldest(t, now)
-	if v.Code != relay.VerdictPushed || !b.Live || !b.Here || b.Pending < 2 {
-		return nil
-	}
-	newest, _, err := c.config.Store.Messages(ctx, inspect.ListQuery{Mecha: b.Mecha, Direction: relay.In, State: relay.OnlyPending, Limit: 1})
-	if err != nil || len(newest) == 0 {
-		return err
-	}
-	if t, err = c.config.Store.Why(ctx, newest[0].ID); err == nil {
-		b.Full = c.verdict(t).Code == relay.VerdictBehind
-	}
-	if relay.ErrorCode(err) == relay.MessageNotFound {
-		return nil
-	}
+	b.Question, err = c.questionOf(ctx, t.Message)
 	return err
+}
+
+// next is what to do about the oldest message of a Mecha.
+func (b *box) next() (all []advice) {
+	if b.reason == nil {
+		return nil
+	}
+	if all = b.reason.next(); b.Question != nil {
+		all = append(all, nameQuestion(b.About.Message.From))
+	}
+	return all
 }
 
 // showNow makes the page at /.
 func (c *Console) showNow(r *http.Request) (any, error) {
 	ctx, now := r.Context(), c.config.Now()
-	counted := c.flow.catchUp(ctx)
+	caughtUp := make(chan bool, 1)
+	go func() { caughtUp <- c.flow.catchUp(ctx) }() // while what waits is counted
 	o, err := c.overview(ctx)
 	if err != nil {
 		return nil, err
 	}
-	p := &nowPage{Mechas: o.Mechas, Query: parseQuery(r.URL.Query().Get("q"))}
+	counted := <-caughtUp
+	p := &nowPage{Mechas: o.Mechas}
+	if p.Query, err = c.understand(ctx, r.URL.Query().Get("q")); err != nil {
+		return nil, err
+	}
 	if p.Boxes, err = c.boxes(ctx, o, now); err != nil {
 		return nil, err
 	}
@@ -144,7 +153,11 @@ func (c *Console) showNow(r *http.Request) (any, error) {
 	if p.Dead, err = c.dead(&h, now); err != nil {
 		return nil, err
 	}
-	p.Verdict = c.judge(o, p.Boxes, &h, p.Dead, now)
+	lost, err := c.lost(ctx, p.Dead)
+	if err != nil {
+		return nil, err
+	}
+	p.Verdict = c.judge(o, p.Boxes, &h, p.Dead, lost, now)
 	if more := len(p.Boxes) - shownBoxes; more > 0 {
 		p.Boxes, p.Others = p.Boxes[:shownBoxes], more
 	}
@@ -172,7 +185,8 @@ func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) 
 	all := make([]box, 0, len(o.Boxes))
 	for _, b := range o.Boxes {
 		n := box{Box: b, Now: now, Live: c.config.Live != nil}
-		n.Seen, n.Here = c.presence(b.Number, b.LastSeen, now)
+		n.LastSeen = c.lastSeen(b.Number, b.LastSeen)
+		n.Seen, n.Here = c.presence(b.Number, n.LastSeen, now)
 		n.rate()
 		all = append(all, n)
 	}
@@ -185,19 +199,33 @@ func (c *Console) boxes(ctx context.Context, o inspect.Overview, now time.Time) 
 				return nil, err
 			}
 			if b.Code == relay.VerdictAway || b.Code == relay.VerdictNeverConnected || b.Code == relay.VerdictRecipientGone {
-				b.Why = "" // Seen says it
+				b.Why = b.mayAnswer() // the rest Seen says
 			}
 		}
 	}
 	return all, nil
 }
 
-// presence says for people whether a Mecha is there: with a server, whether it has a socket or a
-// long-poll open; without one, when it made its last request that was noted, of any kind.
+// lastSeen gives when a Mecha was there for the last time, by what the file tells and by what the
+// server remembers of the last minute, which may not be in the file yet.
+func (c *Console) lastSeen(id relay.MechaNumber, noted time.Time) time.Time {
+	if c.config.Live != nil {
+		if at := c.config.Live.LastRequest(id); at.After(noted) {
+			return at
+		}
+	}
+	return noted
+}
+
+// presence says for people whether a Mecha is there, which was seen at a time (lastSeen): with a
+// server, whether it has a socket or a long-poll open; without one, when it made its last request
+// that was noted, of any kind.
 func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text string, here bool) {
 	switch {
 	case c.config.Live != nil && c.config.Live.Online(id):
-		return "online", true
+		return "connected", true
+	case c.config.Live == nil && seen.IsZero():
+		return "no request noted yet", false
 	case seen.IsZero():
 		return "no request yet", false
 	case c.config.Live == nil && now.Sub(seen) < 2*time.Minute: // the file knows it to a minute
@@ -205,12 +233,13 @@ func (c *Console) presence(id relay.MechaNumber, seen, now time.Time) (text stri
 	case c.config.Live == nil:
 		return "last request " + moment(seen, now), false
 	}
-	return "away since " + moment(seen, now), false
+	return "not connected, last seen " + moment(seen, now), false
 }
 
 // verdict judges a trace, with what the server knows.
 func (c *Console) verdict(t *inspect.Trace) relay.Verdict {
 	t.Situation.Online = c.config.Live != nil && c.config.Live.Online(t.Message.Recipient)
+	t.Situation.LastSeen = c.lastSeen(t.Message.Recipient, t.Situation.LastSeen)
 	return relay.Judge(&t.Situation)
 }
 

@@ -53,12 +53,13 @@ func draw(name string, h *lastHour, show func(float64) string, value func(*point
 	p.Label = fmt.Sprintf("%s in the last hour: now %s, at most %s", name, p.Value, p.Top)
 	scale := (plotHeight - 4) / max(top, 1e-9)
 	var line, area strings.Builder
-	begun, last := false, 0.0
+	begun, last, known := false, 0.0, 0
 	for i, v := range values {
 		x := float64(i) * step
 		if v < 0 {
 			continue // the line goes on at the next value that is known
 		}
+		known++
 		if begun && i+1 < len(values) && v == values[i-1] && v == values[i+1] {
 			continue // in the middle of a flat part
 		}
@@ -71,6 +72,9 @@ func draw(name string, h *lastHour, show func(float64) string, value func(*point
 			fmt.Fprintf(&area, "L%.1f %.1f", x, y)
 		}
 		begun, last = true, x
+	}
+	if known == 1 { // a point alone would not be seen
+		fmt.Fprintf(&line, "h%.1f", map[bool]float64{true: step, false: -step}[last+step <= plotWidth])
 	}
 	if begun {
 		fmt.Fprintf(&area, "L%.1f %dZ", last, plotHeight)

@@ -1,7 +1,7 @@
 package console
 
 import (
-	"slices"
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -11,7 +11,8 @@ import (
 )
 
 // query is a search: words as in "from:alice^demo state:pending older:10m". Words without a
-// colon are looked for in the addresses, the id, the type and the last word of the recipient.
+// colon are looked for in the addresses, the id, the type and the last word of the recipient; a
+// whole id of a conversation will do, too.
 type query struct {
 	Text     string // as it was typed
 	from, to string
@@ -22,7 +23,7 @@ type query struct {
 	reply    bool // only answers
 	words    []string
 	Refused  []string // sentences about words that mean nothing; then nothing is found
-	Hint     string   // a sentence about a word that may mean something else than it seems to
+	Says     string   // a sentence that says what is searched for, where the words do not
 }
 
 // states are the values of state: that the store knows.
@@ -31,8 +32,38 @@ var states = map[string]relay.StateFilter{
 	"expired": relay.OnlyExpired, "dead": relay.OnlyDead, "overdue": relay.OnlyOverdue,
 }
 
-// steps are further values of state: events, and the words of acks that the relay knows.
-var steps = []string{"accepted", "pushed", "claimed", "overdue", "completed", "failed", "rejected", "received", relay.Processing, relay.Deferred}
+// stateFinds says what each value of states finds, and each word of an ack that the relay knows.
+var stateFinds = map[string]string{
+	"pending": "are neither acknowledged nor expired", "queued": "wait, and that their recipient has not marked as delivered",
+	"delivered": "their recipient has marked as delivered, but not acknowledged", "acknowledged": "are acknowledged, in whatever word", "acked": "are acknowledged, in whatever word",
+	"expired": "expired before they were acknowledged", "dead": "expired, or were acknowledged as failed or rejected", "overdue": "were not acknowledged by the time that their sender asked for",
+	"completed": ofAck, "failed": ofAck, "rejected": ofAck, "received": ofAck, relay.Processing: ofAck, relay.Deferred: ofAck,
+}
+
+const ofAck = "have this as the word of their latest acknowledgement"
+
+// stateEvents are further values of state:, with what happens then. A message of the past does not tell
+// of them, so only the live flow has them.
+var stateEvents = map[inspect.StepKind]string{
+	inspect.StepAccepted: "the relay has taken a message", inspect.StepPushed: "a message is written to a socket", inspect.StepClaimed: "a worker gets a lease of a message",
+	inspect.StepReturned: "a lease or a deferral ends, and the message waits again", inspect.StepFull: "a conversation has all the messages that it may have",
+}
+
+// sayState says in a sentence what a value of state: finds.
+func sayState(state string) string {
+	if what := stateFinds[state]; what != "" {
+		return "state:" + state + " finds messages that " + what + "."
+	}
+	what := stateEvents[inspect.StepKind(state)]
+	if what == "" {
+		return relay.Visible(state) + " is no state, and is looked for as the word of an ack. " + knownStates
+	}
+	say := "state:" + state + " is an event: " + what + ". It is shown here from now on, when it happens; no earlier message is found by it."
+	if state == string(inspect.StepClaimed) {
+		say += " What workers hold now stands on the page of their Mecha."
+	}
+	return say
+}
 
 const (
 	knownFields = "The words are from:, to:, conv:, type:, state:, older: and has:reply; a word without a colon is looked for in addresses, ids and types."
@@ -53,6 +84,21 @@ func parseQuery(text string) query {
 	return q
 }
 
+// understand reads a search as parseQuery does. What that does not understand, and what looks like the
+// id of a conversation, is one if there is a conversation with that id.
+func (c *Console) understand(ctx context.Context, text string) (query, error) {
+	q := parseQuery(text)
+	id := relay.ConversationID(q.Text)
+	if len(q.Refused) == 0 && !strings.HasPrefix(q.Text, "conv_") || id.Check("id") != nil {
+		return q, nil
+	}
+	list, _, err := c.find(ctx, inspect.ListQuery{Conversation: id, Limit: 1}, searchFor)
+	if err != nil || len(list) == 0 {
+		return q, err
+	}
+	return query{Text: q.Text, conv: id, Says: "This is the id of a conversation: its messages are found."}, nil
+}
+
 // set sets a field, and says in a sentence what is wrong with it.
 func (q *query) set(field, value string) (problem string) {
 	if value == "" {
@@ -69,9 +115,7 @@ func (q *query) set(field, value string) (problem string) {
 		q.kind = value
 	case "state":
 		q.state = strings.ToLower(value)
-		if _, ok := states[q.state]; !ok && !slices.Contains(steps, q.state) {
-			q.Hint = relay.Visible(q.state) + " is no state, and is looked for as the word of an ack. " + knownStates
-		}
+		q.Says = sayState(q.state)
 	case "older":
 		d, ok := parseAge(value)
 		if q.older = d; !ok {
@@ -99,6 +143,9 @@ func parseAge(text string) (time.Duration, bool) {
 	return d, err == nil && d > 0 && d < most*day
 }
 
+// Conversation is the conversation that the search is about; "" if it names none.
+func (q query) Conversation() relay.ConversationID { return q.conv }
+
 // empty tells whether the query wants everything.
 func (q query) empty() bool {
 	return q.from == "" && q.to == "" && q.conv == "" && q.kind == "" && q.state == "" && q.older == 0 && !q.reply && len(q.words) == 0 && len(q.Refused) == 0
@@ -118,7 +165,7 @@ func (q query) matches(e inspect.Event, now time.Time) bool {
 		return false
 	}
 	for _, w := range q.words {
-		if !strings.Contains(strings.ToLower(strings.Join([]string{string(m.From), string(m.To), string(m.ID), m.Type, e.Step.Status, string(e.Step.What)}, " ")), w) {
+		if !strings.EqualFold(string(m.Conversation), w) && !strings.Contains(strings.ToLower(strings.Join([]string{string(m.From), string(m.To), string(m.ID), m.Type, e.Step.Status, string(e.Step.What)}, " ")), w) {
 			return false
 		}
 	}

@@ -10,20 +10,29 @@ import (
 )
 
 // levelOf says how bad it is with a message, for every page: 0 only if it is acknowledged as its
-// sender wants it, 1 while it waits for somebody, 2 if it failed, if nobody can receive it, or if
-// nothing has happened to it for lateAfter and nobody has named a time until which it waits.
+// sender wants it. 1 if it ended in another way, or waits for something that may yet happen by itself.
+// 2 if it waits and nobody can receive it, or if nothing has happened to it for lateAfter and nobody
+// has named a time until which it waits. A worker that claims a message and is then not heard of for
+// lateAfter has named such a time in vain.
 func levelOf(t *inspect.Trace, code relay.VerdictCode, now time.Time) int {
-	switch code {
-	case relay.VerdictRecipientGone, relay.VerdictExpired, relay.VerdictFailed, relay.VerdictRejected:
-		return 2
-	}
+	s := &t.Situation
 	switch {
+	case code == relay.VerdictExpired, code == relay.VerdictFailed, code == relay.VerdictRejected:
+		return 1
+	case code == relay.VerdictRecipientGone:
+		return 2
 	case !t.Message.State.Pending():
 		return 0
-	case t.Situation.Until.After(now) || now.Sub(lastStep(t)) <= lateAfter:
+	case s.Until.After(now) && !(s.Claimed && unheard(s, now)) || now.Sub(lastStep(t)) <= lateAfter:
 		return 1
 	}
 	return 2
+}
+
+// unheard tells that the recipient of a claimed message is not connected, and has made no request for
+// lateAfter: it neither renewed the lease nor reported anything.
+func unheard(s *relay.Situation, now time.Time) bool {
+	return !s.Online && now.Sub(s.Since) > lateAfter && now.Sub(s.LastSeen) > lateAfter
 }
 
 // lastStep tells when something has happened to a message that gives hope. A client that crashes
@@ -54,11 +63,13 @@ type standing struct {
 	removed    time.Time     // zero: it is registered
 	keys       []inspect.Key // the live ones first, then the newest
 	more       bool          // it has more keys
+	revoker    string        // who revoked its last key, for people; "" if that is not known
 }
 
-// standing reads it, if the code of a verdict wants it; else it is nil.
-func (c *Console) standing(a relay.Address, code relay.VerdictCode) (*standing, error) {
-	if code != relay.VerdictRecipientGone && code != relay.VerdictNeverConnected {
+// standing reads it, if the verdict of a message wants it; else it is nil.
+func (c *Console) standing(a relay.Address, code relay.VerdictCode, about *relay.Situation) (*standing, error) {
+	ended := code == relay.VerdictExpired && (about.RecipientGone || about.LastSeen.IsZero())
+	if code != relay.VerdictRecipientGone && code != relay.VerdictNeverConnected && !ended {
 		return nil, nil
 	}
 	m, err := c.config.Store.Mecha(a, time.Time{})
@@ -68,7 +79,22 @@ func (c *Console) standing(a relay.Address, code relay.VerdictCode) (*standing, 
 	if err != nil {
 		return nil, err
 	}
-	return &standing{registered: m.CreatedAt, removed: m.RemovedAt, keys: m.Keys, more: m.MoreKeys}, nil
+	s := &standing{registered: m.CreatedAt, removed: m.RemovedAt, keys: m.Keys, more: m.MoreKeys}
+	if last, _ := s.lastKey(); code == relay.VerdictRecipientGone && last != nil && !last.RevokedAt.IsZero() {
+		s.revoker, err = c.revoker(last)
+	}
+	return s, err
+}
+
+// revoker gives the name of the user who revoked a key, by the audit log; "" if that does not say.
+func (c *Console) revoker(k *inspect.Key) (string, error) {
+	acts, err := c.config.Store.Acts(k.RevokedAt.Add(-time.Second))
+	for _, a := range acts {
+		if a.Key == k.ID && a.What == relay.ActKeyRevoked {
+			return relay.Visible(a.By.User), err
+		}
+	}
+	return "", err
 }
 
 // live gives the first key that is neither revoked nor expired; nil: there is none.
@@ -86,24 +112,41 @@ func (s *standing) gone(now time.Time) string {
 		return " was removed, or has no valid key"
 	case !s.removed.IsZero():
 		return " was removed at " + moment(s.removed, now)
-	case len(s.keys) == 0:
-		return " has no key"
 	}
-	last, when := s.keys[0], time.Time{}
-	for _, k := range s.keys { // the one that ended last
-		if end := ended(k); end.After(when) {
-			last, when = k, end
-		}
-	}
-	which := "’s last key"
-	if len(s.keys) == 1 && !s.more {
-		which = "’s only key"
+	last, when := s.lastKey()
+	if last == nil || s.live() != nil {
+		return " has no valid key"
 	}
 	what := "expired"
 	if !last.RevokedAt.IsZero() {
 		what = "was revoked"
 	}
-	return fmt.Sprintf("%s, %s, %s at %s", which, nameKey(last), what, moment(when, now))
+	text := fmt.Sprintf("’s %s key, %s, %s at %s", s.only(), nameKey(*last), what, moment(when, now))
+	if s.revoker != "" {
+		text += " by " + s.revoker
+	}
+	return text
+}
+
+// only is "only" if the Mecha has one key, else "last".
+func (s *standing) only() string {
+	if len(s.keys) == 1 && !s.more {
+		return "only"
+	}
+	return "last"
+}
+
+// lastKey gives the key that ended last, and when; nil if there is none.
+func (s *standing) lastKey() (last *inspect.Key, when time.Time) {
+	if s == nil {
+		return nil, time.Time{}
+	}
+	for i := range s.keys {
+		if end := ended(s.keys[i]); end.After(when) {
+			last, when = &s.keys[i], end
+		}
+	}
+	return last, when
 }
 
 // ended tells when a key that is not live ended.
@@ -135,7 +178,7 @@ func (s *standing) unused(now time.Time) string {
 	return fmt.Sprintf("registered at %s, and %s", moment(s.registered, now), key)
 }
 
-// A reason is what the sentences of a message that waits are made of.
+// A reason is what the sentences about a message are made of.
 type reason struct {
 	code   relay.VerdictCode
 	about  *relay.Situation
@@ -143,7 +186,26 @@ type reason struct {
 	live   bool // the server tells whether the recipient is online
 	online bool
 	who    *standing
+	full   fullWindow
 	now    time.Time
+}
+
+// fullWindow tells of the sockets of a Mecha whose sync window is full.
+type fullWindow struct {
+	open time.Time // since when the oldest is open; zero: there is none, or nobody knows
+	sent int       // messages that they were sent, and that are not acknowledged
+}
+
+func (c *Console) fullWindow(id relay.MechaNumber) (w fullWindow) {
+	if c.config.Live != nil {
+		w.open, w.sent = c.config.Live.Full(id)
+	}
+	return w
+}
+
+// says tells, after "is connected", since when it is, and what it has not acknowledged.
+func (w fullWindow) says(now time.Time) string {
+	return fmt.Sprintf("since %s, and has not acknowledged %s that it was sent", moment(w.open, now), plural(w.sent, "message"))
 }
 
 // text is the headline of the page of a message; said is what relay.Judge says, which it is if
@@ -162,11 +224,14 @@ func (r *reason) text(said string) string {
 	case relay.VerdictPushed:
 		return r.pushed(at)
 	case relay.VerdictBehind:
-		if s.Ahead > 0 {
-			return fmt.Sprintf("%s is connected, but has yet to acknowledge %s before this one: until then its socket takes no more.", r.to, plural(s.Ahead, "message"))
+		if !r.full.open.IsZero() {
+			return fmt.Sprintf("%s is connected %s: its window is full, so the relay has not sent it this message yet.", r.to, r.full.says(r.now))
 		}
 	case relay.VerdictNeverConnected:
 		if more := r.who.unused(r.now); more != "" {
+			if !r.live { // the file may not have the last minute yet
+				return fmt.Sprintf("No request of %s is noted yet. It was %s.", r.to, more)
+			}
 			return fmt.Sprintf("%s has never made a request. It was %s.", r.to, more)
 		}
 	case relay.VerdictAnswered:
@@ -174,11 +239,7 @@ func (r *reason) text(said string) string {
 			return strings.TrimSuffix(humane(said, r.now), ".") + ", but has not acknowledged the message."
 		}
 	}
-	said = humane(said, r.now)
-	if rest, ok := strings.CutPrefix(said, "It "); ok {
-		said = "The message " + rest
-	}
-	return said
+	return humane(said, r.now)
 }
 
 // pushed tells of a message that was written to a socket whether the recipient is still there.
@@ -194,59 +255,15 @@ func (r *reason) pushed(at func(time.Time) string) string {
 	case !r.live:
 		return fmt.Sprintf("The message was written to %s of %s %s, and was not acknowledged since.", plural(s.Sockets, "socket"), r.to, when)
 	case !r.online:
-		return fmt.Sprintf("%s got the message %s and left without acknowledging it; it was last there at %s.", r.to, when, at(s.LastSeen))
-	case r.now.Sub(s.PushedAt) <= lateAfter:
-		return fmt.Sprintf("%s got the message %s, is connected, and has not acknowledged it yet.", r.to, when)
+		return fmt.Sprintf("%s was sent the message %s, has not acknowledged it, and is not connected now; it was last seen at %s.", r.to, when, at(s.LastSeen))
 	}
-	return fmt.Sprintf("%s got the message %s, has not acknowledged it, and is connected: it hangs.", r.to, when)
+	return fmt.Sprintf("%s was sent the message %s, is connected, and has not acknowledged it.", r.to, when)
 }
 
 // justNow is how long something has happened just now.
 const justNow = 5 * time.Second
 
 func (r *reason) justPushed() bool { return r.now.Sub(r.about.PushedAt) < justNow }
-
-// next is the one thing to do about it; "" if there is none.
-func (r *reason) next() string {
-	s := r.about
-	switch r.code {
-	case relay.VerdictRecipientGone:
-		if r.who == nil || !r.who.removed.IsZero() {
-			return ""
-		}
-		return fmt.Sprintf("Make a new key for it: relay key create %s", r.to)
-	case relay.VerdictExpired:
-		return "Send it again, if it still matters."
-	case relay.VerdictDeferred:
-		return fmt.Sprintf("Wait until %s, or remove what %s waits for.", moment(s.Until, r.now), r.to)
-	case relay.VerdictClaimed:
-		worker := "the worker"
-		if s.Worker != "" {
-			worker += " " + relay.Quote(s.Worker)
-		}
-		return fmt.Sprintf("Look at %s, or wait until %s, when the lease ends.", worker, moment(s.Until, r.now))
-	case relay.VerdictPushed:
-		switch {
-		case r.live && !r.online:
-			return fmt.Sprintf("Look at why %s ended, and start it again.", r.to)
-		case r.now.Sub(s.PushedAt) <= lateAfter:
-			return ""
-		}
-		return fmt.Sprintf("Look at what %s does; if it hangs, restart it.", r.to)
-	case relay.VerdictBehind:
-		if s.Ahead > 0 {
-			return fmt.Sprintf("Look at what %s does with the oldest message before this one.", r.to)
-		}
-	case relay.VerdictAway:
-		return fmt.Sprintf("Start %s.", r.to)
-	case relay.VerdictNeverConnected:
-		if k := r.who.live(); k != nil {
-			return fmt.Sprintf("Start %s with its key, %s.", r.to, nameKey(*k))
-		}
-		return fmt.Sprintf("Start %s.", r.to)
-	}
-	return ""
-}
 
 // sinceWords name what has happened at the time of a verdict.
 var sinceWords = map[relay.VerdictCode]string{

@@ -24,13 +24,13 @@ func TestAFreshPushIsNotIgnored(t *testing.T) {
 	m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`)
 	socket := s.mustConnect(s.serve(), s.bob, "", 1)
 	visitor, page := s.enter(), "/message/"+string(m.ID)
-	s.await(visitor, "/", `1 message has waited 20 min for bob\^demo, which got it (just now|at `+clock+`), is connected`)
-	s.await(visitor, page, `bob\^demo got the message (just now|at `+clock+`), is connected, and has not acknowledged it yet\.`)
+	s.await(visitor, "/", `1 message has waited 20 min for bob\^demo, which was sent it (just now|at `+clock+`), is connected`)
+	s.await(visitor, page, `bob\^demo was sent the message (just now|at `+clock+`), is connected, and has not acknowledged it\.`)
 	s.wantLevel("/", "warn")
 	s.wantLevel(page, "warn")
 	socket.Close()
-	s.await(visitor, page, `bob\^demo got the message (just now|at `+clock+`) and left without acknowledging it; it was last there at`)
-	s.await(visitor, "/", `bob\^demo ?away since `+clock) // its key's last use is not noted yet
+	s.await(visitor, page, `bob\^demo was sent the message (just now|at `+clock+`), has not acknowledged it, and is not connected now; it was last seen at`)
+	s.await(visitor, "/", `bob\^demo ?not connected, last seen `+clock) // its key's last use is not noted yet
 	s.wantLevel(page, "warn")
 }
 
@@ -42,7 +42,7 @@ func TestAPushAgainDoesNotHideTheFirst(t *testing.T) {
 	s.Pushed(s.bob.Number, time.Now().Add(-19*time.Minute), []relay.Position{m.Position})
 	s.Pushed(s.bob.Number, time.Now(), []relay.Position{m.Position})
 	page := "/message/" + string(m.ID)
-	s.await(s.enter(), page, `bob\^demo got the message (just now|at `+clock+`) and left`)
+	s.await(s.enter(), page, `bob\^demo was sent the message (just now|at `+clock+`), has not acknowledged it, and is not connected now`)
 	s.wantLevel("/", "bad")
 	s.wantLevel(page, "bad")
 }
@@ -79,6 +79,49 @@ func TestOneOfSeveralIsHeld(t *testing.T) {
 	if _, err := s.ClaimMessages(t.Context(), &relay.ClaimMessages{At: time.Now().Add(-19 * time.Minute), Key: s.bob.Number, Limit: 1, Lease: time.Hour, Worker: "mill-2", Nonce: s.nonce}); err != nil {
 		t.Fatal(err)
 	}
-	s.await(s.enter(), "/", `4 messages wait longer than 10 min, the oldest for 20 min, all for bob\^demo, whose worker “mill-2” has held the oldest since`)
+	s.await(s.enter(), "/", `4 messages wait longer than 10 min, the oldest for 20 min, all for bob\^demo, whose worker “mill-2” claimed the oldest at`)
 	s.wantLevel("/", "bad")
 }
+
+// A conversation is as bad as the worst of its open messages, by the rule of the page of a message;
+// if none is open, as bad as its last one.
+func TestAConversationIsAsBadAsItsMessages(t *testing.T) {
+	t.Parallel()
+	s := mustBegin(t, true)
+	in := func(c relay.ConversationID) func(*relay.SendMessage) {
+		return func(m *relay.SendMessage) { m.Conversation = c }
+	}
+	past := 20 * time.Minute // no message is older than the one before it
+	send := func(c relay.ConversationID) *relay.Message {
+		past -= time.Second
+		return s.mustSend(past, s.alice, "bob^demo", `{}`, in(c))
+	}
+	send("old")
+	s.mustAck(past, s.bob, send("done"), "completed", "")
+	s.mustAck(past, s.bob, send("failed"), "failed", "")
+	s.mustAck(past, s.bob, send("failed-before"), "failed", "")
+	s.mustAck(past, s.bob, send("failed-before"), "completed", "")
+	putOff := send("put-off")
+	s.nonce++
+	if _, err := s.Acknowledge(&relay.Acknowledge{At: time.Now().Add(-19 * time.Minute), Key: s.bob.Number, ID: putOff.ID, Status: relay.Deferred, RetryAfter: time.Hour, ClientTS: relay.FormatTime(time.Now()), Nonce: s.nonce}); err != nil {
+		t.Fatal(err)
+	}
+	for range explained { // the oldest for each recipient is looked at first
+		s.mustSend(5*time.Minute, s.alice, "bob^demo", `{}`, in("gone"))
+	}
+	s.mustSend(time.Second, s.alice, "carol^demo", `{}`, in("gone"))
+	for range explained { // of the others it is known that they wait
+		s.mustSend(time.Second, s.alice, "bob^demo", `{}`, in("many"))
+	}
+	s.mustSend(time.Second, s.alice, "bob^demo", `{}`, in("many"))
+	s.mustSend(time.Second, s.alice, "bob^demo", `{}`, in("young"))
+	if err := s.Revoke(&relay.RevokeKey{At: time.Now(), ID: s.carol.ID}); err != nil {
+		t.Fatal(err)
+	}
+	for name, level := range map[string]string{"done": "good", "young": "warn", "old": "bad", "failed": "warn", "failed-before": "warn", "put-off": "warn", "gone": "bad", "many": "warn"} {
+		s.wantLevel("/conversation/"+name, level)
+	}
+}
+
+// explained is how many open messages of a conversation are looked at.
+const explained = 6

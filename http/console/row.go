@@ -65,12 +65,21 @@ func rowOf(e inspect.Event) row {
 	case !s.Until.IsZero():
 		r.Note = "until " + s.Until.Local().Format("15:04:05")
 	case s.What == inspect.StepAccepted:
-		r.Note = size(int64(m.PayloadBytes))
+		r.Note = size(int64(m.PayloadBytes)) + inConversation(m)
 		if m.InReplyTo != "" {
 			r.Note += ", answers " + string(m.InReplyTo)
 		}
 	}
 	return r
+}
+
+// inConversation is the end of a note that names the conversation of a message, if a client has named
+// it; else "".
+func inConversation(m *relay.Message) string {
+	if identifier.MatchString(string(m.Conversation)) {
+		return ""
+	}
+	return ", in " + relay.Visible(string(m.Conversation))
 }
 
 // rowID tells the rows of a page apart.
@@ -101,7 +110,7 @@ func rowOfMessage(m *relay.Message) row {
 	case m.State == relay.Delivered:
 		r.What, r.Tone = "delivered", "busy"
 	default:
-		r.What, r.Tone = "queued", "quiet"
+		r.What, r.Tone = "pending", "quiet"
 	}
 	return r
 }

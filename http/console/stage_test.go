@@ -20,6 +20,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/http/console"
 	"relay/ws"
 )
@@ -32,6 +33,11 @@ const patience = 3 * time.Minute
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given && !testing.Short() {
+		flag.Set("test.parallel", "6") // they wait for the browser, and for the timers of its pages
+	}
 	code := m.Run()
 	closeBrowser()
 	os.Exit(code)
@@ -74,7 +80,7 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// Online, Open and Vitals make a stage console.Live: what a test says of the server.
+// Online, Open, Full and Vitals make a stage console.Live: what a test says of the server.
 func (s *stage) Online(id relay.MechaNumber) bool {
 	if s.hub != nil {
 		return s.hub.Online(id)
@@ -92,6 +98,13 @@ func (s *stage) Open(id relay.MechaNumber) (sockets, longPolls int) {
 		sockets = 1
 	}
 	return sockets, 0
+}
+
+func (s *stage) Full(id relay.MechaNumber) (open time.Time, sent int) {
+	if s.hub != nil {
+		return s.hub.Full(id)
+	}
+	return time.Time{}, 0
 }
 
 func (s *stage) Vitals() console.Vitals {
@@ -123,7 +136,7 @@ func mustStage(t testing.TB, live bool, options ...func(*console.Config)) *stage
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stage{t: t, path: filepath.Join(t.TempDir(), "relay.db"), log: &lines{}, online: map[relay.MechaNumber]bool{}}
+	s := &stage{t: t, path: filepath.Join(scratch.Dir(t), "relay.db"), log: &lines{}, online: map[relay.MechaNumber]bool{}}
 	s.vitals = console.Vitals{Accepting: true, Writable: true, IndexReady: true, IndexLag: 0}
 	if s.DB, err = db.Open(db.Options{Path: s.path, Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}); err != nil {
 		t.Fatal(err)

@@ -27,6 +27,7 @@ type Store interface {
 	Payload(id relay.MessageID) ([]byte, error)
 	Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error)
 	Answers(id relay.MessageID, limit int) ([]*relay.Message, error)
+	Acts(since time.Time) ([]relay.NotedAct, error)
 	FileState() (inspect.FileState, error)
 	Mechas(q inspect.MechaQuery) (list []inspect.Known, more bool, err error)
 	Mecha(a relay.Address, late time.Time) (inspect.MechaState, error)
@@ -42,6 +43,12 @@ type Live interface {
 	Online(relay.MechaNumber) bool
 	// Open counts the open sockets and long-polls of the Mecha.
 	Open(relay.MechaNumber) (sockets, longPolls int)
+	// Full tells of the sockets of the Mecha whose sync window is full: since when the oldest of
+	// them has been open, zero if there is none, and how many messages they were sent that are not
+	// acknowledged.
+	Full(relay.MechaNumber) (open time.Time, sent int)
+	// LastRequest tells when the Mecha made its last request; zero: none since the server's start.
+	LastRequest(relay.MechaNumber) time.Time
 	Vitals() Vitals
 }
 

@@ -15,33 +15,41 @@ type Verdict struct {
 	Text  string
 	Level int
 	Also  []string // what else is to be said
-	Next  string   // what to do; "" if there is not one thing
+	Next  []advice // what to do, in this order
 }
 
 // judge says in one sentence whether all is well, and then what else there is to say.
-func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []row, now time.Time) (v Verdict) {
+func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []row, lost *reason, now time.Time) (v Verdict) {
 	c.judgeStore(&v, o)
 	stored := v.Text != ""
+	said := len(v.Also)
 	late := judgeWaiting(&v, all, now)
-	waiting := v.Text != "" && !stored
+	waiting := v.Text != "" && !stored || len(v.Also) > said
 	total := hour.total
-	if total.Failed > 0 {
-		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false, total.Failed)+".")
-	}
-	if total.Expired > 0 {
-		expired := " expired"
-		if slices.ContainsFunc(dead, func(r row) bool { return r.What == "expired" && r.time.Before(now.Add(-time.Hour)) }) {
-			expired = was(total.Expired) + " found to have expired" // it expired while no server ran
-		}
-		v.say(1, plural(total.Expired, "message")+expired+" in the last hour"+latestOf(dead, true, total.Expired)+".")
-	}
+	v.judgeEnded(total, dead, lost, now)
 	pending := "Nothing is pending."
 	if len(all) > 0 {
 		oldest := oldestOf(all)
 		least := map[bool]string{true: "At least "}[o.More]
 		pending = fmt.Sprintf("%s%s pending, the oldest for %s.", least, plural(o.Pending, "message")+is(o.Pending), waited(oldest.OldestAt, now))
-		if v.Text == "" {
-			young := fmt.Sprintf("Nothing waits longer than %s; %s%s up to %s%s.", age(lateAfter), strings.ToLower(least), waits(o.Pending), waited(oldest.OldestAt, now), forWhom(oldest, len(all), o.Pending, now))
+		young := waitUpTo(o.Pending, waited(oldest.OldestAt, now)) + forWhom(oldest, len(all), o.Pending, now) + "."
+		if late := 0; !o.More {
+			for _, b := range all {
+				late += b.Late
+			}
+			if late == o.Pending { // the sentence says as much
+				pending = ""
+			}
+		}
+		switch {
+		case stored && waiting: // both are named
+			v.Text += " " + v.Also[said]
+			v.Also = slices.Delete(v.Also, said, said+1)
+		case stored:
+			v.Text += " " + upper(strings.ToLower(least)+young)
+			pending, waiting = "", true
+		case v.Text == "":
+			young = fmt.Sprintf("Nothing waits longer than %s; %s%s", age(lateAfter), strings.ToLower(least), young)
 			level := one(slices.ContainsFunc(all, func(b box) bool { return b.Tone() == "warn" }))
 			v.say(level, young)
 			pending, waiting = "", level > 0
@@ -59,19 +67,14 @@ func (c *Console) judge(o inspect.Overview, all []box, hour *lastHour, dead []ro
 		sent = plural(total.Sent, "message") + " in the last hour."
 	}
 	switch {
-	case waiting: // the sentence is of the first box, or of the oldest
-		worst := &all[0]
-		if pending == "" {
-			worst = oldestOf(all)
+	case waiting: // for the first box
+		v.Next = append(v.Next, all[0].next()...)
+		if all[0].Question != nil && all[0].Level > 0 && !stored {
+			v.Text += " " + all[0].mayAnswer()
 		}
-		if worst.reason != nil {
-			v.Next = worst.reason.next()
-		}
-	case !stored && v.Level > 0 && total.Failed == 0 && hour.counted:
-		v.Next = "Send it again, if it still matters."
-		if total.Expired > 1 {
-			v.Next = "Send them again, if they still matter."
-		}
+		v.hint(all[0].question())
+	case !stored && total.Expired > 0 && total.Failed == 0 && lost != nil:
+		v.Next = lost.next()
 	}
 	if old := now.Sub(o.At); old > lookOld {
 		late = strings.TrimSpace(late + " What waits was counted " + age(old) + " ago.")
@@ -106,6 +109,27 @@ func (v *Verdict) say(level int, text string) {
 	}
 }
 
+// judgeEnded says what failed or expired in the last hour.
+func (v *Verdict) judgeEnded(total inspect.Span, dead []row, lost *reason, now time.Time) {
+	if total.Failed > 0 {
+		v.say(1, plural(total.Failed, "message")+was(total.Failed)+" acknowledged as failed or rejected in the last hour"+latestOf(dead, false, total.Failed)+".")
+	}
+	if total.Expired > 0 {
+		expired := " expired"
+		if slices.ContainsFunc(dead, func(r row) bool { return r.What == "expired" && r.time.Before(now.Add(-time.Hour)) }) {
+			expired = was(total.Expired) + " found to have expired" // it expired while no server ran
+		}
+		v.say(1, plural(total.Expired, "message")+expired+" in the last hour"+latestOf(dead, true, total.Expired)+lost.why()+".")
+	}
+}
+
+// hint says a text, unless it is "", as the first of what else there is to say.
+func (v *Verdict) hint(text string) {
+	if text != "" {
+		v.Also = slices.Insert(v.Also, 0, text)
+	}
+}
+
 // judgeStore says what keeps the server from its work, as far as that is known.
 func (c *Console) judgeStore(v *Verdict, o inspect.Overview) {
 	if c.config.Live != nil {
@@ -113,17 +137,17 @@ func (c *Console) judgeStore(v *Verdict, o inspect.Overview) {
 			v.say(2, "The relay cannot write to its database.")
 		} else if !vitals.Accepting {
 			v.say(2, refuses(vitals, o.DiskFree))
-			v.Next = freeSpace
+			v.Next = []advice{freeSpace}
 		}
 		return
 	}
 	if o.Serving == inspect.NotServed {
 		v.say(2, "No server has the file open: nobody delivers.")
-		v.Next = "Start relay serve."
+		v.Next = []advice{startServer}
 	}
 	if o.DiskFree >= 0 && o.DiskFree < lowDisk {
 		v.say(2, lowOn(o.DiskFree))
-		v.Next = freeSpace
+		v.Next = append(v.Next, freeSpace)
 	}
 }
 
@@ -197,6 +221,14 @@ func waitLong(n int, oldest time.Duration) string {
 	return fmt.Sprintf("%s longer than %s, the oldest for %s", waits(n), age(lateAfter), age(oldest))
 }
 
+// waitUpTo says that n messages wait, the oldest of them for a time.
+func waitUpTo(n int, oldest string) string {
+	if n == 1 {
+		return "1 message has waited " + oldest
+	}
+	return waits(n) + " up to " + oldest
+}
+
 func is(n int) string { return map[bool]string{true: " is", false: " are"}[n == 1] }
 
 func was(n int) string { return map[bool]string{true: " was", false: " were"}[n == 1] }
@@ -221,23 +253,23 @@ func (b *box) state(n int, now time.Time) string {
 	if n > 1 {
 		it = "the oldest"
 	}
-	got := "which got " + it + " at " + at(s.PushedAt)
+	got := "which was sent " + it + " at " + at(s.PushedAt)
 	if now.Sub(s.PushedAt) < justNow {
-		got = "which got " + it + " just now"
+		got = "which was sent " + it + " just now"
 	}
 	switch {
 	case b.Removed || b.LiveKeys == 0:
 		return b.gone(now)
 	case b.Code == relay.VerdictAnswered:
 		return "which has answered " + it + ", but has not acknowledged it"
-	case b.Code == relay.VerdictPushed && b.Full:
-		return "which is connected, but acknowledges nothing since " + at(s.PushedAt) + ": its window is full, and it is sent no more"
+	case b.Code == relay.VerdictPushed && !b.reason.full.open.IsZero():
+		return "which is connected " + b.reason.full.says(now) + ": its window is full, so the relay sends it no others for now"
 	case b.Code == relay.VerdictPushed && !b.Live:
 		return got + " and has not acknowledged it"
 	case b.Code == relay.VerdictPushed && b.Here:
 		return got + ", is connected, and has not acknowledged it"
 	case b.Code == relay.VerdictPushed:
-		return got + " and left without acknowledging it"
+		return got + ", has not acknowledged it, and is not connected now"
 	case b.Code == relay.VerdictBehind:
 		return "which is connected, but was not sent " + it
 	case b.Code == relay.VerdictClaimed:
@@ -245,11 +277,15 @@ func (b *box) state(n int, now time.Time) string {
 		if s.Worker != "" {
 			worker = "whose worker " + relay.Quote(s.Worker)
 		}
-		return worker + " has held " + it + " since " + at(s.Since) + " without a word; the lease ends at " + at(s.Until)
+		return worker + " claimed " + it + " at " + at(s.Since) + " and has reported nothing since; its lease ends at " + at(s.Until)
 	case b.Code == relay.VerdictWorking:
-		return "which has been at " + it + " since " + at(s.Message.Ack.At)
+		return "which reported " + relay.Visible(s.Message.Ack.Status) + " for " + it + " at " + at(s.Message.Ack.At) + ", and nothing since"
 	case b.Code == relay.VerdictDeferred:
-		return "which has put " + it + " off until " + at(s.Until)
+		text := "which has put " + it + " off until " + at(s.Until)
+		if s.Message.Ack != nil && s.Message.Ack.Detail != "" {
+			text += ": " + relay.Quote(cut(s.Message.Ack.Detail, wordLength))
+		}
+		return text
 	}
 	return b.presence(now)
 }
@@ -274,12 +310,17 @@ func (b *box) presence(now time.Time) string {
 	switch {
 	case b.Here && b.Live:
 		return "which is connected"
-	case b.LastSeen.IsZero() && b.reason != nil && b.reason.who.live() != nil:
-		return "which has never made a request: it was " + b.reason.who.unused(now)
 	case b.LastSeen.IsZero():
-		return "which has never made a request"
+		never := "which has never made a request"
+		if !b.Live { // the file may not have the last minute yet
+			never = "of which no request is noted yet"
+		}
+		if b.reason != nil && b.reason.who.live() != nil {
+			never += ": it was " + b.reason.who.unused(now)
+		}
+		return never
 	case b.Live:
-		return b.Seen
+		return "which is " + b.Seen
 	case b.Here:
 		return "which made a request " + ago(b.LastSeen, now)
 	}

@@ -3,6 +3,8 @@ package console_test
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +55,49 @@ func TestAConsoleBesideTheServerSaysWhatItKnows(t *testing.T) {
 	if _, page := s.get(visitor, "/"); strings.Contains(page, "connected") && strings.Contains(words(page), "is connected") || strings.Contains(words(page), "no request yet") {
 		t.Errorf("it says more than it knows: %s", words(page))
 	}
+	// The use of a key is noted up to a minute later; what a Mecha has sent is known at once.
+	dave := s.mustIssue("dave^demo", "")
+	s.mustAck(0, dave, s.mustSend(time.Second, dave, "dave^demo", `{}`), "completed", "")
+	s.mustIssue("erin^demo", "")
+	for _, path := range []string{"/mecha", "/directory"} {
+		s.await(visitor, path, `dave\^demo ?last request (just now|\d+ s ago)`)
+		s.await(visitor, path, `erin\^demo ?no request noted yet`)
+	}
+	s.mustSend(time.Minute, s.alice, "erin^demo", `{}`)
+	s.await(visitor, "/mecha/erin%5Edemo", `for erin\^demo, of which no request is noted yet: it was registered at .*Last request ?none noted yet`)
+}
+
+// A server remembers the requests of the last minute, which the file does not have yet.
+func TestARequestOfTheLastMinuteIsKnown(t *testing.T) {
+	t.Parallel()
+	s := mustBegin(t, true)
+	visitor := s.enter()
+	for _, path := range []string{"/mecha", "/directory", "/mecha/bob%5Edemo"} {
+		s.await(visitor, path, `no request yet`)
+	}
+	s.mustConnect(s.serve(), s.bob, "", 0).Close()
+	waits := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`)
+	for _, path := range []string{"/mecha", "/directory", "/mecha/bob%5Edemo", "/", "/message/" + string(waits.ID)} {
+		s.await(visitor, path, `bob\^demo\S* ?·? ?not connected, last seen `)
+	}
+	if _, page := s.get(visitor, "/message/"+string(waits.ID)); strings.Contains(words(page), "has never made a request") {
+		t.Errorf("the page of the message says: %s", words(page))
+	}
+}
+
+// What an operator sends from the console is no sign that its Mecha is there.
+func TestAnOperatorIsNoSignOfItsMecha(t *testing.T) {
+	t.Parallel()
+	s := mustBegin(t, true)
+	visitor := s.enter()
+	m := url.Values{"to": {"bob^demo"}, "payload": {"{}"}, "once": {"once"}}
+	if status, text := s.post(visitor, "/send", m); status != http.StatusSeeOther {
+		t.Fatal(status, text)
+	}
+	for _, path := range []string{"/mecha", "/directory", "/mecha/operator%5Edemo"} {
+		s.await(visitor, path, `operator\^demo\S* ?·? ?no request yet`)
+	}
+	s.await(visitor, "/mecha/operator%5Edemo", `Last request ?none`)
 }
 
 // What failed in the last hour is listed, however long ago it was sent, and with the time and the
@@ -92,7 +137,7 @@ func TestAnExpiryHasTheTimeOfTheMessage(t *testing.T) {
 	m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
 	old := s.mustSend(3*time.Hour, s.alice, "carol^demo", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
 	visitor := s.enter()
-	s.await(visitor, "/", `2 messages were found to have expired in the last hour, the latest for bob\^demo\.`)
+	s.await(visitor, "/", `2 messages were found to have expired in the last hour, the latest for bob\^demo: bob\^demo has never made a request\.`)
 	for path, shown := range map[string]int{"/": 2, "/message/" + string(m.ID): 2} { // in the flow and among the expired; in the life and in the record
 		s.await(visitor, path, `noticed at \d\d:\d\d:\d\d`)
 		_, page := s.get(visitor, path)

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -92,62 +93,89 @@ var sizes = []struct {
 	dark          bool
 }{{1440, 900, false}, {420, 900, true}, {1440, 900, true}, {420, 900, false}, {3840, 2160, false}}
 
-// Everything that a view shows stays in the window, at each width, and nobody is kept out: in
-// both themes there is enough contrast, and all has its name and its role.
-func TestEverybodyCanUseThePages(t *testing.T) {
-	axe, err := os.ReadFile("testdata/axe/axe.min.js")
+// axe is axe-core, which finds what keeps people out.
+func axe(t *testing.T) chromedp.Action[chromedp.Void] {
+	t.Helper()
+	text, err := os.ReadFile("testdata/axe/axe.min.js")
 	if err != nil {
 		t.Fatal(err)
 	}
+	return chromedp.Evaluate[chromedp.Void](string(text))
+}
+
+// Everything that a view shows stays in the window, at each width, and nobody is kept out: in
+// both themes there is enough contrast, and all has its name and its role.
+func TestEverybodyCanUseThePages(t *testing.T) {
+	t.Parallel()
 	s := mustPlay(t, true)
-	b := mustOpen(t)
-	b.open(s.entry("/"))
-	b.await(isLive)
+	views := everyView(s)
+	if all := *long || *shots != ""; !all { // these are much as the others
+		delete(views, "wrong")
+		delete(views, "search")
+		delete(views, "answered")
+	}
+	const tabs = 3 // at the same time
+	for tab := range tabs {
+		t.Run(fmt.Sprint("tab ", tab+1), func(t *testing.T) {
+			t.Parallel()
+			b := mustOpen(t)
+			b.open(s.entry("/"))
+			b.await(isLive)
+			for n, name := range slices.Sorted(maps.Keys(views)) {
+				if n%tabs == tab {
+					b.everybodyCanUse(t, name, s.url+views[name])
+				}
+			}
+		})
+	}
+	t.Run("the door", func(t *testing.T) {
+		t.Parallel()
+		door := mustOpen(t)
+		door.open(s.url + "/")
+		door.await(`document.querySelector("#door")`)
+		do(door, axe(t))
+		if found := door.eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html)))`); found != "[]" {
+			t.Error(found)
+		}
+		door.shoot("door")
+	})
+}
+
+// everybodyCanUse looks at a view in each size, or in the first two.
+func (b *tab) everybodyCanUse(t *testing.T, name, url string) {
 	looks, all := sizes[:2], *long || *shots != ""
 	if all {
 		looks = sizes
 	}
-	for name, path := range everyView(s) {
-		if !all && (name == "wrong" || name == "search" || name == "answered") { // much as the others
-			continue
+	for n, size := range looks {
+		b.look(size.width, size.height, size.dark)
+		if n == 0 {
+			b.open(url)
+			b.await(`document.readyState == "complete" && document.querySelector("#link").dataset.state != "wait"`)
+			if name == "message" {
+				b.click("#payload summary")
+				b.await(`document.querySelector("#payload-text").textContent != ""`)
+			}
+			do(b, axe(t))
 		}
-		for n, size := range looks {
-			b.look(size.width, size.height, size.dark)
-			if n == 0 {
-				b.open(s.url + path)
-				b.await(`document.readyState == "complete" && document.querySelector("#link").dataset.state != "wait"`)
-				if name == "message" {
-					do(b, chromedp.Click("#payload summary"))
-					b.await(`document.querySelector("#payload-text").textContent != ""`)
-				}
-				do(b, chromedp.Evaluate[chromedp.Void](string(axe)))
-			}
-			if wide := b.eval(`document.documentElement.scrollWidth > innerWidth`); wide != "false" {
-				t.Errorf("%s is wider than %d", name, size.width)
-			}
-			b.shoot(fmt.Sprintf("%s-%d-%v", name, size.width, map[bool]string{true: "dark", false: "light"}[size.dark]))
-			what := `{resultTypes: ["violations"]}`
-			if n > 0 && !all {
-				what = `{runOnly: ["color-contrast"]}` // all else is as in the other theme
-			}
-			if found := b.eval(`axe.run(document, ` + what + `).then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).slice(0, 3)))`); found != "[]" {
-				t.Errorf("%s, %d wide, dark %v: %s", name, size.width, size.dark, found)
-			}
+		if wide := b.eval(`document.documentElement.scrollWidth > innerWidth`); wide != "false" {
+			t.Errorf("%s is wider than %d", name, size.width)
+		}
+		b.shoot(fmt.Sprintf("%s-%d-%v", name, size.width, map[bool]string{true: "dark", false: "light"}[size.dark]))
+		what := `{resultTypes: ["violations"]}`
+		if n > 0 && !all {
+			what = `{runOnly: ["color-contrast"]}` // all else is as in the other theme
+		}
+		if found := b.eval(`axe.run(document, ` + what + `).then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).slice(0, 3)))`); found != "[]" {
+			t.Errorf("%s, %d wide, dark %v: %s", name, size.width, size.dark, found)
 		}
 	}
-	door := mustOpen(t)
-	door.open(s.url + "/")
-	door.await(`document.querySelector("#door")`)
-	do(door, chromedp.Evaluate[chromedp.Void](string(axe)))
-	if found := door.eval(`axe.run().then(r => r.violations.map(v => v.id + ": " + v.nodes.map(n => n.html)))`); found != "[]" {
-		t.Error("the door: ", found)
-	}
-	door.shoot("door")
 }
 
 // Whatever clients write into the fields that are theirs is text in a page, and nothing of it
 // runs or leads away.
 func TestNothingHostileRuns(t *testing.T) {
+	t.Parallel()
 	const evil = `"><img src=x onerror=window.hit=1><script>window.hit=1</script><svg onload=window.hit=1>{{.}}<a href=javascript:window.hit=1>x</a>` + "\u202eevil"
 	s := mustStage(t, true)
 	alice, bob := s.mustIssue("alice^demo", evil[:100]), s.mustIssue("bob^demo", evil[:100])
@@ -168,7 +196,7 @@ func TestNothingHostileRuns(t *testing.T) {
 		b.open(s.url + path)
 		b.await(`document.readyState == "complete" && document.querySelector("#link").dataset.state == "live"`)
 		if path == paths[1] {
-			do(b, chromedp.Click("#payload summary"))
+			b.click("#payload summary")
 			b.await(`document.querySelector("#payload-text").textContent.includes("onerror")`)
 			b.await(`document.querySelector("#life").textContent.includes("onerror")`)
 		}
