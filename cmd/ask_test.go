@@ -37,7 +37,7 @@ func TestAskAndReply(t *testing.T) {
 
 	// Nobody answers: exit code 3. The same command goes on waiting for the same message.
 	args := []string{"ask", "bob^talk", `{"q":2}`, "--idempotency-key", "k", "--timeout", "1s", "--json"}
-	r = does(t, p.asAlice, args...).wantCode(t, 3, "no answer to msg_", "within 1s. bob^talk has been away since ", `"exit":3`)
+	r = does(t, p.asAlice, args...).wantCode(t, 3, "no answer to msg_", "within 1s. bob^talk was last seen at ", `"exit":3`)
 	id = strings.Fields(r.err)[1]
 	does(t, p.asBob, "deliver", id).wantCode(t, 0, "")
 	does(t, p.asBob, "reply", id, `{"late":true}`, "--type", "note").wantCode(t, 0)

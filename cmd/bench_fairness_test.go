@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"os"
 	"runtime"
 	"slices"
 	"testing"
@@ -37,7 +36,7 @@ func TestFairToANeighbourOfEveryAttacker(t *testing.T) {
 		t.Skip("one attack runs in TestFairnessIsMeasured; -long runs all")
 	}
 	duration := "1s"
-	if os.Getenv("RELAY_TEST_FULL") != "" {
+	if full() {
 		duration = "2s"
 	}
 	for _, attack := range bench.Attacks() {

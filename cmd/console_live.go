@@ -21,6 +21,10 @@ func (l *liveConsole) Online(id relay.MechaNumber) bool { return l.in.hub.Online
 
 func (l *liveConsole) Open(id relay.MechaNumber) (sockets, longPolls int) { return l.in.hub.Open(id) }
 
+func (l *liveConsole) Full(id relay.MechaNumber) (open time.Time, sent int) { return l.in.hub.Full(id) }
+
+func (l *liveConsole) LastRequest(id relay.MechaNumber) time.Time { return l.in.db.LastRequest(id) }
+
 func (l *liveConsole) Vitals() (v console.Vitals) {
 	in, counts := l.in, l.in.db.Measures()
 	v.Sockets, v.LongPolls, v.Online = in.hub.Listeners()

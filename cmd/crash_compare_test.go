@@ -2,8 +2,12 @@ package cmd_test
 
 import (
 	"encoding/json"
+	"net/url"
 	"slices"
 	"strings"
+
+	"relay/db"
+	"relay/db/relay"
 )
 
 // catchUp lets the listeners hear the rest, and compares it with the histories.
@@ -100,6 +104,9 @@ func (c *crash) compareSender(s *sender, found map[string]record) (n int) {
 		if !strings.Contains(l.request.body, `"payload":`+string(m.Payload)) {
 			c.t.Errorf("%s: the payload is %s", l.token, m.Payload)
 		}
+		if m.InReplyTo != l.question || l.conversation != "" && m.ConversationID != l.conversation {
+			c.t.Errorf("%s was sent as an answer to %q, in %q, and is %+v", l.token, l.question, l.conversation, m)
+		}
 		if !l.retried {
 			if m.MessageID <= last {
 				c.t.Errorf("%s was sent after the 201 of %s, and stands before it", m.MessageID, last)
@@ -110,7 +117,50 @@ func (c *crash) compareSender(s *sender, found map[string]record) (n int) {
 	if len(own) != n {
 		c.t.Errorf("%s was told of %d accepted messages, its history has %d", s.Address, n, len(own))
 	}
+	c.compareConversations(s, own)
 	return n
+}
+
+// compareConversations holds the conversations and the answers of a sender against its history,
+// which finds the same messages in another way.
+func (c *crash) compareConversations(s *sender, own []record) {
+	conversations, answers := map[string][]string{}, map[string][]string{}
+	for _, m := range own {
+		conversations[m.ConversationID] = append(conversations[m.ConversationID], m.MessageID)
+		if m.InReplyTo != "" {
+			answers[m.InReplyTo] = append(answers[m.InReplyTo], m.MessageID)
+		}
+	}
+	for id, want := range conversations {
+		if len(want) == 1 { // founded by its only message
+			continue
+		}
+		var got []string
+		for _, m := range c.server.history(s.agent, "direction=out&conversation_id="+url.QueryEscape(id)) {
+			got = append(got, m.MessageID)
+		}
+		if !slices.Equal(got, want) {
+			c.t.Errorf("%s: the conversation %s has %v, want %v", s.Address, id, got, want)
+		}
+	}
+	in, err := db.Inspect(c.db)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	defer in.Close()
+	for id, want := range answers {
+		var got []string
+		list, err := in.Answers(relay.MessageID(id), len(want)+1)
+		if err != nil {
+			c.t.Fatal(err)
+		}
+		for _, m := range list {
+			got = append(got, string(m.ID))
+		}
+		if !slices.Equal(got, want) {
+			c.t.Errorf("%s: the answers to %s are %v, want %v", s.Address, id, got, want)
+		}
+	}
 }
 
 func (c *crash) compareDeeds(r *recipient, found map[string]record) {

@@ -41,6 +41,7 @@ func TestCrashAFileIsTakenFromUnderTheServer(t *testing.T) {
 			putBack: rename(".old", ""), says: "relay.db was re"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			for range rounds(1, 10) {
 				db, l := tempDB(t), newLedger()
 				keys := issue(t, db, "a^gone", "b^gone", "c^gone")

@@ -157,12 +157,19 @@ func powerLoad(s *server, from []agent, to agent) {
 	var wg sync.WaitGroup
 	for i, a := range from {
 		wg.Go(func() {
+			last := ""
 			for n := range 30 {
 				size := n % 7 * 400
 				if *long && n%3 == 0 {
 					size = 100_000 // so that the log is copied back under load, too
 				}
-				m := s.send(a, to.Address, fmt.Sprintf(`{"text":"%s"}`, strings.Repeat("x", size)))
+				more := fmt.Sprintf(`,"conversation_id":"%d-%d"`, i, n%4) // or an answer to one's own message
+				if n%2 == 1 {
+					more = fmt.Sprintf(`,"in_reply_to":%q`, last)
+				}
+				body := fmt.Sprintf(`{"to":%q,"payload":{"text":"%s"}%s}`, to.Address, strings.Repeat("x", size), more)
+				m := parse[record](s.t, s.ask(a, "POST", "/api/v1/messages", body).want(s.t, 201))
+				last = m.MessageID
 				if n%3 == i {
 					s.ask(to, "POST", "/api/v1/messages/"+m.MessageID+"/ack", `{"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`).want(s.t, 200)
 				}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,9 @@ type letter struct {
 	id        string // "" though accepted: the retry said that it had been committed
 	createdAt time.Time
 	retried   bool
+
+	conversation string // the sender's own word for it; "": none
+	question     string // the id of the message that it answers; "": none
 }
 
 type outcome int
@@ -80,7 +84,7 @@ func (s *sender) write() *letter {
 	if n%8 == 0 {
 		size *= 50 // so that the log is copied back now and then
 	}
-	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":"%s"}}`, l.to, l.token, strings.Repeat("x", size))
+	body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":"%s"}%s}`, l.to, l.token, strings.Repeat("x", size), s.place(l))
 	if l.keyed || l.outcome == refused {
 		l.request = s.request("POST", "/api/v1/messages", body, "Idempotency-Key", key)
 	} else {
@@ -88,6 +92,25 @@ func (s *sender) write() *letter {
 	}
 	s.letters = append(s.letters, l)
 	return l
+}
+
+// place puts a letter into one of a few conversations of the sender, or makes it an answer to
+// one of the letters before it, or neither.
+func (s *sender) place(l *letter) string {
+	n := len(s.letters)
+	switch n % 3 {
+	case 0:
+		l.conversation = fmt.Sprintf("%s-%d", strings.ReplaceAll(s.Address, "^", "."), n%4)
+		return fmt.Sprintf(`,"conversation_id":%q`, l.conversation)
+	case 1:
+		for _, q := range slices.Backward(s.letters) {
+			if q.id != "" {
+				l.question = q.id
+				return fmt.Sprintf(`,"in_reply_to":%q`, q.id)
+			}
+		}
+	}
+	return ""
 }
 
 func (l *letter) accept(t *testing.T, ans answer) {

@@ -14,6 +14,7 @@ import (
 // while the server was away after a kill, or because the clock was set forward.
 func TestWhatCameDueWithoutAServerComesAtTheStart(t *testing.T) {
 	notShort(t)
+	t.Parallel()
 	for _, c := range []struct {
 		name    string
 		seconds int

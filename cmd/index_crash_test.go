@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,17 +79,7 @@ func (c *indexCrash) start() {
 	c.server = startServer(c.t, c.db, "--rate-limit", "0", "--auth-failure-limit", "0")
 }
 
-// each runs f for all changers at the same time.
-func (c *indexCrash) each(f func(*changer)) {
-	var wg sync.WaitGroup
-	for _, m := range c.changers {
-		wg.Go(func() { f(m) })
-	}
-	wg.Wait()
-	if c.t.Failed() {
-		c.t.FailNow()
-	}
-}
+func (c *indexCrash) each(f func(*changer)) { allAtOnce(c.t, c.changers, f) }
 
 // round works, kills, starts again, and resolves.
 func (c *indexCrash) round() {

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -23,11 +24,15 @@ type scripts struct {
 	command []string
 }
 
+// nodeVersion asks node once for all tests: each of its starts takes as much of the processor as a small test.
+var nodeVersion = sync.OnceValues(func() ([]byte, error) { return exec.Command("node", "--version").Output() })
+
 func mustScript(t testing.TB) *scripts {
 	t.Helper()
 	command := strings.Fields(os.Getenv("RELAY_TEST_JAVASCRIPT"))
 	if len(command) == 0 {
-		version, err := exec.Command(tool(t, "node"), "--version").Output()
+		tool(t, "node")
+		version, err := nodeVersion()
 		if major, _ := strconv.Atoi(strings.Split(strings.TrimPrefix(string(version), "v"), ".")[0]); err != nil || major < 20 {
 			t.Skipf("node is %s: the client needs 20", version)
 		}

@@ -14,7 +14,7 @@ import (
 // until makes a shell command that waits for a condition, for a limited time:
 // nobody stops it if the test fails.
 func until(condition string) string {
-	return `{ n=0; until ` + condition + ` || test $n -ge 1500; do n=$((n+1)); sleep 0.02; done; }`
+	return `{ n=0; until ` + condition + ` || test $n -ge 600; do n=$((n+1)); sleep 0.05; done; }`
 }
 
 // A newcomer's two terminals: one answers questions, the other asks.

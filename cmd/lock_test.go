@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -53,9 +54,9 @@ func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
 
 // The relay finds a revocation while its writer waits for the lock: another process
 // commits the revocation, and takes the lock again at once. The write that waited is
-// refused with a code that says why.
+// refused with a code that says why. The writer waits for half a minute, so this test begins
+// before those that run in parallel, and joins them while it waits.
 func TestARevocationIsFoundWhileTheWriterWaits(t *testing.T) {
-	t.Parallel()
 	for range 5 { // the writer may get the lock in between
 		if revokedWhileTheWriterWaits(t) {
 			return
@@ -91,6 +92,7 @@ func revokedWhileTheWriterWaits(t *testing.T) bool {
 		return false
 	default:
 	}
+	t.Parallel()
 	(<-sent).wantProblem(t, http.StatusServiceUnavailable, "database_locked")
 	n.does("ROLLBACK")
 	s.send(b, "b^lock", `{}`)
@@ -143,17 +145,21 @@ func ended(s *server) bool {
 	}
 }
 
-// stopped asks the system whether a process stands still.
+// stopped asks the system whether a process stands still. Linux answers by a file (proc(5)), where the state follows the
+// name in parentheses: to start ps at every look would take more of the processor than the test.
 func stopped(s *server) bool {
+	if stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid)); err == nil {
+		return strings.HasPrefix(string(stat[bytes.LastIndexByte(stat, ')')+1:]), " T")
+	}
 	state, _ := exec.Command("ps", "-o", "state=", "-p", fmt.Sprint(s.cmd.Process.Pid)).Output()
 	return strings.HasPrefix(strings.TrimSpace(string(state)), "T")
 }
 
 // A process that stands still while it reads keeps the log from being copied. The relay
-// says so, and the log becomes short again when the process has gone.
+// says so, and the log becomes short again when the process has gone. It says so after a while, so this
+// test, too, begins before those that run in parallel.
 func TestAReaderThatStandsStillIsNamed(t *testing.T) {
 	notOnWindows(t, "there is no SIGSTOP")
-	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^log")[0]
 	s := startServer(t, db, "--rate-limit", "0")
@@ -165,6 +171,7 @@ func TestAReaderThatStandsStillIsNamed(t *testing.T) {
 	for logSize(t, db) < 48<<20 {
 		s.send(a, "a^log", large)
 	}
+	t.Parallel()
 	if runtime.GOOS == "linux" {
 		s.await(s.stderr, fmt.Sprintf(`reads an old state[^\n]* log_bytes=\d{8,} [^\n]* holder="pid %d \([^\n]*\), stopped"`, n.cmd.Process.Pid))
 	} else {

@@ -116,18 +116,24 @@ func (a *app) printConversation(ctx context.Context, in *db.Inspector, q inspect
 	if len(list) == 0 {
 		return fmt.Errorf("%s has no messages", relay.Visible(string(q.Conversation)))
 	}
-	for n, m := range list {
-		if m.Payload, err = in.Payload(m.ID); err != nil {
+	gap := false
+	for _, m := range list {
+		m.Payload, err = in.Payload(m.ID)
+		if relay.ErrorCode(err) == relay.MessageNotFound {
+			continue // it was removed since the list was read
+		}
+		if err != nil {
 			return err
 		}
 		if a.json {
 			err = a.printMessage(m)
 		} else {
-			err = a.printTurn(m, n > 0)
+			err = a.printTurn(m, gap)
 		}
 		if err != nil {
 			return err
 		}
+		gap = true
 	}
 	if more {
 		fmt.Fprintln(a.stderr, "… and more: --limit prints them")

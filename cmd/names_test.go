@@ -40,7 +40,7 @@ func openers(t *testing.T, db string, first bool) map[string][]string {
 func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 	notShort(t)
 	t.Parallel()
-	db := tempDB(t)
+	db := filepath.Join(t.TempDir(), "relay.db") // in the file system of the second folder, which gets a link
 	a := issue(t, db, "a^names")[0]
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	mustRelay(t, "backup", backup, "--db", db)

@@ -19,10 +19,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"relay/cmd"
+	"relay/db/scratch"
 )
 
 // binary is the program under test, built as its users do. For the race detector it is this
@@ -266,7 +268,7 @@ func runsHere(args []string) bool {
 		return true
 	}
 	switch args[0] {
-	case "__complete", "asyncapi", "audit", "check", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi",
+	case "__complete", "asyncapi", "audit", "check", "client", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi",
 		"readyz", "search", "sign", "stats", "version", "why":
 		return !slices.Contains(args, "tail")
 	}
@@ -304,6 +306,19 @@ func parse[T any](t testing.TB, body []byte) (v T) {
 	return v
 }
 
+// allAtOnce runs f for all at the same time, and ends the test if one of them has failed.
+func allAtOnce[T any](t *testing.T, all []T, f func(T)) {
+	t.Helper()
+	var running sync.WaitGroup
+	for _, one := range all {
+		running.Go(func() { f(one) })
+	}
+	running.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+}
+
 // eventually asks again until it is so, or the time is over.
 func eventually(t testing.TB, within time.Duration, what string, so func() bool) {
 	t.Helper()
@@ -320,8 +335,9 @@ func untilNextLook(waited time.Duration) time.Duration {
 	return min(max(waited/10, 5*time.Millisecond), 100*time.Millisecond)
 }
 
-// tempDB names a database in a directory of its own.
-func tempDB(t testing.TB) string { return filepath.Join(t.TempDir(), "relay.db") }
+// tempDB names a database in a directory of its own, which is in memory in the usual form of the
+// tests (see scratch.Dir). A process that is killed leaves the same there as on a disk.
+func tempDB(t testing.TB) string { return filepath.Join(scratch.Dir(t), "relay.db") }
 
 // notShort skips what takes minutes in the race detector and has little for it: kills,
 // disks that fail, measurements, one process after the other with hardly a goroutine.

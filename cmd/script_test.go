@@ -36,6 +36,7 @@ func TestStories(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the stories speak to a POSIX shell")
 	}
+	t.Parallel()
 	scripts, err := filepath.Glob(filepath.Join("testdata", "script", "*.txtar"))
 	if err != nil || len(scripts) == 0 {
 		t.Fatal(scripts, err)

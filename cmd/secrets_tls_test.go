@@ -18,6 +18,7 @@ import (
 // query, in a handshake, or in a broken key file.
 func TestSecretsInOddPlacesAreNeverRepeated(t *testing.T) {
 	notOnWindows(t, "there is no SIGHUP")
+	t.Parallel()
 	for _, format := range []string{"text", "json"} {
 		t.Run(format, func(t *testing.T) {
 			t.Parallel()

@@ -292,11 +292,7 @@ func frameBrokenFile(t *testing.T, f *frameCodes) {
 }
 
 func frameLockedFile(t *testing.T, f *frameCodes) {
-	if testing.Short() { // a write waits for ten seconds
-		f.see(relay.DatabaseLocked)
-		return
-	}
-	r := mustServe(t)
+	r := mustServe(t, waitsLess)
 	e := r.mustIssue("alice^demo").mustHear()
 	lock := r.file()
 	if _, err := lock.Exec("BEGIN IMMEDIATE"); err != nil {

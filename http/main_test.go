@@ -31,7 +31,16 @@ func amount(usual, longer int) int {
 }
 
 // patience ends a test that would otherwise never end. It is no measure of speed.
-const patience = time.Minute
+const patience = 2 * time.Minute
+
+// atOnce is how many tests run at the same time. They wait for timers and the disk; with -short, as
+// the race detector has them, more for the processors.
+func atOnce() string {
+	if testing.Short() {
+		return "16"
+	}
+	return "24"
+}
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // processors are scarcer than memory
@@ -39,7 +48,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "16") // parallel tests wait for timers and the disk
+		flag.Set("test.parallel", atOnce())
 	}
 	code := m.Run()
 	if testing.Verbose() {

@@ -59,7 +59,7 @@ func TestTheVerdictOnAMessage(t *testing.T) {
 	bob.get(whoami).want(200)
 	r.clock.advance(time.Minute)
 	second := alice.mustSend(bob)
-	want(second.MessageID, "away", "since 2026-11-20T08:00:00.000Z", "1 message before it")
+	want(second.MessageID, "away", "last seen at 2026-11-20T08:00:00.000Z", "1 message before it")
 
 	socket := bob.mustDial("sync_limit=1")
 	if w := r.mustReadWish(socket); w.MessageID != first.MessageID {

@@ -24,6 +24,7 @@ type Conn struct {
 	handler handler // takes the client's messages
 	heldKey         // the key that opened the connection
 	session session // the query of the handshake
+	began   int64   // when the connection began, as Hub.elapsed
 	net     netConn // set by begin
 	in      inbound
 
@@ -140,8 +141,9 @@ func (h *Hub) connect(w http.ResponseWriter, r *http.Request, key *relay.Key, ha
 func (h *Hub) newConn(key *relay.Key, s session, handle handler) *Conn {
 	c := &Conn{hub: h, handler: handle, heldKey: heldKey{key: key}, session: s}
 	c.in.state.Store(reading)
-	c.out.pinged = h.elapsed()
-	c.in.lastFrame.Store(c.out.pinged)
+	c.began = h.elapsed()
+	c.out.pinged = c.began
+	c.in.lastFrame.Store(c.began)
 	c.out.running = true // begin starts push: until then nobody else may
 	if s.syncLimit > 0 {
 		c.out.lagging, c.out.window = true, &window{size: s.syncLimit}

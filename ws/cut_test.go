@@ -22,6 +22,10 @@ type link struct {
 	cut  chan struct{}
 	once sync.Once
 	wg   sync.WaitGroup
+
+	mu    sync.Mutex
+	ended bool
+	conns []net.Conn
 }
 
 func (r *testRelay) mustLink() *link {
@@ -42,6 +46,7 @@ func (r *testRelay) mustLink() *link {
 				near.Close()
 				continue
 			}
+			l.keep(near, far)
 			l.wg.Go(func() { l.carry(near, far) })
 			l.wg.Go(func() { l.carry(far, near) })
 		}
@@ -49,9 +54,34 @@ func (r *testRelay) mustLink() *link {
 	r.t.Cleanup(func() {
 		listener.Close()
 		l.Cut()
+		l.end()
 		l.wg.Wait()
 	})
 	return l
+}
+
+// keep notes connections, which end with the link.
+func (l *link) keep(conns ...net.Conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.conns = append(l.conns, conns...)
+	if l.ended {
+		closeAll(conns)
+	}
+}
+
+// end closes all connections.
+func (l *link) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = true
+	closeAll(l.conns)
+}
+
+func closeAll(conns []net.Conn) {
+	for _, c := range conns {
+		c.Close()
+	}
 }
 
 // Cut cuts the link, for all that have come over it.
@@ -123,7 +153,14 @@ func TestACutLinkIsFound(t *testing.T) {
 			c := r.over(l).mustUpgrade(bob, "sync_limit=0")
 			c.expectFrame(opPing)
 			began := time.Now()
-			c.mustWrite(masked(fin|opPong, ""))
+			c.mustWrite(masked(fin|opPong, "") + masked(fin|opPing, "heard?"))
+			for heard := false; !heard; { // by the relay
+				op, _, err := c.frame()
+				if err != nil || op != opPing && op != opPong {
+					t.Fatalf("got frame %x, %v, want a ping or the pong", op, err)
+				}
+				heard = op == opPong
+			}
 			before(c)
 			if !r.hub.Online(bob.Mecha.Number) {
 				t.Fatal("it is gone before the link is cut")

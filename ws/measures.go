@@ -50,6 +50,30 @@ func (h *Hub) Open(id relay.MechaNumber) (sockets, longPolls int) {
 	return sockets, longPolls
 }
 
+// Full tells of the sockets of a Mecha whose sync window is full: since when the oldest of them has
+// been open, and how many messages they were sent that are not acknowledged. The time is zero if
+// there is none. Safe for concurrent use.
+func (h *Hub) Full(id relay.MechaNumber) (open time.Time, sent int) {
+	h.mu.RLock()
+	defer h.mu.RUnlock()
+	for _, l := range h.listeners[id] {
+		c, ok := l.(*Conn)
+		if !ok {
+			continue
+		}
+		c.mu.Lock()
+		full := c.out.stalled && c.out.window != nil
+		if full {
+			sent += len(c.out.window.inFlight)
+		}
+		c.mu.Unlock()
+		if began := h.began.Add(time.Duration(c.began)); full && (open.IsZero() || began.Before(open)) {
+			open = began
+		}
+	}
+	return open, sent
+}
+
 // takeNews has push answer for the new messages that wait. c.mu is held.
 func (c *Conn) takeNews() {
 	if c.stream.newsSince == 0 {

@@ -285,3 +285,26 @@ func TestAcknowledgementsOnAnotherConnectionAreNotMissed(t *testing.T) {
 	expectSame(t, worker.takeAll(n), r.received(bob)[:n])
 	wg.Wait()
 }
+
+// The hub tells since when a socket with a full window has been open, and how many messages it was sent
+// that are not acknowledged. When there is room again, it tells of none.
+func TestAFullWindowIsTold(t *testing.T) {
+	t.Parallel()
+	r := mustServe(t)
+	alice, bob := r.mustPair()
+	r.mustSendMany(alice, "bob^test", 5)
+	if open, sent := r.hub.Full(bob.Mecha.Number); !open.IsZero() || sent != 0 {
+		t.Fatal("nobody is connected, but a window is full since", open, sent)
+	}
+	before := time.Now()
+	c := r.mustDial(bob, "sync_limit=2")
+	first, second := c.expect("message"), c.expect("message")
+	eventually(t, "the window is full", func() bool { _, sent := r.hub.Full(bob.Mecha.Number); return sent == 2 })
+	if open, _ := r.hub.Full(bob.Mecha.Number); open.Before(before) || open.After(time.Now()) {
+		t.Errorf("the socket was opened after %v, and is told to be open since %v", before, open)
+	}
+	c.ack(first.MessageID, "completed")
+	c.ack(second.MessageID, "completed")
+	c.takeAll(3)
+	eventually(t, "no window is full", func() bool { open, sent := r.hub.Full(bob.Mecha.Number); return open.IsZero() && sent == 0 })
+}

@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,10 +221,11 @@ func duplicates(*trial) faults {
 	}}
 }
 
-func slow(*trial) faults {
+func slow(t *trial) faults {
+	delay := cmp.Or(t.config.Delay, 3*time.Second)
 	return faults{slow: true, request: func(e *exchange) fate {
 		if e.isSend() || e.isAck() {
-			return fate{delay: 3 * time.Second}
+			return fate{delay: delay}
 		}
 		return fate{}
 	}}

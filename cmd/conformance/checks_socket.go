@@ -63,7 +63,7 @@ func checkPushKinds(s *session) error {
 	if err := theirs.ack(m.MessageID, "completed"); err != nil {
 		return err
 	}
-	for _, h := range slices.Concat([]heard{*first}, mine.rest(), theirs.rest()) {
+	for _, h := range slices.Concat([]heard{*first}, mine.rest(0, nil), theirs.rest(0, nil)) {
 		if h.Type != "message" {
 			return fmt.Errorf("a frame of type %q came, which nobody asked for", h.Type)
 		}
@@ -92,14 +92,15 @@ func checkAckFrame(s *session) error {
 	return nil
 }
 
-// after opens the socket of the second Mecha behind a message.
-func (s *session) after(cursor sent, query string) (all []heard, err error) {
+// after opens the socket of the second Mecha behind a message, and returns what comes. Of the other
+// messages, so many should.
+func (s *session) after(cursor sent, query string, want int, of []sent) (all []heard, err error) {
 	e, err := s.listen(s.second, "since_message_id="+cursor.MessageID+query)
 	if err != nil {
 		return nil, err
 	}
 	defer e.close()
-	return e.rest(), nil
+	return e.rest(want, of), nil
 }
 
 func checkSync(s *session) error {
@@ -107,7 +108,7 @@ func checkSync(s *session) error {
 	if err != nil {
 		return err
 	}
-	came, err := s.after(all[1], "")
+	came, err := s.after(all[1], "", 2, all[2:])
 	if err != nil {
 		return err
 	}
@@ -122,7 +123,7 @@ func checkSyncLimit(s *session) error {
 	if err != nil {
 		return err
 	}
-	came, err := s.after(all[0], "&sync_limit=2")
+	came, err := s.after(all[0], "&sync_limit=2", 2, all[1:])
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,7 @@ func checkSyncDefault(s *session) error {
 	if err != nil {
 		return err
 	}
-	came, err := s.after(cursor, "")
+	came, err := s.after(cursor, "", 200, all)
 	if err != nil {
 		return err
 	}

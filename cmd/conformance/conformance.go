@@ -24,6 +24,8 @@ type Config struct {
 	Role     string        // Asker or Worker: the program can do only that. "": both
 	Only     []string      // the names of cases; nil: all
 	Timeout  time.Duration // for each case
+	AtOnce   int           // cases that run at the same time; 0: 4, or as many as there are processors if that is more
+	Delay    time.Duration // of each answer in the case slow; 0: 3 s
 	Relay    string        // the path of the program relay
 	Schema   string        // makes the database
 	By       relay.Actor   // for the audit log of that database
@@ -66,7 +68,11 @@ func Judge(ctx context.Context, c Config) ([]Result, error) {
 	defer os.RemoveAll(dir)
 	chosen := chosenCases(c)
 	results, errs := make([]Result, len(chosen)), make([]error, len(chosen))
-	places := make(chan struct{}, max(4, runtime.NumCPU()))
+	atOnce := c.AtOnce
+	if atOnce == 0 {
+		atOnce = max(4, runtime.NumCPU())
+	}
+	places := make(chan struct{}, atOnce)
 	var all sync.WaitGroup
 	var mu sync.Mutex
 	ended := 0

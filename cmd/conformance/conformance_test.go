@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
-		flag.Set("test.parallel", "12") // they wait most of the time
+		flag.Set("test.parallel", "16") // they wait most of the time
 	}
 	if os.Getenv("GOGC") == "" && !*long {
 		os.Setenv("GOGC", "400") // for the relays and agents: processors are scarcer than memory
@@ -70,11 +70,19 @@ func mustSchema(t *testing.T) string {
 func judge(t *testing.T, wrong, role string, timeout time.Duration, only ...string) []conformance.Result {
 	t.Helper()
 	results, err := conformance.Judge(t.Context(), conformance.Config{Program: []string{self, "agent", wrong}, Role: role, Only: only,
-		Timeout: timeout, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
+		Timeout: timeout, AtOnce: 8, Delay: delay(wrong), Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return results
+}
+
+// delay is that of the case slow for an agent; 0: the usual one.
+func delay(wrong string) time.Duration {
+	if *long || wrong == "hasty" {
+		return 0
+	}
+	return time.Second
 }
 
 var long = flag.Bool("long", false, "judge the clients of all languages by all cases")
@@ -199,8 +207,10 @@ func TestAWrongClientFails(t *testing.T) {
 				t.Skip("takes long; -long judges all wrong agents")
 			}
 			timeout := patience
-			if w.waits {
-				timeout = wrongTime
+			if w.waits && *long {
+				timeout = 15 * time.Second
+			} else if w.waits {
+				timeout = 8 * time.Second
 			}
 			r := judge(t, w.wrong, w.role, timeout, w.fails)
 			if len(r) != 1 || r[0].Passed || !strings.Contains(strings.Join(r[0].Why, "\n"), w.why) {
@@ -214,8 +224,6 @@ func TestAWrongClientFails(t *testing.T) {
 		}
 	}
 }
-
-const wrongTime = 15 * time.Second
 
 func notOnWindows(t *testing.T) {
 	t.Helper()

@@ -17,6 +17,8 @@ type ear struct {
 	frames chan heard
 	lost   error // why the socket ended; valid once frames is closed
 	stop   context.CancelFunc
+
+	hearing, silence time.Duration // as in ServerConfig
 }
 
 // A heard is a frame from the server.
@@ -37,11 +39,6 @@ type heard struct {
 	fields map[string]any
 }
 
-const (
-	hearing = 10 * time.Second // what must come comes within it
-	silence = 1500 * time.Millisecond
-)
-
 // listen opens the socket of a Mecha.
 func (s *session) listen(as *peer, query string) (*ear, error) {
 	ctx, stop := context.WithCancel(s.ctx)
@@ -50,7 +47,7 @@ func (s *session) listen(as *peer, query string) (*ear, error) {
 		stop()
 		return nil, fmt.Errorf("the WebSocket of %s: %w", as.Address, err)
 	}
-	e := &ear{socket: socket, frames: make(chan heard, 1000), stop: stop}
+	e := &ear{socket: socket, frames: make(chan heard, 1000), stop: stop, hearing: s.hearing, silence: s.silence}
 	go e.read(ctx)
 	return e, nil
 }
@@ -98,7 +95,7 @@ func (e *ear) close() {
 
 // next waits for a frame that is wanted, and passes over the others.
 func (e *ear) next(what string, wanted func(*heard) bool) (*heard, error) {
-	late := time.NewTimer(hearing)
+	late := time.NewTimer(e.hearing)
 	defer late.Stop()
 	for {
 		select {
@@ -110,7 +107,7 @@ func (e *ear) next(what string, wanted func(*heard) bool) (*heard, error) {
 				return &h, nil
 			}
 		case <-late.C:
-			return nil, fmt.Errorf("%s did not come over the socket within %v", what, hearing)
+			return nil, fmt.Errorf("%s did not come over the socket within %v", what, e.hearing)
 		}
 	}
 }
@@ -120,10 +117,20 @@ func (e *ear) message(id string) (*heard, error) {
 	return e.next("message "+id, func(h *heard) bool { return h.MessageID == id && h.Type == "message" })
 }
 
-// rest returns what comes until nothing has come for a while.
-func (e *ear) rest() (all []heard) {
+// rest waits until so many of these messages have come, and returns all that comes until nothing
+// has come for a while.
+func (e *ear) rest(want int, of []sent) (all []heard) {
+	awaited := map[string]bool{}
+	for _, m := range of {
+		awaited[m.MessageID] = true
+	}
+	late := time.Now().Add(e.hearing)
 	for {
-		quiet := time.NewTimer(silence)
+		most := e.silence
+		if want > 0 {
+			most = max(time.Until(late), most)
+		}
+		quiet := time.NewTimer(most)
 		select {
 		case h, open := <-e.frames:
 			quiet.Stop()
@@ -131,6 +138,10 @@ func (e *ear) rest() (all []heard) {
 				return all
 			}
 			all = append(all, h)
+			if h.Type == "message" && awaited[h.MessageID] {
+				delete(awaited, h.MessageID)
+				want--
+			}
 		case <-quiet.C:
 			return all
 		}

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -32,9 +33,11 @@ type Credentials struct {
 // ServerConfig says which server is judged, and as whom.
 type ServerConfig struct {
 	URL           string
-	TLS           *tls.Config // nil: the system's authorities
-	First, Second Credentials // of two Mechas
-	Only          []string    // the names of checks; nil: all
+	TLS           *tls.Config   // nil: the system's authorities
+	First, Second Credentials   // of two Mechas
+	Only          []string      // the names of checks; nil: all
+	Hearing       time.Duration // within which a frame comes that must come; 0: 10 s
+	Silence       time.Duration // after which nothing more comes over a socket; 0: 1.5 s
 	Progress      func(check string)
 }
 
@@ -107,12 +110,13 @@ type peer struct {
 
 // A session is one round of checks.
 type session struct {
-	ctx           context.Context
-	url           string
-	http          *http.Client
-	first, second *peer
-	sent          []sent
-	crowd         []sent // see many
+	ctx              context.Context
+	url              string
+	http             *http.Client
+	first, second    *peer
+	hearing, silence time.Duration
+	sent             []sent
+	crowd            []sent // see many
 }
 
 // A sent is what a server has said of a message that it accepted.
@@ -126,7 +130,7 @@ type sent struct {
 func newSession(ctx context.Context, c ServerConfig) (*session, error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.TLSClientConfig = c.TLS.Clone()
-	s := &session{ctx: ctx, url: strings.TrimSuffix(c.URL, "/"), http: &http.Client{Timeout: 60 * time.Second, Transport: transport,
+	s := &session{ctx: ctx, url: strings.TrimSuffix(c.URL, "/"), hearing: cmp.Or(c.Hearing, 10*time.Second), silence: cmp.Or(c.Silence, 1500*time.Millisecond), http: &http.Client{Timeout: 60 * time.Second, Transport: transport,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}}
 	for _, one := range []struct {
 		flag string

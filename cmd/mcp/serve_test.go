@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -18,10 +19,11 @@ const patience = 20 * time.Second
 
 // session is Serve with a client that writes lines and reads lines.
 type session struct {
-	t     testing.TB
-	in    *io.PipeWriter
-	lines chan string
-	ended chan error
+	t      testing.TB
+	in     *io.PipeWriter
+	lines  chan string
+	ended  chan error
+	hangUp func() // ends the connections of the relay, which takes no more
 }
 
 // mustServe serves a client for a relay that takes connections and does not answer.
@@ -37,9 +39,9 @@ func mustServe(t testing.TB, retry time.Duration) *session {
 	}
 	in, write := io.Pipe()
 	read, out := io.Pipe()
-	s := &session{t, write, make(chan string, 10), make(chan error, 1)}
+	s := &session{t, write, make(chan string, 10), make(chan error, 1), keepSilent(l)}
 	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(func() { stop(); write.Close(); read.Close(); l.Close() })
+	t.Cleanup(func() { stop(); write.Close(); read.Close(); s.hangUp() })
 	go func() { s.ended <- mcp.Serve(ctx, api, retry, in, out, "dev"); out.Close() }()
 	go func() {
 		for lines := bufio.NewScanner(read); lines.Scan(); {
@@ -50,6 +52,28 @@ func mustServe(t testing.TB, retry time.Duration) *session {
 	s.read(`"id":0`)
 	s.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return s
+}
+
+// keepSilent takes connections, and reads and writes nothing. hangUp ends them, and takes no more.
+func keepSilent(l net.Listener) (hangUp func()) {
+	taken := make(chan []net.Conn, 1)
+	go func() {
+		var all []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				taken <- all
+				return
+			}
+			all = append(all, c)
+		}
+	}()
+	return sync.OnceFunc(func() {
+		l.Close()
+		for _, c := range <-taken {
+			c.Close()
+		}
+	})
 }
 
 func (s *session) write(line string) {
@@ -77,13 +101,21 @@ func (s *session) read(texts ...string) {
 // A relay that takes a request and does not answer costs a call not much more than --retry.
 func TestARelayThatIsSilentHoldsUpNoTool(t *testing.T) {
 	t.Parallel()
-	s := mustServe(t, 50*time.Millisecond)
-	s.write(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"check_inbox","arguments":{}}}`)
-	s.read(`"id":1`, "unreachable")
-	s.write(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"send_message","arguments":{"to":"a^b","payload":{}}}}`)
-	s.read(`"id":2`, "unreachable", "idempotency_key")
-	s.write(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"send_message","arguments":[]}}`)
-	s.read(`"id":3`, "invalid_arguments", "arguments must not be a JSON array")
+	for _, c := range []struct {
+		name, arguments string
+		says            []string
+	}{
+		{"check_inbox", `{}`, []string{"unreachable"}},
+		{"send_message", `{"to":"a^b","payload":{}}`, []string{"unreachable", "idempotency_key"}},
+		{"send_message", `[]`, []string{"invalid_arguments", "arguments must not be a JSON array"}},
+	} {
+		t.Run(c.name+" "+c.arguments, func(t *testing.T) {
+			t.Parallel()
+			s := mustServe(t, 50*time.Millisecond)
+			s.write(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"` + c.name + `","arguments":` + c.arguments + `}}`)
+			s.read(append(c.says, `"id":1`)...)
+		})
+	}
 }
 
 // A line that is no message is answered, and neither the session nor a call under way ends.
@@ -99,6 +131,7 @@ func TestALineThatIsNoMessageEndsNothing(t *testing.T) {
 	s.write("\r\n")
 	s.write(`{"jsonrpc":"2.0","id":3,"method":"ping"}` + "\r")
 	s.read(`"id":3`, `"result":{}`)
+	s.hangUp()
 	s.read(`"id":1`, "unreachable")
 	s.in.Close()
 	select {

@@ -149,12 +149,17 @@ func TestTheHandlerDecidesWhatBecomesOfAMessage(t *testing.T) {
 				}
 				return nil
 			})
-			for do, want := range map[string]string{"nothing": "completed", "fail": "failed", "reject": "rejected", "defer": "completed", "past": "completed", "reply": "completed"} {
+			ends := map[string]string{"nothing": "completed", "fail": "failed", "reject": "rejected", "defer": "completed", "past": "completed", "reply": "completed"}
+			ids := map[string]string{}
+			for do := range ends { // send all first: then the handler's two deferrals run at the same time
 				sent, err := alice.Send(t.Context(), "bob^test", map[string]string{"do": do}, client.SendOptions{CorrelationID: "c"})
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := alice.awaitAck(sent.MessageID, want)
+				ids[do] = sent.MessageID
+			}
+			for do, want := range ends {
+				got := alice.awaitAck(ids[do], want)
 				if len(got.Detail) > 1024 || strings.ContainsAny(got.Detail, "\x1b\n") || do == "fail" && !strings.HasSuffix(got.Detail, "é…") ||
 					do == "reject" && got.Detail != "never" || do == "past" && got.Detail != "the third time" {
 					t.Errorf("%s: %q", do, got.Detail)
