@@ -100,6 +100,33 @@ func TestSQLStandsInItsFiles(t *testing.T) {
 	}
 }
 
+// Where locks belong to a process, closing any descriptor of a database drops the locks of SQLite on
+// it. So the packages of the store open a database only by SQLite, and read its header by
+// sqlite.ReadHeader. The files that open others say which.
+func TestADatabaseIsOpenedBySQLiteAlone(t *testing.T) {
+	others := map[string]string{
+		"db/file/backup.go": "a log, and a copy that no connection has", "db/file/partial.go": "a copy that no connection has", "db/file/schema.go": "a file that was not there",
+		"db/internal/sqlite/header.go": "ReadHeader", "db/internal/sqlite/os_unix.go": "a folder", "db/internal/sqlite/os_windows.go": "any, since locks belong to a handle on Windows",
+		"db/internal/sqlite/holder_linux.go": "/proc", "db/internal/sqlite/mount_linux.go": "/proc",
+	}
+	opens := regexp.MustCompile(`os\.(Open|OpenFile|ReadFile|Create|WriteFile)\(`)
+	for _, dir := range []string{"db", "db/file", "db/inspect", "db/internal/sqlite"} {
+		files, err := filepath.Glob(dir + "/*.go")
+		if err != nil || len(files) == 0 {
+			t.Fatal(files, err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name := filepath.ToSlash(file); others[name] == "" && !strings.HasSuffix(name, "_test.go") && opens.Match(text) {
+				t.Errorf("%s opens a file by %s", name, opens.Find(text))
+			}
+		}
+	}
+}
+
 // eachImport visits the imports of every source file that is not a test.
 func eachImport(t *testing.T, f func(file, imported string)) {
 	t.Helper()
