@@ -77,7 +77,8 @@ type trouble struct {
 	page  string   // the level of the message's page
 }
 
-const clock = `\d\d:\d\d:\d\d UTC`
+// clock is a time as a page says it; the time of another day has its date, and no seconds.
+const clock = `(\d\d:\d\d:\d\d|\d\d? [A-Z][a-z]{2} \d\d:\d\d) UTC`
 
 var troubles = []trouble{
 	{"worker never started", func(s *story) *relay.Message {
