@@ -92,7 +92,7 @@ type bench struct {
 // Mechas that it made are removed, and their messages stay.
 func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	b := &bench{Config: c}
-	b.report = Report{Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
+	b.report = Report{Format: reportFormat, Relay: c.Relay, Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(),
 		Began: time.Now().UTC().Truncate(time.Second), URL: c.URL, Duration: c.Duration.Seconds(), Repeats: c.Repeats,
 		Payload: c.Payload, Mechas: c.Mechas, Stored: c.Stored, Rows: []Row{}}
 	if err := b.checkFiles(); err != nil {

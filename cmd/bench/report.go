@@ -9,6 +9,7 @@ import (
 
 // Report has the figures of a run. The names have the units.
 type Report struct {
+	Format   int       `json:"format"` // reportFormat
 	Relay    string    `json:"relay"`
 	Go       string    `json:"go"`
 	System   string    `json:"system"`
@@ -29,7 +30,8 @@ type Report struct {
 type Row struct {
 	Stage      string   `json:"stage"`
 	Case       string   `json:"case"`
-	At         int      `json:"at,omitempty"` // how many connections or sockets
+	At         int      `json:"at,omitempty"`              // how many connections or sockets
+	Stored     int      `json:"stored_messages,omitempty"` // in the database before; only where rows differ in that
 	Unit       string   `json:"unit,omitempty"`
 	PerSecond  float64  `json:"per_second,omitempty"` // of the unit
 	P50        float64  `json:"p50_us,omitempty"`

@@ -29,7 +29,7 @@ func (b *bench) scale(ctx context.Context) error {
 		return err
 	}
 	defer few.stop()
-	both := []scaled{{few, grouped(n) + " stored"}, {full, grouped(b.Stored) + " stored"}}
+	both := []scaled{{few, n, grouped(n) + " stored"}, {full, b.Stored, grouped(b.Stored) + " stored"}}
 	if err := b.scaleSends(ctx, both); err != nil {
 		return err
 	}
@@ -41,10 +41,11 @@ func (b *bench) scale(ctx context.Context) error {
 	return nil
 }
 
-// scaled is a server, and what its rows are called.
+// scaled is a server, how many messages it has, and what its rows are called.
 type scaled struct {
 	*server
-	name string
+	stored int
+	name   string
 }
 
 func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
@@ -61,6 +62,7 @@ func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
 		}
 		few := loadRow("scale", "sends, "+both[0].name, n, "messages", rounds[0])
 		full := loadRow("scale", "sends, "+both[1].name, n, "messages", rounds[1])
+		few.Stored, full.Stored = both[0].stored, both[1].stored
 		b.add(few, full, ratioRow("scale", n, rounds[1], rounds[0], few, full))
 	}
 	return nil
@@ -83,11 +85,12 @@ func (b *bench) scalePages(ctx context.Context, both []scaled, senders int) erro
 	}
 	for i, r := range rounds {
 		name := fmt.Sprintf("%s page of %d, %s", ends[i%len(ends)], pageSize, both[i/len(ends)].name)
-		if senders == 0 {
-			b.add(loadRow("scale", name, 1, "records", r))
-		} else {
-			b.add(latencyRow("scale", name+", beside a sender", 1, 0, r))
+		row := loadRow("scale", name, 1, "records", r)
+		if senders > 0 {
+			row = latencyRow("scale", name+", beside a sender", 1, 0, r)
 		}
+		row.Stored = both[i/len(ends)].stored
+		b.add(row)
 	}
 	return nil
 }
