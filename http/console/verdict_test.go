@@ -22,7 +22,7 @@ func TestAYoungTroubleIsNotCalledWell(t *testing.T) {
 	s.await(visitor, "/", `^All is well: nothing waits\. Nothing|^All is well: nothing waits\. 0 messages`)
 	s.mustSend(4*time.Minute, s.alice, "bob^demo", `{}`)
 	s.mustSend(3*time.Minute, s.alice, "bob^demo", `{}`)
-	s.await(visitor, "/", `Nothing waits longer than 10 min; 2 messages wait up to 4 min, all for bob\^demo, which has never made a request: it was registered at ` + clock + `, and has a key, “worker”, that was never used\.`)
+	s.await(visitor, "/", `Nothing waits longer than 10 min; 2 messages wait up to 4 min, all for bob\^demo, which has never made a request: it was registered at `+clock+`, and has a key, “worker”, that was never used\.`)
 	s.isOnline(s.bob)
 	s.await(visitor, "/", `2 messages wait up to 4 min, all for bob\^demo, which is connected`)
 }
