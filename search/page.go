@@ -110,7 +110,7 @@ func (s *searcher) chooseCandidates(found []uint64) ([]uint64, error) {
 	for _, n := range s.wellKnown {
 		if i, chosen := slices.BinarySearch(best, n); !chosen {
 			best = slices.Insert(best, i, n)
-			s.onlyKnown = append(s.onlyKnown, n)
+			s.learnedOnly = append(s.learnedOnly, n)
 		}
 	}
 	return best, nil
@@ -134,7 +134,7 @@ func (s *searcher) firstAddresses(docs []uint64, limit int) ([]uint64, error) {
 // only by what was learned and come after all others. appendRest has them in their
 // place among the documents that were not candidates, which they must not lower.
 func (s *searcher) dropFarKnown(list []*candidate) []*candidate {
-	for len(list) > 0 && slices.Contains(s.onlyKnown, list[len(list)-1].doc) {
+	for len(list) > 0 && slices.Contains(s.learnedOnly, list[len(list)-1].doc) {
 		list = list[:len(list)-1]
 	}
 	return list

@@ -22,7 +22,9 @@ func (r *reason) next() []advice {
 	case relay.VerdictRecipientGone:
 		return r.newKey()
 	case relay.VerdictExpired:
-		return append(r.beforeAgain(), do("Then send the message again, if it still matters."))
+		if first := r.beforeAgain(); len(first) > 0 {
+			return append(first, do("Then send the message again, if it still matters."))
+		}
 	case relay.VerdictFailed, relay.VerdictRejected:
 		return []advice{do("Read what %s says of it. Send the message again only if that has changed.", r.to)}
 	case relay.VerdictDeferred:
@@ -75,7 +77,8 @@ func (r *reason) newKey() []advice {
 	return []advice{{fmt.Sprintf("Make a new key, give it to %s, and start it with that:", r.to), "relay key create " + string(r.to)}}
 }
 
-// beforeAgain is what to do before an expired message is sent again.
+// beforeAgain is what to do before an expired message is sent again; nil if that is in vain, because
+// the recipient was removed.
 func (r *reason) beforeAgain() []advice {
 	s := r.about
 	switch {

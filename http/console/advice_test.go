@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/http/console"
 )
 
 // mustClaim claims one message for a worker of bob, as long ago as past says.
@@ -155,5 +156,38 @@ func TestTheWordsAreExplained(t *testing.T) {
 	_, plot, _ := strings.Cut(page, "Time to ack")
 	if plot, _, _ = strings.Cut(plot, "</figure>"); !strings.Contains(plot, `class="line" d="M`) || strings.Count(plot, "h4.1") != 1 {
 		t.Errorf("the plot of one value is %s", plot)
+	}
+}
+
+// A verdict of several messages is of the oldest. What a worker or a reason says stays as it is.
+func TestOnlyTheVerdictsOwnWordsNameTheOldest(t *testing.T) {
+	for verdict, want := range map[string]string{
+		"The message was written to 1 socket of bob^demo.":                        "The oldest message was written to 1 socket of bob^demo.",
+		"bob^demo has put the message off until noon (the message is long).":      "bob^demo has put the oldest message off until noon (the message is long).",
+		"The worker “reads the message” of bob^demo has claimed the message.":     "The worker “reads the message” of bob^demo has claimed the oldest message.",
+		"bob^demo reported processing (the message is long), and nothing since.":  "",
+		"bob^demo is connected, but has not been sent this message; 2 before it.": "",
+	} {
+		if want == "" {
+			want = verdict
+		}
+		if got := console.OfOldest(verdict); got != want {
+			t.Errorf("%q", got)
+		}
+	}
+}
+
+// Nobody is told to send an expired message again to a Mecha that was removed.
+func TestAMessageForARemovedMechaIsNotSentAgain(t *testing.T) {
+	t.Parallel()
+	s := mustBegin(t, true)
+	m := s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`, func(m *relay.SendMessage) { m.ExpiresAt = m.At.Add(5 * time.Minute) })
+	if err := s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}); err != nil {
+		t.Fatal(err)
+	}
+	visitor := s.enter()
+	s.await(visitor, "/message/"+string(m.ID), `The message expired at `+clock)
+	if _, page := s.get(visitor, "/message/"+string(m.ID)); strings.Contains(page, "Then send the message again") {
+		t.Errorf("it advises what is in vain: %s", words(page))
 	}
 }

@@ -16,3 +16,6 @@ func Embedded() (n int64) {
 
 // ClientOf tells whose wrong attempts count together.
 func ClientOf(remote string) string { return clientOf(remote) }
+
+// OfOldest has a verdict name its message as the oldest.
+func OfOldest(verdict string) string { return ofOldest(verdict) }

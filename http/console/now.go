@@ -4,8 +4,8 @@ import (
 	"cmp"
 	"context"
 	"net/http"
+	"regexp"
 	"slices"
-	"strings"
 	"time"
 
 	"relay/db/inspect"
@@ -104,7 +104,7 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	v := c.verdict(t)
 	b.Why, b.Code, b.About = humane(v.Text, now), v.Code, t.Situation
 	if b.Pending > 1 {
-		b.Why = strings.Replace(b.Why, "he message", "he oldest message", 1)
+		b.Why = ofOldest(b.Why)
 	}
 	if b.LastSeen.Before(t.Situation.LastSeen) { // its messages tell more than the use of its keys, which is noted up to a minute later
 		b.LastSeen = t.Situation.LastSeen
@@ -116,6 +116,15 @@ func (c *Console) explain(ctx context.Context, b *box, now time.Time) error {
 	b.judgeOldest(t, now)
 	b.Question, err = c.questionOf(ctx, t.Message)
 	return err
+}
+
+// namesMessage matches a verdict up to where it names its message. The name of a worker, in quotation marks, and a reason,
+// in parentheses, are somebody's own words.
+var namesMessage = regexp.MustCompile(`^((?:[^“(]|“[^”]*”)*?[Tt]he )message`)
+
+// ofOldest has a verdict name its message as the oldest of several.
+func ofOldest(verdict string) string {
+	return namesMessage.ReplaceAllString(verdict, "${1}oldest message")
 }
 
 // next is what to do about the oldest message of a Mecha.
