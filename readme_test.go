@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
@@ -19,6 +20,8 @@ import (
 	"relay/cmd"
 	"relay/db/relay"
 )
+
+var long = flag.Bool("long", false, "the long form of the tests: the program is built as README.md says")
 
 // TestMain lets this test binary be relay itself, so that nothing need be built.
 func TestMain(m *testing.M) {
@@ -186,8 +189,8 @@ func TestREADMEDemo(t *testing.T) {
 
 // The three lines of Install make a program that runs from PATH.
 func TestREADMEInstall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("links the program")
+	if !*long {
+		t.Skip("links the program; -long does")
 	}
 	need(t, "sh", "go")
 	for _, name := range []string{"GOCACHE", "GOMODCACHE"} { // else they would be below HOME

@@ -27,7 +27,7 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh", "sleep")
 	t.Parallel()
-	messages, kills := rounds(300, 5000), rounds(3, 10)
+	messages, kills := rounds(150, 5000), rounds(2, 10)
 	if os.Getenv("RELAY_TEST_CLAIMS") != "" {
 		messages, kills = 20_000, 30
 	}

@@ -153,9 +153,13 @@ func TestThePythonClient(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := p.env(s.url, keys[0], "KEYS="+string(text), "VECTOR="+signingVector(t), fmt.Sprint("MOMENTS=", rounds(4, 60)))
+		env := p.env(s.url, keys[0], "KEYS="+string(text), "VECTOR="+signingVector(t), fmt.Sprint("MOMENTS=", rounds(2, 60)))
 		t.Run(fmt.Sprint("interpreter ", i), func(t *testing.T) { // one after the other
-			for _, classes := range [][]string{{"Signing", "Calls", "Listening", "Asynchronous", "EveryLoop"}, {"Patient", "LongBodies", "Stalled"}} {
+			parts := [][]string{{"Signing", "Calls", "Listening", "Asynchronous"}}
+			if *long {
+				parts = append(parts, []string{"EveryLoop"}, []string{"Patient", "LongBodies", "Stalled"})
+			}
+			for _, classes := range parts {
 				t.Run(classes[0], func(t *testing.T) {
 					t.Parallel()
 					r := finish(t, p.command("check_client.py", classes...), env, "").wantCode(t, 0)
@@ -286,7 +290,7 @@ func TestThePythonExampleOutlivesKills(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n, kills := questions(), rounds(2, 10)
+	n, kills := questions(), rounds(1, 10)
 	p, db := newPython(t), tempDB(t)
 	keys := issue(t, db, "alice^py", "bob^py")
 	alice, bob := keys[0], keys[1]

@@ -87,7 +87,7 @@ func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
 	notShort(t)
 	t.Parallel()
 	for range rounds(1, 4) { // each with a new file: the comparison of a long history takes long
-		fillsInTheMiddleOfWrites(t, rounds(2, 10))
+		fillsInTheMiddleOfWrites(t, rounds(1, 10))
 	}
 }
 

@@ -33,7 +33,7 @@ func TestCrashThePowerGoes(t *testing.T) {
 	notShort(t)
 	tool(t, "strace")
 	t.Parallel()
-	n := rounds(30, 700)
+	n := rounds(20, 700)
 	run := recordRun(t, binary)
 	states, lost := run.cut(t, n, false)
 	t.Logf("%d messages, %d file operations, %d states rebuilt: %d lost an acknowledged message", len(run.order), len(run.ops), states, lost)

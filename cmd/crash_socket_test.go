@@ -117,7 +117,7 @@ func TestCrashKilledWhileSocketsSend(t *testing.T) {
 	for i := range senders {
 		senders[i] = &socketSender{agent: agents[i]}
 	}
-	again, most, rounds := 0, rounds(500, 2000), rounds(3, 30)
+	again, most, rounds := 0, rounds(200, 2000), rounds(2, 30)
 	for round := range rounds + 1 {
 		server := startServer(t, db, "--rate-limit", "0", "--socket-rate-limit", "0", "--max-pending", "0")
 		conns := make([]*websocket.Conn, len(senders))
@@ -131,7 +131,7 @@ func TestCrashKilledWhileSocketsSend(t *testing.T) {
 		}
 		var count atomic.Int64
 		var wg sync.WaitGroup
-		target := 200 + rand.Int64N(int64(most))
+		target := int64(most/2) + rand.Int64N(int64(most))
 		for i, s := range senders {
 			wg.Go(func() {
 				s.work(t, conns[i], to, func() {

@@ -39,7 +39,7 @@ func questions() int {
 	if os.Getenv("RELAY_TEST_CLIENTS") != "" {
 		return 2000
 	}
-	return rounds(40, 300)
+	return rounds(24, 300)
 }
 
 // notQuick leaves a test to the long form.

@@ -172,7 +172,7 @@ func TestAPathMayHaveAnyCharacters(t *testing.T) {
 func TestKilledWhileItStartsItStartsAgain(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(15, 40)
+	n := rounds(8, 40)
 	db := tempDB(t)
 	made := 0
 	for range n {

@@ -60,7 +60,11 @@ func TestJavaScriptLeavesAnswersToWhoHasAsked(t *testing.T) {
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	var listeners []*server
-	for _, options := range []string{"claim: true", `live: "socket"`, `live: "poll"`} {
+	kinds := []string{"claim: true", `live: "socket"`}
+	if *long {
+		kinds = append(kinds, `live: "poll"`)
+	}
+	for _, options := range kinds {
 		listeners = append(listeners, s.start(p.asAlice, fmt.Sprintf(`
 for await (const m of relay.listen({ %s, breaker: 1, signal: stop.signal })) say({ seen: m.payload.text });`, options)))
 	}
@@ -131,6 +135,7 @@ for await (const m of relay.listen({ %s, signal: stop.signal })) {
 // A process knows whether it still waits for an answer to its own question: its loop gets what
 // comes too late at once.
 func TestJavaScriptGivesOutLateAnswersToItsOwnQuestions(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	for _, options := range []string{"{ signal: stop.signal }", "{ signal: stop.signal, claim: true }"} {
@@ -173,6 +178,7 @@ say({ found: agent.address, n: (await relay.ask(agent, {})).payload.n });`)
 
 // A program asks itself: its loop gets the question, and ask the answer.
 func TestJavaScriptAsksItself(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	for _, options := range []string{"{}", "{ claim: true }"} {
@@ -243,6 +249,7 @@ for await (const m of relay.listen({ claim: true, signal: stop.signal })) {
 
 // Whatever the work throws, the message is acknowledged as failed, and the worker goes on.
 func TestJavaScriptSurvivesWhatIsThrown(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	l := s.start(p.asBob, `
@@ -268,6 +275,7 @@ for await (const m of relay.listen({ signal: stop.signal })) {
 
 // What JSON would lose without a word is refused, and what it can say is sent as it is.
 func TestJavaScriptRefusesWhatJSONWouldLose(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, b := mustScript(t), newBadRelay(t)
 	r := s.run([]string{"RELAY_URL=" + b.URL, "RELAY_KEY=mk_x"}, `

@@ -34,6 +34,7 @@ func (s *scripts) refusals(calls [][2]string) {
 
 // A negative breaker is none, as in the other languages: every message is given out.
 func TestJavaScriptListensWithoutABreaker(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	question := p.send(p.alice, "bob^talk", `{}`)
@@ -51,6 +52,7 @@ for await (const m of relay.listen({ breaker: -1, signal: stop.signal })) await 
 
 // The timeout of send, ask and reply is a time; 0 tries once, and Infinity is for send and reply.
 func TestJavaScriptTimeouts(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	var calls [][2]string
@@ -78,6 +80,7 @@ say(await fails(direct.ask("bob^talk", {}, { timeout: 0 })));`).wantCode(t, 0)
 
 // An option that a method does not know is refused, with the option that was probably meant.
 func TestJavaScriptRefusesUnknownOptions(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	mustScript(t).refusals([][2]string{
 		{`relay.send("bob^talk", {}, { timeOut: 5 })`, "^send has no option timeOut: did you mean timeout\\?"},

@@ -47,6 +47,7 @@ func (p *pair) questionOf(text string) (id string) {
 // neither those that come before the relay has told the id of the question, nor those that wait
 // in the listener until ask is over. It sees a second answer, and one that comes too late.
 func TestJavaScriptListensWhileItAsks(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	// The first question is sent, and its 201 is lost twice: until the socket has brought the answer.
@@ -88,6 +89,7 @@ for await (const m of relay.listen({ signal: stop.signal })) {
 // silent socket, a long-poll, a claim, a question, a send; by close, by a signal, and by
 // leaving the loop from outside.
 func TestJavaScriptEndsAtOnce(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel takes connections, and nobody reads them

@@ -265,7 +265,7 @@ func TestKeysChangeUnderLoad(t *testing.T) {
 		})
 	}
 	var longest time.Duration
-	for i := range rounds(3, 5) {
+	for i := range rounds(2, 5) {
 		began := time.Now()
 		a := issue(t, db, fmt.Sprintf("new%d^load", i))[0]
 		longest = max(longest, time.Since(began))

@@ -109,7 +109,7 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	a := issue(t, db, "a^lock")[0]
 	s := startServer(t, db, "--rate-limit", "0")
 	file := filepath.Join(t.TempDir(), "agents.jsonl")
-	many := rounds(3_000, 20_000)
+	many := rounds(1_500, 20_000)
 	var lines strings.Builder
 	for i := range many {
 		fmt.Fprintf(&lines, `{"mecha_id":"m%d^lock","profile":{"description":"number %d of many"}}`+"\n", i, i)
@@ -118,7 +118,7 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 		t.Fatal(err)
 	}
 	importing := launch(t, exec.Command(binary, "mecha", "import", file, "--db", db), nil)
-	for range rounds(10, 200) {
+	for range rounds(4, 200) {
 		time.Sleep(rand.N(20 * time.Millisecond)) // at any moment of the import
 		ctrlZ(importing)
 		eventually(t, patience, "the import stands still", func() bool { return stopped(importing) || ended(importing) })

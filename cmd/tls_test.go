@@ -92,7 +92,7 @@ func TestClientsOverTLS(t *testing.T) {
 		}
 	}
 	does(t, append(env, "RELAY_CA_FILE="+tempDB(t)), "whoami").wantCode(t, 1, "--ca-file", "no such file")
-	does(t, append(env, "RELAY_CA_FILE="+os.Args[0]), "whoami").wantCode(t, 1, "no certificate in PEM")
+	does(t, append(env, "RELAY_CA_FILE=tls_test.go"), "whoami").wantCode(t, 1, "no certificate in PEM")
 
 	// The wrong scheme, both ways. That is no reason to try again.
 	plain := startServer(t, tempDB(t))

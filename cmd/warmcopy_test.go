@@ -80,9 +80,10 @@ type warm struct {
 	senders []*warmSender
 	cursor  string // the newest message that the recipient has seen
 
-	mu    sync.Mutex
-	given map[string]string // all ids that were ever answered, with what was sent
-	count atomic.Int64
+	mu     sync.Mutex
+	given  map[string]string // all ids that were ever answered, with what was sent
+	count  atomic.Int64
+	copied chan struct{} // closed when there is a copy of this round's first messages
 }
 
 type warmSender struct {
@@ -110,10 +111,12 @@ func (w *warm) round() {
 	var killed time.Time
 	dead := make(chan struct{})
 	w.count.Store(0)
+	w.copied = make(chan struct{})
 	go func() {
 		defer close(dead)
 		eventually(w.t, patience, "messages", func() bool { return w.count.Load() > 200 })
 		w.copier.made(time.Now())
+		close(w.copied)
 		more := w.count.Load() + 50 + rand.Int64N(int64(rounds(500, 10_000)))
 		eventually(w.t, patience, "more messages", func() bool { return w.count.Load() > more })
 		killed = time.Now()
@@ -135,9 +138,13 @@ func (w *warm) round() {
 	w.goOn()
 }
 
-// work sends until the server is gone.
+// work sends until the server is gone. The usual form sends few messages before there is a
+// copy, because that takes seconds.
 func (s *warmSender) work() {
 	for {
+		if !*long && s.count.Load() > 400 {
+			<-s.copied
+		}
 		l := &warmLetter{token: fmt.Sprintf("%s/%d", s.Address, len(s.letters))}
 		s.letters = append(s.letters, l)
 		if s.post(l) != nil {
