@@ -14,6 +14,7 @@ import (
 	"relay/db"
 	"relay/db/file"
 	"relay/db/relay"
+	"relay/db/scratch"
 )
 
 // mustFill makes a file with rows of every kind, and closes it.
@@ -259,7 +260,7 @@ func TestEveryBrokenRuleIsFound(t *testing.T) {
 		{"clock", "not yet to come", "UPDATE kept_nonce SET position = position + (3600000 << 12)"},
 	} {
 		t.Run(c.check+"/"+c.rule, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "broken.db")
+			path := filepath.Join(scratch.Dir(t), "broken.db")
 			if err := os.WriteFile(path, whole, 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -351,7 +352,7 @@ func TestACheckSeesOneStateOfABusyFile(t *testing.T) {
 		}
 	}()
 	defer func() { close(stop); <-ended }()
-	for range 20 {
+	for range amount(8, 20) {
 		if names, said, r := found(t, s.Path()); len(names) > 0 || r.Messages == 0 {
 			t.Fatalf("%+v\n%s", r, said)
 		}

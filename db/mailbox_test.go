@@ -125,7 +125,7 @@ func TestMessagesThatAreNotIndexedYetAreFound(t *testing.T) {
 	mechas := s.mustIssueSome(5)
 	random := rand.New(rand.NewPCG(1, 2))
 	var all []known
-	for round := range amount(12, 30) {
+	for round := range amount(8, 30) {
 		for range random.IntN(9) {
 			all = append(all, s.mustSendAmong(mechas, all, random))
 		}
@@ -236,7 +236,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)
 	mechas := s.mustIssueSome(4)
-	each := amount(30, 80)
+	each, commits := amount(30, 80), s.commits()
 	var sending, reading sync.WaitGroup
 	var mu sync.Mutex
 	of := map[relay.MechaNumber]map[relay.MessageID]bool{} // the messages that each has sent or received
@@ -264,7 +264,7 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	sent := make(chan struct{})
 	for _, k := range mechas {
 		reading.Go(func() {
-			got := s.follow(relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7}, sent)
+			got := s.follow(relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 7}, commits, sent)
 			mu.Lock()
 			defer mu.Unlock()
 			if !maps.Equal(got, of[k.Mecha.Number]) {
@@ -277,10 +277,41 @@ func TestReadersMissNothingThatIsBeingIndexed(t *testing.T) {
 	reading.Wait()
 }
 
-// follow reads a history until all has been sent, and wants each message once and in order.
-func (s store) follow(q relay.HistoryQuery, sent <-chan struct{}) map[relay.MessageID]bool {
+// commits tells those who wait of each commit.
+type commits struct {
+	mu   sync.Mutex
+	next chan struct{} // closed at the next one
+}
+
+func (s store) commits() *commits {
+	c := &commits{next: make(chan struct{})}
+	s.OnCommit(func(*relay.Commit) {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		close(c.next)
+		c.next = make(chan struct{})
+	})
+	return c
+}
+
+// wait gives what is closed at the next commit. In the long form nobody waits: what it gives is closed.
+func (c *commits) wait() <-chan struct{} {
+	if *long {
+		closed := make(chan struct{})
+		close(closed)
+		return closed
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.next
+}
+
+// follow reads a history until all has been sent, and wants each message once and in order. It
+// reads again at each commit, and in the long form all the time.
+func (s store) follow(q relay.HistoryQuery, c *commits, sent <-chan struct{}) map[relay.MessageID]bool {
 	got := map[relay.MessageID]bool{}
 	for last := false; ; {
+		next := c.wait()
 		p, err := s.History(ctx, q)
 		if err != nil {
 			s.t.Error(err)
@@ -302,7 +333,7 @@ func (s store) follow(q relay.HistoryQuery, sent <-chan struct{}) map[relay.Mess
 		select {
 		case <-sent:
 			last = true
-		default:
+		case <-next:
 		}
 	}
 }
@@ -317,7 +348,7 @@ func TestWhatAnotherProcessSendsIsFound(t *testing.T) {
 	other := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false })
 	var all []known
 	at := time.Now()
-	for range 20 {
+	for range amount(8, 20) {
 		for _, by := range []store{s, other} {
 			at = at.Add(2 * time.Millisecond) // two processes give out places by the clock
 			var question relay.MessageID

@@ -29,7 +29,7 @@ func TestTheStoreFindsTheReplyThatTheRuleSays(t *testing.T) {
 	}
 	var all []*relay.Message // in commit order
 	payloads := map[relay.MessageID]string{}
-	for n := range amount(500, 1000) {
+	for n := range amount(250, 1000) {
 		from, to := keys[rand.N(3)], keys[rand.N(3)]
 		earlier := rand.N(n + 1)
 		if earlier < n && rand.N(2) == 0 { // chance alone makes few answers

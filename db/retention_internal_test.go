@@ -79,7 +79,7 @@ func counted(t *testing.T, d *DB) map[string]int64 {
 // and go.
 func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	if testing.Short() {
-		t.Skip("one goroutine works through twenty periods")
+		t.Skip("one goroutine works through many periods")
 	}
 	t.Parallel()
 	c := &setClock{}
@@ -90,9 +90,10 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 	})...)
 	alice, bob := mustIssue(t, d, "alice^demo"), mustIssue(t, d, "bob^demo")
 	const steps = 5
+	half := Amount(5, 10)
 	var early, late map[string]int64
 	grows := []string{"participant", "push", "receipt", "progress", "attempt", "conversation_limit"} // beside what each message makes
-	for period := range 20 {
+	for period := range 2 * half {
 		for step := range steps {
 			name := fmt.Sprintf("%d-%d", period, step)
 			guest := mustIssue(t, d, relay.Address("guest"+name+"^demo"))
@@ -114,19 +115,19 @@ func TestTheFileStaysAsLargeAsItIs(t *testing.T) {
 				t.Fatalf("%d messages are left that should have gone", n)
 			}
 		}
-		if now := counted(t, d); period == 9 {
+		if now := counted(t, d); period == half-1 {
 			early = now
-		} else if period == 19 {
+		} else if period == 2*half-1 {
 			late = now
 		}
 	}
 	for table, n := range early {
 		if late[table] > n+n/4+8 {
-			t.Errorf("%s: %d rows after ten periods, %d after twenty", table, n, late[table])
+			t.Errorf("%s: %d rows after %d periods, %d after twice as many", table, n, half, late[table])
 		}
 	}
-	t.Logf("after ten %v", early)
-	t.Logf("after twenty %v", late)
+	t.Logf("after %d %v", half, early)
+	t.Logf("after %d %v", 2*half, late)
 	path := d.path
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -72,7 +72,7 @@ func TestMessagesThatWereRemovedAreFoundNowhere(t *testing.T) {
 	var gone []relay.MessageID
 	keyed := map[relay.MessageID]bool{} // these stay
 	removed := 0
-	for round := range amount(16, 60) {
+	for round := range amount(10, 60) {
 		for range 4 + random.IntN(9) {
 			isKeyed := random.IntN(6) == 0
 			sent := s.mustSendAmong(mechas, all, random, func(from relay.IssuedKey, m *relay.SendMessage) {

@@ -15,6 +15,12 @@ import (
 	"relay/db/scratch"
 )
 
+// The long form of the tests, see db.Long.
+var (
+	long   = db.Long
+	amount = db.Amount
+)
+
 var ctx = context.Background()
 
 // schema is the real one.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -14,7 +15,7 @@ import (
 // maps the file and would fault, and with it the process, on what is not there.
 func TestRootBoltCutAnywhere(t *testing.T) {
 	t.Parallel()
-	dir, s := t.TempDir(), newShelf()
+	dir, s := scratch.Dir(t), newShelf()
 	for i := range 50 {
 		s.put(mecha(relay.MechaNumber(1+i), fmt.Sprintf("m%02d^acme", i), "knows the weather"))
 	}
@@ -30,8 +31,8 @@ func TestRootBoltCutAnywhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for size := 0; size < len(whole); size += 3000 {
-		to := t.TempDir()
+	for size := 0; size < len(whole); size += amount(9000, 3000) {
+		to := scratch.Dir(t)
 		if err := os.CopyFS(to, os.DirFS(dir)); err != nil {
 			t.Fatal(err)
 		}

@@ -94,7 +94,7 @@ func storeAndQueries(t *testing.T) ([]relay.Entry, []string) {
 		return entries, queries
 	}
 	g := newGenerator(t, 1)
-	entries := g.entries(amount(300, 1000))
+	entries := g.entries(amount(150, 1000))
 	for i := range amount(40, 100) {
 		queries = append(queries, g.text(1+i%9))
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -92,6 +93,8 @@ func TestDamageIsRepaired(t *testing.T) {
 	t.Parallel()
 	g, all := newGenerator(t, 3), amount(100, 300)
 	s := newShelf(append(travel(), g.entries(all)[5:]...)...)
+	whole := scratch.Dir(t)
+	fill(t, whole, s)
 	for name, damage := range map[string]func(t *testing.T, dir string){
 		"truncated root.bolt":     func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, "store", "root.bolt"), 2) },
 		"tiny root.bolt":          func(t *testing.T, dir string) { truncate(t, filepath.Join(dir, "store", "root.bolt"), 1000) },
@@ -109,8 +112,10 @@ func TestDamageIsRepaired(t *testing.T) {
 		"removed store": func(t *testing.T, dir string) { remove(t, filepath.Join(dir, "store")) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			fill(t, dir, s)
+			dir := scratch.Dir(t)
+			if err := os.CopyFS(dir, os.DirFS(whole)); err != nil {
+				t.Fatal(err)
+			}
 			write(t, filepath.Join(dir, "note.txt"), "not ours")
 			damage(t, dir)
 			var log bytes.Buffer

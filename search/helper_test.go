@@ -40,6 +40,12 @@ func amount(usual, longer int) int {
 // collecting what they have thrown away.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400)
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given && !testing.Short() {
+		flag.Set("test.parallel", "6") // some wait for timers
+	}
 	os.Exit(m.Run())
 }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -82,7 +83,7 @@ func TestOnlyCrewLearns(t *testing.T) {
 	best := mecha(1, "ada^home", "Plans trips.")
 	a, b := mecha(2, "bea^home", "Plans trips for schools."), mecha(3, "cleo^home", "Plans trips for schools.")
 	s := newShelf(best, a, b)
-	x := mustFollow(t, t.TempDir(), s)
+	x := mustFollow(t, scratch.Dir(t), s)
 	waitFor(t, x, s.last)
 	made := exchanges{}
 	for i := range 5 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/scratch"
 	"relay/search"
 )
 
@@ -28,8 +29,8 @@ var (
 func marketplace(t *testing.T, more ...relay.Entry) (*shelf, *search.Index) {
 	t.Helper()
 	g := newGenerator(t, 7)
-	s := newShelf(append(append(g.entries(300), good, bad, better, mute, weak), more...)...)
-	x := mustFollow(t, t.TempDir(), s)
+	s := newShelf(append(append(g.entries(amount(150, 300)), good, bad, better, mute, weak), more...)...)
+	x := mustFollow(t, scratch.Dir(t), s)
 	waitFor(t, x, s.last)
 	return s, x
 }
@@ -185,13 +186,13 @@ func TestSameCountsSameOrder(t *testing.T) {
 	for _, l := range final {
 		once.teach(l)
 	}
-	x := mustFollow(t, t.TempDir(), once)
+	x := mustFollow(t, scratch.Dir(t), once)
 	waitForLearned(t, once, x)
 
 	// In steps, each Mecha with other counts at first, and some that are forgotten.
 	steps := newShelf(entries...)
 	steps.page = 37
-	y := mustFollow(t, t.TempDir(), steps)
+	y := mustFollow(t, scratch.Dir(t), steps)
 	for _, part := range [][]relay.Entry{entries, entries[:len(entries)/2]} {
 		for i := range part {
 			steps.teach(g.lesson(i+1, 20))
@@ -275,7 +276,7 @@ func TestMoreExchangesNeverLowerTheLearnedPart(t *testing.T) {
 	for _, size := range []int{0, 30} {
 		for _, rivals := range []int{0, 5} {
 			s := newShelf(append(newGenerator(t, 7).entries(size), good, better)...)
-			x := mustFollow(t, t.TempDir(), s)
+			x := mustFollow(t, scratch.Dir(t), s)
 			waitFor(t, x, s.last)
 			made := exchanges{}
 			for i := range rivals {

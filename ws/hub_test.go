@@ -191,7 +191,7 @@ func TestCloseMayBeCalledByMany(t *testing.T) {
 
 func TestConnectingWhileTheHubCloses(t *testing.T) {
 	t.Parallel()
-	for range 10 {
+	for range amount(5, 10) {
 		r := mustServe(t)
 		_, bob := r.mustPair()
 		var wg sync.WaitGroup

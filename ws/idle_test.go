@@ -89,7 +89,7 @@ func TestFramesInAnyRhythm(t *testing.T) {
 	for range 8 {
 		c := r.mustUpgrade(bob, "sync_limit=0")
 		wg.Go(func() {
-			for i := range amount(500, 2000) {
+			for i := range amount(250, 2000) {
 				for range i % 97 * 20 { // some while, of no certain length
 					_ = time.Now()
 				}

@@ -43,7 +43,8 @@ func (r *testRelay) payloads(k relay.IssuedKey) (all []marks, ids []relay.Messag
 func TestPipelinedSendsKeepTheirOrder(t *testing.T) {
 	withAndWithoutTLS(t, func(t *testing.T, r *testRelay) {
 		alice, bob := r.mustPair()
-		const sockets, each = 4, 200
+		const sockets = 4
+		each := amount(100, 200)
 		var wg sync.WaitGroup
 		ids := make([]map[string]relay.MessageID, sockets)
 		for s := range sockets {
@@ -202,7 +203,7 @@ func TestNoAnsweredSendIsLostWhenTheRelayStops(t *testing.T) {
 					t.Errorf("got %s, want the answer to %d", text, answered[s])
 					return
 				}
-				if answered[s]++; answered[s] == 100 {
+				if answered[s]++; answered[s] == amount(40, 100) {
 					enough <- struct{}{}
 				}
 			}

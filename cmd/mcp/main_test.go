@@ -4,9 +4,12 @@ import (
 	"flag"
 	"os"
 	"testing"
+
+	"relay/cmd/mcp"
 )
 
 func TestMain(m *testing.M) {
+	mcp.Hurry()
 	flag.Parse()
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })

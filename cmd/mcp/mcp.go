@@ -247,10 +247,12 @@ func Serve(ctx context.Context, api API, retry time.Duration, in io.Reader, out 
 }
 
 const (
-	longestCall   = 55 * time.Second // many clients give up after 60
-	firstQuestion = 3 * time.Second
-	lastCalls     = 3 * time.Second // clients kill a server that has not ended 5 s after its stdin
+	longestCall = 55 * time.Second // many clients give up after 60
+	lastCalls   = 3 * time.Second  // clients kill a server that has not ended 5 s after its stdin
 )
+
+// firstQuestion is how long a session waits at its start to learn its address; shorter in tests.
+var firstQuestion = 3 * time.Second
 
 // settle waits until the calls that were read last have been answered; when they have had
 // lastCalls, it ends them.

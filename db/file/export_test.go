@@ -6,3 +6,10 @@ func Pretend(step string) (undo func()) {
 	upgrades = append(before[:len(before):len(before)], step)
 	return func() { upgrades = before }
 }
+
+// HurryLocks has those who want a lock try less often.
+func HurryLocks(tries int) (undo func()) {
+	before := lockTries
+	lockTries = tries
+	return func() { lockTries = before }
+}

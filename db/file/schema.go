@@ -245,9 +245,10 @@ func openPatiently(path string, r sqlite.Role) (*sqlite.Conn, error) {
 
 const (
 	openTries = 200
-	lockTries = 40
 	openPause = 25 * time.Millisecond
 )
+
+var lockTries = 40 // fewer in tests
 
 func migrate(c *sqlite.Conn, path, schema string) error {
 	if err := c.BeginWrite(); err != nil {

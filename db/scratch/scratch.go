@@ -19,6 +19,10 @@ func Dir(t testing.TB) string {
 	return Memory(t)
 }
 
+// Root gives the folder in which Memory makes its own; "" if the files of Memory are on disk. A
+// test program whose processes make their files by themselves can set TMPDIR to it.
+func Root() string { return inMemory() }
+
 // isLong tells whether this test program has the flag -long, and it is set.
 func isLong() bool {
 	f := flag.Lookup("long")
@@ -34,7 +38,7 @@ const least = 2 << 30
 // system in memory or too little of it is free.
 func Memory(t testing.TB) string {
 	t.Helper()
-	root := inMemory()
+	root := Root()
 	if root == "" {
 		return t.TempDir()
 	}

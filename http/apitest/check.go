@@ -27,12 +27,12 @@ import (
 // object is a JSON object of a document.
 type object = map[string]any
 
-// api is what the documents say, with a compiled validator for each schema. It is
-// read-only, and safe for concurrent use.
+// api is what the documents say, with a validator for each schema. It is
+// safe for concurrent use.
 type api struct {
 	operations []*operation
 	others     map[string]response // under components: what no operation answers
-	frames     map[string]*jsonschema.Schema
+	frames     map[string]*schema
 	closeCodes map[int]bool
 }
 
@@ -42,32 +42,32 @@ type operation struct {
 	segments   []string // of the path
 	method     string
 	parameters []parameter
-	body       *jsonschema.Schema // of a request; nil: none is read
-	mayBeEmpty bool               // a request may come without the body
+	body       *schema // of a request; nil: none is read
+	mayBeEmpty bool    // a request may come without the body
 	responses  map[int]response
 }
 
 type parameter struct {
 	name, in string
 	required bool
-	schema   *jsonschema.Schema
+	schema   *schema
 }
 
 type response struct {
-	headers map[string]header             // by their canonical names
-	content map[string]*jsonschema.Schema // by media type; nil: a body that is not JSON
+	headers map[string]header  // by their canonical names
+	content map[string]*schema // by media type; nil: a body that is not JSON
 }
 
 type header struct {
 	required bool
-	schema   *jsonschema.Schema
+	schema   *schema
 }
 
 // described reads the documents once.
 var described = sync.OnceValue(func() *api {
 	open := newReader("openapi.json", relayhttp.OpenAPI("test"))
 	closed := newReader("closed.json", Closed(relayhttp.OpenAPI("test")))
-	a := &api{others: map[string]response{}, frames: map[string]*jsonschema.Schema{}, closeCodes: map[int]bool{}}
+	a := &api{others: map[string]response{}, frames: map[string]*schema{}, closeCodes: map[int]bool{}}
 	for path, item := range open.doc["paths"].(object) {
 		for method, v := range item.(object) {
 			at := pointer("", "paths", path, method)
@@ -173,6 +173,7 @@ func clone(v any) any {
 type reader struct {
 	name     string
 	doc      object
+	mu       sync.Mutex // for the compiler
 	compiler *jsonschema.Compiler
 }
 
@@ -187,7 +188,7 @@ func newReader(name string, document []byte) *reader {
 	if err := c.AddResource(name, doc); err != nil {
 		panic(err)
 	}
-	return &reader{name, doc.(object), c}
+	return &reader{name: name, doc: doc.(object), compiler: c}
 }
 
 func pointer(at string, parts ...string) string {
@@ -218,12 +219,29 @@ func (r *reader) find(at string) (string, object) {
 	return at, node.(object)
 }
 
-func (r *reader) compile(at string) *jsonschema.Schema {
-	s, err := r.compiler.Compile(r.name + "#" + (&url.URL{Path: at}).EscapedPath())
-	if err != nil {
-		panic(err)
-	}
-	return s
+// compile gives a part of the document that is a schema.
+func (r *reader) compile(at string) *schema { return &schema{of: r, at: at} }
+
+// A schema is compiled when it is first asked: most test programs meet few of them.
+type schema struct {
+	of       *reader
+	at       string
+	once     sync.Once
+	compiled *jsonschema.Schema
+}
+
+// Validate says what is wrong with a value; nil if nothing is.
+func (s *schema) Validate(v any) error {
+	s.once.Do(func() {
+		s.of.mu.Lock()
+		defer s.of.mu.Unlock()
+		compiled, err := s.of.compiler.Compile(s.of.name + "#" + (&url.URL{Path: s.at}).EscapedPath())
+		if err != nil {
+			panic(err)
+		}
+		s.compiled = compiled
+	})
+	return s.compiled.Validate(v)
 }
 
 func (r *reader) parameter(at string) parameter {
@@ -234,7 +252,7 @@ func (r *reader) parameter(at string) parameter {
 
 func (r *reader) response(at string) response {
 	at, node := r.find(at)
-	out := response{headers: map[string]header{}, content: map[string]*jsonschema.Schema{}}
+	out := response{headers: map[string]header{}, content: map[string]*schema{}}
 	if all, ok := node["headers"].(object); ok {
 		for name := range all {
 			place, h := r.find(pointer(at, "headers", name))
@@ -339,9 +357,9 @@ var inLongForm = sync.OnceValue(func() bool {
 	return f != nil && f.Value.String() == "true"
 })
 
-var largeRead sync.Map // *jsonschema.Schema → *atomic.Int64
+var largeRead sync.Map // *schema → *atomic.Int64
 
-func validate(schema *jsonschema.Schema, text []byte) error {
+func validate(schema *schema, text []byte) error {
 	if len(text) > large {
 		n, _ := largeRead.LoadOrStore(schema, new(atomic.Int64))
 		most := int64(mostLarge)
