@@ -26,14 +26,14 @@ import (
 // that it misses no message in between.
 
 const (
-	rowsPerMessage  = 2    // rows inserted into each table, at most, for every new message; a segment is then indexed when half of the next one has come
-	rowsWhenClosing = 4096 // rows inserted into each table, at most, in one transaction when the store closes
+	rowsPerMessage  = 8     // rows inserted, at most, for every new message; a segment is then indexed when half of the next one has come, since no message has more than four
+	rowsWhenClosing = 16384 // rows inserted, at most, in one transaction when the store closes
 )
 
 // These are variables, so that tests can have many segments of few messages.
 var (
 	segmentLength = 16384 // messages
-	leastRows     = 64    // rows; fewer wait for the next transaction
+	leastRows     = 256   // rows; fewer wait for the next transaction, unless they end a table
 	scanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
