@@ -271,16 +271,16 @@ type indexRow struct {
 	position relay.Position
 }
 
-// jsonList writes positions as a JSON array, the form in which one argument of a
+// jsonList writes numbers as a JSON array, the form in which one argument of a
 // statement can have many.
-func jsonList[T any](all []T, position func(T) relay.Position) string {
+func jsonList[T any, N ~int64](all []T, number func(T) N) string {
 	b := make([]byte, 0, 2+18*len(all))
 	b = append(b, '[')
 	for i, v := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, int64(position(v)), 10)
+		b = strconv.AppendInt(b, int64(number(v)), 10)
 	}
 	return string(append(b, ']'))
 }
