@@ -14,7 +14,7 @@ func flip(t *testing.T, db string, page int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	at := page*8192 + 3 // the number of cells
+	at := page*4096 + 3 // the number of cells
 	content[at] ^= 0x55
 	if err := os.WriteFile(db, content, 0o600); err != nil {
 		t.Fatal(err)

@@ -14,8 +14,8 @@ import (
 // commit waits for a whole checkpoint. A writer that is faster than the disk waits
 // when the log has maxLogPages.
 const (
-	copyAfterPages = 1000 // pages of 8 KiB in the log after which it is copied
-	maxLogPages    = 4000 // pages in the log after which the writer waits for the copy
+	copyAfterPages = 2000 // pages of 4 KiB in the log after which it is copied
+	maxLogPages    = 8000 // pages in the log after which the writer waits for the copy
 )
 
 const (

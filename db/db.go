@@ -124,6 +124,7 @@ type DB struct {
 	listeners listeners
 	seen      sync.Map // MechaNumber → *atomic.Int64: Unix ms of the last request
 	crewOnly  crewOnly
+	entries   entryCache
 	found     foundSearches
 	lock      *file.Locked
 

@@ -1,8 +1,11 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"slices"
+	"sync"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -195,19 +198,79 @@ func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all [
 }
 
 // Entries reads the Mechas with these ids for a caller, without their cards. Removed and
-// unknown ones are left out.
+// unknown ones are left out. Later calls share what the entries refer to, so nobody may change
+// it. Safe for concurrent use.
 func (d *DB) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
+	list := jsonList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
 	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		for _, id := range ids {
-			some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
-			if err != nil {
+		all = make([]relay.Entry, 0, len(ids))
+		var unknown []int // places in all
+		r := x.c.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
+		for r.Next() {
+			id := relay.MechaNumber(r.Int(0))
+			e, ok := d.entries.find(id, r.Int(1))
+			if !ok {
+				e.Number, unknown = id, append(unknown, len(all))
+			}
+			all = append(all, e)
+		}
+		if err := r.Close(); err != nil {
+			return err
+		}
+		for _, i := range unknown {
+			if err := d.entries.read(x, &all[i]); err != nil {
 				return err
 			}
-			all = append(all, some...)
 		}
+		all = slices.DeleteFunc(all, func(e relay.Entry) bool { return e.Removed }) // between the two reads
 		return nil
 	})
 	return all, err
+}
+
+// entryCache remembers entries that were read lately, without cards. Each is that of the file
+// as long as the file has its revision. Safe for concurrent use; the zero value is empty.
+type entryCache struct {
+	mu  sync.Mutex
+	all generations[relay.MechaNumber, relay.Entry]
+}
+
+// find gives the entry of a Mecha at a revision, if the cache has it.
+func (c *entryCache) find(id relay.MechaNumber, revision int64) (relay.Entry, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, known, stale := c.all.find(id)
+	if !known || e.Revision != revision {
+		return relay.Entry{}, false
+	}
+	if stale {
+		c.all.put(id, e, entryBytes)
+	}
+	return e, true
+}
+
+// entryBytes is about the room that an entry takes besides its profile, and that an old entry
+// is taken to have.
+const entryBytes = 1024
+
+// read reads the entry of e.Number into e, and remembers it.
+func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
+	size := entryBytes
+	known, failed := x.c.Row(func(r *sqlite.Rows) {
+		*e, err = readEntry(r, false)
+		size += 2 * len(r.Text(5))
+	}, entryColumns+"WHERE m.id = ?", int64(e.Number))
+	if err = cmp.Or(failed, err); err != nil {
+		return err
+	}
+	if !known {
+		e.Removed = true
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.all.put(e.Number, *e, size)
+	return nil
 }
 
 // Directory gives up to limit registered Mechas, by address, those after an address,

@@ -313,3 +313,40 @@ func TestLastSeen(t *testing.T) {
 	want(s, k.Mecha.Number, seen)
 	want(s, never.Mecha.Number, time.Time{})
 }
+
+// Entries that were read before are those of the file, whoever has changed it since.
+func TestEntriesAreThoseOfTheFile(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t)
+	id := s.mustIssue("alice^x").Mecha.Number
+	s.mustIssue("last^x")
+	beside := mustOpen(t, func(o *db.Options) { o.Path, o.Create, o.Serve = s.Path(), false, false }) // a command
+	read := func() string {
+		t.Helper()
+		some, err := s.Entries(ctx, 0, []relay.MechaNumber{id})
+		if err != nil || len(some) > 1 {
+			t.Fatalf("%+v, %v", some, err)
+		}
+		if len(some) == 0 {
+			return "none"
+		}
+		return some[0].DisplayName
+	}
+	for _, change := range []struct {
+		make func()
+		want string
+	}{
+		{func() {}, ""},
+		{func() { s.mustProfile("alice^x", `{"display_name":"A"}`) }, "A"},
+		{func() { beside.mustProfile("alice^x", `{"display_name":"B"}`) }, "B"},
+		{func() { s.mustRemove("alice^x") }, "none"},
+		{func() { beside.mustIssue("alice^x") }, ""},
+	} {
+		change.make()
+		for range 2 {
+			if got := read(); got != change.want {
+				t.Errorf("got %q, want %q", got, change.want)
+			}
+		}
+	}
+}

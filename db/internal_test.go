@@ -73,7 +73,7 @@ func fileSize(path string) int64 {
 // These properties of a fresh file cannot be changed later without rewriting all of it.
 func TestAFreshFile(t *testing.T) {
 	d := openHere(t)
-	for pragma, want := range map[string]string{"page_size": "8192", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
+	for pragma, want := range map[string]string{"page_size": "4096", "auto_vacuum": "2", "journal_mode": "wal", "synchronous": "2"} {
 		c, err := sqlite.Open(d.path, sqlite.Writing)
 		if err != nil {
 			t.Fatal(err)

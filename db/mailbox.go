@@ -26,14 +26,14 @@ import (
 // that it misses no message in between.
 
 const (
-	rowsPerMessage  = 2    // rows inserted into each table, at most, for every new message; a segment is then indexed when half of the next one has come
-	rowsWhenClosing = 4096 // rows inserted into each table, at most, in one transaction when the store closes
+	rowsPerMessage  = 8     // rows inserted, at most, for every new message; a segment is then indexed when half of the next one has come, since no message has more than four
+	rowsWhenClosing = 16384 // rows inserted, at most, in one transaction when the store closes
 )
 
 // These are variables, so that tests can have many segments of few messages.
 var (
 	segmentLength = 16384 // messages
-	leastRows     = 64    // rows; fewer wait for the next transaction
+	leastRows     = 256   // rows; fewer wait for the next transaction, unless they end a table
 	scanRatio     = 32    // a scan is cheaper than a list if one of so many messages is wanted, or more
 )
 
@@ -271,16 +271,16 @@ type indexRow struct {
 	position relay.Position
 }
 
-// jsonList writes positions as a JSON array, the form in which one argument of a
+// jsonList writes numbers as a JSON array, the form in which one argument of a
 // statement can have many.
-func jsonList[T any](all []T, position func(T) relay.Position) string {
+func jsonList[T any, N ~int64](all []T, number func(T) N) string {
 	b := make([]byte, 0, 2+18*len(all))
 	b = append(b, '[')
 	for i, v := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = strconv.AppendInt(b, int64(position(v)), 10)
+		b = strconv.AppendInt(b, int64(number(v)), 10)
 	}
 	return string(append(b, ']'))
 }

@@ -160,16 +160,16 @@ func (t *tx) markDone(m *relay.Message) error {
 }
 
 // segmentWriter is the rider that inserts the rows of a segment, some with each
-// transaction.
+// transaction. Those of a transaction are neighbours in one table, because each table that a
+// transaction inserts into costs it a page at each end of the rows, and the one above them.
 type segmentWriter struct {
-	w        *writer
-	index    *lateIndex
-	received []indexRow              // the rows of the segment that are still to be inserted, in the order of the table
-	others   [3]tableRows            // likewise, for the other tables, none of which has more
-	gone     map[relay.Position]bool // messages of the segment that were removed since it was sealed
-	upto     relay.Position          // the end of the segment
-	due      int                     // how many rows of each table may be inserted now
-	tried    int                     // how many rows of each table the present transaction inserts
+	w     *writer
+	index *lateIndex
+	rest  []tableRows             // the rows of the segment that are still to be inserted, one table after the other; none is empty
+	gone  map[relay.Position]bool // messages of the segment that were removed since it was sealed
+	upto  relay.Position          // the end of the segment
+	due   int                     // how many rows may be inserted now
+	tried int                     // how many rows of the first table the present transaction inserts
 }
 
 // start reads the messages after the watermark, which a killed server has not indexed,
@@ -203,7 +203,12 @@ func (s *segmentWriter) start() error {
 // next begins to insert the segment that has been collected.
 func (s *segmentWriter) next() {
 	of := s.index.seal(s.w.last)
-	s.received, s.others, s.upto, s.due, s.gone = of.received.sorted(), of.lateRows(), of.upto, 0, nil
+	s.rest, s.upto, s.due, s.gone = nil, of.upto, 0, nil
+	for _, r := range append(of.lateRows(), tableRows{insertReceived, of.received.sorted()}) { // received last: what is acknowledged before that needs no second change
+		if len(r.rows) > 0 {
+			s.rest = append(s.rest, r)
+		}
+	}
 }
 
 // board inserts rows of the segment, if enough are due. It also tells the late index
@@ -214,7 +219,8 @@ func (s *segmentWriter) board(t *tx) error {
 		return nil // this process does not serve, so it has indexed its messages at once
 	}
 	s.tried = 0
-	if n := len(s.received); n > 0 {
+	if len(s.rest) > 0 {
+		n := len(s.rest[0].rows)
 		s.due += rowsPerMessage * len(t.inserted)
 		if s.due >= min(leastRows, n) {
 			s.tried = min(s.due, n)
@@ -228,24 +234,18 @@ func (s *segmentWriter) insert(t *tx) error {
 	if s.tried == 0 {
 		return nil
 	}
-	err := t.c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
-		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(s.received[:s.tried], func(r indexRow) relay.Position { return r.position }))
-	if err != nil {
+	first := s.rest[0]
+	if err := first.insert(t.c, s.without(t.removed, first.rows[:s.tried])); err != nil {
 		return err
 	}
-	for _, o := range s.others {
-		if err := o.insert(t.c, s.without(t.removed, o.rows[:min(s.tried, len(o.rows))])); err != nil {
-			return err
-		}
-	}
-	if s.tried < len(s.received) {
+	if len(s.rest) > 1 || s.tried < len(first.rows) {
 		return nil
 	}
 	return t.c.Exec("UPDATE setting SET value = ? WHERE name = 'indexed_upto'", int64(s.upto))
 }
 
 // without leaves out the rows of messages that were removed, by this transaction or
-// since the segment was sealed. (Rows of received messages are made of the messages.)
+// since the segment was sealed.
 func (s *segmentWriter) without(removed []indexedMessage, rows []indexRow) []indexRow {
 	if len(removed) == 0 && len(s.gone) == 0 {
 		return rows
@@ -292,15 +292,21 @@ func (l *lateTable) insert(c *sqlite.Conn, rows []indexRow) error {
 	return nil
 }
 
+// insertReceived inserts rows of `received`, which have the messages' state of now.
+func insertReceived(c *sqlite.Conn, rows []indexRow) error {
+	return c.Exec(`INSERT OR IGNORE INTO received (mecha, open, position) SELECT m.recipient, m.open, m.position
+		FROM json_each(?) j CROSS JOIN message m ON m.position = j.value`, jsonList(rows, func(r indexRow) relay.Position { return r.position }))
+}
+
 // tableRows are rows of a table, in the order of its primary key.
 type tableRows struct {
-	*lateTable
-	rows []indexRow
+	insert func(*sqlite.Conn, []indexRow) error
+	rows   []indexRow
 }
 
 // lateRows gives the rows of the tables other than `received`.
-func (s *segment) lateRows() [3]tableRows {
-	return [3]tableRows{{sentTable, s.sent.sorted()}, {joinedTable, s.joined.sorted()}, {replyTable, s.replies.sorted()}}
+func (s *segment) lateRows() []tableRows {
+	return []tableRows{{sentTable.insert, s.sent.sorted()}, {joinedTable.insert, s.joined.sorted()}, {replyTable.insert, s.replies.sorted()}}
 }
 
 // arrived notes the rows that were committed. When the segment is indexed, and the next
@@ -311,7 +317,7 @@ func (s *segmentWriter) arrived(t *tx) {
 	}
 	s.index.collect(t.settled, t.removed)
 	for _, m := range t.removed {
-		if len(s.received) > 0 && m.position <= s.upto {
+		if len(s.rest) > 0 && m.position <= s.upto {
 			if s.gone == nil {
 				s.gone = map[relay.Position]bool{}
 			}
@@ -319,34 +325,40 @@ func (s *segmentWriter) arrived(t *tx) {
 		}
 	}
 	if s.tried > 0 {
-		s.received, s.due = s.received[s.tried:], 0
-		for i := range s.others {
-			o := &s.others[i]
-			o.rows = o.rows[min(s.tried, len(o.rows)):]
-		}
-		if len(s.received) == 0 {
+		s.due -= s.tried
+		if first := &s.rest[0]; s.tried < len(first.rows) {
+			first.rows = first.rows[s.tried:]
+		} else if s.rest = s.rest[1:]; len(s.rest) == 0 {
 			s.index.finish()
 		}
 	}
-	if len(s.received) == 0 && s.index.collecting.count >= segmentLength {
+	if len(s.rest) == 0 && s.index.collecting.count >= segmentLength {
 		s.next()
 	}
+}
+
+// left is how many rows of the segment are still to be inserted.
+func (s *segmentWriter) left() (n int) {
+	for _, r := range s.rest {
+		n += len(r.rows)
+	}
+	return n
 }
 
 // flush indexes all messages when the store closes. If that fails, the next start
 // indexes them.
 func (s *segmentWriter) flush() {
 	for s.index.collecting != nil && s.w.failed() == nil && !s.w.disk.low.Load() {
-		if len(s.received) == 0 {
+		if len(s.rest) == 0 {
 			if s.index.collecting.count == 0 {
 				return
 			}
 			s.next()
 		}
-		before := len(s.received)
+		before := s.left()
 		s.due = rowsWhenClosing
 		s.w.commit(nil)
-		if len(s.received) == before {
+		if s.left() == before {
 			return
 		}
 	}

@@ -129,10 +129,11 @@ func (t *tx) pruneKeys(p *relay.PruneUnused, oldest relay.Position, out *relay.P
 }
 
 // pruneMechas removes Mechas that were removed from the directory, when no key, no
-// message and no conversation refers to them.
+// message and no dormant conversation refers to them. Their rows in `participant` go with
+// the conversations.
 func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay.PrunedUnused) error {
 	unused, next, more, err := t.look(p.Most, p.Mechas, `SELECT id, removed_at < ?4 AND revision < ?1
-		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id) AND NOT EXISTS (SELECT 1 FROM participant WHERE mecha = m.id)
+		AND NOT EXISTS (SELECT 1 FROM mecha_key WHERE mecha = m.id)
 		AND NOT EXISTS (SELECT 1 FROM dormant WHERE conversation > 0 AND conversation < m.revision), address FROM mecha m
 		WHERE id > ?2 AND id < (SELECT max(id) FROM mecha) ORDER BY id LIMIT ?3`, int64(oldest), p.Mechas, int64(p.Most), endedBefore(p))
 	if err != nil {

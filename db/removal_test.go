@@ -113,6 +113,39 @@ func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
 	wantSound(t, s.Path())
 }
 
+// A removed Mecha goes with its last message, also from a conversation that goes on. Whoever gets
+// its address later takes no part in that conversation.
+func TestARemovedMechaLeavesAConversationThatGoesOn(t *testing.T) {
+	t.Parallel()
+	s := mustOpen(t)
+	alice, bob, carol := s.mustIssue("alice^demo"), s.mustIssue("bob^demo"), s.mustIssue("carol^demo")
+	in := func(id relay.ConversationID) func(*relay.SendMessage) {
+		return func(m *relay.SendMessage) { m.Conversation = id }
+	}
+	asked := s.mustSend(alice.Key, carol.Mecha.Address, `{}`)
+	s.mustSend(alice.Key, bob.Mecha.Address, `{}`, in(asked.Conversation))
+	if err := s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: bob.Mecha.Address}); err != nil {
+		t.Fatal(err)
+	}
+	goesOn := s.mustSend(alice.Key, carol.Mecha.Address, `{}`, in(asked.Conversation))
+	if out := s.mustPrune(goesOn.ID, 10); out.Messages != 2 {
+		t.Fatalf("%d messages were removed", out.Messages)
+	}
+	s.mustPruneUnused(later().Add(time.Hour))
+	d := byHand(t, s.Path())
+	defer d.Close()
+	var left int
+	if err := d.QueryRow("SELECT count(*) FROM mecha WHERE id = ?", int64(bob.Mecha.Number)).Scan(&left); err != nil || left != 0 {
+		t.Errorf("%d rows of the removed Mecha are left, %v", left, err)
+	}
+	again := s.mustIssue(bob.Mecha.Address)
+	_, err := s.send(again.Key, carol.Mecha.Address, `{}`, in(asked.Conversation))
+	wantCode(t, err, relay.NotAParticipant)
+	s.mustSend(carol.Key, alice.Mecha.Address, `{}`, in(asked.Conversation))
+	s.Close()
+	wantSound(t, s.Path())
+}
+
 // A backup that is put back knows keys that have ended and were removed since. They are
 // told, and ended again if that is wanted. What a command had asked to remove is not asked
 // by a backup.

@@ -1,8 +1,6 @@
 package search
 
 import (
-	"errors"
-
 	"relay/db/relay"
 
 	"github.com/blevesearch/bleve/v2"
@@ -53,12 +51,11 @@ func (s *store) apply(entries []relay.Entry) (err error) {
 
 // change adds one entry to the batch, and its difference to the totals.
 func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
-	var old record
-	switch found, err := v.recordOf(e.Number, &old); {
+	switch old, err := v.recordOf(e.Number); {
 	case err != nil:
 		return &DamageError{err}
-	case found:
-		sum.subtract(&old)
+	case old != nil:
+		sum.subtract(old)
 	case e.Removed:
 		return nil
 	}
@@ -71,15 +68,11 @@ func change(v *view, batch *bleve.Batch, sum *totals, e *relay.Entry) error {
 	return batch.IndexAdvanced(doc)
 }
 
-// recordOf reads the record of a Mecha, if the index has it.
-func (v *view) recordOf(id relay.MechaNumber, r *record) (found bool, err error) {
+// recordOf gives the record of a Mecha; nil if the index has none.
+func (v *view) recordOf(id relay.MechaNumber) (*record, error) {
 	number, err := v.InternalID(documentID(id))
 	if err != nil || number == nil {
-		return false, err
+		return nil, err
 	}
-	err = v.record(number.Value(), r)
-	if errors.Is(err, errRecord) {
-		return false, err
-	}
-	return err == nil, err
+	return v.record(number.Value())
 }

@@ -211,10 +211,7 @@ func trigramsOf(names []string) map[string]bool {
 
 // trigrams returns the sequences of three characters in a normalised name; the
 // beginning and the end of the name count as characters.
-func trigrams(s string) []trigram { return appendTrigrams(nil, s) }
-
-// appendTrigrams appends the trigrams of s to list.
-func appendTrigrams(list []trigram, s string) []trigram {
+func trigrams(s string) (list []trigram) {
 	before, last, n := rune(0), '^', 1
 	next := func(r rune) {
 		if n++; n > 2 {

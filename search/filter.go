@@ -66,8 +66,8 @@ func (s *searcher) revealByAddress() error {
 	}
 	var failed error
 	err := s.each(inNames, addressMark+string(address), func(n uint64) {
-		var r record
-		if err := s.v.record(n, &r); err != nil {
+		r, err := s.v.record(n)
+		if err != nil {
 			failed = err
 			return
 		}

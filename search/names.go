@@ -115,10 +115,11 @@ func (s *searcher) trigramThreshold() uint8 {
 
 // compareNames compares the names of a Mecha with a query that may be a name. It
 // fills bonus, as a share of the best coarse score, nearName and begun.
-func (r *reranker) compareNames(c *candidate, names []string) {
+func (r *reranker) compareNames(c *candidate, rec *record) {
 	q := r.s.query.name
-	for _, name := range names {
-		c.bonus = max(c.bonus, r.oneNameBonus(name))
+	of := rec.nameTrigrams()
+	for i, name := range rec.names {
+		c.bonus = max(c.bonus, r.oneNameBonus(name, of[i]))
 		c.nearName = c.nearName || utf8.RuneCountInString(name) >= typoNameLength && oneEdit(name, q)
 		c.begun = c.begun || strings.HasPrefix(name, q)
 	}
@@ -127,11 +128,8 @@ func (r *reranker) compareNames(c *candidate, names []string) {
 	}
 }
 
-func (r *reranker) oneNameBonus(name string) float64 {
+func (r *reranker) oneNameBonus(name string, ofName []trigram) float64 {
 	q, ofQuery := r.s.query.name, r.queryTrigrams
-	ofName := appendTrigrams(r.nameTrigrams[:0], name)
-	slices.SortFunc(ofName, compareTrigrams)
-	r.nameTrigrams = ofName
 	common := 0
 	for i, k := 0, 0; i < len(ofName) && k < len(ofQuery); {
 		switch c := compareTrigrams(ofName[i], ofQuery[k]); {

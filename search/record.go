@@ -4,14 +4,16 @@ import (
 	"encoding/binary"
 	"errors"
 	"hash/fnv"
+	"slices"
+	"sync"
 
 	"relay/db/relay"
 )
 
 // A record is the forward index of one profile, by which the reranker scores it:
 // its words in order, as hashes, by field and skill. It is stored with the
-// profile's document in the index, so that it takes no memory and is always of
-// the same state.
+// profile's document in the index, so that it is always of the same state; the cache
+// of records bounds the memory that they take.
 type record struct {
 	id       relay.MechaNumber
 	address  relay.Address
@@ -20,6 +22,23 @@ type record struct {
 	lengths  [fields]int
 	total    int // the length of the combined text
 	passages []passage
+	stored   int // its bytes in the index
+
+	trigramsOnce sync.Once
+	trigrams     [][]trigram // see nameTrigrams
+}
+
+// nameTrigrams gives the sorted trigrams of each of the names. It makes them when they are
+// first asked for, since most queries are no names. Any goroutine may call it.
+func (r *record) nameTrigrams() [][]trigram {
+	r.trigramsOnce.Do(func() {
+		for _, name := range r.names {
+			list := trigrams(name)
+			slices.SortFunc(list, compareTrigrams)
+			r.trigrams = append(r.trigrams, list)
+		}
+	})
+	return r.trigrams
 }
 
 // A passage is one text of a profile, such as its description, one example or a
@@ -82,14 +101,15 @@ func appendHashes(b []byte, list []uint32) []byte {
 	return b
 }
 
-// decode reads a record that encode wrote into r, and uses r's memory again. For
-// damaged bytes it returns errRecord; it does not panic.
+// decode reads a record that encode wrote into r, which is empty. For damaged bytes it
+// returns errRecord; it does not panic.
 func (r *record) decode(b []byte) error {
-	d := decoder{b: b}
+	d := decoder{b: b, room: make([]uint32, 0, len(b)/4)}
+	r.stored = len(b)
 	r.id = relay.MechaNumber(d.long())
 	r.address = relay.Address(d.string())
-	r.names = d.strings(r.names[:0])
-	r.skills = d.strings(r.skills[:0])
+	r.names = d.strings()
+	r.skills = d.strings()
 	for i := range r.lengths {
 		r.lengths[i] = d.number()
 	}
@@ -98,16 +118,13 @@ func (r *record) decode(b []byte) error {
 	if n > len(d.b) {
 		return errRecord
 	}
-	if cap(r.passages) < n {
-		r.passages = append(r.passages[:cap(r.passages)], make([]passage, n-cap(r.passages))...)
-	}
-	r.passages = r.passages[:n]
+	r.passages = make([]passage, n)
 	for i := range r.passages {
 		p := &r.passages[i]
 		p.field = field(d.byte())
 		p.skill = d.number() - 1
-		p.words = d.hashes(p.words[:0])
-		p.joined = d.hashes(p.joined[:0])
+		p.words = d.hashes()
+		p.joined = d.hashes()
 		if p.field >= fields || p.skill >= len(r.skills) {
 			return errRecord
 		}
@@ -123,6 +140,7 @@ func (r *record) decode(b []byte) error {
 type decoder struct {
 	b      []byte
 	failed bool
+	room   []uint32 // for all lists of hashes
 }
 
 func (d *decoder) long() uint64 {
@@ -164,17 +182,17 @@ func (d *decoder) byte() byte {
 
 func (d *decoder) string() string { return string(d.take(d.number())) }
 
-func (d *decoder) strings(list []string) []string {
+func (d *decoder) strings() (list []string) {
 	for n := d.number(); n > 0 && !d.failed; n-- {
 		list = append(list, d.string())
 	}
 	return list
 }
 
-func (d *decoder) hashes(list []uint32) []uint32 {
-	b := d.take(4 * d.number())
-	for ; len(b) >= 4; b = b[4:] {
-		list = append(list, binary.LittleEndian.Uint32(b))
+func (d *decoder) hashes() []uint32 {
+	began := len(d.room)
+	for b := d.take(4 * d.number()); len(b) >= 4; b = b[4:] {
+		d.room = append(d.room, binary.LittleEndian.Uint32(b))
 	}
-	return list
+	return d.room[began:len(d.room):len(d.room)]
 }

@@ -41,9 +41,7 @@ type nameMatch struct {
 // ones, since a search has hundreds of candidates.
 type reranker struct {
 	s             *searcher
-	queryTrigrams []trigram // sorted; nil if the query is not a name
-	nameTrigrams  []trigram
-	record        record
+	queryTrigrams []trigram               // sorted; nil if the query is not a name
 	found         []float64               // weighted frequency of each term in the record
 	counts        [maxTerms][fields]uint8 // of each term in each field, at most maxCount
 	next          [maxTerms][2]uint64     // for each term, the terms that follow it in the record, as bits
@@ -77,17 +75,18 @@ func (r *reranker) newCandidate() *candidate {
 // examine reads a document's record and finds the terms, pairs and names of the
 // query in it.
 func (r *reranker) examine(doc uint64) (*candidate, error) {
-	if err := r.s.v.record(doc, &r.record); err != nil {
+	rec, err := r.s.v.record(doc)
+	if err != nil {
 		return nil, &DamageError{err}
 	}
-	q, rec := r.s.query, &r.record
+	q := r.s.query
 	c := r.newCandidate()
 	if c.exact = r.s.exact[doc]; c.exact == notExact && r.s.hasExactSkill(doc) {
 		c.exact = exactSkill
 	}
 	c.doc, c.id, c.address, c.coarse = doc, rec.id, rec.address, r.s.coarse[doc]
 	if r.queryTrigrams != nil {
-		r.compareNames(c, rec.names)
+		r.compareNames(c, rec)
 	}
 	clear(r.found)
 	clear(r.counts[:len(r.found)])

@@ -20,8 +20,8 @@ func (s *searcher) hit(c *candidate) (Hit, error) {
 // the query's terms; of equal ones, the first; "" if no skill has any term but
 // request words.
 func (s *searcher) bestSkill(doc uint64) (string, error) {
-	var r record
-	if err := s.v.record(doc, &r); err != nil {
+	r, err := s.v.record(doc)
+	if err != nil {
 		return "", err
 	}
 	sums := make([]float64, len(r.skills))

@@ -90,6 +90,7 @@ type store struct {
 	inner index.Index
 
 	columns columns
+	records recordCache
 	lost    string // tells that an older state was opened, since the newest is damaged; "" if not
 }
 

@@ -20,6 +20,7 @@ type view struct {
 	dictionaries map[string][]segment.TermDictionary
 	postings     postingsReader
 	columns      *columns
+	records      *recordCache
 }
 
 // view opens the newest state. The caller must close it.
@@ -33,7 +34,7 @@ func (s *store) view() (*view, error) {
 		r.Close()
 		return nil, &DamageError{fmt.Errorf("unknown reader %T", r)}
 	}
-	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, dictionaries: map[string][]segment.TermDictionary{}}
+	v := &view{IndexSnapshot: snapshot, segments: snapshot.Segments(), columns: &s.columns, records: &s.records, dictionaries: map[string][]segment.TermDictionary{}}
 	for _, seg := range v.segments {
 		v.offsets = append(v.offsets, v.size)
 		v.size += uint64(seg.FullSize())
@@ -70,14 +71,18 @@ func (v *view) readInternal() error {
 	return nil
 }
 
-// record reads the record of the document with this number.
-func (v *view) record(number uint64, r *record) error {
+// record gives the record of the document with this number. It is shared: nobody may change it.
+func (v *view) record(number uint64) (*record, error) {
 	i := len(v.offsets) - 1
 	for i > 0 && v.offsets[i] > number {
 		i--
 	}
-	err := errRecord
-	visit := v.segments[i].VisitDocument(number-v.offsets[i], func(name string, _ byte, value []byte, _ []uint64) bool {
+	k := documentKey{v.segments[i].Id(), number - v.offsets[i]}
+	if r := v.records.find(k); r != nil {
+		return r, nil
+	}
+	r, err := new(record), errRecord
+	visit := v.segments[i].VisitDocument(k.document, func(name string, _ byte, value []byte, _ []uint64) bool {
 		if name != inRecord {
 			return true
 		}
@@ -85,7 +90,11 @@ func (v *view) record(number uint64, r *record) error {
 		return false
 	})
 	if visit != nil {
-		return visit
+		return nil, visit
 	}
-	return err
+	if err != nil {
+		return nil, err
+	}
+	v.records.add(k, r)
+	return r, nil
 }

@@ -143,6 +143,15 @@ INSERT INTO joined SELECT conversation, position FROM message WHERE conversation
 INSERT INTO reply SELECT in_reply_to, position FROM message WHERE in_reply_to IS NOT NULL ORDER BY in_reply_to, position;
 DROP INDEX message_conversation;
 DROP INDEX message_reply`,
+	`DROP INDEX participant_mecha;
+ALTER TABLE participant RENAME TO old_participant;
+CREATE TABLE participant (
+  conversation INTEGER NOT NULL,
+  mecha        INTEGER NOT NULL,
+  PRIMARY KEY (conversation, mecha)
+) STRICT, WITHOUT ROWID;
+INSERT INTO participant SELECT conversation, mecha FROM old_participant ORDER BY conversation, mecha;
+DROP TABLE old_participant`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

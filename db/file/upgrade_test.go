@@ -94,7 +94,7 @@ func wantWholeOf(t *testing.T, path, schema string, version, messages int64) {
 // A file of the first schema has messages, and no table of progress.
 func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	path, _ := mustMakeOlder(t)
-	execute(t, path, "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX participant_mecha", "DROP INDEX message_expired",
+	execute(t, path, "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX message_expired",
 		"CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT", "DROP TABLE kept_nonce",
 		"ALTER TABLE word DROP COLUMN used", "ALTER TABLE mecha_key DROP COLUMN ended", "DELETE FROM setting WHERE name IN ('last_position', 'clock')",
 		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply", "CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",
@@ -219,6 +219,34 @@ func TestAFileOfTheSeventhSchemaIsBroughtUpToDate(t *testing.T) {
 		}
 	}
 	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 3)
+}
+
+// A file of the eighth schema is made from the text of that schema. Its participants stay, and
+// one of them may be a Mecha that is gone.
+func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-8.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 8",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 0), ('start', x''), ('last_position', 4097), ('clock', 0)",
+		"INSERT INTO mecha (id, address, created_at, revision) VALUES (1, 'old^timer', 1, 4096), (2, 'her^friend', 1, 4097)",
+		"INSERT INTO word (id, text) VALUES (1, 'a-label')", "INSERT INTO dormant (conversation, since) VALUES (-1, 1)",
+		"INSERT INTO participant VALUES (-1, 2), (-1, 1)")
+	wantWholeOf(t, path, schema(t), 8, 0)
+	d, err := file.OpenCurrent(path, schema(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if n := number(t, path, "SELECT count(*) FROM participant WHERE conversation = -1 AND mecha IN (1, 2)"); n != 2 {
+		t.Errorf("%d participants are left, want 2", n)
+	}
+	execute(t, path, "DELETE FROM mecha WHERE id = 2")
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
 }
 
 // execute changes a file by SQLite alone.

@@ -90,7 +90,7 @@ func Open(path string, r Role) (*Conn, error) {
 	c := &Conn{raw: raw, stmts: map[string]*stmt{}, file: f}
 	if r == Creating {
 		// The order matters: each pragma decides how the next writes the first page.
-		if err := c.Script("PRAGMA page_size = 8192; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
+		if err := c.Script("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
 			c.Close()
 			return nil, err
 		}

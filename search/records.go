@@ -1,0 +1,54 @@
+package search
+
+import "sync"
+
+// recordCache remembers the records that searches have read lately, so that most are not
+// unpacked and decoded again. Segments never change, so a record is the same for ever, and
+// nobody may change it. Any goroutine may use the cache; the zero value is empty.
+//
+// It has two halves. When the young one is full, it takes the place of the old one, which is
+// dropped. A record that is found in the old half moves to the young one.
+type recordCache struct {
+	mu         sync.Mutex
+	young, old map[documentKey]*record
+	bytes      int // of the young half
+}
+
+// A documentKey is a document of a segment.
+type documentKey struct{ segment, document uint64 }
+
+// recordBytes bounds a half of the cache. A record counts as recordOverhead more than it has
+// bytes in the index: that is about the room of its lists and of its names' trigrams.
+const (
+	recordBytes    = 4 << 20
+	recordOverhead = 1024
+)
+
+func (c *recordCache) find(k documentKey) *record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if r := c.young[k]; r != nil {
+		return r
+	}
+	r := c.old[k]
+	if r != nil {
+		c.put(k, r)
+	}
+	return r
+}
+
+func (c *recordCache) add(k documentKey, r *record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.put(k, r)
+}
+
+func (c *recordCache) put(k documentKey, r *record) {
+	if c.young == nil || c.bytes > recordBytes {
+		c.young, c.old, c.bytes = map[documentKey]*record{}, c.young, 0
+	}
+	if c.young[k] == nil {
+		c.bytes += r.stored + recordOverhead
+	}
+	c.young[k] = r
+}
