@@ -231,16 +231,17 @@ CREATE TABLE dormant (
 CREATE INDEX dormant_since ON dormant (since);
 
 -- The exchanges that have ended, but are not yet counted in `learned`: messages that named a
--- search, by the positions of the receipts that ended them. Each goes within a second, later
--- only under load.
+-- search, by their recipients and the positions of the receipts that ended them. Each goes within
+-- seconds, later only under load.
 CREATE TABLE exchange (
-  position  INTEGER PRIMARY KEY,
   recipient INTEGER NOT NULL REFERENCES mecha (id),
+  position  INTEGER NOT NULL,
   sender    INTEGER NOT NULL REFERENCES mecha (id),
   completed INTEGER NOT NULL,  -- 0: failed or rejected
   hour      INTEGER NOT NULL,  -- of the end, since 1970
-  words     TEXT NOT NULL
-) STRICT;
+  words     TEXT NOT NULL,
+  PRIMARY KEY (recipient, position)
+) STRICT, WITHOUT ROWID;
 
 -- What completed exchanges have taught of a Mecha as a whole. `position` is that of the last
 -- change; the search index follows it. `exchanges` is their weight as of `hour`, in 1/1024;
@@ -258,14 +259,17 @@ CREATE TABLE learner (
 CREATE INDEX learner_position ON learner (position);
 
 -- How often a word of a search and a Mecha that it found went together in an exchange that the
--- Mecha completed. `shares` has a part for each sender (db/shares.go): keyed hashes of its
--- crew and of itself, which differ from row to row; a weight in 1/1024; the hour of the last
--- exchange.
+-- Mecha completed. A row has several words of a Mecha, so that a count changes few rows: those from
+-- `first` on, up to the `first` of the next row. The first row of a Mecha has ''. `words` is how many
+-- they are. `counts` has their texts (db/word_page.go), and for each of them a part for each sender
+-- (db/shares.go): keyed hashes of its crew and of itself, which differ from word to word and from
+-- Mecha to Mecha; a weight in 1/1024; the hour of the last exchange.
 CREATE TABLE learned (
   mecha  INTEGER NOT NULL REFERENCES mecha (id),
-  word   TEXT NOT NULL,
-  shares BLOB NOT NULL,
-  PRIMARY KEY (mecha, word)
+  first  TEXT NOT NULL,
+  words  INTEGER NOT NULL,
+  counts BLOB NOT NULL,
+  PRIMARY KEY (mecha, first)
 ) STRICT, WITHOUT ROWID;
 
 -- The times at which writes got positions of later times, because the clock had

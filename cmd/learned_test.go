@@ -16,17 +16,21 @@ func (p *pair) words() (all []string) {
 		p.t.Fatal(err)
 	}
 	defer d.Close()
-	rows, err := d.Query("SELECT word FROM learned JOIN mecha ON id = mecha WHERE address = 'bob^talk' ORDER BY word")
+	rows, err := d.Query("SELECT counts FROM learned JOIN mecha ON id = mecha WHERE address = 'bob^talk' ORDER BY first")
 	if err != nil {
 		p.t.Fatal(err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var word string
-		if err := rows.Scan(&word); err != nil {
+		var counts []byte // words and the shares of each in turn, with their lengths in one byte
+		if err := rows.Scan(&counts); err != nil {
 			p.t.Fatal(err)
 		}
-		all = append(all, word)
+		for i := 0; i < len(counts); i += 1 + int(counts[i]) {
+			end := i + 1 + int(counts[i])
+			all = append(all, string(counts[i+1:end]))
+			i = end
+		}
 	}
 	return all
 }

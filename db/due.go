@@ -44,14 +44,6 @@ func newReturns(w *writer) dueTimes {
 	}}
 }
 
-// newCounts makes the servant that counts exchanges. If the store does not learn, it removes
-// those that an earlier process has left.
-func newCounts(w *writer) dueTimes {
-	return dueTimes{w: w, earliest: earliestExchange, fault: "completed messages were not counted for discovery", act: func(now time.Time, done func(nextDue, error)) job {
-		return &task[*relay.CountExchanges, nextDue]{write: &relay.CountExchanges{At: now, HalfLife: w.opts.LearnHalfLife, Most: countAtOnce}, decide: (*tx).countExchanges, done: done}
-	}}
-}
-
 // start finds the earliest time.
 func (d *dueTimes) start() (err error) {
 	d.next, err = d.w.c.Number(d.earliest)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,6 +28,11 @@ type learningBench struct {
 	store
 	to       []*relay.Key
 	searches []benchSearch
+	ahead    *atomic.Int64 // by how many seconds its clock is
+}
+
+func (l *learningBench) now() time.Time {
+	return time.Now().Add(time.Duration(l.ahead.Load()) * time.Second)
 }
 
 type benchSearch struct {
@@ -36,7 +42,8 @@ type benchSearch struct {
 }
 
 func mustHaveSearches(b *testing.B) *learningBench {
-	l := &learningBench{store: mustOpen(b, func(o *db.Options) { o.LearnHalfLife = relay.DefaultHalfLife })}
+	l := &learningBench{ahead: new(atomic.Int64)}
+	l.store = mustOpen(b, func(o *db.Options) { o.LearnHalfLife, o.Now = relay.DefaultHalfLife, l.now })
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 1000 {
 		l.to = append(l.to, l.mustIssue(relay.Address(fmt.Sprintf("m%d^bench", i))).Key)
@@ -47,7 +54,7 @@ func mustHaveSearches(b *testing.B) *learningBench {
 			b.Fatal(err)
 		}
 		s := benchSearch{id: relay.NewSearchID(), of: k.Key}
-		w := &db.SaveSearch{At: time.Now(), ID: s.id, Mecha: s.of.Mecha.Number, Answer: []byte("{}")}
+		w := &db.SaveSearch{At: l.now(), ID: s.id, Mecha: s.of.Mecha.Number, Answer: []byte("{}")}
 		for range 20 {
 			k := l.to[random.IntN(len(l.to))]
 			s.listed, w.Listed = append(s.listed, k), append(w.Listed, k.Mecha.Number)
@@ -64,7 +71,7 @@ func mustHaveSearches(b *testing.B) *learningBench {
 func (l *learningBench) send(b *testing.B, i int, with bool) (id relay.MessageID, to *relay.Key) {
 	s := l.searches[i%len(l.searches)]
 	to = s.listed[i/len(l.searches)%len(s.listed)]
-	m := &relay.SendMessage{At: time.Now(), Key: s.of.Number, To: to.Mecha.Address, Payload: []byte(`{"text":"the quick brown fox jumps over the lazy dog"}`), Nonce: 1}
+	m := &relay.SendMessage{At: l.now(), Key: s.of.Number, To: to.Mecha.Address, Payload: []byte(`{"text":"the quick brown fox jumps over the lazy dog"}`), Nonce: 1}
 	if with {
 		m.SearchID = s.id
 	}
@@ -92,7 +99,7 @@ func benchmarkLearning(b *testing.B, parallel int) {
 		inParallel(parallel, messages, func(i int) { ids[i], to[i] = l.send(b, next+i, with == 1) })
 		sent := cpuTime(b)
 		inParallel(parallel, messages, func(i int) {
-			a := &relay.Acknowledge{At: time.Now(), Key: to[i].Number, ID: ids[i], Status: relay.Completed, ClientTS: "2026-11-20T08:00:00Z"}
+			a := &relay.Acknowledge{At: l.now(), Key: to[i].Number, ID: ids[i], Status: relay.Completed, ClientTS: "2026-11-20T08:00:00Z"}
 			if _, err := l.Acknowledge(a); err != nil {
 				b.Error(err)
 			}
@@ -130,14 +137,16 @@ func inParallel(goroutines, n int, f func(i int)) {
 	all.Wait()
 }
 
-// mustCount waits until all exchanges are counted.
+// mustCount waits until all exchanges are counted. It lets the time pass in which they wait for
+// others.
 func (l *learningBench) mustCount(b *testing.B) {
 	d, err := sql.Open("sqlite", l.Path())
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer d.Close()
-	for waiting := true; waiting; time.Sleep(100 * time.Millisecond) {
+	l.ahead.Add(20)
+	for waiting := true; waiting; time.Sleep(300 * time.Millisecond) {
 		if err := d.QueryRow("SELECT EXISTS (SELECT 1 FROM exchange)").Scan(&waiting); err != nil {
 			b.Fatal(err)
 		}

@@ -16,11 +16,12 @@ import (
 type searched struct {
 	store
 	minutes    atomic.Int64 // since it began
+	seconds    atomic.Int64 // besides
 	alice, bob relay.MechaNumber
 }
 
 func (s *searched) now() time.Time {
-	return time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).Add(time.Duration(s.minutes.Load()) * time.Minute)
+	return time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC).Add(time.Duration(s.minutes.Load())*time.Minute + time.Duration(s.seconds.Load())*time.Second)
 }
 
 func mustSearched(t *testing.T, options ...func(*db.Options)) *searched {

@@ -29,6 +29,7 @@ type shares []share
 const (
 	sharesPerCrew = relay.CrewShare
 	sharesPerWord = 32
+	bytesPerShare = 14 // about, of the form in which the store keeps them
 )
 
 // hourOf is the hour of a time, from 1970 on. It is as exact as a count that fades over months
@@ -114,7 +115,7 @@ func (all shares) last() int64 {
 
 // encode gives the form in which the store keeps shares.
 func (all shares) encode() []byte {
-	b := make([]byte, 0, 14*len(all))
+	b := make([]byte, 0, bytesPerShare*len(all))
 	for _, s := range all {
 		b = binary.LittleEndian.AppendUint32(b, s.crew)
 		b = binary.LittleEndian.AppendUint32(b, s.sender)

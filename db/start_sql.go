@@ -13,7 +13,7 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	for _, d := range []*dueTimes{&w.expiry, &w.overdue, &w.returns, &w.counts} {
+	for _, d := range []interface{ start() error }{&w.expiry, &w.overdue, &w.returns, &w.counts} {
 		if err := d.start(); err != nil {
 			return err
 		}

@@ -56,7 +56,7 @@ type writer struct {
 	expiry      dueTimes
 	overdue     dueTimes
 	returns     dueTimes
-	counts      dueTimes
+	counts      counts
 	limited     bool // a conversation may have a limit
 	attempts    bool // the table attempt may have rows
 	claims      claims
@@ -103,7 +103,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt
-	w.expiry, w.overdue, w.returns, w.counts = newExpiry(w), newOverdue(w), newReturns(w), newCounts(w)
+	w.expiry, w.overdue, w.returns, w.counts = newExpiry(w), newOverdue(w), newReturns(w), counts{w: w}
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.pushes.w, w.nonces.w = w, w
 	w.segments = segmentWriter{w: w, index: d.late}

@@ -312,6 +312,7 @@ const (
 	notices = 6 // the first schema of files with limits of conversations, attempts, and receipts of the relay's own
 	learns  = 7 // the first schema of files whose searches learn
 	joins   = 8 // the first schema of files with the tables joined and reply
+	pages   = 9 // the first schema of files whose rows of learned have several words
 )
 
 // ordered names the tables whose rows have a place in the commit order, the largest

@@ -143,6 +143,8 @@ INSERT INTO joined SELECT conversation, position FROM message WHERE conversation
 INSERT INTO reply SELECT in_reply_to, position FROM message WHERE in_reply_to IS NOT NULL ORDER BY in_reply_to, position;
 DROP INDEX message_conversation;
 DROP INDEX message_reply`,
+	// A Mecha has all its words in one row at first, in the form of db/word_page.go. The next
+	// count splits it.
 	`DROP INDEX participant_mecha;
 ALTER TABLE participant RENAME TO old_participant;
 CREATE TABLE participant (
@@ -151,7 +153,34 @@ CREATE TABLE participant (
   PRIMARY KEY (conversation, mecha)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO participant SELECT conversation, mecha FROM old_participant ORDER BY conversation, mecha;
-DROP TABLE old_participant`,
+DROP TABLE old_participant;
+ALTER TABLE learned RENAME TO counted;
+CREATE TABLE learned (
+  mecha  INTEGER NOT NULL REFERENCES mecha (id),
+  first  TEXT NOT NULL,
+  words  INTEGER NOT NULL,
+  counts BLOB NOT NULL,
+  PRIMARY KEY (mecha, first)
+) STRICT, WITHOUT ROWID;
+INSERT INTO learned SELECT mecha, '', count(*), CAST(group_concat(
+    CAST(unhex(CASE WHEN octet_length(word) < 128 THEN printf('%02x', octet_length(word))
+      ELSE printf('%02x%02x', octet_length(word) & 127 | 128, octet_length(word) >> 7) END) AS TEXT) || word ||
+    CAST(unhex(CASE WHEN length(shares) < 128 THEN printf('%02x', length(shares))
+      ELSE printf('%02x%02x', length(shares) & 127 | 128, length(shares) >> 7) END) AS TEXT) || CAST(shares AS TEXT), '' ORDER BY word) AS BLOB)
+  FROM counted GROUP BY mecha;
+DROP TABLE counted;
+ALTER TABLE exchange RENAME TO ended;
+CREATE TABLE exchange (
+  recipient INTEGER NOT NULL REFERENCES mecha (id),
+  position  INTEGER NOT NULL,
+  sender    INTEGER NOT NULL REFERENCES mecha (id),
+  completed INTEGER NOT NULL,
+  hour      INTEGER NOT NULL,
+  words     TEXT NOT NULL,
+  PRIMARY KEY (recipient, position)
+) STRICT, WITHOUT ROWID;
+INSERT INTO exchange SELECT recipient, position, sender, completed, hour, words FROM ended;
+DROP TABLE ended`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

@@ -2,8 +2,10 @@ package file_test
 
 import (
 	"database/sql"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,7 +225,7 @@ func TestAFileOfTheSeventhSchemaIsBroughtUpToDate(t *testing.T) {
 
 // A file of the eighth schema is made from the text of that schema. Its participants stay, and
 // one of them may be a Mecha that is gone.
-func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
+func TestAFileOfTheEighthSchemaKeepsItsParticipants(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "relay.db")
 	old, err := os.ReadFile("testdata/schema-8.sql")
 	if err != nil {
@@ -246,6 +248,61 @@ func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
 		t.Errorf("%d participants are left, want 2", n)
 	}
 	execute(t, path, "DELETE FROM mecha WHERE id = 2")
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
+}
+
+// A file of the eighth schema is made from the text of that schema. It has a row for each word that
+// was learned, and exchanges that wait to be counted.
+func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-8.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	share := "0000ff80" + "7f0a0d00" + "8008" + "c0d11c" // crew, sender, one exchange, the hour 469184
+	other := "01000000" + "02000000" + "8008" + "c0d11c"
+	many := ""
+	for i := range 20 { // so that their length takes two bytes
+		many += fmt.Sprintf("%08x%08x8008c0d11c", 7, i)
+	}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 8",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)",
+		"INSERT INTO mecha (id, address, created_at, revision) VALUES (1, 'old^timer', 1, 4096), (2, 'new^timer', 1, 8192), (3, 'quiet^timer', 1, 12288)",
+		"INSERT INTO learner VALUES (1, 16384, 2048, 469184, 3, 0), (2, 20480, 1024, 469184, 1, 0), (3, 24576, 0, 0, 0, 1)",
+		"INSERT INTO learned VALUES (1, 'zürich', x'"+share+"'), (1, 'book', x'"+many+"'), (1, 'flight', x'"+share+other+"'), (2, 'book', x'"+other+"')",
+		"INSERT INTO exchange VALUES (28672, 2, 1, 1, 469184, 'book'), (32768, 1, 2, 1, 469184, 'book'||char(10)||'hotel')")
+	wantWholeOf(t, path, schema(t), 8, 0)
+	d, err := db.Open(db.Options{Path: path, Schema: schema(t), LearnHalfLife: relay.DefaultHalfLife})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	said := func() (all []string) {
+		t.Helper()
+		learned, err := d.Learned(t.Context(), 0, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range learned {
+			for _, w := range l.Words {
+				all = append(all, fmt.Sprintf("%d %s %.0f %d", l.Mecha, w.Word, w.Weight, w.Crews))
+			}
+		}
+		return all
+	}
+	if got, want := said(), []string{"1 book 5 1", "1 flight 2 2", "1 zürich 1 1", "2 book 1 1"}; !slices.Equal(got, want) {
+		t.Errorf("learned %q, want %q", got, want)
+	}
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
+	if _, err := d.Apply(&relay.CountExchanges{At: time.Unix(469184*3600, 0), HalfLife: relay.DefaultHalfLife, Most: 10}); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := said(), []string{"1 book 6 2", "1 flight 2 2", "1 hotel 1 1", "1 zürich 1 1", "2 book 2 2"}; !slices.Equal(got, want) {
+		t.Errorf("with the exchanges that waited: %q, want %q", got, want)
+	}
+	if n := number(t, path, "SELECT count(*) FROM exchange"); n != 0 {
+		t.Errorf("%d exchanges wait", n)
+	}
 	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
 }
 

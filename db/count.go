@@ -1,0 +1,73 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/relay"
+)
+
+const (
+	countFew    = 100                   // exchanges that are counted soon
+	countSoon   = time.Second           // how long few exchanges wait for others
+	countLater  = 10 * time.Second      // how long many wait: the more there are of a Mecha, the less each of them costs
+	countMany   = 8192                  // exchanges that need not wait for others
+	countAtOnce = 1024                  // exchanges in one transaction, because other jobs wait for it
+	countPause  = 50 * time.Millisecond // between two transactions
+)
+
+// counts is the servant that counts exchanges, in rounds. A round goes through the Mechas by their
+// numbers, with some of them in each transaction. Exchanges that come meanwhile are for the next one.
+type counts struct {
+	w       *writer
+	first   time.Time // when the first exchange came that waits for a round; zero: there is none
+	waiting int       // about how many do
+	next    time.Time // when the present round goes on; zero: there is none
+	from    relay.MechaNumber
+}
+
+// start finds exchanges that an earlier process has left. If the store does not learn, they are
+// removed.
+func (c *counts) start() error {
+	n, err := c.w.c.Number(someExchange)
+	if n > 0 {
+		c.next = time.Unix(1, 0)
+	}
+	return err
+}
+
+// expect notes an exchange.
+func (c *counts) expect(at time.Time) {
+	if c.waiting++; c.first.IsZero() {
+		c.first = at
+	}
+}
+
+func (c *counts) due(now time.Time) bool {
+	switch {
+	case !c.next.IsZero():
+		return !now.Before(c.next)
+	case c.first.IsZero():
+		return false
+	case c.waiting <= countFew:
+		return !now.Before(c.first.Add(countSoon))
+	}
+	return c.waiting >= countMany || !now.Before(c.first.Add(countLater))
+}
+
+func (c *counts) do(now time.Time) {
+	if c.next.IsZero() {
+		c.first, c.waiting, c.from = time.Time{}, 0, 0
+	}
+	write := &relay.CountExchanges{At: now, HalfLife: c.w.opts.LearnHalfLife, Most: countAtOnce, From: c.from}
+	c.w.commit([]op{{job: &task[*relay.CountExchanges, countedPart]{write: write, decide: (*tx).countExchanges, done: func(out countedPart, err error) {
+		switch {
+		case err != nil:
+			c.w.opts.Logger.Error("completed messages were not counted for discovery", "error", err)
+			c.next = now.Add(countSoon)
+		case out.more:
+			c.next, c.from = now.Add(countPause), out.next
+		default:
+			c.next = time.Time{}
+		}
+	}}}})
+}

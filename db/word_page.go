@@ -1,0 +1,152 @@
+package db
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+)
+
+// A wordPage is a row of the table `learned`: the words of a Mecha from first on, up to the first
+// word of the next page. A word's own row would cost more than all else that is done for it: the
+// words of an exchange are often in one page, and so are those of many exchanges.
+type wordPage struct {
+	first   string // the first page of a Mecha has ""
+	next    string // the first word of the next page; "": there is none
+	words   []pagedWord
+	before  int // how many words the file has in the page
+	stored  bool
+	changed bool
+}
+
+// A pagedWord is a word of a Mecha, with its shares.
+type pagedWord struct {
+	word    string
+	encoded []byte // the form of the shares; nil once they have changed
+	shares  shares // nil until they are read
+}
+
+// pageRoom is how many bytes a page may have. A larger one would not stay within a page of SQLite.
+const pageRoom = 1800
+
+// covers tells whether a word belongs to the page.
+func (p *wordPage) covers(word string) bool {
+	return p.first <= word && (p.next == "" || word < p.next)
+}
+
+// find gives the place of a word, and whether it is there.
+func (p *wordPage) find(word string) (int, bool) {
+	return slices.BinarySearchFunc(p.words, word, func(w pagedWord, word string) int { return cmp.Compare(w.word, word) })
+}
+
+// sharesOf gives the shares of a word; none if it is not there.
+func (p *wordPage) sharesOf(word string) (shares, error) {
+	i, there := p.find(word)
+	if !there {
+		return nil, nil
+	}
+	return p.words[i].read()
+}
+
+func (w *pagedWord) read() (_ shares, err error) {
+	if w.shares == nil && w.encoded != nil {
+		w.shares, err = decodeShares(w.encoded)
+	}
+	return w.shares, err
+}
+
+// set replaces the shares of a word. Without shares the word goes.
+func (p *wordPage) set(word string, all shares) {
+	i, there := p.find(word)
+	switch {
+	case len(all) == 0 && there:
+		p.words = slices.Delete(p.words, i, i+1)
+	case len(all) == 0:
+		return
+	case there:
+		p.words[i].shares, p.words[i].encoded = all, nil
+	default:
+		p.words = slices.Insert(p.words, i, pagedWord{word: word, shares: all})
+	}
+	p.changed = true
+}
+
+// encode gives the words as the file has them: for each its length and text, then the length and
+// the form of its shares.
+func (p *wordPage) encode() []byte {
+	b := make([]byte, 0, pageRoom)
+	for i := range p.words {
+		w := &p.words[i]
+		if w.encoded == nil {
+			w.encoded = w.shares.encode()
+		}
+		b = append(binary.AppendUvarint(b, uint64(len(w.word))), w.word...)
+		b = append(binary.AppendUvarint(b, uint64(len(w.encoded))), w.encoded...)
+	}
+	return b
+}
+
+// size is about the bytes that encode gives for a word.
+func (w *pagedWord) size() int {
+	if w.encoded != nil {
+		return 3 + len(w.word) + len(w.encoded)
+	}
+	return 3 + len(w.word) + bytesPerShare*len(w.shares)
+}
+
+// split gives the page in parts that have room: itself, if it has. Parts are filled evenly, so
+// that none must be split again soon.
+func (p *wordPage) split() []*wordPage {
+	size := 0
+	for i := range p.words {
+		size += p.words[i].size()
+	}
+	if size <= pageRoom {
+		return []*wordPage{p}
+	}
+	most := size/(size/pageRoom+1) + 1
+	words := p.words
+	parts, filled := []*wordPage{p}, 0
+	p.words = nil
+	for i := range words {
+		last := parts[len(parts)-1]
+		if filled += words[i].size(); filled > most && len(last.words) > 0 {
+			last, filled = &wordPage{first: words[i].word, next: last.next, changed: true}, words[i].size()
+			parts[len(parts)-1].next = last.first
+			parts = append(parts, last)
+		}
+		last.words = append(last.words, words[i])
+	}
+	return parts
+}
+
+// decodeWords reads the words of a page. It keeps no reference to b.
+func decodeWords(b []byte) (all []pagedWord, err error) {
+	b = slices.Clone(b)
+	text := string(b) // of which the words are parts
+	part := func() (from, to int) {
+		n, size := binary.Uvarint(b)
+		if size <= 0 || n == 0 || n > uint64(len(b)-size) {
+			b, err = nil, errShares()
+			return 0, 0
+		}
+		from = len(text) - len(b) + size
+		b = b[size+int(n):]
+		return from, from + int(n)
+	}
+	whole := b
+	all = make([]pagedWord, 0, len(b)/(2*bytesPerShare)+8)
+	for len(b) > 0 {
+		from, to := part()
+		w := pagedWord{word: text[from:to]}
+		from, to = part()
+		w.encoded = whole[from:to:to]
+		if len(all) > 0 && all[len(all)-1].word >= w.word {
+			err = errShares()
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, w)
+	}
+	return all, nil
+}
