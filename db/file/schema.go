@@ -143,7 +143,7 @@ INSERT INTO joined SELECT conversation, position FROM message WHERE conversation
 INSERT INTO reply SELECT in_reply_to, position FROM message WHERE in_reply_to IS NOT NULL ORDER BY in_reply_to, position;
 DROP INDEX message_conversation;
 DROP INDEX message_reply`,
-	// A Mecha has all its words in one row at first, in the form of db/word_page.go. The next
+	// A Mecha has all its learned words in one row at first, in the form of db/word_page.go. The next
 	// count splits it.
 	`DROP INDEX participant_mecha;
 ALTER TABLE participant RENAME TO old_participant;
