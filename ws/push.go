@@ -27,29 +27,36 @@ const keepBuffer = 512 << 10 // a batch with a larger buffer is not reused, so t
 
 // push is the goroutine that sends. It ends when there is nothing more to send,
 // and wakePush starts it again. A connection never has more than one.
+//
+// A message to many sockets starts as many of these at once, each on a new stack of 2 KB. What
+// needs much of it stands in functions that have returned when the frames are written,
+// because a stack that grows costs more than all the rest before the system call.
 func (c *Conn) push() {
 	b := batches.Get().(*batch)
-	defer func() {
-		if cap(b.frames) <= keepBuffer {
-			batches.Put(b)
-		}
-	}()
 	for {
 		o, read, more := c.take()
 		if !more {
-			return
+			break
 		}
 		err := c.send(o, read, b)
 		o.release()
 		if err != nil && err != errClosing {
-			if !errors.Is(err, errConnection) {
-				c.hub.config.Logger.Error("cannot read the messages for a connection", "mecha", c.key.Mecha.Address, "error", err)
-				c.close(statusTryAgainLater, "the relay failed")
-				continue
-			}
-			c.kill()
+			c.failed(err)
 		}
 	}
+	if cap(b.frames) <= keepBuffer {
+		batches.Put(b)
+	}
+}
+
+// failed ends the connection after an error of send.
+func (c *Conn) failed(err error) {
+	if errors.Is(err, errConnection) {
+		c.kill()
+		return
+	}
+	c.hub.config.Logger.Error("cannot read the messages for a connection", "mecha", c.key.Mecha.Address, "error", err)
+	c.close(statusTryAgainLater, "the relay failed")
 }
 
 // errClosing ends a send early: our close frame waits, and goes before further messages.
@@ -132,12 +139,24 @@ func (c *Conn) sendReturned(b *batch) error {
 }
 
 func (c *Conn) sendOutbox(o *outbox, b *batch) error {
-	defer c.answersDone(len(o.answers))
+	err := c.appendOutbox(o, b)
+	if err == nil {
+		err = c.write(b)
+	}
+	if o.closing != nil {
+		c.closeWritten()
+	}
+	c.answersDone(len(o.answers))
+	return err
+}
+
+// appendOutbox appends the frames of an outbox to the batch.
+//
+//go:noinline
+func (c *Conn) appendOutbox(o *outbox, b *batch) error {
 	b.frames = appendReceipts(o.appendFrames(b.frames), c.newReceipts(o.receipts))
 	if b.frames = append(b.frames, o.closing...); o.closing != nil {
-		err := c.write(b)
-		c.closeWritten()
-		return err
+		return nil
 	}
 	for _, m := range o.messages {
 		if m.Position > c.stream.cursor { // else push has found it in the store already
@@ -146,7 +165,7 @@ func (c *Conn) sendOutbox(o *outbox, b *batch) error {
 			}
 		}
 	}
-	return c.write(b)
+	return nil
 }
 
 // add adds a message to the batch, moves the cursor past it, and writes the
