@@ -312,6 +312,7 @@ const (
 	notices = 6 // the first schema of files with limits of conversations, attempts, and receipts of the relay's own
 	learns  = 7 // the first schema of files whose searches learn
 	joins   = 8 // the first schema of files with the tables joined and reply
+	logs    = 9 // the first schema of files that may follow a log of several copies
 )
 
 // ordered names the tables whose rows have a place in the commit order, the largest

@@ -143,6 +143,23 @@ INSERT INTO joined SELECT conversation, position FROM message WHERE conversation
 INSERT INTO reply SELECT in_reply_to, position FROM message WHERE in_reply_to IS NOT NULL ORDER BY in_reply_to, position;
 DROP INDEX message_conversation;
 DROP INDEX message_reply`,
+	`CREATE TABLE replica (
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  version INTEGER NOT NULL,
+  applied INTEGER NOT NULL,
+  at      INTEGER NOT NULL,
+  last    INTEGER NOT NULL,
+  hash    INTEGER NOT NULL
+) STRICT;
+CREATE TABLE origin (
+  id      BLOB PRIMARY KEY,
+  counter INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE entry_nonce (
+  entry  INTEGER PRIMARY KEY,
+  at     INTEGER NOT NULL,
+  nonces BLOB NOT NULL
+) STRICT`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

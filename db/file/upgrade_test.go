@@ -101,7 +101,7 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
 		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead",
-		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "PRAGMA user_version = 1")
+		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "DROP TABLE replica", "DROP TABLE origin", "DROP TABLE entry_nonce", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -219,6 +219,25 @@ func TestAFileOfTheSeventhSchemaIsBroughtUpToDate(t *testing.T) {
 		}
 	}
 	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 3)
+}
+
+// A file of the eighth schema is made from the text of that schema. It follows no log.
+func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-8.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 8",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)")
+	wantWholeOf(t, path, schema(t), 8, 0)
+	if err := mustOpen(t, path, schema(t)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
+	if n := number(t, path, "SELECT (SELECT count(*) FROM replica) + (SELECT count(*) FROM origin) + (SELECT count(*) FROM entry_nonce)"); n != 0 {
+		t.Errorf("it has %d rows about a log", n)
+	}
 }
 
 // execute changes a file by SQLite alone.
