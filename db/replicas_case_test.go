@@ -42,6 +42,9 @@ func wantEnd(nodes ...*node) {
 func TestReplicasRefuseTheNoncesOfEachOther(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)
+	b.stop()
+	b.options.Now = func() time.Time { return time.Now().Add(time.Hour) }
+	b.start()
 	k := a.issue("bob^demo")
 	b.catchUp()
 	sent := a.mustSend(k, 101)
@@ -116,6 +119,31 @@ func TestReplicasRefuseAKeyThatWasRevokedBefore(t *testing.T) {
 	l.set(func() { l.ahead = 2 * time.Minute })
 	_, err = b.Send(b.message(short.Key, 7))
 	b.want(relay.KeyExpired, err)
+	l.set(func() { l.ahead = -time.Hour }) // time does not fall with the log's clock
+	_, err = b.Send(b.message(short.Key, 9))
+	b.want(relay.KeyExpired, err)
+	wantEnd(a, b)
+}
+
+// Rows that one node has alone take no place in the common order, also if its clock is ahead
+// and it starts again.
+func TestReplicasCountTheirOwnRowsApart(t *testing.T) {
+	t.Parallel()
+	_, a, b := pair(t)
+	k := a.issue("bob^demo")
+	b.catchUp()
+	for range 2 {
+		saved := make(chan error)
+		ahead := time.Now().Add(time.Hour)
+		b.Pushed(k.Number, ahead, []relay.Position{relay.PositionAt(ahead)})
+		b.SaveSearch(&SaveSearch{At: ahead, ID: relay.NewSearchID(), Mecha: k.Mecha.Number, Answer: []byte("{}")}, func(err error) { saved <- err })
+		b.want("", <-saved)
+		b.mustSend(k, 0)
+		b.catchUp()
+		b.stop()
+		b.start()
+	}
+	a.mustSend(k, 0)
 	wantEnd(a, b)
 }
 
@@ -160,7 +188,7 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a.want(relay.Overloaded, <-outcomes[1])
 	a.want(relay.StoreFailed, <-outcomes[0])
 	l.set(func() { l.refuses = false })
-	a.mustSend(k, 5)
+	a.mustSend(k, 0)
 	last := l.length()
 	e, err := readEnvelope(l.entries[last-1].Data)
 	if err != nil || e.counter != 3 || len(e.writes) != 1 {
