@@ -271,6 +271,62 @@ func TestReplicasLeaveTheirOwnWorkToOne(t *testing.T) {
 	}
 }
 
+// Messages are removed by the log, from the node that keeps it, and the audit log of all copies
+// says so.
+func TestReplicasRemoveMessagesTogether(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t, func(o *Options) { o.Retention, o.By = 300*time.Millisecond, relay.Actor{UID: 1, User: "maria"} })
+	k := a.issue("bob^demo")
+	audited := l.waitFor("*relay.Act") // the first is of the key
+	<-audited
+	for range 5 {
+		b.mustSend(k, 0)
+	}
+	b.keep(true)
+	b.until(func() bool { return b.Measures().Removed.Load() == 5 })
+	b.until(func() bool { return kindsOfAll(l, b.w.propose.origin)["*relay.Act"] > 0 })
+	b.keep(false)
+	for range 2 { // pieces that were begun are ended
+		b.catchUp()
+		a.catchUp()
+	}
+	if kinds := kindsOfAll(l, a.w.propose.origin); kinds["*relay.PruneMessages"]+kinds["*relay.PruneUnused"] > 0 {
+		t.Errorf("a node that does not keep the log has proposed %v", kinds)
+	}
+	b.stop()
+	wantEnd(a)
+	b.start()
+	wantEnd(b)
+	wantSame(a, b)
+	if n := len(contentsOf(t, a.options.Path, []string{"message"})) - len(contentsOf(t, a.options.Path, nil)); n != 0 {
+		t.Errorf("%d messages are left", n)
+	}
+}
+
+// until waits until a condition holds, which it looks at whenever the node has applied entries.
+func (n *node) until(holds func() bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for !holds() && n.fatal == nil {
+		n.changed.Wait()
+	}
+}
+
+// kindsOfAll counts the writes of all entries of an origin.
+func kindsOfAll(l *testLog, from origin) map[string]int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := map[string]int{}
+	for _, e := range l.entries {
+		if env, err := readEnvelope(e.Data); err == nil && env.origin == from {
+			for kind, n := range kindsOf(e) {
+				all[kind] += n
+			}
+		}
+	}
+	return all
+}
+
 // poke is a chore that does nothing.
 type poke struct{}
 
