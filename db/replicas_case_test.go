@@ -1,16 +1,11 @@
 package db
 
 import (
-	"errors"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"relay/db/file"
 	"relay/db/relay"
-	"relay/db/scratch"
 )
 
 // pair gives two nodes of one log; the second one has a copy of the first one's file.
@@ -162,51 +157,70 @@ func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	free()
 	b.catchUp()
 	wantEnd(a, b)
-	if n := len(contentsOf(t, b.options.Path, []string{"message"})) - len(contentsOf(t, b.options.Path, nil)); n != 3 {
-		t.Errorf("it has %d messages, want 3", n)
-	}
+	wantMessages(b, 3)
 }
 
 // A write that the log does not take is refused, and was not written. If the log does not
-// answer, the outcome is unknown: the write may come into the log later. Then it is applied
-// once, or not at all if the node has gone on behind it.
+// answer, the outcome is unknown: the write may come into the log later.
 func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	a := newNode(t, l, "a", Options{}, func(d *DB) {
-		d.w.propose.patience = patience{queued: 20 * time.Millisecond, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
-	}).found()
+	a := newNode(t, l, "a", Options{}, nil).found()
 	k := a.issue("bob^demo")
+	a.stop()
+	a.prepare = func(d *DB) {
+		d.w.propose.patience = patience{queued: 20 * time.Millisecond, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
+	}
+	a.start()
 	l.set(func() { l.refuses = true })
-	outcomes := [2]chan error{make(chan error, 1), make(chan error, 1)}
-	for i, nonce := range []relay.NonceHash{1, 3} {
-		a.SendThen(a.message(k, nonce), func(_ relay.Sent, err error) { outcomes[i] <- err })
+	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
+	for i := range 2 {
+		a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[i] <- err })
 		for i == 0 && !a.isUnderWay() {
 			<-time.After(time.Millisecond) // it is handed to the log within a moment
 		}
 	}
 	a.want(relay.Overloaded, <-outcomes[1])
 	a.want(relay.StoreFailed, <-outcomes[0])
-	l.set(func() { l.refuses = false })
-	a.mustSend(k, 0)
-	last := l.length()
-	e, err := readEnvelope(l.entries[last-1].Data)
-	if err != nil || e.counter != 3 || len(e.writes) != 1 {
-		t.Fatalf("%+v, %v", e, err)
-	}
-	lost := formOf(envelope{origin: e.origin, counter: e.counter - 1, writes: e.writes})
-	l.set(func() { l.add(lost); l.add(l.entries[last-1].Data) }) // one too late, one again
-	a.catchUp()
-	a.mustSend(k, 7)
-	// On a close without an answer.
-	l.set(func() { l.refuses = true })
-	a.SendThen(a.message(k, 9), func(_ relay.Sent, err error) { outcomes[0] <- err })
+	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[2] <- err })
 	a.stop()
-	if code := relay.ErrorCode(<-outcomes[0]); code != relay.StoreFailed && code != relay.ShuttingDown {
+	if code := relay.ErrorCode(<-outcomes[2]); code != relay.StoreFailed && code != relay.ShuttingDown {
 		t.Errorf("when the store closes: %s", code)
 	}
-	if n := len(contentsOf(t, a.options.Path, []string{"message"})) - len(contentsOf(t, a.options.Path, nil)); n != 2 {
-		t.Errorf("it has %d messages, want 2", n)
+	wantMessages(a, 0)
+}
+
+// An envelope that the log has twice is applied once, and one that comes behind its successor
+// not at all: its node has given it up.
+func TestReplicasApplyAnEnvelopeOnce(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t)
+	k := a.issue("bob^demo")
+	for range 3 {
+		a.mustSend(k, 0)
+	}
+	e, err := readEnvelope(l.entries[3].Data)
+	if err != nil || e.counter != 4 || len(e.writes) != 1 {
+		t.Fatalf("%+v, %v", e, err)
+	}
+	late := formOf(envelope{origin: e.origin, counter: 2, writes: e.writes})
+	l.set(func() {
+		l.add(l.entries[3].Data)
+		l.add(late)
+	})
+	b.catchUp()
+	b.stop()
+	b.start() // also after a start
+	l.set(func() { l.add(l.entries[2].Data) })
+	wantEnd(a, b)
+	wantMessages(a, 3)
+}
+
+// wantMessages fails the test unless the file of a stopped node has so many messages.
+func wantMessages(n *node, want int) {
+	n.Helper()
+	if got := len(contentsOf(n.T, n.options.Path, []string{"message"})) - len(contentsOf(n.T, n.options.Path, nil)); got != want {
+		n.Errorf("it has %d messages, want %d", got, want)
 	}
 }
 
@@ -233,235 +247,4 @@ func TestReplicasRefuseWhatNoEntryHolds(t *testing.T) {
 	_, err = a.Send(m)
 	a.want("", err)
 	wantEnd(a, b)
-}
-
-// The store's own work comes from the log, from the nodes whose part it is.
-func TestReplicasLeaveTheirOwnWorkToOne(t *testing.T) {
-	t.Parallel()
-	l, a, b := pair(t, func(o *Options) { o.Retention, o.By = time.Hour, relay.Actor{UID: 1, User: "maria"} })
-	k := a.issue("bob^demo")
-	m := a.message(k, 1)
-	m.ExpiresAt, m.AckBy = m.At.Add(time.Minute), m.At.Add(time.Second)
-	if _, err := a.Send(m); err != nil {
-		t.Fatal(err)
-	}
-	overdue, expired := l.waitFor("*relay.NoteOverdue"), l.waitFor("*relay.ExpireDue")
-	b.catchUp()
-	if l.length() != 2 {
-		t.Errorf("%d entries, though nobody keeps the store", l.length())
-	}
-	// The node's clock is right, and the log's is ahead: what is due is decided by the log's.
-	l.set(func() { l.ahead = 2 * time.Minute })
-	b.w.enqueue(&choreJob{poke{}, func(error) {
-		b.w.expiry.next, b.w.overdue.next = 1, 1 // as when the clock has come there
-	}}, 0)
-	b.keep(true)
-	<-overdue
-	<-expired
-	wantEnd(a, b)
-	state := 0
-	c := contentsOf(t, a.options.Path, []string{"message"})
-	for _, row := range c {
-		if strings.HasPrefix(row, "message ") && strings.Contains(row, ", 0, 3, ") {
-			state = 3
-		}
-	}
-	if state != 3 {
-		t.Errorf("the message has not expired:\n%s", strings.Join(c, "\n"))
-	}
-}
-
-// Messages are removed by the log, from the node that keeps it, and the audit log of all copies
-// says so.
-func TestReplicasRemoveMessagesTogether(t *testing.T) {
-	t.Parallel()
-	l, a, b := pair(t, func(o *Options) { o.Retention, o.By = 300*time.Millisecond, relay.Actor{UID: 1, User: "maria"} })
-	k := a.issue("bob^demo")
-	audited := l.waitFor("*relay.Act") // the first is of the key
-	<-audited
-	for range 5 {
-		b.mustSend(k, 0)
-	}
-	b.keep(true)
-	b.until(func() bool { return b.Measures().Removed.Load() == 5 })
-	b.until(func() bool { return kindsOfAll(l, b.w.propose.origin)["*relay.Act"] > 0 })
-	b.keep(false)
-	for range 2 { // pieces that were begun are ended
-		b.catchUp()
-		a.catchUp()
-	}
-	if kinds := kindsOfAll(l, a.w.propose.origin); kinds["*relay.PruneMessages"]+kinds["*relay.PruneUnused"] > 0 {
-		t.Errorf("a node that does not keep the log has proposed %v", kinds)
-	}
-	b.stop()
-	wantEnd(a)
-	b.start()
-	wantEnd(b)
-	wantSame(a, b)
-	if n := len(contentsOf(t, a.options.Path, []string{"message"})) - len(contentsOf(t, a.options.Path, nil)); n != 0 {
-		t.Errorf("%d messages are left", n)
-	}
-}
-
-// until waits until a condition holds, which it looks at whenever the node has applied entries.
-func (n *node) until(holds func() bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for !holds() && n.fatal == nil {
-		n.changed.Wait()
-	}
-}
-
-// kindsOfAll counts the writes of all entries of an origin.
-func kindsOfAll(l *testLog, from origin) map[string]int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	all := map[string]int{}
-	for _, e := range l.entries {
-		if env, err := readEnvelope(e.Data); err == nil && env.origin == from {
-			for kind, n := range kindsOf(e) {
-				all[kind] += n
-			}
-		}
-	}
-	return all
-}
-
-// poke is a chore that does nothing.
-type poke struct{}
-
-func (poke) apply(*tx) error { return nil }
-func (poke) size() int       { return 0 }
-
-// waitFor gives a channel that is closed when the log has a write of a type.
-func (l *testLog) waitFor(kind string) <-chan struct{} {
-	found := make(chan struct{})
-	go func() {
-		for seen := 0; ; {
-			l.mu.Lock()
-			changed, entries := l.changed, l.entries[seen:]
-			l.mu.Unlock()
-			for _, e := range entries {
-				seen++
-				if kindsOf(e)[kind] > 0 {
-					close(found)
-					return
-				}
-			}
-			<-changed
-		}
-	}()
-	return found
-}
-
-// Nobody but the server that follows the log may write to the file of a node, and a node
-// begins with the file of another one.
-func TestReplicasAreWrittenByTheirServersAlone(t *testing.T) {
-	t.Parallel()
-	_, a, b := pair(t)
-	a.issue("bob^demo")
-	wantEnd(a, b)
-	path := a.options.Path
-	without := a.options
-	without.Log = nil
-	command := without
-	command.Serve = false
-	notServing := a.options
-	notServing.Serve = false
-	again := a.options
-	again.FoundLog = true
-	for what, o := range map[string]Options{"a server without a log": without, "a command": command} {
-		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "several copies that follow a log") {
-			t.Errorf("%s: %v", what, err)
-		}
-	}
-	for what, o := range map[string]Options{"a command with the log": notServing, "founding again": again} {
-		if _, err := Open(o); err == nil {
-			t.Errorf("%s was let in", what)
-		}
-	}
-	if _, err := file.Compact(t.Context(), file.CompactOptions{Path: path, Schema: without.Schema}); err == nil || !strings.Contains(err.Error(), "follow a log") {
-		t.Errorf("relay compact: %v", err)
-	}
-	before := a.rows()
-	copied := filepath.Join(scratch.Memory(t), "copy.db")
-	if _, err := file.Backup(t.Context(), file.BackupOptions{From: path, To: copied, Schema: without.Schema}); err != nil {
-		t.Fatal(err)
-	}
-	o := file.RestoreOptions{BackupOptions: file.BackupOptions{From: copied, To: path, Schema: without.Schema, Replace: true}, By: relay.Actor{UID: 1, User: "maria"}}
-	if _, err := file.Restore(t.Context(), o); err != nil {
-		t.Fatal(err)
-	}
-	if after := a.rows(); strings.Join(after, "\n") != strings.Join(before, "\n") {
-		t.Errorf("the restored copy differs from its backup:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
-	}
-	o.RevokeNewer = true
-	if _, err := file.Restore(t.Context(), o); err == nil {
-		t.Error("a restore was to end keys in one copy alone")
-	}
-	other := newNode(t, a.log.testLog, "other", Options{Create: true}, nil)
-	if err := other.tryToStart(); err == nil || !strings.Contains(err.Error(), "follows no log") {
-		t.Errorf("a node with a file of its own: %v", err)
-	}
-	if _, err := os.Stat(copied); err != nil {
-		t.Fatal(err)
-	}
-	a.start()
-	wantEnd(a, b)
-}
-
-// A copy stops rather than leave an entry out, and says why.
-func TestReplicasStopWhereTheyCannotGoOn(t *testing.T) {
-	t.Parallel()
-	for what, c := range map[string]struct {
-		spoil func(*testLog)
-		want  error
-	}{
-		"the log has forgotten entries": {func(l *testLog) { l.first = 9 }, ErrLogTruncated},
-		"the log has lost entries":      {func(l *testLog) { l.entries = l.entries[:1] }, ErrLogBehind},
-		"an entry cannot be read":       {func(l *testLog) { l.add([]byte("nonsense")) }, errEnvelope},
-		"a later version": {func(l *testLog) {
-			l.add(append([]byte{envelopeVersion + 1}, l.entries[0].Data[1:]...))
-		}, nil},
-	} {
-		t.Run(what, func(t *testing.T) {
-			l, a, b := pair(t)
-			k := a.issue("bob^demo")
-			b.catchUp()
-			b.stop()
-			for range 10 {
-				a.mustSend(k, 0)
-			}
-			if what == "the log has lost entries" {
-				b.start()
-				b.catchUp()
-				b.stop()
-			}
-			a.stop()
-			l.set(func() { c.spoil(l) })
-			b.start()
-			b.wantFatal(c.want)
-		})
-	}
-	l, a, b := pair(t)
-	a.issue("bob^demo")
-	b.catchUp()
-	b.stop()
-	byHand := b.execute("UPDATE replica SET version = 99")
-	if err := b.tryToStart(); err == nil || !strings.Contains(err.Error(), "newer relay") {
-		t.Errorf("%v, after %v", err, byHand)
-	}
-	// Somebody has changed the place while the node was at work.
-	if err := b.execute("UPDATE replica SET version = 1"); err != nil {
-		t.Fatal(err)
-	}
-	b.start()
-	if err := b.execute("UPDATE replica SET applied = applied + 1"); err != nil {
-		t.Fatal(err)
-	}
-	a.issue("eve^demo")
-	b.wantFatal(nil)
-	if l.length() != 2 || !errors.Is(b.Failed(), b.fatal) {
-		t.Error(l.length(), b.Failed())
-	}
 }
