@@ -35,6 +35,11 @@
 // use a message directly only if it has seen every message before that one. Otherwise
 // it reads the file.
 //
+// # Several nodes
+//
+// With Options.Log, writes do not go to the writer's queue, but into a log that several nodes
+// share. The writer of each node takes them from there (log.go).
+//
 // # Beside a server
 //
 // An Inspector reads the file of a server, or of none, in another process. Commands

@@ -20,13 +20,14 @@ type follower struct {
 	entries chan []LogEntry // the writer's goroutine receives them
 	next    uint64          // the number of the next entry; only run uses it
 	again   time.Duration   // the pause after Follow has ended by an error
+	lost    bool            // that the log cannot be followed is logged; only run uses it
 	most    int             // ops in a transaction
 
 	// Only the writer's goroutine uses the fields below.
 
 	waiting []LogEntry // received, and not in batch
 	batch   []op       // the ops of the entries that are applied next
-	retry   time.Time  // not before this, because this machine could not apply batch
+	retry   time.Time  // not before this, because this machine could not apply batch; zero: it could
 }
 
 const (
@@ -53,7 +54,10 @@ func (f *follower) run() {
 			f.w.fail(fmt.Errorf("%s, at entry %d: %w", f.w.path, f.next-1, err))
 			return
 		}
-		f.w.opts.Logger.Warn("the log cannot be followed just now", "after", f.next-1, "error", err)
+		if !f.lost {
+			f.lost = true
+			f.w.opts.Logger.Warn("the log cannot be followed just now", "after", f.next-1, "error", err)
+		}
 		select {
 		case <-time.After(f.again):
 		case <-f.ctx.Done():
@@ -88,6 +92,10 @@ func (f *follower) deliver(entries []LogEntry) error {
 	}
 	f.next += uint64(len(entries))
 	f.w.signal()
+	if f.lost {
+		f.lost = false
+		f.w.opts.Logger.Info("the log is followed again", "upto", f.next-1)
+	}
 	return nil
 }
 
@@ -205,10 +213,16 @@ func (w *writer) applyEntries(ops []op) {
 	err := w.transact(ops)
 	switch {
 	case err == nil:
+		if !f.retry.IsZero() {
+			w.opts.Logger.Info("entries of the log are applied again", "upto", w.replica.file.Applied)
+			f.retry = time.Time{}
+		}
 	case w.failed() == nil && mayPass(err):
 		w.explain(err) // it notes a full disk
 		w.measures.Failures.Add(1)
-		w.opts.Logger.Warn("entries of the log cannot be applied just now", "error", err)
+		if f.retry.IsZero() {
+			w.opts.Logger.Warn("entries of the log cannot be applied just now", "error", err)
+		}
 		f.detach()
 		f.retry = time.Now().Add(applyAgain)
 		return

@@ -20,8 +20,8 @@ import (
 //
 // Without a Log the file is its own log: the writer takes the writes from its queue.
 //
-// A Log is safe for concurrent use. The store calls Append from one goroutine and Follow
-// from another.
+// A Log is safe for concurrent use: there is one call of Append at a time, and one of Follow
+// beside it.
 type Log interface {
 	// Append adds an envelope to the end of the log, and returns nil once the log will not
 	// lose it. After an error it is unknown whether the log has the envelope: the store
@@ -33,7 +33,8 @@ type Log interface {
 
 	// Follow calls deliver with the entries after the one of a number, in order and without
 	// a gap, those of the past and then each new one, until ctx ends, deliver returns an error,
-	// or it cannot go on. The entries belong to deliver. The store calls Follow again after
+	// or it cannot go on. One call of deliver is under way at a time, and none once Follow has
+	// returned. The entries belong to deliver. The store calls Follow again after
 	// errors other than these two: ErrLogTruncated, if the log no longer has the entry
 	// behind after; ErrLogBehind, if it ends before the entry after.
 	Follow(ctx context.Context, after uint64, deliver func([]LogEntry) error) error
@@ -60,16 +61,19 @@ const applyVersion = 1
 // copy. It refuses a file that does not fit the options.
 func (d *DB) openLog() error {
 	w := d.w
-	if d.opts.Log == nil {
+	if d.opts.Log == nil && !d.opts.Serve {
 		return file.MustFollowNoLog(w.c, d.path)
-	}
-	if !d.opts.Serve {
-		return errors.New("only a server can follow a log")
 	}
 	at, follows, err := file.ReadReplica(w.c)
 	switch {
 	case err != nil:
 		return err
+	case d.opts.Log == nil && follows:
+		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log", d.path)
+	case d.opts.Log == nil:
+		return nil
+	case !d.opts.Serve:
+		return errors.New("only a server can follow a log")
 	case follows && d.opts.FoundLog:
 		return fmt.Errorf("%s follows a log already", d.path)
 	case follows && at.Version > applyVersion:

@@ -168,7 +168,7 @@ func (p *proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
 	for pause := p.patience.again; ; pause = min(2*pause, p.patience.most) {
 		if err := p.append(ctx, f, envelope, tick); err == nil {
 			return
-		} else if ctx.Err() == nil {
+		} else if ctx.Err() == nil && pause == p.patience.again { // once for each envelope
 			p.w.opts.Logger.Warn("the log does not take writes just now", "error", err)
 		}
 		again := time.After(pause)

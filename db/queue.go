@@ -14,7 +14,7 @@ const (
 	cutBytes      = 2 << 20  // bytes of the jobs in such a transaction; a single job may have more
 )
 
-// queue has the jobs that wait for the writer, in the order in which they came. Usually
+// queue has the jobs that wait for the writer, or for the log of several nodes, in the order in which they came. Usually
 // the next transaction takes them all. If they are too many for one, the Mechas take
 // turns: the transaction gets the first job of each, then the second of each, and so on.
 // So a Mecha with one job waits for one transaction, however many jobs others have. The

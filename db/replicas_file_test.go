@@ -29,7 +29,7 @@ func TestReplicasAreWrittenByTheirServersAlone(t *testing.T) {
 	again := a.options
 	again.FoundLog = true
 	for what, o := range map[string]Options{"a server without a log": without, "a command": command} {
-		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "several copies that follow a log") {
+		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "of several copies that follow a log") {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
