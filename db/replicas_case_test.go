@@ -78,7 +78,7 @@ func TestReplicasRefuseTheNoncesOfEachOther(t *testing.T) {
 		b.mustSend(k, 0)
 	}
 	wantEnd(a, b)
-	if n := len(contentsOf(t, a.options.Path, []string{"entry_nonce"})) - len(contentsOf(t, a.options.Path, nil)); n != 1 {
+	if n := a.count("entry_nonce"); n != 1 {
 		t.Errorf("%d entries still have nonces, want that of the last write with one alone", n)
 	}
 }
@@ -101,14 +101,7 @@ func TestReplicasRefuseAKeyThatWasRevokedBefore(t *testing.T) {
 		_, err := b.Send(b.message(k, 5))
 		refused <- err
 	}()
-	for l.length() < 6 { // until the message is in the log
-		l.mu.Lock()
-		changed := l.changed
-		l.mu.Unlock()
-		if l.length() < 6 {
-			<-changed
-		}
-	}
+	l.waitForLength(6, nil) // until the message is in the log
 	b.log.cut.Unlock()
 	b.want(relay.KeyRevoked, <-refused)
 	l.set(func() { l.ahead = 2 * time.Minute })
@@ -172,12 +165,13 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 		d.w.propose.patience = patience{queued: 20 * time.Millisecond, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
 	}
 	a.start()
-	l.set(func() { l.refuses = true })
+	silent := make(chan struct{}, 1)
+	l.set(func() { l.silent = silent })
 	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
 	for i := range 2 {
 		a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[i] <- err })
-		for i == 0 && !a.isUnderWay() {
-			<-time.After(time.Millisecond) // it is handed to the log within a moment
+		if i == 0 {
+			<-silent // it is under way, so the next one waits
 		}
 	}
 	a.want(relay.Overloaded, <-outcomes[1])
@@ -219,15 +213,9 @@ func TestReplicasApplyAnEnvelopeOnce(t *testing.T) {
 // wantMessages fails the test unless the file of a stopped node has so many messages.
 func wantMessages(n *node, want int) {
 	n.Helper()
-	if got := len(contentsOf(n.T, n.options.Path, []string{"message"})) - len(contentsOf(n.T, n.options.Path, nil)); got != want {
+	if got := n.count("message"); got != want {
 		n.Errorf("it has %d messages, want %d", got, want)
 	}
-}
-
-func (n *node) isUnderWay() bool {
-	n.w.propose.mu.Lock()
-	defer n.w.propose.mu.Unlock()
-	return len(n.w.propose.flights) > 0
 }
 
 // A request that is longer than an entry can be is refused, alone.

@@ -72,27 +72,19 @@ type cluster struct {
 	log     *testLog
 	a, b, c *node
 	stop    chan struct{} // ends what c does
+	begun   chan struct{} // closed when c has begun
 	all     sync.WaitGroup
 }
 
-// begin has the third node start, and start again, until the end.
+// begin has the third node begin in the midst of it all, and start again until the end.
 func (c *cluster) begin() {
-	c.stop = make(chan struct{})
-	c.c.copyOf(c.a)
+	c.stop, c.begun = make(chan struct{}), make(chan struct{})
 	c.all.Go(func() {
 		random := rand.New(rand.NewPCG(7, 7))
-		for {
-			upto := c.log.length() + uint64(random.IntN(300))
-			for c.log.length() < upto {
-				c.log.mu.Lock()
-				changed := c.log.changed
-				c.log.mu.Unlock()
-				select {
-				case <-changed:
-				case <-c.stop:
-					return
-				}
-			}
+		c.log.waitForLength(300, nil)
+		c.c.copyOf(c.a)
+		close(c.begun)
+		for c.log.waitForLength(c.log.length()+uint64(random.IntN(300)), c.stop) {
 			c.c.stop() // wherever it is
 			c.c.start()
 		}
@@ -156,6 +148,7 @@ func (c *cluster) end() {
 	for _, n := range nodes {
 		n.keep(false)
 	}
+	<-c.begun
 	close(c.stop)
 	c.all.Wait()
 	for _, n := range nodes { // what is on its way comes into the log

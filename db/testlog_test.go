@@ -24,7 +24,7 @@ type testLog struct {
 	mu      sync.Mutex
 	random  *rand.Rand
 	faults  bool
-	refuses bool // it takes no envelope, and does not answer
+	silent  chan struct{} // not nil: it takes no envelope, and does not answer; each sends a token
 	entries []LogEntry
 	first   uint64   // the number of the first entry that it still has
 	late    [][]byte // envelopes that will come behind others
@@ -40,8 +40,12 @@ var errLost = errors.New("the connection to the log is lost")
 
 func (l *testLog) Append(ctx context.Context, _ string, envelope []byte) error {
 	l.mu.Lock()
-	if l.refuses {
+	if silent := l.silent; silent != nil {
 		l.mu.Unlock()
+		select {
+		case silent <- struct{}{}:
+		default:
+		}
 		<-ctx.Done()
 		return ctx.Err()
 	}
@@ -100,6 +104,24 @@ func (l *testLog) length() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return uint64(len(l.entries))
+}
+
+// waitForLength waits until the log has so many entries, or stop is closed. It returns false
+// in that case.
+func (l *testLog) waitForLength(n uint64, stop <-chan struct{}) bool {
+	for {
+		l.mu.Lock()
+		changed, length := l.changed, uint64(len(l.entries))
+		l.mu.Unlock()
+		if length >= n {
+			return true
+		}
+		select {
+		case <-changed:
+		case <-stop:
+			return false
+		}
+	}
 }
 
 // Follow delivers pieces of different lengths.
@@ -385,6 +407,21 @@ func (n *node) execute(statement string) error {
 		return err
 	}
 	return errors.Join(c.Exec(statement), c.Close())
+}
+
+// count counts the rows of a table in the file of a stopped node.
+func (n *node) count(table string) int {
+	n.Helper()
+	c, err := sqlite.Open(n.options.Path, sqlite.Reading)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer c.Close()
+	rows, err := c.Number("SELECT count(*) FROM " + table)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return int(rows)
 }
 
 // kindsOf counts the writes of an entry, by their types.
