@@ -294,6 +294,33 @@ CREATE TABLE audit (
   detail  TEXT NOT NULL
 ) STRICT;
 
+-- The place of this copy in a log that several copies follow (db/log.go): one row. A file
+-- that is its own log has none, and the two tables below are empty. A program without that
+-- log must not change a file with this row.
+CREATE TABLE replica (
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  version INTEGER NOT NULL,  -- of the rules by which entries are applied
+  applied INTEGER NOT NULL,  -- the number of the last entry whose writes this file has
+  at      INTEGER NOT NULL,  -- the time of the last entry; it never falls
+  last    INTEGER NOT NULL,  -- the last position in the commit order
+  hash    INTEGER NOT NULL   -- of all outcomes up to that entry: where copies differ, this differs
+) STRICT;
+
+-- The last number that each run of a node has given to an envelope that was applied. An
+-- envelope with this number, or a smaller one, is not applied again.
+CREATE TABLE origin (
+  id      BLOB PRIMARY KEY,
+  counter INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The nonces of the writes of an entry, 8 bytes each, also of those that were refused. They
+-- are kept for as long as another node could get the same request.
+CREATE TABLE entry_nonce (
+  entry  INTEGER PRIMARY KEY,
+  at     INTEGER NOT NULL,
+  nonces BLOB NOT NULL
+) STRICT;
+
 -- Local to the process
 -- --------------------
 

@@ -23,6 +23,7 @@ type counts struct {
 	waiting int       // about how many do
 	next    time.Time // when the present round goes on; zero: there is none
 	from    relay.MechaNumber
+	onWay   bool // with a log: a write of the round is on its way
 }
 
 // start finds exchanges that an earlier process has left. If the store does not learn, they are
@@ -37,6 +38,9 @@ func (c *counts) start() error {
 
 // expect notes an exchange.
 func (c *counts) expect(at time.Time) {
+	if c.w.propose != nil {
+		at = c.w.opts.Now() // the log's time may be far from it
+	}
 	if c.waiting++; c.first.IsZero() {
 		c.first = at
 	}
@@ -44,6 +48,8 @@ func (c *counts) expect(at time.Time) {
 
 func (c *counts) due(now time.Time) bool {
 	switch {
+	case c.onWay || !c.w.keeps():
+		return false
 	case !c.next.IsZero():
 		return !now.Before(c.next)
 	case c.first.IsZero():
@@ -59,7 +65,8 @@ func (c *counts) do(now time.Time) {
 		c.first, c.waiting, c.from = time.Time{}, 0, 0
 	}
 	write := &relay.CountExchanges{At: now, HalfLife: c.w.opts.LearnHalfLife, Most: countAtOnce, From: c.from}
-	c.w.commit([]op{{job: &task[*relay.CountExchanges, countedPart]{write: write, decide: (*tx).countExchanges, done: func(out countedPart, err error) {
+	j := &task[*relay.CountExchanges, countedPart]{write: write, decide: (*tx).countExchanges, done: func(out countedPart, err error) {
+		c.onWay = false
 		switch {
 		case err != nil:
 			c.w.opts.Logger.Error("completed messages were not counted for discovery", "error", err)
@@ -69,5 +76,10 @@ func (c *counts) do(now time.Time) {
 		default:
 			c.next = time.Time{}
 		}
-	}}}})
+	}}
+	if c.onWay = c.w.propose != nil; c.onWay {
+		c.w.proposes(j)
+		return
+	}
+	c.w.commit([]op{{job: j}})
 }

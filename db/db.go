@@ -35,6 +35,11 @@
 // use a message directly only if it has seen every message before that one. Otherwise
 // it reads the file.
 //
+// # Several nodes
+//
+// With Options.Log, writes do not go to the writer's queue, but into a log that several nodes
+// share. The writer of each node takes them from there (log.go).
+//
 // # Beside a server
 //
 // An Inspector reads the file of a server, or of none, in another process. Commands
@@ -94,6 +99,16 @@ type Options struct {
 	// LockWait is how long a write waits while another process has the write lock, until it is
 	// refused with DatabaseLocked; 0: 10 s.
 	LockWait time.Duration
+
+	// Log is a log of writes that several nodes follow (log.go); nil: the file is its own log.
+	// The file must be a copy of the file of such a node. Only a server can follow a log.
+	Log Log
+	// FoundLog makes the file the first copy that follows Log.
+	FoundLog bool
+	// KeepsLog tells whether this node now makes the store's own writes, as the expiry of
+	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
+	// times a second, and must not block.
+	KeepsLog func() bool
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -206,7 +221,7 @@ func (d *DB) open(prepare func(*DB)) error {
 	}
 	d.w = newWriter(d, c)
 	d.w.cramped = cramped
-	if err := d.opts.applyLockWait(c); err != nil {
+	if err := d.openLog(); err != nil {
 		return err
 	}
 	d.watch = newWatch(d.w, d.path)
@@ -217,6 +232,9 @@ func (d *DB) open(prepare func(*DB)) error {
 		return err
 	}
 	if err := d.w.start(d.nonces); err != nil {
+		return err
+	}
+	if err := d.opts.applyLockWait(c); err != nil { // after the start, which copies the log and then waits as usual
 		return err
 	}
 	return d.run(prepare)
@@ -249,6 +267,7 @@ func (d *DB) run(prepare func(*DB)) error {
 		prepare(d)
 	}
 	d.wg.Go(d.w.run)
+	d.runLog()
 	return nil
 }
 
@@ -282,6 +301,7 @@ func (d *DB) takeLock() (err error) {
 // concurrent use.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
+		d.closeLog()
 		d.w.stop()
 		<-d.w.ended
 		close(d.done)

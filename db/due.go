@@ -21,6 +21,12 @@ type dueTimes struct {
 	act   func(now time.Time, done func(nextDue, error)) job
 	fault string // the line in the log if act fails
 	next  int64  // the earliest known time, in Unix ms; 0: none
+
+	// With a log, act's write goes through the log:
+
+	proposed bool      // and is on its way
+	heard    int64     // the earliest time that expect was told meanwhile, in Unix ms; 0: none
+	rest     time.Time // not before this, because the log's clock is behind this one's
 }
 
 // nextDue is the earliest time that has not come, in Unix ms; 0: there is none.
@@ -52,14 +58,24 @@ func (d *dueTimes) start() (err error) {
 
 // expect notes a time in Unix ms; 0: none.
 func (d *dueTimes) expect(ms int64) {
-	if ms != 0 && (d.next == 0 || ms < d.next) {
+	if ms == 0 {
+		return
+	}
+	if d.next == 0 || ms < d.next {
 		d.next = ms
+	}
+	if d.proposed && (d.heard == 0 || ms < d.heard) {
+		d.heard = ms
 	}
 }
 
 func (d *dueTimes) due(now time.Time) bool { return d.next != 0 && now.UnixMilli() >= d.next }
 
 func (d *dueTimes) do(now time.Time) {
+	if d.w.propose != nil {
+		d.propose()
+		return
+	}
 	for i := 0; i < dueRounds && d.due(now); i++ {
 		failed := false
 		d.w.commit([]op{{job: d.act(now, func(next nextDue, err error) {
@@ -73,4 +89,26 @@ func (d *dueTimes) do(now time.Time) {
 			return
 		}
 	}
+}
+
+// propose proposes the write that acts on the messages that are due, if that is this node's
+// part and none is on its way.
+func (d *dueTimes) propose() {
+	now := time.Now()
+	if d.proposed || now.Before(d.rest) || !d.w.keeps() {
+		return
+	}
+	d.proposed, d.heard = true, 0
+	d.w.proposes(d.act(d.w.opts.Now(), func(next nextDue, err error) {
+		d.proposed, d.rest = false, now.Add(servantsEvery)
+		if err != nil {
+			d.w.opts.Logger.Error(d.fault, "error", err)
+			return
+		}
+		d.next = int64(next)
+		if d.next <= d.w.replica.file.At { // more are due by the log's time
+			d.rest = time.Time{}
+		}
+		d.expect(d.heard)
+	}))
 }

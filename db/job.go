@@ -56,6 +56,8 @@ func (j *task[W, O]) finish(err error) {
 func (j *task[W, O]) size() int           { return j.write.Size() }
 func (j *task[W, O]) shared() relay.Write { return j.write }
 
+func (j *task[W, O]) become(w relay.Write) { j.write = w.(W) }
+
 // do queues a write and waits for its commit. It takes no context, because a queued
 // write is applied even if its caller stops waiting.
 func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
@@ -103,47 +105,66 @@ type none struct{}
 // in the same order make the same store. Errors: those of the method for that write.
 // Safe for concurrent use.
 func (d *DB) Apply(write relay.Write) (outcome any, err error) {
+	ended := make(chan struct{})
+	j, err := jobOf(write, func(o any, failed error) {
+		outcome, err = o, failed
+		close(ended)
+	})
+	if err != nil {
+		return nil, err
+	}
+	d.w.enqueue(j, d.ownerOf(write))
+	<-ended
+	return outcome, err
+}
+
+// jobOf makes the job of a write of any kind. done is called as then calls it, with nil for
+// writes that have no outcome. Error: Internal, for a kind that the store does not know.
+func jobOf(write relay.Write, done func(any, error)) (job, error) {
+	silent := func(_ any, err error) { done(nil, err) }
 	switch write := write.(type) {
 	case *relay.SendMessage:
-		return do(d, write, (*tx).send)
+		return newJob(write, (*tx).send, done), nil
 	case *relay.Acknowledge:
-		return do(d, write, (*tx).acknowledge)
+		return newJob(write, (*tx).acknowledge, done), nil
 	case *relay.MarkDelivered:
-		return do(d, write, (*tx).markDelivered)
+		return newJob(write, (*tx).markDelivered, done), nil
 	case *relay.ExpireDue:
-		_, err = do(d, write, (*tx).expireDue)
+		return newJob(write, (*tx).expireDue, silent), nil
 	case *relay.IssueKey:
-		return do(d, write, (*tx).issueKey)
+		return newJob(write, (*tx).issueKey, done), nil
 	case *relay.RevokeKey:
-		_, err = do(d, write, (*tx).revokeKey)
+		return newJob(write, (*tx).revokeKey, silent), nil
 	case *relay.PutProfile:
-		_, err = do(d, write, (*tx).putProfile)
+		return newJob(write, (*tx).putProfile, silent), nil
 	case *relay.RemoveMecha:
-		_, err = do(d, write, (*tx).removeMecha)
+		return newJob(write, (*tx).removeMecha, silent), nil
 	case *relay.PruneMessages:
-		return do(d, write, (*tx).pruneMessages)
+		return newJob(write, (*tx).pruneMessages, done), nil
 	case *relay.PruneUnused:
-		return do(d, write, (*tx).pruneUnused)
+		return newJob(write, (*tx).pruneUnused, done), nil
 	case *relay.Act:
-		return do(d, write, (*tx).act)
+		return newJob(write, (*tx).act, done), nil
 	case *relay.NoteOverdue:
-		_, err = do(d, write, (*tx).noteOverdue)
+		return newJob(write, (*tx).noteOverdue, silent), nil
 	case *relay.NoteFull:
-		_, err = do(d, write, (*tx).noteFull)
+		return newJob(write, (*tx).noteFull, silent), nil
 	case *relay.ClaimMessages:
-		return do(d, write, (*tx).claimMessages)
+		return newJob(write, (*tx).claimMessages, done), nil
 	case *relay.EndAttempts:
-		_, err = do(d, write, (*tx).endAttempts)
+		return newJob(write, (*tx).endAttempts, silent), nil
 	case *relay.ExpireMessage:
-		_, err = do(d, write, (*tx).expireMessage)
+		return newJob(write, (*tx).expireMessage, silent), nil
 	case *relay.CountExchanges:
-		_, err = do(d, write, (*tx).countExchanges)
+		return newJob(write, (*tx).countExchanges, silent), nil
 	case *relay.ForgetLearned:
-		_, err = do(d, write, (*tx).forget)
-	default:
-		err = relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
+		return newJob(write, (*tx).forget, silent), nil
 	}
-	return nil, err
+	return nil, relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
+}
+
+func newJob[W relay.Write, O any](write W, decide func(*tx, W) (O, error), done func(any, error)) job {
+	return &task[W, O]{write: write, decide: decide, done: func(o O, err error) { done(o, err) }}
 }
 
 // A chore is a change that is local to this process: notes, answers to searches. It

@@ -103,6 +103,12 @@ func changes(ops []op) bool {
 // oldest of the writes has waited. Safe for concurrent use.
 func (d *DB) Queue() (length int, oldest time.Duration) {
 	now := d.opts.Now()
+	if d.w.propose != nil {
+		n, at := d.w.propose.waiting()
+		if length = n; n > 0 {
+			oldest = max(now.Sub(at), 0)
+		}
+	}
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
 	for i := range d.w.queue.ops {
@@ -111,7 +117,7 @@ func (d *DB) Queue() (length int, oldest time.Duration) {
 			break
 		}
 	}
-	return len(d.w.queue.ops), oldest
+	return length + len(d.w.queue.ops), oldest
 }
 
 // Unindexed tells how many messages the mailbox tables lack (mailbox.go). Safe for

@@ -92,7 +92,7 @@ func (n *Nonces) Claim(h relay.NonceHash, now, until time.Time) error {
 		n.forget(s, now, elapsed)
 	}
 	if t, ok := s.until[h]; ok && now.Unix() <= int64(t.clock) || n.wasRestored(h, now) {
-		return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+		return errNonceReused()
 	}
 	if n.bounded && n.count.Load() >= n.max || errors.Is(n.keep(h, now, until), ring.ErrFull) {
 		e := relay.Errorf(relay.Overloaded, "too many nonces to remember (see --max-nonces)")

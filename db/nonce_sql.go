@@ -89,7 +89,12 @@ func nonceOf(j job) relay.NonceHash {
 		}
 		return 0
 	}
-	switch w := j.shared().(type) {
+	return nonceIn(j.shared())
+}
+
+// nonceIn gives the nonce of a write; 0 if it has none.
+func nonceIn(write relay.Write) relay.NonceHash {
+	switch w := write.(type) {
 	case *relay.SendMessage:
 		return w.Nonce
 	case *relay.Acknowledge:
@@ -97,6 +102,8 @@ func nonceOf(j job) relay.NonceHash {
 	case *relay.MarkDelivered:
 		return w.Nonce
 	case *relay.PutProfile:
+		return w.Nonce
+	case *relay.ClaimMessages:
 		return w.Nonce
 	}
 	return 0

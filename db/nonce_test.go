@@ -232,6 +232,28 @@ func TestNoncesOfSearchesOutliveTheirRows(t *testing.T) {
 	u.wantUsed(t, s.DB)
 }
 
+// A page has the nonces of all kinds of writes: the rows of the writes that it covers are not
+// read.
+func TestAPageHasTheNoncesOfClaims(t *testing.T) {
+	t.Parallel()
+	s, u := mustServeHere(t)
+	u.send(t, s.DB, 1)
+	hash, err := s.Claim(u.key, u.nonce(u.count), u.stamp)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.count++
+	claimed, err := s.ClaimMessages(t.Context(), &relay.ClaimMessages{At: s.now(), Key: u.key.Number, Limit: 1, Lease: time.Hour, Nonce: hash})
+	if err != nil || len(claimed) != 1 {
+		t.Fatal(claimed, err)
+	}
+	u.send(t, s.DB, fewNonces)
+	s.advance(oldNoncePage + time.Second)
+	u.send(t, s.DB, 1)
+	s.reopen(t)
+	u.wantUsed(t, s.DB)
+}
+
 func TestWritesThatChangeNothingMakeNoPage(t *testing.T) {
 	t.Parallel()
 	s, u := mustServeHere(t)

@@ -14,13 +14,14 @@ const (
 	cutBytes      = 2 << 20  // bytes of the jobs in such a transaction; a single job may have more
 )
 
-// queue has the jobs that wait for the writer, in the order in which they came. Usually
+// queue has the jobs that wait for the writer, or for the log of several nodes, in the order in which they came. Usually
 // the next transaction takes them all. If they are too many for one, the Mechas take
 // turns: the transaction gets the first job of each, then the second of each, and so on.
 // So a Mecha with one job waits for one transaction, however many jobs others have. The
 // jobs of one Mecha keep their order. Make a queue with newQueue; writer.mu guards it.
 type queue struct {
 	most  int // jobs in a transaction that takes all that wait
+	room  int // bytes of the jobs in such a transaction
 	ops   []op
 	bytes int                       // of all ops
 	of    map[relay.MechaNumber]int // how many of ops each Mecha has
@@ -28,7 +29,9 @@ type queue struct {
 	turns []int                     // for each op, while a batch is chosen: how many ops of its Mecha are before it
 }
 
-func newQueue(most int) queue { return queue{most: most, of: map[relay.MechaNumber]int{}} }
+func newQueue(most, room int) queue {
+	return queue{most: most, room: room, of: map[relay.MechaNumber]int{}}
+}
 
 // add adds a job of a Mecha; 0 is the relay itself. A Mecha may have as many jobs as
 // there are free places. So one Mecha that floods the queue gets half of the places, two
@@ -60,17 +63,17 @@ func (q *queue) take() []op {
 	}
 	var batch []op
 	batch, q.spare = q.spare, nil
-	if len(q.ops) <= q.most && q.bytes <= maxBatchBytes {
+	if len(q.ops) <= q.most && q.bytes <= q.room {
 		batch, q.ops = q.ops, batch
 		q.bytes = 0
 		clear(q.of)
 		return batch
 	}
-	cut := min(q.most, cutBatch)
-	last, count, bytes := q.findTurns(cut)
+	cut, room := min(q.most, cutBatch), min(q.room, cutBytes)
+	last, count, bytes := q.findTurns(cut, room)
 	rest := q.ops[:0]
 	for i, o := range q.ops {
-		fits := count < cut && bytes+o.bytes <= cutBytes || i == 0 // the oldest job is always taken, or a large one would never be
+		fits := count < cut && bytes+o.bytes <= room || i == 0 // the oldest job is always taken, or a large one would never be
 		switch {
 		case q.turns[i] == last && fits:
 			count, bytes = count+1, bytes+o.bytes
@@ -79,10 +82,7 @@ func (q *queue) take() []op {
 			continue
 		}
 		batch = append(batch, o)
-		q.bytes -= o.bytes
-		if q.of[o.of]--; q.of[o.of] == 0 {
-			delete(q.of, o.of)
-		}
+		q.leaves(o)
 	}
 	clear(q.ops[len(rest):])
 	q.ops = rest
@@ -90,9 +90,9 @@ func (q *queue) take() []op {
 }
 
 // findTurns sets turns. last is the first turn for whose jobs a transaction of up to cut
-// jobs has not enough room. count and bytes are the number and the size of the jobs in the
+// jobs, with up to room bytes, has not enough room. count and bytes are the number and the size of the jobs in the
 // turns before it.
-func (q *queue) findTurns(cut int) (last, count, bytes int) {
+func (q *queue) findTurns(cut, room int) (last, count, bytes int) {
 	var ops, size [cutBatch]int // of each turn
 	q.turns = q.turns[:0]
 	before := make(map[relay.MechaNumber]int, len(q.of))
@@ -105,10 +105,34 @@ func (q *queue) findTurns(cut int) (last, count, bytes int) {
 			size[turn] += o.bytes
 		}
 	}
-	for last < cut && count+ops[last] <= cut && bytes+size[last] <= cutBytes {
+	for last < cut && count+ops[last] <= cut && bytes+size[last] <= room {
 		count, bytes, last = count+ops[last], bytes+size[last], last+1
 	}
 	return last, count, bytes
+}
+
+// remove takes the jobs out of the queue for which f returns true.
+func (q *queue) remove(f func(op) bool) (removed []op) {
+	rest := q.ops[:0]
+	for _, o := range q.ops {
+		if !f(o) {
+			rest = append(rest, o)
+			continue
+		}
+		removed = append(removed, o)
+		q.leaves(o)
+	}
+	clear(q.ops[len(rest):])
+	q.ops = rest
+	return removed
+}
+
+// leaves counts a job no more.
+func (q *queue) leaves(o op) {
+	q.bytes -= o.bytes
+	if q.of[o.of]--; q.of[o.of] == 0 {
+		delete(q.of, o.of)
+	}
 }
 
 // reuse takes back the array of a batch whose jobs are finished.

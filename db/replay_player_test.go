@@ -109,11 +109,12 @@ func (p *player) progress() {
 		return
 	}
 	var refused atomic.Int32
+	nonce := p.random.Int64()
 	var all sync.WaitGroup
 	for i := range 2 * maxAcks {
 		all.Go(func() {
 			_, err := p.d.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: "processing",
-				ClientTS: "2026-01-01T00:00:00Z", Detail: fmt.Sprint(i), Nonce: relay.NonceHash(i + 1)})
+				ClientTS: "2026-01-01T00:00:00Z", Detail: fmt.Sprint(i), Nonce: relay.NonceHash(nonce + 2*int64(i) | 1)})
 			if p.fine(err); relay.ErrorCode(err) == relay.TooManyAcks {
 				refused.Add(1)
 			}
@@ -193,7 +194,7 @@ func (p *player) play(rounds int) {
 			}
 			_, err = p.d.Acknowledge(a)
 		case 5, 6:
-			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: 3})
+			_, err = p.d.MarkDelivered(&relay.MarkDelivered{At: now, Key: k.Number, ID: p.message(), Nonce: relay.NonceHash(p.random.Int64() | 1)})
 		case 7:
 			profile := relay.Profile{Description: fmt.Sprint("number ", p.random.IntN(100)), Tags: []string{"a/b"}}
 			if learn := p.random.IntN(4) > 0; !learn {

@@ -156,14 +156,20 @@ func TestTheSameWritesMakeTheSameStore(t *testing.T) {
 }
 
 // contents reads all rows of the shared tables of a file.
-func contents(t *testing.T, path string) (all []string) {
+func contents(t *testing.T, path string) []string {
+	t.Helper()
+	return contentsOf(t, path, shared)
+}
+
+// contentsOf reads all rows of some tables of a file, and the shared settings.
+func contentsOf(t *testing.T, path string, tables []string) (all []string) {
 	t.Helper()
 	opened, err := sql.Open("sqlite", path)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer opened.Close()
-	for _, q := range append([]string{"setting WHERE name NOT IN ('indexed_upto', 'start', 'clock')"}, shared...) {
+	for _, q := range append([]string{"setting WHERE name NOT IN ('indexed_upto', 'start', 'clock')"}, tables...) {
 		table, _, _ := strings.Cut(q, " ")
 		rows, err := opened.Query("SELECT * FROM " + q + " ORDER BY 1, 2")
 		if err != nil {

@@ -61,6 +61,7 @@ type retention struct {
 	toSay     relay.Pruned  // what was removed and not logged yet
 	toAudit   relay.Pruned  // what was removed by age and is not in the audit log yet
 	took      time.Duration // of the last piece
+	proposed  bool          // a piece is on its way through the log
 	goal      time.Duration // how long a piece should take; 0 after one that failed
 }
 
@@ -126,7 +127,7 @@ func (r *retention) join(ops []op) []op {
 		return ops
 	}
 	r.goal = busyPiece
-	if j := r.piece(r.w.opts.Now()); j != nil {
+	if j := r.piece(r.w.opts.Now()); j != nil && !r.proposes(j) {
 		ops = append(ops, op{job: j})
 	}
 	return ops
@@ -141,7 +142,7 @@ func (r *retention) alone() {
 	r.goal = quietPiece
 	for time.Since(began) < quietPieces && r.w.queued() == 0 && r.w.failed() == nil {
 		j := r.piece(r.w.opts.Now())
-		if j == nil {
+		if j == nil || r.proposes(j) {
 			return
 		}
 		r.w.commit([]op{{job: j}})
@@ -151,11 +152,19 @@ func (r *retention) alone() {
 	}
 }
 
+// proposes hands a piece to the log, and returns true, if it is a write and there is a log.
+// Then no other piece follows before it has ended.
+func (r *retention) proposes(j job) bool {
+	r.proposed = r.w.propose != nil && j.shared() != nil
+	return r.proposed && r.w.proposes(j)
+}
+
 // flush deletes the rows of removed messages when the store closes, and notes what was
-// removed: in the audit log, and for a command that waits.
+// removed: in the audit log, and for a command that waits. With a log, nothing can be
+// proposed any more.
 func (r *retention) flush() {
 	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
-	if can() && r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{}) {
+	if can() && r.w.propose == nil && r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{}) {
 		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
 	}
 	if can() && r.asked != nil && r.asked.so != r.asked.noted {
@@ -173,6 +182,9 @@ func (r *retention) flush() {
 // piece gives the next piece of work; nil if there is none. The order matters: rows of
 // mailboxes go before more messages do, and the file gets shorter when these have gone.
 func (r *retention) piece(now time.Time) job {
+	if r.proposed {
+		return nil
+	}
 	running := r.running(now)
 	if r.look {
 		r.look = false
@@ -246,10 +258,17 @@ func (r *retention) begin(now time.Time, running time.Duration) job {
 		}
 		return nil
 	}
+	keeps := r.w.keeps()
+	if !keeps { // the messages are another node's to remove
+		for _, p := range r.passes {
+			p.target = time.Time{}
+		}
+		due = false
+	}
 	if r.w.opts.Retention > 0 {
 		r.pushes = relay.PositionAt(r.passes[0].end(now))
 	}
-	if running >= r.nextUnused {
+	if keeps && running >= r.nextUnused {
 		r.nextUnused = running + max(every, unusedEvery)
 		r.unused = &relay.PruneUnused{EmptySince: now.Add(-r.emptyFor), Most: unusedAtOnce}
 	}
@@ -395,6 +414,7 @@ func (c *timedChore) apply(t *tx) error {
 
 // pieceEnded takes the rest that follows a piece. It returns false if the piece failed.
 func (r *retention) pieceEnded(err error) bool {
+	r.proposed = false
 	switch {
 	case err != nil:
 		r.restUntil, r.goal = time.Now().Add(retryAfter), 0

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"relay/db"
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -110,6 +111,15 @@ func TestExpiredAnswersAreEmptied(t *testing.T) {
 	s.store = mustOpen(t, func(o *db.Options) { o.Path, o.Now, o.Create = s.Path(), s.now, false })
 	s.wantKept(123, 0)
 	s.wantSearch(last, s.bob, relay.SearchExpired)
+	// The file is whole, so it can be backed up.
+	r, err := file.Check(ctx, file.CheckOptions{Path: s.Path(), Schema: schema(t), Report: func(f file.Finding) {
+		if f.Faults > 0 && !f.Warning {
+			t.Errorf("%s: %q", f.Check, f.Examples)
+		}
+	}})
+	if err != nil || r.Checks == 0 {
+		t.Errorf("%+v, %v", r, err)
+	}
 }
 
 // Answers that were saved while the clock was far ahead do not keep others from being

@@ -68,8 +68,8 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if sent, known, err := t.idempotent(sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
 		return sent, err
 	}
-	if m.OnlyReplay {
-		return relay.Sent{}, relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+	if m.OnlyReplay || t.w.replica.used(m.Nonce) {
+		return relay.Sent{}, errNonceReused()
 	}
 	to, err := t.addressees(m, sender)
 	if err != nil {

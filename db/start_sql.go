@@ -70,11 +70,13 @@ func (w *writer) copyLog() error {
 
 // findLast reads the last position of the shared order, and the last local one.
 func (w *writer) findLast() error {
-	last, err := file.LastPosition(w.c, file.CurrentSchema())
-	if err != nil {
+	if w.replica != nil { // rows that are local, or of a node's own, must not count
+		w.last = w.replica.file.Last
+	} else if last, err := file.LastPosition(w.c, file.CurrentSchema()); err != nil {
 		return err
+	} else {
+		w.last = max(w.last, last)
 	}
-	w.last = max(w.last, last)
 	for _, table := range []string{"search", "push"} {
 		p, err := w.c.Number("SELECT max(position) FROM " + table)
 		if err != nil {

@@ -77,6 +77,11 @@ func (w *writer) commit(ops []op) {
 		err = w.explain(err)
 		w.measures.Failures.Add(1)
 	}
+	w.release(ops, err)
+}
+
+// release calls the finish of ops, and then the listeners, after transact.
+func (w *writer) release(ops []op, err error) {
 	if err == nil && w.batch.keysChanged {
 		w.listeners.keysChanged() // before finish, so that a key no longer works when its revocation returns
 	}
@@ -133,6 +138,9 @@ func (w *writer) spoil(ops []op, err error) bool {
 func (w *writer) try(ops []op) error {
 	t := &w.batch
 	t.begin(w)
+	if w.replica != nil {
+		w.replica.begin()
+	}
 	if err := w.failed(); err != nil {
 		return err
 	}
@@ -190,6 +198,8 @@ func (w *writer) fill(t *tx, ops []op) error {
 		o.err = o.job.apply(t)
 		if o.err == nil {
 			o.err = t.keepAhead()
+		} else {
+			t.ahead = aheadRow{} // a refused job has written nothing
 		}
 		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err

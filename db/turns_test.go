@@ -278,7 +278,7 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 // However many Mechas flood the queue, a place is left for one more.
 func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
 	t.Parallel()
-	q := newQueue(maxBatch)
+	q := newQueue(maxBatch, maxBatchBytes)
 	for range maxQueue / 20 {
 		for of := relay.MechaNumber(1); of <= 20; of++ {
 			q.add(&choreJob{nothing{}, nil}, of)
@@ -315,7 +315,7 @@ func (s sizedChore) size() int     { return int(s) }
 // The jobs of a transaction have a bound in bytes. The oldest job is always taken, even if it
 // is larger.
 func TestABatchHasABoundInBytes(t *testing.T) {
-	q := newQueue(maxBatch)
+	q := newQueue(maxBatch, maxBatchBytes)
 	sizes := []int{1, maxBatchBytes + 1, 2, cutBytes, 3, maxBatchBytes, 4}
 	for i, bytes := range sizes {
 		q.add(&choreJob{sizedChore(bytes), nil}, relay.MechaNumber(1+i%2))

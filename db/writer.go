@@ -24,7 +24,8 @@ type writer struct {
 	mu    sync.Mutex
 	queue queue
 	shut  bool
-	wake  chan struct{} // has a token while the queue has jobs, many pushes are noted, or shut is set
+	late  []lateEnd
+	wake  chan struct{} // has a token while the queue has jobs, many pushes are noted, late has jobs, the log has brought entries, or shut is set
 	fault atomic.Pointer[error]
 	ended chan struct{} // closed when run has returned
 
@@ -64,6 +65,9 @@ type writer struct {
 	pushes      pushNotes
 	nonces      noncePacker
 	segments    segmentWriter
+	replica     *replica  // nil, as the two below: the file is its own log
+	follow      *follower // hands the entries of the log over
+	propose     *proposer // brings writes into the log
 	checkpoints checkpoints
 	keyUse      keyUse
 	searches    searchCleaner
@@ -97,7 +101,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		most = commandBatch
 	}
 	w := &writer{
-		queue: newQueue(most), wake: make(chan struct{}, 1), ended: make(chan struct{}),
+		queue: newQueue(most, maxBatchBytes), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
 		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
 		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
@@ -123,6 +127,10 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 // finish once the job is durable or refused. If the queue takes no more, enqueue calls
 // finish itself.
 func (w *writer) enqueue(j job, of relay.MechaNumber) {
+	if w.propose != nil && j.shared() != nil {
+		w.propose.enqueue(j, of)
+		return
+	}
 	var err error
 	w.mu.Lock()
 	if w.shut {
@@ -143,6 +151,31 @@ func (w *writer) signal() {
 	select {
 	case w.wake <- struct{}{}:
 	default:
+	}
+}
+
+// A lateEnd is a job that the log has not taken, or not in time.
+type lateEnd struct {
+	job job
+	err error
+}
+
+// finishLater has the writer's goroutine finish a job with an error. Safe for concurrent use.
+func (w *writer) finishLater(j job, err error) {
+	w.mu.Lock()
+	w.late = append(w.late, lateEnd{j, err})
+	w.mu.Unlock()
+	w.signal()
+}
+
+// finishLate finishes the jobs that finishLater was given.
+func (w *writer) finishLate() {
+	w.mu.Lock()
+	late := w.late
+	w.late = nil
+	w.mu.Unlock()
+	for _, l := range late {
+		l.job.finish(l.err)
 	}
 }
 
@@ -180,6 +213,8 @@ func (w *writer) run() {
 	for {
 		w.gather()
 		ops, shut := w.take()
+		entries := w.follow.take()
+		w.finishLate()
 		if len(ops) == 0 && shut {
 			w.pushes.flush()
 			w.segments.flush()
@@ -187,7 +222,7 @@ func (w *writer) run() {
 			w.keyUse.flush()
 			return
 		}
-		if len(ops) == 0 {
+		if len(ops) == 0 && len(entries) == 0 {
 			select {
 			case <-w.wake:
 				if w.pushes.many() {
@@ -203,8 +238,13 @@ func (w *writer) run() {
 		w.runServants() // before every transaction, so that servants also run under load
 		began := time.Now()
 		ops = w.retention.join(ops)
-		w.commit(ops)
+		if len(ops) > 0 {
+			w.commit(ops)
+		}
 		w.reuse(ops)
+		if len(entries) > 0 {
+			w.applyEntries(entries)
+		}
 		if w.queued() > 0 {
 			w.rest(time.Since(began))
 		}

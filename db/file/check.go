@@ -313,6 +313,7 @@ const (
 	learns  = 7 // the first schema of files whose searches learn
 	joins   = 8 // the first schema of files with the tables joined and reply
 	pages   = 9 // the first schema of files whose rows of learned have several words
+	logs    = 9 // the first schema of files that may follow a log of several copies
 )
 
 // ordered names the tables whose rows have a place in the commit order, the largest

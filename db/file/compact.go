@@ -62,6 +62,9 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 		return result, err
 	}
 	defer c.Close()
+	if err := MustFollowNoLog(c, path); err != nil {
+		return result, err
+	}
 	c.Ctx = ctx
 	k := &compactor{conn: c, ctx: ctx, path: path, progress: o.Progress}
 	result, err = k.compact(served)

@@ -31,6 +31,9 @@ func LastPosition(c *sqlite.Conn, version int64) (last relay.Position, err error
 	if version >= learns {
 		queries = append(queries, "SELECT max(position) FROM learner")
 	}
+	if version >= logs {
+		queries = append(queries, "SELECT last FROM replica")
+	}
 	for _, query := range queries {
 		p, err := c.Number(query)
 		if err != nil {

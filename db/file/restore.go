@@ -43,7 +43,8 @@ type RestoreResult struct {
 // name. It always refuses while a server runs on To. To is complete, or as it was
 // before. If ctx ends, Restore stops. The caller must remove the search index beside
 // To, because it belongs to the old file. The ring of nonces stays, because a nonce that
-// was used on the old file must be refused on the new one, too. If root restores, the file
+// was used on the old file must be refused on the new one, too. A backup that follows a log
+// is put back as it is, because the log brings all that came later. If root restores, the file
 // belongs to the owner of the replaced one. Errors name the path; IsFaulty tells whether the check found faults.
 func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err error) {
 	from, to, err := o.restorePaths()
@@ -70,14 +71,17 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 		return result, err
 	}
 	defer held.Close()
-	if err := o.compareKeys(p.path, to, &result); err != nil {
+	follows, err := followsLog(p.path)
+	if err != nil {
 		return result, err
 	}
-	if err := skipLost(p.path, to, copied.Last, time.Now()); err != nil {
-		return result, err
-	}
-	if err := keepAudit(p.path, to, o.By, from); err != nil {
-		return result, err
+	switch {
+	case follows && o.RevokeNewer:
+		return result, fmt.Errorf("%s follows a log, which brings the revocations since: leave out --revoke-newer", from)
+	case !follows: // else every change would be in this copy alone
+		if err := o.change(p.path, to, from, copied.Last, &result); err != nil {
+			return result, err
+		}
 	}
 	if err := p.giveToOwnerOf(to); err != nil {
 		return result, err
@@ -87,6 +91,18 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 	}
 	result.Path = to
 	return result, p.replace(to)
+}
+
+// change changes the copy, so that it can take the place of the database at to: by the keys
+// that have ended since, the positions that may have been given out, and the audit log.
+func (o RestoreOptions) change(copied, to, from string, last relay.Position, result *RestoreResult) error {
+	if err := o.compareKeys(copied, to, result); err != nil {
+		return err
+	}
+	if err := skipLost(copied, to, last, time.Now()); err != nil {
+		return err
+	}
+	return keepAudit(copied, to, o.By, from)
 }
 
 // compareKeys finds the keys of the copy that the database at to has ended. With

@@ -180,7 +180,24 @@ CREATE TABLE exchange (
   PRIMARY KEY (recipient, position)
 ) STRICT, WITHOUT ROWID;
 INSERT INTO exchange SELECT recipient, position, sender, completed, hour, words FROM ended;
-DROP TABLE ended`,
+DROP TABLE ended;
+CREATE TABLE replica (
+  id      INTEGER PRIMARY KEY CHECK (id = 1),
+  version INTEGER NOT NULL,
+  applied INTEGER NOT NULL,
+  at      INTEGER NOT NULL,
+  last    INTEGER NOT NULL,
+  hash    INTEGER NOT NULL
+) STRICT;
+CREATE TABLE origin (
+  id      BLOB PRIMARY KEY,
+  counter INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE entry_nonce (
+  entry  INTEGER PRIMARY KEY,
+  at     INTEGER NOT NULL,
+  nonces BLOB NOT NULL
+) STRICT`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

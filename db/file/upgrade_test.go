@@ -103,7 +103,7 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
 		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead",
-		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "PRAGMA user_version = 1")
+		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "DROP TABLE replica", "DROP TABLE origin", "DROP TABLE entry_nonce", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
@@ -304,6 +304,9 @@ func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
 		t.Errorf("%d exchanges wait", n)
 	}
 	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
+	if n := number(t, path, "SELECT (SELECT count(*) FROM replica) + (SELECT count(*) FROM origin) + (SELECT count(*) FROM entry_nonce)"); n != 0 {
+		t.Errorf("it has %d rows about a log", n)
+	}
 }
 
 // execute changes a file by SQLite alone.

@@ -25,6 +25,8 @@ type Acknowledge struct {
 // When implements Write.
 func (a *Acknowledge) When() time.Time { return a.At }
 
+func (a *Acknowledge) setTime(at time.Time) { a.At = at }
+
 // Size implements Write.
 func (a *Acknowledge) Size() int { return 256 + len(a.Detail) }
 
@@ -117,6 +119,8 @@ type MarkDelivered struct {
 // When implements Write.
 func (m *MarkDelivered) When() time.Time { return m.At }
 
+func (m *MarkDelivered) setTime(at time.Time) { m.At = at }
+
 // Size implements Write.
 func (m *MarkDelivered) Size() int { return 128 }
 
@@ -143,6 +147,8 @@ type ExpireDue struct{ At time.Time }
 // When implements Write.
 func (e *ExpireDue) When() time.Time { return e.At }
 
+func (e *ExpireDue) setTime(at time.Time) { e.At = at }
+
 // Size implements Write.
 func (e *ExpireDue) Size() int { return 0 }
 
@@ -158,6 +164,8 @@ type ExpireMessage struct {
 
 // When implements Write.
 func (e *ExpireMessage) When() time.Time { return e.At }
+
+func (e *ExpireMessage) setTime(at time.Time) { e.At = at }
 
 // Size implements Write.
 func (e *ExpireMessage) Size() int { return 256 }

@@ -57,6 +57,13 @@ func (a *Act) When() time.Time {
 	return a.At
 }
 
+func (a *Act) setTime(at time.Time) {
+	a.At = at
+	if a.Write != nil {
+		a.Write.setTime(at)
+	}
+}
+
 // Size implements Write.
 func (a *Act) Size() int {
 	size := 256 + len(a.Detail)

@@ -36,6 +36,8 @@ type ClaimMessages struct {
 // When implements Write.
 func (c *ClaimMessages) When() time.Time { return c.At }
 
+func (c *ClaimMessages) setTime(at time.Time) { c.At = at }
+
 // Size implements Write.
 func (c *ClaimMessages) Size() int { return 256 * c.Limit }
 
@@ -107,6 +109,8 @@ type EndAttempts struct {
 
 // When implements Write.
 func (e *EndAttempts) When() time.Time { return e.At }
+
+func (e *EndAttempts) setTime(at time.Time) { e.At = at }
 
 // Size implements Write.
 func (e *EndAttempts) Size() int { return 0 }

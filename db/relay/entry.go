@@ -64,6 +64,8 @@ type PutProfile struct {
 // When implements Write.
 func (p *PutProfile) When() time.Time { return p.At }
 
+func (p *PutProfile) setTime(at time.Time) { p.At = at }
+
 // Size implements Write.
 func (p *PutProfile) Size() int {
 	return 256 + len(p.Profile.Body) + len(p.Profile.Card) + len(p.Profile.AcceptFrom)
@@ -96,6 +98,8 @@ type RemoveMecha struct {
 
 // When implements Write.
 func (r *RemoveMecha) When() time.Time { return r.At }
+
+func (r *RemoveMecha) setTime(at time.Time) { r.At = at }
 
 // Size implements Write.
 func (r *RemoveMecha) Size() int { return 64 }

@@ -200,6 +200,8 @@ type IssueKey struct {
 // When implements Write.
 func (i *IssueKey) When() time.Time { return i.At }
 
+func (i *IssueKey) setTime(at time.Time) { i.At = at }
+
 // Size implements Write.
 func (i *IssueKey) Size() int { return 512 }
 
@@ -260,6 +262,8 @@ type RevokeKey struct {
 
 // When implements Write.
 func (r *RevokeKey) When() time.Time { return r.At }
+
+func (r *RevokeKey) setTime(at time.Time) { r.At = at }
 
 // Size implements Write.
 func (r *RevokeKey) Size() int { return 64 }

@@ -92,6 +92,8 @@ type CountExchanges struct {
 // When implements Write.
 func (c *CountExchanges) When() time.Time { return c.At }
 
+func (c *CountExchanges) setTime(at time.Time) { c.At = at }
+
 // Size implements Write.
 func (c *CountExchanges) Size() int { return c.Most << 10 }
 
@@ -115,6 +117,8 @@ type ForgetLearned struct {
 
 // When implements Write.
 func (l *ForgetLearned) When() time.Time { return l.At }
+
+func (l *ForgetLearned) setTime(at time.Time) { l.At = at }
 
 // Size implements Write.
 func (l *ForgetLearned) Size() int { return 64 << 10 }

@@ -9,6 +9,8 @@ type NoteOverdue struct{ At time.Time }
 // When implements Write.
 func (o *NoteOverdue) When() time.Time { return o.At }
 
+func (o *NoteOverdue) setTime(at time.Time) { o.At = at }
+
 // Size implements Write.
 func (o *NoteOverdue) Size() int { return 0 }
 
@@ -26,6 +28,8 @@ type NoteFull struct {
 
 // When implements Write.
 func (n *NoteFull) When() time.Time { return n.At }
+
+func (n *NoteFull) setTime(at time.Time) { n.At = at }
 
 // Size implements Write.
 func (n *NoteFull) Size() int { return 128 }

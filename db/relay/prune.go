@@ -22,6 +22,8 @@ type PruneMessages struct {
 // When implements Write.
 func (p *PruneMessages) When() time.Time { return p.At }
 
+func (p *PruneMessages) setTime(at time.Time) { p.At = at }
+
 // Size implements Write.
 func (p *PruneMessages) Size() int { return 0 }
 
@@ -63,6 +65,8 @@ type PruneUnused struct {
 
 // When implements Write.
 func (p *PruneUnused) When() time.Time { return p.At }
+
+func (p *PruneUnused) setTime(at time.Time) { p.At = at }
 
 // Size implements Write.
 func (p *PruneUnused) Size() int { return 0 }

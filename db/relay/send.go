@@ -105,6 +105,8 @@ func isHeader(s string) bool {
 // When implements Write.
 func (m *SendMessage) When() time.Time { return m.At }
 
+func (m *SendMessage) setTime(at time.Time) { m.At = at }
+
 // Size implements Write.
 func (m *SendMessage) Size() int {
 	if m.To.IsCrew() {

@@ -28,7 +28,12 @@ type Write interface {
 
 	kind() byte
 	fields(*form)
+	setTime(time.Time)
 }
+
+// SetTime gives a write another time: that of its place in a log, by which all copies of
+// the store judge it. The write must not have been handed to a store.
+func SetTime(w Write, at time.Time) { w.setTime(at) }
 
 // The numbers of the kinds in the serial form. The number of a kind never changes.
 const (

@@ -72,6 +72,22 @@ func TestEveryWriteSurvivesItsForm(t *testing.T) {
 	}
 }
 
+// A write that is given another time has it in all its parts.
+func TestAWriteTakesTheTimeOfItsPlace(t *testing.T) {
+	later := at.Add(time.Hour)
+	for _, w := range writes {
+		w, err := relay.ReadWrite(relay.AppendWrite(nil, w)) // the others keep theirs
+		if err != nil {
+			t.Fatal(err)
+		}
+		relay.SetTime(w, later)
+		form := relay.AppendWrite(nil, w)
+		if !w.When().Equal(later) || bytes.Contains(form, relay.AppendWrite(nil, &relay.ExpireDue{At: at})[2:]) {
+			t.Errorf("%T: %v, %+v", w, w.When(), w)
+		}
+	}
+}
+
 // The form must not change once a log has it. If this fails, the form needs a new
 // version, and the old one must still be read.
 func TestTheFormOfWritesIsFixed(t *testing.T) {

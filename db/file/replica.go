@@ -1,0 +1,52 @@
+package file
+
+import (
+	"fmt"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// A Replica is the place of a file in a log that several copies follow: the row of the
+// table of that name.
+type Replica struct {
+	Version int64          // of the rules by which entries are applied
+	Applied uint64         // the number of the last entry whose writes the file has
+	At      int64          // the time of the last entry, in Unix ms
+	Last    relay.Position // the last position in the commit order
+	Hash    uint64         // of all outcomes up to that entry
+}
+
+// ReadReplica reads the place of a file of the current schema. follows is false for a file
+// that is its own log.
+func ReadReplica(c *sqlite.Conn) (r Replica, follows bool, err error) {
+	follows, err = c.Row(func(row *sqlite.Rows) {
+		r = Replica{row.Int(0), uint64(row.Int(1)), row.Int(2), relay.Position(row.Int(3)), uint64(row.Int(4))}
+	}, "SELECT version, applied, at, last, hash FROM replica")
+	return r, follows, err
+}
+
+// MustFollowNoLog refuses a file that follows a log. What another process wrote into it
+// would be in this copy alone.
+func MustFollowNoLog(c *sqlite.Conn, path string) error {
+	_, follows, err := ReadReplica(c)
+	if err == nil && follows {
+		err = fmt.Errorf("%s is one of several copies that follow a log: only the relay that serves it may change it", path)
+	}
+	return err
+}
+
+// followsLog tells whether the database at path, which may be of an older schema, follows a
+// log.
+func followsLog(path string) (follows bool, err error) {
+	c, info, err := OpenReadOnly(path)
+	if err != nil {
+		return false, err
+	}
+	defer c.Close()
+	if info.Version < logs {
+		return false, nil
+	}
+	_, follows, err = ReadReplica(c)
+	return follows, err
+}

@@ -1,0 +1,133 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"relay/db/file"
+	"relay/db/relay"
+)
+
+// A Log is an order of writes that several nodes share: each has a copy of the store, and
+// follows the log. A write goes this way. The node that accepted it proposes it (propose.go):
+// it appends an envelope of writes to the log. Each node, this one too, gets the entries
+// in the log's order and applies them (follow.go). The accepting node then gives the
+// outcome to the client. So a node decides nothing by itself: the same entries make the
+// same store, down to each position, whatever the clocks, restarts and transactions of the
+// nodes are. The time of an entry is that of the log, and its writes are judged by it.
+//
+// Without a Log the file is its own log: the writer takes the writes from its queue.
+//
+// A Log is safe for concurrent use: there is one call of Append at a time, and one of Follow
+// beside it.
+type Log interface {
+	// Append adds an envelope to the end of the log, and returns nil once the log will not
+	// lose it. After an error it is unknown whether the log has the envelope: the store
+	// then calls Append again with the same arguments, until it meets the envelope among the
+	// entries, or for half a minute. id is different for each envelope: a log that knows that
+	// it has the envelope need not add it again. If it does, the second one has no effect.
+	// Append returns soon after ctx has ended, and keeps no reference to envelope.
+	Append(ctx context.Context, id string, envelope []byte) error
+
+	// Follow calls deliver with the entries after the one of a number, in order and without
+	// a gap, those of the past and then each new one, until ctx ends, deliver returns an error,
+	// or it cannot go on. One call of deliver is under way at a time, and none once Follow has
+	// returned. The entries belong to deliver. The store calls Follow again after
+	// errors other than these two: ErrLogTruncated, if the log no longer has the entry
+	// behind after; ErrLogBehind, if it ends before the entry after.
+	Follow(ctx context.Context, after uint64, deliver func([]LogEntry) error) error
+}
+
+// A LogEntry is an envelope in its place.
+type LogEntry struct {
+	Number uint64    // 1 for the first entry, one more for each further one
+	At     time.Time // when the log took it. It may fall: the store then goes on with the time of the entry before
+	Data   []byte
+}
+
+// The errors of Follow after which this copy cannot go on.
+var (
+	ErrLogTruncated = errors.New("the log no longer has the entries that this copy needs: begin again with a copy of the file of another node")
+	ErrLogBehind    = errors.New("the log ends before the last entry that this copy has: it is another log, or has lost entries")
+)
+
+// applyVersion is the version of the rules by which entries become rows. It grows when the
+// same entry would give other rows than before. A file whose version is greater is refused.
+const applyVersion = 1
+
+// openLog finds the place of the file in the log of Options.Log, or makes the file the first
+// copy. It refuses a file that does not fit the options.
+func (d *DB) openLog() error {
+	w := d.w
+	if d.opts.Log == nil && !d.opts.Serve {
+		return file.MustFollowNoLog(w.c, d.path)
+	}
+	at, follows, err := file.ReadReplica(w.c)
+	switch {
+	case err != nil:
+		return err
+	case d.opts.Log == nil && follows:
+		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log", d.path)
+	case d.opts.Log == nil:
+		return nil
+	case !d.opts.Serve:
+		return errors.New("only a server can follow a log")
+	case follows && d.opts.FoundLog:
+		return fmt.Errorf("%s follows a log already", d.path)
+	case follows && at.Version > applyVersion:
+		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, applyVersion)
+	case !follows && !d.opts.FoundLog:
+		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.path)
+	case !follows:
+		if at, err = w.foundLog(); err != nil {
+			return err
+		}
+	}
+	if w.replica, err = newReplica(w, at); err != nil {
+		return err
+	}
+	w.riders = append(w.riders, w.replica)
+	w.propose = newProposer(w, d.opts.Log)
+	w.follow = newFollower(w, d.opts.Log, at.Applied)
+	return nil
+}
+
+// runLog starts the goroutines of the log.
+func (d *DB) runLog() {
+	if d.w.follow != nil {
+		go d.w.propose.run()
+		go d.w.follow.run()
+	}
+}
+
+// closeLog proposes the writes that wait, waits a moment for their outcomes, and then
+// follows the log no more. The writer must be running.
+func (d *DB) closeLog() {
+	if d.w.follow != nil {
+		d.w.propose.close()
+		d.w.follow.close()
+	}
+}
+
+// keeps tells whether this node makes the store's own writes, such as the expiry of
+// messages. Several nodes may do so at the same time: the second such write finds nothing
+// to do.
+func (w *writer) keeps() bool {
+	return w.opts.Log == nil || w.opts.KeepsLog == nil || w.opts.KeepsLog()
+}
+
+// proposes hands a job of the store's own work to the log, and returns true, if the job is a
+// write and there is a log. Only the writer's goroutine may call it.
+func (w *writer) proposes(j job) bool {
+	if w.propose == nil || j.shared() == nil {
+		return false
+	}
+	w.propose.enqueue(j, 0)
+	return true
+}
+
+func errNonceReused() error {
+	return relay.Errorf(relay.NonceReused, "this nonce was used before with this key; every request needs a fresh one")
+}

@@ -1,0 +1,323 @@
+package db
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"relay/db/relay"
+)
+
+// A proposer brings this node's writes into the log. While an envelope is on its way, the
+// writes that come wait for the next one: so one envelope is under way at any time, and the
+// writes of a node keep their order, even if an envelope has to be sent again. The jobs of an
+// envelope end when the follower meets it among the entries, and has applied it.
+type proposer struct {
+	w        *writer
+	log      Log
+	origin   origin
+	patience patience
+	wake     chan struct{} // has a token while writes wait, or shut is set
+	closing  context.Context
+	cancel   context.CancelFunc // ends what is under way
+	ended    chan struct{}      // closed when run has returned
+	drained  chan struct{}      // closed when nothing waits any more, after close has begun
+	counter  uint64             // of the last envelope; only run uses it
+
+	mu      sync.Mutex
+	queue   queue // of proposals
+	shut    bool
+	flights map[uint64]*flight
+}
+
+// patience says how long a proposer waits for what.
+type patience struct {
+	queued  time.Duration // a write, to be proposed; then nothing was written
+	flight  time.Duration // an envelope, to be met; then its outcome is unknown
+	again   time.Duration // the first pause before an envelope is sent again; each further one is twice as long
+	most    time.Duration // the longest such pause
+	look    time.Duration // how often a proposer looks for what has waited too long
+	closing time.Duration // how long close waits for outcomes
+}
+
+var usualPatience = patience{queued: 10 * time.Second, flight: 30 * time.Second, again: 50 * time.Millisecond, most: time.Second,
+	look: 250 * time.Millisecond, closing: 5 * time.Second}
+
+// mostForm is how many bytes of form a write may have that goes through a log.
+const mostForm = maxEnvelope - 2*goodEnvelope
+
+// proposal is a job in the queue of a proposer.
+type proposal struct {
+	job
+	until time.Time // then it has waited too long
+}
+
+// flight is an envelope that was handed to the log, and that the follower has not met.
+type flight struct {
+	counter uint64
+	jobs    []job
+	until   time.Time
+	met     chan struct{} // closed when the follower has met it
+}
+
+func newProposer(w *writer, log Log) *proposer {
+	p := &proposer{w: w, log: log, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
+		queue: newQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
+	rand.Read(p.origin[:]) // never fails (crypto/rand)
+	p.closing, p.cancel = context.WithCancel(context.Background())
+	return p
+}
+
+// enqueue queues the job of a write for the log. If the queue takes no more, enqueue calls
+// finish itself. Safe for concurrent use.
+func (p *proposer) enqueue(j job, of relay.MechaNumber) {
+	var err error
+	p.mu.Lock()
+	if p.shut {
+		err = errShuttingDown()
+	} else {
+		err = p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
+	}
+	p.mu.Unlock()
+	if err != nil {
+		j.finish(err)
+		return
+	}
+	p.signal()
+}
+
+func (p *proposer) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run is the proposer's goroutine.
+func (p *proposer) run() {
+	defer close(p.ended)
+	tick := time.NewTicker(p.patience.look)
+	defer tick.Stop()
+	for {
+		batch, shut := p.take()
+		switch {
+		case len(batch) > 0 && p.closing.Err() != nil:
+			p.refuse(batch, errShuttingDown())
+			p.reuse(batch)
+		case len(batch) > 0:
+			f, envelope := p.seal(batch)
+			p.reuse(batch)
+			if f != nil {
+				p.send(f, envelope, tick.C)
+			}
+		case shut:
+			return
+		default:
+			select {
+			case <-p.wake:
+			case <-tick.C:
+				p.look(time.Now())
+			}
+		}
+	}
+}
+
+func (p *proposer) take() (batch []op, shut bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.queue.take(), p.shut
+}
+
+func (p *proposer) reuse(batch []op) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.queue.reuse(batch)
+}
+
+// seal makes an envelope of a batch. f is nil if no write is left that the log can take.
+func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
+	f = &flight{counter: p.counter + 1, until: time.Now().Add(p.patience.flight), met: make(chan struct{})}
+	var body, form []byte
+	for _, o := range batch {
+		j := o.job.(*proposal).job
+		if form = relay.AppendWrite(form[:0], j.shared()); len(form) > mostForm {
+			p.w.finishLater(j, relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", mostForm))
+			continue
+		}
+		f.jobs = append(f.jobs, j)
+		body = appendToEnvelope(body, form)
+	}
+	if len(f.jobs) == 0 {
+		return nil, nil
+	}
+	p.counter++
+	p.mu.Lock()
+	p.flights[f.counter] = f
+	p.mu.Unlock()
+	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.origin, f.counter, len(f.jobs))
+	return f, append(head, body...)
+}
+
+// send hands an envelope to the log, again and again, until the log has taken it or the
+// follower has met it. If that takes too long, or the store closes, send gives it up.
+func (p *proposer) send(f *flight, envelope []byte, tick <-chan time.Time) {
+	ctx, cancel := context.WithDeadline(p.closing, f.until)
+	defer cancel()
+	for pause := p.patience.again; ; pause = min(2*pause, p.patience.most) {
+		if err := p.append(ctx, f, envelope, tick); err == nil {
+			return
+		} else if ctx.Err() == nil && pause == p.patience.again { // once for each envelope
+			p.w.opts.Logger.Warn("the log does not take writes just now", "error", err)
+		}
+		again := time.After(pause)
+		for waits := true; waits; {
+			select {
+			case <-again:
+				waits = false
+			case <-f.met:
+				return
+			case <-tick:
+				p.look(time.Now())
+			case <-ctx.Done():
+				p.giveUp(f)
+				return
+			}
+		}
+	}
+}
+
+// append hands an envelope to the log once, and waits for the log or the follower. Meanwhile
+// it looks for what has waited too long.
+func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick <-chan time.Time) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- p.log.Append(ctx, p.origin.id(f.counter), envelope) }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-f.met:
+			cancel()
+			<-done
+			return nil
+		case <-tick:
+			p.look(time.Now())
+		}
+	}
+}
+
+// look ends what has waited too long: writes that were not proposed, and envelopes that were
+// not met.
+func (p *proposer) look(now time.Time) {
+	p.mu.Lock()
+	late := p.queue.remove(func(o op) bool { return now.After(o.job.(*proposal).until) })
+	var lost []*flight
+	for _, f := range p.flights {
+		if now.After(f.until) {
+			lost = append(lost, f)
+		}
+	}
+	p.mu.Unlock()
+	for _, f := range lost {
+		p.giveUp(f)
+	}
+	e := relay.Errorf(relay.Overloaded, "the log takes no writes just now; nothing was written")
+	e.RetryAfter = time.Second
+	p.refuse(late, e)
+}
+
+func (p *proposer) refuse(batch []op, err error) {
+	for _, o := range batch {
+		p.w.finishLater(o.job.(*proposal).job, err)
+	}
+}
+
+// giveUp ends the jobs of an envelope, unless the follower has met it. Their outcome is
+// unknown: the log may have the envelope, or get it yet.
+func (p *proposer) giveUp(f *flight) {
+	for _, j := range p.land(f.counter) {
+		p.w.finishLater(j, errUnknown(errors.New("the time for an answer of the log is up")))
+	}
+}
+
+// claim gives the jobs that wait for an envelope, nil if none do, and hands them over to the
+// caller. The follower calls it.
+func (p *proposer) claim(e envelope) []job {
+	if e.origin != p.origin {
+		return nil
+	}
+	return p.land(e.counter)
+}
+
+// land ends a flight, and gives its jobs. Each flight is ended once.
+func (p *proposer) land(counter uint64) []job {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	f := p.flights[counter]
+	if f == nil {
+		return nil
+	}
+	delete(p.flights, counter)
+	close(f.met)
+	p.sayDrained()
+	return f.jobs
+}
+
+// sayDrained closes drained if nothing waits. The caller has the lock.
+func (p *proposer) sayDrained() {
+	if !p.shut || len(p.queue.ops) > 0 || len(p.flights) > 0 {
+		return
+	}
+	select {
+	case <-p.drained:
+	default:
+		close(p.drained)
+	}
+}
+
+// close refuses further writes. It proposes those that wait, and waits for the outcomes of
+// all, but not for long: then those that were not proposed are refused, and the outcome of
+// the others is unknown. The writer ends their jobs. It is called once.
+func (p *proposer) close() {
+	p.mu.Lock()
+	p.shut = true
+	p.mu.Unlock()
+	p.signal()
+	late := time.After(p.patience.closing)
+	select {
+	case <-p.ended:
+		p.mu.Lock()
+		p.sayDrained()
+		p.mu.Unlock()
+		select {
+		case <-p.drained:
+		case <-late:
+		}
+	case <-late:
+	}
+	p.cancel()
+	<-p.ended
+	p.mu.Lock()
+	var lost []*flight
+	for _, f := range p.flights {
+		lost = append(lost, f)
+	}
+	p.mu.Unlock()
+	for _, f := range lost {
+		p.giveUp(f)
+	}
+}
+
+// waiting tells how many writes wait to be proposed, and the time of the oldest; zero if none
+// does. Safe for concurrent use.
+func (p *proposer) waiting() (n int, oldest time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if n = len(p.queue.ops); n > 0 {
+		oldest = p.queue.ops[0].job.shared().When()
+	}
+	return n, oldest
+}

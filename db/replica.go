@@ -1,0 +1,177 @@
+package db
+
+import (
+	"hash/fnv"
+	"slices"
+	"time"
+
+	"relay/db/file"
+	"relay/db/relay"
+)
+
+// replica is the rider that keeps the place of the file in the log: in the same transaction
+// as the rows of the entries, so that each entry is applied once. Only the writer's
+// goroutine uses it.
+type replica struct {
+	w       *writer
+	file    file.Replica      // as committed
+	origins map[origin]uint64 // the last number of each, as committed
+	spent   spentNonces       // as committed
+
+	now  file.Replica // with the entries of the present transaction
+	skip bool         // the present entry was applied before
+	// What the present transaction brings:
+	counters map[origin]uint64
+	nonces   map[relay.NonceHash]bool
+	entries  []entryNonces
+}
+
+// entryNonces has the nonces of the writes of one entry.
+type entryNonces struct {
+	number uint64
+	at     int64
+	nonces []relay.NonceHash
+}
+
+func newReplica(w *writer, at file.Replica) (*replica, error) {
+	at.Version = applyVersion
+	r := &replica{w: w, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
+	return r, r.start()
+}
+
+// begin begins a transaction. It is called again if the transaction is made again.
+func (r *replica) begin() {
+	r.now, r.skip = r.file, false
+	clear(r.counters)
+	clear(r.nonces)
+	r.entries = r.entries[:0]
+}
+
+// entry begins an entry. Its time is that of the log, in whole milliseconds; if that falls,
+// it is the time of the entry before.
+func (r *replica) entry(number uint64, at time.Time, from origin, counter uint64) {
+	r.now.Applied, r.now.At = number, max(r.now.At, at.UnixMilli())
+	r.mix(number)
+	last, known := r.counters[from]
+	if !known {
+		last = r.origins[from]
+	}
+	if r.skip = counter <= last; !r.skip {
+		r.counters[from] = counter
+	}
+	r.entries = append(r.entries, entryNonces{number: number, at: r.now.At})
+}
+
+// time is the time of the present entry.
+func (r *replica) time() time.Time { return relay.UnixMilli(r.now.At) }
+
+// used tells whether a write in the log had this nonce, by the time of the present entry.
+// Without a log it is false, because the edge has refused the nonce then.
+func (r *replica) used(n relay.NonceHash) bool {
+	return r != nil && n != 0 && (r.nonces[n] || r.spent.has(n, r.now.At))
+}
+
+// wrote notes the outcome of a write of the present entry. Also a refused write spends its
+// nonce.
+func (r *replica) wrote(n relay.NonceHash, err error, last relay.Position) {
+	if n != 0 && !r.used(n) {
+		r.nonces[n] = true
+		e := &r.entries[len(r.entries)-1]
+		e.nonces = append(e.nonces, n)
+	}
+	if err != nil {
+		code := fnv.New64a()
+		code.Write([]byte(relay.ErrorCode(err)))
+		r.mix(code.Sum64())
+	}
+	r.mix(uint64(last))
+}
+
+// mix takes a number into the hash.
+func (r *replica) mix(n uint64) {
+	h := (r.now.Hash ^ n) * 0x9e3779b97f4a7c15
+	r.now.Hash = h ^ h>>32
+}
+
+// board writes the place, if the transaction has entries.
+func (r *replica) board(t *tx) error {
+	if r.now.Applied == r.file.Applied {
+		return nil
+	}
+	r.now.Last = t.last
+	return r.write(t)
+}
+
+func (r *replica) arrived(*tx) {
+	if r.now.Applied == r.file.Applied {
+		return
+	}
+	r.file = r.now
+	for from, counter := range r.counters {
+		r.origins[from] = counter
+	}
+	for _, e := range r.entries {
+		r.spent.add(e.at, e.nonces)
+	}
+	r.spent.forget(r.file.At)
+}
+
+// spentNonces has the nonces of the writes in the log, by parts of the log's time. Which of
+// them still count depends on that time alone, so all copies refuse the same writes.
+type spentNonces map[int64]map[relay.NonceHash]struct{}
+
+const (
+	spentPart = 5 * time.Minute
+	// spentStays is for how long a nonce counts, or up to a part longer: as long as a request
+	// could come again at another node, whatever clock skew the nodes allow.
+	spentStays = 2 * relay.MaxClockSkew
+)
+
+// firstPart gives the first part whose nonces count at a time in Unix ms.
+func firstPart(now int64) int64 { return partOf(now - spentStays.Milliseconds()) }
+
+// partOf gives the part of a time in Unix ms.
+func partOf(ms int64) int64 { return ms / spentPart.Milliseconds() }
+
+func (s spentNonces) has(n relay.NonceHash, now int64) bool {
+	first := firstPart(now)
+	for part, nonces := range s {
+		if _, ok := nonces[n]; ok && part >= first {
+			return true
+		}
+	}
+	return false
+}
+
+func (s spentNonces) add(at int64, nonces []relay.NonceHash) {
+	if len(nonces) == 0 {
+		return
+	}
+	part := s[partOf(at)]
+	if part == nil {
+		part = map[relay.NonceHash]struct{}{}
+		s[partOf(at)] = part
+	}
+	for _, n := range nonces {
+		part[n] = struct{}{}
+	}
+}
+
+// forget drops the parts that no longer count.
+func (s spentNonces) forget(now int64) {
+	for part := range s {
+		if part < firstPart(now) {
+			delete(s, part)
+		}
+	}
+}
+
+// inOrder gives the origins of the present transaction in an order of their own.
+func (r *replica) inOrder() []origin {
+	all := make([]origin, 0, len(r.counters))
+	for from := range r.counters {
+		all = append(all, from)
+	}
+	slices.SortFunc(all, func(a, b origin) int { return slices.Compare(a[:], b[:]) })
+	return all
+}

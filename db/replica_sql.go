@@ -1,0 +1,92 @@
+package db
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"relay/db/file"
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// foundLog makes the file the first copy that follows a log. Positions go on behind those
+// that the file has.
+func (w *writer) foundLog() (at file.Replica, err error) {
+	at.Version = applyVersion
+	if at.Last, err = file.LastPosition(w.c, file.CurrentSchema()); err != nil {
+		return at, err
+	}
+	if err := w.c.BeginWrite(); err != nil {
+		return at, err
+	}
+	err = w.c.Exec("INSERT INTO replica (id, version, applied, at, last, hash) VALUES (1, ?, 0, 0, ?, 0)", int64(applyVersion), int64(at.Last))
+	if err == nil {
+		err = w.c.Commit()
+	}
+	if err != nil {
+		w.c.Rollback()
+	}
+	return at, err
+}
+
+// start reads the origins, and the nonces that still count.
+func (r *replica) start() error {
+	rows := r.w.c.Query("SELECT id, counter FROM origin")
+	for rows.Next() {
+		var from origin
+		copy(from[:], rows.Blob(0))
+		r.origins[from] = uint64(rows.Int(1))
+	}
+	if err := rows.Close(); err != nil {
+		return err
+	}
+	rows = r.w.c.Query("SELECT at, nonces FROM entry_nonce WHERE at >= ?", firstPart(r.file.At)*spentPart.Milliseconds())
+	for rows.Next() {
+		r.spent.add(rows.Int(0), unpackNonces(rows.Blob(1)))
+	}
+	return rows.Close()
+}
+
+// write writes the rows of the entries of the present transaction, besides those of their
+// writes.
+func (r *replica) write(t *tx) error {
+	for _, e := range r.entries {
+		if len(e.nonces) > 0 {
+			if err := t.c.Exec("INSERT INTO entry_nonce (entry, at, nonces) VALUES (?, ?, ?)", int64(e.number), e.at, packNonces(e.nonces)); err != nil {
+				return err
+			}
+		}
+		// Two, because an entry adds one: so the table stays bounded, and no entry takes long.
+		err := t.c.Exec("DELETE FROM entry_nonce WHERE entry IN (SELECT entry FROM entry_nonce ORDER BY entry LIMIT 2) AND at < ?",
+			firstPart(e.at)*spentPart.Milliseconds())
+		if err != nil {
+			return err
+		}
+	}
+	for _, from := range r.inOrder() {
+		if err := t.c.Exec("INSERT OR REPLACE INTO origin (id, counter) VALUES (?, ?)", from[:], int64(r.counters[from])); err != nil {
+			return err
+		}
+	}
+	n := &r.now
+	ours, err := t.c.Row(nil, "UPDATE replica SET version = ?, applied = ?, at = ?, last = ?, hash = ? WHERE id = 1 AND applied = ? AND hash = ? RETURNING 1",
+		n.Version, int64(n.Applied), n.At, int64(n.Last), int64(n.Hash), int64(r.file.Applied), int64(r.file.Hash))
+	if err == nil && !ours {
+		err = fmt.Errorf("%w: another process has changed its place in the log", sqlite.ErrDamaged)
+	}
+	return err
+}
+
+func packNonces(all []relay.NonceHash) (b []byte) {
+	for _, n := range all {
+		b = binary.LittleEndian.AppendUint64(b, uint64(n))
+	}
+	return b
+}
+
+func unpackNonces(b []byte) (all []relay.NonceHash) {
+	for ; len(b) >= 8; b = b[8:] {
+		all = append(all, relay.NonceHash(binary.LittleEndian.Uint64(b)))
+	}
+	return all
+}

@@ -1,0 +1,125 @@
+package db
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"relay/db/file"
+	"relay/db/relay"
+	"relay/db/scratch"
+)
+
+// Nobody but the server that follows the log may write to the file of a node, and a node
+// begins with the file of another one.
+func TestReplicasAreWrittenByTheirServersAlone(t *testing.T) {
+	t.Parallel()
+	_, a, b := pair(t)
+	a.issue("bob^demo")
+	wantEnd(a, b)
+	path := a.options.Path
+	without := a.options
+	without.Log = nil
+	command := without
+	command.Serve = false
+	notServing := a.options
+	notServing.Serve = false
+	again := a.options
+	again.FoundLog = true
+	for what, o := range map[string]Options{"a server without a log": without, "a command": command} {
+		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "of several copies that follow a log") {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	for what, o := range map[string]Options{"a command with the log": notServing, "founding again": again} {
+		if _, err := Open(o); err == nil {
+			t.Errorf("%s was let in", what)
+		}
+	}
+	if _, err := file.Compact(t.Context(), file.CompactOptions{Path: path, Schema: without.Schema}); err == nil || !strings.Contains(err.Error(), "follow a log") {
+		t.Errorf("relay compact: %v", err)
+	}
+	before := a.rows()
+	copied := filepath.Join(scratch.Memory(t), "copy.db")
+	if _, err := file.Backup(t.Context(), file.BackupOptions{From: path, To: copied, Schema: without.Schema}); err != nil {
+		t.Fatal(err)
+	}
+	o := file.RestoreOptions{BackupOptions: file.BackupOptions{From: copied, To: path, Schema: without.Schema, Replace: true}, By: relay.Actor{UID: 1, User: "maria"}}
+	if _, err := file.Restore(t.Context(), o); err != nil {
+		t.Fatal(err)
+	}
+	if after := a.rows(); strings.Join(after, "\n") != strings.Join(before, "\n") {
+		t.Errorf("the restored copy differs from its backup:\n%s\nbefore:\n%s", strings.Join(after, "\n"), strings.Join(before, "\n"))
+	}
+	o.RevokeNewer = true
+	if _, err := file.Restore(t.Context(), o); err == nil {
+		t.Error("a restore was to end keys in one copy alone")
+	}
+	other := newNode(t, a.log.testLog, "other", Options{Create: true}, nil)
+	if err := other.tryToStart(); err == nil || !strings.Contains(err.Error(), "follows no log") {
+		t.Errorf("a node with a file of its own: %v", err)
+	}
+	if _, err := os.Stat(copied); err != nil {
+		t.Fatal(err)
+	}
+	a.start()
+	wantEnd(a, b)
+}
+
+// A copy stops rather than leave an entry out, and says why.
+func TestReplicasStopWhereTheyCannotGoOn(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct {
+		spoil func(*testLog)
+		want  error
+	}{
+		"the log has forgotten entries": {func(l *testLog) { l.first = 9 }, ErrLogTruncated},
+		"the log has lost entries":      {func(l *testLog) { l.entries = l.entries[:1] }, ErrLogBehind},
+		"an entry cannot be read":       {func(l *testLog) { l.add([]byte("nonsense")) }, errEnvelope},
+		"a later version": {func(l *testLog) {
+			l.add(append([]byte{envelopeVersion + 1}, l.entries[0].Data[1:]...))
+		}, nil},
+	} {
+		t.Run(what, func(t *testing.T) {
+			l, a, b := pair(t)
+			k := a.issue("bob^demo")
+			b.catchUp()
+			b.stop()
+			for range 10 {
+				a.mustSend(k, 0)
+			}
+			if what == "the log has lost entries" {
+				b.start()
+				b.catchUp()
+				b.stop()
+			}
+			a.stop()
+			l.set(func() { c.spoil(l) })
+			b.start()
+			b.wantFatal(c.want)
+		})
+	}
+	l, a, b := pair(t)
+	a.issue("bob^demo")
+	b.catchUp()
+	b.stop()
+	byHand := b.execute("UPDATE replica SET version = 99")
+	if err := b.tryToStart(); err == nil || !strings.Contains(err.Error(), "newer relay") {
+		t.Errorf("%v, after %v", err, byHand)
+	}
+	// Somebody has changed the place while the node was at work.
+	if err := b.execute("UPDATE replica SET version = 1"); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	if err := b.execute("UPDATE replica SET applied = applied + 1"); err != nil {
+		t.Fatal(err)
+	}
+	a.issue("eve^demo")
+	b.wantFatal(nil)
+	if l.length() != 2 || !errors.Is(b.Failed(), b.fatal) {
+		t.Error(l.length(), b.Failed())
+	}
+}
