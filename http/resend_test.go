@@ -100,10 +100,11 @@ func TestATransportThatResends(t *testing.T) {
 	t.Parallel()
 	for name, when := range map[string]int32{"before the answer": cutBefore, "with the answer": cutAfter} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			r := mustServe(t)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 			proxy := mustCut(t, r)
-			const n = 40
+			n := amount(12, 40)
 			for i := range n {
 				alice.get(whoami).want(200) // so that the connection has been used
 				proxy.cut.Store(when)
@@ -117,7 +118,7 @@ func TestATransportThatResends(t *testing.T) {
 					t.Error("the second answer is a replay")
 				}
 			}
-			if got := proxy.sends.Load(); got != 2*n {
+			if got := proxy.sends.Load(); got != int32(2*n) {
 				t.Fatalf("%d sends went by, want %d", got, 2*n)
 			}
 			r.wantMessages(n)

@@ -25,7 +25,7 @@ func (m mecha) announce(n int) string {
 // Many connections at once take their time: each is ended, a quick client is served
 // meanwhile, and nothing is left of them.
 func TestSlowAttacks(t *testing.T) {
-	n := amount(30, 250)
+	n := amount(16, 250)
 	short := func(s *settings) {
 		s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 2*time.Second, 2*time.Second, 2*time.Second
 		s.api.RateLimit, s.api.MaxBodyMemory = 0, 1<<30

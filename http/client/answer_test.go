@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/relay"
 	"relay/http/client"
 )
 
@@ -49,6 +50,7 @@ func TestTheSameAnswerIsSentOnceAndAnotherOneAlways(t *testing.T) {
 			if got := alice.payloads(); got != `{"status":"started"}` {
 				t.Errorf("before the crash: %s", got)
 			}
+			bob.r.pass(o.Lease) // which nobody ends before its time
 			tick := []byte(`{"tick":1}`)
 			listen(t, bob.at(bob.r.url), o, func(ctx context.Context, m *client.Message) error {
 				return errors.Join(m.Reply(ctx, map[string]int{"answer": 42}), m.Reply(ctx, started), m.Reply(ctx, tick), m.Reply(ctx, tick))
@@ -139,6 +141,14 @@ func TestAnAnswerForAProcessThatIsGoneIsHandled(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := mustServe(t)
+			putOff := make(chan struct{}, 99)
+			r.db.OnCommit(func(c *relay.Commit) {
+				for _, change := range c.Changes {
+					if change.Status == relay.Deferred {
+						putOff <- struct{}{}
+					}
+				}
+			})
 			alice, bob := r.mustPair()
 			sent, err := alice.Send(t.Context(), "bob^test", struct{}{}, client.SendOptions{Question: true})
 			if err != nil {
@@ -155,6 +165,14 @@ func TestAnAnswerForAProcessThatIsGoneIsHandled(t *testing.T) {
 			}
 			got := make(chan *client.Message, 9)
 			listen(t, alice.at(at), o, func(_ context.Context, m *client.Message) error { got <- m; return nil })
+			for attempt := range 3 { // each puts it off for twice as long
+				select {
+				case <-putOff:
+					r.pass(time.Second << attempt)
+				case <-time.After(patience):
+					t.Fatalf("attempt %d does not put the answer off", attempt+1)
+				}
+			}
 			select {
 			case m := <-got:
 				if m.Attempt != 4 || m.InReplyTo != sent.MessageID {

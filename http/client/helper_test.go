@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -37,6 +38,7 @@ type testRelay struct {
 	url   string
 	trust *tls.Config // of a client that trusts its certificate
 	stop  func()
+	past  *atomic.Int64 // how far its clock is ahead, as pass says
 }
 
 func mustServe(t testing.TB, options ...func(*http.Config)) *testRelay {
@@ -64,14 +66,16 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	}
 	record := apitest.NewRecorder(t)
 	const skew = 5 * time.Minute
-	d, err := db.Open(db.Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew})
+	past := &atomic.Int64{}
+	now := func() time.Time { return time.Now().Add(time.Duration(past.Load())) }
+	d, err := db.Open(db.Options{Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true, ClockSkew: skew, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub := ws.NewHub(ws.Config{Store: d, SyncAckWait: time.Minute})
+	hub := ws.NewHub(ws.Config{Store: d, SyncAckWait: time.Minute, Now: now})
 	d.OnCommit(hub.Committed)
 	d.OnKeys(hub.CheckKeys)
-	config := http.Config{DB: d, Live: hub, RequireSignature: true, RequireRequestSignature: true, ClockSkew: skew, MaxBody: 2 << 20}
+	config := http.Config{DB: d, Live: hub, RequireSignature: true, RequireRequestSignature: true, ClockSkew: skew, MaxBody: 2 << 20, Now: now}
 	for _, f := range options {
 		f(&config)
 	}
@@ -79,7 +83,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &testRelay{t: t, db: d, url: "http://" + listener.Addr().String()}
+	r := &testRelay{t: t, db: d, url: "http://" + listener.Addr().String(), past: past}
 	if certificate != nil {
 		r.url = "https://" + listener.Addr().String()
 		listener = tls.NewListener(listener, certificate)
@@ -100,6 +104,13 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 	})
 	t.Cleanup(r.stop)
 	return r
+}
+
+// pass lets time pass for the relay: its clock is set ahead, and in the long form it goes on by itself.
+func (r *testRelay) pass(d time.Duration) {
+	if !*long {
+		r.past.Add(int64(d))
+	}
 }
 
 // mecha is a Mecha with a key, and its client.

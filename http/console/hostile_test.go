@@ -113,9 +113,12 @@ func TestHostileWordsStayInTheWindow(t *testing.T) {
 	b := mustOpen(t)
 	b.open(s.entry("/"))
 	b.await(isLive)
-	for _, width := range []int64{420, 1440} {
+	for at, width := range []int64{420, 1440} {
 		b.look(width, 900, false)
 		for n, path := range paths {
+			if at > 0 && !*long && *shots == "" && n%4 != 0 {
+				continue // what fits the narrow window fits the wide one, but for a few views
+			}
 			b.open(s.url + path)
 			b.await(`document.readyState == "complete"`)
 			if wide := b.eval(`document.documentElement.scrollWidth - innerWidth`); wide != "0" {
