@@ -94,7 +94,7 @@ func (w *pagedWord) size() int {
 }
 
 // split gives the page in parts that have room: itself, if it has. Parts are filled evenly, so
-// that none must be split again soon.
+// that none must be split again soon. They are for writing alone, and do not know the next page.
 func (p *wordPage) split() []*wordPage {
 	size := 0
 	for i := range p.words {
@@ -110,8 +110,7 @@ func (p *wordPage) split() []*wordPage {
 	for i := range words {
 		last := parts[len(parts)-1]
 		if filled += words[i].size(); filled > most && len(last.words) > 0 {
-			last, filled = &wordPage{first: words[i].word, next: last.next, changed: true}, words[i].size()
-			parts[len(parts)-1].next = last.first
+			last, filled = &wordPage{first: words[i].word, changed: true}, words[i].size()
 			parts = append(parts, last)
 		}
 		last.words = append(last.words, words[i])
