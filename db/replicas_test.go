@@ -102,7 +102,7 @@ func (c *cluster) live(life, rounds int) {
 		if life == 0 || life == 4 {
 			(&player{T: c.T, d: n.DB, random: rand.New(rand.NewPCG(uint64(life), uint64(9+i)))}).progress()
 		}
-		(&player{T: c.T, d: n.DB, random: rand.New(rand.NewPCG(uint64(life), uint64(11+i)))}).teach(life)
+		(&player{T: c.T, d: n.DB, random: rand.New(rand.NewPCG(uint64(life), uint64(11+i)))}).teach(life / 2) // twice, a day apart
 		for j := range 3 {
 			all.Go(func() {
 				p := &player{T: c.T, d: n.DB, random: rand.New(rand.NewPCG(uint64(life), uint64(10*i+j)))}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -19,7 +20,8 @@ import (
 
 // testLog is a log in memory. With faults, it behaves as badly as a log may: it loses
 // envelopes and answers, has envelopes twice, late, and in another order than they were
-// proposed, ends connections, delivers again what it has delivered, and its clock jumps.
+// proposed, ends connections, delivers again what it has delivered, leaves entries out, and
+// its clock jumps.
 type testLog struct {
 	mu      sync.Mutex
 	random  *rand.Rand
@@ -143,6 +145,9 @@ func (l *testLog) Follow(ctx context.Context, after uint64, deliver func([]LogEn
 			from -= min(from, uint64(l.random.IntN(3)))
 		}
 		piece := append([]LogEntry(nil), l.entries[from:upto]...)
+		if l.faults && len(piece) > 2 && l.random.IntN(30) == 0 {
+			piece = slices.Delete(piece, len(piece)/2, len(piece)/2+1)
+		}
 		l.mu.Unlock()
 		if len(piece) > 0 {
 			if err := deliver(piece); err != nil {
