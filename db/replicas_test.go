@@ -20,6 +20,8 @@ func TestReplicas(t *testing.T) {
 	lives, rounds, least := 3, 60, uint64(0)
 	if f := flag.Lookup("long"); f != nil && f.Value.String() == "true" {
 		lives, rounds, least = math.MaxInt, 2000, 100_000
+	} else if testing.Short() {
+		rounds = 20
 	}
 	l := newTestLog(uint64(time.Now().UnixNano()))
 	l.faults = true
@@ -135,7 +137,12 @@ func (n *node) rareWrites() {
 	second.Conversation = sent.Conversation
 	_, err = n.Send(second) // and then the founder is told
 	n.want(relay.ConversationFull, err)
-	for _, w := range []relay.Write{&relay.NoteOverdue{At: time.Now()}, &relay.EndAttempts{At: time.Now()}, &relay.ExpireMessage{At: time.Now(), ID: sent.ID}, &relay.ForgetLearned{At: time.Now(), Address: "rare^crew2"}} {
+	now := time.Now()
+	for _, w := range []relay.Write{
+		&relay.NoteOverdue{At: now}, &relay.EndAttempts{At: now}, &relay.ExpireMessage{At: now, ID: sent.ID}, &relay.ForgetLearned{At: now, Address: "rare^crew2"},
+		&relay.RevokeKey{At: now, ID: k.ID}, &relay.CountExchanges{At: now, HalfLife: time.Hour, Most: 5}, &relay.ExpireDue{At: now},
+		&relay.PruneMessages{At: now, Before: relay.PositionAt(now.Add(-time.Second)), Most: 20}, &relay.PruneUnused{At: now, EmptySince: now, Most: 20},
+	} {
 		if _, err := n.Apply(w); err != nil && relay.ErrorCode(err) != relay.MessageExpired {
 			n.Error(err)
 		}
