@@ -101,6 +101,9 @@ func TestAnEarlyPageIsNotToldTheOld(t *testing.T) {
 func TestAPageSaysThatNothingIsRead(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"fails", "hangs"} {
+		if how == "hangs" && !*long {
+			continue // the page waits ten seconds for a sign of life
+		}
 		t.Run(how, func(t *testing.T) {
 			t.Parallel()
 			w := &watched{}
