@@ -100,7 +100,8 @@ func (f *follower) deliver(entries []LogEntry) error {
 }
 
 // take gives the ops of the entries that are to be applied next; none if there is no log, or
-// if this machine cannot apply them for now. Only the writer's goroutine may call it.
+// if this machine cannot apply them for now. At an entry that cannot be read the store stops,
+// once all entries before it are applied: so all copies stop at the same one. Only the writer's goroutine may call it.
 func (f *follower) take() []op {
 	if f == nil || f.w.failed() != nil || time.Now().Before(f.retry) {
 		return nil
@@ -108,12 +109,15 @@ func (f *follower) take() []op {
 	bytes := 0
 	for len(f.batch) < f.most && bytes < maxBatchBytes && f.receive() {
 		e := f.waiting[0]
-		f.waiting = f.waiting[1:]
 		ops, err := f.opsOf(e)
-		if err != nil {
+		switch {
+		case err != nil && len(f.batch) > 0: // those before it are applied first, and the next take finds it again
+			return f.batch
+		case err != nil:
 			f.w.fail(fmt.Errorf("%s: entry %d of the log cannot be applied: %w", f.w.path, e.Number, err))
 			return nil
 		}
+		f.waiting = f.waiting[1:]
 		f.batch = append(f.batch, ops...)
 		bytes += len(e.Data)
 	}

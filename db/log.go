@@ -118,6 +118,16 @@ func (w *writer) keeps() bool {
 	return w.opts.Log == nil || w.opts.KeepsLog == nil || w.opts.KeepsLog()
 }
 
+// refusal is the error for a write that this node could not apply if the log had it; nil if it
+// could. Such a write must not come into the log, since its client would not learn its
+// outcome. Safe for concurrent use.
+func (w *writer) refusal() error {
+	if err := w.failed(); err != nil {
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
+	}
+	return nil
+}
+
 // proposes hands a job of the store's own work to the log, and returns true, if the job is a
 // write and there is a log. Only the writer's goroutine may call it.
 func (w *writer) proposes(j job) bool {

@@ -77,7 +77,7 @@ func (p *proposer) enqueue(j job, of relay.MechaNumber) {
 	p.mu.Lock()
 	if p.shut {
 		err = errShuttingDown()
-	} else {
+	} else if err = p.w.refusal(); err == nil {
 		err = p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
 	}
 	p.mu.Unlock()
@@ -102,9 +102,13 @@ func (p *proposer) run() {
 	defer tick.Stop()
 	for {
 		batch, shut := p.take()
+		err := p.w.refusal()
+		if p.closing.Err() != nil {
+			err = errShuttingDown()
+		}
 		switch {
-		case len(batch) > 0 && p.closing.Err() != nil:
-			p.refuse(batch, errShuttingDown())
+		case len(batch) > 0 && err != nil:
+			p.refuse(batch, err)
 			p.reuse(batch)
 		case len(batch) > 0:
 			f, envelope := p.seal(batch)
@@ -210,13 +214,14 @@ func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 }
 
 // look ends what has waited too long: writes that were not proposed, and envelopes that were
-// not met.
+// not met. After the store has failed it ends all, because no envelope is met any more.
 func (p *proposer) look(now time.Time) {
+	refusal, failed := p.w.refusal(), p.w.failed() != nil
 	p.mu.Lock()
-	late := p.queue.remove(func(o op) bool { return now.After(o.job.(*proposal).until) })
+	late := p.queue.remove(func(o op) bool { return refusal != nil || now.After(o.job.(*proposal).until) })
 	var lost []*flight
 	for _, f := range p.flights {
-		if now.After(f.until) {
+		if failed || now.After(f.until) {
 			lost = append(lost, f)
 		}
 	}
@@ -224,9 +229,12 @@ func (p *proposer) look(now time.Time) {
 	for _, f := range lost {
 		p.giveUp(f)
 	}
-	e := relay.Errorf(relay.Overloaded, "the log takes no writes just now; nothing was written")
-	e.RetryAfter = time.Second
-	p.refuse(late, e)
+	if refusal == nil {
+		e := relay.Errorf(relay.Overloaded, "the log takes no writes just now; nothing was written")
+		e.RetryAfter = time.Second
+		refusal = e
+	}
+	p.refuse(late, refusal)
 }
 
 func (p *proposer) refuse(batch []op, err error) {
@@ -286,7 +294,11 @@ func (p *proposer) close() {
 	p.shut = true
 	p.mu.Unlock()
 	p.signal()
-	late := time.After(p.patience.closing)
+	wait := p.patience.closing
+	if p.w.failed() != nil { // there will be no outcome
+		wait = 0
+	}
+	late := time.After(wait)
 	select {
 	case <-p.ended:
 		p.mu.Lock()
