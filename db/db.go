@@ -406,6 +406,11 @@ func errShuttingDown() error {
 	return e
 }
 
+// errNoRoom refuses any write, and errDiskFull messages.
+func errNoRoom(cause error) error {
+	return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: cause}
+}
+
 func errDiskFull() error {
 	return relay.Errorf(relay.DiskFull, "the disk is full, or nearly so; messages are refused until there is space")
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -28,6 +29,8 @@ type follower struct {
 	waiting []LogEntry // received, and not in batch
 	batch   []op       // the ops of the entries that are applied next
 	retry   time.Time  // not before this, because this machine could not apply batch; zero: it could
+
+	stuck atomic.Pointer[error] // why this machine could not apply batch; nil: it could
 }
 
 const (
@@ -211,7 +214,7 @@ func (e *entryWrite) apply(t *tx) (err error) {
 
 // applyEntries makes a transaction of the ops that take gave. An entry is never left out: if
 // this machine has no room, or another process has the lock, applyEntries keeps the ops for
-// later. After any other fault of the machine the store stops.
+// later, and until then this node takes no writes for the log. After any other fault of the machine the store stops.
 func (w *writer) applyEntries(ops []op) {
 	f := w.follow
 	err := w.transact(ops)
@@ -220,9 +223,11 @@ func (w *writer) applyEntries(ops []op) {
 		if !f.retry.IsZero() {
 			w.opts.Logger.Info("entries of the log are applied again", "upto", w.replica.file.Applied)
 			f.retry = time.Time{}
+			f.stuck.Store(nil)
 		}
 	case w.failed() == nil && mayPass(err):
-		w.explain(err) // it notes a full disk
+		refusal := w.explain(err) // it notes a full disk
+		f.stuck.Store(&refusal)   // before the waiters learn of it, and perhaps try again
 		w.measures.Failures.Add(1)
 		if f.retry.IsZero() {
 			w.opts.Logger.Warn("entries of the log cannot be applied just now", "error", err)

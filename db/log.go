@@ -113,9 +113,9 @@ func (d *DB) closeLog() {
 
 // keeps tells whether this node makes the store's own writes, such as the expiry of
 // messages. Several nodes may do so at the same time: the second such write finds nothing
-// to do.
+// to do. A node that cannot apply entries for now makes none.
 func (w *writer) keeps() bool {
-	return w.opts.Log == nil || w.opts.KeepsLog == nil || w.opts.KeepsLog()
+	return w.opts.Log == nil || w.refusal() == nil && (w.opts.KeepsLog == nil || w.opts.KeepsLog())
 }
 
 // refusal is the error for a write that this node could not apply if the log had it; nil if it
@@ -124,6 +124,12 @@ func (w *writer) keeps() bool {
 func (w *writer) refusal() error {
 	if err := w.failed(); err != nil {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
+	}
+	if w.disk.cramped.Load() {
+		return errNoRoom(errCramped)
+	}
+	if stuck := w.follow.stuck.Load(); stuck != nil {
+		return *stuck
 	}
 	return nil
 }

@@ -70,22 +70,29 @@ func newProposer(w *writer, log Log) *proposer {
 	return p
 }
 
-// enqueue queues the job of a write for the log. If the queue takes no more, enqueue calls
-// finish itself. Safe for concurrent use.
+// enqueue queues the job of a write for the log. If the queue takes no more, or this node
+// has no room for the write, enqueue calls finish itself. Safe for concurrent use.
 func (p *proposer) enqueue(j job, of relay.MechaNumber) {
-	var err error
-	p.mu.Lock()
-	if p.shut {
-		err = errShuttingDown()
-	} else if err = p.w.refusal(); err == nil {
-		err = p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
-	}
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.add(j, of); err != nil {
 		j.finish(err)
 		return
 	}
 	p.signal()
+}
+
+func (p *proposer) add(j job, of relay.MechaNumber) error {
+	if m, ok := j.shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
+		return errDiskFull()
+	}
+	if err := p.w.refusal(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut {
+		return errShuttingDown()
+	}
+	return p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
 }
 
 func (p *proposer) signal() {

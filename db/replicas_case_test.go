@@ -136,19 +136,23 @@ func TestReplicasCountTheirOwnRowsApart(t *testing.T) {
 }
 
 // A node that cannot write leaves no entry out: it goes on when it can. Who waits for an
-// outcome meanwhile learns that it is unknown.
+// outcome meanwhile learns that it is unknown. Further writes are refused before the log.
 func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	t.Parallel()
-	_, a, b := pair(t, func(o *Options) { o.LockWait = time.Millisecond })
+	l, a, b := pair(t, func(o *Options) { o.LockWait = time.Millisecond })
 	k := a.issue("bob^demo")
 	b.catchUp()
 	free := b.occupy()
-	a.mustSend(k, 1)
-	_, err := b.Send(b.message(k, 3))
+	_, err := b.Send(b.message(k, 1))
 	b.want(relay.StoreFailed, err)
-	a.mustSend(k, 5)
+	a.mustSend(k, 3)
+	before := l.length()
+	_, err = b.Send(b.message(k, 5))
+	b.want(relay.DatabaseLocked, err)
+	l.wantLength(t, before)
 	free()
 	b.catchUp()
+	b.mustSend(k, 5) // the same nonce, because nothing was written
 	wantEnd(a, b)
 	wantMessages(b, 3)
 }

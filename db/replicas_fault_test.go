@@ -1,7 +1,11 @@
 package db
 
 import (
+	"fmt"
+	"math"
+	"strings"
 	"testing"
+	"time"
 
 	"relay/db/relay"
 )
@@ -33,11 +37,84 @@ func TestReplicasEndAllWaitersAtAnEntryThatTheyCannotRead(t *testing.T) {
 	b.wantFatal(errEnvelope)
 	_, err := a.Send(a.message(k, 0))
 	a.want(relay.StoreFailed, err)
-	if n := l.length(); n != 4 {
-		t.Errorf("a node that has failed has proposed a write: %d entries", n)
-	}
+	l.wantLength(t, 4)
 	a.stop()
 	b.stop()
 	wantMessages(a, 1)
+	wantMessages(b, 1)
+}
+
+// wantLength fails the test unless the log has so many entries.
+func (l *testLog) wantLength(t *testing.T, want uint64) {
+	t.Helper()
+	if got := l.length(); got != want {
+		t.Errorf("the log has %d entries, want %d", got, want)
+	}
+}
+
+// A node whose disk is full cannot tell the outcome of a write that is in the log already. It
+// refuses further ones before the log, as long as the disk is full.
+func TestReplicasRefuseWritesBeforeTheLogWhileTheirDiskIsFull(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t)
+	k := a.issue("bob^demo")
+	sent := a.mustSend(k, 0)
+	b.catchUp()
+	b.limitPages(0)
+	large := b.message(k, 1)
+	large.Payload = []byte(`{"a":"` + strings.Repeat("x", 100_000) + `"}`)
+	if err := large.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	_, err := b.Send(large)
+	b.want(relay.StoreFailed, err)
+	before := l.length()
+	_, err = b.Send(b.message(k, 3))
+	b.want(relay.DiskFull, err)
+	ack := &relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"}
+	_, err = b.Acknowledge(ack)
+	b.want(relay.DiskFull, err)
+	l.wantLength(t, before)
+	b.limitPages(1_000_000)
+	b.catchUp()
+	b.poke(b.w.disk.check)
+	b.mustSend(k, 3)
+	_, err = b.Acknowledge(ack)
+	b.want("", err)
+	wantEnd(a, b)
+	wantMessages(b, 3)
+}
+
+// limitPages sets how many pages the node's file may have; at least as many as it has. Beyond
+// these, SQLite finds the disk full.
+func (n *node) limitPages(most int) {
+	n.poke(func() {
+		pages, err := n.w.c.Number("PRAGMA page_count")
+		if err == nil {
+			_, err = n.w.c.Number(fmt.Sprintf("PRAGMA max_page_count = %d", max(most, int(pages))))
+		}
+		if err != nil {
+			n.Error(err)
+		}
+	})
+}
+
+// A node with little room refuses messages before the log, and goes on with what makes room.
+func TestReplicasRefuseMessagesBeforeTheLogWhileTheirDiskIsLow(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t)
+	b.stop()
+	b.options.MinFreeDisk = math.MaxInt64
+	b.start()
+	k := a.issue("bob^demo")
+	sent := a.mustSend(k, 0)
+	b.catchUp()
+	before := l.length()
+	_, err := b.Send(b.message(k, 1))
+	b.want(relay.DiskFull, err)
+	l.wantLength(t, before)
+	_, err = b.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: "completed", ClientTS: "2026-01-01T00:00:00Z"})
+	b.want("", err)
+	wantEnd(a, b)
 	wantMessages(b, 1)
 }
