@@ -10,16 +10,18 @@ import (
 	"relay/db/relay"
 )
 
-// A proposer brings this node's writes into the log. While an envelope is on its way, the
-// writes that come wait for the next one: so one envelope is under way at any time, and the
-// writes of a node keep their order, even if an envelope has to be sent again. The jobs of an
-// envelope end when the follower meets it among the entries, and has applied it.
+// A proposer brings this node's writes into the log. It hands the log one envelope at a time,
+// again if need be, until the log has it: so the writes of a node keep their order. The writes
+// that come meanwhile wait for the next envelope. The jobs of an envelope end when the follower
+// meets it among the entries, and has applied it. Until then the envelope is under way. If too
+// many are, the proposer seals no further one, and the writes wait in its queue, whose places
+// are bounded and shared out.
 type proposer struct {
 	w        *writer
 	log      Log
 	origin   origin
 	patience patience
-	wake     chan struct{} // has a token while writes wait, or shut is set
+	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
 	closing  context.Context
 	cancel   context.CancelFunc // ends what is under way
 	ended    chan struct{}      // closed when run has returned
@@ -30,7 +32,15 @@ type proposer struct {
 	queue   queue // of proposals
 	shut    bool
 	flights map[uint64]*flight
+	aloft   int // bytes of the envelopes in flights
 }
+
+// No envelope follows while so many are under way, or envelopes of so many bytes. It is enough
+// to keep a writer busy that takes them in a few transactions.
+const (
+	mostFlights = 16
+	mostAloft   = 2 * maxEnvelope
+)
 
 // patience says how long a proposer waits for what.
 type patience struct {
@@ -57,6 +67,7 @@ type proposal struct {
 // flight is an envelope that was handed to the log, and that the follower has not met.
 type flight struct {
 	counter uint64
+	bytes   int // of the envelope
 	jobs    []job
 	until   time.Time
 	met     chan struct{} // closed when the follower has met it
@@ -135,9 +146,14 @@ func (p *proposer) run() {
 	}
 }
 
+// take takes the writes of the next envelope. It takes none while too many are under way,
+// unless all are to be refused. shut says that no more will come.
 func (p *proposer) take() (batch []op, shut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft) && p.closing.Err() == nil {
+		return nil, false
+	}
 	return p.queue.take(), p.shut
 }
 
@@ -164,11 +180,14 @@ func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
 		return nil, nil
 	}
 	p.counter++
-	p.mu.Lock()
-	p.flights[f.counter] = f
-	p.mu.Unlock()
 	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.origin, f.counter, len(f.jobs))
-	return f, append(head, body...)
+	envelope = append(head, body...)
+	f.bytes = len(envelope)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flights[f.counter] = f
+	p.aloft += f.bytes
+	return f, envelope
 }
 
 // send hands an envelope to the log, again and again, until the log has taken it or the
@@ -276,7 +295,9 @@ func (p *proposer) land(counter uint64) []job {
 		return nil
 	}
 	delete(p.flights, counter)
+	p.aloft -= f.bytes
 	close(f.met)
+	p.signal() // there may be room for the next envelope
 	p.sayDrained()
 	return f.jobs
 }
@@ -318,6 +339,7 @@ func (p *proposer) close() {
 	case <-late:
 	}
 	p.cancel()
+	p.signal()
 	<-p.ended
 	p.mu.Lock()
 	var lost []*flight

@@ -118,3 +118,77 @@ func TestReplicasRefuseMessagesBeforeTheLogWhileTheirDiskIsLow(t *testing.T) {
 	wantEnd(a, b)
 	wantMessages(b, 1)
 }
+
+// While the entries do not come back from the log, a node proposes no more than so much. Further
+// writes wait in the queue, where a Mecha has its share and others have places left.
+func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t)
+	k, other := a.issue("bob^demo"), a.issue("eve^demo")
+	b.catchUp()
+	b.log.cut.Lock()
+	before, sent := l.length(), make(chan error, 2*maxQueue)
+	done := func(_ relay.Sent, err error) { sent <- err }
+	for i := range uint64(mostFlights) {
+		b.SendThen(b.message(k, 0), done)
+		l.waitForLength(before+1+i, nil)
+	}
+	for range maxQueue / 2 {
+		b.SendThen(b.message(k, 0), done)
+	}
+	_, err := b.Send(b.message(k, 0))
+	b.want(relay.RateLimited, err)
+	b.SendThen(b.message(other, 0), done)
+	l.wantLength(t, before+mostFlights)
+	b.log.cut.Unlock()
+	for range mostFlights + maxQueue/2 + 1 {
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+	}
+	wantEnd(a, b)
+	wantMessages(b, mostFlights+maxQueue/2+1)
+}
+
+// Few large envelopes keep further ones waiting as many small ones do.
+func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
+	t.Parallel()
+	p := newProposer(nil, nil)
+	add := func(payload int) {
+		j, err := jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
+		if err == nil {
+			err = p.queue.add(&proposal{job: j}, 0)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	seal := func() *flight {
+		batch, _ := p.take()
+		if len(batch) == 0 {
+			return nil
+		}
+		defer p.reuse(batch)
+		f, _ := p.seal(batch)
+		return f
+	}
+	var flights []*flight
+	for range 3 {
+		add(mostAloft/3 + 1)
+		flights = append(flights, seal())
+	}
+	add(1)
+	if f := seal(); f != nil {
+		t.Errorf("%d envelopes with %d bytes are under way, and a further one", len(p.flights), p.aloft)
+	}
+	p.land(flights[0].counter)
+	if seal() == nil {
+		t.Error("nothing follows, though the log has brought the first envelope")
+	}
+	p.land(2)
+	p.land(3)
+	p.land(4)
+	if p.aloft != 0 {
+		t.Errorf("%d bytes are under way, though no envelope is", p.aloft)
+	}
+}
