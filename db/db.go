@@ -103,7 +103,8 @@ type Options struct {
 	// Log is a log of writes that several nodes follow (log.go); nil: the file is its own log.
 	// The file must be a copy of the file of such a node. Only a server can follow a log.
 	Log Log
-	// FoundLog makes the file the first copy that follows Log.
+	// FoundLog makes the file the first copy that follows Log, which must have no entries. It
+	// may be set again until the log has one.
 	FoundLog bool
 	// KeepsLog tells whether this node now makes the store's own writes, as the expiry of
 	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several

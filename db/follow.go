@@ -147,6 +147,9 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 	if err != nil {
 		return nil, err
 	}
+	if env.log != f.w.replica.file.Log {
+		return nil, errOtherLog
+	}
 	waiting := f.w.propose.claim(env)
 	ops := make([]op, 0, 1+len(env.writes))
 	ops = append(ops, op{job: &entryStart{f.w.replica, e, env.origin, env.counter}})

@@ -53,6 +53,9 @@ var (
 	ErrLogBehind    = errors.New("the log ends before the last entry that this copy has: it is another log, or has lost entries")
 )
 
+// errOtherLog stops a copy before it applies an entry that was not made for its log.
+var errOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")
+
 // applyVersion is the version of the rules by which entries become rows. It grows when the
 // same entry would give other rows than before. A file whose version is greater is refused.
 const applyVersion = 1
@@ -74,7 +77,7 @@ func (d *DB) openLog() error {
 		return nil
 	case !d.opts.Serve:
 		return errors.New("only a server can follow a log")
-	case follows && d.opts.FoundLog:
+	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
 		return fmt.Errorf("%s follows a log already", d.path)
 	case follows && at.Version > applyVersion:
 		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, applyVersion)
@@ -89,7 +92,7 @@ func (d *DB) openLog() error {
 		return err
 	}
 	w.riders = append(w.riders, w.replica)
-	w.propose = newProposer(w, d.opts.Log)
+	w.propose = newProposer(w, d.opts.Log, at.Log)
 	w.follow = newFollower(w, d.opts.Log, at.Applied)
 	return nil
 }

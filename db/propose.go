@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -19,6 +20,7 @@ import (
 type proposer struct {
 	w        *writer
 	log      Log
+	logID    file.LogID
 	origin   origin
 	patience patience
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
@@ -73,8 +75,8 @@ type flight struct {
 	met     chan struct{} // closed when the follower has met it
 }
 
-func newProposer(w *writer, log Log) *proposer {
-	p := &proposer{w: w, log: log, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
+func newProposer(w *writer, log Log, id file.LogID) *proposer {
+	p := &proposer{w: w, log: log, logID: id, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
 		queue: newQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
 	rand.Read(p.origin[:]) // never fails (crypto/rand)
 	p.closing, p.cancel = context.WithCancel(context.Background())
@@ -180,7 +182,7 @@ func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
 		return nil, nil
 	}
 	p.counter++
-	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.origin, f.counter, len(f.jobs))
+	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.logID, p.origin, f.counter, len(f.jobs))
 	envelope = append(head, body...)
 	f.bytes = len(envelope)
 	p.mu.Lock()

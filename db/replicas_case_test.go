@@ -201,7 +201,7 @@ func TestReplicasApplyAnEnvelopeOnce(t *testing.T) {
 	if err != nil || e.counter != 4 || len(e.writes) != 1 {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	late := formOf(envelope{origin: e.origin, counter: 2, writes: e.writes})
+	late := formOf(envelope{log: e.log, origin: e.origin, counter: 2, writes: e.writes})
 	l.set(func() {
 		l.add(l.entries[3].Data)
 		l.add(late)

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -153,7 +154,7 @@ func TestReplicasProposeNoMoreThanTheyMeet(t *testing.T) {
 // Few large envelopes keep further ones waiting as many small ones do.
 func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
-	p := newProposer(nil, nil)
+	p := newProposer(nil, nil, file.LogID{})
 	add := func(payload int) {
 		j, err := jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
