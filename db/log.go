@@ -105,13 +105,25 @@ func (d *DB) runLog() {
 	}
 }
 
-// closeLog proposes the writes that wait, waits a moment for their outcomes, and then
-// follows the log no more. The writer must be running.
+// closeLog proposes the writes that wait, and the note of what was removed last. It waits a
+// moment for their outcomes, and then follows the log no more. The writer must be running.
 func (d *DB) closeLog() {
-	if d.w.follow != nil {
-		d.w.propose.close()
-		d.w.follow.close()
+	if d.w.follow == nil {
+		return
 	}
+	moment, cancel := context.WithTimeout(context.Background(), d.w.propose.patience.closing)
+	defer cancel()
+	if d.w.failed() != nil { // there will be no outcome
+		cancel()
+	}
+	settled := make(chan struct{})
+	d.w.finishLater(&choreJob{done: func(error) { d.w.retention.end(settled) }}, nil) // on the writer's goroutine
+	select {
+	case <-settled:
+	case <-moment.Done():
+	}
+	d.w.propose.close(moment)
+	d.w.follow.close()
 }
 
 // keeps tells whether this node makes the store's own writes, such as the expiry of

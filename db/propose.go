@@ -51,7 +51,7 @@ type patience struct {
 	again   time.Duration // the first pause before an envelope is sent again; each further one is twice as long
 	most    time.Duration // the longest such pause
 	look    time.Duration // how often a proposer looks for what has waited too long
-	closing time.Duration // how long close waits for outcomes
+	closing time.Duration // all outcomes, when the store closes
 }
 
 var usualPatience = patience{queued: 10 * time.Second, flight: 30 * time.Second, again: 50 * time.Millisecond, most: time.Second,
@@ -317,18 +317,13 @@ func (p *proposer) sayDrained() {
 }
 
 // close refuses further writes. It proposes those that wait, and waits for the outcomes of
-// all, but not for long: then those that were not proposed are refused, and the outcome of
+// all, until moment ends: then those that were not proposed are refused, and the outcome of
 // the others is unknown. The writer ends their jobs. It is called once.
-func (p *proposer) close() {
+func (p *proposer) close(moment context.Context) {
 	p.mu.Lock()
 	p.shut = true
 	p.mu.Unlock()
 	p.signal()
-	wait := p.patience.closing
-	if p.w.failed() != nil { // there will be no outcome
-		wait = 0
-	}
-	late := time.After(wait)
 	select {
 	case <-p.ended:
 		p.mu.Lock()
@@ -336,9 +331,9 @@ func (p *proposer) close() {
 		p.mu.Unlock()
 		select {
 		case <-p.drained:
-		case <-late:
+		case <-moment.Done():
 		}
-	case <-late:
+	case <-moment.Done():
 	}
 	p.cancel()
 	p.signal()
