@@ -304,7 +304,7 @@ CREATE TABLE replica (
   applied INTEGER NOT NULL,  -- the number of the last entry whose writes this file has
   at      INTEGER NOT NULL,  -- the time of the last entry; it never falls
   last    INTEGER NOT NULL,  -- the last position in the commit order
-  hash    INTEGER NOT NULL   -- of all outcomes up to that entry: where copies differ, this differs
+  hash    INTEGER NOT NULL   -- of the refusals and positions up to that entry: where it differs, copies have decided differently
 ) STRICT;
 
 -- The last number that each run of a node has given to an envelope that was applied. An

@@ -15,7 +15,11 @@ type Replica struct {
 	Applied uint64         // the number of the last entry whose writes the file has
 	At      int64          // the time of the last entry, in Unix ms
 	Last    relay.Position // the last position in the commit order
-	Hash    uint64         // of all outcomes up to that entry
+	// Hash is of the numbers of the entries so far and, for each of their writes that was
+	// applied, of the code of its refusal, if it was refused, and the last position after it.
+	// So it shows at once that copies have decided differently, or given other positions. It
+	// says nothing of the other values in the rows.
+	Hash uint64
 }
 
 // A LogID names a log. It is random. All copies that follow the log have it, and each entry.
