@@ -222,6 +222,9 @@ func (d *DB) open(prepare func(*DB)) error {
 	}
 	d.w = newWriter(d, c)
 	d.w.cramped = cramped
+	if err := d.opts.applyLockWait(c); err != nil {
+		return err
+	}
 	if err := d.openLog(); err != nil {
 		return err
 	}
@@ -233,9 +236,6 @@ func (d *DB) open(prepare func(*DB)) error {
 		return err
 	}
 	if err := d.w.start(d.nonces); err != nil {
-		return err
-	}
-	if err := d.opts.applyLockWait(c); err != nil { // after the start, which copies the log and then waits as usual
 		return err
 	}
 	return d.run(prepare)
