@@ -299,11 +299,12 @@ CREATE TABLE audit (
 -- log must not change a file with this row.
 CREATE TABLE replica (
   id      INTEGER PRIMARY KEY CHECK (id = 1),
+  log     BLOB NOT NULL,     -- the name of the log, which its first copy has made up; each entry has it
   version INTEGER NOT NULL,  -- of the rules by which entries are applied
   applied INTEGER NOT NULL,  -- the number of the last entry whose writes this file has
   at      INTEGER NOT NULL,  -- the time of the last entry; it never falls
   last    INTEGER NOT NULL,  -- the last position in the commit order
-  hash    INTEGER NOT NULL   -- of all outcomes up to that entry: where copies differ, this differs
+  hash    INTEGER NOT NULL   -- of the refusals and positions up to that entry: where it differs, copies have decided differently
 ) STRICT;
 
 -- The last number that each run of a node has given to an envelope that was applied. An

@@ -103,7 +103,8 @@ type Options struct {
 	// Log is a log of writes that several nodes follow (log.go); nil: the file is its own log.
 	// The file must be a copy of the file of such a node. Only a server can follow a log.
 	Log Log
-	// FoundLog makes the file the first copy that follows Log.
+	// FoundLog makes the file the first copy that follows Log, which must have no entries. It
+	// may be set again until the log has one.
 	FoundLog bool
 	// KeepsLog tells whether this node now makes the store's own writes, as the expiry of
 	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
@@ -221,6 +222,9 @@ func (d *DB) open(prepare func(*DB)) error {
 	}
 	d.w = newWriter(d, c)
 	d.w.cramped = cramped
+	if err := d.opts.applyLockWait(c); err != nil {
+		return err
+	}
 	if err := d.openLog(); err != nil {
 		return err
 	}
@@ -232,9 +236,6 @@ func (d *DB) open(prepare func(*DB)) error {
 		return err
 	}
 	if err := d.w.start(d.nonces); err != nil {
-		return err
-	}
-	if err := d.opts.applyLockWait(c); err != nil { // after the start, which copies the log and then waits as usual
 		return err
 	}
 	return d.run(prepare)
@@ -404,6 +405,11 @@ func errShuttingDown() error {
 	e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 	e.RetryAfter = time.Second
 	return e
+}
+
+// errNoRoom refuses any write, and errDiskFull messages.
+func errNoRoom(cause error) error {
+	return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: cause}
 }
 
 func errDiskFull() error {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -12,6 +13,7 @@ import (
 // order. A node gives each of its envelopes the next number. So an envelope that the log
 // has twice, because the node did not learn that it had it already, is applied once.
 type envelope struct {
+	log     file.LogID // the log that it was made for
 	origin  origin
 	counter uint64 // from 1; the envelopes of one origin are applied in this order
 	writes  []relay.Write
@@ -32,10 +34,11 @@ const (
 	envelopeHead      = 32      // more than the bytes before the first write
 )
 
-// appendEnvelope appends the head of an envelope to b: its version, the origin, the
-// counter, and how many writes follow. appendToEnvelope must be called for each of them.
-func appendEnvelope(b []byte, from origin, counter uint64, writes int) []byte {
-	b = append(append(b, envelopeVersion), from[:]...)
+// appendEnvelope appends the head of an envelope to b: its version, the log, the origin,
+// the counter, and how many writes follow. appendToEnvelope must be called for each of them.
+func appendEnvelope(b []byte, log file.LogID, from origin, counter uint64, writes int) []byte {
+	b = append(b, envelopeVersion)
+	b = append(append(b, log[:]...), from[:]...)
 	b = binary.AppendUvarint(b, counter)
 	return binary.AppendUvarint(b, uint64(writes))
 }
@@ -51,13 +54,14 @@ func readEnvelope(data []byte) (e envelope, err error) {
 	if len(data) > maxEnvelope {
 		return e, fmt.Errorf("an envelope has %d bytes; the most are %d", len(data), maxEnvelope)
 	}
-	if len(data) < 1+len(e.origin) {
+	if len(data) < 1+len(e.log)+len(e.origin) {
 		return e, errEnvelope
 	}
 	if data[0] != envelopeVersion {
 		return e, fmt.Errorf("an envelope is in version %d of its form; this program knows %d", data[0], envelopeVersion)
 	}
-	data = data[1+copy(e.origin[:], data[1:]):]
+	data = data[1+copy(e.log[:], data[1:]):]
+	data = data[copy(e.origin[:], data):]
 	counter, data, ok := readUvarint(data)
 	writes, data, ok2 := readUvarint(data)
 	if !ok || !ok2 || counter == 0 || writes == 0 || writes > maxEnvelopeWrites {

@@ -7,12 +7,13 @@ import (
 	"testing"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
 // formOf gives the form of an envelope.
 func formOf(e envelope) []byte {
-	b := appendEnvelope(nil, e.origin, e.counter, len(e.writes))
+	b := appendEnvelope(nil, e.log, e.origin, e.counter, len(e.writes))
 	for _, w := range e.writes {
 		b = appendToEnvelope(b, relay.AppendWrite(nil, w))
 	}
@@ -23,7 +24,7 @@ func formOf(e envelope) []byte {
 func someEnvelopes() []envelope {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5, time.UTC)
 	send := &relay.SendMessage{At: at, Key: 7, To: "bob^demo", Version: "1.0", Type: "quote", Priority: "high", Payload: []byte(strings.Repeat("x", 300)), Sought: []string{"book"}}
-	many := envelope{counter: 1 << 40, origin: origin{1, 7: 9}}
+	many := envelope{counter: 1 << 40, log: file.LogID{7: 1}, origin: origin{1, 7: 9}}
 	for i := range maxEnvelopeWrites {
 		many.writes = append(many.writes, &relay.MarkDelivered{At: at, Key: relay.KeyNumber(i), ID: "msg_2", Nonce: 11})
 	}
@@ -68,8 +69,8 @@ func TestAnEnvelopeSurvivesItsForm(t *testing.T) {
 
 // The form must not change once a log has it.
 func TestTheFormOfEnvelopesIsFixed(t *testing.T) {
-	e := envelope{origin: origin{1, 2, 3, 4, 5, 6, 7, 8}, counter: 300, writes: []relay.Write{&relay.MarkDelivered{At: time.Unix(3, 5), Key: 3, ID: "msg_2", Nonce: 11}}}
-	const want = "\x01\x01\x02\x03\x04\x05\x06\x07\x08\xac\x02\x01" + "\x0c" + "\x03\x01\x06\x0a\x06\x05msg_2\x16"
+	e := envelope{log: file.LogID{11, 12, 13, 14, 15, 16, 17, 18}, origin: origin{1, 2, 3, 4, 5, 6, 7, 8}, counter: 300, writes: []relay.Write{&relay.MarkDelivered{At: time.Unix(3, 5), Key: 3, ID: "msg_2", Nonce: 11}}}
+	const want = "\x01\x0b\x0c\x0d\x0e\x0f\x10\x11\x12" + "\x01\x02\x03\x04\x05\x06\x07\x08\xac\x02\x01" + "\x0c" + "\x03\x01\x06\x0a\x06\x05msg_2\x16"
 	if form := formOf(e); string(form) != want {
 		t.Errorf("%q, want %q", form, want)
 	}

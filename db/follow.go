@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"relay/db/internal/sqlite"
@@ -28,6 +29,8 @@ type follower struct {
 	waiting []LogEntry // received, and not in batch
 	batch   []op       // the ops of the entries that are applied next
 	retry   time.Time  // not before this, because this machine could not apply batch; zero: it could
+
+	stuck atomic.Pointer[error] // why this machine could not apply batch; nil: it could
 }
 
 const (
@@ -100,7 +103,8 @@ func (f *follower) deliver(entries []LogEntry) error {
 }
 
 // take gives the ops of the entries that are to be applied next; none if there is no log, or
-// if this machine cannot apply them for now. Only the writer's goroutine may call it.
+// if this machine cannot apply them for now. At an entry that cannot be read the store stops,
+// once all entries before it are applied: so all copies stop at the same one. Only the writer's goroutine may call it.
 func (f *follower) take() []op {
 	if f == nil || f.w.failed() != nil || time.Now().Before(f.retry) {
 		return nil
@@ -108,12 +112,15 @@ func (f *follower) take() []op {
 	bytes := 0
 	for len(f.batch) < f.most && bytes < maxBatchBytes && f.receive() {
 		e := f.waiting[0]
-		f.waiting = f.waiting[1:]
 		ops, err := f.opsOf(e)
-		if err != nil {
+		switch {
+		case err != nil && len(f.batch) > 0: // those before it are applied first, and the next take finds it again
+			return f.batch
+		case err != nil:
 			f.w.fail(fmt.Errorf("%s: entry %d of the log cannot be applied: %w", f.w.path, e.Number, err))
 			return nil
 		}
+		f.waiting = f.waiting[1:]
 		f.batch = append(f.batch, ops...)
 		bytes += len(e.Data)
 	}
@@ -139,6 +146,9 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 	env, err := readEnvelope(e.Data)
 	if err != nil {
 		return nil, err
+	}
+	if env.log != f.w.replica.file.Log {
+		return nil, errOtherLog
 	}
 	waiting := f.w.propose.claim(env)
 	ops := make([]op, 0, 1+len(env.writes))
@@ -207,7 +217,7 @@ func (e *entryWrite) apply(t *tx) (err error) {
 
 // applyEntries makes a transaction of the ops that take gave. An entry is never left out: if
 // this machine has no room, or another process has the lock, applyEntries keeps the ops for
-// later. After any other fault of the machine the store stops.
+// later, and until then this node takes no writes for the log. After any other fault of the machine the store stops.
 func (w *writer) applyEntries(ops []op) {
 	f := w.follow
 	err := w.transact(ops)
@@ -216,9 +226,11 @@ func (w *writer) applyEntries(ops []op) {
 		if !f.retry.IsZero() {
 			w.opts.Logger.Info("entries of the log are applied again", "upto", w.replica.file.Applied)
 			f.retry = time.Time{}
+			f.stuck.Store(nil)
 		}
 	case w.failed() == nil && mayPass(err):
-		w.explain(err) // it notes a full disk
+		refusal := w.explain(err) // it notes a full disk
+		f.stuck.Store(&refusal)   // before the waiters learn of it, and perhaps try again
 		w.measures.Failures.Add(1)
 		if f.retry.IsZero() {
 			w.opts.Logger.Warn("entries of the log cannot be applied just now", "error", err)

@@ -53,6 +53,9 @@ var (
 	ErrLogBehind    = errors.New("the log ends before the last entry that this copy has: it is another log, or has lost entries")
 )
 
+// errOtherLog stops a copy before it applies an entry that was not made for its log.
+var errOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")
+
 // applyVersion is the version of the rules by which entries become rows. It grows when the
 // same entry would give other rows than before. A file whose version is greater is refused.
 const applyVersion = 1
@@ -74,7 +77,7 @@ func (d *DB) openLog() error {
 		return nil
 	case !d.opts.Serve:
 		return errors.New("only a server can follow a log")
-	case follows && d.opts.FoundLog:
+	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
 		return fmt.Errorf("%s follows a log already", d.path)
 	case follows && at.Version > applyVersion:
 		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, applyVersion)
@@ -89,7 +92,7 @@ func (d *DB) openLog() error {
 		return err
 	}
 	w.riders = append(w.riders, w.replica)
-	w.propose = newProposer(w, d.opts.Log)
+	w.propose = newProposer(w, d.opts.Log, at.Log)
 	w.follow = newFollower(w, d.opts.Log, at.Applied)
 	return nil
 }
@@ -102,20 +105,48 @@ func (d *DB) runLog() {
 	}
 }
 
-// closeLog proposes the writes that wait, waits a moment for their outcomes, and then
-// follows the log no more. The writer must be running.
+// closeLog proposes the writes that wait, and the note of what was removed last. It waits a
+// moment for their outcomes, and then follows the log no more. The writer must be running.
 func (d *DB) closeLog() {
-	if d.w.follow != nil {
-		d.w.propose.close()
-		d.w.follow.close()
+	if d.w.follow == nil {
+		return
 	}
+	moment, cancel := context.WithTimeout(context.Background(), d.w.propose.patience.closing)
+	defer cancel()
+	if d.w.failed() != nil { // there will be no outcome
+		cancel()
+	}
+	settled := make(chan struct{})
+	d.w.finishLater(&choreJob{done: func(error) { d.w.retention.end(settled) }}, nil) // on the writer's goroutine
+	select {
+	case <-settled:
+	case <-moment.Done():
+	}
+	d.w.propose.close(moment)
+	d.w.follow.close()
 }
 
 // keeps tells whether this node makes the store's own writes, such as the expiry of
 // messages. Several nodes may do so at the same time: the second such write finds nothing
-// to do.
+// to do. A node that cannot apply entries for now makes none.
 func (w *writer) keeps() bool {
-	return w.opts.Log == nil || w.opts.KeepsLog == nil || w.opts.KeepsLog()
+	return w.opts.Log == nil || w.refusal() == nil && (w.opts.KeepsLog == nil || w.opts.KeepsLog())
+}
+
+// refusal is the error for a write that this node could not apply if the log had it; nil if it
+// could. Such a write must not come into the log, since its client would not learn its
+// outcome. Safe for concurrent use.
+func (w *writer) refusal() error {
+	if err := w.failed(); err != nil {
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
+	}
+	if w.disk.cramped.Load() {
+		return errNoRoom(errCramped)
+	}
+	if stuck := w.follow.stuck.Load(); stuck != nil {
+		return *stuck
+	}
+	return nil
 }
 
 // proposes hands a job of the store's own work to the log, and returns true, if the job is a

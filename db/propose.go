@@ -7,19 +7,23 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/file"
 	"relay/db/relay"
 )
 
-// A proposer brings this node's writes into the log. While an envelope is on its way, the
-// writes that come wait for the next one: so one envelope is under way at any time, and the
-// writes of a node keep their order, even if an envelope has to be sent again. The jobs of an
-// envelope end when the follower meets it among the entries, and has applied it.
+// A proposer brings this node's writes into the log. It hands the log one envelope at a time,
+// again if need be, until the log has it: so the writes of a node keep their order. The writes
+// that come meanwhile wait for the next envelope. The jobs of an envelope end when the follower
+// meets it among the entries, and has applied it. Until then the envelope is under way. If too
+// many are, the proposer seals no further one, and the writes wait in its queue, whose places
+// are bounded and shared out.
 type proposer struct {
 	w        *writer
 	log      Log
+	logID    file.LogID
 	origin   origin
 	patience patience
-	wake     chan struct{} // has a token while writes wait, or shut is set
+	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
 	closing  context.Context
 	cancel   context.CancelFunc // ends what is under way
 	ended    chan struct{}      // closed when run has returned
@@ -30,7 +34,15 @@ type proposer struct {
 	queue   queue // of proposals
 	shut    bool
 	flights map[uint64]*flight
+	aloft   int // bytes of the envelopes in flights
 }
+
+// No envelope follows while so many are under way, or envelopes of so many bytes. It is enough
+// to keep a writer busy that takes them in a few transactions.
+const (
+	mostFlights = 16
+	mostAloft   = 2 * maxEnvelope
+)
 
 // patience says how long a proposer waits for what.
 type patience struct {
@@ -39,7 +51,7 @@ type patience struct {
 	again   time.Duration // the first pause before an envelope is sent again; each further one is twice as long
 	most    time.Duration // the longest such pause
 	look    time.Duration // how often a proposer looks for what has waited too long
-	closing time.Duration // how long close waits for outcomes
+	closing time.Duration // all outcomes, when the store closes
 }
 
 var usualPatience = patience{queued: 10 * time.Second, flight: 30 * time.Second, again: 50 * time.Millisecond, most: time.Second,
@@ -57,35 +69,43 @@ type proposal struct {
 // flight is an envelope that was handed to the log, and that the follower has not met.
 type flight struct {
 	counter uint64
+	bytes   int // of the envelope
 	jobs    []job
 	until   time.Time
 	met     chan struct{} // closed when the follower has met it
 }
 
-func newProposer(w *writer, log Log) *proposer {
-	p := &proposer{w: w, log: log, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
+func newProposer(w *writer, log Log, id file.LogID) *proposer {
+	p := &proposer{w: w, log: log, logID: id, patience: usualPatience, wake: make(chan struct{}, 1), ended: make(chan struct{}), drained: make(chan struct{}),
 		queue: newQueue(maxEnvelopeWrites, goodEnvelope), flights: map[uint64]*flight{}}
 	rand.Read(p.origin[:]) // never fails (crypto/rand)
 	p.closing, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// enqueue queues the job of a write for the log. If the queue takes no more, enqueue calls
-// finish itself. Safe for concurrent use.
+// enqueue queues the job of a write for the log. If the queue takes no more, or this node
+// has no room for the write, enqueue calls finish itself. Safe for concurrent use.
 func (p *proposer) enqueue(j job, of relay.MechaNumber) {
-	var err error
-	p.mu.Lock()
-	if p.shut {
-		err = errShuttingDown()
-	} else {
-		err = p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
-	}
-	p.mu.Unlock()
-	if err != nil {
+	if err := p.add(j, of); err != nil {
 		j.finish(err)
 		return
 	}
 	p.signal()
+}
+
+func (p *proposer) add(j job, of relay.MechaNumber) error {
+	if m, ok := j.shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
+		return errDiskFull()
+	}
+	if err := p.w.refusal(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.shut {
+		return errShuttingDown()
+	}
+	return p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
 }
 
 func (p *proposer) signal() {
@@ -102,9 +122,13 @@ func (p *proposer) run() {
 	defer tick.Stop()
 	for {
 		batch, shut := p.take()
+		err := p.w.refusal()
+		if p.closing.Err() != nil {
+			err = errShuttingDown()
+		}
 		switch {
-		case len(batch) > 0 && p.closing.Err() != nil:
-			p.refuse(batch, errShuttingDown())
+		case len(batch) > 0 && err != nil:
+			p.refuse(batch, err)
 			p.reuse(batch)
 		case len(batch) > 0:
 			f, envelope := p.seal(batch)
@@ -124,9 +148,14 @@ func (p *proposer) run() {
 	}
 }
 
+// take takes the writes of the next envelope. It takes none while too many are under way,
+// unless all are to be refused. shut says that no more will come.
 func (p *proposer) take() (batch []op, shut bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft) && p.closing.Err() == nil {
+		return nil, false
+	}
 	return p.queue.take(), p.shut
 }
 
@@ -153,11 +182,14 @@ func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
 		return nil, nil
 	}
 	p.counter++
+	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.logID, p.origin, f.counter, len(f.jobs))
+	envelope = append(head, body...)
+	f.bytes = len(envelope)
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.flights[f.counter] = f
-	p.mu.Unlock()
-	head := appendEnvelope(make([]byte, 0, envelopeHead+len(body)), p.origin, f.counter, len(f.jobs))
-	return f, append(head, body...)
+	p.aloft += f.bytes
+	return f, envelope
 }
 
 // send hands an envelope to the log, again and again, until the log has taken it or the
@@ -210,13 +242,14 @@ func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 }
 
 // look ends what has waited too long: writes that were not proposed, and envelopes that were
-// not met.
+// not met. After the store has failed it ends all, because no envelope is met any more.
 func (p *proposer) look(now time.Time) {
+	refusal, failed := p.w.refusal(), p.w.failed() != nil
 	p.mu.Lock()
-	late := p.queue.remove(func(o op) bool { return now.After(o.job.(*proposal).until) })
+	late := p.queue.remove(func(o op) bool { return refusal != nil || now.After(o.job.(*proposal).until) })
 	var lost []*flight
 	for _, f := range p.flights {
-		if now.After(f.until) {
+		if failed || now.After(f.until) {
 			lost = append(lost, f)
 		}
 	}
@@ -224,9 +257,12 @@ func (p *proposer) look(now time.Time) {
 	for _, f := range lost {
 		p.giveUp(f)
 	}
-	e := relay.Errorf(relay.Overloaded, "the log takes no writes just now; nothing was written")
-	e.RetryAfter = time.Second
-	p.refuse(late, e)
+	if refusal == nil {
+		e := relay.Errorf(relay.Overloaded, "the log takes no writes just now; nothing was written")
+		e.RetryAfter = time.Second
+		refusal = e
+	}
+	p.refuse(late, refusal)
 }
 
 func (p *proposer) refuse(batch []op, err error) {
@@ -261,7 +297,9 @@ func (p *proposer) land(counter uint64) []job {
 		return nil
 	}
 	delete(p.flights, counter)
+	p.aloft -= f.bytes
 	close(f.met)
+	p.signal() // there may be room for the next envelope
 	p.sayDrained()
 	return f.jobs
 }
@@ -279,14 +317,13 @@ func (p *proposer) sayDrained() {
 }
 
 // close refuses further writes. It proposes those that wait, and waits for the outcomes of
-// all, but not for long: then those that were not proposed are refused, and the outcome of
+// all, until moment ends: then those that were not proposed are refused, and the outcome of
 // the others is unknown. The writer ends their jobs. It is called once.
-func (p *proposer) close() {
+func (p *proposer) close(moment context.Context) {
 	p.mu.Lock()
 	p.shut = true
 	p.mu.Unlock()
 	p.signal()
-	late := time.After(p.patience.closing)
 	select {
 	case <-p.ended:
 		p.mu.Lock()
@@ -294,11 +331,12 @@ func (p *proposer) close() {
 		p.mu.Unlock()
 		select {
 		case <-p.drained:
-		case <-late:
+		case <-moment.Done():
 		}
-	case <-late:
+	case <-moment.Done():
 	}
 	p.cancel()
+	p.signal()
 	<-p.ended
 	p.mu.Lock()
 	var lost []*flight

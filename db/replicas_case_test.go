@@ -69,10 +69,10 @@ func TestReplicasRefuseTheNoncesOfEachOther(t *testing.T) {
 		b.stop()
 		b.start()
 	}
-	l.set(func() { l.ahead = 29 * time.Minute })
+	l.set(func() { l.ahead = 34 * time.Minute })
 	_, err = b.Send(b.message(k, 101))
 	b.want(relay.NonceReused, err)
-	l.set(func() { l.ahead = 36 * time.Minute })
+	l.set(func() { l.ahead = 41 * time.Minute })
 	b.mustSend(k, 101)
 	for range 10 { // each entry may remove two old ones
 		b.mustSend(k, 0)
@@ -136,19 +136,23 @@ func TestReplicasCountTheirOwnRowsApart(t *testing.T) {
 }
 
 // A node that cannot write leaves no entry out: it goes on when it can. Who waits for an
-// outcome meanwhile learns that it is unknown.
+// outcome meanwhile learns that it is unknown. Further writes are refused before the log.
 func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	t.Parallel()
-	_, a, b := pair(t, func(o *Options) { o.LockWait = time.Millisecond })
+	l, a, b := pair(t, func(o *Options) { o.LockWait = time.Millisecond })
 	k := a.issue("bob^demo")
 	b.catchUp()
 	free := b.occupy()
-	a.mustSend(k, 1)
-	_, err := b.Send(b.message(k, 3))
+	_, err := b.Send(b.message(k, 1))
 	b.want(relay.StoreFailed, err)
-	a.mustSend(k, 5)
+	a.mustSend(k, 3)
+	before := l.length()
+	_, err = b.Send(b.message(k, 5))
+	b.want(relay.DatabaseLocked, err)
+	l.wantLength(t, before)
 	free()
 	b.catchUp()
+	b.mustSend(k, 5) // the same nonce, because nothing was written
 	wantEnd(a, b)
 	wantMessages(b, 3)
 }
@@ -197,7 +201,7 @@ func TestReplicasApplyAnEnvelopeOnce(t *testing.T) {
 	if err != nil || e.counter != 4 || len(e.writes) != 1 {
 		t.Fatalf("%+v, %v", e, err)
 	}
-	late := formOf(envelope{origin: e.origin, counter: 2, writes: e.writes})
+	late := formOf(envelope{log: e.log, origin: e.origin, counter: 2, writes: e.writes})
 	l.set(func() {
 		l.add(l.entries[3].Data)
 		l.add(late)
@@ -235,4 +239,25 @@ func TestReplicasRefuseWhatNoEntryHolds(t *testing.T) {
 	_, err = a.Send(m)
 	a.want("", err)
 	wantEnd(a, b)
+}
+
+// A nonce counts for as long as a request could come again, also if the log's clock has jumped
+// ahead by five minutes. It is forgotten one part of time later.
+func TestReplicasForgetNoNonceAfterASmallJump(t *testing.T) {
+	t.Parallel()
+	const minute = int64(time.Minute / time.Millisecond)
+	for _, at := range []int64{0, 1, 3 * minute, 5*minute - 1, 5 * minute} {
+		s := spentNonces{}
+		s.add(at, []relay.NonceHash{7})
+		still := at + 2*relay.MaxClockSkew.Milliseconds() + 5*minute
+		s.forget(still)
+		if !s.has(7, still) {
+			t.Errorf("a nonce of the time %d is forgotten after 35 minutes", at)
+		}
+		if gone := still + 5*minute; s.has(7, gone) {
+			t.Errorf("a nonce of the time %d still counts after 40 minutes", at)
+		} else if s.forget(gone); len(s) > 0 {
+			t.Errorf("a nonce of the time %d still takes memory after 40 minutes", at)
+		}
+	}
 }

@@ -123,3 +123,50 @@ func TestReplicasStopWhereTheyCannotGoOn(t *testing.T) {
 		t.Error(l.length(), b.Failed())
 	}
 }
+
+// A copy follows its own log alone. It stops before it applies an entry of another one, and
+// says so.
+func TestReplicasFollowTheirOwnLogAlone(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t)
+	k := a.issue("bob^demo")
+	a.mustSend(k, 0)
+	b.catchUp()
+	longer := newTestLog(1)
+	c := newNode(t, longer, "c", Options{}, nil).found()
+	k = c.issue("bob^demo")
+	for range 5 {
+		c.mustSend(k, 0)
+	}
+	c.stop()
+	wrong := newNode(t, longer, "wrong", Options{}, nil).copyOf(a)
+	wrong.wantFatal(errOtherLog)
+	wrong.stop()
+	founder := newNode(t, longer, "d", Options{Create: true, FoundLog: true}, nil)
+	founder.start()
+	founder.wantFatal(errOtherLog)
+	founder.stop()
+	if n := founder.count("mecha"); n != 0 {
+		t.Errorf("a copy that was founded on a log with entries has taken %d Mechas from it", n)
+	}
+	wantEnd(a, b)
+	wantSame(a, wrong)
+	l.wantLength(t, 2)
+	longer.wantLength(t, 6)
+}
+
+// After an opening that has founded a log and then failed, the next one goes on.
+func TestReplicasAreFoundedAtTheSecondTry(t *testing.T) {
+	t.Parallel()
+	l := newTestLog(1)
+	a := newNode(t, l, "a", Options{}, nil).found()
+	first := a.w.replica.file.Log
+	a.stop()
+	a.found()
+	if id := a.w.replica.file.Log; id != first || id == (file.LogID{}) {
+		t.Errorf("the second try has named the log %x, the first one %x", id, first)
+	}
+	a.issue("bob^demo")
+	b := newNode(t, l, "b", Options{}, nil).copyOf(a)
+	wantEnd(a, b)
+}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -134,4 +135,59 @@ func (l *testLog) waitFor(kind string) <-chan struct{} {
 		}
 	}()
 	return found
+}
+
+// What a node has removed since its last note in the audit log, which it writes once an hour,
+// is noted when it stops.
+func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
+	t.Parallel()
+	l, a, b := pair(t, func(o *Options) { o.Retention, o.By = 300*time.Millisecond, relay.Actor{UID: 1, User: "maria"} })
+	k := a.issue("bob^demo")
+	b.keep(true)
+	for round := range int64(2) {
+		for range 5 {
+			b.mustSend(k, 0)
+		}
+		for n := l.length(); ; n = l.length() {
+			b.catchUp()
+			b.poke(func() {}) // so the outcomes of these entries are known
+			if b.Measures().Removed.Load() == 5*(round+1) && len(notesOf(l, b.w.propose.origin)) > 0 {
+				break
+			}
+			l.waitForLength(n+1, nil)
+		}
+	}
+	from := b.w.propose.origin
+	b.stop()
+	removed, notes := 0, notesOf(l, from)
+	for _, detail := range notes {
+		n := 0
+		if _, err := fmt.Sscanf(detail, "%d messages", &n); err != nil {
+			t.Errorf("%q: %v", detail, err)
+		}
+		removed += n
+	}
+	if removed != 10 || len(notes) != 2 {
+		t.Errorf("10 messages were removed; the log says %q", notes)
+	}
+	b.start()
+	wantEnd(a, b)
+}
+
+// notesOf gives the details of the acts of an origin.
+func notesOf(l *testLog, from origin) (details []string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.entries {
+		env, err := readEnvelope(e.Data)
+		if err != nil || env.origin != from {
+			continue
+		}
+		for _, w := range env.writes {
+			if act, ok := w.(*relay.Act); ok {
+				details = append(details, act.Detail)
+			}
+		}
+	}
+	return details
 }

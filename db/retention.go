@@ -62,6 +62,8 @@ type retention struct {
 	toAudit   relay.Pruned  // what was removed by age and is not in the audit log yet
 	took      time.Duration // of the last piece
 	proposed  bool          // a piece is on its way through the log
+	ending    bool          // the log is closed soon: no further piece begins
+	settled   chan struct{} // then: closed once the last piece is on its way; else nil
 	goal      time.Duration // how long a piece should take; 0 after one that failed
 }
 
@@ -159,30 +161,10 @@ func (r *retention) proposes(j job) bool {
 	return r.proposed && r.w.proposes(j)
 }
 
-// flush deletes the rows of removed messages when the store closes, and notes what was
-// removed: in the audit log, and for a command that waits. With a log, nothing can be
-// proposed any more.
-func (r *retention) flush() {
-	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
-	if can() && r.w.propose == nil && r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{}) {
-		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
-	}
-	if can() && r.asked != nil && r.asked.so != r.asked.noted {
-		r.w.commit([]op{{job: r.notePiece(r.w.opts.Now())}})
-	}
-	for can() && r.unlist.left() {
-		r.goal = quietPiece
-		r.w.commit([]op{{job: r.unlistPiece()}})
-		if r.goal == 0 {
-			return
-		}
-	}
-}
-
 // piece gives the next piece of work; nil if there is none. The order matters: rows of
 // mailboxes go before more messages do, and the file gets shorter when these have gone.
 func (r *retention) piece(now time.Time) job {
-	if r.proposed {
+	if r.proposed || r.ending {
 		return nil
 	}
 	running := r.running(now)
@@ -214,7 +196,7 @@ func (r *retention) piece(now time.Time) job {
 			return j
 		}
 		return r.notePiece(now)
-	case r.toAudit.Messages > 0 && running >= r.nextAudit && r.w.opts.By != (relay.Actor{}):
+	case running >= r.nextAudit && r.mustAudit():
 		return r.auditPiece(now, running)
 	case running >= r.nextNote:
 		return r.clockPiece(now, running)

@@ -253,10 +253,10 @@ func (w *writer) explain(err error) error {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the store failed; whether this was written is unknown", Cause: err}
 	case errors.Is(err, errCramped):
 		w.disk.low.Store(true)
-		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
+		return errNoRoom(err)
 	case sqlite.IsDiskFull(err):
 		w.disk.becameFull(w.c)
-		return &relay.Error{Code: relay.DiskFull, Detail: "the disk is full; nothing was written", Cause: err}
+		return errNoRoom(err)
 	case sqlite.IsBusy(err):
 		return &relay.Error{Code: relay.DatabaseLocked, Detail: "another process holds the write lock of the database; nothing was written", RetryAfter: time.Second, Cause: err}
 	case sqlite.IsReadOnly(err):

@@ -215,6 +215,7 @@ func (w *writer) run() {
 		ops, shut := w.take()
 		entries := w.follow.take()
 		w.finishLate()
+		w.retention.settle()
 		if len(ops) == 0 && shut {
 			w.pushes.flush()
 			w.segments.flush()

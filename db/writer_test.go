@@ -307,6 +307,21 @@ func TestAFullQueueIsRefused(t *testing.T) {
 	}
 }
 
+// A server waits for the lock as long as it was told, also after its start has copied the log
+// without waiting for anybody.
+func TestAServerWaitsForTheLockAsLongAsItWasTold(t *testing.T) {
+	t.Parallel()
+	for told, want := range map[time.Duration]int64{0: 10_000, 3 * time.Second: 3000} {
+		d := openHere(t, func(o *Options) { o.Serve, o.LockWait = true, told })
+		var wait int64
+		var failed error
+		d.w.enqueue(&choreJob{poke{}, func(error) { wait, failed = d.w.c.Number("PRAGMA busy_timeout") }}, 0)
+		if err := d.Close(); err != nil || failed != nil || wait != want {
+			t.Errorf("told to wait %v, it waits %d ms, want %d; %v, %v", told, wait, want, failed, err)
+		}
+	}
+}
+
 func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")

@@ -10,19 +10,28 @@ import (
 // A Replica is the place of a file in a log that several copies follow: the row of the
 // table of that name.
 type Replica struct {
+	Log     LogID
 	Version int64          // of the rules by which entries are applied
 	Applied uint64         // the number of the last entry whose writes the file has
 	At      int64          // the time of the last entry, in Unix ms
 	Last    relay.Position // the last position in the commit order
-	Hash    uint64         // of all outcomes up to that entry
+	// Hash is of the numbers of the entries so far and, for each of their writes that was
+	// applied, of the code of its refusal, if it was refused, and the last position after it.
+	// So it shows at once that copies have decided differently, or given other positions. It
+	// says nothing of the other values in the rows.
+	Hash uint64
 }
+
+// A LogID names a log. It is random. All copies that follow the log have it, and each entry.
+type LogID [8]byte
 
 // ReadReplica reads the place of a file of the current schema. follows is false for a file
 // that is its own log.
 func ReadReplica(c *sqlite.Conn) (r Replica, follows bool, err error) {
 	follows, err = c.Row(func(row *sqlite.Rows) {
-		r = Replica{row.Int(0), uint64(row.Int(1)), row.Int(2), relay.Position(row.Int(3)), uint64(row.Int(4))}
-	}, "SELECT version, applied, at, last, hash FROM replica")
+		r = Replica{Version: row.Int(1), Applied: uint64(row.Int(2)), At: row.Int(3), Last: relay.Position(row.Int(4)), Hash: uint64(row.Int(5))}
+		copy(r.Log[:], row.Blob(0))
+	}, "SELECT log, version, applied, at, last, hash FROM replica")
 	return r, follows, err
 }
 

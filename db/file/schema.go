@@ -183,6 +183,7 @@ INSERT INTO exchange SELECT recipient, position, sender, completed, hour, words 
 DROP TABLE ended;
 CREATE TABLE replica (
   id      INTEGER PRIMARY KEY CHECK (id = 1),
+  log     BLOB NOT NULL,
   version INTEGER NOT NULL,
   applied INTEGER NOT NULL,
   at      INTEGER NOT NULL,

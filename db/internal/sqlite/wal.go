@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // LogSize gives the bytes of the log of the database at path; 0 if there is none.
@@ -41,11 +42,15 @@ func (c *Conn) Checkpoint() (frames int64, err error) {
 func (c *Conn) CopyLog() (held bool, err error) {
 	c.lock()
 	defer c.unlock()
+	wait, err := c.Number("PRAGMA busy_timeout")
+	if err != nil {
+		return false, err
+	}
 	if _, err := c.Row(nil, "PRAGMA busy_timeout = 0"); err != nil {
 		return false, err
 	}
 	_, err = c.Row(func(r *Rows) { held = r.Int(0) != 0 }, "PRAGMA wal_checkpoint(TRUNCATE)")
-	_, again := c.Row(nil, "PRAGMA busy_timeout = "+busyTimeout)
+	_, again := c.Row(nil, "PRAGMA busy_timeout = "+strconv.FormatInt(wait, 10))
 	return held, errors.Join(err, again)
 }
 

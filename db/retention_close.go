@@ -1,0 +1,50 @@
+package db
+
+import "relay/db/relay"
+
+// What the removal of messages does when the store closes.
+
+// end has no further piece begin. Once the one that is on its way has ended, what was removed
+// since the last note goes to the log, for the audit log; then settled is closed. It is for a
+// store with a log that closes.
+func (r *retention) end(settled chan struct{}) {
+	r.ending, r.settled = true, settled
+	r.settle()
+}
+
+// settle goes on with what end has begun.
+func (r *retention) settle() {
+	if r.settled == nil || r.proposed {
+		return
+	}
+	settled := r.settled
+	r.settled = nil
+	if r.mustAudit() {
+		r.proposes(r.auditPiece(r.w.opts.Now(), 0))
+	}
+	close(settled)
+}
+
+// mustAudit tells whether something was removed that the audit log does not say.
+func (r *retention) mustAudit() bool {
+	return r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{})
+}
+
+// flush deletes the rows of removed messages when the store closes, and notes what was
+// removed: in the audit log, unless end has done that, and for a command that waits.
+func (r *retention) flush() {
+	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
+	if can() && r.w.propose == nil && r.mustAudit() {
+		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
+	}
+	if can() && r.asked != nil && r.asked.so != r.asked.noted {
+		r.w.commit([]op{{job: r.notePiece(r.w.opts.Now())}})
+	}
+	for can() && r.unlist.left() {
+		r.goal = quietPiece
+		r.w.commit([]op{{job: r.unlistPiece()}})
+		if r.goal == 0 {
+			return
+		}
+	}
+}
