@@ -160,8 +160,12 @@ func mustLive(t *testing.T, d *DB, c *setClock, keys [3]*relay.Key, step int) {
 		}
 		p, _ := d.ids.MessagePosition(sent.ID)
 		d.Pushed(bob.Number, c.now(), []relay.Position{p})
-		for _, status := range map[int][]string{0: {"completed"}, 2: {"processing", "completed"}, 3: {"processing", "waiting"}}[i%4] {
-			if _, err := d.Acknowledge(&relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}); err != nil {
+		for _, status := range map[int][]string{0: {"completed"}, 2: {"processing", "completed"}, 3: {"processing", relay.Deferred}}[i%4] {
+			ack := &relay.Acknowledge{At: c.now(), Key: bob.Number, ID: sent.ID, Status: status, ClientTS: "2026-01-01T00:00:00Z", Nonce: m.Nonce + 1<<40}
+			if status == relay.Deferred { // until long after its removal: else the messages are all given up before that
+				ack.RetryAfter = 100 * time.Hour
+			}
+			if _, err := d.Acknowledge(ack); err != nil {
 				t.Fatal(err)
 			}
 		}

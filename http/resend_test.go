@@ -2,6 +2,7 @@ package http_test
 
 import (
 	"bytes"
+	"database/sql"
 	"fmt"
 	"net"
 	"strings"
@@ -93,6 +94,25 @@ func (c *cutter) forward(client, server net.Conn) {
 	}
 }
 
+// mustHoldWrites keeps the store from committing until release is called.
+func (r *testRelay) mustHoldWrites() (release func()) {
+	r.t.Helper()
+	d, err := sql.Open("sqlite", "file:"+r.settings.db.Path+"?_pragma=busy_timeout(10000)")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	d.SetMaxOpenConns(1)
+	if _, err := d.Exec("BEGIN IMMEDIATE"); err != nil {
+		r.t.Fatal(err)
+	}
+	return func() {
+		if _, err := d.Exec("ROLLBACK"); err != nil {
+			r.t.Error(err)
+		}
+		d.Close()
+	}
+}
+
 // Go's http.Transport sends a request with an Idempotency-Key again when a
 // connection that it had used before breaks: same nonce, same timestamp. The
 // client must see a 201, and there must be one message.
@@ -109,8 +129,17 @@ func TestATransportThatResends(t *testing.T) {
 				alice.get(whoami).want(200) // so that the connection has been used
 				proxy.cut.Store(when)
 				c := alice.prepare("POST", messages, letter(bob), idempotent(fmt.Sprint("k", i)))
-				a, err := r.try(c)
-				if err != nil {
+				release := func() {}
+				if when == cutBefore { // the first send is still under way when the second one comes
+					release = r.mustHoldWrites()
+				}
+				var a reply
+				var err error
+				ended := make(chan struct{})
+				go func() { defer close(ended); a, err = r.try(c) }()
+				eventually(t, "it is sent twice", func() bool { return proxy.sends.Load() == int32(2*i+2) })
+				release()
+				if <-ended; err != nil {
 					t.Fatal(err)
 				}
 				a.want(201)

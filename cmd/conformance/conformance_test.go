@@ -92,11 +92,11 @@ func delay(wrong string) time.Duration {
 var long = flag.Bool("long", false, "judge the clients of all languages by all cases")
 
 // The examples of the clients pass: in the long form every case, else the one in which both
-// messages and acknowledgements are sent again.
+// messages and acknowledgements are sent again, and the one in which messages come twice.
 func TestTheClientsConform(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t)
-	only := inLong("lost-answer")
+	only := inLong("lost-answer", "duplicates")
 	for _, c := range []struct {
 		language, file string
 		command        []string

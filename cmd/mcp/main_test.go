@@ -8,9 +8,16 @@ import (
 	"relay/cmd/mcp"
 )
 
+// In the long form, sessions wait as long as in use for a relay that is silent when they start:
+//
+//	go test ./cmd/mcp -long
+var long = flag.Bool("long", false, "the long form of the tests: seconds more")
+
 func TestMain(m *testing.M) {
-	mcp.Hurry()
 	flag.Parse()
+	if !*long {
+		mcp.Hurry()
+	}
 	given := false
 	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
 	if !given {
