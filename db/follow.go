@@ -240,7 +240,7 @@ func (w *writer) applyEntries(ops []op) {
 		return
 	default:
 		w.fail(fmt.Errorf("%s: entries of the log cannot be applied: %w", w.path, err))
-		err = errUnknown(err)
+		err = errUnknown("the store has failed", err)
 	}
 	w.release(ops, err)
 	clear(f.batch)
@@ -265,10 +265,12 @@ func (f *follower) detach() {
 			continue // it was made of such a job before
 		}
 		e.job = j
-		waited.finish(errUnknown(errors.New("this node cannot write for now")))
+		waited.finish(errUnknown("this node cannot write just now, but the log has the request", nil))
 	}
 }
 
-func errUnknown(cause error) error {
-	return &relay.Error{Code: relay.StoreFailed, Detail: "the log did not say in time whether it has taken this; whether it was written is unknown", Cause: cause}
+// errUnknown is the error for a write that the log may have. why is the beginning of its
+// sentence; cause may be nil.
+func errUnknown(why string, cause error) error {
+	return &relay.Error{Code: relay.StoreFailed, Detail: why + "; whether it was written is unknown", Cause: cause}
 }

@@ -3,7 +3,6 @@ package db
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"sync"
 	"time"
 
@@ -275,7 +274,7 @@ func (p *proposer) refuse(batch []op, err error) {
 // unknown: the log may have the envelope, or get it yet.
 func (p *proposer) giveUp(f *flight) {
 	for _, j := range p.land(f.counter) {
-		p.w.finishLater(j, errUnknown(errors.New("the time for an answer of the log is up")))
+		p.w.finishLater(j, errUnknown("the log did not say in time whether it has taken the request", nil))
 	}
 }
 

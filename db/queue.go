@@ -135,8 +135,11 @@ func (q *queue) leaves(o op) {
 	}
 }
 
-// reuse takes back the array of a batch whose jobs are finished.
+// reuse takes back the array of a batch whose jobs are finished; nil if take gave none.
 func (q *queue) reuse(batch []op) {
+	if batch == nil {
+		return // take has left the spare one
+	}
 	clear(batch)
 	q.spare = batch[:0]
 }

@@ -145,6 +145,7 @@ func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	free := b.occupy()
 	_, err := b.Send(b.message(k, 1))
 	b.want(relay.StoreFailed, err)
+	b.wantSentence("this node cannot write just now", err)
 	a.mustSend(k, 3)
 	before := l.length()
 	_, err = b.Send(b.message(k, 5))
@@ -179,7 +180,9 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 		}
 	}
 	a.want(relay.Overloaded, <-outcomes[1])
-	a.want(relay.StoreFailed, <-outcomes[0])
+	err := <-outcomes[0]
+	a.want(relay.StoreFailed, err)
+	a.wantSentence("the log did not say in time", err)
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[2] <- err })
 	a.stop()
 	if code := relay.ErrorCode(<-outcomes[2]); code != relay.StoreFailed && code != relay.ShuttingDown {
@@ -259,5 +262,13 @@ func TestReplicasForgetNoNonceAfterASmallJump(t *testing.T) {
 		} else if s.forget(gone); len(s) > 0 {
 			t.Errorf("a nonce of the time %d still takes memory after 40 minutes", at)
 		}
+	}
+}
+
+// wantSentence fails the test unless an error has some words.
+func (n *node) wantSentence(words string, err error) {
+	n.Helper()
+	if err == nil || !strings.Contains(err.Error(), words) {
+		n.Errorf("%v, which does not say that %s", err, words)
 	}
 }

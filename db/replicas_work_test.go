@@ -159,6 +159,7 @@ func TestReplicasNoteAtAStopWhatTheyHaveRemoved(t *testing.T) {
 	}
 	from := b.w.propose.origin
 	b.stop()
+	b.keep(false)
 	removed, notes := 0, notesOf(l, from)
 	for _, detail := range notes {
 		n := 0

@@ -275,6 +275,22 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	}
 }
 
+// A queue keeps the array of a batch for the next one, also if nothing was taken meanwhile.
+func TestAQueueKeepsItsSpareArray(t *testing.T) {
+	q := newQueue(maxBatch, maxBatchBytes)
+	for range 100 {
+		if err := q.add(&choreJob{nothing{}, func(error) {}}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q.reuse(q.take())
+	kept := cap(q.spare)
+	q.reuse(q.take())
+	if kept < 100 || cap(q.spare) != kept {
+		t.Errorf("it kept room for %d jobs, and after an empty batch for %d", kept, cap(q.spare))
+	}
+}
+
 // However many Mechas flood the queue, a place is left for one more.
 func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
 	t.Parallel()
