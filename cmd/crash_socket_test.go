@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -111,7 +112,7 @@ func TestCrashKilledWhileSocketsSend(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	db := tempDB(t)
+	db := filepath.Join(t.TempDir(), "relay.db") // as that of newCrash
 	agents := issue(t, db, "s0^crash", "s1^crash", "s2^crash", "s3^crash", "to^crash")
 	to, senders := agents[4], make([]*socketSender, 4)
 	for i := range senders {

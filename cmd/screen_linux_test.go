@@ -61,7 +61,7 @@ var showings = map[string][]showing{
 	"message list":         {{}, {args: "--json", sees: `\u202e`}, {args: "--before $HOSTILE"}},
 	"message show":         {{args: "$ID --payload", sees: `\u202e`}, {args: "$ID --payload --json", sees: `\u202e`}, {args: "$ID --raw", sees: `\u202e`}, {args: "$HOSTILE"}},
 	"message stats":        {{}},
-	"message tail":         {{args: "--last 9 --json", until: "$ID"}, {args: "--last 9", until: "$ID"}},
+	"message tail":         {{args: "--last 9 --json", until: "$ID"}, {args: "--last 9", until: "$ID", sees: `\u202e`}},
 	"message trace":        {{args: "$ACKED", sees: `\u202e`}, {args: "$ACKED --json", sees: `\u202e`}, {args: "$HOSTILE"}},
 	"readyz":               {{}, {args: "--json"}, {args: "--url $HOSTILE"}},
 	"restore":              {{args: "$COPY --db $DIR/$LEGAL-restored.db"}, {args: "$FILE"}},
@@ -107,7 +107,7 @@ func newCast(t *testing.T) *cast {
 	for _, a := range keys[:2] {
 		c.ask(a, "PUT", "/api/v1/mecha/"+a.Address+"/profile", profile).want(t, http.StatusOK)
 	}
-	body := `{"to":"bob^x","version":` + inJSON("v"+c1+marks[:5]) + `,"correlation_id":` + inJSON(hostile) + `,"payload":{"text":` + inJSON(hostile) + `}}`
+	body := `{"to":"bob^x","message_type":` + inJSON("t"+marks) + `,"version":` + inJSON("v"+c1+marks[:5]) + `,"correlation_id":` + inJSON(hostile) + `,"payload":{"text":` + inJSON(hostile) + `}}`
 	c.ask(alice, "POST", "/api/v1/messages", strings.Replace(body, "bob^x", "carol^x", 1)).want(t, http.StatusCreated)
 	sent := parse[record](t, c.ask(alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated))
 	acked := parse[record](t, c.ask(alice, "POST", "/api/v1/messages", body).want(t, http.StatusCreated))
