@@ -226,10 +226,15 @@ func (l *learning) write(counted []exchange, at time.Time) error {
 	return l.t.putLearner(l.mecha, l.learner, l.t.position(at))
 }
 
-// writePage writes a page that has changed, in several rows if it has grown too long.
+// writePage writes a page that has changed, in several rows if it has grown too long. A page
+// without words goes, but for the first one of a Mecha: then the page before it covers its
+// words. The page must not be used any more.
 func (t *tx) writePage(id relay.MechaNumber, p *wordPage) error {
-	if !p.changed {
+	switch {
+	case !p.changed:
 		return nil
+	case len(p.words) == 0 && p.first != "":
+		return t.c.Exec("DELETE FROM learned WHERE mecha = ? AND first = ?", int64(id), p.first)
 	}
 	for _, part := range p.split() {
 		query := "INSERT INTO learned (words, counts, mecha, first) VALUES (?, ?, ?, ?)"

@@ -118,3 +118,33 @@ func TestExchangesAreCountedInTime(t *testing.T) {
 		}
 	}
 }
+
+// Words that failures take back leave no rows behind, but for the first one of a Mecha that has
+// others.
+func TestWordsThatAreTakenBackLeaveNoRows(t *testing.T) {
+	s := mustTaught(t)
+	s.exchange("alice^demo", "carol^travel", "completed", "aaa", "zzz")
+	for round := range 3 {
+		all := func(status string) {
+			t.Helper()
+			for i := range 20 {
+				var words []string
+				for n := range 15 {
+					words = append(words, fmt.Sprintf("word%d-%02d-%02d", round, i, n))
+				}
+				s.exchange("alice^demo", "carol^travel", status, words...)
+			}
+		}
+		all("completed")
+		if n := s.number("SELECT count(*) FROM learned"); n < 3 {
+			t.Fatalf("%d rows have all words", n)
+		}
+		all("failed")
+		if l := s.learned("carol^travel"); len(l.Words) != 2 {
+			t.Errorf("after round %d, %d words are known", round, len(l.Words))
+		}
+		if n := s.number("SELECT count(*) FROM learned WHERE words = 0 AND first <> ''"); n != 0 {
+			t.Errorf("after round %d, %d rows have no words", round, n)
+		}
+	}
+}

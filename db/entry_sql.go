@@ -232,7 +232,12 @@ func (d *DB) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.
 // as long as the file has its revision. Safe for concurrent use; the zero value is empty.
 type entryCache struct {
 	mu  sync.Mutex
-	all generations[relay.MechaNumber, relay.Entry]
+	all generations[relay.MechaNumber, cachedEntry]
+}
+
+type cachedEntry struct {
+	relay.Entry
+	size int // about the room that it takes
 }
 
 // find gives the entry of a Mecha at a revision, if the cache has it.
@@ -240,17 +245,19 @@ func (c *entryCache) find(id relay.MechaNumber, revision int64) (relay.Entry, bo
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, known, stale := c.all.find(id)
-	if !known || e.Revision != revision {
+	switch {
+	case !known:
 		return relay.Entry{}, false
+	case e.Revision != revision:
+		c.all.drop(id, e.size)
+		return relay.Entry{}, false
+	case stale:
+		c.all.put(id, e, e.size)
 	}
-	if stale {
-		c.all.put(id, e, entryBytes)
-	}
-	return e, true
+	return e.Entry, true
 }
 
-// entryBytes is about the room that an entry takes besides its profile, and that an old entry
-// is taken to have.
+// entryBytes is about the room that an entry takes besides its profile.
 const entryBytes = 1024
 
 // read reads the entry of e.Number into e, and remembers it.
@@ -269,7 +276,7 @@ func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.all.put(e.Number, *e, size)
+	c.all.put(e.Number, cachedEntry{*e, size}, size)
 	return nil
 }
 

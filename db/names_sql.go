@@ -96,6 +96,15 @@ func (g *generations[K, V]) put(k K, v V, length int) {
 	g.young[k] = v
 }
 
+// drop removes k, which was put with this length.
+func (g *generations[K, V]) drop(k K, length int) {
+	if _, known := g.young[k]; known {
+		g.bytes -= length + nameOverhead
+	}
+	delete(g.young, k)
+	delete(g.old, k)
+}
+
 // find looks k up. stale says that k is in the old half, and should be put again.
 func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
 	if v, ok = g.young[k]; ok {

@@ -22,7 +22,7 @@ type record struct {
 	lengths  [fields]int
 	total    int // the length of the combined text
 	passages []passage
-	stored   int // its bytes in the index
+	room     int // about the bytes that it takes in memory, with its trigrams
 
 	trigramsOnce sync.Once
 	trigrams     [][]trigram // see nameTrigrams
@@ -105,7 +105,6 @@ func appendHashes(b []byte, list []uint32) []byte {
 // returns errRecord; it does not panic.
 func (r *record) decode(b []byte) error {
 	d := decoder{b: b, room: make([]uint32, 0, len(b)/4)}
-	r.stored = len(b)
 	r.id = relay.MechaNumber(d.long())
 	r.address = relay.Address(d.string())
 	r.names = d.strings()
@@ -132,8 +131,20 @@ func (r *record) decode(b []byte) error {
 	if d.failed {
 		return errRecord
 	}
+	r.room = len(b) + bytesPerRecord + bytesPerPassage*len(r.passages) + bytesPerString*(len(r.names)+len(r.skills))
+	for _, name := range r.names {
+		r.room += bytesPerTrigram * len(name)
+	}
 	return nil
 }
+
+// What parts of a record take in memory, besides their bytes in the index.
+const (
+	bytesPerRecord  = 256
+	bytesPerPassage = 64
+	bytesPerString  = 16
+	bytesPerTrigram = 12
+)
 
 // A decoder reads values from the front of b. After an error failed is set, and
 // every further value is zero.

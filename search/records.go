@@ -17,11 +17,11 @@ type recordCache struct {
 // A documentKey is a document of a segment.
 type documentKey struct{ segment, document uint64 }
 
-// recordBytes bounds a half of the cache. A record counts as recordOverhead more than it has
-// bytes in the index: that is about the room of its lists and of its names' trigrams.
+// recordBytes bounds a half of the cache, by the room of its records and recordOverhead for each:
+// about the room that an element of the map takes.
 const (
 	recordBytes    = 4 << 20
-	recordOverhead = 1024
+	recordOverhead = 64
 )
 
 func (c *recordCache) find(k documentKey) *record {
@@ -48,7 +48,7 @@ func (c *recordCache) put(k documentKey, r *record) {
 		c.young, c.old, c.bytes = map[documentKey]*record{}, c.young, 0
 	}
 	if c.young[k] == nil {
-		c.bytes += r.stored + recordOverhead
+		c.bytes += r.room + recordOverhead
 	}
 	c.young[k] = r
 }
