@@ -9,15 +9,17 @@ import (
 // Large profiles that searches list again and again take no more room than others, and one that
 // has changed takes none twice.
 func TestTheEntryCacheIsBounded(t *testing.T) {
+	defer func(usual int) { nameBytes = usual }(nameBytes)
+	nameBytes = 8 << 20 // as in use; no other test runs meanwhile
 	var c entryCache
 	const size = 64 << 10
 	put := func(id relay.MechaNumber, revision int64) {
-		c.all.put(id, cachedEntry{relay.Entry{Number: id, Revision: revision}, size}, size)
+		c.all.put(id, cachedEntry{relay.Entry{Mecha: relay.Mecha{Number: id}, Revision: revision}, size}, size)
 	}
 	for n := range relay.MechaNumber(600) {
 		put(n, 1)
 		for id := range n {
-			if e, ok := c.find(id, 1); ok && e.Number != id {
+			if e, ok := c.find(id, 1); ok && e.Mecha.Number != id {
 				t.Fatalf("for %d it gives %d", id, e.Number)
 			}
 		}
