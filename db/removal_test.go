@@ -113,8 +113,8 @@ func TestKeysAndMechasWithoutReferencesGo(t *testing.T) {
 	wantSound(t, s.Path())
 }
 
-// A removed Mecha goes with its last message, also from a conversation that goes on. Whoever gets
-// its address later takes no part in that conversation.
+// A removed Mecha goes with its last message, also from a conversation that goes on. A Mecha
+// that gets its address later takes no part in that conversation.
 func TestARemovedMechaLeavesAConversationThatGoesOn(t *testing.T) {
 	t.Parallel()
 	s := mustOpen(t)

@@ -68,7 +68,7 @@ func (l *testLog) Append(ctx context.Context, _ string, envelope []byte) error {
 	case 3, 4:
 		l.late = append(l.late, envelope)
 		return errLost
-	case 5: // the answer takes for ever
+	case 5: // no answer comes
 		l.add(envelope)
 		l.mu.Unlock()
 		<-ctx.Done()

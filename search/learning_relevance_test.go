@@ -78,9 +78,9 @@ func TestLearningRelevance(t *testing.T) {
 // A learningFigure is the nDCG@10 of a test, and of its queries that are held out.
 type learningFigure struct{ all, heldOut float64 }
 
-// isHeldOut divides queries in two parts, apart from the turns. Constants are chosen by the
-// figures of the others, the development part, and judged by those that are held out: what is
-// gained there alone is luck. The floors are of all.
+// isHeldOut divides queries in two parts, apart from the turns. Constants are chosen by the figures
+// of the development part, and judged by the queries that are held out: a gain on the development
+// part alone is luck. The floors are of all queries.
 func isHeldOut(q judged) bool {
 	h := fnv.New64a()
 	h.Write([]byte("part" + q.Text))

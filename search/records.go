@@ -3,8 +3,8 @@ package search
 import "sync"
 
 // recordCache remembers the records that searches have read lately, so that most are not
-// unpacked and decoded again. Segments never change, so a record is the same for ever, and
-// nobody may change it. Any goroutine may use the cache; the zero value is empty.
+// unpacked and decoded again. Segments never change, so neither do their records, and
+// nobody may write to one. Any goroutine may use the cache; the zero value is empty.
 //
 // It has two halves. When the young one is full, it takes the place of the old one, which is
 // dropped. A record that is found in the old half moves to the young one.

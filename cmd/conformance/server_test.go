@@ -59,8 +59,8 @@ func mustJudge(t *testing.T, hearing time.Duration, url string, first, second co
 	return results
 }
 
-// The relay passes every check, whether it wants signatures of messages or not. What has nothing
-// to do with them is judged with --require-message-signature in the long form alone.
+// The relay passes every check, whether it wants signatures of messages or not. Checks that do not
+// concern signatures run with --require-message-signature in the long form alone.
 func TestTheRelayPassesEveryCheck(t *testing.T) {
 	t.Parallel()
 	for _, flags := range [][]string{nil, {"--require-message-signature"}} {
