@@ -200,7 +200,7 @@ func TestNoStuffingBeatsAnExactSkill(t *testing.T) {
 	}
 }
 
-// wantNotBeaten has a Mecha with a skill beside those that are stuffed with it in these ways.
+// wantNotBeaten puts a Mecha with a skill beside Mechas that are stuffed with it in these ways.
 func wantNotBeaten(t *testing.T, size int, skill, common string, ways ...string) {
 	t.Helper()
 	known, loud := []relay.Entry{skilled(skill)}, map[relay.MechaNumber]bool{}
