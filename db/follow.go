@@ -104,7 +104,8 @@ func (f *follower) deliver(entries []LogEntry) error {
 
 // take gives the ops of the entries that are to be applied next; none if there is no log, or
 // if this machine cannot apply them for now. At an entry that cannot be read the store stops,
-// once all entries before it are applied: so all copies stop at the same one. Only the writer's goroutine may call it.
+// once all entries before it are applied: so all copies stop at the same one. Only the
+// writer's goroutine may call it.
 func (f *follower) take() []op {
 	if f == nil || f.w.failed() != nil || time.Now().Before(f.retry) {
 		return nil
@@ -217,7 +218,8 @@ func (e *entryWrite) apply(t *tx) (err error) {
 
 // applyEntries makes a transaction of the ops that take gave. An entry is never left out: if
 // this machine has no room, or another process has the lock, applyEntries keeps the ops for
-// later, and until then this node takes no writes for the log. After any other fault of the machine the store stops.
+// later, and until then this node takes no writes for the log. After any other fault of the
+// machine the store stops.
 func (w *writer) applyEntries(ops []op) {
 	f := w.follow
 	err := w.transact(ops)

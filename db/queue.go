@@ -89,9 +89,9 @@ func (q *queue) take() []op {
 	return batch
 }
 
-// findTurns sets turns. last is the first turn for whose jobs a transaction of up to cut
-// jobs, with up to room bytes, has not enough room. count and bytes are the number and the size of the jobs in the
-// turns before it.
+// findTurns sets turns. last is the first turn whose jobs do not all fit into a transaction
+// of up to cut jobs and up to room bytes. count and bytes are the number and the size of the
+// jobs in the turns before it.
 func (q *queue) findTurns(cut, room int) (last, count, bytes int) {
 	var ops, size [cutBatch]int // of each turn
 	q.turns = q.turns[:0]
