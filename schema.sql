@@ -230,18 +230,15 @@ CREATE TABLE dormant (
 
 CREATE INDEX dormant_since ON dormant (since);
 
--- The exchanges that have ended, but are not yet counted in `learned`: messages that named a
--- search, by their recipients and the positions of the receipts that ended them. Each goes within
--- seconds, later only under load.
-CREATE TABLE exchange (
-  recipient INTEGER NOT NULL REFERENCES mecha (id),
-  position  INTEGER NOT NULL,
-  sender    INTEGER NOT NULL REFERENCES mecha (id),
-  completed INTEGER NOT NULL,  -- 0: failed or rejected
-  hour      INTEGER NOT NULL,  -- of the end, since 1970
-  words     TEXT NOT NULL,
-  PRIMARY KEY (recipient, position)
-) STRICT, WITHOUT ROWID;
+-- How far a round of counting has come: it counts the exchanges up to the position `upto`, by their
+-- recipients and positions. `recipient` and `position` are those of the next one. Without a row, no
+-- round is under way.
+CREATE TABLE counting (
+  id        INTEGER PRIMARY KEY CHECK (id = 1),
+  upto      INTEGER NOT NULL,
+  recipient INTEGER NOT NULL,
+  position  INTEGER NOT NULL
+) STRICT;
 
 -- What completed exchanges have taught of a Mecha as a whole. `position` is that of the last
 -- change; the search index follows it. `exchanges` is their weight as of `hour`, in 1/1024;
@@ -324,6 +321,15 @@ CREATE TABLE entry_nonce (
 
 -- Local to the process
 -- --------------------
+
+-- The exchanges that have ended, but are not yet counted in `learned`: messages that named a search.
+-- Each goes within seconds, later only under load. All copies have the same exchanges, but
+-- each has packed them in its own way: a row has those of a transaction (db/exchange_sql.go).
+-- `position` is that of the receipt that ended the first of them.
+CREATE TABLE exchange (
+  position INTEGER PRIMARY KEY,
+  ended    TEXT NOT NULL
+) STRICT;
 
 -- The messages that a Mecha received, in commit order, pending messages before
 -- the others, so that these are found and counted without reading the others.

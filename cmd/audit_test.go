@@ -104,7 +104,7 @@ func TestABackupWithoutAnAuditLogIsRestored(t *testing.T) {
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
 		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew",
 		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed",
-		"DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "CREATE INDEX participant_mecha ON participant (mecha)",
+		"DROP TABLE exchange", "DROP TABLE counting", "DROP TABLE learner", "DROP TABLE learned", "CREATE INDEX participant_mecha ON participant (mecha)",
 		"DROP TABLE replica", "DROP TABLE origin", "DROP TABLE entry_nonce", "PRAGMA user_version = 4"} {
 		if _, err := d.Exec(step); err != nil {
 			t.Fatal(err)

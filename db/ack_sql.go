@@ -70,8 +70,8 @@ func (t *tx) acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	}
 	if !relay.IsFinal(a.Status) {
 		sought = ""
-	} else if err := t.ended(a, m, sought, p); err != nil {
-		return relay.AckOutcome{}, err
+	} else {
+		t.ended(a, m, sought, p)
 	}
 	if m.DeliveredAt.IsZero() {
 		m.DeliveredAt = p.Time()

@@ -10,7 +10,7 @@ const (
 	countFew    = 100                   // exchanges that are counted soon
 	countSoon   = time.Second           // how long few exchanges wait for others
 	countLater  = 10 * time.Second      // how long many wait: the more there are of a Mecha, the less each of them costs
-	countMany   = 8192                  // exchanges that need not wait for others
+	countMany   = 32768                 // exchanges that need not wait for others
 	countAtOnce = 1024                  // exchanges in one transaction, because other jobs wait for it
 	countPause  = 50 * time.Millisecond // between two transactions
 )
@@ -22,8 +22,8 @@ type counts struct {
 	first   time.Time // when the first exchange came that waits for a round; zero: there is none
 	waiting int       // about how many do
 	next    time.Time // when the present round goes on; zero: there is none
-	from    relay.MechaNumber
-	onWay   bool // with a log: a write of the round is on its way
+	onWay   bool      // with a log: a write of the round is on its way
+	round   countRound
 }
 
 // start finds exchanges that an earlier process has left. If the store does not learn, they are
@@ -32,6 +32,7 @@ func (c *counts) start() error {
 	n, err := c.w.c.Number(someExchange)
 	if n > 0 {
 		c.next = time.Unix(1, 0)
+		c.first = c.next // if a round is under way, some may be left when it ends
 	}
 	return err
 }
@@ -62,17 +63,17 @@ func (c *counts) due(now time.Time) bool {
 
 func (c *counts) do(now time.Time) {
 	if c.next.IsZero() {
-		c.first, c.waiting, c.from = time.Time{}, 0, 0
+		c.first, c.waiting = time.Time{}, 0
 	}
-	write := &relay.CountExchanges{At: now, HalfLife: c.w.opts.LearnHalfLife, Most: countAtOnce, From: c.from}
-	j := &task[*relay.CountExchanges, countedPart]{write: write, decide: (*tx).countExchanges, done: func(out countedPart, err error) {
+	write := &relay.CountExchanges{At: now, HalfLife: c.w.opts.LearnHalfLife, Most: countAtOnce}
+	j := &task[*relay.CountExchanges, bool]{write: write, decide: (*tx).countExchanges, done: func(more bool, err error) {
 		c.onWay = false
 		switch {
 		case err != nil:
 			c.w.opts.Logger.Error("completed messages were not counted for discovery", "error", err)
 			c.next = now.Add(countSoon)
-		case out.more:
-			c.next, c.from = now.Add(countPause), out.next
+		case more:
+			c.next = now.Add(countPause)
 		default:
 			c.next = time.Time{}
 		}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -13,56 +14,44 @@ import (
 
 const someExchange = "SELECT count(*) FROM (SELECT 1 FROM exchange LIMIT 1)" // 1 if there is one
 
-// countedPart is the outcome of a CountExchanges: whether there are exchanges of further Mechas, and
-// of which Mecha those are that come next.
-type countedPart struct {
-	more bool
-	next relay.MechaNumber
-}
-
-// countExchanges counts exchanges and removes them. Without a half-life it only removes them.
-func (t *tx) countExchanges(c *relay.CountExchanges) (out countedPart, err error) {
-	all, out, err := t.exchanges(c.From, max(c.Most, 1))
-	if err != nil || len(all) == 0 {
-		return out, err
+// countExchanges counts exchanges and removes those that a whole round has counted. Without a
+// half-life it only removes them. more tells whether the round goes on.
+func (t *tx) countExchanges(c *relay.CountExchanges) (more bool, err error) {
+	rest, upto, begun, err := t.round()
+	if err != nil || len(rest) == 0 && !begun {
+		return false, err
 	}
-	last := all[len(all)-1]
-	err = t.erasing(func() error {
+	part := rest
+	if c.HalfLife > 0 {
+		part = firstOfRound(rest, max(c.Most, 1))
+	}
+	return len(part) < len(rest), t.erasing(func() error {
 		if c.HalfLife > 0 {
-			if err := t.countAll(all, c); err != nil {
+			if err := t.countAll(part, c); err != nil {
 				return err
 			}
 		}
-		return t.c.Exec("DELETE FROM exchange WHERE recipient >= ? AND (recipient, position) <= (?, ?)", int64(c.From), int64(last.recipient), int64(last.position))
-	})
-	return out, err
-}
-
-// exchange is a row of the table of that name.
-type exchange struct {
-	recipient relay.MechaNumber
-	position  relay.Position // of the receipt that ended it
-	sender    relay.MechaNumber
-	completed bool
-	hour      int64
-	words     []string
-}
-
-// exchanges reads those of the Mechas with the lowest numbers, beginning with one, in the order in
-// which they ended. It gives all of a Mecha if there is room for them. out says what is left.
-func (x *rx) exchanges(from relay.MechaNumber, most int) (all []exchange, out countedPart, err error) {
-	r := x.c.Query("SELECT recipient, position, sender, completed, hour, words FROM exchange WHERE recipient >= ? ORDER BY recipient, position LIMIT ?", int64(from), int64(most+1))
-	for r.Next() {
-		if len(all) == most {
-			out = countedPart{more: true, next: relay.MechaNumber(r.Int(0))}
-			break
+		if len(part) < len(rest) {
+			return t.continueRound(upto, rest[len(part)])
 		}
-		all = append(all, exchange{relay.MechaNumber(r.Int(0)), relay.Position(r.Int(1)), relay.MechaNumber(r.Int(2)), r.Int(3) != 0, r.Int(4), strings.Split(r.Text(5), "\n")})
+		return t.endRound(upto)
+	})
+}
+
+// firstOfRound gives the first of the exchanges of a round. It gives all of a Mecha if there is room
+// for them.
+func firstOfRound(rest []exchange, most int) []exchange {
+	if len(rest) <= most {
+		return rest
 	}
-	for n := len(all); out.more && all[0].recipient != out.next && all[n-1].recipient == out.next; n-- {
-		all = all[:n-1]
+	n := most
+	for n > 0 && rest[n-1].recipient == rest[n].recipient {
+		n--
 	}
-	return all, out, r.Close()
+	if n == 0 {
+		n = most
+	}
+	return rest[:n]
 }
 
 // countAll counts exchanges, which are sorted by the recipients. So each page of words is read and
@@ -73,27 +62,13 @@ func (t *tx) countAll(all []exchange, c *relay.CountExchanges) error {
 		for n < len(all) && all[n].recipient == all[0].recipient {
 			n++
 		}
-		if err := t.countOf(all[:n], c); err != nil {
+		l := learning{t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: t.w.counts.round.senders}
+		if err := l.count(all[:n], c.At); err != nil {
 			return err
 		}
 		all = all[n:]
 	}
 	return nil
-}
-
-// countOf counts exchanges of one Mecha.
-func (t *tx) countOf(all []exchange, c *relay.CountExchanges) error {
-	l := learning{t: t, mecha: all[0].recipient, halfLife: c.HalfLife}
-	var err error
-	if l.learner, err = t.learner(l.mecha); err != nil || l.off {
-		return err
-	}
-	for _, e := range all {
-		if err := l.add(e); err != nil {
-			return err
-		}
-	}
-	return l.write(all, c.At)
 }
 
 // learning is what a count changes of one Mecha.
@@ -102,8 +77,25 @@ type learning struct {
 	t        *tx
 	mecha    relay.MechaNumber
 	halfLife time.Duration
-	pages    []*wordPage // those that the count has read, as they came
+	senders  map[relay.MechaNumber]relay.Address // those that the round has met
+	pages    []*wordPage                         // those that the count has read, in their order
+	last     *wordPage                           // the one that page gave last
 	changed  bool
+	tags     struct{ mecha, sender, crew, word relay.Tag } // of the Mecha; of it and of the present exchange's sender and crew; for countWord
+}
+
+// count counts exchanges of the Mecha.
+func (l *learning) count(all []exchange, at time.Time) (err error) {
+	if l.learner, err = l.t.learner(l.mecha); err != nil || l.off {
+		return err
+	}
+	l.t.ids.Extend(&l.tags.mecha, strconv.FormatInt(int64(l.mecha), 10))
+	for _, e := range all {
+		if err := l.add(e); err != nil {
+			return err
+		}
+	}
+	return l.write(all, at)
 }
 
 // learner is a row of the table of that name.
@@ -122,13 +114,15 @@ func (t *tx) learner(id relay.MechaNumber) (l learner, err error) {
 
 // add counts one exchange.
 func (l *learning) add(e exchange) error {
-	sender, err := l.t.address(int64(e.sender))
+	sender, err := l.sender(e.sender)
 	if err != nil {
 		return err
 	}
+	l.tags.sender, l.tags.crew = l.tags.mecha, l.crewTag(sender.Crew())
+	l.t.ids.Extend(&l.tags.sender, string(sender))
 	most := int64(0)
-	for _, word := range e.words {
-		changed, err := l.countWord(word, e, sender)
+	for word := range strings.SplitSeq(e.words, "\n") {
+		changed, err := l.countWord(word, e)
 		if err != nil {
 			return err
 		}
@@ -141,64 +135,106 @@ func (l *learning) add(e exchange) error {
 	return nil
 }
 
+// sender gives the address of a sender.
+func (l *learning) sender(id relay.MechaNumber) (relay.Address, error) {
+	a, known := l.senders[id]
+	if known {
+		return a, nil
+	}
+	a, err := l.t.address(int64(id))
+	if err == nil {
+		l.senders[id] = a
+	}
+	return a, err
+}
+
 // countWord counts an exchange for one word, or takes one back. It gives by how much the
 // weight of the word has changed.
-func (l *learning) countWord(word string, e exchange, from relay.Address) (changed int64, err error) {
+func (l *learning) countWord(word string, e exchange) (changed int64, err error) {
 	page, err := l.page(word)
 	if err != nil {
 		return 0, err
 	}
-	all, err := page.sharesOf(word)
-	if err != nil {
-		return 0, err
+	at, there := page.find(word)
+	var all shares
+	if there {
+		if all, err = page.words[at].read(); err != nil {
+			return 0, err
+		}
 	}
-	crew := l.t.crewNumber(l.mecha, word, from.Crew())
-	sender := uint32(l.t.ids.Hash('s', int64(l.mecha), []byte(word+"\n"+string(from))))
-	before, _ := all.weight(e.hour, l.halfLife)
+	sender := l.number(&l.tags.sender, word)
+	i := all.find(sender)
 	switch {
+	case i >= 0 && e.completed:
+		if all[i].isFull(e.hour) {
+			return 0, nil
+		}
+		all, changed = all.count(i, e.hour, l.halfLife)
+	case i >= 0:
+		all, changed = all.takeBack(i, e.hour, l.halfLife)
 	case e.completed:
-		all = all.count(crew, sender, e.hour, l.halfLife)
-	case all.find(crew, sender) >= 0:
-		all = all.takeBack(crew, sender, e.hour, l.halfLife)
+		all = append(all, share{crew: l.number(&l.tags.crew, word), sender: sender, hour: e.hour})
+		all, changed = all.count(len(all)-1, e.hour, l.halfLife)
 	default:
 		return 0, nil
 	}
-	page.set(word, all)
+	page.set(at, there, word, all)
 	l.changed = true
-	after, _ := all.weight(e.hour, l.halfLife)
-	return after - before, nil
+	return changed, nil
 }
 
-// crewNumber is the number by which the shares of a word and a Mecha name a crew.
-func (t *tx) crewNumber(id relay.MechaNumber, word, crew string) uint32 {
-	return uint32(t.ids.Hash('c', int64(id), []byte(word+"\n"+crew)))
+// crewTag is the tag of the Mecha and a crew.
+func (l *learning) crewTag(crew string) relay.Tag {
+	t := l.tags.mecha
+	l.t.ids.Extend(&t, "^"+crew) // no address of a sender
+	return t
+}
+
+// number is the number by which the shares of a word name the sender or the crew of a tag.
+func (l *learning) number(of *relay.Tag, word string) uint32 {
+	l.tags.word = *of
+	l.t.ids.Extend(&l.tags.word, word)
+	return l.tags.word.Number()
 }
 
 // page finds the page that covers a word: in the file, if this count has not read it yet.
 func (l *learning) page(word string) (*wordPage, error) {
-	for _, p := range l.pages {
-		if p.covers(word) {
-			return p, nil
-		}
+	if l.last != nil && l.last.covers(word) { // the words of an exchange come in their order
+		return l.last, nil
 	}
-	p := &wordPage{}
-	if l.known > 0 {
-		var broken error
-		there, err := l.t.c.Row(func(r *sqlite.Rows) {
-			p.first, p.next, p.stored = r.Text(0), r.Text(2), true
-			p.words, broken = decodeWords(r.Blob(1))
-			p.before = len(p.words)
-		}, `SELECT first, counts, (SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
-			FROM learned l WHERE mecha = ? AND first <= ? ORDER BY first DESC LIMIT 1`, int64(l.mecha), word)
-		if !there { // the first page of a Mecha covers all words that are before others
-			broken = errShares()
-		}
-		if err = cmp.Or(err, broken); err != nil {
+	at, found := slices.BinarySearchFunc(l.pages, word, func(p *wordPage, word string) int { return cmp.Compare(p.first, word) })
+	if !found {
+		at-- // to the last page that begins before the word
+	}
+	if at < 0 || !l.pages[at].covers(word) {
+		p, err := l.readPage(word)
+		if err != nil {
 			return nil, err
 		}
+		at++
+		l.pages = slices.Insert(l.pages, at, p)
 	}
-	l.pages = append(l.pages, p)
-	return p, nil
+	l.last = l.pages[at]
+	return l.last, nil
+}
+
+// readPage reads the page that covers a word; an empty one, if nothing is known of the Mecha.
+func (l *learning) readPage(word string) (*wordPage, error) {
+	p := &wordPage{}
+	if l.known == 0 {
+		return p, nil
+	}
+	var broken error
+	there, err := l.t.c.Row(func(r *sqlite.Rows) {
+		p.first, p.next, p.stored = r.Text(0), r.Text(2), true
+		p.words, broken = decodeWords(r.Blob(1))
+		p.before = len(p.words)
+	}, `SELECT first, counts, (SELECT n.first FROM learned n WHERE n.mecha = l.mecha AND n.first > l.first ORDER BY n.first LIMIT 1)
+		FROM learned l WHERE mecha = ? AND first <= ? ORDER BY first DESC LIMIT 1`, int64(l.mecha), word)
+	if !there { // the first page of a Mecha covers all words that are before others
+		broken = errShares()
+	}
+	return p, cmp.Or(err, broken)
 }
 
 // write writes what the count of these exchanges has changed.
@@ -260,6 +296,10 @@ func (l *learning) dropWords(counted []exchange, hour int64) error {
 	if err != nil {
 		return err
 	}
+	var tags []relay.Tag
+	for _, crew := range crews {
+		tags = append(tags, l.crewTag(crew))
+	}
 	var kept []keptWord
 	for i := range all {
 		w := keptWord{pagedWord: &all[i]}
@@ -267,7 +307,7 @@ func (l *learning) dropWords(counted []exchange, hour int64) error {
 		w.weight, crewCount = w.shares.weight(hour, l.halfLife)
 		w.crews, w.senders = min(crewCount, 2), min(len(w.shares), 2)
 		if w.crews < 2 {
-			w.of = slices.IndexFunc(crews, func(crew string) bool { return w.shares[0].crew == l.t.crewNumber(l.mecha, w.word, crew) })
+			w.of = slices.IndexFunc(tags, func(crew relay.Tag) bool { return w.shares[0].crew == l.number(&crew, w.word) })
 		}
 		kept = append(kept, w)
 	}
@@ -288,7 +328,7 @@ func (l *learning) dropWords(counted []exchange, hour int64) error {
 func (l *learning) crews(counted []exchange) ([]string, error) {
 	crews := map[string]bool{}
 	for _, e := range counted {
-		sender, err := l.t.address(int64(e.sender))
+		sender, err := l.sender(e.sender)
 		if err != nil {
 			return nil, err
 		}

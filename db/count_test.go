@@ -3,9 +3,12 @@ package db_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
+	"relay/db"
 	"relay/db/relay"
 )
 
@@ -82,10 +85,12 @@ func TestHowManyAreCountedTogetherDoesNotMatter(t *testing.T) {
 				counting(s, &relay.CountExchanges{Most: 1000})
 			}
 		},
-		"the last Mecha first": func(s *taught, ended int) {
-			if ended%40 == 0 {
-				last := s.key(recipients[2]).Mecha.Number
-				counting(s, &relay.CountExchanges{Most: 1000, From: last}, &relay.CountExchanges{Most: 50, From: last - 1}, &relay.CountExchanges{Most: 1000})
+		"in rounds, between which and in which others end": func(s *taught, ended int) {
+			if ended%10 == 0 || ended > 110 {
+				counting(s, &relay.CountExchanges{Most: 12})
+			}
+			for i := 0; ended == 120 && i < 20; i++ {
+				counting(s, &relay.CountExchanges{Most: 12})
 			}
 		},
 	} {
@@ -147,4 +152,131 @@ func TestWordsThatAreTakenBackLeaveNoRows(t *testing.T) {
 			t.Errorf("after round %d, %d rows have no words", round, n)
 		}
 	}
+}
+
+// asked is an exchange that has ended and is not counted: each asker searches for a word of its own.
+func (s *taught) asked(n int, to relay.Address) {
+	s.t.Helper()
+	from := relay.Address(fmt.Sprintf("asker%d^crew%d", n, n))
+	id := s.write(from, to, s.mustFind(from, []string{"book", fmt.Sprintf("word%d", n)}, to))
+	if _, err := s.ack(s.key(to), id, "completed", func(a *relay.Acknowledge) { a.At = s.now() }); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// countSome continues a round, or begins one.
+func (s *taught) countSome(most int) {
+	s.t.Helper()
+	if _, err := s.Apply(&relay.CountExchanges{At: s.now(), HalfLife: relay.DefaultHalfLife, Most: most}); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// What is forgotten while a round is under way is not counted by it, and nowhere in the file. The
+// others are, and so are those that end meanwhile.
+func TestForgettingDuringARound(t *testing.T) {
+	for _, forget := range []func(s *taught) error{
+		func(s *taught) error {
+			return s.ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: "dave^travel"})
+		},
+		func(s *taught) error {
+			return s.RemoveMecha(&relay.RemoveMecha{At: s.now(), Address: "asker2^crew2"})
+		},
+	} {
+		s := mustTaught(t)
+		s.asked(1, "carol^travel")
+		s.asked(2, "dave^travel")
+		s.asked(3, "erin^travel")
+		s.countSome(1)
+		s.wantLearned("carol^travel", map[string]float64{"book": 1, "word1": 1})
+		if err := forget(s); err != nil {
+			t.Fatal(err)
+		}
+		s.asked(4, "carol^travel")
+		if n := s.number("SELECT count(*) FROM exchange WHERE instr(ended, 'word2') > 0"); n != 0 {
+			t.Error("what was forgotten still waits")
+		}
+		for range 2 {
+			s.countSome(1)
+		}
+		s.wantLearned("dave^travel", nil)
+		s.wantLearned("erin^travel", map[string]float64{"book": 1, "word3": 1})
+		s.countSome(1)
+		s.wantLearned("carol^travel", map[string]float64{"book": 2, "word1": 1, "word4": 1})
+		if n := s.number("SELECT (SELECT count(*) FROM exchange) + (SELECT count(*) FROM counting)"); n != 0 {
+			t.Errorf("%d rows are left of the rounds", n)
+		}
+	}
+}
+
+// If all that a round has left is forgotten, it ends.
+func TestARoundEndsWithoutTheRest(t *testing.T) {
+	s := mustTaught(t)
+	s.asked(1, "carol^travel")
+	s.asked(2, "dave^travel")
+	s.countSome(1)
+	for _, a := range []relay.Address{"carol^travel", "dave^travel"} {
+		if err := s.ForgetLearned(&relay.ForgetLearned{At: s.now(), Address: a}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.asked(3, "carol^travel")
+	s.countSome(1)
+	s.countSome(1)
+	s.wantLearned("carol^travel", map[string]float64{"book": 1, "word3": 1})
+}
+
+// A server that ends in a round leaves the rest, and what ended meanwhile, to the next one, which counts
+// each of them once.
+func TestARoundSurvivesARestart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	s := mustTaught(t, func(o *db.Options) { o.Path = path })
+	recipients := []relay.Address{"carol^travel", "dave^travel", "erin^travel"}
+	for i, a := range recipients {
+		s.asked(2*i+1, a)
+		s.asked(2*i+2, a)
+	}
+	s.countSome(2)
+	s.asked(10, "carol^travel")
+	if n := s.number("SELECT count(*) FROM exchange"); n != 7 {
+		t.Fatalf("%d rows wait, want 7", n)
+	}
+	keys := s.keys
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := &taught{&searched{}, keys}
+	again.store = mustOpen(t, func(o *db.Options) { o.Path, o.LearnHalfLife, o.Now = path, relay.DefaultHalfLife, again.now })
+	again.seconds.Store(1)
+	for end := time.Now().Add(time.Minute); again.number("SELECT count(*) FROM exchange") > 0; time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("what the server before has left is not counted")
+		}
+	}
+	for _, w := range []struct {
+		of    relay.Address
+		times float64
+		words int
+	}{{"carol^travel", 3, 4}, {"dave^travel", 2, 3}, {"erin^travel", 2, 3}} {
+		if l := again.learned(w.of); len(l.Words) != w.words || l.Words[0].Weight != w.times {
+			t.Errorf("%s: learned %+v, want %d words, the first %v times", w.of, l.Words, w.words, w.times)
+		}
+	}
+}
+
+// A share that is full stays as it is within its hour, and counts again once it has faded. Nobody is told of a
+// count that changes nothing.
+func TestAFullShareChangesNothing(t *testing.T) {
+	s := mustTaught(t)
+	for range relay.SenderShare {
+		s.exchange("alice^demo", "carol^travel", "completed", "book")
+	}
+	before := s.learned("carol^travel").Position
+	s.exchange("alice^demo", "carol^travel", "completed", "book")
+	if after := s.learned("carol^travel").Position; after != before {
+		t.Errorf("the position has moved from %d to %d", before, after)
+	}
+	s.minutes.Add(90 * 24 * 60)
+	s.exchange("alice^demo", "carol^travel", "completed", "book")
+	s.wantLearned("carol^travel", map[string]float64{"book": 2.5})
 }

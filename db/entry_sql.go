@@ -134,7 +134,7 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if err := t.forgetLearned(id, false, r.At); err != nil {
 		return none{}, err
 	}
-	if err := t.c.Exec("DELETE FROM exchange WHERE sender = ?", int64(id)); err != nil { // its address will not be found
+	if err := t.dropExchanges(id, true); err != nil { // its address will not be found
 		return none{}, err
 	}
 	if err := t.raiseKeysVersion(); err != nil {

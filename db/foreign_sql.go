@@ -54,6 +54,7 @@ func (w *writer) forgetStale() error {
 		clear(w.callers)
 		w.accepts.forget()
 		w.members.forget()
+		w.counts.round.forget()
 	}
 	return err
 }

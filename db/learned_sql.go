@@ -11,8 +11,8 @@ import (
 
 // What discovery learns (PROTOCOL §5, Learning) comes this way: SaveSearch keeps the words of
 // a search and whom it listed (found_sql.go). A message that names the search takes the words
-// along (message.sought). Its final acknowledgement makes a row of `exchange`, which costs it
-// next to nothing. A servant counts many of these together (count_sql.go), into `learned` and
+// along (message.sought). Its final acknowledgement makes an exchange of it, which costs next to
+// nothing (exchange_sql.go). A servant counts many of these together (count_sql.go), into `learned` and
 // `learner`. The search index follows learner.position.
 
 // soughtWords is the form in which the file has the words of a search. "" is none.
@@ -21,13 +21,12 @@ func soughtWords(words []string) string { return strings.Join(words, "\n") }
 // ended notes a final acknowledgement of a message. p is the position of its receipt, sought
 // the words of the search that had found the recipient, if there was one. No Mecha counts for
 // itself.
-func (t *tx) ended(a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) error {
+func (t *tx) ended(a *relay.Acknowledge, m *relay.Message, sought string, p relay.Position) {
 	if sought == "" || !a.Learns || m.Sender == m.Recipient {
-		return nil
+		return
 	}
 	t.w.counts.expect(a.At)
-	return t.c.Exec("INSERT INTO exchange (recipient, position, sender, completed, hour, words) VALUES (?, ?, ?, ?, ?, ?)",
-		int64(m.Recipient), int64(p), int64(m.Sender), boolInt(a.Status == relay.Completed), hourOf(a.At), sought)
+	t.exchanges = append(t.exchanges, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
 }
 
 // putLearner writes the row of a Mecha. Its position is p, unless another process has given
@@ -44,8 +43,7 @@ func (t *tx) putLearner(id relay.MechaNumber, l learner, p relay.Position) error
 // forgetLearned removes what was learned about a Mecha, if there is anything, and what would
 // be. off is what its profile says from now on.
 func (t *tx) forgetLearned(id relay.MechaNumber, off bool, at time.Time) error {
-	err := t.erasing(func() error { return t.c.Exec("DELETE FROM exchange WHERE recipient = ?", int64(id)) })
-	if err != nil {
+	if err := t.dropExchanges(id, false); err != nil {
 		return err
 	}
 	known, err := t.c.Row(nil, "SELECT 1 FROM learner WHERE mecha = ?", int64(id))

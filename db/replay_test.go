@@ -32,7 +32,7 @@ import (
 const replayEnv = "RELAY_TEST_REPLAY"
 
 // shared are the tables that only writes change. The last four are an index of message.
-var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "exchange", "learner", "learned", "received", "sent", "joined", "reply"}
+var shared = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt", "participant", "dormant", "clock_ahead", "audit", "counting", "learner", "learned", "received", "sent", "joined", "reply"}
 
 // record makes a store append every write to a log, with its outcome.
 func record(t *testing.T, d *DB, log io.Writer) {
@@ -192,6 +192,36 @@ func contentsOf(t *testing.T, path string, tables []string) (all []string) {
 		if err := rows.Err(); err != nil {
 			t.Fatal(err)
 		}
+	}
+	return append(all, waitingIn(t, path)...)
+}
+
+// waitingIn gives the exchanges in a file that wait to be counted. Each copy has packed them in its own way.
+func waitingIn(t *testing.T, path string) (all []string) {
+	t.Helper()
+	opened, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer opened.Close()
+	rows, err := opened.Query("SELECT position, ended FROM exchange ORDER BY position")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for rows.Next() {
+		var row int64
+		var text string
+		err := rows.Scan(&row, &text)
+		exchanges, broken := readExchanges(nil, relay.Position(row), text)
+		if err != nil || broken != nil {
+			t.Fatal(err, broken)
+		}
+		for _, e := range exchanges {
+			all = append(all, fmt.Sprintf("exchange %+v", e))
+		}
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return all
 }

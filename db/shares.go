@@ -38,74 +38,99 @@ func hourOf(t time.Time) int64 { return max(t.Unix(), 0) / 3600 }
 
 func timeOfHour(hour int64) time.Time { return time.Unix(hour*3600, 0).UTC() }
 
-// count adds an exchange of a sender.
-func (all shares) count(crew, sender uint32, hour int64, halfLife time.Duration) shares {
-	i := all.find(crew, sender)
-	if i < 0 {
-		all, i = append(all, share{crew: crew, sender: sender, hour: hour}), len(all)
-	}
+// count adds an exchange to the share at i. changed is by how much the weight has grown, as of its hour.
+func (all shares) count(i int, hour int64, halfLife time.Duration) (_ shares, changed int64) {
+	crew := all[i].crew
+	changed = -all.ofCrew(crew, hour, halfLife)
 	all[i].fade(hour, halfLife)
-	all[i].weight = min(all[i].weight+relay.LearnedUnit, relay.SenderShare*relay.LearnedUnit)
-	all = all.dropLeast(i, sharesPerCrew, hour, halfLife, func(s share) bool { return s.crew == crew })
-	return all.dropLeast(all.find(crew, sender), sharesPerWord, hour, halfLife, func(share) bool { return true })
+	all[i].weight = min(all[i].weight+relay.LearnedUnit, fullShare)
+	newest := all[i].sender
+	if least := all.least(newest, sharesPerCrew, hour, halfLife, func(s *share) bool { return s.crew == crew }); least >= 0 {
+		all = slices.Delete(all, least, least+1)
+	}
+	changed += all.ofCrew(crew, hour, halfLife)
+	if least := all.least(newest, sharesPerWord, hour, halfLife, func(*share) bool { return true }); least >= 0 {
+		loser := all[least].crew
+		changed -= all.ofCrew(loser, hour, halfLife)
+		all = slices.Delete(all, least, least+1)
+		changed += all.ofCrew(loser, hour, halfLife)
+	}
+	return all, changed
 }
 
-// takeBack removes an exchange of a sender, if it has one.
-func (all shares) takeBack(crew, sender uint32, hour int64, halfLife time.Duration) shares {
-	i := all.find(crew, sender)
-	if i < 0 {
-		return all
-	}
+// takeBack removes an exchange from the share at i. changed is as that of count.
+func (all shares) takeBack(i int, hour int64, halfLife time.Duration) (_ shares, changed int64) {
+	crew := all[i].crew
+	changed = -all.ofCrew(crew, hour, halfLife)
 	all[i].fade(hour, halfLife)
 	if all[i].weight -= relay.LearnedUnit; all[i].weight <= 0 {
-		return slices.Delete(all, i, i+1)
+		all = slices.Delete(all, i, i+1)
 	}
-	return all
+	return all, changed + all.ofCrew(crew, hour, halfLife)
 }
 
-func (all shares) find(crew, sender uint32) int {
-	return slices.IndexFunc(all, func(s share) bool { return s.crew == crew && s.sender == sender })
+// find gives the place of a sender's share; -1 if it has none.
+func (all shares) find(sender uint32) int {
+	for i := range all {
+		if all[i].sender == sender {
+			return i
+		}
+	}
+	return -1
 }
+
+// fullShare is the most that a share can have.
+const fullShare = relay.SenderShare * relay.LearnedUnit
+
+// isFull tells whether another exchange of an hour would change nothing.
+func (s *share) isFull(hour int64) bool { return s.weight == fullShare && s.hour >= hour }
 
 func (s *share) fade(hour int64, halfLife time.Duration) {
 	s.weight, s.hour = relay.Fade(s.weight, hour-s.hour, halfLife), max(hour, s.hour)
 }
 
-// dropLeast removes the least share of those that match, but not the one at newest, if more
-// than most match.
-func (all shares) dropLeast(newest, most int, hour int64, halfLife time.Duration, match func(share) bool) shares {
+// least gives the place of the least share of those that match, but not that of the sender newest; -1 if
+// no more than most match.
+func (all shares) least(newest uint32, most int, hour int64, halfLife time.Duration, match func(*share) bool) int {
+	if len(all) <= most {
+		return -1
+	}
 	least, n := -1, 0
 	var weight int64
-	for i, s := range all {
+	for i := range all {
+		s := &all[i]
 		if !match(s) {
 			continue
 		}
 		n++
-		if w := relay.Fade(s.weight, hour-s.hour, halfLife); i != newest && (least < 0 || w < weight) {
+		if w := relay.Fade(s.weight, hour-s.hour, halfLife); s.sender != newest && (least < 0 || w < weight) {
 			least, weight = i, w
 		}
 	}
 	if n <= most {
-		return all
+		return -1
 	}
-	return slices.Delete(all, least, least+1)
+	return least
 }
 
-// weight adds up the shares as of an hour. A crew adds no more than relay.CrewShare.
+// weight adds up the shares as of an hour.
 func (all shares) weight(hour int64, halfLife time.Duration) (sum int64, crews int) {
 	for i, s := range all {
-		if slices.ContainsFunc(all[:i], func(o share) bool { return o.crew == s.crew }) {
-			continue // added up with the first share of the crew
+		if !slices.ContainsFunc(all[:i], func(o share) bool { return o.crew == s.crew }) { // the first share of its crew
+			sum, crews = sum+all[i:].ofCrew(s.crew, hour, halfLife), crews+1
 		}
-		var of int64
-		for _, o := range all[i:] {
-			if o.crew == s.crew {
-				of += relay.Fade(o.weight, hour-o.hour, halfLife)
-			}
-		}
-		sum, crews = sum+min(of, relay.CrewShare*relay.LearnedUnit), crews+1
 	}
 	return sum, crews
+}
+
+// ofCrew is what a crew adds to the weight as of an hour: no more than relay.CrewShare.
+func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum int64) {
+	for i := range all {
+		if s := &all[i]; s.crew == crew {
+			sum += relay.Fade(s.weight, hour-s.hour, halfLife)
+		}
+	}
+	return min(sum, relay.CrewShare*relay.LearnedUnit)
 }
 
 // last is the hour of the last exchange.

@@ -26,6 +26,7 @@ type tx struct {
 	removed        []indexedMessage                     // messages that were removed
 	forgotten      []string                             // words that were removed
 	nonces         []relay.NonceHash                    // nonces of the jobs that were applied
+	exchanges      []exchange                           // that have ended, and have no row yet
 	keysChanged    bool
 	entriesChanged bool
 	learnedChanged bool
@@ -50,7 +51,7 @@ func (t *tx) begin(w *writer) {
 	clear(claimFrom)
 	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), writing: true}, w: w, last: w.last, lastLocal: w.lastLocal,
 		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, claimFrom: claimFrom, settled: t.settled[:0], removed: t.removed[:0],
-		nonces: t.nonces[:0], to: t.to[:0]}
+		nonces: t.nonces[:0], exchanges: t.exchanges[:0], to: t.to[:0]}
 }
 
 // next tells which position a write of time at gets if it gets the next one.
@@ -166,6 +167,7 @@ func (w *writer) try(ops []op) error {
 		clear(w.wordsUsed) // likewise
 		w.accepts.forget()
 		w.members.forget()
+		w.counts.round.forget()
 		return err
 	}
 	w.measures.Commit.Observe(time.Since(began))
@@ -207,6 +209,9 @@ func (w *writer) fill(t *tx, ops []op) error {
 		if n := nonceOf(o.job); n != 0 && o.err == nil {
 			t.nonces = append(t.nonces, n)
 		}
+	}
+	if err := t.keepExchanges(); err != nil {
+		return err
 	}
 	for _, r := range w.riders {
 		if err := r.board(t); err != nil {

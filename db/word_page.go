@@ -1,7 +1,6 @@
 package db
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 )
@@ -35,16 +34,15 @@ func (p *wordPage) covers(word string) bool {
 
 // find gives the place of a word, and whether it is there.
 func (p *wordPage) find(word string) (int, bool) {
-	return slices.BinarySearchFunc(p.words, word, func(w pagedWord, word string) int { return cmp.Compare(w.word, word) })
-}
-
-// sharesOf gives the shares of a word; none if it is not there.
-func (p *wordPage) sharesOf(word string) (shares, error) {
-	i, there := p.find(word)
-	if !there {
-		return nil, nil
+	from, to := 0, len(p.words) // by hand, since a count does this most of its time
+	for from < to {
+		if at := (from + to) / 2; p.words[at].word < word {
+			from = at + 1
+		} else {
+			to = at
+		}
 	}
-	return p.words[i].read()
+	return from, from < len(p.words) && p.words[from].word == word
 }
 
 func (w *pagedWord) read() (_ shares, err error) {
@@ -54,9 +52,8 @@ func (w *pagedWord) read() (_ shares, err error) {
 	return w.shares, err
 }
 
-// set replaces the shares of a word. Without shares the word goes.
-func (p *wordPage) set(word string, all shares) {
-	i, there := p.find(word)
+// set replaces the shares of a word, at the place that find gave. Without shares the word goes.
+func (p *wordPage) set(i int, there bool, word string, all shares) {
 	switch {
 	case len(all) == 0 && there:
 		p.words = slices.Delete(p.words, i, i+1)

@@ -172,16 +172,18 @@ INSERT INTO learned SELECT mecha, '', count(*), CAST(group_concat(
 DROP TABLE counted;
 ALTER TABLE exchange RENAME TO ended;
 CREATE TABLE exchange (
-  recipient INTEGER NOT NULL REFERENCES mecha (id),
-  position  INTEGER NOT NULL,
-  sender    INTEGER NOT NULL REFERENCES mecha (id),
-  completed INTEGER NOT NULL,
-  hour      INTEGER NOT NULL,
-  words     TEXT NOT NULL,
-  PRIMARY KEY (recipient, position)
-) STRICT, WITHOUT ROWID;
-INSERT INTO exchange SELECT recipient, position, sender, completed, hour, words FROM ended;
+  position INTEGER PRIMARY KEY,
+  ended    TEXT NOT NULL
+) STRICT;
+INSERT INTO exchange SELECT position,
+  concat_ws(' ', 0, recipient, sender, completed, hour, octet_length(words)) || char(10) || words || char(10) FROM ended;
 DROP TABLE ended;
+CREATE TABLE counting (
+  id        INTEGER PRIMARY KEY CHECK (id = 1),
+  upto      INTEGER NOT NULL,
+  recipient INTEGER NOT NULL,
+  position  INTEGER NOT NULL
+) STRICT;
 CREATE TABLE replica (
   id      INTEGER PRIMARY KEY CHECK (id = 1),
   log     BLOB NOT NULL,

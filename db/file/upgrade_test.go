@@ -104,7 +104,7 @@ func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",
 		"ALTER TABLE message DROP COLUMN traceparent", "ALTER TABLE message DROP COLUMN tracestate", "ALTER TABLE message DROP COLUMN broadcast",
 		"ALTER TABLE mecha_key DROP COLUMN broadcast", "ALTER TABLE profile DROP COLUMN accept_from", "DROP INDEX mecha_crew", "DROP TABLE clock_ahead",
-		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE learner", "DROP TABLE learned", "DROP TABLE replica", "DROP TABLE origin", "DROP TABLE entry_nonce", "PRAGMA user_version = 1")
+		"ALTER TABLE message DROP COLUMN sought", "ALTER TABLE search DROP COLUMN words", "ALTER TABLE search DROP COLUMN listed", "DROP TABLE exchange", "DROP TABLE counting", "DROP TABLE learner", "DROP TABLE learned", "DROP TABLE replica", "DROP TABLE origin", "DROP TABLE entry_nonce", "PRAGMA user_version = 1")
 	d := mustOpen(t, path, schema(t))
 	if err := d.Close(); err != nil {
 		t.Fatal(err)

@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/binary"
 	"strings"
 	"time"
@@ -75,6 +76,7 @@ const (
 // IDs makes the ids of one store and recognises them. It is safe for concurrent use.
 type IDs struct {
 	block  cipher.Block // AES-128 as a pseudo-random function of (kind, position)
+	tags   cipher.Block // AES-128 for tags
 	secret [32]byte     // keys the hashes of nonces and Idempotency-Keys
 }
 
@@ -86,7 +88,12 @@ func NewIDs(secret []byte) (*IDs, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &IDs{block: block, secret: sha256.Sum256(append([]byte("relay hash\x00"), secret...))}, nil
+	k = sha256.Sum256(append([]byte("relay tag\x00"), secret...))
+	tags, err := aes.NewCipher(k[:16])
+	if err != nil {
+		return nil, err
+	}
+	return &IDs{block: block, tags: tags, secret: sha256.Sum256(append([]byte("relay hash\x00"), secret...))}, nil
 }
 
 func (s *IDs) raw(domain byte, p Position) (id [16]byte) {
@@ -150,6 +157,24 @@ func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 	sum := sha256.Sum256(buf)
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
+
+// A Tag is a keyed function of a list of texts: their CBC-MAC (ISO/IEC 9797-1), each with its length
+// before it, under a key of the store. Lists of different lengths must not be compared. It costs
+// much less than a Hash, above all if many lists begin in the same way. The zero Tag is that of no text.
+type Tag [aes.BlockSize]byte
+
+// Extend adds a text to the list of a tag. Only one goroutine may use a tag, but several may
+// use tags of one store.
+func (s *IDs) Extend(t *Tag, text string) {
+	binary.BigEndian.PutUint64(t[:8], binary.BigEndian.Uint64(t[:8])^uint64(len(text)))
+	n := subtle.XORBytes(t[8:], t[8:], []byte(text))
+	for s.tags.Encrypt(t[:], t[:]); n < len(text); s.tags.Encrypt(t[:], t[:]) {
+		n += subtle.XORBytes(t[:], t[:], []byte(text[n:]))
+	}
+}
+
+// Number gives 32 bits of a tag.
+func (t *Tag) Number() uint32 { return binary.BigEndian.Uint32(t[:]) }
 
 // crockford is Douglas Crockford's base32 alphabet in lower case. It has no
 // i, l, o, u, and its text order is its number order.

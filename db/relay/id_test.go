@@ -102,3 +102,39 @@ func TestKeyText(t *testing.T) {
 		}
 	}
 }
+
+// A tag is of its texts alone, of where each ends, and of the store's secret. Numbers made from tags are in files,
+// so they must not change.
+func TestTags(t *testing.T) {
+	s, err := NewIDs([]byte("a secret of a store, 32 bytes lo"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other, _ := NewIDs([]byte("another store's secret, as long."))
+	tag := func(s *IDs, texts ...string) (tag Tag) {
+		for _, text := range texts {
+			s.Extend(&tag, text)
+		}
+		return tag
+	}
+	seen := map[Tag][]string{}
+	long := strings.Repeat("a", 50)
+	for n := range len(long) {
+		for m := range n + 1 {
+			for _, texts := range [][]string{{long[:m], long[m:n]}, {long[:m], long[:n-m] + "\x00"}, {long[:m] + "b", long[:n-m]}} {
+				got := tag(s, texts...)
+				if before := seen[got]; before != nil && !slices.Equal(before, texts) {
+					t.Fatalf("%q and %q have the same tag", before, texts)
+				}
+				seen[got] = texts
+				if got != tag(s, texts...) || got == tag(other, texts...) {
+					t.Fatalf("the tag of %q is not that of its texts and its store", texts)
+				}
+			}
+		}
+	}
+	known := tag(s, "28", "alice^demo", "book")
+	if n := known.Number(); n != 0x56214641 {
+		t.Errorf("the number is %#x", n)
+	}
+}

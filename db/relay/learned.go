@@ -79,14 +79,13 @@ var fadeTable = func() (t [fadeSteps + 1]int64) {
 	return t
 }()
 
-// CountExchanges is the write that counts the exchanges that have ended: about Most of them, of
-// the Mechas with the lowest numbers, beginning with From. A server makes such writes for one
-// Mecha after the other, soon after there are exchanges.
+// CountExchanges is the write that counts exchanges that have ended, in rounds: about Most of those
+// that waited when the present round began, of one Mecha after the other. If no round is under way,
+// it begins one. A server makes such writes soon after there are exchanges.
 type CountExchanges struct {
 	At       time.Time
 	HalfLife time.Duration // a verdict: the time in which the counts fade to one half; 0: nothing is learned, and they are removed uncounted
 	Most     int
-	From     MechaNumber
 }
 
 // When implements Write.
@@ -103,9 +102,6 @@ func (c *CountExchanges) fields(f *form) {
 	f.time(&c.At)
 	integer(f, &c.HalfLife)
 	integer(f, &c.Most)
-	if f.since(3, c.From != 0) {
-		integer(f, &c.From)
-	}
 }
 
 // ForgetLearned is the write that removes what completed exchanges have taught about a

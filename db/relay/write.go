@@ -64,7 +64,7 @@ const (
 // A write has the oldest version that can hold it: fields that a version has added are left
 // out if all of them are zero. So a write that does not use them has the bytes that it had
 // before.
-const writeVersion = 3
+const writeVersion = 2
 
 // newWrite makes an empty write of a kind; nil for an unknown kind.
 func newWrite(kind byte) Write {

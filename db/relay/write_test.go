@@ -25,7 +25,7 @@ var writes = []relay.Write{
 		Overlap: time.Hour, ID: "key_new", Hash: [32]byte{2, 31: 8}, Secret: "ms_secret", Broadcast: true},
 	&relay.RevokeKey{At: at, ID: "key_new"},
 	&relay.PutProfile{At: at, Key: 5, Address: "bob^demo", Register: true, Profile: relay.StoredProfile{Body: []byte(`{"tags":["a"]}`), Card: []byte(`{}`), Visibility: relay.CrewOnly, AcceptFrom: []byte(`["*^demo"]`), NoLearn: true}, Nonce: 13},
-	&relay.CountExchanges{At: at, HalfLife: time.Hour, Most: 64, From: 7},
+	&relay.CountExchanges{At: at, HalfLife: time.Hour, Most: 64},
 	&relay.ForgetLearned{At: at, Address: "bob^demo"},
 	&relay.RemoveMecha{At: at, Address: "bob^demo"},
 	&relay.PruneMessages{At: at, After: 5, Before: 1 << 50, ExpiredAfter: at.Add(-time.Hour), ExpiredBefore: at.Add(-time.Minute), Most: 64},

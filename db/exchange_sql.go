@@ -1,0 +1,188 @@
+package db
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"relay/db/internal/sqlite"
+	"relay/db/relay"
+)
+
+// An exchange is a message that named a search and has ended. It waits in the table `exchange` until
+// it is counted. A row has all exchanges of a transaction, so that an acknowledgement needs no row of
+// its own.
+type exchange struct {
+	recipient relay.MechaNumber
+	position  relay.Position // of the receipt that ended it
+	sender    relay.MechaNumber
+	completed bool
+	hour      int64
+	words     string // as soughtWords gives them
+}
+
+// inOrderOfCount is the order in which a round counts: by the recipients, then as the exchanges ended.
+func inOrderOfCount(a, b exchange) int {
+	return cmp.Or(cmp.Compare(a.recipient, b.recipient), cmp.Compare(a.position, b.position))
+}
+
+// keepExchanges writes a row with the exchanges that this transaction has brought since the last call.
+func (t *tx) keepExchanges() error {
+	if len(t.exchanges) == 0 {
+		return nil
+	}
+	first := t.exchanges[0].position
+	text := writeExchanges(first, t.exchanges)
+	t.exchanges = t.exchanges[:0]
+	return t.c.Exec("INSERT INTO exchange (position, ended) VALUES (?, ?)", int64(first), text)
+}
+
+// writeExchanges gives the text of a row. For each exchange it has a line of six numbers, and then the
+// words, one a line. The last number is the length of the words in bytes; the position is relative to
+// that of the row.
+func writeExchanges(row relay.Position, all []exchange) string {
+	b := make([]byte, 0, 128*len(all))
+	for _, e := range all {
+		for _, n := range [...]int64{int64(e.position - row), int64(e.recipient), int64(e.sender), boolInt(e.completed), e.hour} {
+			b = append(strconv.AppendInt(b, n, 10), ' ')
+		}
+		b = append(strconv.AppendInt(b, int64(len(e.words)), 10), '\n')
+		b = append(append(b, e.words...), '\n')
+	}
+	return string(b)
+}
+
+// readExchanges appends the exchanges of a row. Their words are parts of its text.
+func readExchanges(all []exchange, row relay.Position, text string) ([]exchange, error) {
+	for len(text) > 0 {
+		line, rest, _ := strings.Cut(text, "\n")
+		var n [6]int64
+		for i := range n {
+			var number string
+			number, line, _ = strings.Cut(line, " ")
+			v, err := strconv.ParseInt(number, 10, 64)
+			if err != nil || v < 0 {
+				return nil, errExchanges()
+			}
+			n[i] = v
+		}
+		if n[5] >= int64(len(rest)) || rest[n[5]] != '\n' {
+			return nil, errExchanges()
+		}
+		all = append(all, exchange{recipient: relay.MechaNumber(n[1]), position: row + relay.Position(n[0]), sender: relay.MechaNumber(n[2]), completed: n[3] != 0, hour: n[4], words: rest[:n[5]]})
+		text = rest[n[5]+1:]
+	}
+	return all, nil
+}
+
+// exchangesUpto reads the exchanges that wait, up to a position, as they ended.
+func (x *rx) exchangesUpto(upto relay.Position) (all []exchange, err error) {
+	r := x.c.Query("SELECT position, ended FROM exchange WHERE position <= ? ORDER BY position", int64(upto))
+	for err == nil && r.Next() {
+		all, err = readExchanges(all, relay.Position(r.Int(0)), r.Text(1))
+	}
+	return all, cmp.Or(r.Close(), err)
+}
+
+// A countRound is what a round of counting counts. The writer keeps it, so that the transactions of a
+// round read and sort the exchanges once.
+type countRound struct {
+	upto relay.Position // 0: no round is known
+	all  []exchange     // those up to there that waited when the round began, in the order of the count
+	// The addresses of senders that the round has met.
+	senders map[relay.MechaNumber]relay.Address
+}
+
+func (r *countRound) forget() { *r = countRound{} }
+
+// round gives what the present round has still to count, and the position up to which it counts. If no
+// round is under way, it begins one; begun is false then.
+func (t *tx) round() (rest []exchange, upto relay.Position, begun bool, err error) {
+	if err := t.keepExchanges(); err != nil {
+		return nil, 0, false, err
+	}
+	var next exchange
+	begun, err = t.c.Row(func(r *sqlite.Rows) {
+		upto, next.recipient, next.position = relay.Position(r.Int(0)), relay.MechaNumber(r.Int(1)), relay.Position(r.Int(2))
+	}, "SELECT upto, recipient, position FROM counting")
+	if err != nil {
+		return nil, 0, false, err
+	}
+	if !begun {
+		upto = t.last
+	}
+	known := &t.w.counts.round
+	if !begun || known.upto != upto {
+		all, err := t.exchangesUpto(upto)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		slices.SortFunc(all, inOrderOfCount)
+		*known = countRound{upto: upto, all: all, senders: map[relay.MechaNumber]relay.Address{}}
+	}
+	i, _ := slices.BinarySearchFunc(known.all, next, inOrderOfCount)
+	return known.all[i:], upto, begun, nil
+}
+
+// continueRound notes which exchange of a round comes next.
+func (t *tx) continueRound(upto relay.Position, next exchange) error {
+	return t.c.Exec("INSERT OR REPLACE INTO counting (id, upto, recipient, position) VALUES (1, ?, ?, ?)", int64(upto), int64(next.recipient), int64(next.position))
+}
+
+// endRound removes the exchanges of a round.
+func (t *tx) endRound(upto relay.Position) error {
+	t.w.counts.round.forget()
+	if err := t.c.Exec("DELETE FROM exchange WHERE position <= ?", int64(upto)); err != nil {
+		return err
+	}
+	return t.c.Exec("DELETE FROM counting")
+}
+
+// dropExchanges removes the exchanges of a Mecha that wait, of which it was the recipient or, with
+// sent, the sender.
+func (t *tx) dropExchanges(of relay.MechaNumber, sent bool) error {
+	if err := t.keepExchanges(); err != nil {
+		return err
+	}
+	if n, err := t.c.Number(someExchange); err != nil || n == 0 {
+		return err
+	}
+	t.w.counts.round.forget()
+	left := map[relay.Position]string{} // the texts of the rows that change
+	var broken error
+	r := t.c.Query("SELECT position, ended FROM exchange ORDER BY position")
+	for broken == nil && r.Next() {
+		var all []exchange
+		row := relay.Position(r.Int(0))
+		all, broken = readExchanges(nil, row, r.Text(1))
+		kept := slices.DeleteFunc(slices.Clone(all), func(e exchange) bool { return e.recipient == of || sent && e.sender == of })
+		if len(kept) < len(all) {
+			left[row] = writeExchanges(row, kept)
+		}
+	}
+	if err := cmp.Or(r.Close(), broken); err != nil {
+		return err
+	}
+	return t.erasing(func() error { return t.rewriteExchanges(left) })
+}
+
+// rewriteExchanges gives rows other texts. A row without exchanges goes.
+func (t *tx) rewriteExchanges(left map[relay.Position]string) (err error) {
+	for row, text := range left {
+		if text == "" {
+			err = t.c.Exec("DELETE FROM exchange WHERE position = ?", int64(row))
+		} else {
+			err = t.c.Exec("UPDATE exchange SET ended = ? WHERE position = ?", text, int64(row))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func errExchanges() error {
+	return fmt.Errorf("%w: the exchanges that wait to be counted cannot be read", sqlite.ErrDamaged)
+}
