@@ -70,29 +70,42 @@ func (s *SaveSearch) apply(t *tx) error {
 // beyond searchesPerMecha. Beyond searchBytesPerMecha it only removes texts, and keeps
 // the rows for their nonces.
 func (t *tx) trimSearches(id relay.MechaNumber) error {
-	var count, bytes int64
-	var beyond relay.Position    // the newest row to delete; all older ones, too
-	var emptied []relay.Position // the rows that lose their text
-	r := t.c.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC", int64(id))
-	for r.Next() {
-		if count++; count > searchesPerMecha {
-			beyond = relay.Position(r.Int(0))
-			break
+	var beyond relay.Position // the newest row to delete; all older ones, too
+	large := false
+	_, err := t.c.Row(func(r *sqlite.Rows) {
+		if r.Int(0) > searchesPerMecha {
+			beyond = relay.Position(r.Int(2))
 		}
-		if bytes += r.Int(1); bytes > searchBytesPerMecha && count > 1 && r.Int(1) > 0 {
-			emptied = append(emptied, relay.Position(r.Int(0)))
-		}
+		large = r.Int(1) > searchBytesPerMecha
+	}, `SELECT count(*), sum(bytes), min(position) FROM (SELECT position, octet_length(answer) AS bytes
+		FROM search INDEXED BY search_mecha WHERE mecha = ? ORDER BY position DESC LIMIT ?)`, int64(id), int64(searchesPerMecha+1))
+	if err == nil && large {
+		err = t.trimTexts(id, beyond)
 	}
-	if err := r.Close(); err != nil {
-		return err
-	}
-	if err := t.emptySearches(emptied, searchAnswers); err != nil || beyond == 0 {
+	if err != nil || beyond == 0 {
 		return err
 	}
 	return t.erasing(func() error {
 		return t.c.Exec("DELETE FROM search WHERE position IN (SELECT position FROM search INDEXED BY search_mecha WHERE mecha = ? AND position <= ?)",
 			int64(id), int64(beyond))
 	})
+}
+
+// trimTexts removes the texts of the oldest answers of a Mecha after a position, beyond searchBytesPerMecha.
+func (t *tx) trimTexts(id relay.MechaNumber, after relay.Position) error {
+	var emptied []relay.Position
+	bytes, newest := int64(0), true
+	r := t.c.Query("SELECT position, octet_length(answer) FROM search INDEXED BY search_mecha WHERE mecha = ? AND position > ? ORDER BY position DESC", int64(id), int64(after))
+	for r.Next() {
+		if bytes += r.Int(1); bytes > searchBytesPerMecha && !newest && r.Int(1) > 0 {
+			emptied = append(emptied, relay.Position(r.Int(0)))
+		}
+		newest = false
+	}
+	if err := r.Close(); err != nil {
+		return err
+	}
+	return t.emptySearches(emptied, searchAnswers)
 }
 
 // A searchText is what a search has of its query and answer, and loses after some time.
