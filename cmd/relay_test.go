@@ -294,8 +294,8 @@ func runsHere(args []string) bool {
 		return true
 	}
 	switch args[0] {
-	case "__complete", "asyncapi", "audit", "check", "client", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi",
-		"readyz", "search", "sign", "stats", "version", "why":
+	case "__complete", "asyncapi", "audit", "backup", "check", "client", "compact", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi", "prune",
+		"readyz", "restore", "search", "sign", "stats", "version", "why":
 		return !slices.Contains(args, "tail")
 	}
 	return false
