@@ -228,31 +228,61 @@ func runRelay(t testing.TB, args ...string) result {
 	return runHere(t, args)
 }
 
+// runRefused runs a command that is refused at once, in this process, whatever would become of
+// it otherwise; the long form starts a process.
+func runRefused(t testing.TB, args, env []string) result {
+	t.Helper()
+	if !*long {
+		if flagged, ok := flagsFor(t, args, env); ok {
+			args, env = flagged, nil
+		}
+	}
+	if *long || len(env) > 0 {
+		return run(t, args, env, "")
+	}
+	done := make(chan result, 1)
+	go func() { done <- runHere(t, args) }()
+	select {
+	case r := <-done:
+		return r
+	case <-time.After(patience):
+		t.Fatalf("relay %s was not refused", strings.Join(args, " "))
+	}
+	return result{}
+}
+
 // runHere runs a command in this process.
 func runHere(t testing.TB, args []string) result {
 	t.Helper()
 	out, stderr := newOutput(), newOutput()
-	code := cmd.Main(schema(t), args, strings.NewReader(""), out, stderr)
+	code := cmd.Main(schema(), args, strings.NewReader(""), out, stderr)
 	return result{out.String(), stderr.String(), code}
 }
 
-func schema(t testing.TB) string {
-	t.Helper()
+// schema gives the text of schema.sql.
+var schema = sync.OnceValue(func() string {
 	text, err := os.ReadFile("../schema.sql")
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return string(text)
-}
+})
 
-// inFlags gives the arguments of a client's command that say what env says, with files for
-// the secrets. It returns false for other commands, and where env has what flags cannot say.
+// inFlags is flagsFor for the client's commands that end by themselves. It returns false for
+// other commands.
 func inFlags(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	t.Helper()
 	clients := []string{"ack", "ask", "curl", "deliver", "inbox", "reply", "search", "send", "whoami"}
 	if len(args) == 0 || !slices.Contains(clients, args[0]) {
 		return nil, false
 	}
+	return flagsFor(t, args, env)
+}
+
+// flagsFor gives the arguments of a client's command that say what env says, with files for
+// the secrets. It returns false where env has no key, or what flags cannot say.
+func flagsFor(t testing.TB, args, env []string) (flagged []string, ok bool) {
+	t.Helper()
 	values := map[string]string{}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
