@@ -1,8 +1,8 @@
 // Package cmd_test runs the program as people and their agents do: as a
 // process, over the network. Nothing here reaches into the program, and
 // requests are signed by the interface's own words, not by the relay's code.
-// Short commands without input run in this process, by the function that main calls
-// (runRelay); the long form starts a process for these too.
+// Short commands run in this process, by the function that main calls (run); the long form
+// starts a process for these too.
 package cmd_test
 
 import (
@@ -190,13 +190,17 @@ type result struct {
 	code     int
 }
 
-// run runs the program to its end. A client's command without input runs in this process,
-// with flags in the place of env; the long form starts a process for these too.
+// run runs the program to its end, with input and more environment. A client's command runs in
+// this process, with flags in the place of env, and so does what runsHere names if it needs
+// no env; the long form starts a process for these too.
 func run(t testing.TB, args, env []string, stdin string) result {
 	t.Helper()
-	if stdin == "" && !*long {
+	if !*long {
+		if len(env) == 0 && runsHere(args) {
+			return runHere(args, stdin)
+		}
 		if flagged, ok := inFlags(t, args, env); ok {
-			return runHere(t, flagged)
+			return runHere(flagged, stdin)
 		}
 	}
 	return finish(t, exec.Command(binary, args...), env, stdin)
@@ -222,10 +226,7 @@ func finish(t testing.TB, c *exec.Cmd, env []string, stdin string) result {
 // commands do. So those that only read and write files, texts and answers run here.
 func runRelay(t testing.TB, args ...string) result {
 	t.Helper()
-	if *long || !runsHere(args) {
-		return run(t, args, nil, "")
-	}
-	return runHere(t, args)
+	return run(t, args, nil, "")
 }
 
 // runRefused runs a command that is refused at once, in this process, whatever would become of
@@ -241,7 +242,7 @@ func runRefused(t testing.TB, args, env []string) result {
 		return run(t, args, env, "")
 	}
 	done := make(chan result, 1)
-	go func() { done <- runHere(t, args) }()
+	go func() { done <- runHere(args, "") }()
 	select {
 	case r := <-done:
 		return r
@@ -252,10 +253,9 @@ func runRefused(t testing.TB, args, env []string) result {
 }
 
 // runHere runs a command in this process.
-func runHere(t testing.TB, args []string) result {
-	t.Helper()
+func runHere(args []string, stdin string) result {
 	out, stderr := newOutput(), newOutput()
-	code := cmd.Main(schema(), args, strings.NewReader(""), out, stderr)
+	code := cmd.Main(schema(), args, strings.NewReader(stdin), out, stderr)
 	return result{out.String(), stderr.String(), code}
 }
 
