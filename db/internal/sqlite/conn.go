@@ -69,6 +69,7 @@ const (
 	Unindexed             // reads, and keeps the index of the log in memory, for a full disk; the files -wal and -shm must exist
 	Receiving             // writes a copy of another file, without a sync
 	Polling               // reads, and tries locks, but never waits for another process (IsBusy)
+	Copying               // copies the log of a file that another connection of this process writes
 )
 
 // Open opens the file at path, which must exist. The errors are those of SQLite;
@@ -94,7 +95,7 @@ func Open(path string, r Role) (*Conn, error) {
 	}
 	c := &Conn{raw: raw, stmts: map[string]*stmt{}, file: f}
 	switch r {
-	case Reading:
+	case Reading, Copying:
 		c.first = "PRAGMA synchronous = " + synchronous + "; PRAGMA cache_size = " + cacheSize
 		// This opens the log and its index, which another file may replace by the time of the first
 		// statement.
@@ -150,8 +151,6 @@ func dsn(path string, r Role) string {
 		q.Set("_busy_timeout", "0")
 	case Reading:
 		q.Set("_query_only", "1")
-		q.Del("_synchronous") // for Conn.first
-		q["_pragma"] = slices.DeleteFunc(q["_pragma"], func(p string) bool { return strings.HasPrefix(p, "cache_size") })
 	case Frozen:
 		q.Set("mode", "ro")
 		q.Set("immutable", "1")
@@ -161,6 +160,10 @@ func dsn(path string, r Role) string {
 	case Receiving:
 		q.Set("_synchronous", "OFF")                                // the caller syncs the file once, when it is whole
 		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // MEMORY leaves no journal file; SQLite refuses OFF in defensive mode
+	}
+	if r == Reading || r == Copying { // Conn.first has these
+		q.Del("_synchronous")
+		q["_pragma"] = slices.DeleteFunc(q["_pragma"], func(p string) bool { return strings.HasPrefix(p, "cache_size") })
 	}
 	p := filepath.ToSlash(path)
 	if !strings.HasPrefix(p, "/") {
