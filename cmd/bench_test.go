@@ -353,7 +353,7 @@ func TestBenchChecksWhatIsAsked(t *testing.T) {
 		{"--attacks sends", "--only fairness"}, {"--only fairness --attacks nonsense", `no attack "nonsense"`}, {"--only fairness --url http://127.0.0.1:1", "without --url"}, {"--repeats 0", "at least"},
 		{"--only fairness --db kept.db", "without --db"}, {"--only send,fairness --stored 1000", "without --db"},
 	} {
-		runRelay(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says, "Try: relay bench --help")
+		runRefused(t, append([]string{"bench", "--dir", dir}, strings.Fields(c.args)...), nil).wantCode(t, 2, c.says, "Try: relay bench --help")
 	}
 	runRelay(t, "bench", "--dir", filepath.Join(dir, "nowhere")).wantCode(t, 1, "--dir", "nowhere")
 	runRelay(t, "bench", "--url", "http://127.0.0.1:1", "--db", filepath.Join(dir, "none.db")).wantCode(t, 1, "no database at")
@@ -390,7 +390,7 @@ func TestBenchSaysWhatItCannotDraw(t *testing.T) {
 		if runtime.GOOS == "windows" {
 			c.says = c.says[:1] // in other words there
 		}
-		runRelay(t, append([]string{"bench"}, c.args...)...).wantCode(t, c.code, c.says...)
+		runRefused(t, append([]string{"bench"}, c.args...), nil).wantCode(t, c.code, c.says...)
 	}
 	wantFiles(t, dir, "a.json", "b.json", "c.json", "d.json")
 	runRelay(t, "bench", "--json", "--svg", pictures, figures, none).wantCode(t, 0, "drawn: "+filepath.Join(pictures, "p99.svg"), "cpu.svg (there is no CPU time")

@@ -32,7 +32,7 @@ func TestClientsOfAllLanguagesTalk(t *testing.T) {
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n, kills := exchanged(), rounds(1, 7)
+	n, kills := max(questions(), rounds(24, 2000)), rounds(1, 7)
 	scripts, db, flags := mustScript(t), tempDB(t), []string{"--rate-limit", "0", "--max-sockets-per-mecha", "64", "--require-message-signature"}
 	keys := issue(t, db, "go^talk", "python^talk", "javascript^talk")
 	relay := startServer(t, db, flags...)
@@ -79,14 +79,6 @@ func TestClientsOfAllLanguagesTalk(t *testing.T) {
 	}
 	wantWhole(t, db)
 	t.Logf("3 agents, %d questions each, all answered in %.1f s over %d kills; %d answers of the relay lost, %d messages pushed more than once", n, took.Seconds(), kills, f.answersLost(), repeated)
-}
-
-// exchanged is how many questions each asks: 2,000 in the long form.
-func exchanged() int {
-	if *long {
-		return 2000
-	}
-	return questions()
 }
 
 // judge holds what an agent has printed against the log of the relay: each question of the one

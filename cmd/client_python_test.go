@@ -85,12 +85,15 @@ func (p python) env(url string, a agent, more ...string) []string {
 var pythonComplains = regexp.MustCompile(`Warning|Exception ignored|never awaited|never retrieved`)
 
 // pythons are the interpreters that the client must run with, as far as they are there: the usual one and
-// the oldest; in the long form, all from Python 3.9 on.
+// the oldest; in the long form the newest, too, and with RELAY_TEST_FULL all between them.
 func pythons() []string {
-	found, versions := []string{python3()}, []string{"3.9", "3.10", "3.12", "3.13", "3.14"}
+	found, versions := []string{python3()}, []string{"3.9", "3.14", "3.13", "3.12", "3.10"}
 	home, _ := os.UserHomeDir()
-	if !*long {
+	switch {
+	case !*long:
 		versions = versions[:1]
+	case !full():
+		versions = versions[:2]
 	}
 	for _, v := range versions {
 		if kept, _ := filepath.Glob(filepath.Join(home, ".pyenv", "versions", v+".*", "bin", "python3")); len(kept) > 0 {

@@ -81,7 +81,7 @@ func TestConformanceIsUsedRightly(t *testing.T) {
 		{"--role boss -- true", "--role must be asker or worker"},
 		{"--timeout 1ms -- true", "--timeout must be at least 1s"},
 	} {
-		runRelay(t, append([]string{"conformance"}, strings.Fields(c.args)...)...).wantCode(t, 2, c.says)
+		runRefused(t, append([]string{"conformance"}, strings.Fields(c.args)...), nil).wantCode(t, 2, c.says)
 	}
 	out := mustRelay(t, "conformance", "--list")
 	for _, text := range []string{"program  lost-answer (the relay drops the connection", "server  send (§4 Send Message)", "Idempotency-Key"} {

@@ -218,7 +218,7 @@ func TestAConsoleForOthersNeedsTLSAndAPassword(t *testing.T) {
 		{[]string{"--console", "127.0.0.1:0", "--console-password-file", filepath.Join(dir, "none")}, "cannot read the password"},
 		{[]string{"--console", "nonsense"}, "host:port"},
 	} {
-		if r := runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, try.args...)...); r.code == 0 || !strings.Contains(r.err, try.want) {
+		if r := runRefused(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, try.args...), nil); r.code == 0 || !strings.Contains(r.err, try.want) {
 			t.Errorf("%v: %d %s", try.args, r.code, r.err)
 		}
 	}

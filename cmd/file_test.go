@@ -80,7 +80,7 @@ func TestAFileThatIsNotOursIsRefusedAndLeftAlone(t *testing.T) {
 		for _, args := range [][]string{
 			{"serve", "--addr", "127.0.0.1:0"}, {"key", "list"}, {"key", "create", "b^files"}, {"key", "revoke", "key_7h2k9d0m4qx1w8zt"},
 		} {
-			r := runRelay(t, append(args, "--db", c.db)...).wantCode(t, 1, c.db, c.says)
+			r := runRefused(t, append(args, "--db", c.db), nil).wantCode(t, 1, c.db, c.says)
 			if r.out != "" {
 				t.Errorf("%v printed %q", args, r.out)
 			}
@@ -107,7 +107,7 @@ func TestUsageErrorsCreateNoDatabase(t *testing.T) {
 		{"serve", "--clock-skew", "1s"}, {"serve", "--max-headers", "4096"}, {"serve", "--log-format", "xml"}, {"serve", "--max-body=-1"}, {"serve", "now"},
 		{"key", "create", "nobody"}, {"key", "create", "a^b", "--expires", "soon"},
 	} {
-		runRelay(t, append(args, "--db", db)...).wantCode(t, 2, "Try: relay")
+		runRefused(t, append(args, "--db", db), nil).wantCode(t, 2, "Try: relay")
 	}
 	wantFiles(t, filepath.Dir(db))
 }

@@ -114,6 +114,6 @@ func TestAServerThatDoesNotLearn(t *testing.T) {
 		t.Errorf("learned %q", got)
 	}
 	for _, wrong := range []string{"0", "59m", "-1d", "soon"} {
-		runRelay(t, "serve", "--db", p.db, "--addr", "127.0.0.1:0", "--learn-half-life="+wrong).wantCode(t, 2, "--learn-half-life")
+		runRefused(t, []string{"serve", "--db", p.db, "--addr", "127.0.0.1:0", "--learn-half-life=" + wrong}, nil).wantCode(t, 2, "--learn-half-life")
 	}
 }

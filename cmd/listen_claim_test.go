@@ -149,7 +149,7 @@ func TestClaimUsage(t *testing.T) {
 	for _, args := range []string{"--claim", "--claim --ack completed", "--lease 10s --exec true", "--worker w --exec true", "--claim --exec true --lease 4s",
 		"--claim --exec true --lease 61m", "--claim --exec true --lease 5500ms", "--claim --exec true --state none", "--claim --exec true --jobs 0",
 		"--claim --exec true --worker \a", "--claim --exec true --worker " + strings.Repeat("w", 65)} {
-		r := run(t, append([]string{"listen"}, strings.Split(args, " ")...), []string{"RELAY_URL=http://127.0.0.1:1", "RELAY_KEY=mk_x"}, "")
+		r := runRefused(t, append([]string{"listen"}, strings.Split(args, " ")...), []string{"RELAY_URL=http://127.0.0.1:1", "RELAY_KEY=mk_x"})
 		if r.wantCode(t, 2, "Try: relay listen --help"); r.out != "" {
 			t.Errorf("%s: %q", args, r.out)
 		}

@@ -215,7 +215,7 @@ func TestListenWaitsForARelay(t *testing.T) {
 func TestListenUsage(t *testing.T) {
 	for _, args := range []string{"now", "--reply", "--jobs 2", "--timeout 1s", "--jobs 0 --exec true", "--jobs 257 --exec true", "--exec true --ack completed",
 		"--ack no-word", "--exec true --timeout -1s", "--exec true --reply --reply-type="} {
-		r := run(t, append([]string{"listen"}, strings.Fields(args)...), []string{"RELAY_URL=http://127.0.0.1:1", "RELAY_KEY=mk_x"}, "")
+		r := runRefused(t, append([]string{"listen"}, strings.Fields(args)...), []string{"RELAY_URL=http://127.0.0.1:1", "RELAY_KEY=mk_x"})
 		if r.wantCode(t, 2, "Try: relay listen --help"); r.out != "" {
 			t.Errorf("%s: %q", args, r.out)
 		}

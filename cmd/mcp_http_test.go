@@ -176,7 +176,7 @@ func TestMCPOverHTTPIsRefusedWhereItIsNotSafe(t *testing.T) {
 		"--mcp --addr 0.0.0.0:0": "listen on a loopback address", "--mcp --addr [::]:0 --trusted-proxy 10.0.0.0/8": "listen on a loopback address",
 	} {
 		db := tempDB(t)
-		runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, "--mcp", says)
+		runRefused(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...), nil).wantCode(t, 2, "--mcp", says)
 		wantFiles(t, filepath.Dir(db))
 	}
 }

@@ -61,7 +61,7 @@ func TestAFileWithTwoNamesIsOpenedByNobody(t *testing.T) {
 					says[2] = "rm " + map[string]string{db: other, other: db}[name]
 				}
 				for what, args := range openers(t, name, beside && served && name == db) {
-					if r := runRelay(t, args...).wantCode(t, 1, says...); r.out != "" || strings.Contains(r.err, "malformed") {
+					if r := runRefused(t, args, nil).wantCode(t, 1, says...); r.out != "" || strings.Contains(r.err, "malformed") {
 						t.Errorf("%s, served: %v: %+v", what, served, r)
 					}
 				}

@@ -17,7 +17,7 @@ import (
 func TestProfilesAreForThisMachineAlone(t *testing.T) {
 	t.Parallel()
 	for _, addr := range []string{":6060", "0.0.0.0:6060", "10.0.0.7:6060", "localhost:6060", "[::]:6060", "6060"} {
-		runRelay(t, "serve", "--db", tempDB(t), "--pprof", addr).wantCode(t, 2, "--pprof")
+		runRefused(t, []string{"serve", "--db", tempDB(t), "--pprof", addr}, nil).wantCode(t, 2, "--pprof")
 	}
 	s := startServer(t, tempDB(t), "--pprof", "127.0.0.1:0")
 	url := "http://" + s.await(s.stderr, `serving profiles" addr=(\S+)`)[1]
@@ -63,8 +63,8 @@ func TestATakenAddressBesideLeavesNoFile(t *testing.T) {
 	defer l.Close()
 	db := tempDB(t)
 	for _, flag := range []string{"--metrics-addr", "--pprof"} {
-		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, flag, l.Addr().String()).wantCode(t, 1, l.Addr().String()+" is already in use; "+flag+" 127.0.0.1:")
-		runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, flag, "127.0.0.1:99999").wantCode(t, 2, flag)
+		runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db, flag, l.Addr().String()}, nil).wantCode(t, 1, l.Addr().String()+" is already in use; "+flag+" 127.0.0.1:")
+		runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db, flag, "127.0.0.1:99999"}, nil).wantCode(t, 2, flag)
 	}
 	if left, err := filepath.Glob(filepath.Dir(db) + "/*"); err != nil || len(left) > 0 {
 		t.Errorf("left: %v, %v", left, err)

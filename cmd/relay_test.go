@@ -1,8 +1,8 @@
 // Package cmd_test runs the program as people and their agents do: as a
 // process, over the network. Nothing here reaches into the program, and
 // requests are signed by the interface's own words, not by the relay's code.
-// Short commands without input run in this process, by the function that main calls
-// (runRelay); the long form starts a process for these too.
+// Short commands run in this process, by the function that main calls (run); the long form
+// starts a process for these too.
 package cmd_test
 
 import (
@@ -34,6 +34,9 @@ var binary string
 func TestMain(m *testing.M) {
 	if name := filepath.Base(os.Args[0]); name == programName {
 		os.Exit(beRelay())
+	}
+	if to := os.Getenv(keepEnv); to != "" {
+		os.Exit(keepProgram(to))
 	}
 	if path := os.Getenv(neighbourEnv); path != "" {
 		os.Exit(beNeighbour(path))
@@ -89,20 +92,43 @@ func makeAndTest(m *testing.M) int {
 	return m.Run()
 }
 
-// makeProgram makes the binary. To link it takes a processor a second or two. In return each
-// of some 1,500 starts takes 7 ms less: nothing is initialized that only tests import.
+// keepEnv is the environment variable that makes this test binary what go run starts for a
+// program. Its value is the file that the program is copied to.
+const keepEnv = "RELAY_TEST_KEEP"
+
+// makeProgram makes the binary. To link it takes a processor a second or two, so go run does it,
+// which keeps what it has linked. In return each of more than a thousand starts takes 7 ms
+// less: nothing is initialized that only tests import.
 func makeProgram(dir string) error {
 	if raceDetector {
 		return linkProgram(dir)
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "..")
-	if *long {
-		build.Env = append(os.Environ(), "CGO_ENABLED=0") // the short form uses what the tests were compiled for
+	self, err := os.Executable()
+	if err != nil {
+		return err
 	}
-	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
+	run := exec.Command("go", "run", "-buildvcs=false", "-exec", `"`+self+`"`, "..")
+	run.Env = append(os.Environ(), keepEnv+"="+binary)
+	if *long {
+		run.Env = append(run.Env, "CGO_ENABLED=0") // the short form uses what the tests were compiled for
+	}
+	if out, err := run.CombinedOutput(); err != nil {
+		return fmt.Errorf("go run: %w\n%s", err, out)
 	}
 	return nil
+}
+
+// keepProgram copies the program that go run has made.
+func keepProgram(to string) int {
+	program, err := os.ReadFile(os.Args[1])
+	if err == nil {
+		err = os.WriteFile(to, program, 0o755)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
 }
 
 // linkProgram makes the binary of this test binary. A link and not a symbolic one: the
@@ -164,13 +190,17 @@ type result struct {
 	code     int
 }
 
-// run runs the program to its end. A client's command without input runs in this process,
-// with flags in the place of env; the long form starts a process for these too.
+// run runs the program to its end, with input and more environment. A client's command runs in
+// this process, with flags in the place of env, and so does what runsHere names if it needs
+// no env; the long form starts a process for these too.
 func run(t testing.TB, args, env []string, stdin string) result {
 	t.Helper()
-	if stdin == "" && !*long {
+	if !*long {
+		if len(env) == 0 && runsHere(args) {
+			return runHere(args, stdin)
+		}
 		if flagged, ok := inFlags(t, args, env); ok {
-			return runHere(t, flagged)
+			return runHere(flagged, stdin)
 		}
 	}
 	return finish(t, exec.Command(binary, args...), env, stdin)
@@ -196,37 +226,63 @@ func finish(t testing.TB, c *exec.Cmd, env []string, stdin string) result {
 // commands do. So those that only read and write files, texts and answers run here.
 func runRelay(t testing.TB, args ...string) result {
 	t.Helper()
-	if *long || !runsHere(args) {
-		return run(t, args, nil, "")
+	return run(t, args, nil, "")
+}
+
+// runRefused runs a command that is refused at once, in this process, whatever would become of
+// it otherwise; the long form starts a process.
+func runRefused(t testing.TB, args, env []string) result {
+	t.Helper()
+	if !*long {
+		if flagged, ok := flagsFor(t, args, env); ok {
+			args, env = flagged, nil
+		}
 	}
-	return runHere(t, args)
+	if *long || len(env) > 0 {
+		return run(t, args, env, "")
+	}
+	done := make(chan result, 1)
+	go func() { done <- runHere(args, "") }()
+	select {
+	case r := <-done:
+		return r
+	case <-time.After(patience):
+		t.Fatalf("relay %s was not refused", strings.Join(args, " "))
+	}
+	return result{}
 }
 
 // runHere runs a command in this process.
-func runHere(t testing.TB, args []string) result {
-	t.Helper()
+func runHere(args []string, stdin string) result {
 	out, stderr := newOutput(), newOutput()
-	code := cmd.Main(schema(t), args, strings.NewReader(""), out, stderr)
+	code := cmd.Main(schema(), args, strings.NewReader(stdin), out, stderr)
 	return result{out.String(), stderr.String(), code}
 }
 
-func schema(t testing.TB) string {
-	t.Helper()
+// schema gives the text of schema.sql.
+var schema = sync.OnceValue(func() string {
 	text, err := os.ReadFile("../schema.sql")
 	if err != nil {
-		t.Fatal(err)
+		panic(err)
 	}
 	return string(text)
-}
+})
 
-// inFlags gives the arguments of a client's command that say what env says, with files for
-// the secrets. It returns false for other commands, and where env has what flags cannot say.
+// inFlags is flagsFor for the client's commands that end by themselves. It returns false for
+// other commands.
 func inFlags(t testing.TB, args, env []string) (flagged []string, ok bool) {
 	t.Helper()
 	clients := []string{"ack", "ask", "curl", "deliver", "inbox", "reply", "search", "send", "whoami"}
 	if len(args) == 0 || !slices.Contains(clients, args[0]) {
 		return nil, false
 	}
+	return flagsFor(t, args, env)
+}
+
+// flagsFor gives the arguments of a client's command that say what env says, with files for
+// the secrets. It returns false where env has no key, or what flags cannot say.
+func flagsFor(t testing.TB, args, env []string) (flagged []string, ok bool) {
+	t.Helper()
 	values := map[string]string{}
 	for _, e := range env {
 		name, value, _ := strings.Cut(e, "=")
@@ -268,8 +324,8 @@ func runsHere(args []string) bool {
 		return true
 	}
 	switch args[0] {
-	case "__complete", "asyncapi", "audit", "check", "client", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi",
-		"readyz", "search", "sign", "stats", "version", "why":
+	case "__complete", "asyncapi", "audit", "backup", "check", "client", "compact", "completion", "docs", "errors", "help", "key", "man", "mecha", "message", "openapi", "prune",
+		"readyz", "restore", "search", "sign", "stats", "version", "why":
 		return !slices.Contains(args, "tail")
 	}
 	return false

@@ -114,7 +114,7 @@ func hereOnTerminal(t testing.TB, args ...string) result {
 	t.Helper()
 	out, shownOut, endOut := watched(t)
 	errs, shownErrs, endErrs := watched(t)
-	code := cmd.Main(schema(t), args, strings.NewReader(""), out, errs)
+	code := cmd.Main(schema(), args, strings.NewReader(""), out, errs)
 	endOut()
 	endErrs()
 	return result{shownOut.String(), shownErrs.String(), code}

@@ -214,7 +214,7 @@ func TestBadCertificates(t *testing.T) {
 		"a folder":            {t.TempDir(), key, []string{"--tls-cert"}},
 	} {
 		db := tempDB(t)
-		r := runRelay(t, "serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key).wantCode(t, 1, row.says...)
+		r := runRefused(t, []string{"serve", "--addr", "127.0.0.1:0", "--db", db, "--tls-cert", row.cert, "--tls-key", row.key}, nil).wantCode(t, 1, row.says...)
 		if block, _ := pem.Decode(text); strings.Contains(r.err, string(text[60:100])) || strings.Contains(r.err, string(block.Bytes)) {
 			t.Errorf("%s: the key is in:\n%s", name, r.err)
 		}
@@ -322,7 +322,7 @@ func TestSettingsThatDoNotGoTogether(t *testing.T) {
 		"--max-connections=-1": "negative", "--max-body-memory 1000": "room for one body",
 	} {
 		db := tempDB(t)
-		runRelay(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...)...).wantCode(t, 2, says)
+		runRefused(t, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, strings.Fields(args)...), nil).wantCode(t, 2, says)
 		wantFiles(t, filepath.Dir(db))
 	}
 }

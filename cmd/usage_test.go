@@ -96,7 +96,7 @@ func TestWrongUsageIsTwo(t *testing.T) {
 		{"demo now", "relay demo"}, {"version now", "relay version"}, {"errors a b", "relay errors"}, {"sign", "relay sign"},
 		{"completion nonsense", "relay completion"}, {"completion bash now", "relay completion bash"}, {"help nonsense", "relay help"}, {"help key nonsense", "relay help"},
 	} {
-		r := runRelay(t, strings.Fields(c.args)...)
+		r := runRefused(t, strings.Fields(c.args), nil)
 		if r.code != 2 || r.out != "" || !strings.HasPrefix(r.err, "relay: ") || !strings.HasSuffix(r.err, "\nTry: "+c.try+" --help\n") {
 			t.Errorf("relay %s: exit %d\nstdout: %s\nstderr: %s", c.args, r.code, r.out, r.err)
 		}
@@ -131,7 +131,7 @@ func TestSlipsGetASuggestion(t *testing.T) {
 		"send":                                  "send takes an address and at most one payload",
 		"key create":                            "key create takes one or more addresses",
 	} {
-		if r := runRelay(t, strings.Fields(args)...).wantCode(t, 2, "relay: "+says); r.out != "" {
+		if r := runRefused(t, strings.Fields(args), nil).wantCode(t, 2, "relay: "+says); r.out != "" {
 			t.Errorf("relay %s printed %q", args, r.out)
 		}
 	}

@@ -274,7 +274,7 @@ func (d *DB) run(prepare func(*DB)) error {
 
 // startHelpers starts the goroutine that copies the log, and the watch.
 func (d *DB) startHelpers() error {
-	copier, err := sqlite.Open(d.path, sqlite.Writing)
+	copier, err := sqlite.Open(d.path, sqlite.Copying)
 	if err != nil {
 		return err
 	}

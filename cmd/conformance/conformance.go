@@ -26,6 +26,7 @@ type Config struct {
 	Timeout  time.Duration // for each case
 	AtOnce   int           // cases that run at the same time; 0: 4, or as many as there are processors if that is more
 	Delay    time.Duration // of each answer in the case slow; 0: 3 s
+	Most     int           // questions in a case; 0: as many as the case has
 	Relay    string        // the path of the program relay
 	Schema   string        // makes the database
 	By       relay.Actor   // for the audit log of that database

@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -70,11 +71,12 @@ func mustSchema(t *testing.T) string {
 	return string(schema)
 }
 
-// judge runs cases with an agent that is wrong in one way.
-func judge(t *testing.T, wrong, role string, timeout time.Duration, only ...string) []conformance.Result {
+// judge runs cases with an agent that is wrong in one way, with at most so many questions each; 0:
+// as many as the cases have.
+func judge(t *testing.T, wrong, role string, timeout time.Duration, most int, only ...string) []conformance.Result {
 	t.Helper()
 	results, err := conformance.Judge(t.Context(), conformance.Config{Program: []string{self, "agent", wrong}, Role: role, Only: only,
-		Timeout: timeout, AtOnce: 8, Delay: delay(wrong), Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
+		Timeout: timeout, AtOnce: 8, Delay: delay(wrong), Most: most, Relay: self, Schema: mustSchema(t), Progress: func(int, int) {}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,31 +144,44 @@ func inLong(usual ...string) (only []string) {
 	return usual
 }
 
+// patient are the cases in which an agent waits for seconds at each question. The usual form
+// asks one.
+var patient = []string{"retry-after", "slow"}
+
 // A good agent passes every case, whether it listens on sockets or polls; and in every
 // case that spoils something, something was spoiled. The askers poll both ways, so the usual form
 // has workers that poll only in the cases that spoil what they do.
 func TestAGoodClientPasses(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t)
-	for _, way := range []string{"sockets", "polls"} {
-		t.Run(way, func(t *testing.T) {
+	var all, quick []string
+	for _, c := range conformance.Cases() {
+		all = append(all, c.Name)
+		if !slices.Contains(patient, c.Name) {
+			quick = append(quick, c.Name)
+		}
+	}
+	ways := []struct {
+		way  string
+		most int
+		want []string
+	}{{"sockets", 0, quick}, {"sockets", 1, patient}, {"polls", 0, []string{"lost-ack", "cut", "duplicates"}}}
+	if *long {
+		ways[0].want, ways[1], ways = all, ways[2], ways[:2]
+		ways[1].want = all
+	}
+	for _, w := range ways {
+		t.Run(w.way, func(t *testing.T) {
 			t.Parallel()
-			if testing.Short() && way == "polls" {
+			if testing.Short() && w.way == "polls" {
 				t.Skip("-short: the sockets have more goroutines")
 			}
-			var want []string
-			for _, c := range conformance.Cases() {
-				want = append(want, c.Name)
-			}
-			if way == "polls" && !*long {
-				want = []string{"lost-ack", "cut", "duplicates"}
-			}
-			results := judge(t, way, "", patience, want...)
-			if len(results) != len(want) {
-				t.Errorf("%d results of %d cases", len(results), len(want))
+			results := judge(t, w.way, "", patience, w.most, w.want...)
+			if len(results) != len(w.want) {
+				t.Errorf("%d results of %d cases", len(results), len(w.want))
 			}
 			for i, r := range results {
-				if !r.Passed || r.Must == "" || r.Name != want[i] {
+				if !r.Passed || r.Must == "" || r.Name != w.want[i] {
 					t.Errorf("%+v", r)
 				}
 			}
@@ -229,7 +244,7 @@ func TestAWrongClientFails(t *testing.T) {
 			} else if w.waits {
 				timeout = 8 * time.Second
 			}
-			r := judge(t, w.wrong, w.role, timeout, w.fails)
+			r := judge(t, w.wrong, w.role, timeout, 0, w.fails)
 			if len(r) != 1 || r[0].Passed || !strings.Contains(strings.Join(r[0].Why, "\n"), w.why) {
 				t.Errorf("%+v, want a failure with %q", r, w.why)
 			}

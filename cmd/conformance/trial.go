@@ -84,6 +84,11 @@ func (c *counter) reach(ctx context.Context, n int) error {
 func judgeCase(ctx context.Context, config *Config, c *Case, dir string) (Result, error) {
 	began := time.Now()
 	r := Result{Name: c.Name, Must: c.Must}
+	if config.Most > 0 && config.Most < c.questions {
+		few := *c
+		few.questions = config.Most
+		c = &few
+	}
 	t := &trial{Case: c, config: config, file: filepath.Join(dir, "relay.db"), accepted: newCounter()}
 	err := os.Mkdir(dir, 0o700)
 	if err == nil {

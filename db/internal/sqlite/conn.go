@@ -18,6 +18,7 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -39,6 +40,10 @@ type Conn struct {
 	// can only be closed. Nil: queries are never interrupted.
 	Ctx  context.Context
 	file *connectedFile
+	// first is what the first statement is preceded by: settings that make SQLite read the
+	// schema, which costs more than all the rest of an open. Many connections are only
+	// there in case they are needed.
+	first string
 }
 
 type stmt struct {
@@ -64,6 +69,7 @@ const (
 	Unindexed             // reads, and keeps the index of the log in memory, for a full disk; the files -wal and -shm must exist
 	Receiving             // writes a copy of another file, without a sync
 	Polling               // reads, and tries locks, but never waits for another process (IsBusy)
+	Copying               // copies the log of a file that another connection of this process writes
 )
 
 // Open opens the file at path, which must exist. The errors are those of SQLite;
@@ -88,7 +94,16 @@ func Open(path string, r Role) (*Conn, error) {
 		return nil, err
 	}
 	c := &Conn{raw: raw, stmts: map[string]*stmt{}, file: f}
-	if r == Creating {
+	switch r {
+	case Reading, Copying:
+		c.first = "PRAGMA synchronous = " + synchronous + "; PRAGMA cache_size = " + cacheSize
+		// This opens the log and its index, which another file may replace by the time of the first
+		// statement.
+		if err := c.rawScript("PRAGMA data_version"); err != nil {
+			c.Close()
+			return nil, err
+		}
+	case Creating:
 		// The order matters: each pragma decides how the next writes the first page.
 		if err := c.Script("PRAGMA page_size = 4096; PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL"); err != nil {
 			c.Close()
@@ -105,6 +120,9 @@ const synchronous = "FULL"
 // busyTimeout is for how long a statement waits for a lock of another process, in ms.
 const busyTimeout = "10000"
 
+// cacheSize is in KiB, which the sign says.
+const cacheSize = "-8192"
+
 // dsn is the connection string for a file in a role.
 func dsn(path string, r Role) string {
 	q := url.Values{
@@ -118,7 +136,7 @@ func dsn(path string, r Role) string {
 			"wal_autocheckpoint(0)", // the store copies the log itself, off the commit path (db/checkpoint_sql.go)
 			"journal_size_limit(16777216)",
 			"temp_store(2)",
-			"cache_size(-8192)",
+			"cache_size(" + cacheSize + ")",
 			"secure_delete(FAST)", // removed text is overwritten where that needs no further write
 			"fullfsync(1)",        // on macOS, data does not survive a power cut after a plain fsync
 			"checkpoint_fullfsync(1)",
@@ -142,6 +160,10 @@ func dsn(path string, r Role) string {
 	case Receiving:
 		q.Set("_synchronous", "OFF")                                // the caller syncs the file once, when it is whole
 		q["_pragma"] = append(q["_pragma"], "journal_mode(MEMORY)") // MEMORY leaves no journal file; SQLite refuses OFF in defensive mode
+	}
+	if r == Reading || r == Copying { // Conn.first has these
+		q.Del("_synchronous")
+		q["_pragma"] = slices.DeleteFunc(q["_pragma"], func(p string) bool { return strings.HasPrefix(p, "cache_size") })
 	}
 	p := filepath.ToSlash(path)
 	if !strings.HasPrefix(p, "/") {
@@ -168,6 +190,9 @@ func (c *Conn) Close() error {
 func (c *Conn) prepare(query string) (*stmt, error) {
 	if s, ok := c.stmts[query]; ok {
 		return s, nil
+	}
+	if err := c.setUp(); err != nil {
+		return nil, err
 	}
 	s, err := c.raw.Prepare(query)
 	if err != nil {
@@ -298,6 +323,9 @@ func (c *Conn) Row(scan func(*Rows), query string, args ...any) (ok bool, err er
 // CopyTo begins to copy the database into the empty file at path. Its Step copies
 // some pages; its Finish ends the copy.
 func (c *Conn) CopyTo(path string) (*sqlite.Backup, error) {
+	if err := c.setUp(); err != nil {
+		return nil, err
+	}
 	return c.raw.(interface {
 		NewBackup(string) (*sqlite.Backup, error)
 	}).NewBackup(dsn(path, Receiving))
@@ -342,6 +370,25 @@ func (c *Conn) WaitForLock(most time.Duration) error {
 
 // Script runs several statements without arguments.
 func (c *Conn) Script(text string) error {
+	if err := c.setUp(); err != nil {
+		return err
+	}
+	return c.rawScript(text)
+}
+
+// setUp runs what precedes the first statement.
+func (c *Conn) setUp() error {
+	if c.first == "" {
+		return nil
+	}
+	err := c.rawScript(c.first)
+	if err == nil {
+		c.first = ""
+	}
+	return err
+}
+
+func (c *Conn) rawScript(text string) error {
 	r, err := c.raw.Prepare(text)
 	if err != nil {
 		return err
