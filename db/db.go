@@ -110,6 +110,11 @@ type Options struct {
 	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
 	// times a second, and must not block.
 	KeepsLog func() bool
+	// Fresh tells whether this node knows of itself that it is not cut off from the others;
+	// nil: it does. While it is false no write is proposed: one that has waited too long is
+	// refused with Overloaded, and nothing was written. It is called often, by several
+	// goroutines, and must not block.
+	Fresh func() bool
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.

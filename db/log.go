@@ -93,6 +93,7 @@ func (d *DB) openLog() error {
 	}
 	w.riders = append(w.riders, w.replica)
 	w.propose = newProposer(w, d.opts.Log, at.Log)
+	w.propose.fresh = d.opts.Fresh
 	w.follow = newFollower(w, d.opts.Log, at.Applied)
 	return nil
 }

@@ -22,6 +22,7 @@ type proposer struct {
 	logID    file.LogID
 	origin   origin
 	patience patience
+	fresh    func() bool   // Options.Fresh; nil: true
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
 	closing  context.Context
 	cancel   context.CancelFunc // ends what is under way
@@ -147,12 +148,13 @@ func (p *proposer) run() {
 	}
 }
 
-// take takes the writes of the next envelope. It takes none while too many are under way,
-// unless all are to be refused. shut says that no more will come.
+// take takes the writes of the next envelope. It takes none while too many are under way or
+// this node is cut off, unless all are to be refused. shut says that no more will come.
 func (p *proposer) take() (batch []op, shut bool) {
+	cut := p.fresh != nil && !p.fresh()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft) && p.closing.Err() == nil {
+	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {
 		return nil, false
 	}
 	return p.queue.take(), p.shut
