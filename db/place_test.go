@@ -13,11 +13,12 @@ import (
 func TestPlace(t *testing.T) {
 	t.Parallel()
 	l := newTestLog(1)
-	a := newNode(t, l, "a", Options{}, func(d *DB) { d.w.follow.most = 7 }).found()
+	a := newNode(t, l, "a", Options{}, func(d *DB) { d.w.follow.most = 1 }).found()
 	b := newNode(t, l, "b", Options{}, func(d *DB) { d.w.follow.most = 500 }).copyOf(a)
 	if p := a.Place(); p.Applied != 0 || p.Log != b.Place().Log {
 		t.Errorf("at first: %+v, %+v", p, b.Place())
 	}
+	b.stop()
 	k := a.issue("bob^demo")
 	for l.length() < MarkEvery {
 		a.SendThen(a.message(k, 0), func(relay.Sent, error) {})
@@ -28,6 +29,7 @@ func TestPlace(t *testing.T) {
 		a.mustSend(k, 0)
 	}
 	a.catchUp()
+	b.start()
 	b.catchUp()
 	if p, q := a.Place(), b.Place(); p != q || p.Mark != MarkEvery || p.MarkHash == 0 || p.MarkHash == p.Hash || p.Applied != l.length() {
 		t.Errorf("%+v and %+v, want the same place, and its mark", p, q)
