@@ -84,7 +84,7 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 	in.index = search.Serve(d.Path()+".index", d, s.halfLife(), log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
-		Store: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
+		Store: d, Logger: log, CheckFresh: in.checkFresh(), AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
 		MaxSockets: s.MaxSockets, MaxSocketsPerMecha: s.MaxSocketsPerMecha,
 		FrameRate: s.SocketRateLimit, FrameBurst: int(2 * s.SocketRateLimit),
 	})
@@ -107,6 +107,14 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		}
 	}
 	return in, nil
+}
+
+// checkFresh is what the hub asks before it serves a socket; nil if the answer is always yes.
+func (in *instance) checkFresh() func() error {
+	if !in.db.MayBeStale() {
+		return nil
+	}
+	return in.db.CheckFresh
 }
 
 // listen takes an address of a server. An error names the flag that sets it.

@@ -59,6 +59,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -110,11 +111,16 @@ type Options struct {
 	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
 	// times a second, and must not block.
 	KeepsLog func() bool
-	// Fresh tells whether this node knows of itself that it is not cut off from the others;
-	// nil: it does. While it is false no write is proposed: one that has waited too long is
-	// refused with Overloaded, and nothing was written. It is called often, by several
-	// goroutines, and must not block.
+	// Fresh tells whether this node knows that it has all that most nodes had two seconds ago;
+	// nil: it does. While it is false, a key that another node has revoked might still work
+	// here. So DB.CheckFresh refuses reads, and no write is proposed: one that has waited too
+	// long is refused with Overloaded, and nothing was written. It is called for each request,
+	// by any goroutine, and must not block.
 	Fresh func() bool
+	// Seen waits until each node has applied the entry of a number, or serves no reads, since it
+	// is not fresh; nil: there are no other nodes. Any goroutine may call it. It returns soon
+	// after ctx has ended, with its error.
+	Seen func(ctx context.Context, number uint64) error
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -148,6 +154,7 @@ type DB struct {
 	entries   entryCache
 	found     foundSearches
 	lock      *file.Locked
+	admin     *admin.Server // takes the writes of commands; nil: there is no log
 
 	shutdown sync.Once
 	closed   error         // the error of the shutdown
@@ -230,13 +237,13 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.opts.applyLockWait(c); err != nil {
 		return err
 	}
+	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
+		return err
+	}
 	if err := d.openLog(); err != nil {
 		return err
 	}
 	d.watch = newWatch(d.w, d.path)
-	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
-		return err
-	}
 	if err := d.readers.open(d.path, role); err != nil {
 		return err
 	}
@@ -325,6 +332,7 @@ func (d *DB) release() error {
 		// stay open until the process ends.
 		return nil
 	}
+	d.admin.Close()
 	d.readers.close()
 	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {

@@ -60,6 +60,10 @@ var usualPatience = patience{queued: 10 * time.Second, flight: 30 * time.Second,
 // mostForm is how many bytes of form a write may have that goes through a log.
 const mostForm = maxEnvelope - 2*goodEnvelope
 
+func errTooLong() error {
+	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", mostForm)
+}
+
 // proposal is a job in the queue of a proposer.
 type proposal struct {
 	job
@@ -173,7 +177,7 @@ func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
 	for _, o := range batch {
 		j := o.job.(*proposal).job
 		if form = relay.AppendWrite(form[:0], j.shared()); len(form) > mostForm {
-			p.w.finishLater(j, relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", mostForm))
+			p.w.finishLater(j, errTooLong())
 			continue
 		}
 		f.jobs = append(f.jobs, j)

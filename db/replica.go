@@ -20,6 +20,7 @@ type replica struct {
 	spent   spentNonces       // as committed
 
 	place atomic.Pointer[Place] // as committed; others may load it
+	reach reach                 // as committed; others may look at it
 
 	now  file.Replica // with the entries of the present transaction
 	mark Place        // its Mark and MarkHash alone are used, with the entries of the present transaction
@@ -40,6 +41,7 @@ type entryNonces struct {
 func newReplica(w *writer, at file.Replica) (*replica, error) {
 	at.Version = applyVersion
 	r := &replica{w: w, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
+	r.reach.move(at.Last)
 	r.publish()
 	return r, r.start()
 }
@@ -135,6 +137,7 @@ func (r *replica) arrived(*tx) {
 	r.spent.forget(r.file.At)
 	r.passed()
 	r.publish()
+	r.reach.move(r.file.Last)
 }
 
 // spentNonces has the nonces of the writes in the log, by parts of the log's time. Which of

@@ -46,6 +46,9 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Pa
 		err = c.ownMecha()
 	}
 	if err == nil {
+		err = s.config.DB.CheckFresh()
+	}
+	if err == nil {
 		err = s.config.Live.Connect(w, r, c.key)
 	}
 	if err != nil {
