@@ -73,7 +73,7 @@ func (d *DB) openLog() error {
 		w.admin = admin.NewClient(d.path, adminGreeting(d.ids))
 		return nil
 	case d.opts.Log == nil && follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log", d.path)
+		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log: --cluster names it, and relay cluster leave makes the file a plain one", d.path)
 	case d.opts.Log == nil:
 		return nil
 	case !d.opts.Serve:

@@ -1,7 +1,6 @@
 package db
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 
@@ -10,19 +9,12 @@ import (
 	"relay/db/relay"
 )
 
-// foundLog makes the file the first copy that follows a log, and gives the log its name.
-// Positions go on behind those that the file has.
+// foundLog makes the writer's file the first copy that follows a log.
 func (w *writer) foundLog() (at file.Replica, err error) {
-	at.Version = applyVersion
-	rand.Read(at.Log[:]) // never fails (crypto/rand)
-	if at.Last, err = file.LastPosition(w.c, file.CurrentSchema()); err != nil {
-		return at, err
-	}
 	if err := w.c.BeginWrite(); err != nil {
 		return at, err
 	}
-	err = w.c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)", at.Log[:], int64(applyVersion), int64(at.Last))
-	if err == nil {
+	if at, err = foundLog(w.c); err == nil {
 		err = w.c.Commit()
 	}
 	if err != nil {
