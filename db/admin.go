@@ -3,10 +3,13 @@ package db
 import (
 	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"relay/db/admin"
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -20,9 +23,36 @@ func adminGreeting(ids *relay.IDs) []byte {
 
 // serveAdmin takes the writes of commands from now on.
 func (d *DB) serveAdmin() {
-	d.admin.Serve(d.applyForAdmin, func(err error) {
+	d.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Status: d.statusForAdmin, Fault: func(err error) {
 		d.opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
-	})
+	}})
+}
+
+func (d *DB) statusForAdmin(ctx context.Context) (json.RawMessage, error) {
+	if d.opts.Status == nil {
+		return nil, relay.Errorf(relay.NotFound, "this server tells nothing of its log")
+	}
+	return d.opts.Status(ctx)
+}
+
+// LogStatus asks the server of the file at path for the status of its log (Options.Status).
+// Errors: admin.ErrNoServer and admin.ErrEnded, that of ctx, and those of opening the file.
+func LogStatus(ctx context.Context, path string) (json.RawMessage, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return nil, err
+	}
+	c, _, err := file.OpenReadOnly(path)
+	if err != nil {
+		return nil, err
+	}
+	ids, err := file.ReadIDs(c, path)
+	if err := errors.Join(err, c.Close()); err != nil {
+		return nil, err
+	}
+	client := admin.NewClient(path, adminGreeting(ids))
+	defer client.Close()
+	return client.Status(ctx)
 }
 
 // applyForAdmin proposes the write of a form. Once its outcome is known, and all nodes have

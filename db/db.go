@@ -51,6 +51,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -121,6 +122,10 @@ type Options struct {
 	// is not fresh; nil: there are no other nodes. Any goroutine may call it. It returns soon
 	// after ctx has ended, with its error.
 	Seen func(ctx context.Context, number uint64) error
+
+	// Status gives a JSON object that tells the state of the log, for commands (LogStatus);
+	// nil: there is none. Any goroutine may call it.
+	Status func(ctx context.Context) (json.RawMessage, error)
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.

@@ -8,7 +8,8 @@
 // nobody to the server of another file.
 //
 // The command sends a version, the greeting, and then each write after its length. The server
-// answers each by a line of JSON, in the order in which it learns the outcomes.
+// answers each by a line of JSON, in the order in which it learns the outcomes. A write of
+// length 0 asks how the server is; the answer is a JSON object of the server's.
 package admin
 
 import (
@@ -40,9 +41,10 @@ const (
 
 // An answer is the outcome of a write.
 type answer struct {
-	N      uint64     `json:"n"`              // of the write, from 1
-	Code   relay.Code `json:"code,omitempty"` // "": it was done
-	Detail string     `json:"detail,omitempty"`
+	N      uint64          `json:"n"`              // of the write, from 1
+	Code   relay.Code      `json:"code,omitempty"` // "": it was done
+	Detail string          `json:"detail,omitempty"`
+	Status json.RawMessage `json:"status,omitempty"` // of a question
 }
 
 // Socket gives the path of the socket beside the file at path, as short as it can be named
@@ -68,8 +70,7 @@ func Socket(path string) (string, error) {
 type Server struct {
 	listener net.Listener
 	greeting []byte
-	apply    func(ctx context.Context, write []byte, done func(error))
-	fault    func(error)
+	handler  Handler
 	ctx      context.Context
 	cancel   context.CancelFunc
 	wg       sync.WaitGroup
@@ -99,12 +100,21 @@ func Listen(path string, greeting []byte) (*Server, error) {
 	return s, nil
 }
 
-// Serve takes writes from now on, in goroutines of its own. It calls apply for each, for those
-// of one command in their order. apply must not keep the write; it, or a goroutine, calls done
-// once with the outcome; ctx ends when the server closes. fault is told why no connection
-// could be taken.
-func (s *Server) Serve(apply func(ctx context.Context, write []byte, done func(error)), fault func(error)) {
-	s.apply, s.fault = apply, fault
+// A Handler is what a Server needs of the store. Its functions are called by several
+// goroutines. Their ctx ends when the server closes.
+type Handler struct {
+	// Apply is called for each write, for those of one command in their order. It, or a
+	// goroutine, calls done once with the outcome.
+	Apply func(ctx context.Context, write []byte, done func(error))
+	// Status gives a JSON object.
+	Status func(ctx context.Context) (json.RawMessage, error)
+	// Fault is told why no connection could be taken.
+	Fault func(error)
+}
+
+// Serve takes writes from now on, in goroutines of its own.
+func (s *Server) Serve(h Handler) {
+	s.handler = h
 	s.wg.Go(s.accept)
 }
 
@@ -118,7 +128,7 @@ func (s *Server) accept() {
 			}
 			return
 		case err != nil: // such as too many open files
-			s.fault(err)
+			s.handler.Fault(err)
 			select {
 			case <-time.After(again):
 			case <-s.ctx.Done():
@@ -170,9 +180,9 @@ func (s *Server) take(c net.Conn, answers chan<- answer, places chan<- struct{})
 		}
 		places <- struct{}{}
 		under.Add(1)
-		s.apply(s.ctx, write, func(err error) {
+		s.handle(write, func(status json.RawMessage, err error) {
 			defer under.Done()
-			a := answer{N: n}
+			a := answer{N: n, Status: status}
 			var e *relay.Error
 			if errors.As(err, &e) {
 				a.Code, a.Detail = e.Code, e.Detail
@@ -182,6 +192,14 @@ func (s *Server) take(c net.Conn, answers chan<- answer, places chan<- struct{})
 			answers <- a // there is a place for it
 		})
 	}
+}
+
+func (s *Server) handle(write []byte, done func(json.RawMessage, error)) {
+	if len(write) == 0 {
+		go func() { done(s.handler.Status(s.ctx)) }()
+		return
+	}
+	s.handler.Apply(s.ctx, write, func(err error) { done(nil, err) })
 }
 
 // MostBytes is how many bytes a write may have.

@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -29,7 +30,7 @@ type Client struct {
 	conn  net.Conn      // nil: none
 	ended chan struct{} // closed when the answers of conn have ended
 	n     uint64
-	done  map[uint64]func(error) // of the writes without an outcome
+	done  map[uint64]func(json.RawMessage, error) // of the writes without an outcome
 }
 
 // NewClient makes the client for the server of the file at path.
@@ -38,11 +39,31 @@ func NewClient(path string, greeting []byte) *Client { return &Client{path: path
 // Send sends a write. done gets its outcome, from any goroutine, once: an error of the server
 // (*relay.Error), ErrNoServer, ErrEnded, or that of Socket.
 func (c *Client) Send(write []byte, done func(error)) {
+	c.send(write, func(_ json.RawMessage, err error) { done(err) })
+}
+
+// Status asks the server how it is. Errors: those of Send, and that of ctx.
+func (c *Client) Status(ctx context.Context) (json.RawMessage, error) {
+	type outcome struct {
+		status json.RawMessage
+		err    error
+	}
+	got := make(chan outcome, 1)
+	c.send(nil, func(status json.RawMessage, err error) { got <- outcome{status, err} })
+	select {
+	case o := <-got:
+		return o.status, o.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (c *Client) send(write []byte, done func(json.RawMessage, error)) {
 	c.order.Lock()
 	defer c.order.Unlock()
 	conn, err := c.expect(done)
 	if err != nil {
-		done(err)
+		done(nil, err)
 		return
 	}
 	if _, err := conn.Write(append(binary.AppendUvarint(nil, uint64(len(write))), write...)); err != nil {
@@ -52,7 +73,7 @@ func (c *Client) Send(write []byte, done func(error)) {
 
 // expect gives the connection, and notes who waits for the answer to the write that is sent
 // next.
-func (c *Client) expect(done func(error)) (net.Conn, error) {
+func (c *Client) expect(done func(json.RawMessage, error)) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.conn == nil {
@@ -60,7 +81,7 @@ func (c *Client) expect(done func(error)) (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		c.conn, c.n, c.done, c.ended = conn, 0, map[uint64]func(error){}, make(chan struct{})
+		c.conn, c.n, c.done, c.ended = conn, 0, map[uint64]func(json.RawMessage, error){}, make(chan struct{})
 		go c.read(conn, c.ended)
 	}
 	c.n++
@@ -100,9 +121,9 @@ func (c *Client) read(conn net.Conn, ended chan struct{}) {
 		switch {
 		case done == nil:
 		case a.Code != "":
-			done(&relay.Error{Code: a.Code, Detail: a.Detail})
+			done(nil, &relay.Error{Code: a.Code, Detail: a.Detail})
 		default:
-			done(nil)
+			done(a.Status, nil)
 		}
 	}
 	conn.Close()
@@ -111,7 +132,7 @@ func (c *Client) read(conn net.Conn, ended chan struct{}) {
 	c.conn, c.done = nil, nil
 	c.mu.Unlock()
 	for _, done := range left {
-		done(ErrEnded)
+		done(nil, ErrEnded)
 	}
 }
 
