@@ -95,7 +95,7 @@ func makeProgram(dir string) error {
 	if raceDetector {
 		return linkProgram(dir)
 	}
-	build := exec.Command("go", "build", "-buildvcs=false", "-ldflags", "-s -w", "-o", binary, "..")
+	build := exec.Command("go", "build", "-buildvcs=false", "-tags", testTags, "-ldflags", "-s -w", "-o", binary, "..")
 	if *long {
 		build.Env = append(os.Environ(), "CGO_ENABLED=0") // the short form uses what the tests were compiled for
 	}
