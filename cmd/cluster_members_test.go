@@ -1,0 +1,100 @@
+//go:build cluster
+
+package cmd_test
+
+import (
+	"os"
+	"strings"
+	"testing"
+)
+
+// A machine that is lost, with its disk, is replaced by another one under a new name, while the
+// cluster is at work. Under the old name it is refused.
+func TestClusterReplacesALostMachine(t *testing.T) {
+	notOnWindows(t, "there is no kill -9")
+	c := newTrio(t)
+	l := c.load(c.nodes[0].issue(trioAddresses(4)...))
+	l.calm(100)
+	lost := c.nodes[1]
+	lost.kill()
+	l.calm(50)
+	for _, left := range []string{lost.db, lost.db + ".cluster"} {
+		if err := os.RemoveAll(left); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lost.launch()
+	if code := lost.server.wait(); code != 1 || !strings.Contains(lost.server.stderr.String(), "under a new name") {
+		t.Errorf("an emptied machine came back under its old name: exit %d\n%s", code, lost.server.stderr)
+	}
+	lost.server = nil
+	l.calm(50)
+	first := c.nodes[0]
+	mustRelay(t, "cluster", "remove", "n2", "--cluster", first.file())
+	runRelay(t, "cluster", "remove", "n2", "--cluster", first.file()).wantCode(t, 1, "no member n2")
+	added := c.machine("n4")
+	mustRelay(t, "cluster", "add", "n4="+freeAddr(t), "--cluster", first.file())
+	c.nodes[1] = added
+	c.handOut(first)
+	for _, n := range []*clusterNode{c.nodes[2], first} { // one after the other
+		n.stop()
+		n.launch()
+		n.ready()
+		l.calm(50)
+	}
+	added.launch()
+	added.ready()
+	l.calm(200)
+	l.end()
+	l.verify()
+	// The new member counts: with it, either of the others may be lost.
+	c.nodes[2].kill()
+	first.server.send(l.agents[0], l.agents[1].Address, `{"token":"after"}`)
+	c.start()
+	t.Logf("%d messages; %d equal rows", l.acked.Load(), c.compare())
+}
+
+// A cluster whose log has lost entries stops. It goes on with the database of one node, as a new
+// cluster.
+func TestClusterRecoversFromALogThatHasLostEntries(t *testing.T) {
+	if !*long {
+		t.Skip("it takes 15 s until a log is believed to have lost entries: -long")
+	}
+	c := newTrio(t)
+	alice := c.nodes[0].issue("alice^trio")[0]
+	sent := c.nodes[0].server.send(alice, "alice^trio", `{"n":1}`)
+	c.level()
+	for _, n := range c.nodes {
+		n.stop()
+		if err := os.RemoveAll(n.db + ".cluster"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, n := range c.nodes {
+		n.launch()
+	}
+	for _, n := range c.nodes {
+		if code := n.server.wait(); code != 75 || !strings.Contains(n.server.stderr.String(), "has lost entries") {
+			t.Errorf("%s has ended with %d:\n%s", n.name, code, n.server.stderr)
+		}
+		n.server = nil
+	}
+	base := c.nodes[1]
+	mustRelay(t, "cluster", "recover", "--cluster", base.file(), "--db", base.db)
+	c.handOut(base)
+	for _, n := range c.nodes {
+		if n != base {
+			os.RemoveAll(n.db)
+			os.RemoveAll(n.db + ".cluster")
+		}
+	}
+	c.start()
+	next := c.nodes[0].server.send(alice, "alice^trio", `{"n":2}`)
+	for _, n := range c.nodes {
+		got := n.server.history(alice, "direction=in")
+		if len(got) != 2 || got[0].MessageID != sent.MessageID || got[1].MessageID != next.MessageID {
+			t.Errorf("%s: %+v", n.name, got)
+		}
+	}
+	c.compare()
+}
