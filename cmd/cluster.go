@@ -27,6 +27,8 @@ type clusterNode interface {
 	configure(*db.Options)
 	// attach gives the node its store.
 	attach(*db.DB)
+	// reload reads the cluster file again, which may have other members now.
+	reload() error
 	// close stops the node, after the store.
 	close() error
 }
@@ -157,11 +159,11 @@ func (a *app) clusterAdd() *cobra.Command {
 		Long: `Add a member to the cluster file, such as the machine that takes the place of one
 that is lost. A machine that has lost its disk comes back under a new name.
 
-Then copy the file to all machines, and start their nodes again, one after the
-other: wait until relay cluster status shows a node before you go on with the
-next one.`,
-		Example: `  relay cluster remove n2
-  relay cluster add n4=10.0.0.4:8090`,
+Then copy the file to all machines and send their nodes SIGHUP, which has them
+read it again, before the new node starts. relay cluster remove takes the lost
+one out once the new one follows the log.`,
+		Example: `  relay cluster add n4=10.0.0.4:8090
+  kill -HUP $(pidof relay-cluster)`,
 		Args: exactly(1, "one member, as in n4=10.0.0.4:8090"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			members, err := readMembers(args)
@@ -184,7 +186,9 @@ func (a *app) clusterRemove() *cobra.Command {
 		Use:   "remove NAME",
 		Short: "Remove a member from the cluster file",
 		Long: `Remove a member from the cluster file. Its name is not used again. Then copy the
-file to the other machines, and start their nodes again, one after the other.`,
+file to the other machines and send their nodes SIGHUP, which has them read it
+again. The removed member has its part in the log until three others follow it:
+so add its successor before.`,
 		Example: "  relay cluster remove n2",
 		Args:    exactly(1, "one name (relay cluster status)"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -202,7 +206,7 @@ func (a *app) sayChanged(path, what string) error {
 	if a.json {
 		return a.printJSON(map[string]string{"cluster": path})
 	}
-	_, err := fmt.Fprintf(a.stdout, "%s %s: copy it to all machines, and start their nodes again, one after the other\n", what, path)
+	_, err := fmt.Fprintf(a.stdout, "%s %s: copy it to all machines, and send their nodes SIGHUP\n", what, path)
 	return err
 }
 

@@ -1,4 +1,4 @@
-//go:build cluster
+//go:build cluster && !windows
 
 package cmd_test
 
@@ -17,7 +17,6 @@ import (
 // revoked at one node works at none when the command has returned, not even at one that does
 // not hear of it: that one answers no reads.
 func TestClusterRefusesReplaysAndRevokedKeys(t *testing.T) {
-	notOnWindows(t, "there is no signal that pauses a process")
 	t.Parallel()
 	c := newTrio(t)
 	all := c.nodes[0].issue("alice^trio", "bob^trio", "carol^trio")
@@ -72,7 +71,6 @@ func (n *clusterNode) signal(s os.Signal) {
 // A node that hears no others refuses reads and closes its sockets, and takes no writes. Once
 // it hears them again it goes on.
 func TestClusterNodeThatIsCutOff(t *testing.T) {
-	notOnWindows(t, "there is no signal that pauses a process")
 	t.Parallel()
 	c := newTrio(t)
 	alice := c.nodes[0].issue("alice^trio")[0]

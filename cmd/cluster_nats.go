@@ -74,6 +74,7 @@ func renewedClusterFile(path string) (write func() error, err error) {
 // joined is a clusterNode.
 type joined struct {
 	*cluster.Node
+	path string // of the cluster file
 }
 
 // joinCluster starts the node of --node. If there is no database, it gets a copy of that of
@@ -107,7 +108,7 @@ func (a *app) joinCluster(ctx context.Context, s *settings, log *slog.Logger, fa
 	if err != nil {
 		return nil, err
 	}
-	return joined{n}, nil
+	return joined{n, s.Cluster}, nil
 }
 
 // mustBeOfCluster refuses a plain database. missing tells that there is none.
@@ -128,6 +129,14 @@ func (j joined) configure(o *db.Options) {
 }
 
 func (j joined) attach(d *db.DB) { j.Attach(d) }
+
+func (j joined) reload() error {
+	f, err := cluster.ReadFile(j.path)
+	if err != nil {
+		return err
+	}
+	return j.SetFile(f)
+}
 
 func (j joined) close() error { return j.Close() }
 

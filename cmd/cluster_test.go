@@ -1,4 +1,4 @@
-//go:build cluster
+//go:build cluster && !windows
 
 package cmd_test
 
@@ -23,9 +23,6 @@ import (
 
 	"relay/db/scratch"
 )
-
-// testTags are the build tags of the program under test.
-const testTags = "cluster"
 
 // trio is a cluster that runs: three nodes, or more, each with a folder of its own as on a
 // machine of its own.
@@ -438,7 +435,6 @@ func (n *clusterNode) issue(addresses ...string) []agent {
 
 // In a cluster nothing that was answered is lost, doubled or moved, whichever node is killed.
 func TestClusterKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
-	notOnWindows(t, "there is no kill -9")
 	c := newTrio(t)
 	l := c.load(c.nodes[1].issue(trioAddresses(clusterSenders)...))
 	l.calm(200)

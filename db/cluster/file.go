@@ -34,7 +34,8 @@ type Member struct {
 type File struct {
 	ID       string // 32 hexadecimal digits
 	Members  []Member
-	LogBytes int64 // how large the log may grow, on each node, before its oldest entries go
+	Removed  []string // names of former members, which no machine may have again
+	LogBytes int64    // how large the log may grow, on each node, before its oldest entries go
 	cert     *x509.Certificate
 	key      crypto.Signer
 }
@@ -54,6 +55,7 @@ type fileForm struct {
 	Version  int      `json:"version"`
 	ID       string   `json:"cluster"`
 	Members  []Member `json:"members"`
+	Removed  []string `json:"removed,omitempty"`
 	LogBytes int64    `json:"log_bytes"`
 	Cert     string   `json:"authority_certificate"`
 	Key      string   `json:"authority_key"`
@@ -110,7 +112,7 @@ func parseFile(text []byte) (*File, error) {
 	if form.Version != fileVersion {
 		return nil, fmt.Errorf("its version is %d; this program knows %d", form.Version, fileVersion)
 	}
-	f := &File{ID: form.ID, Members: form.Members, LogBytes: form.LogBytes}
+	f := &File{ID: form.ID, Members: form.Members, Removed: form.Removed, LogBytes: form.LogBytes}
 	if err := f.check(); err != nil {
 		return nil, err
 	}
@@ -125,7 +127,7 @@ func (f *File) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(fileForm{fileVersion, f.ID, f.Members, f.LogBytes, cert, key}, "", "  ")
+	text, err := json.MarshalIndent(fileForm{fileVersion, f.ID, f.Members, f.Removed, f.LogBytes, cert, key}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -155,6 +157,7 @@ func (f *File) Remove(name string) error {
 		return fmt.Errorf("the cluster has %d members: add one before you remove %s", len(f.Members), name)
 	}
 	f.Members = slices.Delete(slices.Clone(f.Members), i, i+1)
+	f.Removed = append(slices.Clone(f.Removed), name)
 	return nil
 }
 
@@ -190,6 +193,9 @@ func (f *File) check() error {
 	for _, m := range f.Members {
 		if err := m.check(); err != nil {
 			return err
+		}
+		if slices.Contains(f.Removed, m.Name) {
+			return fmt.Errorf("%s was removed from the cluster: a machine that comes back has a new name", m.Name)
 		}
 		if names[m.Name] || addrs[m.Addr] {
 			return fmt.Errorf("two members are called %s, or have the address %s", m.Name, m.Addr)

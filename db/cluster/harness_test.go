@@ -31,7 +31,8 @@ type machine struct {
 	config Config
 	dbPath string
 	log    *logBook
-	fatal  chan error // what the store, or the node, stopped with
+	doubt  time.Duration // of the node; 0: as usual
+	fatal  chan error    // what the store, or the node, stopped with
 
 	*Node
 	db *db.DB
@@ -109,6 +110,9 @@ func (m *machine) tryToStart(founds bool) (err error) {
 	defer cancel()
 	if m.Node, err = Start(ctx, m.config); err != nil {
 		return err
+	}
+	if m.doubt > 0 {
+		m.Node.doubt = m.doubt
 	}
 	if _, err := os.Stat(m.dbPath); err != nil && !founds {
 		if err := m.FetchSnapshot(ctx, m.dbPath); err != nil {

@@ -7,6 +7,8 @@ import (
 	"crypto/rand"
 	"encoding/binary"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -46,9 +48,8 @@ type echo struct {
 
 // beats is what a node knows by heartbeats.
 type beats struct {
-	quorum int // how many members are a majority
-
 	mu      sync.Mutex
+	quorum  int // how many members are a majority
 	run     uint64
 	count   uint64
 	sent    [beatsKept]time.Duration // when the last beats were sent, by count
@@ -81,16 +82,27 @@ type confirmation struct {
 }
 
 func newBeats(members []Member, self string) *beats {
-	b := &beats{quorum: len(members)/2 + 1}
-	b.peers = map[string]*peer{}
-	for _, m := range members {
-		if m.Name != self {
-			b.peers[m.Name] = &peer{}
-		}
-	}
-	b.changed = make(chan struct{})
+	b := &beats{peers: map[string]*peer{}, changed: make(chan struct{})}
+	b.set(members, self)
 	b.reset()
 	return b
+}
+
+// set takes over the members of a cluster file. What is known of those that stay is kept.
+func (b *beats) set(members []Member, self string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quorum = len(members)/2 + 1
+	peers := map[string]*peer{}
+	for _, m := range members {
+		if m.Name == self {
+			continue
+		}
+		if peers[m.Name] = b.peers[m.Name]; peers[m.Name] == nil {
+			peers[m.Name] = &peer{}
+		}
+	}
+	b.peers = peers
 }
 
 // reset begins a new run, which has heard nothing.
@@ -141,7 +153,7 @@ func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err
 // tell sends one beat. It reads which beats it answers before it reads how far the store has
 // come: so the answer says nothing of a time before the question.
 func (n *Node) tell(c *nats.Conn) {
-	b := beat{Node: n.c.Node, Folder: n.id.form.Folder, New: n.id.isNew(), Met: n.id.met(), Version: n.c.Version, Clock: time.Now().UnixNano(), Heard: map[string]echo{}}
+	b := beat{Node: n.c.Node, Folder: n.id.form.Folder, New: n.id.isNew(), Met: n.id.met(), Version: n.c.Version, Clock: n.clock(), Heard: map[string]echo{}}
 	s := n.beats
 	s.mu.Lock()
 	now := n.elapsed()
@@ -166,11 +178,49 @@ func (n *Node) tell(c *nats.Conn) {
 // clockTrust is the longest way of a question and its answer by which clocks are compared.
 const clockTrust = 500 * time.Millisecond
 
+// clock is the time of this node's clock, in Unix ns.
+func (n *Node) clock() int64 { return time.Now().Add(n.c.skew).UnixNano() }
+
+// mostSkew is how far the clock of a node may be off when it joins the others: it may come to lead
+// the log, and give entries their times.
+const mostSkew = 30 * time.Second
+
+// checkClock compares the clock of this node with those of the others, of which it must know those
+// of a majority, its own counted. It is enough that one of them agrees.
+func (n *Node) checkClock() error {
+	s := n.beats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, off := 1, time.Duration(0)
+	for _, p := range s.peers {
+		switch {
+		case !p.clocked:
+			continue
+		case p.ahead.Abs() < mostSkew:
+			off = 0
+		case known == 1 || off != 0:
+			off = p.ahead
+		}
+		known++
+	}
+	switch {
+	case known < s.quorum:
+		return errors.New("a majority of the nodes is not heard")
+	case off != 0:
+		return fmt.Errorf("the clock of this node is off by %v from those of the others; at most %v is allowed: set it right", -off.Round(time.Second), mostSkew)
+	}
+	return nil
+}
+
 // hear notes the beat of another node.
 func (n *Node) hear(b beat) {
 	s := n.beats
 	s.mu.Lock()
 	p, now := s.peers[b.Node], n.elapsed()
+	if p == nil { // it was removed just now
+		s.mu.Unlock()
+		return
+	}
 	if !b.New {
 		if err := n.id.meet(b.Node, b.Folder); err != nil {
 			if !p.foreign {
@@ -185,7 +235,7 @@ func (n *Node) hear(b beat) {
 	if e := b.Heard[n.c.Node]; e.Run == s.run && e.Count <= s.count && e.Count+beatsKept > s.count {
 		sent := s.sent[e.Count%beatsKept]
 		if way := now - sent - time.Duration(e.Held); way >= 0 && way < clockTrust {
-			p.ahead, p.clocked = time.Duration(b.Clock-time.Now().UnixNano())+way/2, true
+			p.ahead, p.clocked = time.Duration(b.Clock-n.clock())+way/2, true
 		}
 		if b.Sure && len(p.pending) < beatsKept {
 			p.pending = append(p.pending, confirmation{sent, b.Applied})

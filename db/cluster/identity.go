@@ -129,6 +129,8 @@ func (n *Node) introduce(ctx context.Context) error {
 	return n.id.keep()
 }
 
+var errLostFolder = errors.New("the node had another folder before: a machine that has lost it comes back under a new name (relay cluster add, relay cluster remove)")
+
 // introduced waits for the answers of introduce.
 func (b *beats) introduced(ctx context.Context, name, folder string) error {
 	for {
@@ -139,13 +141,14 @@ func (b *beats) introduced(ctx context.Context, name, folder string) error {
 			case p.last.Run == 0:
 			case old != "" && old != folder:
 				b.mu.Unlock()
-				return fmt.Errorf("%s was a node with another folder, as %s remembers: a machine that has lost its folder comes back under a new name (relay cluster remove, relay cluster add)", name, other)
+				return fmt.Errorf("%w (%s, as %s remembers)", errLostFolder, name, other)
 			default:
 				answers++
 			}
 		}
+		enough := answers >= b.quorum
 		b.mu.Unlock()
-		if answers >= b.quorum {
+		if enough {
 			return nil
 		}
 		select {

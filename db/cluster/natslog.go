@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -45,15 +46,13 @@ func (l *natsLog) Fatalf(format string, args ...any) {
 }
 
 // usual begins texts that say nothing of use: they come at each start, or in a healthy cluster.
-var usual = []string{"Plaintext passwords detected", "Waiting for routing to be established", "JetStream has not established contact with a meta leader", "Metalayer blocking snapshot"}
+var usual = []string{"Waiting for routing to be established", "JetStream has not established contact with a meta leader", "Metalayer blocking snapshot"}
 
 func (l *natsLog) say(level slog.Level, format string, args []any) {
-	for _, begin := range usual {
-		if strings.HasPrefix(format, begin) {
-			return
-		}
-	}
 	now, text := time.Now(), fmt.Sprintf(format, args...)
+	if slices.ContainsFunc(usual, func(begin string) bool { return strings.HasPrefix(text, begin) }) {
+		return
+	}
 	if format == "%s" {
 		format = text
 	}

@@ -31,6 +31,8 @@ type Config struct {
 	// Fatal is called once, from any goroutine, if the process must end: its store has decided
 	// otherwise than those of the majority. nil: it is only logged.
 	Fatal func(error)
+
+	skew time.Duration // in tests: how far this node's clock is ahead
 }
 
 // A Store is what follows the log: a *db.DB.
@@ -42,6 +44,7 @@ type Store interface {
 // concurrent use, apart from Close.
 type Node struct {
 	c    Config
+	file atomic.Pointer[File]
 	log  *slog.Logger
 	id   *identity
 	nats *natsServer
@@ -87,6 +90,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 		return nil, err
 	}
 	n := &Node{c: c, log: c.Logger, attached: make(chan struct{}), sure: make(chan struct{}), doubt: doubtFor, grown: make(chan struct{}, 1), began: time.Now()}
+	n.file.Store(c.File)
 	n.beats = newBeats(c.File.Members, c.Node)
 	n.ctx, n.stop = context.WithCancel(context.Background())
 	if err := n.start(ctx); err != nil {
@@ -98,7 +102,7 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 
 func (n *Node) start(ctx context.Context) error {
 	var err error
-	if n.id, err = readIdentity(n.c.Dir, n.c.Node, n.c.File.ID); err != nil {
+	if n.id, err = readIdentity(n.c.Dir, n.c.Node, n.file.Load().ID); err != nil {
 		return err
 	}
 	if n.id.fresh {
@@ -116,6 +120,7 @@ func (n *Node) start(ctx context.Context) error {
 	ended, err := n.beat(n.ctx, n.nats.conn)
 	if err == nil {
 		n.all.Go(func() { <-ended })
+		n.all.Go(n.evict)
 	}
 	return err
 }
@@ -163,7 +168,7 @@ func (n *Node) isSure() bool {
 
 // isPeer tells whether name is that of another member.
 func (n *Node) isPeer(name string) bool {
-	return name != n.c.Node && n.c.File.index(name) >= 0
+	return name != n.c.Node && n.file.Load().index(name) >= 0
 }
 
 // elapsed is the time since Start. It does not jump with the clock.

@@ -4,6 +4,7 @@ package cluster
 
 import (
 	"crypto/rand"
+	"crypto/subtle"
 	"encoding/hex"
 	"fmt"
 	"net"
@@ -38,11 +39,12 @@ func (n *Node) startServer(withLog bool) (*natsServer, error) {
 	password := make([]byte, 32)
 	rand.Read(password) // never fails (crypto/rand)
 	secret := hex.EncodeToString(password)
-	o, err := n.serverOptions(secret, withLog)
+	o, err := n.serverOptions(withLog)
 	if err != nil {
 		return nil, err
 	}
 	s := &natsServer{log: newNATSLog(n.log)}
+	o.CustomClientAuthentication = &doorkeeper{secret, s}
 	if s.Server, err = server.NewServer(o); err != nil {
 		return nil, err
 	}
@@ -67,7 +69,30 @@ const (
 	adminUser = "admin"
 )
 
-func (n *Node) serverOptions(secret string, withLog bool) (*server.Options, error) {
+// A doorkeeper lets clients in by the secret of this process. The usual users of NATS would not do:
+// beside them it lets in clients without a name.
+type doorkeeper struct {
+	secret string
+	server *natsServer
+}
+
+func (d *doorkeeper) Check(c server.ClientAuthentication) bool {
+	o := c.GetOpts()
+	if subtle.ConstantTimeCompare([]byte(o.Password), []byte(d.secret)) != 1 {
+		return false
+	}
+	switch o.Username {
+	case logUser:
+		c.RegisterUser(&server.User{Username: logUser, Account: d.server.GlobalAccount()})
+	case adminUser:
+		c.RegisterUser(&server.User{Username: adminUser, Account: d.server.SystemAccount()})
+	default:
+		return false
+	}
+	return true
+}
+
+func (n *Node) serverOptions(withLog bool) (*server.Options, error) {
 	host, port, err := net.SplitHostPort(n.c.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("%q is not an address to listen at: %w", n.c.Listen, err)
@@ -76,25 +101,22 @@ func (n *Node) serverOptions(secret string, withLog bool) (*server.Options, erro
 	if err != nil || number < 1 || number > 65535 {
 		return nil, fmt.Errorf("%q is not an address to listen at", n.c.Listen)
 	}
-	tls, err := n.c.File.tlsConfig(n.c.Node, n.isPeer)
+	tls, err := n.file.Load().tlsConfig(n.c.Node, n.isPeer)
 	if err != nil {
 		return nil, err
 	}
-	system := server.NewAccount(server.DEFAULT_SYSTEM_ACCOUNT)
 	o := &server.Options{
 		ServerName: n.c.Node, Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, MaxPayload: maxPayload,
-		Accounts: []*server.Account{system}, SystemAccount: server.DEFAULT_SYSTEM_ACCOUNT,
-		Users:     []*server.User{{Username: logUser, Password: secret}, {Username: adminUser, Password: secret, Account: system}},
 		JetStream: withLog, StoreDir: n.c.Dir, SyncAlways: true, DisableJetStreamBanner: true,
-		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 2*n.c.File.LogBytes + 1<<30,
+		JetStreamMaxMemory: 64 << 20, JetStreamMaxStore: 2*n.file.Load().LogBytes + 1<<30,
 		ConnectErrorReports: reportRoute, ReconnectErrorReports: reportRoute,
 	}
 	o.Cluster = server.ClusterOpts{
-		Name: n.c.File.ID, Host: host, Port: number, Advertise: n.c.File.Address(n.c.Node), NoAdvertise: true,
+		Name: n.file.Load().ID, Host: host, Port: number, Advertise: n.file.Load().Address(n.c.Node), NoAdvertise: true,
 		TLSConfig: tls, TLSTimeout: 5, PingInterval: routePing, MaxPingsOut: routePingsLost, ConnectBackoff: true,
 		Compression: server.CompressionOpts{Mode: server.CompressionOff},
 	}
-	for _, m := range n.c.File.Members {
+	for _, m := range n.file.Load().Members {
 		if m.Name != n.c.Node {
 			o.Routes = append(o.Routes, &url.URL{Scheme: "nats-route", Host: m.Addr})
 		}

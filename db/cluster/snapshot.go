@@ -201,6 +201,9 @@ func (n *Node) FetchSnapshot(ctx context.Context, path string) error {
 			}
 			failures = append(failures, fmt.Errorf("%s: %w", from, err))
 		}
+		if len(failures) == 0 {
+			failures = []error{errors.New("no node is heard that follows the log")}
+		}
 		if !said && ctx.Err() == nil {
 			said = true
 			n.log.Warn("waiting for a node that gives a copy of its file", "error", errors.Join(failures...))

@@ -38,7 +38,7 @@ type MemberStatus struct {
 // Status tells the state of the cluster. It asks the leader of the log, and waits for up to 2 s
 // if there is none.
 func (n *Node) Status(ctx context.Context) Status {
-	st := Status{Cluster: n.c.File.ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
+	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
 	if info, err := n.streamInfo(ctx); err == nil {
 		st.First, st.Last, st.Bytes = info.State.FirstSeq, info.State.LastSeq, info.State.Bytes
 		if info.Cluster != nil {
@@ -49,12 +49,14 @@ func (n *Node) Status(ctx context.Context) Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := n.elapsed()
-	for _, m := range n.c.File.Members {
+	for _, m := range n.file.Load().Members {
 		if m.Name == n.c.Node {
 			st.Members = append(st.Members, n.own(m))
 			continue
 		}
-		st.Members = append(st.Members, s.peers[m.Name].status(m, now, &s.marks))
+		if p := s.peers[m.Name]; p != nil {
+			st.Members = append(st.Members, p.status(m, now, &s.marks))
+		}
 	}
 	return st
 }

@@ -35,6 +35,7 @@ const (
 const (
 	requestWait = 2 * time.Second
 	askAgain    = 250 * time.Millisecond
+	waitSilent  = time.Second // a wait that is shorter is not logged
 )
 
 // streamConfig is the configuration of the stream of a log.
@@ -98,13 +99,14 @@ func (n *Node) ready(ctx context.Context) error {
 // which is attached. It tells ready the outcome.
 func (n *Node) makeSure() {
 	var missing time.Time // since when the stream is known not to be there
-	for said := false; ; {
+	began, said, saidAt := time.Now(), "", time.Time{}
+	for {
 		err := n.checkStream(n.ctx)
 		switch {
-		case err == nil && said:
+		case err == nil && said != "":
 			n.log.Info("the log of the cluster is reached")
 		case err == nil, errors.Is(err, errOtherStream):
-		case !server.IsNatsErr(err, server.JSStreamNotFoundErr):
+		case !isAPIError(err, server.JSStreamNotFoundErr):
 			missing = time.Time{}
 		case missing.IsZero():
 			missing = time.Now()
@@ -116,8 +118,8 @@ func (n *Node) makeSure() {
 			close(n.sure)
 			return
 		}
-		if !said && n.ctx.Err() == nil {
-			said = true
+		if err.Error() != said && time.Since(began) > waitSilent && time.Since(saidAt) > sayAgain && n.ctx.Err() == nil {
+			said, saidAt = err.Error(), time.Now()
 			n.log.Warn("waiting for the log of the cluster, which needs a majority of the nodes", "error", err)
 		}
 		if !pause(n.ctx, askAgain) {
@@ -133,10 +135,13 @@ var errOtherStream = fmt.Errorf("the stream of the cluster does not fit this nod
 // checkStream looks whether the stream is the one of the store's log. It makes the stream if
 // there is none and the store is at the beginning of its log.
 func (n *Node) checkStream(ctx context.Context) error {
+	if err := n.checkClock(); err != nil {
+		return err
+	}
 	at := n.store.Place()
-	want := streamConfig(at.Log, n.c.File.LogBytes)
+	want := streamConfig(at.Log, n.file.Load().LogBytes)
 	info, err := n.streamInfo(ctx)
-	if server.IsNatsErr(err, server.JSStreamNotFoundErr) && at.Applied == 0 {
+	if isAPIError(err, server.JSStreamNotFoundErr) && at.Applied == 0 {
 		var r server.JSApiStreamCreateResponse
 		if err := ask(ctx, n.nats.conn, fmt.Sprintf(server.JSApiStreamCreateT, streamName), want, &r); err != nil {
 			return err
