@@ -89,11 +89,23 @@ func TestClusterRecoversFromALogThatHasLostEntries(t *testing.T) {
 	for _, n := range c.nodes {
 		n.launch()
 	}
+	ended := make(chan *clusterNode, len(c.nodes))
 	for _, n := range c.nodes {
+		go func() {
+			<-n.server.exited
+			ended <- n
+		}()
+	}
+	select {
+	case n := <-ended: // the others may then wait for a majority
 		if code := n.server.wait(); code != 75 || !strings.Contains(n.server.stderr.String(), "has lost entries") {
 			t.Errorf("%s has ended with %d:\n%s", n.name, code, n.server.stderr)
 		}
-		n.server = nil
+	case <-time.After(patience):
+		t.Fatal("no node stops")
+	}
+	for _, n := range c.nodes {
+		n.kill()
 	}
 	base := c.nodes[1]
 	mustRelay(t, "cluster", "recover", "--cluster", base.file(), "--db", base.db)
