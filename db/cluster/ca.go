@@ -116,6 +116,9 @@ func (f *File) tlsConfig(node string, isMember func(name string) bool) (*tls.Con
 		RootCAs: pool, ServerName: f.ID, // addresses are no names here: each node proves its place in the cluster
 		ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: pool,
 		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 {
+				return errors.New("a node has shown no certificate")
+			}
 			if name := s.PeerCertificates[0].Subject.CommonName; !isMember(name) {
 				return fmt.Errorf("%s is not a member of the cluster", name)
 			}

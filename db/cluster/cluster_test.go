@@ -276,7 +276,9 @@ func TestClockThatIsFarOff(t *testing.T) {
 	off.config.skew = -time.Hour
 	off.start()
 	all[0].mustSend(k, "without n2")
-	wait(t, "it says why it does not join", func() bool { return off.log.count("the clock of this node is off by -1h0m") == 1 })
+	wait(t, "it says why it does not join", func() bool {
+		return off.log.count("the clock of this node is off from those of the others by -1h0m") == 1
+	})
 	if off.Fresh() || off.db.Place().Applied >= all[0].db.Place().Applied {
 		t.Error("it has joined")
 	}

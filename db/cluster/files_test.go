@@ -61,7 +61,7 @@ func wantSame(all ...*machine) {
 				break
 			}
 		}
-		r, err := file.Check(m.Context(), file.CheckOptions{Path: m.dbPath, Schema: schema(m.T), Report: func(f file.Finding) {
+		r, err := file.Check(m.Context(), file.CheckOptions{Path: m.dbPath, Schema: schema(m.TB), Report: func(f file.Finding) {
 			if f.Faults > 0 && !f.Warning {
 				m.Errorf("%s: %s: %s", m.name, f.Check, strings.Join(f.Examples, "; "))
 			}

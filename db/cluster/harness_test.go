@@ -26,7 +26,7 @@ var long = flag.Bool("long", false, "run the tests that depend on chance in thei
 
 // A machine has a file and a folder, and can be started and stopped.
 type machine struct {
-	*testing.T
+	testing.TB
 	name   string
 	config Config
 	dbPath string
@@ -39,7 +39,7 @@ type machine struct {
 }
 
 // clusterOf gives machines that are not started, with a cluster file for them.
-func clusterOf(t *testing.T, names ...string) (all []*machine) {
+func clusterOf(t testing.TB, names ...string) (all []*machine) {
 	t.Helper()
 	var members []Member
 	for _, name := range names {
@@ -56,7 +56,7 @@ func clusterOf(t *testing.T, names ...string) (all []*machine) {
 }
 
 // freeAddr gives an address that nobody listens at.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,9 +66,9 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-func newMachine(t *testing.T, f *File, name string) *machine {
+func newMachine(t testing.TB, f *File, name string) *machine {
 	dir := scratch.Dir(t)
-	m := &machine{T: t, name: name, dbPath: filepath.Join(dir, name+".db"), log: &logBook{t: t, name: name}, fatal: make(chan error, 2)}
+	m := &machine{TB: t, name: name, dbPath: filepath.Join(dir, name+".db"), log: &logBook{t: t, name: name}, fatal: make(chan error, 2)}
 	m.config = Config{File: f, Node: name, Dir: filepath.Join(dir, name+".cluster"), Version: "v-" + name,
 		Logger: slog.New(slog.NewTextHandler(m.log, nil)),
 		Fatal:  m.stopped,
@@ -88,7 +88,7 @@ func (m *machine) stopped(err error) {
 	}
 }
 
-func schema(t *testing.T) string {
+func schema(t testing.TB) string {
 	t.Helper()
 	text, err := os.ReadFile("../../schema.sql")
 	if err != nil {
@@ -119,7 +119,7 @@ func (m *machine) tryToStart(founds bool) (err error) {
 			return err
 		}
 	}
-	m.db, err = db.Open(db.Options{Path: m.dbPath, Schema: schema(m.T), Serve: true, Create: founds, Log: m.Node, FoundLog: founds,
+	m.db, err = db.Open(db.Options{Path: m.dbPath, Schema: schema(m.TB), Serve: true, Create: founds, Log: m.Node, FoundLog: founds,
 		KeepsLog: m.KeepsLog, Fresh: m.Fresh, ClockSkew: time.Minute, Logger: m.config.Logger, Fatal: m.stopped})
 	if err == nil {
 		m.Attach(m.db)
@@ -163,7 +163,7 @@ func startAll(all ...*machine) {
 }
 
 // wait waits until a condition holds.
-func wait(t *testing.T, what string, condition func() bool) {
+func wait(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	until := time.Now().Add(40 * time.Second)
 	for !condition() {
@@ -176,14 +176,14 @@ func wait(t *testing.T, what string, condition func() bool) {
 
 func (m *machine) waitFresh() {
 	m.Helper()
-	wait(m.T, m.name+" has the lease", m.Fresh)
+	wait(m.TB, m.name+" has the lease", m.Fresh)
 }
 
 // waitLevel waits until all machines have applied as much as the first one.
 func waitLevel(all ...*machine) {
 	all[0].Helper()
 	for _, m := range all[1:] {
-		wait(m.T, m.name+" is level", func() bool { return m.db.Place().Applied >= all[0].db.Place().Applied })
+		wait(m.TB, m.name+" is level", func() bool { return m.db.Place().Applied >= all[0].db.Place().Applied })
 	}
 }
 
@@ -198,7 +198,7 @@ func (m *machine) issue(address relay.Address) *relay.Key {
 }
 
 // message makes a message of a Mecha to itself.
-func message(t *testing.T, k *relay.Key, text string) *relay.SendMessage {
+func message(t testing.TB, k *relay.Key, text string) *relay.SendMessage {
 	t.Helper()
 	m := &relay.SendMessage{At: time.Now(), Key: k.Number, To: k.Mecha.Address, Payload: fmt.Appendf(nil, `{"text":%q}`, text)}
 	if err := m.Validate(); err != nil {
@@ -209,7 +209,7 @@ func message(t *testing.T, k *relay.Key, text string) *relay.SendMessage {
 
 func (m *machine) send(k *relay.Key, text string) error {
 	m.Helper()
-	_, err := m.db.Send(message(m.T, k, text))
+	_, err := m.db.Send(message(m.TB, k, text))
 	return err
 }
 
@@ -224,7 +224,7 @@ func (m *machine) mustSend(k *relay.Key, text string) {
 func leader(all []*machine) *machine {
 	all[0].Helper()
 	var found *machine
-	wait(all[0].T, "there is a leader", func() bool {
+	wait(all[0].TB, "there is a leader", func() bool {
 		for _, m := range all {
 			if m.Node != nil && m.nats.JetStreamIsStreamLeader("$G", streamName) {
 				found = m
@@ -263,7 +263,7 @@ func (m *machine) wantFatal(words string) {
 
 // logBook keeps what a machine logs, and shows it with -v.
 type logBook struct {
-	t    *testing.T
+	t    testing.TB
 	name string
 	mu   sync.Mutex
 	text bytes.Buffer

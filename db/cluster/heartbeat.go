@@ -185,6 +185,8 @@ func (n *Node) clock() int64 { return time.Now().Add(n.c.skew).UnixNano() }
 // the log, and give entries their times.
 const mostSkew = 30 * time.Second
 
+var errClock = errors.New("the clock of this node is off from those of the others")
+
 // checkClock compares the clock of this node with those of the others, of which it must know those
 // of a majority, its own counted. It is enough that one of them agrees.
 func (n *Node) checkClock() error {
@@ -207,7 +209,7 @@ func (n *Node) checkClock() error {
 	case known < s.quorum:
 		return errors.New("a majority of the nodes is not heard")
 	case off != 0:
-		return fmt.Errorf("the clock of this node is off by %v from those of the others; at most %v is allowed: set it right", -off.Round(time.Second), mostSkew)
+		return fmt.Errorf("%w by %v; at most %v is allowed", errClock, -off.Round(time.Second), mostSkew)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ type Store interface {
 }
 
 // Node is one node of a cluster. It is the log of its store (db.Log). All methods are safe for
-// concurrent use, apart from Close.
+// concurrent use, and after Close.
 type Node struct {
 	c    Config
 	file atomic.Pointer[File]
@@ -51,6 +51,8 @@ type Node struct {
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 	all  sync.WaitGroup
+
+	closing sync.Once
 
 	store    Store         // set before attached is closed
 	attached chan struct{} // closed by Attach
@@ -137,12 +139,13 @@ func (n *Node) Attach(s Store) {
 // log has acknowledged it has. Close may be called again.
 func (n *Node) Close() error {
 	n.stop()
-	if n.nats != nil {
-		n.nats.close()
-		n.nats = nil
-	}
-	n.all.Wait()
-	n.giving.close()
+	n.closing.Do(func() {
+		if n.nats != nil { // else Start has failed
+			n.nats.close()
+		}
+		n.all.Wait()
+		n.giving.close()
+	})
 	return nil
 }
 

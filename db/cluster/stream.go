@@ -98,12 +98,12 @@ func (n *Node) ready(ctx context.Context) error {
 // makeSure waits for the leader of the stream, and compares the stream with the log of the store,
 // which is attached. It tells ready the outcome.
 func (n *Node) makeSure() {
-	var missing time.Time // since when the stream is known not to be there
-	began, said, saidAt := time.Now(), "", time.Time{}
+	var missing time.Time                      // since when the stream is known not to be there
+	began, said := time.Now(), map[bool]bool{} // whether it is said, by whether the clock is why
 	for {
 		err := n.checkStream(n.ctx)
 		switch {
-		case err == nil && said != "":
+		case err == nil && len(said) > 0:
 			n.log.Info("the log of the cluster is reached")
 		case err == nil, errors.Is(err, errOtherStream):
 		case !isAPIError(err, server.JSStreamNotFoundErr):
@@ -118,8 +118,8 @@ func (n *Node) makeSure() {
 			close(n.sure)
 			return
 		}
-		if err.Error() != said && time.Since(began) > waitSilent && time.Since(saidAt) > sayAgain && n.ctx.Err() == nil {
-			said, saidAt = err.Error(), time.Now()
+		if clock := errors.Is(err, errClock); !said[clock] && time.Since(began) > waitSilent && n.ctx.Err() == nil {
+			said[clock] = true
 			n.log.Warn("waiting for the log of the cluster, which needs a majority of the nodes", "error", err)
 		}
 		if !pause(n.ctx, askAgain) {
