@@ -225,13 +225,20 @@ func (c *trio) level() {
 var nodeTables = []string{"mecha", "profile", "kept_nonce", "mecha_key", "word", "message", "payload", "receipt", "progress", "conversation_limit", "attempt",
 	"participant", "dormant", "clock_ahead", "audit", "exchange", "learner", "learned", "replica", "origin", "entry_nonce"}
 
-// dump gives the rows of a database that all nodes share.
-func dump(t testing.TB, path string) (rows []string) {
+// open opens a database to read it.
+func open(t testing.TB, path string) *sql.DB {
 	t.Helper()
 	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: "mode=ro"}).String())
 	if err != nil {
 		t.Fatal(err)
 	}
+	return d
+}
+
+// dump gives the rows of a database that all nodes share.
+func dump(t testing.TB, path string) (rows []string) {
+	t.Helper()
+	d := open(t, path)
 	defer d.Close()
 	for _, table := range nodeTables {
 		all, err := d.Query("SELECT * FROM " + table + " ORDER BY 1, 2")
@@ -288,8 +295,8 @@ func (c *trio) compare() (rows int) {
 	return len(want)
 }
 
-// A load has senders that each send to the next one, over any node that answers, and the
-// ledger of what they were answered.
+// A load has senders that each send to the next one, over their own node, or another one that
+// answers, and the ledger of what they were answered.
 type load struct {
 	*trio
 	agents  []agent
@@ -330,8 +337,8 @@ func (c *trio) load(agents []agent) *load {
 // work sends until the load stops, and sends each message until it has a 201.
 func (l *load) work(i int, urls []string) {
 	me, to := l.agents[i], l.agents[(i+1)%len(l.agents)].Address
-	at := i
 	for n := 0; l.ctx.Err() == nil; n++ {
+		at := i // its own node, unless that one does not take the message
 		token := fmt.Sprintf("%s/%d", me.Address, n)
 		body := fmt.Sprintf(`{"to":%q,"payload":{"token":%q,"text":"%s"}}`, to, token, strings.Repeat("x", rand.IntN(800)))
 		for {
