@@ -3,6 +3,7 @@
 package cmd_test
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -34,6 +35,17 @@ func TestClusterRefusesReplaysAndRevokedKeys(t *testing.T) {
 		default:
 			ans.wantProblem(t, 401, "nonce_reused")
 			n.server.ask(alice, "GET", "/api/v1/messages/"+id, "").want(t, 200) // at once, also if the node was behind
+		}
+	}
+	handshake := bob.request("GET", "/api/v1/ws/mecha/"+bob.Address, "", "Connection", "Upgrade", "Upgrade", "websocket", "Sec-WebSocket-Version", "13", "Sec-WebSocket-Key", "dGhlIHNhbXBsZSBub25jZQ==")
+	ticket := bob.request("POST", "/api/v1/mecha/"+bob.Address+"/ticket", "")
+	for i, n := range c.nodes { // they let their sender write later
+		want := [2]int{http.StatusSwitchingProtocols, http.StatusCreated}
+		if i > 0 {
+			want = [2]int{http.StatusUnauthorized, http.StatusUnauthorized}
+		}
+		if got := [2]int{n.server.statusOf(handshake), n.server.statusOf(ticket)}; got != want {
+			t.Errorf("%s: a handshake and a question for a ticket that have come before: %v, want %v", n.name, got, want)
 		}
 	}
 	conn := c.nodes[2].server.dial(bob, "?sync_limit=0")

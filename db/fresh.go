@@ -112,6 +112,24 @@ func (d *DB) awaitPosition(ctx context.Context, p relay.Position) error {
 	return nil
 }
 
+// UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
+// relay.UseNonce). Without a log it does nothing, because Claim has done so. Errors:
+// NonceReused, UnknownKey, KeyRevoked, KeyExpired, and those of every write. Safe for
+// concurrent use.
+func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
+	if d.w.propose == nil {
+		return nil
+	}
+	_, err := do(d, &relay.UseNonce{At: d.opts.Now(), Key: k.Number, Nonce: nonce}, (*tx).useNonce)
+	return err
+}
+
+// useNonce writes nothing itself: the entry keeps the nonce (replica.go).
+func (t *tx) useNonce(u *relay.UseNonce) (none, error) {
+	_, err := t.caller(u.Key)
+	return none{}, err
+}
+
 // decidesKeys tells whether a write decides which keys work.
 func decidesKeys(write relay.Write) bool {
 	switch w := write.(type) {
