@@ -92,6 +92,9 @@ func (d *DB) openLog() error {
 	if w.replica, err = newReplica(w, at); err != nil {
 		return err
 	}
+	if err := w.leaveSyncs(); err != nil {
+		return err
+	}
 	w.riders = append(w.riders, w.replica)
 	w.propose = newProposer(w, d.opts.Log, at.Log)
 	w.propose.fresh = d.opts.Fresh

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -55,15 +56,19 @@ func clusterOf(t testing.TB, names ...string) (all []*machine) {
 	return all
 }
 
-// freeAddr gives an address that nobody listens at.
+// freeAddr gives an address that nobody listens at. Its port is none that systems give to
+// connections by themselves, because it is free for a while.
 func freeAddr(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
+		if err == nil {
+			defer l.Close()
+			return l.Addr().String()
+		}
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 func newMachine(t testing.TB, f *File, name string) *machine {
