@@ -224,7 +224,7 @@ The other databases are then of no use.`,
 		Example: "  relay cluster leave --db relay.db",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(_ *cobra.Command, _ []string) error {
-			if err := a.leaveCluster("a plain file again"); err != nil {
+			if err := a.leaveCluster(); err != nil {
 				return err
 			}
 			if a.json {
@@ -244,16 +244,30 @@ func logFolder(dbPath string) (string, error) {
 	return path + ".cluster", err
 }
 
-// leaveCluster makes the database a plain one, and removes its part of the log.
-func (a *app) leaveCluster(why string) error {
-	if err := db.LeaveLog(a.dbPath, a.schema, a.actor(), why); err != nil {
-		return denied(a.dbPath, true, err)
-	}
+// removeLog removes a node's part of the log. It tells whether there was one.
+func (a *app) removeLog() (there bool, err error) {
 	folder, err := logFolder(a.dbPath)
 	if err != nil {
-		return err
+		return false, err
 	}
-	return os.RemoveAll(folder)
+	if _, err := os.Stat(folder); err != nil {
+		return false, nil
+	}
+	return true, os.RemoveAll(folder)
+}
+
+// leaveCluster makes the database a plain one, and removes its part of the log. After a kill in
+// the middle it can be run again.
+func (a *app) leaveCluster() error {
+	err := db.LeaveLog(a.dbPath, a.schema, a.actor(), "a plain file again")
+	if err != nil && !errors.Is(err, db.ErrPlain) {
+		return denied(a.dbPath, true, err)
+	}
+	there, removing := a.removeLog()
+	if there {
+		return removing
+	}
+	return errors.Join(err, removing)
 }
 
 func (a *app) clusterRecover() *cobra.Command {
@@ -286,13 +300,14 @@ func (a *app) recoverCluster(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := a.leaveCluster("to begin a new cluster"); err != nil {
-		return err
-	}
-	if _, err := db.FoundLog(a.dbPath, a.schema, a.actor(), "in the place of one that could not go on"); err != nil {
+	// Each step can be done again, after a kill in the middle.
+	if _, err := db.RefoundLog(a.dbPath, a.schema, a.actor(), "in the place of one that could not go on"); err != nil {
 		return denied(a.dbPath, true, err)
 	}
 	if err := write(); err != nil {
+		return err
+	}
+	if _, err := a.removeLog(); err != nil {
 		return err
 	}
 	if a.json {

@@ -158,6 +158,11 @@ func TestClusterFromADatabaseAndBack(t *testing.T) {
 		t.Error(said)
 	}
 	mustRelay(t, "cluster", "leave", "--db", last.db)
+	runRelay(t, "cluster", "leave", "--db", last.db).wantCode(t, 1, "belongs to no cluster")
+	if err := os.Mkdir(last.db+".cluster", 0o700); err != nil { // as a command that was killed leaves it
+		t.Fatal(err)
+	}
+	mustRelay(t, "cluster", "leave", "--db", last.db)
 	mustRelay(t, "check", last.db)
 	s = startServer(t, last.db)
 	third := s.send(alice, "alice^trio", `{"n":3}`)

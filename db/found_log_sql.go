@@ -35,27 +35,60 @@ func FoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID
 	return id, err
 }
 
+// RefoundLog makes the file of a stopped server, which follows a log, the first copy of another
+// one, in one step: for a log that cannot go on. All else is as with FoundLog.
+func RefoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
+	err = changeFollowing(path, schema, func(c *sqlite.Conn, follows bool) error {
+		if !follows {
+			return errPlain(path)
+		}
+		if err := leaveLog(c); err != nil {
+			return err
+		}
+		at, err := foundLog(c)
+		id = at.Log
+		if err != nil {
+			return err
+		}
+		return file.AddAct(c, relay.NotedAct{At: time.Now(), By: by, What: relay.ActClusterFounded, Detail: detail})
+	})
+	return id, err
+}
+
 // LeaveLog makes the file of a stopped server, which follows a log, its own log again.
 // Positions and cursors go on. Its next start refuses requests that were signed before,
 // because other copies may have taken them. by and detail stand in the audit log. Errors are
-// those of FoundLog; besides, that the file follows no log.
+// those of FoundLog; besides ErrPlain, if the file follows no log.
 func LeaveLog(path, schema string, by relay.Actor, detail string) error {
 	return changeFollowing(path, schema, func(c *sqlite.Conn, follows bool) error {
 		if !follows {
-			return fmt.Errorf("%s is a plain file: it belongs to no cluster", path)
+			return errPlain(path)
 		}
-		for _, statement := range []string{
-			"UPDATE setting SET value = max(value, (SELECT last FROM replica)) WHERE name = 'last_position'",
-			"UPDATE setting SET value = randomblob(16) WHERE name = 'start'", // the ring of nonces, which has another mark, then counts as one that lacks some
-			"DELETE FROM nonce_page",
-			"DELETE FROM entry_nonce", "DELETE FROM origin", "DELETE FROM replica",
-		} {
-			if err := c.Exec(statement); err != nil {
-				return err
-			}
+		if err := leaveLog(c); err != nil {
+			return err
 		}
 		return file.AddAct(c, relay.NotedAct{At: time.Now(), By: by, What: relay.ActClusterLeft, Detail: detail})
 	})
+}
+
+// ErrPlain refuses a file that follows no log.
+var ErrPlain = errors.New("is a plain file: it belongs to no cluster")
+
+func errPlain(path string) error { return fmt.Errorf("%s %w", path, ErrPlain) }
+
+// leaveLog removes what makes a file a copy of a log, in a transaction of the caller.
+func leaveLog(c *sqlite.Conn) error {
+	for _, statement := range []string{
+		"UPDATE setting SET value = max(value, (SELECT last FROM replica)) WHERE name = 'last_position'",
+		"UPDATE setting SET value = randomblob(16) WHERE name = 'start'", // the ring of nonces, which has another mark, then counts as one that lacks some
+		"DELETE FROM nonce_page",
+		"DELETE FROM entry_nonce", "DELETE FROM origin", "DELETE FROM replica",
+	} {
+		if err := c.Exec(statement); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // changeFollowing changes, in one transaction, whether the file at path follows a log. No

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -86,8 +87,18 @@ func TestAFileIsACopyOfALogForAWhile(t *testing.T) {
 	if n := a.count("audit WHERE what IN ('cluster_founded', 'cluster_left') AND user = 'maria'"); n != 2 {
 		t.Errorf("%d acts are in the audit log", n)
 	}
-	if again, err := FoundLog(a.options.Path, a.options.Schema, maria, ""); err != nil || again == id {
+	if _, err := RefoundLog(a.options.Path, a.options.Schema, maria, ""); !errors.Is(err, ErrPlain) {
+		t.Errorf("founding anew on a plain file: %v", err)
+	}
+	again, err := FoundLog(a.options.Path, a.options.Schema, maria, "")
+	if err != nil || again == id {
 		t.Errorf("another log: %x, %v", again, err)
+	}
+	if third, err := RefoundLog(a.options.Path, a.options.Schema, maria, ""); err != nil || third == again || third == id {
+		t.Errorf("a third log: %x, %v", third, err)
+	}
+	if _, said, r := checked(t, a.options.Path); r.Faults > 0 {
+		t.Errorf("relay check:\n%s", said)
 	}
 }
 
