@@ -15,7 +15,7 @@ import (
 )
 
 // Three nodes take messages at the same time. One that follows is closed and comes back, then
-// the one that leads. No message that was acknowledged is lost or doubled, and all files have
+// the one that leads, which hands over before, or fails so that another one is elected. No message that was acknowledged is lost or doubled, and all files have
 // the same rows.
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
@@ -30,10 +30,14 @@ func TestNodesComeAndGo(t *testing.T) {
 	for round := range rounds {
 		sent = append(sent, sendAtAll(t, all, k, fmt.Sprint("all ", round), each)...)
 		for _, gone := range []*machine{followers(all)[round%2], leader(all)} {
+			fails := gone == leader(all) && round%2 == 1
+			if fails {
+				gone.nats.Shutdown()
+			}
 			gone.stop()
 			began := time.Now()
 			sent = append(sent, sendAtAll(t, others(all, gone), k, fmt.Sprint("without ", gone.name, " ", round), each)...)
-			t.Logf("%d messages without %s took %v", 2*each, gone.name, time.Since(began).Round(time.Millisecond))
+			t.Logf("%d messages without %s took %v; it failed: %v", 2*each, gone.name, time.Since(began).Round(time.Millisecond), fails)
 			gone.start()
 			gone.waitFresh()
 		}

@@ -138,9 +138,12 @@ func (n *Node) Attach(s Store) {
 // Close stops the node. It does not wait for the other nodes. Close the store before. What the
 // log has acknowledged it has. Close may be called again.
 func (n *Node) Close() error {
-	n.stop()
 	n.closing.Do(func() {
 		if n.nats != nil { // else Start has failed
+			n.handOver()
+		}
+		n.stop()
+		if n.nats != nil {
 			n.nats.close()
 		}
 		n.all.Wait()

@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"context"
 	"crypto/rand"
 	"crypto/subtle"
 	"encoding/hex"
@@ -147,6 +148,28 @@ func (s *natsServer) ready(n *Node) error {
 func (s *natsServer) connect(user, secret string) (*nats.Conn, error) {
 	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.ReconnectJitter(0, 0), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // a slow subscription loses messages, and reads them from the log
+}
+
+// handOverWait is how long a node that closes waits for another one to lead the log.
+const handOverWait = time.Second
+
+// handOver has another node lead the log, if this one does: so the others need not notice that it is
+// gone, and elect one.
+func (n *Node) handOver() {
+	s := n.nats
+	if !n.Fresh() || !s.JetStreamIsStreamLeader(server.DEFAULT_GLOBAL_ACCOUNT, streamName) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), handOverWait)
+	defer cancel()
+	if err := s.JetStreamStepdownStream(server.DEFAULT_GLOBAL_ACCOUNT, streamName); err != nil {
+		return
+	}
+	for pause(ctx, soon) {
+		if info, err := n.streamInfo(ctx); err == nil && info.Cluster != nil && info.Cluster.Leader != "" && info.Cluster.Leader != n.c.Node {
+			return
+		}
+	}
 }
 
 // close ends the connections and the server, and waits for its goroutines.
