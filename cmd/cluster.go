@@ -49,7 +49,8 @@ type clusterMember struct {
 	Name      string   `json:"name"`
 	Addr      string   `json:"address"`
 	Live      bool     `json:"live"`
-	Follows   bool     `json:"follows"` // its store follows the log
+	Follows   bool     `json:"follows"`   // its store follows the log
+	Holds     bool     `json:"holds_log"` // it has a copy of the log, which counts for the majority
 	SilentFor *float64 `json:"silent_seconds"`
 	Applied   uint64   `json:"applied_entry"`
 	Differs   bool     `json:"differs"` // its store has decided otherwise than that of the node that tells this
@@ -113,11 +114,17 @@ use the --addr of relay serve, as before.`,
 }
 
 func (a *app) initCluster(path string, members []member) error {
+	folder, err := logFolder(a.dbPath)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(folder); err == nil {
+		return fmt.Errorf("%s is there: it is a node's part of the log of an earlier cluster; move it away first", folder)
+	}
 	if err := newClusterFile(path, members); err != nil {
 		return err
 	}
-	_, err := db.FoundLog(a.dbPath, a.schema, a.actor(), "with "+namesOf(members))
-	if err != nil {
+	if _, err = db.FoundLog(a.dbPath, a.schema, a.actor(), "with "+namesOf(members)); err != nil {
 		return errors.Join(denied(a.dbPath, true, err), os.Remove(path))
 	}
 	if a.json {
@@ -188,7 +195,8 @@ func (a *app) clusterRemove() *cobra.Command {
 		Long: `Remove a member from the cluster file. Its name is not used again. Then copy the
 file to the other machines and send their nodes SIGHUP, which has them read it
 again. The removed member has its part in the log until three others follow it:
-so add its successor before.`,
+so add its successor before. Until relay cluster status shows that three members
+have the log, no other one may be lost.`,
 		Example: "  relay cluster remove n2",
 		Args:    exactly(1, "one name (relay cluster status)"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -250,10 +258,16 @@ func (a *app) removeLog() (there bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if _, err := os.Stat(folder); err != nil {
+	entries, err := os.ReadDir(folder)
+	if err != nil {
 		return false, nil
 	}
-	return true, os.RemoveAll(folder)
+	for _, e := range entries {
+		if e.Name() != "node.json" { // it says whose the log is, and goes last
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
+		}
+	}
+	return true, errors.Join(err, os.RemoveAll(folder))
 }
 
 // leaveCluster makes the database a plain one, and removes its part of the log. After a kill in
@@ -327,7 +341,8 @@ func (a *app) clusterStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Ask the node on this machine how the cluster is",
 		Long: `Ask the node that serves the database how the cluster is: its members, which of
-them leads the log, and how far each has come. If nobody serves the database,
+them leads the log, how far each has come, and which three have the log: of these,
+two must run. If nobody serves the database,
 the command says how far it has come.`,
 		Example: `  relay cluster status
   relay cluster status --db /var/lib/relay/relay.db --json | jq .leader`,
@@ -383,7 +398,7 @@ func (a *app) printCluster(st clusterStatus) error {
 		state = "is cut off, or behind the others: it answers no reads"
 	}
 	fmt.Fprintf(a.stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, bytesOf(int64(st.Bytes)))
-	w := a.tableOf("NODE", "ADDRESS", heading("STATE"), "ENTRY", "CLOCK", "VERSION")
+	w := a.tableOf("NODE", "ADDRESS", heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
 	for _, m := range st.Members {
 		state, colour := "follows the log", green
 		switch {
@@ -400,7 +415,11 @@ func (a *app) printCluster(st clusterStatus) error {
 		if m.Clock != nil && m.Name != st.Node {
 			clock = fmt.Sprintf("%+.2f s", *m.Clock)
 		}
-		w.row(m.Name, m.Addr, paint{colour, state}, m.Applied, clock, dash(m.Version))
+		holds := "no"
+		if m.Holds {
+			holds = "yes"
+		}
+		w.row(m.Name, m.Addr, paint{colour, state}, m.Applied, holds, clock, dash(m.Version))
 	}
 	return w.end()
 }

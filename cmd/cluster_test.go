@@ -159,6 +159,7 @@ type clusterState struct {
 		Name    string
 		Live    bool
 		Follows bool
+		Holds   bool   `json:"holds_log"`
 		Applied uint64 `json:"applied_entry"`
 		Differs bool
 	}
