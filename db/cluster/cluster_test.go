@@ -5,6 +5,8 @@ package cluster
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -15,8 +17,8 @@ import (
 )
 
 // Three nodes take messages at the same time. One that follows is closed and comes back, then
-// the one that leads, which hands over before, or fails so that another one is elected. No message that was acknowledged is lost or doubled, and all files have
-// the same rows.
+// the one that leads, which hands over before, or fails so that another one is elected. No
+// message that was acknowledged is lost or doubled, and all files have the same rows.
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
 	all := clusterOf(t, "n1", "n2", "n3")
@@ -262,6 +264,13 @@ func TestLostFolder(t *testing.T) {
 	waitLevel(all...)
 	lost := all[1]
 	lost.stop()
+	named := filepath.Join(lost.config.Dir, "node.json")
+	if err := os.Remove(named); err != nil {
+		t.Fatal(err)
+	}
+	if err := lost.tryToStart(false); err == nil || !strings.Contains(err.Error(), "node.json") {
+		t.Errorf("with a log that has no owner it started with %v", err)
+	}
 	lost.replaceFolder("", lost.config.Dir)
 	if err := lost.tryToStart(false); err == nil || !errors.Is(err, errLostFolder) {
 		t.Errorf("it started with %v", err)

@@ -43,6 +43,9 @@ func readIdentity(dir, node, cluster string) (*identity, error) {
 	text, err := os.ReadFile(i.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Lstat(filepath.Join(dir, "jetstream")); err == nil {
+			return nil, fmt.Errorf("%s has a log, but not the file node.json that says whose: it is what is left of another node; move the folder away", dir)
+		}
 		folder := make([]byte, 16)
 		rand.Read(folder) // never fails (crypto/rand)
 		i.fresh = true
@@ -55,7 +58,7 @@ func readIdentity(dir, node, cluster string) (*identity, error) {
 		return nil, fmt.Errorf("%s cannot be read: %w", i.path, err)
 	}
 	if i.form.Cluster != cluster || i.form.Node != node {
-		return nil, fmt.Errorf("%s is the folder of node %s of cluster %s, not of node %s of cluster %s", dir, i.form.Node, i.form.Cluster, node, cluster)
+		return nil, fmt.Errorf("%s is the folder of node %s of cluster %s, not of node %s of cluster %s: move it away, or start the node whose it is", dir, i.form.Node, i.form.Cluster, node, cluster)
 	}
 	if i.form.Met == nil {
 		i.form.Met = map[string]string{}

@@ -48,20 +48,15 @@ func TestReplacedNode(t *testing.T) {
 		}
 		m.config.File = &after
 	}
-	wait(t, "n4 has a copy of the log", func() bool {
-		info, err := n4.streamInfo(t.Context())
-		if err != nil || info.Cluster == nil || len(info.Cluster.Replicas) != Replicas-1 {
-			return false
-		}
-		names := info.Cluster.Leader
-		for _, p := range info.Cluster.Replicas {
-			names += " " + p.Name
-			if !p.Current {
-				return false
+	holds := func(m *machine) (names string) { // as it says itself
+		for _, of := range m.Status(t.Context()).Members {
+			if of.Holds {
+				names += of.Name + " "
 			}
 		}
-		return strings.Contains(names, "n4") && !strings.Contains(names, "n2")
-	})
+		return names
+	}
+	wait(t, "n4 has a copy of the log", func() bool { return holds(n4) == "n1 n3 n4 " })
 	all[0].stop()
 	n4.mustSend(k, "without n1")
 	all[0].start()

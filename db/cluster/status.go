@@ -5,6 +5,8 @@ package cluster
 import (
 	"context"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
 )
 
 // Status is what a node knows of the cluster.
@@ -25,8 +27,12 @@ type MemberStatus struct {
 	Live    bool          // it was heard in the last 2 s
 	Silence time.Duration // since it was heard last; 0 for this node; negative: never since this node's start
 	Follows bool          // its store follows the log
-	Version string        // of its program
-	Rules   int64         // by which its store applies entries
+	// Holds tells that the member has a current copy of the log, which counts for the majority. A
+	// new member gets one some seconds after another member was removed. False as well while the
+	// leader of the log is not known.
+	Holds   bool
+	Version string // of its program
+	Rules   int64  // by which its store applies entries
 	Applied uint64
 	// Mark and Hash compare stores (db.Place).
 	Mark, Hash uint64
@@ -39,10 +45,12 @@ type MemberStatus struct {
 // if there is none.
 func (n *Node) Status(ctx context.Context) Status {
 	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
+	holders := map[string]bool{}
 	if info, err := n.streamInfo(ctx); err == nil {
 		st.First, st.Last, st.Bytes = info.State.FirstSeq, info.State.LastSeq, info.State.Bytes
 		if info.Cluster != nil {
 			st.Leader = info.Cluster.Leader
+			holders = holdersOf(info.Cluster)
 		}
 	}
 	s := n.beats
@@ -50,15 +58,33 @@ func (n *Node) Status(ctx context.Context) Status {
 	defer s.mu.Unlock()
 	now := n.elapsed()
 	for _, m := range n.file.Load().Members {
+		var of MemberStatus
 		if m.Name == n.c.Node {
-			st.Members = append(st.Members, n.own(m))
+			of = n.own(m)
+		} else if p := s.peers[m.Name]; p != nil {
+			of = p.status(m, now, &s.marks)
+		} else {
 			continue
 		}
-		if p := s.peers[m.Name]; p != nil {
-			st.Members = append(st.Members, p.status(m, now, &s.marks))
-		}
+		of.Holds = holders[peerID(m.Name)]
+		st.Members = append(st.Members, of)
 	}
 	return st
+}
+
+// holdersOf gives the peers that have a current copy of the stream: its leader, and those that
+// the leader hears and that lag behind in nothing.
+func holdersOf(c *server.ClusterInfo) map[string]bool {
+	holders := map[string]bool{}
+	if c.Leader != "" {
+		holders[peerID(c.Leader)] = true
+	}
+	for _, p := range c.Replicas {
+		if p.Current && !p.Offline && !p.Pending {
+			holders[p.Peer] = true
+		}
+	}
+	return holders
 }
 
 func (n *Node) own(m Member) MemberStatus {
