@@ -21,7 +21,7 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/docs ws search db db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch"},
+	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
@@ -40,7 +40,9 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http/console", "db/inspect db/relay", "modernc.org database/sql github.com golang.org"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},
-	{"db", "db/file db/inspect db/internal/sqlite db/lock db/measure db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
+	{"db/cluster", "db db/file db/lock", "modernc.org database/sql net/http github.com/spf13 github.com/gobwas github.com/blevesearch"}, // with the build tag cluster
+	{"db", "db/admin db/file db/inspect db/internal/sqlite db/lock db/measure db/relay db/ring", "net github.com golang.org modernc.org database/sql"},
+	{"db/admin", "db/relay", "net/http github.com golang.org modernc.org database"},
 	{"db/file", "db/internal/sqlite db/lock db/relay db/ring db/strict", "net github.com golang.org modernc.org database/sql"},
 	{"db/inspect", "db/relay", "net github.com golang.org modernc.org database"},
 	{"db/internal/sqlite", "", "net/http github.com"},
@@ -110,7 +112,7 @@ func TestADatabaseIsOpenedBySQLiteAlone(t *testing.T) {
 		"db/internal/sqlite/holder_linux.go": "/proc", "db/internal/sqlite/mount_linux.go": "/proc",
 	}
 	opens := regexp.MustCompile(`os\.(Open|OpenFile|ReadFile|Create|WriteFile)\(`)
-	for _, dir := range []string{"db", "db/file", "db/inspect", "db/internal/sqlite"} {
+	for _, dir := range []string{"db", "db/admin", "db/file", "db/inspect", "db/internal/sqlite"} {
 		files, err := filepath.Glob(dir + "/*.go")
 		if err != nil || len(files) == 0 {
 			t.Fatal(files, err)

@@ -165,7 +165,7 @@ With --json, errors are JSON too, on stderr: {error, code, exit}.`,
 			a.searchCommand(), a.whoamiCommand(), a.curlCommand(), a.signCommand()}},
 		{"For agents and their programs:", []*cobra.Command{a.clientCommand(), a.mcpCommand(), a.a2aCommand(), a.setupCommand(), a.doctorCommand(), a.hookCommand(), a.conformanceCommand()}},
 		{"A look into the database, with or without a server:", []*cobra.Command{a.consoleCommand(), a.messageCommand(), a.whyCommand(), a.statsCommand()}},
-		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand()}},
+		{"Operating:", []*cobra.Command{a.readyzCommand(), a.auditCommand(), a.backupCommand(), a.restoreCommand(), a.checkCommand(), a.pruneCommand(), a.compactCommand(), a.clusterCommand()}},
 		{"About this program:", []*cobra.Command{a.docsCommand(), a.errorsCommand(), a.openAPICommand(), a.asyncAPICommand(), a.manCommand(), a.versionCommand(), a.completionCommand(), help}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.title, Title: g.title})

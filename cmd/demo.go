@@ -85,8 +85,8 @@ func (d *demo) tell(ctx context.Context) error {
 func (d *demo) say(format string, args ...any)  { fmt.Fprintf(d.out, "\n"+format+"\n", args...) }
 func (d *demo) show(format string, args ...any) { fmt.Fprintf(d.out, "    "+format+"\n", args...) }
 
-func (d *demo) begin(context.Context) error {
-	if err := d.serve(); err != nil {
+func (d *demo) begin(ctx context.Context) error {
+	if err := d.serve(ctx); err != nil {
 		return err
 	}
 	d.say("1. A relay starts on an empty database. It takes signed requests only.")
@@ -94,8 +94,8 @@ func (d *demo) begin(context.Context) error {
 	return nil
 }
 
-func (d *demo) serve() (err error) {
-	d.in, err = d.start(d.settings, slog.New(slog.DiscardHandler))
+func (d *demo) serve(ctx context.Context) (err error) {
+	d.in, err = d.start(ctx, d.settings, slog.New(slog.DiscardHandler))
 	if err != nil || d.keys[0] == "" {
 		return err
 	}
@@ -217,7 +217,7 @@ func (d *demo) restart(ctx context.Context) error {
 		return err
 	}
 	d.stop()
-	if err := d.serve(); err != nil {
+	if err := d.serve(ctx); err != nil {
 		return err
 	}
 	d.show("back at %s", d.in.url)

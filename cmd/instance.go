@@ -26,6 +26,7 @@ type instance struct {
 	addr    net.Addr
 	certs   certificates // nil: plain HTTP
 	db      *db.DB
+	cluster clusterNode // nil: the file is its own log
 	hub     *ws.Hub
 	index   *search.Service
 	api     *http.Server
@@ -38,8 +39,9 @@ type instance struct {
 
 const shutdownTimeout = 5 * time.Second
 
-// start opens the store and serves it on s.Addr.
-func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
+// start opens the store and serves it on s.Addr. The end of ctx ends its waiting for other
+// nodes of a cluster.
+func (a *app) start(ctx context.Context, s *settings, log *slog.Logger) (*instance, error) {
 	// Bleve logs to the standard logger; we forward that as warnings.
 	slog.SetLogLoggerLevel(slog.LevelWarn)
 	slog.SetDefault(log)
@@ -64,27 +66,28 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		return nil, err
 	}
 	closeAll := func() { closeListeners(append(others.all(), listener)) }
-	d, err := s.open(db.Options{
+	o := db.Options{
 		Path: s.DB, Schema: a.schema, Create: true, Serve: true, By: a.actor(),
 		MaxPending: s.MaxPending, ConversationLimit: s.ConversationLimit, MaxAttempts: s.MaxAttempts, MaxBroadcast: s.MaxBroadcast, MaxNonces: s.MaxNonces, MinFreeDisk: s.MinFreeDisk, ClockSkew: s.ClockSkew,
 		Retention: time.Duration(s.Retention), KeepExpired: time.Duration(s.KeepExpired), LearnHalfLife: s.halfLife(),
-		Logger: log, Fatal: func(err error) { in.failed <- err },
-	})
+		Logger: log, Fatal: in.fail,
+	}
+	d, err := in.openStore(ctx, a, s, o, log)
 	if err != nil {
 		closeAll()
-		return nil, denied(s.DB, true, err)
+		return nil, err
 	}
 	if in.certs != nil {
 		if err := in.certs.begin(d.Path()); err != nil {
 			closeAll()
-			return nil, errors.Join(err, d.Close())
+			return nil, errors.Join(err, d.Close(), in.leave())
 		}
 	}
 	in.db, in.addr = d, listener.Addr()
 	in.index = search.Serve(d.Path()+".index", d, s.halfLife(), log)
 	in.url = "http://" + in.addr.String()
 	in.hub = ws.NewHub(ws.Config{
-		Store: d, Logger: log, AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
+		Store: d, Logger: log, CheckFresh: in.checkFresh(), AllowOrigins: s.AllowOrigins, SyncAckWait: s.SyncAckWait,
 		MaxSockets: s.MaxSockets, MaxSocketsPerMecha: s.MaxSocketsPerMecha,
 		FrameRate: s.SocketRateLimit, FrameBurst: int(2 * s.SocketRateLimit),
 	})
@@ -107,6 +110,49 @@ func (a *app) start(s *settings, log *slog.Logger) (*instance, error) {
 		}
 	}
 	return in, nil
+}
+
+// openStore opens the store and, before it, the node of a cluster that it follows.
+func (in *instance) openStore(ctx context.Context, a *app, s *settings, o db.Options, log *slog.Logger) (*db.DB, error) {
+	if s.Cluster != "" {
+		var err error
+		if in.cluster, err = a.joinCluster(ctx, s, log, in.fail); err != nil {
+			return nil, err
+		}
+		in.cluster.configure(&o)
+	}
+	d, err := s.open(o)
+	if err != nil {
+		return nil, errors.Join(denied(s.DB, true, err), in.leave())
+	}
+	if in.cluster != nil {
+		in.cluster.attach(d)
+	}
+	return d, nil
+}
+
+// fail notes why the process must end. Only the first two reasons are kept.
+func (in *instance) fail(err error) {
+	select {
+	case in.failed <- err:
+	default:
+	}
+}
+
+// leave stops the node of a cluster, after its store.
+func (in *instance) leave() error {
+	if in.cluster == nil {
+		return nil
+	}
+	return in.cluster.close()
+}
+
+// checkFresh is what the hub asks before it serves a socket; nil if the answer is always yes.
+func (in *instance) checkFresh() func() error {
+	if !in.db.MayBeStale() {
+		return nil
+	}
+	return in.db.CheckFresh
 }
 
 // listen takes an address of a server. An error names the flag that sets it.
@@ -169,5 +215,5 @@ func (in *instance) stop() error {
 		other.Close()
 	}
 	in.meters.Close()
-	return errors.Join(in.console.close(), in.index.Close(), in.db.Close())
+	return errors.Join(in.console.close(), in.index.Close(), in.db.Close(), in.leave())
 }

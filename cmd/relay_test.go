@@ -107,7 +107,7 @@ func makeProgram(dir string) error {
 	if err != nil {
 		return err
 	}
-	run := exec.Command("go", "run", "-buildvcs=false", "-exec", `"`+self+`"`, "..")
+	run := exec.Command("go", "run", "-buildvcs=false", "-tags", testTags, "-exec", `"`+self+`"`, "..")
 	run.Env = append(os.Environ(), keepEnv+"="+binary)
 	if *long {
 		run.Env = append(run.Env, "CGO_ENABLED=0") // the short form uses what the tests were compiled for

@@ -59,6 +59,7 @@ type settings struct {
 	KeepExpired           days
 	Learn                 bool
 	LearnHalfLife         days
+	Cluster, Node         string
 
 	RequireRequestSignature bool
 
@@ -120,6 +121,8 @@ func (s *settings) flags(f *pflag.FlagSet) {
 	f.BoolVar(&s.Learn, "learn", true, "learn from completed messages that name the search which found their recipient (relay docs privacy); --learn=false counts nothing and uses no counts")
 	s.LearnHalfLife = days(relay.DefaultHalfLife)
 	f.Var(&s.LearnHalfLife, "learn-half-life", "the `time` in which what was learned fades to one half, as in 90d, from 1h")
+	f.StringVar(&s.Cluster, "cluster", "", "be a node of the cluster of this `file` (relay docs cluster), which needs the program relay-cluster; a preview")
+	f.StringVar(&s.Node, "node", "", "which `member` of the cluster this node is")
 	f.Int64Var(&s.MinFreeDisk, "min-free-disk", 64<<20, "refuse messages when the disk has less than this free, in `bytes`")
 }
 
@@ -148,6 +151,9 @@ func (s *settings) check(flags *pflag.FlagSet) error {
 	}
 	if tooShort := func(age days) bool { return age != 0 && age < days(time.Second) }; tooShort(s.Retention) || tooShort(s.KeepExpired) {
 		return usagef("--retention and --keep-expired must be at least 1s, or 0")
+	}
+	if (s.Cluster == "") != (s.Node == "") {
+		return usagef("--cluster and --node belong together")
 	}
 	if s.LearnHalfLife < days(relay.MinHalfLife) {
 		return usagef("--learn-half-life must be at least 1h; --learn=false turns learning off")
@@ -199,7 +205,7 @@ func (a *app) serve(cmd *cobra.Command, s *settings) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
-	in, err := a.start(s, log)
+	in, err := a.start(cmd.Context(), s, log)
 	if err != nil {
 		return err
 	}

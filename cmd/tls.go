@@ -100,8 +100,17 @@ func (p *keyPair) warn(pair *tls.Certificate, now time.Time) {
 // reload reads the certificates again after a SIGHUP. No fault in them ends the server.
 func (in *instance) reload(log *slog.Logger) {
 	log = always(log)
+	if in.cluster != nil {
+		if err := in.cluster.reload(); err != nil {
+			log.Error("SIGHUP: the cluster file was not read again; the members are those of before", "error", err)
+		} else {
+			log.Info("SIGHUP: the members of the cluster are those that are now in its file")
+		}
+	}
 	if in.certs == nil {
-		log.Info("SIGHUP: there is no TLS certificate to read again")
+		if in.cluster == nil {
+			log.Info("SIGHUP: there is no TLS certificate to read again")
+		}
 		return
 	}
 	switch err := in.certs.reload(); {

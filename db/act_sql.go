@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -16,6 +17,14 @@ func administer[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, er
 
 // administerBy is administer for an operator who is not the one of Options.By.
 func administerBy[W relay.Write, O any](d *DB, by relay.Actor, write W, decide func(*tx, W) (O, error)) (O, error) {
+	o, err := doBy(d, by, write, decide)
+	if err == nil {
+		d.awaitNodes(context.Background(), write)
+	}
+	return o, err
+}
+
+func doBy[W relay.Write, O any](d *DB, by relay.Actor, write W, decide func(*tx, W) (O, error)) (O, error) {
 	if by == (relay.Actor{}) {
 		return do(d, write, decide)
 	}

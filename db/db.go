@@ -51,6 +51,7 @@ package db
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -59,6 +60,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -110,6 +112,20 @@ type Options struct {
 	// messages, for all nodes; nil: it does. It is called by the writer's goroutine, several
 	// times a second, and must not block.
 	KeepsLog func() bool
+	// Fresh tells whether this node knows that it has all that most nodes had two seconds ago;
+	// nil: it does. While it is false, a key that another node has revoked might still work
+	// here. So DB.CheckFresh refuses reads, and no write is proposed: one that has waited too
+	// long is refused with Overloaded, and nothing was written. It is called for each request,
+	// by any goroutine, and must not block.
+	Fresh func() bool
+	// Seen waits until each node has applied the entry of a number, or serves no reads, since it
+	// is not fresh; nil: there are no other nodes. Any goroutine may call it. It returns soon
+	// after ctx has ended, with its error.
+	Seen func(ctx context.Context, number uint64) error
+
+	// Status gives a JSON object that tells the state of the log, for commands (LogStatus);
+	// nil: there is none. Any goroutine may call it.
+	Status func(ctx context.Context) (json.RawMessage, error)
 
 	// By is who administers the store by this process; its acts are noted in the audit
 	// log. The zero Actor: nothing is noted.
@@ -143,6 +159,7 @@ type DB struct {
 	entries   entryCache
 	found     foundSearches
 	lock      *file.Locked
+	admin     *admin.Server // takes the writes of commands; nil: there is no log
 
 	shutdown sync.Once
 	closed   error         // the error of the shutdown
@@ -225,13 +242,13 @@ func (d *DB) open(prepare func(*DB)) error {
 	if err := d.opts.applyLockWait(c); err != nil {
 		return err
 	}
+	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
+		return err
+	}
 	if err := d.openLog(); err != nil {
 		return err
 	}
 	d.watch = newWatch(d.w, d.path)
-	if d.ids, err = file.ReadIDs(c, d.path); err != nil {
-		return err
-	}
 	if err := d.readers.open(d.path, role); err != nil {
 		return err
 	}
@@ -320,6 +337,7 @@ func (d *DB) release() error {
 		// stay open until the process ends.
 		return nil
 	}
+	d.admin.Close()
 	d.readers.close()
 	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {

@@ -31,12 +31,15 @@ func filtered(q relay.HistoryQuery) bool {
 // have fewer than Limit messages and More set. A long page is read in pieces, and each
 // piece sees the file as it is in its turn. So a state may change between two pieces, but
 // the page has no message twice and leaves out none, since positions only grow. Errors:
-// CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant;
+// CursorNotFound; with MustTakePart, ConversationNotFound and NotAParticipant; NotCurrent;
 // RateLimited, if too many reads of the Mecha wait. Safe for concurrent use.
 func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, error) {
 	t := d.readers.scan(q.Mecha)
 	if q.Limit <= shortPage && !filtered(q) && !q.Payload {
 		t = d.readers.point(q.Mecha)
+	}
+	if err := d.awaitQuery(ctx, q); err != nil {
+		return relay.Page{}, err
 	}
 	h := history{q: q}
 	for !h.done {
@@ -340,8 +343,14 @@ func (x *rx) positionRange(q relay.HistoryQuery) (positionRange, error) {
 }
 
 // Cursor gives the position of a message id: CursorNotFound if the relay never issued
-// the id. The message need not exist any more.
-func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) { return d.ids.Cursor(id) }
+// the id; NotCurrent, if this node is behind it for longer than a moment. The message need not
+// exist any more.
+func (d *DB) Cursor(id relay.MessageID) (relay.Position, error) {
+	if err := d.awaitMessage(context.Background(), id); err != nil {
+		return 0, err
+	}
+	return d.ids.Cursor(id)
+}
 
 // A page is made of ranges of indexes, each in commit order. UNION merges them and drops
 // duplicates: a message to oneself is both received and sent, and a message that was

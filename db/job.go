@@ -90,6 +90,8 @@ func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
 		return d.keys.mechaOf(w.Key)
 	case *relay.ClaimMessages:
 		return d.keys.mechaOf(w.Key)
+	case *relay.UseNonce:
+		return d.keys.mechaOf(w.Key)
 	}
 	return 0
 }
@@ -159,6 +161,8 @@ func jobOf(write relay.Write, done func(any, error)) (job, error) {
 		return newJob(write, (*tx).countExchanges, silent), nil
 	case *relay.ForgetLearned:
 		return newJob(write, (*tx).forget, silent), nil
+	case *relay.UseNonce:
+		return newJob(write, (*tx).useNonce, silent), nil
 	}
 	return nil, relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 }

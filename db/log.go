@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/relay"
 )
@@ -64,15 +65,15 @@ const applyVersion = 1
 // copy. It refuses a file that does not fit the options.
 func (d *DB) openLog() error {
 	w := d.w
-	if d.opts.Log == nil && !d.opts.Serve {
-		return file.MustFollowNoLog(w.c, d.path)
-	}
 	at, follows, err := file.ReadReplica(w.c)
 	switch {
 	case err != nil:
 		return err
+	case d.opts.Log == nil && follows && !d.opts.Serve:
+		w.admin = admin.NewClient(d.path, adminGreeting(d.ids))
+		return nil
 	case d.opts.Log == nil && follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log", d.path)
+		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log: --cluster names it, and relay cluster leave makes the file a plain one", d.path)
 	case d.opts.Log == nil:
 		return nil
 	case !d.opts.Serve:
@@ -91,10 +92,15 @@ func (d *DB) openLog() error {
 	if w.replica, err = newReplica(w, at); err != nil {
 		return err
 	}
+	if err := w.leaveSyncs(); err != nil {
+		return err
+	}
 	w.riders = append(w.riders, w.replica)
 	w.propose = newProposer(w, d.opts.Log, at.Log)
+	w.propose.fresh = d.opts.Fresh
 	w.follow = newFollower(w, d.opts.Log, at.Applied)
-	return nil
+	d.admin, err = admin.Listen(d.path, adminGreeting(d.ids))
+	return err
 }
 
 // runLog starts the goroutines of the log.
@@ -102,12 +108,14 @@ func (d *DB) runLog() {
 	if d.w.follow != nil {
 		go d.w.propose.run()
 		go d.w.follow.run()
+		d.serveAdmin()
 	}
 }
 
 // closeLog proposes the writes that wait, and the note of what was removed last. It waits a
 // moment for their outcomes, and then follows the log no more. The writer must be running.
 func (d *DB) closeLog() {
+	d.w.admin.Close()
 	if d.w.follow == nil {
 		return
 	}
@@ -123,6 +131,7 @@ func (d *DB) closeLog() {
 	case <-moment.Done():
 	}
 	d.w.propose.close(moment)
+	d.admin.Close()
 	d.w.follow.close()
 }
 

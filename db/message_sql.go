@@ -154,8 +154,11 @@ func errNoPayload(p relay.Position) error {
 }
 
 // Message reads the record of a message for its sender or recipient, without its
-// payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound.
+// payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound, NotCurrent.
 func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
+	if err := d.awaitMessage(ctx, id); err != nil {
+		return nil, err
+	}
 	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		if m, err = x.messageByID(id); err != nil {
 			return err
@@ -169,8 +172,11 @@ func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.Mes
 }
 
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
-// Payload). Errors: RecipientOnly, MessageNotFound.
+// Payload). Errors: RecipientOnly, MessageNotFound, NotCurrent.
 func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
+	if err := d.awaitMessage(ctx, id); err != nil {
+		return nil, err
+	}
 	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
 		m, err := x.messageByID(id)
 		if err != nil {

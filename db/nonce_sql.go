@@ -105,6 +105,8 @@ func nonceIn(write relay.Write) relay.NonceHash {
 		return w.Nonce
 	case *relay.ClaimMessages:
 		return w.Nonce
+	case *relay.UseNonce:
+		return w.Nonce
 	}
 	return 0
 }

@@ -22,6 +22,7 @@ type proposer struct {
 	logID    file.LogID
 	origin   origin
 	patience patience
+	fresh    func() bool   // Options.Fresh; nil: true
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
 	closing  context.Context
 	cancel   context.CancelFunc // ends what is under way
@@ -58,6 +59,10 @@ var usualPatience = patience{queued: 10 * time.Second, flight: 30 * time.Second,
 
 // mostForm is how many bytes of form a write may have that goes through a log.
 const mostForm = maxEnvelope - 2*goodEnvelope
+
+func errTooLong() error {
+	return relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", mostForm)
+}
 
 // proposal is a job in the queue of a proposer.
 type proposal struct {
@@ -147,12 +152,13 @@ func (p *proposer) run() {
 	}
 }
 
-// take takes the writes of the next envelope. It takes none while too many are under way,
-// unless all are to be refused. shut says that no more will come.
+// take takes the writes of the next envelope. It takes none while too many are under way or
+// this node is cut off, unless all are to be refused. shut says that no more will come.
 func (p *proposer) take() (batch []op, shut bool) {
+	cut := p.fresh != nil && !p.fresh()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft) && p.closing.Err() == nil {
+	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {
 		return nil, false
 	}
 	return p.queue.take(), p.shut
@@ -171,7 +177,7 @@ func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
 	for _, o := range batch {
 		j := o.job.(*proposal).job
 		if form = relay.AppendWrite(form[:0], j.shared()); len(form) > mostForm {
-			p.w.finishLater(j, relay.Errorf(relay.PayloadTooLarge, "the request is longer than the %d bytes that an entry of the log can have", mostForm))
+			p.w.finishLater(j, errTooLong())
 			continue
 		}
 		f.jobs = append(f.jobs, j)

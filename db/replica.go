@@ -3,6 +3,7 @@ package db
 import (
 	"hash/fnv"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"relay/db/file"
@@ -18,7 +19,11 @@ type replica struct {
 	origins map[origin]uint64 // the last number of each, as committed
 	spent   spentNonces       // as committed
 
+	place atomic.Pointer[Place] // as committed; others may load it
+	reach reach                 // as committed; others may look at it
+
 	now  file.Replica // with the entries of the present transaction
+	mark Place        // its Mark and MarkHash alone are used, with the entries of the present transaction
 	skip bool         // the present entry was applied before
 	// What the present transaction brings:
 	counters map[origin]uint64
@@ -36,12 +41,27 @@ type entryNonces struct {
 func newReplica(w *writer, at file.Replica) (*replica, error) {
 	at.Version = applyVersion
 	r := &replica{w: w, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
+	r.reach.move(at.Last)
+	r.publish()
 	return r, r.start()
+}
+
+// publish makes the committed place known to other goroutines.
+func (r *replica) publish() {
+	r.place.Store(&Place{Log: r.file.Log, Version: r.file.Version, Applied: r.file.Applied, Hash: r.file.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
+}
+
+// passed notes the mark, if all writes of the last entry so far are in the hash and its
+// number is that of a mark.
+func (r *replica) passed() {
+	if r.now.Applied%MarkEvery == 0 && r.now.Applied > 0 {
+		r.mark.Mark, r.mark.MarkHash = r.now.Applied, r.now.Hash
+	}
 }
 
 // begin begins a transaction. It is called again if the transaction is made again.
 func (r *replica) begin() {
-	r.now, r.skip = r.file, false
+	r.now, r.mark, r.skip = r.file, *r.place.Load(), false
 	clear(r.counters)
 	clear(r.nonces)
 	r.entries = r.entries[:0]
@@ -50,6 +70,7 @@ func (r *replica) begin() {
 // entry begins an entry. Its time is that of the log, in whole milliseconds; if that falls,
 // it is the time of the entry before.
 func (r *replica) entry(number uint64, at time.Time, from origin, counter uint64) {
+	r.passed()
 	r.now.Applied, r.now.At = number, max(r.now.At, at.UnixMilli())
 	r.mix(number)
 	last, known := r.counters[from]
@@ -114,6 +135,9 @@ func (r *replica) arrived(*tx) {
 		r.spent.add(e.at, e.nonces)
 	}
 	r.spent.forget(r.file.At)
+	r.passed()
+	r.publish()
+	r.reach.move(r.file.Last)
 }
 
 // spentNonces has the nonces of the writes in the log, by parts of the log's time. Which of

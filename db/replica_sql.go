@@ -1,7 +1,6 @@
 package db
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"fmt"
 
@@ -10,19 +9,12 @@ import (
 	"relay/db/relay"
 )
 
-// foundLog makes the file the first copy that follows a log, and gives the log its name.
-// Positions go on behind those that the file has.
+// foundLog makes the writer's file the first copy that follows a log.
 func (w *writer) foundLog() (at file.Replica, err error) {
-	at.Version = applyVersion
-	rand.Read(at.Log[:]) // never fails (crypto/rand)
-	if at.Last, err = file.LastPosition(w.c, file.CurrentSchema()); err != nil {
-		return at, err
-	}
 	if err := w.c.BeginWrite(); err != nil {
 		return at, err
 	}
-	err = w.c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)", at.Log[:], int64(applyVersion), int64(at.Last))
-	if err == nil {
+	if at, err = foundLog(w.c); err == nil {
 		err = w.c.Commit()
 	}
 	if err != nil {
@@ -30,6 +22,11 @@ func (w *writer) foundLog() (at file.Replica, err error) {
 	}
 	return at, err
 }
+
+// leaveSyncs has the transactions of a copy that follows a log be synced at checkpoints alone.
+// What a power cut takes from the end of the file is in the log, which syncs each entry, and is
+// applied again: the place in the log is lost with the rows.
+func (w *writer) leaveSyncs() error { return w.c.Exec("PRAGMA synchronous = NORMAL") }
 
 // start reads the origins, and the nonces that still count.
 func (r *replica) start() error {

@@ -54,8 +54,10 @@ func TestReplicasRefuseTheNoncesOfEachOther(t *testing.T) {
 	if _, err := a.Acknowledge(&relay.Acknowledge{At: time.Now(), Key: k.Number, ID: sent.ID, Status: "seen", ClientTS: "2026-01-01T00:00:00Z", Nonce: 107}); err != nil {
 		t.Fatal(err)
 	}
+	a.want("", a.UseNonce(k, 109))
 	for range 2 {
-		for _, nonce := range []relay.NonceHash{101, 103, 105, 107} {
+		b.want(relay.NonceReused, b.UseNonce(k, 109))
+		for _, nonce := range []relay.NonceHash{101, 103, 105, 107, 109} {
 			_, err := b.Send(b.message(k, nonce))
 			b.want(relay.NonceReused, err)
 		}

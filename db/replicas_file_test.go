@@ -22,13 +22,11 @@ func TestReplicasAreWrittenByTheirServersAlone(t *testing.T) {
 	path := a.options.Path
 	without := a.options
 	without.Log = nil
-	command := without
-	command.Serve = false
 	notServing := a.options
 	notServing.Serve = false
 	again := a.options
 	again.FoundLog = true
-	for what, o := range map[string]Options{"a server without a log": without, "a command": command} {
+	for what, o := range map[string]Options{"a server without a log": without} {
 		if _, err := Open(o); err == nil || !strings.Contains(err.Error(), "of several copies that follow a log") {
 			t.Errorf("%s: %v", what, err)
 		}

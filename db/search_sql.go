@@ -239,6 +239,9 @@ func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNu
 		case err != nil:
 			return err
 		case !found:
+			if d.MayBeStale() {
+				return relay.Errorf(relay.SearchNotFound, "this node of the cluster has no search %s: the node that was asked for it has its answer", relay.Quote(string(id)))
+			}
 			return relay.Errorf(relay.SearchNotFound, "there is no search %s", relay.Quote(string(id)))
 		case relay.MechaNumber(owner) != caller:
 			return relay.Errorf(relay.NotYourSearch, "another Mecha asked for this search")

@@ -16,9 +16,12 @@ const pushRows = 4 * pushPage
 
 // Trace tells a party of a message its life, as Inspector.Trace does, and the situation by
 // which relay.Judge judges (PROTOCOL §3, Trace). looked is how many rows were looked through
-// for it. Errors: NotAParty, MessageNotFound; RateLimited, if too many reads of the Mecha
+// for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
 // wait. Safe for concurrent use.
 func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
+	if err := d.awaitMessage(ctx, id); err != nil {
+		return nil, 0, err
+	}
 	t = &inspect.Trace{}
 	err = d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) error {
 		if t.Message, err = x.messageByID(id); err != nil {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/admin"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -65,9 +66,10 @@ type writer struct {
 	pushes      pushNotes
 	nonces      noncePacker
 	segments    segmentWriter
-	replica     *replica  // nil, as the two below: the file is its own log
-	follow      *follower // hands the entries of the log over
-	propose     *proposer // brings writes into the log
+	replica     *replica      // nil, as the two below: the file is its own log
+	follow      *follower     // hands the entries of the log over
+	propose     *proposer     // brings writes into the log
+	admin       *admin.Client // hands the writes of a command to the server of a copy that follows a log; nil: they are written here
 	checkpoints checkpoints
 	keyUse      keyUse
 	searches    searchCleaner
@@ -129,6 +131,10 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 func (w *writer) enqueue(j job, of relay.MechaNumber) {
 	if w.propose != nil && j.shared() != nil {
 		w.propose.enqueue(j, of)
+		return
+	}
+	if w.admin != nil && j.shared() != nil {
+		w.handOver(j)
 		return
 	}
 	var err error

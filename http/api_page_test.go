@@ -152,7 +152,7 @@ func (o *described) codes() (all []string) {
 	slices.Sort(all)
 	return slices.DeleteFunc(slices.Compact(all), func(code string) bool {
 		return o.Security != nil && slices.Contains([]string{"missing_header", "malformed_header", "malformed_key", "unknown_key", "key_revoked", "key_expired",
-			"timestamp_out_of_range", "signature_required", "invalid_signature", "nonce_reused", "invalid_request", "rate_limited", "too_many_failures", "internal", "overloaded", "shutting_down", "not_found"}, code)
+			"timestamp_out_of_range", "signature_required", "invalid_signature", "nonce_reused", "invalid_request", "rate_limited", "too_many_failures", "internal", "overloaded", "shutting_down", "not_current", "not_found"}, code)
 	})
 }
 

@@ -100,7 +100,7 @@ var closeCodes = []struct {
 	{1007, "A text, or the reason in a close frame, was no UTF-8."},
 	{1008, "The key was revoked or has expired; the reason is key_revoked or key_expired."},
 	{1009, "A message was longer than --max-body, or longer than 64 KiB and no send frame."},
-	{1013, "The relay failed to read its database. Connect again after a pause."},
+	{1013, "The relay failed to read its database, or this node of a cluster does not hear the others (not_current). Connect again after a pause, or to another node."},
 }
 
 // inSocket gives an operation of the relay on its socket.

@@ -8,8 +8,10 @@ import (
 	"io"
 	nethttp "net/http"
 	"os"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -76,7 +78,7 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 		for name, scenario := range map[string]func(*testing.T, *drive){
 			"successes": driveSuccesses, "credentials": driveCredentials, "signatures": driveSignatures, "keys that end": driveKeysThatEnd,
 			"rate": driveRate, "failures": driveFailures, "large bodies": driveLargeBodies, "slow bodies": driveSlowBodies,
-			"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining,
+			"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining, "a node that is cut off": driveCutOff,
 			"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a full disk": driveAFullDisk,
 			"wrong requests": driveWrongRequests, "strangers": driveStrangers, "crews": driveCrews, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
 		} {
@@ -301,6 +303,30 @@ func driveDraining(t *testing.T, d *drive) {
 		d.hold(operation, calls[i], r.mustDo(calls[i]))
 	}
 	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
+}
+
+func driveCutOff(t *testing.T, d *drive) {
+	var off atomic.Bool
+	r := mustServe(t, func(s *settings) { s.db.Fresh = func() bool { return !off.Load() } })
+	alice, spare := r.alice()
+	var calls []*call
+	for _, operation := range withKey(t) {
+		calls = append(calls, alice.good(operation, spare))
+	}
+	off.Store(true)
+	for i, operation := range withKey(t) {
+		a := r.mustDo(calls[i])
+		if !slices.Contains(writes, operation) {
+			a.wantProblem(503, relay.NotCurrent)
+		} else if a.status >= 400 {
+			t.Errorf("%s: %d %s", operation, a.status, a.body)
+		}
+		d.hold(operation, calls[i], a)
+	}
+	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
+	off.Store(false)
+	alice.get(whoami).want(200)
+	r.anyone("GET", "/readyz").want(200)
 }
 
 // mustStand has the writer stand still, between two transactions, until goOn is called.

@@ -59,6 +59,9 @@ func (s *Server) parts() (all []part, err error) {
 	add("requests", stopping)
 	add("store", failed)
 	add("write_lock", s.config.DB.CheckWritable())
+	if s.config.DB.MayBeStale() {
+		add("cluster", s.config.DB.CheckFresh())
+	}
 
 	disk := part{Name: "disk", Ready: s.config.DB.AcceptsMessages()}
 	if !disk.Ready { // acknowledgements and reads go on

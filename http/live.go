@@ -46,6 +46,12 @@ func (s *Server) connect(w http.ResponseWriter, r *http.Request, p httprouter.Pa
 		err = c.ownMecha()
 	}
 	if err == nil {
+		err = s.config.DB.CheckFresh()
+	}
+	if err == nil && c.claimed != 0 { // a ticket has none
+		err = s.config.DB.UseNonce(c.key, c.claimed)
+	}
+	if err == nil {
 		err = s.config.Live.Connect(w, r, c.key)
 	}
 	if err != nil {

@@ -18,6 +18,7 @@ type operation struct {
 	refusals   []relay.Code // beside those of every request with a key
 	example    string       // of a body; the page "api" shows it
 	ticket     bool         // a ticket may stand for the key and its headers
+	writes     bool         // the log of a cluster decides about it; else it reads
 }
 
 // A success is an answer that is no refusal.
@@ -58,6 +59,8 @@ var (
 		relay.RequestTimeout, relay.PayloadTooLarge, relay.UnsupportedEncoding, relay.RateLimited, relay.TooManyFailures,
 		relay.Internal, relay.Overloaded, relay.ShuttingDown,
 	}
+	// refusedRead are the further refusals of what reads with a key.
+	refusedRead = []relay.Code{relay.NotCurrent}
 	// refusedWrite are the further refusals of a write that is waited for.
 	refusedWrite = []relay.Code{relay.StoreFailed, relay.DatabaseLocked, relay.DiskFull}
 	// refusedPage are those of a page of messages.
@@ -82,7 +85,7 @@ var operations = map[string]operation{
 	"GET /api/v1/whoami": {id: "whoami", section: "whoami", answers: onlyOK("The key, and the relay's clock.", "Whoami")},
 
 	"POST /api/v1/messages": {
-		id: "send", section: "send", parameters: []string{"Idempotency-Key", "Prefer", "traceparent", "tracestate"}, body: "Letter",
+		id: "send", writes: true, section: "send", parameters: []string{"Idempotency-Key", "Prefer", "traceparent", "tracestate"}, body: "Letter",
 		answers: []success{{status: http.StatusCreated, about: "The message is on disk.", schema: "Sent", headers: []string{"Idempotent-Replayed", "Preference-Applied"}}},
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidTime, relay.InvalidIdempotencyKey,
 			relay.SenderMismatch, relay.NotAParticipant, relay.RecipientNotFound, relay.ConversationNotFound,
@@ -103,13 +106,13 @@ var operations = map[string]operation{
 		refusals: []relay.Code{relay.NotAParty, relay.MessageNotFound},
 	},
 	"POST /api/v1/messages/{messageId}/ack": {
-		id: "acknowledge", section: "ack", body: "Ack", answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
+		id: "acknowledge", writes: true, section: "ack", body: "Ack", answers: onlyOK("The acknowledgement is on disk.", "AckOutcome"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidTime, relay.RecipientOnly, relay.MessageNotFound,
 			relay.AlreadyAcknowledged, relay.TooManyAcks, relay.MessageExpired),
 		example: `{"status":"completed","client_ts":"2026-11-22T08:16:00Z"}`,
 	},
 	"POST /api/v1/messages/{messageId}/deliver": {
-		id: "markDelivered", section: "mark-delivered", answers: onlyOK("The message is delivered, or was before.", "Delivered"),
+		id: "markDelivered", writes: true, section: "mark-delivered", answers: onlyOK("The message is delivered, or was before.", "Delivered"),
 		refusals: also(refusedWrite, relay.RecipientOnly, relay.MessageNotFound, relay.MessageExpired),
 	},
 
@@ -126,7 +129,7 @@ var operations = map[string]operation{
 		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha},
 	},
 	"POST /api/v1/mecha/{mechaId}/claim": {
-		id: "claim", section: "claim", body: "Claim", mayBeEmpty: true, answers: onlyOK("The messages, each with a lease. There may be none.", "Claimed"),
+		id: "claim", writes: true, section: "claim", body: "Claim", mayBeEmpty: true, answers: onlyOK("The messages, each with a lease. There may be none.", "Claimed"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.InvalidLimit, relay.NotYourMecha, relay.TooManySockets),
 		example:  `{"limit":1,"lease_seconds":60,"worker":"w1"}`,
 	},
@@ -153,7 +156,7 @@ var operations = map[string]operation{
 		refusals: []relay.Code{relay.InvalidAddress, relay.MechaNotFound},
 	},
 	"PUT /api/v1/mecha/{mechaId}/profile": {
-		id: "putProfile", section: "profile", body: "Profile", answers: onlyOK("The new profile is on disk.", "ShownProfile"),
+		id: "putProfile", writes: true, section: "profile", body: "Profile", answers: onlyOK("The new profile is on disk.", "ShownProfile"),
 		refusals: also(refusedWrite, relay.InvalidJSON, relay.InvalidAddress, relay.NotYourMecha, relay.MechaNotFound),
 		example:  `{"description":"books flights","tags":["travel/flights"]}`,
 	},
@@ -174,7 +177,7 @@ var operations = map[string]operation{
 	"GET /livez": {id: "livez", section: "9-around-the-api", answers: onlyOK("The process runs.", "Live")},
 	"GET /readyz": {
 		id: "readyz", section: "9-around-the-api", answers: onlyOK("Requests are answered.", "Ready"),
-		refusals: []relay.Code{relay.Overloaded, relay.ShuttingDown, relay.DatabaseLocked},
+		refusals: []relay.Code{relay.Overloaded, relay.ShuttingDown, relay.DatabaseLocked, relay.NotCurrent},
 	},
 	"GET /metrics": {
 		id: "metrics", section: "9-around-the-api",

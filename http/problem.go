@@ -32,7 +32,7 @@ var statuses = map[relay.Code]int{
 	relay.PayloadTooLarge: 413, relay.UnsupportedEncoding: 415, relay.IdempotencyKeyReused: 422, relay.TooManyRecipients: 422, relay.UpgradeRequired: 426,
 	relay.RateLimited: 429, relay.TooManyFailures: 429, relay.MailboxFull: 429, relay.ConversationFull: 429, relay.TooManySockets: 429,
 
-	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503, relay.DiskFull: 507,
+	relay.Internal: 500, relay.StoreFailed: 500, relay.Overloaded: 503, relay.ShuttingDown: 503, relay.DatabaseLocked: 503, relay.NotCurrent: 503, relay.DiskFull: 507,
 }
 
 // Status returns the HTTP status of a code: 500 for an unknown one.

@@ -28,7 +28,7 @@ var statuses = map[relay.Code]int{
 	"method_not_allowed": 405, "request_timeout": 408, "already_acknowledged": 409, "too_many_acks": 409, "message_expired": 409, "search_expired": 410,
 	"payload_too_large": 413, "unsupported_encoding": 415, "idempotency_key_reused": 422, "too_many_recipients": 422, "upgrade_required": 426,
 	"rate_limited": 429, "too_many_failures": 429, "mailbox_full": 429, "conversation_full": 429, "too_many_sockets": 429,
-	"internal": 500, "store_failed": 500, "overloaded": 503, "shutting_down": 503, "database_locked": 503, "disk_full": 507,
+	"internal": 500, "store_failed": 500, "overloaded": 503, "shutting_down": 503, "database_locked": 503, "not_current": 503, "disk_full": 507,
 }
 
 func TestEveryCodeHasItsStatus(t *testing.T) {

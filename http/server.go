@@ -131,27 +131,28 @@ const (
 // routes is the API, one row per endpoint: read it and you know the API.
 func (s *Server) routes() []route {
 	api, open := s.authenticated, unauthenticated
+	read := func(h endpoint) httprouter.Handle { return api(s.whenFresh(h)) }
 	return []route{
-		{"GET", "/api/v1/whoami", anyKey, api(s.whoami), "the key's own address, and when the key expires"},
+		{"GET", "/api/v1/whoami", anyKey, read(s.whoami), "the key's own address, and when the key expires"},
 
 		{"POST", "/api/v1/messages", anyKey, api(s.sendMessage), "send a message"},
-		{"GET", "/api/v1/messages/{messageId}", parties, api(s.getMessage), "the record of a message, without its payload"},
-		{"GET", "/api/v1/messages/{messageId}/payload", recipient, api(s.getPayload), "the payload's exact bytes"},
-		{"GET", "/api/v1/messages/{messageId}/trace", parties, api(s.trace), "what happened to a message, and why there is no answer"},
+		{"GET", "/api/v1/messages/{messageId}", parties, read(s.getMessage), "the record of a message, without its payload"},
+		{"GET", "/api/v1/messages/{messageId}/payload", recipient, read(s.getPayload), "the payload's exact bytes"},
+		{"GET", "/api/v1/messages/{messageId}/trace", parties, read(s.trace), "what happened to a message, and why there is no answer"},
 		{"POST", "/api/v1/messages/{messageId}/ack", recipient, api(s.acknowledge), "acknowledge a message"},
 		{"POST", "/api/v1/messages/{messageId}/deliver", recipient, api(s.markDelivered), "mark a message as delivered"},
 
-		{"GET", "/api/v1/mecha/{mechaId}/messages", itself, api(s.history), "history, page by page; can wait for new messages"},
-		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, api(s.inbox), "how many messages are pending; has an ETag"},
+		{"GET", "/api/v1/mecha/{mechaId}/messages", itself, read(s.history), "history, page by page; can wait for new messages"},
+		{"GET", "/api/v1/mecha/{mechaId}/inbox", itself, read(s.inbox), "how many messages are pending; has an ETag"},
 		{"POST", "/api/v1/mecha/{mechaId}/claim", itself, api(s.claimMessages), "take pending messages for a while, as one of several workers"},
 		{"GET", "/api/v1/ws/mecha/{mechaId}", itself, s.connect, "the WebSocket: new messages as they are accepted"},
-		{"POST", "/api/v1/mecha/{mechaId}/ticket", itself, api(s.getTicket), "a ticket for a browser"},
-		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, api(s.conversation), "what the caller sent or received in a conversation"},
+		{"POST", "/api/v1/mecha/{mechaId}/ticket", itself, read(s.getTicket), "a ticket for a browser"},
+		{"GET", "/api/v1/conversations/{conversationId}/messages", participants, read(s.conversation), "what the caller sent or received in a conversation"},
 
-		{"GET", "/api/v1/mecha/{mechaId}/profile", anyKey, api(s.getProfile), "the profile of a Mecha, and whether it is online"},
+		{"GET", "/api/v1/mecha/{mechaId}/profile", anyKey, read(s.getProfile), "the profile of a Mecha, and whether it is online"},
 		{"PUT", "/api/v1/mecha/{mechaId}/profile", itself, api(s.putProfile), "replace the profile"},
-		{"POST", "/api/v1/search", anyKey, api(s.search), "find Mechas by their profiles"},
-		{"GET", "/api/v1/search/{requestId}", asker, api(s.getSearch), "the answer to a search, for an hour"},
+		{"POST", "/api/v1/search", anyKey, read(s.search), "find Mechas by their profiles"},
+		{"GET", "/api/v1/search/{requestId}", asker, read(s.getSearch), "the answer to a search, for an hour"},
 
 		{"GET", "/livez", anyone, open(s.livez), "the process runs"},
 		{"GET", "/readyz", anyone, open(s.readyz), "requests are answered; whether messages are accepted"},
@@ -280,6 +281,17 @@ func (s *Server) authenticated(h endpoint) httprouter.Handle {
 		header["Content-Length"] = []string{strconv.Itoa(len(a.body))}
 		w.WriteHeader(a.status)
 		w.Write(a.body) // an error means that the client has gone
+	}
+}
+
+// whenFresh makes an endpoint that reads: it refuses while this node of a cluster cannot tell
+// whether the key still holds. A write needs no such check, since the log decides about it.
+func (s *Server) whenFresh(h endpoint) endpoint {
+	return func(c *call) (answer, error) {
+		if err := s.config.DB.CheckFresh(); err != nil {
+			return answer{}, err
+		}
+		return h(c)
 	}
 }
 

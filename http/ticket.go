@@ -88,6 +88,9 @@ func (s *Server) getTicket(c *call) (answer, error) {
 	if err := c.ownMecha(); err != nil {
 		return answer{}, err
 	}
+	if err := s.config.DB.UseNonce(c.key, c.claimed); err != nil {
+		return answer{}, err
+	}
 	text, ends := s.tickets.issue(c.key, c.at)
 	b := appendField(nil, '{', "ticket", text)
 	b = appendTime(b, ',', "expires_at", ends)

@@ -204,12 +204,15 @@ func (c *Conn) wakePush() {
 	}
 }
 
-// end closes the connection because of its key, or at shutdown (listener).
+// end closes the connection (listener).
 func (c *Conn) end(reason error) {
-	if reason != nil {
-		c.close(ws.StatusPolicyViolation, string(relay.ErrorCode(reason)))
-	} else {
+	switch code := relay.ErrorCode(reason); code {
+	case "":
 		c.close(ws.StatusGoingAway, "the relay is shutting down")
+	case relay.NotCurrent:
+		c.close(statusTryAgainLater, string(code))
+	default:
+		c.close(ws.StatusPolicyViolation, string(code))
 	}
 }
 

@@ -60,6 +60,7 @@ type Store interface {
 type Config struct {
 	Store              Store
 	Logger             *slog.Logger     // nil: nothing is logged
+	CheckFresh         func() error     // why no sockets are served just now: NotCurrent; nil: they always are
 	Now                func() time.Time // the time for keys and acknowledgements; nil: time.Now
 	AllowOrigins       []string         // browser origins that may connect besides the relay's own; "*" allows all
 	SyncAckWait        time.Duration    // how long a full sync window waits for a free place before it opens again
@@ -126,7 +127,32 @@ func NewHub(c Config) *Hub {
 		h.poller = h.newPoller()
 	}
 	h.wg.Go(h.tick)
+	if c.CheckFresh != nil {
+		h.wg.Go(h.endStale)
+	}
 	return h
+}
+
+// staleEvery is how often the hub looks whether it may go on serving. A key that another node
+// has revoked may work here for no longer than that after CheckFresh refuses.
+const staleEvery = 50 * time.Millisecond
+
+// endStale ends all listeners as soon as the store cannot tell whether their keys still hold.
+func (h *Hub) endStale() {
+	t := time.NewTicker(staleEvery)
+	defer t.Stop()
+	for {
+		select {
+		case <-h.stop:
+			return
+		case <-t.C:
+		}
+		if err := h.config.CheckFresh(); err != nil {
+			for l := range h.all() {
+				l.end(err)
+			}
+		}
+	}
 }
 
 // elapsed is the time since the hub was made, in nanoseconds. A clock that is set
@@ -187,7 +213,7 @@ func (h *Hub) Online(id relay.MechaNumber) bool {
 	return h.listeners[id] != nil
 }
 
-// register adds a listener, within the limits. From then on Close waits until
+// register adds a listener, within the limits, and unless CheckFresh refuses. From then on Close waits until
 // the caller, or a goroutine that takes over from it, calls h.wg.Done.
 func (h *Hub) register(l listener) error {
 	h.mu.Lock()
@@ -196,6 +222,11 @@ func (h *Hub) register(l listener) error {
 		e := relay.Errorf(relay.ShuttingDown, "the relay is shutting down")
 		e.RetryAfter = time.Second
 		return e
+	}
+	if h.config.CheckFresh != nil {
+		if err := h.config.CheckFresh(); err != nil {
+			return err
+		}
 	}
 	id := l.mechaID()
 	if n := len(h.listeners[id]); h.config.MaxSocketsPerMecha > 0 && n >= h.config.MaxSocketsPerMecha {

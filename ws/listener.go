@@ -18,7 +18,8 @@ type listener interface {
 	receivedChanged(*relay.Change)
 	// sentChanged brings a change of a message that the Mecha has sent.
 	sentChanged(*receipt)
-	// end ends the listener: because of its key, or nil because of the shutdown.
+	// end ends the listener: because of its key, by NotCurrent because the node cannot tell
+	// whether the key still holds, or nil because of the shutdown.
 	end(reason error)
 
 	// The key that it was opened with; a heldKey has these methods.
@@ -40,7 +41,7 @@ type watch struct {
 // news yields when something has happened to a message that the Mecha has sent
 // or received. ended yields once if the long-poll must end: with the reason, or
 // nil at shutdown. The caller must call stop. Errors: TooManySockets,
-// ShuttingDown, KeyRevoked, KeyExpired.
+// ShuttingDown, NotCurrent, KeyRevoked, KeyExpired.
 func (h *Hub) Watch(key *relay.Key) (news <-chan struct{}, ended <-chan error, stop func(), err error) {
 	w := newWatch(key)
 	stop, err = h.startWatch(w, &w.heldKey)

@@ -15,8 +15,9 @@ import (
 // description is the entry of nfpms in goreleaser.yaml. A field of it that is not
 // here is refused: this program would make other packages than goreleaser.
 type description struct {
-	PackageName string `yaml:"package_name"`
-	FileName    string `yaml:"file_name_template"` // the conventional name of each format
+	PackageName string   `yaml:"package_name"`
+	IDs         []string `yaml:"ids"`                // of the builds whose program is in it; this program is given that one
+	FileName    string   `yaml:"file_name_template"` // the conventional name of each format
 	Formats     []string
 	Vendor      string
 	Maintainer  string // a template

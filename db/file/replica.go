@@ -2,6 +2,7 @@ package file
 
 import (
 	"fmt"
+	"path/filepath"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -45,17 +46,19 @@ func MustFollowNoLog(c *sqlite.Conn, path string) error {
 	return err
 }
 
-// followsLog tells whether the database at path, which may be of an older schema, follows a
-// log.
-func followsLog(path string) (follows bool, err error) {
+// ReplicaAt is ReadReplica for the database at path, which may be of an older schema, and may
+// be served.
+func ReplicaAt(path string) (r Replica, follows bool, err error) {
+	if path, err = filepath.Abs(path); err != nil {
+		return r, false, err
+	}
 	c, info, err := OpenReadOnly(path)
 	if err != nil {
-		return false, err
+		return r, false, err
 	}
 	defer c.Close()
 	if info.Version < logs {
-		return false, nil
+		return r, false, nil
 	}
-	_, follows, err = ReadReplica(c)
-	return follows, err
+	return ReadReplica(c)
 }

@@ -71,7 +71,7 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 		return result, err
 	}
 	defer held.Close()
-	follows, err := followsLog(p.path)
+	_, follows, err := ReplicaAt(p.path)
 	if err != nil {
 		return result, err
 	}

@@ -35,6 +35,8 @@ const (
 	ActMessageSent    = "message_sent"
 	ActMessageExpired = "message_expired"
 	ActForgotten      = "learned_forgotten"
+	ActClusterFounded = "cluster_founded"
+	ActClusterLeft    = "cluster_left"
 )
 
 // Act is the write that an operator makes. It applies another write, and notes in the

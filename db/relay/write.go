@@ -17,8 +17,8 @@ import (
 //
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
-// *NoteOverdue, *NoteFull, *ClaimMessages, *EndAttempts, *ExpireMessage, *ForgetLearned
-// and *CountExchanges.
+// *NoteOverdue, *NoteFull, *ClaimMessages, *EndAttempts, *ExpireMessage, *ForgetLearned,
+// *CountExchanges and *UseNonce.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -55,6 +55,7 @@ const (
 	kindExpireMessage  = 16
 	kindForgetLearned  = 17
 	kindCountExchanges = 18
+	kindUseNonce       = 19
 )
 
 // writeVersion is the newest version of the serial form. A program that reads
@@ -105,6 +106,8 @@ func newWrite(kind byte) Write {
 		return new(ForgetLearned)
 	case kindCountExchanges:
 		return new(CountExchanges)
+	case kindUseNonce:
+		return new(UseNonce)
 	}
 	return nil
 }

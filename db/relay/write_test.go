@@ -34,6 +34,7 @@ var writes = []relay.Write{
 	&relay.ClaimMessages{At: at, Key: 7, Limit: 3, Lease: time.Minute, Worker: "w-1", Nonce: 5},
 	&relay.EndAttempts{At: at, MaxAttempts: 3},
 	&relay.NoteFull{At: at, Key: 7, Conversation: -3},
+	&relay.UseNonce{At: at, Key: 7, Nonce: -9},
 	&relay.ExpireMessage{At: at, ID: "msg_3"},
 	&relay.Act{At: at, By: relay.Actor{UID: 1000, User: "maria", Command: "key revoke"}, Write: &relay.RevokeKey{At: at, ID: "key_new"}, What: "word", Detail: "why"},
 }

@@ -46,6 +46,7 @@ var contents = []Page{
 	{Name: "console", Part: running, About: "look at a relay in a browser: what waits and why"},
 	{Name: "tls", Part: running, About: "HTTPS: a certificate, ACME, or a proxy"},
 	{Name: "backups", Part: running, About: "back up, check, restore, compact"},
+	{Name: "cluster", Part: running, About: "three machines, of which one may be lost (preview)"},
 	{Name: "privacy", Part: running, About: "what searches keep and learn, for how long, how to forget"},
 	{Name: "retention", Part: running, About: "how long messages are kept, and what is removed with them"},
 	{Name: "settings", Part: running, About: "every flag of relay serve"},

@@ -1,0 +1,425 @@
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"relay/db"
+	"relay/db/admin"
+	"relay/db/file"
+)
+
+// A member is a node of a cluster as a person names it.
+type member struct{ name, addr string }
+
+// A clusterNode is a running node of a cluster, on which a store is opened. A program that is
+// built without clusters has none (cluster_none.go).
+type clusterNode interface {
+	// configure sets what a store needs to follow the log of the cluster.
+	configure(*db.Options)
+	// attach gives the node its store.
+	attach(*db.DB)
+	// reload reads the cluster file again, which may have other members now.
+	reload() error
+	// close stops the node, after the store.
+	close() error
+}
+
+// clusterStatus is what a node tells of its cluster, as JSON.
+type clusterStatus struct {
+	Cluster string          `json:"cluster"`
+	Node    string          `json:"node"`
+	Fresh   bool            `json:"fresh"`
+	Leader  *string         `json:"leader"`
+	First   uint64          `json:"first_entry"` // that the log still has
+	Last    uint64          `json:"last_entry"`
+	Bytes   uint64          `json:"log_bytes"`
+	Members []clusterMember `json:"members"`
+}
+
+type clusterMember struct {
+	Name      string   `json:"name"`
+	Addr      string   `json:"address"`
+	Live      bool     `json:"live"`
+	Follows   bool     `json:"follows"`   // its store follows the log
+	Holds     bool     `json:"holds_log"` // it has a copy of the log, which counts for the majority
+	SilentFor *float64 `json:"silent_seconds"`
+	Applied   uint64   `json:"applied_entry"`
+	Differs   bool     `json:"differs"` // its store has decided otherwise than that of the node that tells this
+	Clock     *float64 `json:"clock_ahead_seconds"`
+	Version   string   `json:"version"`
+}
+
+const defaultClusterFile = "relay.cluster"
+
+func (a *app) clusterCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "cluster",
+		Short: "Run one relay on three machines (preview)",
+		Long: `Run one relay on three machines, of which one may be lost. A cluster survives a
+machine; it does not send faster. relay docs cluster tells how it works, and
+what to do when a machine is lost.
+
+This is a preview. It needs the program relay-cluster, which has all commands of
+relay; relay itself says so.`,
+		Example: `  relay cluster init n1=10.0.0.1:8090 n2=10.0.0.2:8090 n3=10.0.0.3:8090
+  relay serve --cluster relay.cluster --node n1
+  relay cluster status`,
+	}
+	onlyGroups(cmd)
+	cmd.AddCommand(a.clusterInit(), a.clusterStatus(), a.clusterAdd(), a.clusterRemove(), a.clusterLeave(), a.clusterRecover())
+	return cmd
+}
+
+// clusterFlag is the flag of the cluster file.
+func clusterFlag(cmd *cobra.Command, path *string) {
+	cmd.Flags().StringVar(path, "cluster", defaultClusterFile, "the cluster `file`")
+}
+
+func (a *app) clusterInit() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "init NAME=HOST:PORT…",
+		Short: "Make the file of a new cluster, and its first database",
+		Long: `Make the file of a new cluster, with its members and its key, and make the
+database of this machine the first one of the cluster. An existing database
+keeps all that it has; ids and cursors go on.
+
+Copy the cluster file to the other machines, by a way that nobody listens to:
+whoever has it can be a node. They need no database; each gets a copy from this
+one when it starts. HOST:PORT is where the nodes speak to each other. Clients
+use the --addr of relay serve, as before.`,
+		Example: `  relay cluster init n1=10.0.0.1:8090 n2=10.0.0.2:8090 n3=10.0.0.3:8090 --db relay.db
+  relay serve --cluster relay.cluster --node n1`,
+		Args: between(3, 9, "three members or more, as in n1=10.0.0.1:8090"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			members, err := readMembers(args)
+			if err != nil {
+				return err
+			}
+			return a.initCluster(path, members)
+		},
+	}
+	clusterFlag(cmd, &path)
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) initCluster(path string, members []member) error {
+	folder, err := logFolder(a.dbPath)
+	if err != nil {
+		return err
+	}
+	if _, err := os.Lstat(folder); err == nil {
+		return fmt.Errorf("%s is there: it is a node's part of the log of an earlier cluster; move it away first", folder)
+	}
+	if err := newClusterFile(path, members); err != nil {
+		return err
+	}
+	if _, err = db.FoundLog(a.dbPath, a.schema, a.actor(), "with "+namesOf(members)); err != nil {
+		return errors.Join(denied(a.dbPath, true, err), os.Remove(path))
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"cluster": path, "db": a.dbPath})
+	}
+	_, err = fmt.Fprintf(a.stdout, `%[1]s is the file of the cluster. Copy it to the other machines, where only its owner may read it.
+Then start on this machine, which has %[2]s:
+  relay serve --cluster %[1]s --node %[3]s --db %[2]s
+and on each of the others, without a database, by its own name.
+`, path, a.dbPath, members[0].name)
+	return err
+}
+
+// readMembers reads arguments of the form NAME=HOST:PORT.
+func readMembers(args []string) (all []member, err error) {
+	for _, arg := range args {
+		name, addr, ok := strings.Cut(arg, "=")
+		if !ok || name == "" || addr == "" {
+			return nil, usagef("%q is not a member: NAME=HOST:PORT, as in n1=10.0.0.1:8090", arg)
+		}
+		all = append(all, member{name, addr})
+	}
+	return all, nil
+}
+
+func namesOf(members []member) string {
+	var names []string
+	for _, m := range members {
+		names = append(names, m.name+"="+m.addr)
+	}
+	return strings.Join(names, " ")
+}
+
+func (a *app) clusterAdd() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "add NAME=HOST:PORT",
+		Short: "Add a member to the cluster file",
+		Long: `Add a member to the cluster file, such as the machine that takes the place of one
+that is lost. A machine that has lost its disk comes back under a new name.
+
+Then copy the file to all machines and send their nodes SIGHUP, which has them
+read it again, before the new node starts. relay cluster remove takes the lost
+one out once the new one follows the log.`,
+		Example: `  relay cluster add n4=10.0.0.4:8090
+  kill -HUP $(pidof relay-cluster)`,
+		Args: exactly(1, "one member, as in n4=10.0.0.4:8090"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			members, err := readMembers(args)
+			if err != nil {
+				return err
+			}
+			if err := addToClusterFile(path, members[0]); err != nil {
+				return err
+			}
+			return a.sayChanged(path, members[0].name+" is added to")
+		},
+	}
+	clusterFlag(cmd, &path)
+	return cmd
+}
+
+func (a *app) clusterRemove() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "remove NAME",
+		Short: "Remove a member from the cluster file",
+		Long: `Remove a member from the cluster file. Its name is not used again. Then copy the
+file to the other machines and send their nodes SIGHUP, which has them read it
+again. The removed member has its part in the log until three others follow it:
+so add its successor before. Until relay cluster status shows that three members
+have the log, no other one may be lost.`,
+		Example: "  relay cluster remove n2",
+		Args:    exactly(1, "one name (relay cluster status)"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if err := removeFromClusterFile(path, args[0]); err != nil {
+				return err
+			}
+			return a.sayChanged(path, args[0]+" is removed from")
+		},
+	}
+	clusterFlag(cmd, &path)
+	return cmd
+}
+
+func (a *app) sayChanged(path, what string) error {
+	if a.json {
+		return a.printJSON(map[string]string{"cluster": path})
+	}
+	_, err := fmt.Fprintf(a.stdout, "%s %s: copy it to all machines, and send their nodes SIGHUP\n", what, path)
+	return err
+}
+
+func (a *app) clusterLeave() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "leave",
+		Short: "Make the database of a stopped node a plain file again",
+		Long: `Make the database of a stopped node a plain file, which relay serve serves without
+a cluster. It keeps all that it has; ids and cursors go on. The node's part of
+the log, in the folder beside the database, is removed.
+
+Stop all nodes before, and take the database of the node that is farthest
+(relay cluster status): what another node has accepted after it is not in it.
+The other databases are then of no use.`,
+		Example: "  relay cluster leave --db relay.db",
+		Args:    exactly(0, "no arguments"),
+		RunE: func(_ *cobra.Command, _ []string) error {
+			if err := a.leaveCluster(); err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(map[string]string{"left": a.dbPath})
+			}
+			_, err := fmt.Fprintf(a.stdout, "%s is a plain file: relay serve --db %[1]s\n", a.dbPath)
+			return err
+		},
+	}
+	a.dbFlag(cmd)
+	return cmd
+}
+
+// logFolder is the folder of a node's part of the log.
+func logFolder(dbPath string) (string, error) {
+	path, err := filepath.Abs(dbPath)
+	return path + ".cluster", err
+}
+
+// removeLog removes a node's part of the log. It tells whether there was one.
+func (a *app) removeLog() (there bool, err error) {
+	folder, err := logFolder(a.dbPath)
+	if err != nil {
+		return false, err
+	}
+	entries, err := os.ReadDir(folder)
+	if err != nil {
+		return false, nil
+	}
+	for _, e := range entries {
+		if e.Name() != "node.json" { // it says whose the log is, and goes last
+			err = errors.Join(err, os.RemoveAll(filepath.Join(folder, e.Name())))
+		}
+	}
+	return true, errors.Join(err, os.RemoveAll(folder))
+}
+
+// leaveCluster makes the database a plain one, and removes its part of the log. After a kill in
+// the middle it can be run again.
+func (a *app) leaveCluster() error {
+	err := db.LeaveLog(a.dbPath, a.schema, a.actor(), "a plain file again")
+	if err != nil && !errors.Is(err, db.ErrPlain) {
+		return denied(a.dbPath, true, err)
+	}
+	there, removing := a.removeLog()
+	if there {
+		return removing
+	}
+	return errors.Join(err, removing)
+}
+
+func (a *app) clusterRecover() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "recover",
+		Short: "Begin a new cluster with the database of a stopped node",
+		Long: `Begin a new cluster, of the same members, with the database of this stopped node.
+It is for a cluster that cannot go on: two of three machines are lost, or the
+nodes say that the log has lost entries.
+
+Stop all nodes before, and take the node that is farthest (relay cluster
+status): what only others have accepted after it is lost. The command writes a
+new cluster file in the place of the old one. Copy it to the other machines, and
+remove their databases and the folders beside them; each gets a copy of this
+one when it starts. A machine that is lost is removed and added before, under a
+new name.`,
+		Example: `  relay cluster status --db relay.db
+  relay cluster recover --cluster relay.cluster --db relay.db`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(_ *cobra.Command, _ []string) error { return a.recoverCluster(path) },
+	}
+	clusterFlag(cmd, &path)
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) recoverCluster(path string) error {
+	write, err := renewedClusterFile(path)
+	if err != nil {
+		return err
+	}
+	// Each step can be done again, after a kill in the middle.
+	if _, err := db.RefoundLog(a.dbPath, a.schema, a.actor(), "in the place of one that could not go on"); err != nil {
+		return denied(a.dbPath, true, err)
+	}
+	if err := write(); err != nil {
+		return err
+	}
+	if _, err := a.removeLog(); err != nil {
+		return err
+	}
+	if a.json {
+		return a.printJSON(map[string]string{"cluster": path, "db": a.dbPath})
+	}
+	_, err = fmt.Fprintf(a.stdout, `%s is the file of a new cluster, which begins with %s. Copy it to the other machines,
+remove their databases and the folders beside them, and start all nodes.
+`, path, a.dbPath)
+	return err
+}
+
+// statusPatience is how long relay cluster status waits for the node.
+const statusPatience = 10 * time.Second
+
+func (a *app) clusterStatus() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Ask the node on this machine how the cluster is",
+		Long: `Ask the node that serves the database how the cluster is: its members, which of
+them leads the log, how far each has come, and which three have the log: of these,
+two must run. If nobody serves the database,
+the command says how far it has come.`,
+		Example: `  relay cluster status
+  relay cluster status --db /var/lib/relay/relay.db --json | jq .leader`,
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.statusOfCluster(cmd.Context()) },
+	}
+	a.dbFlag(cmd)
+	return cmd
+}
+
+func (a *app) statusOfCluster(ctx context.Context) error {
+	at, follows, err := file.ReplicaAt(a.dbPath)
+	if err != nil {
+		return denied(a.dbPath, false, err)
+	}
+	if !follows {
+		return fmt.Errorf("%s is a plain file: it belongs to no cluster", a.dbPath)
+	}
+	ctx, cancel := context.WithTimeout(ctx, statusPatience)
+	defer cancel()
+	text, err := db.LogStatus(ctx, a.dbPath)
+	if errors.Is(err, admin.ErrNoServer) {
+		return a.printStopped(at)
+	}
+	if err != nil {
+		return plain(err)
+	}
+	var st clusterStatus
+	if err := json.Unmarshal(text, &st); err != nil {
+		return fmt.Errorf("the answer of the node cannot be read: %w", err)
+	}
+	if a.json {
+		return a.printJSON(st)
+	}
+	return a.printCluster(st)
+}
+
+// printStopped tells how far the database of a stopped node has come.
+func (a *app) printStopped(at file.Replica) error {
+	if a.json {
+		return a.printJSON(map[string]any{"log": fmt.Sprintf("%x", at.Log), "applied_entry": at.Applied, "served": false})
+	}
+	_, err := fmt.Fprintf(a.stdout, "nobody serves %s; it has the entries of the log up to %d\n", a.dbPath, at.Applied)
+	return err
+}
+
+func (a *app) printCluster(st clusterStatus) error {
+	leader, state := "none is known", "answers reads and writes"
+	if st.Leader != nil {
+		leader = *st.Leader
+	}
+	if !st.Fresh {
+		state = "is cut off, or behind the others: it answers no reads"
+	}
+	fmt.Fprintf(a.stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, bytesOf(int64(st.Bytes)))
+	w := a.tableOf("NODE", "ADDRESS", heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
+	for _, m := range st.Members {
+		state, colour := "follows the log", green
+		switch {
+		case m.Differs:
+			state, colour = "differs from "+st.Node, red
+		case !m.Live && m.SilentFor == nil:
+			state, colour = "not heard yet", red
+		case !m.Live:
+			state, colour = fmt.Sprintf("silent for %.0f s", *m.SilentFor), red
+		case !m.Follows:
+			state, colour = "starting", grey
+		}
+		clock := "—"
+		if m.Clock != nil && m.Name != st.Node {
+			clock = fmt.Sprintf("%+.2f s", *m.Clock)
+		}
+		holds := "no"
+		if m.Holds {
+			holds = "yes"
+		}
+		w.row(m.Name, m.Addr, paint{colour, state}, m.Applied, holds, clock, dash(m.Version))
+	}
+	return w.end()
+}

@@ -1,0 +1,160 @@
+//go:build cluster
+
+package cmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"relay/db"
+	"relay/db/cluster"
+	"relay/db/file"
+)
+
+// newClusterFile writes the file of a new cluster to path, where no file may be.
+func newClusterFile(path string, members []member) error {
+	var all []cluster.Member
+	for _, m := range members {
+		all = append(all, cluster.Member{Name: m.name, Addr: m.addr})
+	}
+	f, err := cluster.NewFile(all)
+	if err != nil {
+		return usageError{err}
+	}
+	if _, err := os.Lstat(path); err == nil {
+		return fmt.Errorf("%s is there already; --cluster names another file", path)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return f.Write(path)
+}
+
+func addToClusterFile(path string, m member) error {
+	f, err := cluster.ReadFile(path)
+	if err == nil {
+		err = f.Add(cluster.Member{Name: m.name, Addr: m.addr})
+	}
+	if err != nil {
+		return err
+	}
+	return f.Write(path)
+}
+
+func removeFromClusterFile(path, name string) error {
+	f, err := cluster.ReadFile(path)
+	if err == nil {
+		err = f.Remove(name)
+	}
+	if err != nil {
+		return err
+	}
+	return f.Write(path)
+}
+
+// renewedClusterFile makes the file of a new cluster with the members of the one at path. write
+// puts it in the place of that one.
+func renewedClusterFile(path string) (write func() error, err error) {
+	old, err := cluster.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	f, err := cluster.NewFile(old.Members)
+	if err != nil {
+		return nil, err
+	}
+	f.LogBytes = old.LogBytes
+	return func() error { return f.Write(path) }, nil
+}
+
+// joined is a clusterNode.
+type joined struct {
+	*cluster.Node
+	path string // of the cluster file
+}
+
+// joinCluster starts the node of --node. If there is no database, it gets a copy of that of
+// another node. fatal is called if the process must end.
+func (a *app) joinCluster(ctx context.Context, s *settings, log *slog.Logger, fatal func(error)) (clusterNode, error) {
+	f, err := cluster.ReadFile(s.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	folder, err := logFolder(s.DB)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := mustBeOfCluster(s.DB)
+	if err != nil {
+		return nil, err
+	}
+	n, err := cluster.Start(ctx, cluster.Config{
+		File: f, Node: s.Node, Dir: folder, Version: buildVersion().Version, Logger: log, Fatal: fatal,
+		Snapshot: func(ctx context.Context, to string) error {
+			_, err := file.Backup(ctx, file.BackupOptions{From: s.DB, To: to, Schema: a.schema})
+			return err
+		},
+	})
+	if err == nil && missing {
+		log.Info("this node has no database: it asks the others for a copy of theirs", "db", s.DB)
+		if err = n.FetchSnapshot(ctx, s.DB); err != nil {
+			err = errors.Join(err, n.Close())
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return joined{n, s.Cluster}, nil
+}
+
+// mustBeOfCluster refuses a plain database. missing tells that there is none.
+func mustBeOfCluster(path string) (missing bool, err error) {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	_, follows, err := file.ReplicaAt(path)
+	if err == nil && !follows {
+		err = fmt.Errorf("%s is a plain database, which belongs to no cluster: relay cluster init begins one with it; elsewhere move it away, and the node gets a copy of the others'", path)
+	}
+	return false, denied(path, false, err)
+}
+
+func (j joined) configure(o *db.Options) {
+	o.Log, o.KeepsLog, o.Fresh, o.Seen, o.Create = j.Node, j.KeepsLog, j.Fresh, j.Seen, false
+	o.Status = j.tell
+}
+
+func (j joined) attach(d *db.DB) { j.Attach(d) }
+
+func (j joined) reload() error {
+	f, err := cluster.ReadFile(j.path)
+	if err != nil {
+		return err
+	}
+	return j.SetFile(f)
+}
+
+func (j joined) close() error { return j.Close() }
+
+// tell gives the state of the cluster as relay cluster status reads it.
+func (j joined) tell(ctx context.Context) (json.RawMessage, error) {
+	st := j.Status(ctx)
+	told := clusterStatus{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
+	for _, m := range st.Members {
+		t := clusterMember{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version}
+		if m.Silence >= 0 {
+			s := m.Silence.Seconds()
+			t.SilentFor = &s
+		}
+		if m.ClockKnown {
+			s := m.ClockAhead.Seconds()
+			t.Clock = &s
+		}
+		told.Members = append(told.Members, t)
+	}
+	return json.Marshal(told)
+}

@@ -1,0 +1,160 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A wire is a proxy between two nodes. When it is cut, it stays silent: it loses what it is
+// given, and ends no connection.
+type wire struct {
+	addr string
+	l    net.Listener
+	to   string
+	mu   sync.Mutex
+	cut  bool
+	open []net.Conn
+	all  sync.WaitGroup
+}
+
+// newWire gives a wire to an address.
+func newWire(t *testing.T, to string) *wire {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &wire{addr: l.Addr().String(), l: l, to: to}
+	w.all.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			w.all.Go(func() { w.join(c) })
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		w.set(false)
+		w.all.Wait()
+	})
+	return w
+}
+
+func (w *wire) join(c net.Conn) {
+	if !w.keep(c) {
+		return
+	}
+	d, err := net.Dial("tcp", w.to)
+	if err != nil {
+		c.Close()
+		return
+	}
+	if !w.keep(d) {
+		return
+	}
+	w.all.Go(func() { w.copy(c, d) })
+	w.copy(d, c)
+}
+
+// keep notes a connection, which set ends.
+func (w *wire) keep(c net.Conn) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.open = append(w.open, c)
+	return true
+}
+
+func (w *wire) copy(to, from net.Conn) {
+	defer to.Close()
+	buffer := make([]byte, 32<<10)
+	for {
+		count, err := from.Read(buffer)
+		w.mu.Lock()
+		cut := w.cut
+		w.mu.Unlock()
+		if cut {
+			io.Copy(io.Discard, from)
+			return
+		}
+		if err != nil {
+			return
+		}
+		if _, err := to.Write(buffer[:count]); err != nil {
+			return
+		}
+	}
+}
+
+// set cuts the wire, or mends it. When it is mended, the connections end that were cut.
+func (w *wire) set(cut bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.cut = cut
+	if !cut {
+		for _, c := range w.open {
+			c.Close()
+		}
+		w.open = nil
+	}
+}
+
+// A node whose wires lose all that it sends and is sent has the lease no longer. The others go on.
+// Who waits until an entry has been seen waits for the lease of that node, and then no longer. When
+// the wires are mended it has all entries.
+func TestCutOffNode(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	cut := all[2]
+	at := cut.config.File.Members
+	wires := []*wire{newWire(t, at[0].Addr), newWire(t, at[1].Addr), newWire(t, at[2].Addr)}
+	cut.config.Listen = at[2].Addr
+	own, theirs := *cut.config.File, *cut.config.File
+	own.Members = []Member{{"n1", wires[0].addr}, {"n2", wires[1].addr}, {"n3", wires[2].addr}}
+	theirs.Members = []Member{at[0], at[1], {"n3", wires[2].addr}}
+	cut.config.File, all[0].config.File, all[1].config.File = &own, &theirs, &theirs
+	startAll(all...)
+	k := all[0].issue("bob^demo")
+	waitLevel(all...)
+	for leader(all) == cut {
+		cut.nats.JetStreamStepdownStream("$G", streamName) // else the others would elect one first
+	}
+	for _, w := range wires {
+		w.set(true)
+	}
+	began := time.Now()
+	all[0].mustSend(k, "without it")
+	number := all[0].db.Place().Applied
+	sent := time.Since(began)
+	if err := all[0].Seen(t.Context(), number); err != nil {
+		t.Error(err)
+	}
+	if cut.Fresh() || cut.db.Place().Applied >= number {
+		t.Error("the node has the lease, or the entry, while it is cut off, and the entry was seen")
+	}
+	if cut.elapsed()-time.Duration(cut.until.Load()) > time.Since(began) {
+		t.Error("the node had no lease when it was cut off")
+	}
+	t.Logf("the entry was made after %v, and seen after %v", sent.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
+	for _, w := range wires {
+		w.set(false)
+	}
+	cut.waitFresh()
+	waitLevel(all...)
+	if err := all[0].Seen(t.Context(), number); err != nil {
+		t.Error(err)
+	}
+	cut.mustSend(k, "with it")
+	waitLevel(cut, all[0], all[1])
+	for _, m := range all {
+		m.stop()
+	}
+	wantSame(all...)
+	wantMessages(t, cut, []string{"without it", "with it"})
+}

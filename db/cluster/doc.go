@@ -1,0 +1,27 @@
+//go:build cluster
+
+// Package cluster is a log that several machines share (db.Log): an embedded NATS server on
+// each, and one JetStream stream with three copies. Only this package knows NATS. Programs
+// have it with the build tag cluster.
+//
+// # The log
+//
+// An entry is a message of the stream. Append returns once the stream's leader has it from a
+// majority of the copies, each of which syncs its file at each write. So what is acknowledged
+// stands on two disks. The leader then publishes the entry again, on a subject that all nodes
+// hear (Follow). What a node does not hear, it reads from its own copy of the stream. No
+// consumer of JetStream is used: it would live on one machine, and be silent when that is.
+//
+// # Heartbeats and the lease
+//
+// Each node tells the others four times a second how far its store has come (heartbeat.go).
+// From that a node knows that it is not cut off (Fresh, lease.go), who makes the store's own
+// writes (KeepsLog), and that the stores have decided alike.
+//
+// # Who may connect
+//
+// Nodes speak by mutual TLS. The cluster file (File) has the key of the authority that all
+// certificates come from, so it is as secret as a key of each node. NATS also listens on the
+// loopback interface, for a password that is made at each start and that nobody learns: without
+// a listener for clients its routes do not start.
+package cluster

@@ -1,0 +1,256 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+const (
+	beatSubject = "relay.beat"
+	beatEvery   = 250 * time.Millisecond
+	beatsKept   = 16 // of this node, to know when an answer's question was sent; more than a lease lasts
+)
+
+// A beat is what a node tells the others of itself. Later versions may add fields.
+type beat struct {
+	Node    string            `json:"node"`
+	Folder  string            `json:"folder"`        // identity
+	New     bool              `json:"new,omitempty"` // it has no part of the log yet
+	Met     map[string]string `json:"met"`           // identity
+	Version string            `json:"version"`
+	Rules   int64             `json:"rules"` // by which its store applies entries
+	Run     uint64            `json:"run"`   // random, of this run of the node; not 0
+	Count   uint64            `json:"count"` // of the beat in the run
+	Clock   int64             `json:"clock"` // Unix ns
+	Sure    bool              `json:"sure"`  // its store follows the log of the cluster
+	Applied uint64            `json:"applied"`
+	Mark    uint64            `json:"mark"`
+	Hash    uint64            `json:"hash"`  // after Mark
+	Heard   map[string]echo   `json:"heard"` // the last beat of each other node
+}
+
+// An echo names a beat, and tells for how many ns the node that echoes it has had it.
+type echo struct {
+	Run   uint64 `json:"run"`
+	Count uint64 `json:"count"`
+	Held  int64  `json:"held"`
+}
+
+// beats is what a node knows by heartbeats.
+type beats struct {
+	mu      sync.Mutex
+	quorum  int // how many members are a majority
+	run     uint64
+	count   uint64
+	sent    [beatsKept]time.Duration // when the last beats were sent, by count
+	peers   map[string]*peer
+	changed chan struct{} // closed at the next beat of another node
+	marks   marks         // of this node
+	differs bool          // that marks differ is logged
+	fatal   bool          // Config.Fatal was called
+}
+
+// peer is what a node knows of another one.
+type peer struct {
+	last    beat
+	at      time.Duration // when last came
+	marks   marks
+	pending []confirmation
+	// confirmed is when the last beat was sent whose answer said that this node had applied all
+	// that the peer had.
+	confirmed time.Duration
+	ahead     time.Duration // of the peer's clock before this node's
+	clocked   bool          // ahead is known
+	foreign   bool          // that its beats are left out is logged
+}
+
+// A confirmation is an answer to a beat that was sent at a time: when this node has applied an
+// entry, it has applied all that the peer had then.
+type confirmation struct {
+	sent  time.Duration
+	entry uint64
+}
+
+func newBeats(members []Member, self string) *beats {
+	b := &beats{peers: map[string]*peer{}, changed: make(chan struct{})}
+	b.set(members, self)
+	b.reset()
+	return b
+}
+
+// set takes over the members of a cluster file. What is known of those that stay is kept.
+func (b *beats) set(members []Member, self string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.quorum = len(members)/2 + 1
+	peers := map[string]*peer{}
+	for _, m := range members {
+		if m.Name == self {
+			continue
+		}
+		if peers[m.Name] = b.peers[m.Name]; peers[m.Name] == nil {
+			peers[m.Name] = &peer{}
+		}
+	}
+	b.peers = peers
+}
+
+// reset begins a new run, which has heard nothing.
+func (b *beats) reset() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var random [8]byte
+	rand.Read(random[:]) // never fails (crypto/rand)
+	b.run, b.count = binary.LittleEndian.Uint64(random[:])|1, 0
+	for name := range b.peers {
+		b.peers[name] = &peer{}
+	}
+}
+
+// beat sends heartbeats, and hears those of the others, until ctx ends or Close. Then it closes
+// ended.
+func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err error) {
+	sub, err := c.Subscribe(beatSubject, func(m *nats.Msg) {
+		var b beat
+		if json.Unmarshal(m.Data, &b) == nil && b.Run != 0 && n.isPeer(b.Node) {
+			n.hear(b)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	ended = make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer sub.Unsubscribe()
+		tick := time.NewTicker(beatEvery)
+		defer tick.Stop()
+		for {
+			n.tell(c)
+			n.renew()
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return
+			case <-n.ctx.Done():
+				return
+			}
+		}
+	}()
+	return ended, nil
+}
+
+// tell sends one beat. It reads which beats it answers before it reads how far the store has
+// come: so the answer says nothing of a time before the question.
+func (n *Node) tell(c *nats.Conn) {
+	b := beat{Node: n.c.Node, Folder: n.id.form.Folder, New: n.id.isNew(), Met: n.id.met(), Version: n.c.Version, Clock: n.clock(), Heard: map[string]echo{}}
+	s := n.beats
+	s.mu.Lock()
+	now := n.elapsed()
+	s.count++
+	s.sent[s.count%beatsKept] = now
+	b.Run, b.Count = s.run, s.count
+	for name, p := range s.peers {
+		if p.last.Run != 0 {
+			b.Heard[name] = echo{p.last.Run, p.last.Count, int64(now - p.at)}
+		}
+	}
+	s.mu.Unlock()
+	if b.Sure = n.isSure(); b.Sure {
+		at := n.store.Place()
+		b.Rules, b.Applied, b.Mark, b.Hash = at.Version, at.Applied, at.Mark, at.MarkHash
+	}
+	if text, err := json.Marshal(b); err == nil {
+		c.Publish(beatSubject, text) // while the connection is broken the others hear nothing, which is right
+	}
+}
+
+// clockTrust is the longest way of a question and its answer by which clocks are compared.
+const clockTrust = 500 * time.Millisecond
+
+// clock is the time of this node's clock, in Unix ns.
+func (n *Node) clock() int64 { return time.Now().Add(n.c.skew).UnixNano() }
+
+// mostSkew is how far the clock of a node may be off when it joins the others: it may come to lead
+// the log, and give entries their times.
+const mostSkew = 30 * time.Second
+
+var errClock = errors.New("the clock of this node is off from those of the others")
+
+// checkClock compares the clock of this node with those of the others, of which it must know those
+// of a majority, its own counted. It is enough that one of them agrees.
+func (n *Node) checkClock() error {
+	s := n.beats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known, off := 1, time.Duration(0)
+	for _, p := range s.peers {
+		switch {
+		case !p.clocked:
+			continue
+		case p.ahead.Abs() < mostSkew:
+			off = 0
+		case known == 1 || off != 0:
+			off = p.ahead
+		}
+		known++
+	}
+	switch {
+	case known < s.quorum:
+		return errors.New("a majority of the nodes is not heard")
+	case off != 0:
+		return fmt.Errorf("%w by %v; at most %v is allowed", errClock, -off.Round(time.Second), mostSkew)
+	}
+	return nil
+}
+
+// hear notes the beat of another node.
+func (n *Node) hear(b beat) {
+	s := n.beats
+	s.mu.Lock()
+	p, now := s.peers[b.Node], n.elapsed()
+	if p == nil { // it was removed just now
+		s.mu.Unlock()
+		return
+	}
+	if !b.New {
+		if err := n.id.meet(b.Node, b.Folder); err != nil {
+			if !p.foreign {
+				n.log.Error("what a node says of itself is left out", "node", b.Node, "error", err)
+			}
+			p.foreign = true
+			s.mu.Unlock()
+			return
+		}
+	}
+	p.last, p.at = b, now
+	if e := b.Heard[n.c.Node]; e.Run == s.run && e.Count <= s.count && e.Count+beatsKept > s.count {
+		sent := s.sent[e.Count%beatsKept]
+		if way := now - sent - time.Duration(e.Held); way >= 0 && way < clockTrust {
+			p.ahead, p.clocked = time.Duration(b.Clock-n.clock())+way/2, true
+		}
+		if b.Sure && len(p.pending) < beatsKept {
+			p.pending = append(p.pending, confirmation{sent, b.Applied})
+		}
+	}
+	if b.Sure && b.Mark != 0 {
+		p.marks.add(b.Mark, b.Hash)
+	}
+	close(s.changed)
+	s.changed = make(chan struct{})
+	s.mu.Unlock()
+	if b.Sure {
+		n.know(b.Applied)
+	}
+	n.renew()
+}

@@ -1,0 +1,113 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// lease is for how long a node may answer reads after it sent a heartbeat, if the answers of a
+// majority, itself counted, say that it had applied what they had. So whatever a majority has
+// applied (a key that is revoked) holds on each node that answers, at most this time later.
+const lease = 2 * time.Second
+
+// live is for how long a node counts as live after its last heartbeat.
+const live = lease
+
+// Fresh tells whether this node has the lease: in the last 2 s a majority of the members, this
+// one counted, said that it is where they are. A node that is cut off has it no longer. It is
+// cheap.
+func (n *Node) Fresh() bool { return n.elapsed() < time.Duration(n.until.Load()) }
+
+// KeepsLog tells whether this node is to make the store's own writes: it is Fresh, and no live
+// node that follows the log has a lower name. For a moment none may be, or two.
+func (n *Node) KeepsLog() bool { return n.keeps.Load() && n.Fresh() }
+
+// renew finds out until when this node has the lease, whether it keeps the log, and whether its
+// store is like the others.
+func (n *Node) renew() {
+	if !n.isSure() {
+		return
+	}
+	at := n.store.Place()
+	s := n.beats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now, keeps := n.elapsed(), true
+	var confirmed []time.Duration
+	for name, p := range s.peers {
+		p.pending = slices.DeleteFunc(p.pending, func(c confirmation) bool {
+			if c.entry <= at.Applied {
+				p.confirmed = max(p.confirmed, c.sent)
+			}
+			return c.entry <= at.Applied || c.sent+lease < now
+		})
+		if p.confirmed > 0 {
+			confirmed = append(confirmed, p.confirmed)
+		}
+		keeps = keeps && !(name < n.c.Node && p.isLive(now) && p.last.Sure)
+	}
+	n.keeps.Store(keeps)
+	if others := s.quorum - 1; len(confirmed) >= others {
+		slices.SortFunc(confirmed, func(a, b time.Duration) int { return int(b - a) })
+		n.until.Store(int64(confirmed[others-1] + lease))
+	}
+	if at.Mark != 0 {
+		s.marks.add(at.Mark, at.MarkHash)
+	}
+	n.judge(s)
+}
+
+func (p *peer) isLive(now time.Duration) bool { return p.last.Run != 0 && now-p.at < live }
+
+// Seen waits until each other member has applied the entry of a number, or cannot have the
+// lease unless it has. Error: ctx has ended before.
+//
+// A member that has not said so has the lease at most until all majorities that could confirm it
+// have a member that has applied the entry, and a lease's time more.
+func (n *Node) Seen(ctx context.Context, number uint64) error {
+	select {
+	case <-n.sure:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	s := n.beats
+	blocked := time.Duration(-1) // since when no majority can be without one that has applied it
+	for {
+		s.mu.Lock()
+		applied, changed := 0, s.changed
+		if n.isSure() && n.store.Place().Applied >= number {
+			applied = 1
+		}
+		for _, p := range s.peers {
+			if p.last.Sure && p.last.Applied >= number {
+				applied++
+			}
+		}
+		members := len(s.peers) + 1
+		s.mu.Unlock()
+		now := n.elapsed()
+		switch {
+		case applied == members:
+			return nil
+		case applied < members-s.quorum+1:
+			blocked = -1
+		case blocked < 0:
+			blocked = now
+		case now-blocked > lease+beatEvery:
+			return nil
+		}
+		timer := time.NewTimer(beatEvery)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("not all nodes have said that they have applied entry %d: %w", number, ctx.Err())
+		}
+		timer.Stop()
+	}
+}

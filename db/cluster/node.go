@@ -1,0 +1,181 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"relay/db"
+)
+
+// Config says which node of which cluster a process is. File, Node and Dir are required.
+type Config struct {
+	File *File
+	Node string // the member of File that this process is
+	// Dir is the folder of the node's part of the log. It is made if it is missing. A node with an
+	// empty folder is a new one, so a folder that was lost has a new name (File.Add).
+	Dir string
+	// Listen is where the cluster port listens; "": at the member's address.
+	Listen  string
+	Version string       // of the program, for Status
+	Logger  *slog.Logger // nil: no log
+	// Snapshot makes a copy of the store's file at a path, for a new node; nil: this node gives
+	// none. It is called after Attach only, once at a time.
+	Snapshot func(ctx context.Context, to string) error
+	// Fatal is called once, from any goroutine, if the process must end: its store has decided
+	// otherwise than those of the majority. nil: it is only logged.
+	Fatal func(error)
+
+	skew time.Duration // in tests: how far this node's clock is ahead
+}
+
+// A Store is what follows the log: a *db.DB.
+type Store interface {
+	Place() db.Place
+}
+
+// Node is one node of a cluster. It is the log of its store (db.Log). All methods are safe for
+// concurrent use, and after Close.
+type Node struct {
+	c    Config
+	file atomic.Pointer[File]
+	log  *slog.Logger
+	id   *identity
+	nats *natsServer
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	all  sync.WaitGroup
+
+	closing sync.Once
+
+	store    Store         // set before attached is closed
+	attached chan struct{} // closed by Attach
+	sure     chan struct{} // closed when unfit is known
+	unfit    error         // why the store must not use the stream; nil: it may
+	doubt    time.Duration // for so long the log must seem to have lost entries until it is believed
+
+	known atomic.Uint64 // the number of the last entry that the log is known to have
+	grown chan struct{} // has a token when known has grown
+
+	began  time.Time    // durations below count from here
+	until  atomic.Int64 // the lease: this node is Fresh until then
+	keeps  atomic.Bool
+	beats  *beats
+	giving snapshots
+}
+
+// doubtFor is the usual value of Node.doubt: longer than an election takes.
+const doubtFor = 15 * time.Second
+
+// Start starts a node: its part of the log, and its heartbeats. A node that starts for the first
+// time waits until it has heard a majority of the members, or ctx ends; later Start waits for
+// nobody. Errors: the file does not fit the node, the port is taken, the folder cannot be used,
+// or it was another node's.
+func Start(ctx context.Context, c Config) (*Node, error) {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	addr := c.File.Address(c.Node)
+	if addr == "" {
+		return nil, fmt.Errorf("the cluster file has no member %s", c.Node)
+	}
+	if c.Listen == "" {
+		c.Listen = addr
+	}
+	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
+		return nil, err
+	}
+	n := &Node{c: c, log: c.Logger, attached: make(chan struct{}), sure: make(chan struct{}), doubt: doubtFor, grown: make(chan struct{}, 1), began: time.Now()}
+	n.file.Store(c.File)
+	n.beats = newBeats(c.File.Members, c.Node)
+	n.ctx, n.stop = context.WithCancel(context.Background())
+	if err := n.start(ctx); err != nil {
+		n.Close()
+		return nil, err
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	var err error
+	if n.id, err = readIdentity(n.c.Dir, n.c.Node, n.file.Load().ID); err != nil {
+		return err
+	}
+	if n.id.fresh {
+		if err := n.introduce(ctx); err != nil {
+			return err
+		}
+	}
+	if n.nats, err = n.startServer(true); err != nil {
+		return err
+	}
+	if err := n.serveSnapshots(); err != nil {
+		return err
+	}
+	n.beats.reset()
+	ended, err := n.beat(n.ctx, n.nats.conn)
+	if err == nil {
+		n.all.Go(func() { <-ended })
+		n.all.Go(n.evict)
+	}
+	return err
+}
+
+// Attach gives the node its store, once, after the store was opened with the node as its log.
+// Until then Append and Follow wait.
+func (n *Node) Attach(s Store) {
+	n.store = s
+	close(n.attached)
+	n.all.Go(n.makeSure)
+}
+
+// Close stops the node. It does not wait for the other nodes. Close the store before. What the
+// log has acknowledged it has. Close may be called again.
+func (n *Node) Close() error {
+	n.closing.Do(func() {
+		if n.nats != nil { // else Start has failed
+			n.handOver()
+		}
+		n.stop()
+		if n.nats != nil {
+			n.nats.close()
+		}
+		n.all.Wait()
+		n.giving.close()
+	})
+	return nil
+}
+
+// isAttached tells whether the node has a store.
+func (n *Node) isAttached() bool {
+	select {
+	case <-n.attached:
+		return true
+	default:
+		return false
+	}
+}
+
+// isSure tells whether the store of the node follows the log of the cluster.
+func (n *Node) isSure() bool {
+	select {
+	case <-n.sure:
+		return n.unfit == nil
+	default:
+		return false
+	}
+}
+
+// isPeer tells whether name is that of another member.
+func (n *Node) isPeer(name string) bool {
+	return name != n.c.Node && n.file.Load().index(name) >= 0
+}
+
+// elapsed is the time since Start. It does not jump with the clock.
+func (n *Node) elapsed() time.Duration { return time.Since(n.began) }

@@ -1,0 +1,111 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// Status is what a node knows of the cluster.
+type Status struct {
+	Cluster     string // the id of the cluster
+	Node        string
+	Fresh       bool
+	KeepsLog    bool
+	Leader      string // the name of the node that leads the log; "" if it is not known
+	First, Last uint64 // the numbers of the first and last entry that the log has; 0 if they are not known
+	Bytes       uint64 // of the log
+	Members     []MemberStatus
+}
+
+// MemberStatus is what a node knows of a member, by its last heartbeat.
+type MemberStatus struct {
+	Member
+	Live    bool          // it was heard in the last 2 s
+	Silence time.Duration // since it was heard last; 0 for this node; negative: never since this node's start
+	Follows bool          // its store follows the log
+	// Holds tells that the member has a current copy of the log, which counts for the majority. A
+	// new member gets one some seconds after another member was removed. False as well while the
+	// leader of the log is not known.
+	Holds   bool
+	Version string // of its program
+	Rules   int64  // by which its store applies entries
+	Applied uint64
+	// Mark and Hash compare stores (db.Place).
+	Mark, Hash uint64
+	Differs    bool // for a mark that both have, its hash is not that of this node
+	ClockAhead time.Duration
+	ClockKnown bool // ClockAhead is known
+}
+
+// Status tells the state of the cluster. It asks the leader of the log, and waits for up to 2 s
+// if there is none.
+func (n *Node) Status(ctx context.Context) Status {
+	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
+	holders := map[string]bool{}
+	if info, err := n.streamInfo(ctx); err == nil {
+		st.First, st.Last, st.Bytes = info.State.FirstSeq, info.State.LastSeq, info.State.Bytes
+		if info.Cluster != nil {
+			st.Leader = info.Cluster.Leader
+			holders = holdersOf(info.Cluster)
+		}
+	}
+	s := n.beats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	now := n.elapsed()
+	for _, m := range n.file.Load().Members {
+		var of MemberStatus
+		if m.Name == n.c.Node {
+			of = n.own(m)
+		} else if p := s.peers[m.Name]; p != nil {
+			of = p.status(m, now, &s.marks)
+		} else {
+			continue
+		}
+		of.Holds = holders[peerID(m.Name)]
+		st.Members = append(st.Members, of)
+	}
+	return st
+}
+
+// holdersOf gives the peers that have a current copy of the stream: its leader, and those that
+// the leader hears and that lag behind in nothing.
+func holdersOf(c *server.ClusterInfo) map[string]bool {
+	holders := map[string]bool{}
+	if c.Leader != "" {
+		holders[peerID(c.Leader)] = true
+	}
+	for _, p := range c.Replicas {
+		if p.Current && !p.Offline && !p.Pending {
+			holders[p.Peer] = true
+		}
+	}
+	return holders
+}
+
+func (n *Node) own(m Member) MemberStatus {
+	st := MemberStatus{Member: m, Live: true, Version: n.c.Version, ClockKnown: true, Follows: n.isSure()}
+	if n.isAttached() {
+		at := n.store.Place()
+		st.Rules, st.Applied, st.Mark, st.Hash = at.Version, at.Applied, at.Mark, at.MarkHash
+	}
+	return st
+}
+
+func (p *peer) status(m Member, now time.Duration, own *marks) MemberStatus {
+	if p.last.Run == 0 {
+		return MemberStatus{Member: m, Silence: -1}
+	}
+	st := MemberStatus{Member: m, Live: p.isLive(now), Silence: now - p.at, Follows: p.last.Sure, Version: p.last.Version, Rules: p.last.Rules,
+		Applied: p.last.Applied, Mark: p.last.Mark, Hash: p.last.Hash, ClockAhead: p.ahead, ClockKnown: p.clocked}
+	for i, number := range own.numbers {
+		if hash, ok := p.marks.at(number); ok && hash != own.hashes[i] {
+			st.Differs = true
+		}
+	}
+	return st
+}
