@@ -341,9 +341,9 @@ func (a *app) clusterStatus() *cobra.Command {
 		Use:   "status",
 		Short: "Ask the node on this machine how the cluster is",
 		Long: `Ask the node that serves the database how the cluster is: its members, which of
-them leads the log, how far each has come, and which three have the log: of these,
-two must run. If nobody serves the database,
-the command says how far it has come.`,
+them leads the log, how far each has come, and which three have a copy of the
+log: two of these must run. If nobody serves the database, the command says how
+far it has come.`,
 		Example: `  relay cluster status
   relay cluster status --db /var/lib/relay/relay.db --json | jq .leader`,
 		Args: exactly(0, "no arguments"),

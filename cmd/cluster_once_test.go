@@ -49,6 +49,19 @@ func TestClusterDecidesClaimsAndTimesOnce(t *testing.T) {
 	if len(claimed) != messages {
 		t.Errorf("%d of %d messages were claimed", len(claimed), messages)
 	}
+	// A worker that waits for work gets it.
+	waits := make(chan answer)
+	go func() {
+		waits <- c.nodes[0].server.ask(crew, "POST", "/api/v1/mecha/"+crew.Address+"/claim", `{"wait":60}`)
+	}()
+	c.nodes[0].until("the worker waits", func() bool {
+		return parse[struct{ Online bool }](t, c.nodes[0].server.ask(boss, "GET", "/api/v1/mecha/"+crew.Address+"/profile", "").want(t, 200)).Online
+	})
+	sent := c.nodes[1].server.send(boss, crew.Address, `{}`).MessageID
+	got := parse[struct{ Messages []record }](t, (<-waits).want(t, 200)).Messages
+	if len(got) != 1 || got[0].MessageID != sent {
+		t.Errorf("the worker got %+v, want %s", got, sent)
+	}
 	body := fmt.Sprintf(`{"to":%q,"payload":{},"expires_at":%q,"ack_by_seconds":1}`, late.Address, time.Now().Add(2*time.Second).UTC().Format(time.RFC3339Nano))
 	id := parse[record](t, c.nodes[1].server.ask(boss, "POST", "/api/v1/messages", body).want(t, 201)).MessageID
 	for _, n := range c.nodes {

@@ -57,6 +57,9 @@ func (s *Server) waitToClaim(c *call, q *relay.ClaimMessages, wait time.Duration
 		if err == nil && found {
 			again := *q
 			again.At = s.config.Now()
+			if s.config.DB.MayBeStale() {
+				again.Nonce = 0 // the log has it from the first claim, and would refuse it
+			}
 			claimed, err := s.config.DB.ClaimMessages(c.Context(), &again)
 			if err != nil || len(claimed) > 0 {
 				return claimed, err
