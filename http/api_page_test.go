@@ -16,14 +16,14 @@ import (
 
 const apiPageHead = `# The API, call by call
 
-Every request as ` + "`relay curl`, as `curl`" + ` and in Python. Programs read the same in ` + "`/openapi.json`" + `
+Every request as ` + "`relay curl`, as `curl`" + ` and in Python. Programs read ` + "`/openapi.json`" + `
 (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + ` (AsyncAPI 3.0); ` + "`relay openapi`" + `
 and ` + "`relay asyncapi`" + ` print them.
 
 ## Before the first call
 
 Set ` + "`RELAY_URL`, as in `http://127.0.0.1:8080`, and `RELAY_KEY`" + `, here the key of ` + "`alice^demo`" + `, who
-writes to herself. Put ids from the answers into ` + "`id`, `conversation` and `search`. `curl`" + ` and Python
+writes to herself. Put ids of answers into ` + "`id`, `conversation` and `search`. `curl`" + ` and Python
 [sign](signing.md) by hand:
 
 ` + "```sh" + `
@@ -35,14 +35,15 @@ sign() {
 ` + "```" + `
 
 ` + "```python" + `
-import base64, hashlib, hmac, json, os, secrets, time, urllib.request
+import base64, hashlib, hmac, json, os, secrets, time
+from urllib.request import Request, urlopen
 url, key = os.environ['RELAY_URL'], os.environ['RELAY_KEY']
 def call(method, path, body=None, **headers):
     data = b'' if body is None else json.dumps(body).encode()
     n, t = secrets.token_hex(16), time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())
     s = hmac.new(key.encode(), data + f'|{n}|{t}'.encode(), hashlib.sha256).digest()
     headers |= {'X-Mecha-Key': key, 'X-Nonce': n, 'X-Request-Timestamp': t, 'X-Signature': base64.b64encode(s)}
-    return urllib.request.urlopen(urllib.request.Request(url + path, data or None, headers, method=method)).read()
+    return urlopen(Request(url + path, data or None, headers, method=method)).read()
 ` + "```" + `
 `
 
