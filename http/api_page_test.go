@@ -17,8 +17,7 @@ import (
 const apiPageHead = `# The API, call by call
 
 Every request as ` + "`relay curl`, as `curl`" + ` and in Python. Programs read the same in ` + "`/openapi.json`" + `
-(OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + ` (AsyncAPI 3.0); ` + "`relay openapi`" + `
-and ` + "`relay asyncapi`" + ` print them.
+and, for the frames of the WebSocket, ` + "`/asyncapi.json`; `relay openapi` and `relay asyncapi`" + ` print them.
 
 ## Before the first call
 
