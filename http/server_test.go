@@ -68,7 +68,7 @@ func mustServe(t testing.TB, options ...func(*settings)) *testRelay {
 			Path: filepath.Join(scratch.Dir(t), "relay.db"), Schema: string(schema), Create: true, Serve: true,
 			ClockSkew: 5 * time.Minute, Now: r.clock.Now,
 		},
-		hub:      ws.Config{Now: r.clock.Now},
+		hub:      ws.Config{Now: r.clock.Now, MessageTimeout: patience, DeadAfter: patience}, // a busy machine must not decide
 		api:      http.Config{ClockSkew: 5 * time.Minute, MaxBody: 1 << 20, Now: r.clock.Now},
 		timeouts: http.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10},
 	}
