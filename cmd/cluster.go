@@ -93,9 +93,9 @@ func (a *app) clusterInit() *cobra.Command {
 database of this machine the first one of the cluster. An existing database
 keeps all that it has; ids and cursors go on.
 
-Copy the cluster file to the other machines, by a way that nobody listens to:
-whoever has it can be a node. They need no database; each gets a copy from this
-one when it starts. HOST:PORT is where the nodes speak to each other. Clients
+Copy the cluster file to the other machines over a private channel: anyone who
+has the file can join as a node. The other machines need no database; each gets
+a copy from this one when it starts. HOST:PORT is where the nodes speak to each other. Clients
 use the --addr of relay serve, as before.`,
 		Example: `  relay cluster init n1=10.0.0.1:8090 n2=10.0.0.2:8090 n3=10.0.0.3:8090 --db relay.db
   relay serve --cluster relay.cluster --node n1`,

@@ -104,7 +104,7 @@ func (in *instance) reload(log *slog.Logger) {
 		if err := in.cluster.reload(); err != nil {
 			log.Error("SIGHUP: the cluster file was not read again; the members are those of before", "error", err)
 		} else {
-			log.Info("SIGHUP: the members of the cluster are those that are now in its file")
+			log.Info("SIGHUP: the cluster file was read again, and its members were taken over")
 		}
 	}
 	if in.certs == nil {

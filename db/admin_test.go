@@ -149,8 +149,8 @@ func TestCommandsLearnThatTheServerStops(t *testing.T) {
 	wantEnd(a, b)
 }
 
-// Only who may read the file can write through the socket, and what is no write changes
-// nothing.
+// Only a user who may read the file can write through the socket. Bytes that are not a write
+// change nothing.
 func TestTheSocketForCommandsRefusesStrangers(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)
@@ -218,8 +218,8 @@ func TestTheSocketForCommandsNeedsAShortPath(t *testing.T) {
 	}
 }
 
-// The revocation of a key returns when all nodes have it, whoever gives the order. Other
-// writes do not wait.
+// Revoking a key returns once all nodes have applied it, whether a command, the store or an
+// operator revokes it. Other writes do not wait.
 func TestRevocationsWaitForAllNodes(t *testing.T) {
 	t.Parallel()
 	asked, seen := make(chan uint64), make(chan error)

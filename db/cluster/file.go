@@ -30,7 +30,7 @@ type Member struct {
 }
 
 // A File is what all nodes of a cluster know: its id, its members, and its authority for
-// certificates. All nodes have the same one. Whoever has it can be a node.
+// certificates. All nodes have the same one. Anyone who has the file can join as a node.
 type File struct {
 	ID       string // 32 hexadecimal digits
 	Members  []Member
