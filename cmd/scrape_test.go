@@ -2,14 +2,46 @@ package cmd_test
 
 import (
 	"database/sql"
+	"io"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"relay/http/apitest"
 )
+
+// The answers to scrapes are as /openapi.json says.
+func TestTheAnswersToScrapesAreDescribed(t *testing.T) {
+	t.Parallel()
+	s := startServer(t, tempDB(t))
+	for _, c := range []struct{ method, path, accept string }{
+		{"GET", "/metrics", ""}, {"HEAD", "/metrics", ""}, {"GET", "/metrics?name[]=none", "text/plain"}, {"GET", "/metrics", "application/openmetrics-text; version=1.0.0"},
+		{"GET", "/metrics", "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited"}, {"GET", "/metrics", "image/png"},
+	} {
+		q, err := http.NewRequest(c.method, s.url+c.path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		q.Header.Set("Accept", c.accept)
+		resp, err := client.Do(q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != 200 || len(body) < 1000 && c.method == "GET" {
+			t.Errorf("%v: %d, %d bytes, %v", c, resp.StatusCode, len(body), err)
+		}
+		for _, fault := range apitest.Check(&apitest.Exchange{Method: c.method, URL: q.URL, Request: q.Header, Status: resp.StatusCode, Header: resp.Header, Body: body}) {
+			t.Errorf("%v: %s", c, fault)
+		}
+	}
+}
 
 // Programs that ask, and do not take their answers, keep no other from a scrape.
 func TestSlowScrapersHoldUpNobody(t *testing.T) {
