@@ -159,27 +159,28 @@ func TestAReaderThatStopsIsCutOffAndResumes(t *testing.T) {
 	expectSame(t, got, r.received(bob))
 }
 
-// A reader that is slow but reads keeps its connection: the deadline is of each
-// piece. If this machine is so busy that the reader pauses for long, the test
-// begins again with a longer deadline.
-func TestALargeMessageMayTakeLongerThanTheDeadline(t *testing.T) {
+// A reader that is slow but reads keeps its connection: the deadline is of each write, not of the
+// whole backlog. If this machine is so busy that the reader is late, the test begins again with a
+// longer deadline.
+func TestABacklogMayTakeLongerThanTheDeadline(t *testing.T) {
 	t.Parallel()
 	for _, timeout := range []time.Duration{time.Second, 4 * time.Second, 16 * time.Second} {
-		err, paused := readSlowly(t, timeout)
+		err, late := readSlowly(t, timeout)
 		if err == nil {
 			return
 		}
-		if !paused {
+		if !late {
 			t.Fatal(err)
 		}
-		t.Log("again, since the reader paused: ", err)
+		t.Log("again, since the reader was late: ", err)
 	}
-	t.Fatal("the reader paused each time")
+	t.Fatal("the reader was late each time")
 }
 
-// readSlowly returns why a reader was cut that took twice the deadline for all,
-// and whether the reader had paused for so long that this may have been right.
-func readSlowly(t *testing.T, timeout time.Duration) (err error, paused bool) {
+// readSlowly returns why a reader was cut that took twice the deadline for all, and whether the
+// reader had been so late that this may have been right: the relay may write only when much of
+// the receive buffer is free again.
+func readSlowly(t *testing.T, timeout time.Duration) (err error, late bool) {
 	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = timeout })
 	alice, bob := r.mustPair()
 	for range 16 {
@@ -189,20 +190,21 @@ func readSlowly(t *testing.T, timeout time.Duration) (err error, paused bool) {
 	buf := make([]byte, 256<<10)
 	perSecond := int64(5<<20) * int64(time.Second) / int64(timeout)
 	began, n := time.Now(), 0
-	for last := began; n < 16*(4<<20)/3; last = time.Now() {
+	for n < 16*(4<<20)/3 {
 		k, err := c.r.Read(buf)
 		if err != nil {
-			return fmt.Errorf("cut after %d bytes and %v: %w", n, time.Since(began), err), paused
+			return fmt.Errorf("cut after %d bytes and %v: %w", n, time.Since(began), err), late
 		}
 		if n += k; n < 12<<20 { // then what is left may be on its way already
 			<-time.After(time.Duration(int64(k) * int64(time.Second) / perSecond))
 		}
-		paused = paused || time.Since(last) > timeout/2
+		due := time.Duration(int64(min(n, 12<<20)) * int64(time.Second) / perSecond)
+		late = late || time.Since(began) > due+timeout/4
 	}
 	if d := time.Since(began); d < 2*timeout {
 		return fmt.Errorf("it took no longer than %v: nothing was tested", d), false
 	}
-	return nil, paused
+	return nil, late
 }
 
 // A sender that does not read its receipts for a while costs little memory. When it
