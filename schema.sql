@@ -17,7 +17,8 @@
 -- whenever keys change, so that a server notices changes by the command line.
 -- `last_position` is at least the greatest position of the rows that were removed: no
 -- position is given out twice. The others are local. Up to `indexed_upto`, `received`,
--- `sent`, `joined` and `reply` have all messages. `start` is a random mark of the last
+-- `sent`, `joined` and `reply` have all messages; up to the number `words_indexed_upto`,
+-- `word_hash` has all words. `start` is a random mark of the last
 -- start of a server, which its ring of nonces has as well; empty before the first one.
 -- `clock` is a time up to which a server has seen the clock go on (db/trust.go).
 CREATE TABLE setting (
@@ -89,10 +90,10 @@ CREATE INDEX mecha_key_mecha ON mecha_key (mecha);
 -- words, and the conversation labels that clients brought. `used` is the position of
 -- the last use, or of one up to an hour before that. The row with the greatest id is
 -- never removed, here and in `mecha` and `mecha_key`, so that no id gets a second
--- meaning.
+-- meaning. The writer gives no text two rows; `word_hash` finds the row of a text.
 CREATE TABLE word (
   id   INTEGER PRIMARY KEY,
-  text TEXT NOT NULL UNIQUE,
+  text TEXT NOT NULL,
   used INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
@@ -366,6 +367,14 @@ CREATE TABLE reply (
   question INTEGER NOT NULL,
   position INTEGER NOT NULL,
   PRIMARY KEY (question, position)
+) STRICT, WITHOUT ROWID;
+
+-- The words by a keyed hash of their texts, in the place of an index of `word.text`. Written late,
+-- like `received` (db/late_words.go): a word after `words_indexed_upto` may be missing here.
+CREATE TABLE word_hash (
+  hash INTEGER NOT NULL,
+  word INTEGER NOT NULL,
+  PRIMARY KEY (hash, word)
 ) STRICT, WITHOUT ROWID;
 
 -- The removed messages whose rows in `received` (not pending) and `sent` are still to be

@@ -97,7 +97,7 @@ func TestABackupWithoutAnAuditLogIsRestored(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, step := range []string{"DROP TABLE audit", "DROP TABLE conversation_limit", "DROP TABLE attempt", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply",
+	for _, step := range []string{"DROP TABLE audit", "DROP TABLE word_hash", "DROP TABLE conversation_limit", "DROP TABLE attempt", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply",
 		"CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL",
 		"ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until",
 		"ALTER TABLE message DROP COLUMN in_reply_to", "ALTER TABLE message DROP COLUMN ack_by", "ALTER TABLE message DROP COLUMN overdue",

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -25,7 +26,7 @@ func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int
 const (
 	spanSent    = "SELECT count(*) FROM message WHERE position > ? AND position <= ?"
 	spanSettled = `SELECT count(*), count(*) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
-		count(*) FILTER (WHERE state = 2 AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected'))),
+		count(*) FILTER (WHERE state = 2 AND status IN failedWords),
 		count(*) FILTER (WHERE state = 3 AND notice IS NULL),
 		sum((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL),
 		max((position >> 12) - (message >> 12)) FILTER (WHERE state = 2 AND status IS NOT NULL AND notice IS NULL)
@@ -82,8 +83,9 @@ func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a in
 	err = x.inSpans(after, a.Upto, span, nextMessage, spanSent, func(n int64, r *sqlite.Rows) {
 		at(n).Add(inspect.Span{Events: int(r.Int(0)), Sent: int(r.Int(0))})
 	})
-	if err == nil {
-		err = x.inSpans(after, a.Upto, span, nextReceipt, spanSettled, func(n int64, r *sqlite.Rows) {
+	settled, failed := x.withFailed(spanSettled)
+	if err = cmp.Or(err, failed); err == nil {
+		err = x.inSpans(after, a.Upto, span, nextReceipt, settled, func(n int64, r *sqlite.Rows) {
 			at(n).Add(inspect.Span{Events: int(r.Int(0)), Acked: int(r.Int(1)), Failed: int(r.Int(2)), Expired: int(r.Int(3)),
 				Lag: time.Duration(r.Int(4)) * time.Millisecond, MaxLag: time.Duration(r.Int(5)) * time.Millisecond})
 		})
@@ -141,14 +143,18 @@ func (i *Inspector) Newest(limit int) (list []inspect.Event, err error) {
 const deadRows = 50_000
 
 const deadSince = `SELECT position, message FROM (SELECT position, message, state, status, notice FROM receipt WHERE position > ? ORDER BY position DESC LIMIT ?)
-	WHERE state = 3 AND notice IS NULL OR state = 2 AND notice IS NULL AND status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected')) LIMIT ?`
+	WHERE state = 3 AND notice IS NULL OR state = 2 AND notice IS NULL AND status IN failedWords LIMIT ?`
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
 func (i *Inspector) Dead(since time.Time, limit int) (list []inspect.Event, err error) {
 	err = i.view(func(x *rx) error {
+		text, err := x.withFailed(deadSince)
+		if err != nil {
+			return err
+		}
 		var of []relay.Position
-		r := x.c.Query(deadSince, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit))
+		r := x.c.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit))
 		for r.Next() {
 			list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
 		}

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"fmt"
 	"strings"
 
 	"relay/db/internal/sqlite"
@@ -9,7 +10,7 @@ import (
 
 // inState has the condition of each filter on the state of a message m. Its arguments
 // are as many times now, in Unix ms, as it has question marks: a pending message whose
-// ExpiresAt has come counts as expired.
+// ExpiresAt has come counts as expired. failedWords stands for the list of that name.
 var inState = map[relay.StateFilter]string{
 	relay.AnyState:         "TRUE",
 	relay.OnlyPending:      "m.state IN (0, 1) AND (m.expires_at IS NULL OR m.expires_at > ?)",
@@ -18,8 +19,28 @@ var inState = map[relay.StateFilter]string{
 	relay.OnlyAcknowledged: "m.state = 2",
 	relay.OnlyExpired:      "(m.state = 3 OR m.state IN (0, 1) AND m.expires_at <= ?)",
 	relay.OnlyDead: `(m.state = 3 OR m.state IN (0, 1) AND m.expires_at <= ?
-		OR m.state = 2 AND a.status IN (SELECT id FROM word WHERE text IN ('failed', 'rejected')))`,
+		OR m.state = 2 AND a.status IN failedWords)`,
 	relay.OnlyOverdue: "m.state IN (0, 1) AND m.ack_by <= ? AND (m.expires_at IS NULL OR m.expires_at > ?)",
+}
+
+// failedWords gives the numbers of the words of acknowledgement that say that the work was not done,
+// as a list in SQL. They are part of a query's text, since they hardly ever change.
+func (x *rx) failedWords() (string, error) {
+	failed, err := x.words.find(x.c, "failed")
+	if err != nil {
+		return "", err
+	}
+	rejected, err := x.words.find(x.c, "rejected")
+	return fmt.Sprintf("(%d, %d)", failed, rejected), err
+}
+
+// withFailed puts that list into the text of a query.
+func (x *rx) withFailed(text string) (string, error) {
+	if !strings.Contains(text, "failedWords") {
+		return text, nil
+	}
+	list, err := x.failedWords()
+	return strings.Replace(text, "failedWords", list, 1), err
 }
 
 // The parties of a message m. The arguments of each are the Mecha, and twice its peer or 0.
@@ -47,9 +68,13 @@ func (x *rx) conditions(q relay.HistoryQuery) (where string, args []any, possibl
 	if err != nil || !possible {
 		return "", nil, false, err
 	}
-	where = " WHERE (? = 0 OR m.type = ?) AND (? = 0 OR m.priority = ?) AND " + inState[q.State]
+	state, err := x.withFailed(inState[q.State])
+	if err != nil {
+		return "", nil, false, err
+	}
+	where = " WHERE (? = 0 OR m.type = ?) AND (? = 0 OR m.priority = ?) AND " + state
 	args = []any{kind, kind, priority, priority}
-	for range strings.Count(inState[q.State], "?") {
+	for range strings.Count(state, "?") {
 		args = append(args, x.now.UnixMilli())
 	}
 	if q.Mecha == 0 {

@@ -18,24 +18,26 @@ import (
 // rates of the keys and the floor of free disk space bound the words. A word goes some time
 // after its last message.
 type names[T ~string] struct {
-	byID, byText string // the queries
-	mu           sync.RWMutex
-	text         generations[int64, T]
-	id           generations[T, int64]
+	byID   string // the query
+	search func(c *sqlite.Conn, text T) (int64, error)
+	mu     sync.RWMutex
+	text   generations[int64, T]
+	id     generations[T, int64]
 }
 
-func newWords() *names[string] {
-	return newNames[string]("SELECT text FROM word WHERE id = ?", "SELECT id, text FROM word WHERE text = ?")
+func newWords(search func(*sqlite.Conn, string) (int64, error)) *names[string] {
+	return &names[string]{byID: "SELECT text FROM word WHERE id = ?", search: search}
 }
 
 func newMechas() *names[relay.Address] {
-	return newNames[relay.Address]("SELECT address FROM mecha WHERE id = ?", "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL")
-}
-
-func newNames[T ~string](byID, byText string) *names[T] {
-	n := &names[T]{byID: byID, byText: byText}
-	n.forget()
-	return n
+	return &names[relay.Address]{byID: "SELECT address FROM mecha WHERE id = ?", search: func(c *sqlite.Conn, a relay.Address) (id int64, err error) {
+		_, err = c.Row(func(r *sqlite.Rows) {
+			if r.Text(1) == string(a) { // the index knows no letter case
+				id = r.Int(0)
+			}
+		}, "SELECT id, address FROM mecha WHERE address = ? AND removed_at IS NULL", string(a))
+		return id, err
+	}}
 }
 
 func (n *names[T]) forget() {
@@ -154,12 +156,7 @@ func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	if ok {
 		return id, nil
 	}
-	_, err := c.Row(func(r *sqlite.Rows) {
-		if T(r.Text(1)) == text {
-			id = r.Int(0)
-		}
-	}, n.byText, string(text))
-	return id, err
+	return n.search(c, text)
 }
 
 // word gives the word of a number, address the address of a Mecha's number; "" for 0.
@@ -192,12 +189,7 @@ func (t *tx) intern(text string) (int64, error) {
 		t.words[text] = id
 		return id, t.useWord(id)
 	}
-	p := t.next(t.now)
-	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
-		return 0, err
-	}
-	t.words[text], t.w.wordsUsed[id] = id, p
-	return id, nil
+	return t.addWord(text)
 }
 
 // isRemoved tells whether this transaction has removed a word, of which the caches do

@@ -160,6 +160,10 @@ func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder
 	err := d.read(t.Context(), func(x *rx) error {
+		text, err := x.withFailed(text)
+		if err != nil {
+			return err
+		}
 		r := x.c.Query("EXPLAIN QUERY PLAN "+text, args...)
 		for r.Next() {
 			b.WriteString(r.Text(3) + "\n")

@@ -80,12 +80,9 @@ func (t *tx) pruneWords(p *relay.PruneUnused, oldest relay.Position, out *relay.
 		return err
 	}
 	for _, w := range unused {
-		if err := t.c.Exec("DELETE FROM word WHERE id = ?", w.id); err != nil {
+		if err := t.removeWord(w.id, w.text); err != nil {
 			return err
 		}
-		delete(t.w.wordsUsed, w.id)
-		t.words[w.text] = 0
-		t.forgotten = append(t.forgotten, w.text)
 	}
 	out.Words, out.More = next, out.More || more
 	return nil

@@ -16,17 +16,20 @@ type rx struct {
 	writing bool      // part of a tx, which may be rolled back
 }
 
-// lookups are the ids, caches and the late index of a file. All who read a file in
+// lookups are the ids, caches and late indexes of a file. All who read a file in
 // this process share them.
 type lookups struct {
-	ids    *relay.IDs
-	words  *names[string]
-	mechas *names[relay.Address]
-	late   *lateIndex
+	ids       *relay.IDs
+	words     *names[string]
+	mechas    *names[relay.Address]
+	late      *lateIndex
+	lateWords *lateWords
 }
 
 func newLookups() *lookups {
-	return &lookups{words: newWords(), mechas: newMechas(), late: &lateIndex{}}
+	l := &lookups{mechas: newMechas(), late: &lateIndex{}, lateWords: &lateWords{}}
+	l.words = newWords(l.findWord)
+	return l
 }
 
 // The readers have three lanes, each with connections of its own, so that a read never

@@ -176,7 +176,11 @@ func (t *tx) enter(m *relay.SendMessage, sender *relay.Key, conversation int64) 
 				return 0, err
 			}
 		}
-		id, err := t.intern(string(label))
+		number := t.intern
+		if conversation == newLabel {
+			number = t.addWord
+		}
+		id, err := number(string(label))
 		if err != nil {
 			return 0, err
 		}

@@ -48,6 +48,9 @@ func (w *writer) start(nonces *Nonces) error {
 	if err := w.segments.start(); err != nil {
 		return err
 	}
+	if err := w.newWords.start(); err != nil {
+		return err
+	}
 	if err := w.retention.start(now); err != nil {
 		return err
 	}

@@ -324,7 +324,7 @@ func (n *node) keep(keeps bool) {
 // left out, since each node writes it when it likes; relay check compares it with the messages.
 func (n *node) rows() []string {
 	n.Helper()
-	return contentsOf(n.T, n.options.Path, append([]string{"replica", "origin", "entry_nonce"}, shared[:len(shared)-4]...))
+	return contentsOf(n.T, n.options.Path, append([]string{"replica", "origin", "entry_nonce"}, shared[:len(shared)-5]...))
 }
 
 // wantSame compares the rows of stopped nodes.

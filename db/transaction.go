@@ -45,6 +45,7 @@ func (t *tx) begin(w *writer) {
 		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaNumber]int{}
 		claimFrom = map[relay.MechaNumber]relay.Position{}
 	}
+	w.lateWords.begin()
 	clear(words)
 	clear(mechas)
 	clear(pending)

@@ -66,6 +66,7 @@ type writer struct {
 	pushes      pushNotes
 	nonces      noncePacker
 	segments    segmentWriter
+	newWords    wordWriter
 	replica     *replica      // nil, as the two below: the file is its own log
 	follow      *follower     // hands the entries of the log over
 	propose     *proposer     // brings writes into the log
@@ -112,7 +113,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.expiry, w.overdue, w.returns, w.counts = newExpiry(w), newOverdue(w), newReturns(w), counts{w: w}
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.pushes.w, w.nonces.w = w, w
-	w.segments = segmentWriter{w: w, index: d.late}
+	w.segments, w.newWords = segmentWriter{w: w, index: d.late}, wordWriter{w: w, late: d.lateWords}
 	w.checkpoints = newCheckpoints(w, d.readers)
 	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
 	w.searches, w.searchWords = searchCleaner{w: w, what: searchAnswers}, searchCleaner{w: w, what: searchWords}
@@ -121,7 +122,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.counts, &w.searches, &w.searchWords}
 	}
 	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
-	w.riders = []rider{&w.pushes, &w.nonces, &w.segments}
+	w.riders = []rider{&w.pushes, &w.nonces, &w.segments, &w.newWords}
 	return w
 }
 
@@ -225,6 +226,7 @@ func (w *writer) run() {
 		if len(ops) == 0 && shut {
 			w.pushes.flush()
 			w.segments.flush()
+			w.newWords.flush()
 			w.retention.flush()
 			w.keyUse.flush()
 			return

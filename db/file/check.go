@@ -254,7 +254,7 @@ func readSchema(c *sqlite.Conn) (parts []string, err error) {
 
 func (a *audit) checkSettings() error {
 	var secret []byte
-	version, indexed, others := false, false, 2
+	version, indexed, hashed, others := false, false, a.info.Version < hashes, 2
 	if a.info.Version < prunes {
 		others = 0
 	}
@@ -266,6 +266,8 @@ func (a *audit) checkSettings() error {
 			_, version = r.Value(1).(int64)
 		case "indexed_upto":
 			_, indexed = r.Value(1).(int64)
+		case "words_indexed_upto":
+			_, hashed = r.Value(1).(int64)
 		case "last_position", "clock":
 			if n, is := r.Value(1).(int64); is && n >= 0 {
 				others--
@@ -286,6 +288,9 @@ func (a *audit) checkSettings() error {
 	}
 	if !indexed {
 		a.finding.fault("indexed_upto is not a number: every read would scan all messages")
+	}
+	if !hashed {
+		a.finding.fault("words_indexed_upto is not a number: every look at a word would scan all words")
 	}
 	return nil
 }
@@ -313,6 +318,7 @@ const (
 	learns  = 7 // the first schema of files whose searches learn
 	joins   = 8 // the first schema of files with the tables joined and reply
 	pages   = 9 // the first schema of files whose rows of learned have several words
+	hashes  = 9 // the first schema of files that find words by their hashes (the table word_hash)
 	logs    = 9 // the first schema of files that may follow a log of several copies
 )
 

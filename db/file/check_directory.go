@@ -8,27 +8,6 @@ import (
 	"relay/db/relay"
 )
 
-func (a *audit) checkWords() error {
-	err := a.ofRows(`SELECT 'word ' || min(id) || ' stands ' || count(*) || ' times: ' || text FROM word GROUP BY text HAVING count(*) > 1`)
-	if err != nil {
-		return err
-	}
-	err = a.ofRows(`SELECT 'word ' || id || ' has ' || length(CAST(text AS BLOB)) || ' bytes' FROM word
-		WHERE id <= 0 OR length(CAST(text AS BLOB)) NOT BETWEEN 1 AND ?`, int64(maxWordBytes))
-	if err != nil {
-		return err
-	}
-	err = a.ofMessages(reasons("position", `
-		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = type) THEN 'the word of its type is missing: ' || type
-		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = priority) THEN 'the word of its priority is missing: ' || priority
-		WHEN NOT EXISTS (SELECT 1 FROM word WHERE id = version) THEN 'the word of its version is missing: ' || version`, "message"))
-	if err != nil {
-		return err
-	}
-	return a.ofMessages(`SELECT message, 'the word of its acknowledgement is missing: ' || status FROM receipt
-		WHERE status IS NOT NULL AND NOT EXISTS (SELECT 1 FROM word WHERE id = status)`)
-}
-
 func (a *audit) checkAddresses() error {
 	err := a.each(func(r *sqlite.Rows) {
 		if _, err := relay.ParseAddress(r.Text(1)); err != nil {

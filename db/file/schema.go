@@ -144,8 +144,8 @@ INSERT INTO joined SELECT conversation, position FROM message WHERE conversation
 INSERT INTO reply SELECT in_reply_to, position FROM message WHERE in_reply_to IS NOT NULL ORDER BY in_reply_to, position;
 DROP INDEX message_conversation;
 DROP INDEX message_reply`,
-	// A Mecha has all its learned words in one row at first, in the form of db/word_page.go. The next
-	// count splits it.
+	// The server that starts next indexes the words, since SQL does not know their hashes. A Mecha has
+	// all its learned words in one row at first, in the form of db/word_page.go. The next count splits it.
 	`DROP INDEX participant_mecha;
 ALTER TABLE participant RENAME TO old_participant;
 CREATE TABLE participant (
@@ -155,6 +155,21 @@ CREATE TABLE participant (
 ) STRICT, WITHOUT ROWID;
 INSERT INTO participant SELECT conversation, mecha FROM old_participant ORDER BY conversation, mecha;
 DROP TABLE old_participant;
+CREATE TABLE old_word AS SELECT id, text, used FROM word;
+DROP TABLE word;
+CREATE TABLE word (
+  id   INTEGER PRIMARY KEY,
+  text TEXT NOT NULL,
+  used INTEGER NOT NULL DEFAULT 0
+) STRICT;
+INSERT INTO word SELECT id, text, used FROM old_word ORDER BY id;
+DROP TABLE old_word;
+CREATE TABLE word_hash (
+  hash INTEGER NOT NULL,
+  word INTEGER NOT NULL,
+  PRIMARY KEY (hash, word)
+) STRICT, WITHOUT ROWID;
+INSERT OR REPLACE INTO setting (name, value) VALUES ('words_indexed_upto', 0);
 ALTER TABLE learned RENAME TO counted;
 CREATE TABLE learned (
   mecha  INTEGER NOT NULL REFERENCES mecha (id),
@@ -346,7 +361,7 @@ func migrateTx(c *sqlite.Conn, path, schema string) error {
 	if info.application == 0 {
 		secret := make([]byte, 32)
 		rand.Read(secret) // never fails (crypto/rand)
-		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)", secret); err != nil {
+		if err := c.Exec("INSERT INTO setting (name, value) VALUES ('secret', ?), ('keys_version', 0), ('indexed_upto', 0), ('words_indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0)", secret); err != nil {
 			return err
 		}
 	}

@@ -97,7 +97,7 @@ func wantWholeOf(t *testing.T, path, schema string, version, messages int64) {
 // A file of the first schema has messages, and no table of progress.
 func TestAFileOfTheFirstSchemaIsBroughtUpToDate(t *testing.T) {
 	path, _ := mustMakeOlder(t)
-	execute(t, path, "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX message_expired",
+	execute(t, path, "DROP TABLE word_hash", "DROP TABLE audit", "DROP TABLE prune", "DROP TABLE unlisted", "DROP TABLE dormant", "DROP INDEX message_expired",
 		"CREATE TABLE profile_nonce (position INTEGER PRIMARY KEY, nonce INTEGER NOT NULL) STRICT", "DROP TABLE kept_nonce",
 		"ALTER TABLE word DROP COLUMN used", "ALTER TABLE mecha_key DROP COLUMN ended", "DELETE FROM setting WHERE name IN ('last_position', 'clock')",
 		"DROP TABLE progress", "DROP TABLE conversation_limit", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply", "CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL", "ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until", "DROP TABLE attempt",

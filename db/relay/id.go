@@ -158,6 +158,10 @@ func (s *IDs) Hash(kind byte, id int64, part []byte) int64 {
 	return int64(binary.BigEndian.Uint64(sum[:8]))
 }
 
+// WordHash is the keyed hash by which a store finds a word, such as a client's label of a
+// conversation.
+func (s *IDs) WordHash(text string) int64 { return s.Hash('w', 0, []byte(text)) }
+
 // A Tag is a keyed function of a list of texts: their CBC-MAC (ISO/IEC 9797-1), each with its length
 // before it, under a key of the store. Lists of different lengths must not be compared. It costs
 // much less than a Hash, above all if many lists begin in the same way. The zero Tag is that of no text.
