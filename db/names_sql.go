@@ -116,29 +116,51 @@ func (g *generations[K, V]) find(k K) (v V, ok, stale bool) {
 	return v, ok, ok
 }
 
-// lookup gives the text of a number, which must exist; "" for 0. remember must be false in
-// a transaction that may be rolled back, because its numbers may then get another meaning.
-func (n *names[T]) lookup(c *sqlite.Conn, id int64, remember bool) (T, error) {
+// lookup gives the text of a number, which must exist; "" for 0. A transaction that may be rolled
+// back gives found, which gets the text in the place of the cache, because numbers may then get
+// another meaning; else found is nil.
+func (n *names[T]) lookup(c *sqlite.Conn, id int64, found map[int64]T) (text T, err error) {
 	if id == 0 {
 		return "", nil
+	}
+	text, ok := found[id]
+	if ok {
+		return text, nil
 	}
 	n.mu.RLock()
 	text, ok, stale := n.text.find(id)
 	n.mu.RUnlock()
-	var err error
+	if ok && !stale {
+		return text, nil
+	}
 	if !ok {
 		ok, err = c.Row(func(r *sqlite.Rows) { text = T(r.Text(0)) }, n.byID, id)
-		stale = ok && err == nil && remember
 	}
-	if !ok && err == nil {
+	switch {
+	case err != nil:
+	case !ok:
 		err = fmt.Errorf("%w: a row has the number %d, which %q does not find", sqlite.ErrDamaged, id, n.byID)
-	}
-	if stale {
-		n.mu.Lock()
-		n.text.put(id, text, len(text)) // only in this direction, since find must not give a removed Mecha
-		n.mu.Unlock()
+	case found != nil:
+		found[id] = text
+	default:
+		n.putText(id, text)
 	}
 	return text, err
+}
+
+// putText adds a text only by its number, since find must not give a removed Mecha.
+func (n *names[T]) putText(id int64, text T) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.text.put(id, text, len(text))
+}
+
+// publish moves what lookup has found in a transaction to the cache.
+func (n *names[T]) publish(found map[int64]T) {
+	for id, text := range found {
+		n.putText(id, text)
+	}
+	clear(found)
 }
 
 // find gives the number of a text, 0 if it has none. Texts are compared exactly.
@@ -160,8 +182,10 @@ func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 }
 
 // word gives the word of a number, address the address of a Mecha's number; "" for 0.
-func (x *rx) word(id int64) (string, error)           { return x.words.lookup(x.c, id, !x.writing) }
-func (x *rx) address(id int64) (relay.Address, error) { return x.mechas.lookup(x.c, id, !x.writing) }
+func (x *rx) word(id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }
+func (x *rx) address(id int64) (relay.Address, error) {
+	return x.mechas.lookup(x.c, id, x.foundMechas)
+}
 
 // mecha gives the number of an address, 0 if it is not registered.
 func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {

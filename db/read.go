@@ -12,8 +12,10 @@ import (
 type rx struct {
 	c *sqlite.Conn
 	*lookups
-	now     time.Time // messages whose ExpiresAt is not later count as expired
-	writing bool      // part of a tx, which may be rolled back
+	now time.Time // messages whose ExpiresAt is not later count as expired
+	// The texts that a tx has read by their numbers, for the caches; nil if nothing is written.
+	foundWords  map[int64]string
+	foundMechas map[int64]relay.Address
 }
 
 // lookups are the ids, caches and late indexes of a file. All who read a file in

@@ -44,13 +44,16 @@ func (t *tx) begin(w *writer) {
 	if words == nil {
 		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaNumber]int{}
 		claimFrom = map[relay.MechaNumber]relay.Position{}
+		t.foundWords, t.foundMechas = map[int64]string{}, map[int64]relay.Address{}
 	}
 	w.lateWords.begin()
 	clear(words)
 	clear(mechas)
 	clear(pending)
 	clear(claimFrom)
-	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), writing: true}, w: w, last: w.last, lastLocal: w.lastLocal,
+	clear(t.foundWords)
+	clear(t.foundMechas)
+	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), foundWords: t.foundWords, foundMechas: t.foundMechas}, w: w, last: w.last, lastLocal: w.lastLocal,
 		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, claimFrom: claimFrom, settled: t.settled[:0], removed: t.removed[:0],
 		nonces: t.nonces[:0], exchanges: t.exchanges[:0], to: t.to[:0]}
 }
@@ -243,6 +246,8 @@ func (t *tx) publish() {
 			w.mechas.put(id, address)
 		}
 	}
+	w.words.publish(t.foundWords)
+	w.mechas.publish(t.foundMechas)
 	for _, r := range w.riders {
 		r.arrived(t)
 	}
