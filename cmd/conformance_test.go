@@ -16,6 +16,7 @@ type conformanceReport struct {
 		Passed     bool
 		Beyond     bool
 		Why        []string
+		Skipped    string
 	}
 }
 

@@ -53,6 +53,9 @@ type server struct {
 	exited         chan struct{}
 }
 
+// serveInCluster starts a server as a node of a cluster; nil: servers are alone.
+var serveInCluster func(t testing.TB, env []string, db string, args []string) *server
+
 // startServer runs relay serve on a free port and returns when it is ready.
 func startServer(t testing.TB, db string, args ...string) *server {
 	t.Helper()
@@ -61,6 +64,9 @@ func startServer(t testing.TB, db string, args ...string) *server {
 
 func startServerIn(t testing.TB, env []string, db string, args ...string) *server {
 	t.Helper()
+	if serveInCluster != nil {
+		return serveInCluster(t, env, db, args)
+	}
 	s := launch(t, exec.Command(binary, append([]string{"serve", "--addr", "127.0.0.1:0", "--db", db}, args...)...), env)
 	s.db = db
 	s.url = s.await(s.stderr, `url"?[=:]"?(http://[^\s"]+)`)[1]

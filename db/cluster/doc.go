@@ -18,6 +18,11 @@
 // From that a node knows that it is not cut off (Fresh, lease.go), who makes the store's own
 // writes (KeepsLog), and that the stores have decided alike.
 //
+// # Who may vote
+//
+// A node that starts has no part of the log until the others have said that its disk is not older
+// than they have known it (admit.go).
+//
 // # Who may connect
 //
 // Nodes speak by mutual TLS. The cluster file (File) has the key of the authority that all

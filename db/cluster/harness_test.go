@@ -231,7 +231,7 @@ func leader(all []*machine) *machine {
 	var found *machine
 	wait(all[0].TB, "there is a leader", func() bool {
 		for _, m := range all {
-			if m.Node != nil && m.nats.JetStreamIsStreamLeader("$G", streamName) {
+			if m.Node != nil && m.isAdmitted() && m.nats.JetStreamIsStreamLeader("$G", streamName) {
 				found = m
 				return true
 			}

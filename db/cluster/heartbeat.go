@@ -24,9 +24,12 @@ const (
 // A beat is what a node tells the others of itself. Later versions may add fields.
 type beat struct {
 	Node    string            `json:"node"`
-	Folder  string            `json:"folder"`        // identity
-	New     bool              `json:"new,omitempty"` // it has no part of the log yet
-	Met     map[string]string `json:"met"`           // identity
+	Folder  string            `json:"folder"`           // identity
+	New     bool              `json:"new,omitempty"`    // it has no part of the log yet
+	Asking  bool              `json:"asking,omitempty"` // it asks to come among the others (Node.admit)
+	Met     map[string]string `json:"met"`              // identity
+	past                      // identity
+	Known   map[string]ages   `json:"known"` // identity
 	Version string            `json:"version"`
 	Rules   int64             `json:"rules"` // by which its store applies entries
 	Run     uint64            `json:"run"`   // random, of this run of the node; not 0
@@ -55,9 +58,10 @@ type beats struct {
 	sent    [beatsKept]time.Duration // when the last beats were sent, by count
 	peers   map[string]*peer
 	changed chan struct{} // closed at the next beat of another node
+	due     chan struct{} // has a token when the next beat is to be sent at once
 	marks   marks         // of this node
 	differs bool          // that marks differ is logged
-	fatal   bool          // Config.Fatal was called
+	taken   error         // why this node must not go on (errTaken)
 }
 
 // peer is what a node knows of another one.
@@ -72,6 +76,7 @@ type peer struct {
 	ahead     time.Duration // of the peer's clock before this node's
 	clocked   bool          // ahead is known
 	foreign   bool          // that its beats are left out is logged
+	doubted   uint64        // the first beat of this node after it left one out; 0: it left out none
 }
 
 // A confirmation is an answer to a beat that was sent at a time: when this node has applied an
@@ -82,7 +87,7 @@ type confirmation struct {
 }
 
 func newBeats(members []Member, self string) *beats {
-	b := &beats{peers: map[string]*peer{}, changed: make(chan struct{})}
+	b := &beats{peers: map[string]*peer{}, changed: make(chan struct{}), due: make(chan struct{}, 1)}
 	b.set(members, self)
 	b.reset()
 	return b
@@ -140,6 +145,7 @@ func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err
 			n.renew()
 			select {
 			case <-tick.C:
+			case <-n.beats.due:
 			case <-ctx.Done():
 				return
 			case <-n.ctx.Done():
@@ -150,10 +156,20 @@ func (n *Node) beat(ctx context.Context, c *nats.Conn) (ended chan struct{}, err
 	return ended, nil
 }
 
+// hurry has the next beat sent at once.
+func (b *beats) hurry() {
+	select {
+	case b.due <- struct{}{}:
+	default:
+	}
+}
+
 // tell sends one beat. It reads which beats it answers before it reads how far the store has
 // come: so the answer says nothing of a time before the question.
 func (n *Node) tell(c *nats.Conn) {
-	b := beat{Node: n.c.Node, Folder: n.id.form.Folder, New: n.id.isNew(), Met: n.id.met(), Version: n.c.Version, Clock: n.clock(), Heard: map[string]echo{}}
+	id := n.id.get()
+	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past, Known: id.Known,
+		Version: n.c.Version, Clock: n.clock(), Heard: map[string]echo{}}
 	s := n.beats
 	s.mu.Lock()
 	now := n.elapsed()
@@ -207,7 +223,7 @@ func (n *Node) checkClock() error {
 	}
 	switch {
 	case known < s.quorum:
-		return errors.New("a majority of the nodes is not heard")
+		return errNotHeard
 	case off != 0:
 		return fmt.Errorf("%w by %v; at most %v is allowed", errClock, -off.Round(time.Second), mostSkew)
 	}
@@ -216,6 +232,7 @@ func (n *Node) checkClock() error {
 
 // hear notes the beat of another node.
 func (n *Node) hear(b beat) {
+	noted := n.id.note(&b)
 	s := n.beats
 	s.mu.Lock()
 	p, now := s.peers[b.Node], n.elapsed()
@@ -223,17 +240,15 @@ func (n *Node) hear(b beat) {
 		s.mu.Unlock()
 		return
 	}
-	if !b.New {
-		if err := n.id.meet(b.Node, b.Folder); err != nil {
-			if !p.foreign {
-				n.log.Error("what a node says of itself is left out", "node", b.Node, "error", err)
-			}
-			p.foreign = true
-			s.mu.Unlock()
-			return
-		}
+	if noted != nil {
+		n.leaveOut(p, &b, noted)
+		s.mu.Unlock()
+		return
 	}
-	p.last, p.at = b, now
+	p.last, p.at, p.doubted = b, now, 0
+	if id := n.id.get(); n.isAdmitted() && !id.hadAll(b.Known[n.c.Node]) {
+		n.putBack(b.Node)
+	}
 	if e := b.Heard[n.c.Node]; e.Run == s.run && e.Count <= s.count && e.Count+beatsKept > s.count {
 		sent := s.sent[e.Count%beatsKept]
 		if way := now - sent - time.Duration(e.Held); way >= 0 && way < clockTrust {
@@ -249,8 +264,35 @@ func (n *Node) hear(b beat) {
 	close(s.changed)
 	s.changed = make(chan struct{})
 	s.mu.Unlock()
+	if b.Asking {
+		s.hurry()
+	}
 	if b.Sure {
 		n.know(b.Applied)
 	}
 	n.renew()
+}
+
+// leaveOut leaves out a beat that could not be noted. The caller has the lock.
+func (n *Node) leaveOut(p *peer, b *beat, why error) {
+	if !p.foreign {
+		n.log.Error("what a node says of itself is left out", "node", b.Node, "error", why)
+	}
+	p.foreign = true
+	if errors.Is(why, errOlder) && !b.Asking && n.isPresent(p, b) { // one that asks learns it by itself
+		n.taken(fmt.Errorf("%w: %w", why, errTaken))
+	}
+}
+
+// isPresent tells whether a beat that contradicts earlier ones is surely younger than they are, and
+// was not long on its way. To a node that asks all beats are; else it must answer a beat that this
+// node sends from now on. The caller has the lock.
+func (n *Node) isPresent(p *peer, b *beat) bool {
+	s := n.beats
+	if p.doubted == 0 {
+		p.doubted = s.count + 1
+		s.hurry()
+	}
+	e := b.Heard[n.c.Node]
+	return !n.isAdmitted() || e.Run == s.run && e.Count >= p.doubted
 }

@@ -3,7 +3,6 @@
 package cluster
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
@@ -13,20 +12,24 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
+	"relay/db/internal/sqlite"
 	"relay/db/lock"
 )
 
-// identity is who a node's folder says it is, and which folders it has met under which name. So
-// the nodes notice a machine that lost its disk: it must not come back under its old name,
-// because it would count as one that has all entries it has ever acknowledged.
+// identity is who a node's folder says it is, how old the folder is, and what it has heard of
+// the folders of the other nodes. So the nodes notice a machine that lost its disk, or whose
+// disk was put back to an older state: it must not come back under its old name, because it
+// would count as one that has all entries it has ever acknowledged.
 type identity struct {
-	path  string
-	fresh bool // the file is not there yet
+	path string
 
-	mu   sync.Mutex
-	form identityForm
+	writing sync.Mutex // one writes at a time
+	mu      sync.Mutex // has form; nobody has it while the file is written
+	fresh   bool       // the file is not there yet
+	form    identityForm
 }
 
 type identityForm struct {
@@ -34,10 +37,64 @@ type identityForm struct {
 	Node    string            `json:"node"`
 	Folder  string            `json:"folder"` // random, made with the folder
 	Met     map[string]string `json:"met"`    // the folder of each other node, by its name
+	past
+	// Known has what this node knows of the folders of the others, by their names: the highest
+	// age in a life. It is written with the next change; what is not written yet is told as well.
+	Known map[string]ages `json:"known"`
+	// End is why the node does not start again; "": it does.
+	End string `json:"end,omitempty"`
+}
+
+// ages are the highest ages of a folder that are known, by its lives.
+type ages map[string]uint64
+
+// past is what a folder knows of itself. A node tells it after it is on the disk. So nobody has
+// heard of an age and a life that the folder did not have, unless the folder was put back.
+type past struct {
+	Age   uint64 `json:"age"`   // it only rises (Node.grow)
+	Lives []life `json:"lives"` // the last ones; one begins at each start
+}
+
+type life struct {
+	ID    string `json:"id"`    // random
+	First uint64 `json:"first"` // the age at which it begins
+}
+
+const livesKept = 16
+
+// had tells whether the folder had an age in a life. Of a time before its lives that are kept
+// it says yes.
+func (p *past) had(id string, age uint64) bool {
+	end := p.Age
+	for _, l := range slices.Backward(p.Lives) {
+		if l.ID == id {
+			return age <= end
+		}
+		end = l.First - 1
+	}
+	return age <= end
+}
+
+// hadAll tells whether the folder had all these ages.
+func (p *past) hadAll(known ages) bool {
+	for id, age := range known {
+		if !p.had(id, age) {
+			return false
+		}
+	}
+	return true
+}
+
+// life gives the present life; "" before the first one.
+func (p *past) life() string {
+	if len(p.Lives) == 0 {
+		return ""
+	}
+	return p.Lives[len(p.Lives)-1].ID
 }
 
 // readIdentity reads who the node in a folder is. If there is no such file, it makes up a new
-// identity, which keep writes.
+// identity, which rise writes.
 func readIdentity(dir, node, cluster string) (*identity, error) {
 	i := &identity{path: filepath.Join(dir, "node.json")}
 	text, err := os.ReadFile(i.path)
@@ -46,10 +103,8 @@ func readIdentity(dir, node, cluster string) (*identity, error) {
 		if _, err := os.Lstat(filepath.Join(dir, "jetstream")); err == nil {
 			return nil, fmt.Errorf("%s has a log, but not the file node.json that says whose: it is what is left of another node; move the folder away", dir)
 		}
-		folder := make([]byte, 16)
-		rand.Read(folder) // never fails (crypto/rand)
 		i.fresh = true
-		i.form = identityForm{Cluster: cluster, Node: node, Folder: hex.EncodeToString(folder), Met: map[string]string{}}
+		i.form = identityForm{Cluster: cluster, Node: node, Folder: randomID(), Met: map[string]string{}, Known: map[string]ages{}}
 		return i, nil
 	case err != nil:
 		return nil, err
@@ -60,106 +115,34 @@ func readIdentity(dir, node, cluster string) (*identity, error) {
 	if i.form.Cluster != cluster || i.form.Node != node {
 		return nil, fmt.Errorf("%s is the folder of node %s of cluster %s, not of node %s of cluster %s: move it away, or start the node whose it is", dir, i.form.Node, i.form.Cluster, node, cluster)
 	}
+	if i.form.End != "" {
+		return nil, errors.New(i.form.End)
+	}
 	if i.form.Met == nil {
 		i.form.Met = map[string]string{}
+	}
+	if i.form.Known == nil {
+		i.form.Known = map[string]ages{}
 	}
 	return i, nil
 }
 
-// keep writes the identity.
-func (i *identity) keep() error {
+func randomID() string {
+	id := make([]byte, 16)
+	rand.Read(id) // never fails (crypto/rand)
+	return hex.EncodeToString(id)
+}
+
+// get gives the identity as it is now.
+func (i *identity) get() identityForm {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.write()
-}
-
-func (i *identity) write() error {
-	text, err := json.Marshal(i.form)
-	if err != nil {
-		return err
+	form := i.form
+	form.Lives, form.Met, form.Known = slices.Clone(form.Lives), maps.Clone(form.Met), map[string]ages{}
+	for name, known := range i.form.Known {
+		form.Known[name] = maps.Clone(known)
 	}
-	i.fresh = false
-	return lock.Replace(i.path, text)
-}
-
-// meet notes the folder of another node. It is an error if that name had another folder before.
-func (i *identity) meet(name, folder string) error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	switch i.form.Met[name] {
-	case folder:
-		return nil
-	case "":
-	default:
-		return fmt.Errorf("node %s has another folder than before", name)
-	}
-	i.form.Met[name] = folder
-	if i.fresh { // it is written when the node is one
-		return nil
-	}
-	return i.write()
-}
-
-// met gives the folders that this node has met.
-func (i *identity) met() map[string]string {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return maps.Clone(i.form.Met)
-}
-
-// introduce asks the other members, by a server that has no part of the log, whether the name
-// of this new node had another folder. It waits until a majority of the members, this one
-// counted, has answered. Then the node is one.
-func (n *Node) introduce(ctx context.Context) error {
-	s, err := n.startServer(false)
-	if err != nil {
-		return err
-	}
-	defer s.close()
-	n.log.Info("this node is new: it asks the others whether they have known another one of its name", "node", n.c.Node)
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	ended, err := n.beat(ctx, s.conn)
-	if err != nil {
-		return err
-	}
-	err = n.beats.introduced(ctx, n.c.Node, n.id.form.Folder)
-	cancel()
-	<-ended
-	if err != nil {
-		return err
-	}
-	return n.id.keep()
-}
-
-var errLostFolder = errors.New("the node had another folder before: a machine that has lost it comes back under a new name (relay cluster add, relay cluster remove)")
-
-// introduced waits for the answers of introduce.
-func (b *beats) introduced(ctx context.Context, name, folder string) error {
-	for {
-		b.mu.Lock()
-		answers, changed := 1, b.changed
-		for other, p := range b.peers {
-			switch old := p.last.Met[name]; {
-			case p.last.Run == 0:
-			case old != "" && old != folder:
-				b.mu.Unlock()
-				return fmt.Errorf("%w (%s, as %s remembers)", errLostFolder, name, other)
-			default:
-				answers++
-			}
-		}
-		enough := answers >= b.quorum
-		b.mu.Unlock()
-		if enough {
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return fmt.Errorf("the other nodes do not answer: %w", ctx.Err())
-		}
-	}
+	return form
 }
 
 // isNew tells whether the node has no part of the log yet.
@@ -167,4 +150,101 @@ func (i *identity) isNew() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.fresh
+}
+
+// write writes the identity as change makes it, and then changes it. When it returns nil, the
+// change survives a power cut.
+func (i *identity) write(change func(*identityForm)) error {
+	i.writing.Lock()
+	defer i.writing.Unlock()
+	form := i.get()
+	change(&form)
+	text, err := json.Marshal(form)
+	if err == nil {
+		err = lock.Replace(i.path, text)
+	}
+	if err == nil {
+		err = sqlite.SyncDir(filepath.Dir(i.path)) // else the old file may be there again
+	}
+	if err != nil {
+		return err
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.fresh = false
+	change(&i.form)
+	return nil
+}
+
+// rise makes the folder older by one.
+func (i *identity) rise() error {
+	return i.write(func(f *identityForm) { f.Age++ })
+}
+
+// live begins a life of the folder.
+func (i *identity) live() error {
+	id := randomID()
+	return i.write(func(f *identityForm) {
+		f.Age++
+		f.Lives = append(f.Lives, life{id, f.Age})
+		f.Lives = f.Lives[max(0, len(f.Lives)-livesKept):]
+	})
+}
+
+// end has the node not start again.
+func (i *identity) end(why error) error {
+	return i.write(func(f *identityForm) { f.End = why.Error() })
+}
+
+var (
+	errOtherFolder = errors.New("it has another folder than before")
+	errOlder       = errors.New("its folder is in an older state than before")
+)
+
+// note notes what another node says of itself, and what it says of others. When a node asks to
+// come among the others, what it says of itself is on the disk when note returns. Errors:
+// errOtherFolder, errOlder, and those of the disk; then it is to be left out.
+func (i *identity) note(b *beat) error {
+	if b.New {
+		return nil
+	}
+	i.mu.Lock()
+	met, known, fresh := i.form.Met[b.Node], i.form.Known[b.Node], i.fresh
+	isKnown := known[b.life()] >= b.Age
+	change := func(f *identityForm) { f.Met[b.Node], f.Known[b.Node] = b.Folder, ages{b.life(): b.Age} }
+	switch {
+	case met != "" && met != b.Folder:
+		i.mu.Unlock()
+		return fmt.Errorf("node %s: %w", b.Node, errOtherFolder)
+	case !b.hadAll(known):
+		i.mu.Unlock()
+		return fmt.Errorf("node %s: %w", b.Node, errOlder)
+	case fresh: // it is written when the node is one
+		i.form.Met[b.Node] = b.Folder
+		i.mu.Unlock()
+		return nil
+	}
+	for name, known := range b.Known {
+		i.hear(name, known)
+	}
+	if met != "" && (isKnown || !b.Asking) {
+		change(&i.form)
+		i.mu.Unlock()
+		return nil
+	}
+	i.mu.Unlock()
+	return i.write(change)
+}
+
+// hear adds to what is known of another node what a third one says of it. The caller has the lock.
+func (i *identity) hear(name string, known ages) {
+	if name == i.form.Node {
+		return
+	}
+	if i.form.Known[name] == nil {
+		i.form.Known[name] = ages{}
+	}
+	for id, age := range known {
+		i.form.Known[name][id] = max(i.form.Known[name][id], age)
+	}
 }

@@ -46,13 +46,8 @@ func (n *Node) judge(s *beats) {
 				s.differs = true
 				n.log.Error(err.Error())
 			}
-			if count >= s.quorum && !s.fatal {
-				s.fatal = true
-				if n.c.Fatal != nil {
-					n.all.Go(func() {
-						n.c.Fatal(fmt.Errorf("%w. A majority agrees, so this node stops: begin again with a copy of the file of another node", err))
-					})
-				}
+			if count >= s.quorum {
+				n.fail(fmt.Errorf("%w. A majority agrees, so this node stops: begin again with a copy of the file of another node", err))
 			}
 		}
 	}

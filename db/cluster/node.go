@@ -28,8 +28,9 @@ type Config struct {
 	// Snapshot makes a copy of the store's file at a path, for a new node; nil: this node gives
 	// none. It is called after Attach only, once at a time.
 	Snapshot func(ctx context.Context, to string) error
-	// Fatal is called once, from any goroutine, if the process must end: its store has decided
-	// otherwise than those of the majority. nil: it is only logged.
+	// Fatal is called once, from any goroutine, if the process must end: the node is not taken
+	// among the others, or its store has decided otherwise than those of the majority. nil: it is
+	// only logged.
 	Fatal func(error)
 
 	skew time.Duration // in tests: how far this node's clock is ahead
@@ -47,12 +48,17 @@ type Node struct {
 	file atomic.Pointer[File]
 	log  *slog.Logger
 	id   *identity
-	nats *natsServer
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
 	all  sync.WaitGroup
 
-	closing sync.Once
+	nats     *natsServer   // set before admitted is closed
+	admitted chan struct{} // closed when the node is one of the cluster
+	decided  chan struct{} // closed when it is known whether it will be
+	refusal  error         // set before decided is closed: why it is not; nil: it is
+	waits    atomic.Bool   // that the node waits for a majority is logged
+
+	closing, failing sync.Once
 
 	store    Store         // set before attached is closed
 	attached chan struct{} // closed by Attach
@@ -73,10 +79,10 @@ type Node struct {
 // doubtFor is the usual value of Node.doubt: longer than an election takes.
 const doubtFor = 15 * time.Second
 
-// Start starts a node: its part of the log, and its heartbeats. A node that starts for the first
-// time waits until it has heard a majority of the members, or ctx ends; later Start waits for
-// nobody. Errors: the file does not fit the node, the port is taken, the folder cannot be used,
-// or it was another node's.
+// Start starts a node: its heartbeats and, once the others have taken it, its part of the log. A
+// node that starts for the first time waits until then, or until ctx ends; later Start waits for
+// nobody, and Config.Fatal is called if the node is not taken. Errors: the file does not fit the
+// node, the port is taken, the folder cannot be used, or it was another node's.
 func Start(ctx context.Context, c Config) (*Node, error) {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -91,7 +97,8 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return nil, err
 	}
-	n := &Node{c: c, log: c.Logger, attached: make(chan struct{}), sure: make(chan struct{}), doubt: doubtFor, grown: make(chan struct{}, 1), began: time.Now()}
+	n := &Node{c: c, log: c.Logger, admitted: make(chan struct{}), decided: make(chan struct{}), attached: make(chan struct{}), sure: make(chan struct{}),
+		doubt: doubtFor, grown: make(chan struct{}, 1), began: time.Now()}
 	n.file.Store(c.File)
 	n.beats = newBeats(c.File.Members, c.Node)
 	n.ctx, n.stop = context.WithCancel(context.Background())
@@ -103,28 +110,28 @@ func Start(ctx context.Context, c Config) (*Node, error) {
 }
 
 func (n *Node) start(ctx context.Context) error {
+	var s *natsServer
 	var err error
-	if n.id, err = readIdentity(n.c.Dir, n.c.Node, n.file.Load().ID); err != nil {
+	if n.id, err = readIdentity(n.c.Dir, n.c.Node, n.file.Load().ID); err == nil {
+		s, err = n.startServer(false)
+	}
+	if err != nil {
+		n.refusal = err
+		close(n.decided)
 		return err
 	}
-	if n.id.fresh {
-		if err := n.introduce(ctx); err != nil {
-			return err
+	if n.id.isNew() {
+		n.log.Info("this node is new: it asks the others whether they have known another one of its name", "node", n.c.Node)
+		n.enter(ctx, s)
+		return n.refusal
+	}
+	n.all.Go(func() {
+		n.enter(n.ctx, s)
+		if n.refusal != nil && n.ctx.Err() == nil {
+			n.fail(n.refusal)
 		}
-	}
-	if n.nats, err = n.startServer(true); err != nil {
-		return err
-	}
-	if err := n.serveSnapshots(); err != nil {
-		return err
-	}
-	n.beats.reset()
-	ended, err := n.beat(n.ctx, n.nats.conn)
-	if err == nil {
-		n.all.Go(func() { <-ended })
-		n.all.Go(n.evict)
-	}
-	return err
+	})
+	return nil
 }
 
 // Attach gives the node its store, once, after the store was opened with the node as its log.
@@ -139,11 +146,12 @@ func (n *Node) Attach(s Store) {
 // log has acknowledged it has. Close may be called again.
 func (n *Node) Close() error {
 	n.closing.Do(func() {
-		if n.nats != nil { // else Start has failed
+		if n.isAdmitted() {
 			n.handOver()
 		}
 		n.stop()
-		if n.nats != nil {
+		<-n.decided
+		if n.isAdmitted() {
 			n.nats.close()
 		}
 		n.all.Wait()
@@ -152,25 +160,34 @@ func (n *Node) Close() error {
 	return nil
 }
 
-// isAttached tells whether the node has a store.
-func (n *Node) isAttached() bool {
+// isAdmitted tells whether the node is one of the cluster. Until then it has no part of the log.
+func (n *Node) isAdmitted() bool { return isClosed(n.admitted) }
+
+func isClosed(c chan struct{}) bool {
 	select {
-	case <-n.attached:
+	case <-c:
 		return true
 	default:
 		return false
 	}
 }
 
-// isSure tells whether the store of the node follows the log of the cluster.
-func (n *Node) isSure() bool {
-	select {
-	case <-n.sure:
-		return n.unfit == nil
-	default:
-		return false
-	}
+// fail says that the process must end. Only the first reason is told.
+func (n *Node) fail(why error) {
+	n.failing.Do(func() {
+		if n.c.Fatal == nil {
+			n.log.Error("this node must stop", "error", why)
+			return
+		}
+		n.all.Go(func() { n.c.Fatal(why) })
+	})
 }
+
+// isAttached tells whether the node has a store.
+func (n *Node) isAttached() bool { return isClosed(n.attached) }
+
+// isSure tells whether the store of the node follows the log of the cluster.
+func (n *Node) isSure() bool { return isClosed(n.sure) && n.unfit == nil }
 
 // isPeer tells whether name is that of another member.
 func (n *Node) isPeer(name string) bool {

@@ -146,7 +146,7 @@ func (s *natsServer) ready(n *Node) error {
 }
 
 func (s *natsServer) connect(user, secret string) (*nats.Conn, error) {
-	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
+	return nats.Connect("", nats.InProcessServer(s.Server), nats.UserInfo(user, secret), nats.Timeout(startPatience), nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond),
 		nats.ReconnectJitter(0, 0), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {})) // a slow subscription loses messages, and reads them from the log
 }
 

@@ -191,6 +191,14 @@ func (n *Node) FetchSnapshot(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); err == nil {
 		return fmt.Errorf("%s is there already", path)
 	}
+	select {
+	case <-n.decided:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if !n.isAdmitted() {
+		return n.refusal
+	}
 	removeAll(path + ".partial-*") // of a process that was killed
 	for said := false; ; {
 		var failures []error

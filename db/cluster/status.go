@@ -46,7 +46,9 @@ type MemberStatus struct {
 func (n *Node) Status(ctx context.Context) Status {
 	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
 	holders := map[string]bool{}
-	if info, err := n.streamInfo(ctx); err == nil {
+	if !n.isAdmitted() {
+		// It has no part of the log, which it could ask.
+	} else if info, err := n.streamInfo(ctx); err == nil {
 		st.First, st.Last, st.Bytes = info.State.FirstSeq, info.State.LastSeq, info.State.Bytes
 		if info.Cluster != nil {
 			st.Leader = info.Cluster.Leader

@@ -98,12 +98,15 @@ func (n *Node) ready(ctx context.Context) error {
 // makeSure waits for the leader of the stream, and compares the stream with the log of the store,
 // which is attached. It tells ready the outcome.
 func (n *Node) makeSure() {
-	var missing time.Time                      // since when the stream is known not to be there
-	began, said := time.Now(), map[bool]bool{} // whether it is said, by whether the clock is why
+	if <-n.decided; !n.isAdmitted() {
+		return
+	}
+	var missing time.Time // since when the stream is known not to be there
+	began, saidClock := time.Now(), false
 	for {
 		err := n.checkStream(n.ctx)
 		switch {
-		case err == nil && len(said) > 0:
+		case err == nil && (saidClock || n.waits.Load()):
 			n.log.Info("the log of the cluster is reached")
 		case err == nil, errors.Is(err, errOtherStream):
 		case !isAPIError(err, server.JSStreamNotFoundErr):
@@ -118,9 +121,13 @@ func (n *Node) makeSure() {
 			close(n.sure)
 			return
 		}
-		if clock := errors.Is(err, errClock); !said[clock] && time.Since(began) > waitSilent && n.ctx.Err() == nil {
-			said[clock] = true
-			n.log.Warn("waiting for the log of the cluster, which needs a majority of the nodes", "error", err)
+		switch isClock := errors.Is(err, errClock); {
+		case time.Since(began) <= waitSilent:
+		case !isClock:
+			n.sayWaiting(err)
+		case !saidClock && n.ctx.Err() == nil:
+			saidClock = true
+			n.log.Warn(waitingForLog, "error", err)
 		}
 		if !pause(n.ctx, askAgain) {
 			return

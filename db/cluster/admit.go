@@ -1,0 +1,249 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A node that starts has no part of the log until the others have taken it. Until then it
+// speaks with them by a server of NATS that does not know of the log: so it neither votes nor
+// counts for a majority. It asks what they know of its folder:
+//
+//   - Have they known another folder under its name? Then it has lost its disk.
+//   - Have they heard of an age and a life that it did not have? Then its disk was put back to an
+//     older state.
+//
+// Either is refused. Answers of a majority are enough, the node itself counted, and it waits a
+// little for the rest: more cannot be asked for, because two of three must be able to start
+// alone. Nodes that start at the same time answer each other, since an answer takes no log.
+// Then a life of the folder begins, and the node has no part of the log before a majority has that
+// on disk. So a state of before this start is refused wherever one of them is heard.
+
+// patience is how long a node that has the answers of a majority waits for those of the others.
+const patience = 2 * time.Second
+
+var (
+	errLostFolder = errors.New("the node had another folder before: a machine that has lost it comes back under a new name (relay cluster add, relay cluster remove)")
+	errPutBack    = errors.New("the disk of this node was put back to an older state, and has forgotten what it has acknowledged: " +
+		"the machine comes back under a new name, with an empty folder (relay cluster add, relay cluster remove)")
+	errTaken = errors.New("its disk was put back to an older state, and it takes part in the log all the same, which may have lost acknowledged messages: " +
+		"this node stops, and does not start again (relay docs cluster tells how to recover)")
+)
+
+// lastWords is how long a node still speaks that finds out that its disk was put back: so the one
+// that knows it learns that it takes part in the log.
+const lastWords = time.Second
+
+// putBack has this node stop, since another one knows that its disk was put back. It was taken while
+// that one was away.
+func (n *Node) putBack(by string) {
+	err := fmt.Errorf("%w (%s, as %s remembers)", errPutBack, n.c.Node, by)
+	n.all.Go(func() {
+		if pause(n.ctx, lastWords) {
+			n.fail(err)
+		}
+	})
+}
+
+// taken has this node stop for good, since one takes part in the log whose disk was put back. The
+// caller has the lock of the beats.
+func (n *Node) taken(why error) {
+	if n.beats.taken != nil {
+		return
+	}
+	n.beats.taken = why
+	n.all.Go(func() {
+		if err := n.id.end(why); err != nil {
+			n.log.Error("the file node.json cannot be written", "dir", n.c.Dir, "error", err)
+		}
+		n.fail(why)
+	})
+}
+
+// enter has the node come among the others. It closes decided.
+func (n *Node) enter(ctx context.Context, s *natsServer) {
+	defer close(n.decided)
+	if n.refusal = n.admit(ctx, s); n.refusal == nil {
+		n.refusal = n.join()
+	}
+}
+
+// admit asks the others by a server without a log, which it closes.
+func (n *Node) admit(ctx context.Context, s *natsServer) error {
+	defer s.close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	ended, err := n.beat(ctx, s.conn)
+	if err != nil {
+		return err
+	}
+	err = n.ask(ctx)
+	cancel()
+	<-ended
+	return err
+}
+
+// ask returns nil once the node may take part in the log.
+func (n *Node) ask(ctx context.Context) error {
+	enough := time.Duration(-1) // since when a majority has answered
+	err := n.await(ctx, func() (bool, error) {
+		answers, all, err := n.answers()
+		switch {
+		case err != nil:
+			return false, err
+		case !n.suffices(answers):
+			enough = -1
+		case enough < 0:
+			enough = n.elapsed()
+		}
+		return all || enough >= 0 && n.elapsed()-enough >= patience, nil
+	})
+	if err != nil {
+		return err
+	}
+	if err := n.id.live(); err != nil {
+		return err
+	}
+	n.beats.hurry()
+	return n.await(ctx, func() (bool, error) {
+		if _, _, err := n.answers(); err != nil {
+			return false, err
+		}
+		return n.suffices(n.noted()), nil
+	})
+}
+
+// answers counts the members whose answers are heard, this one counted. all tells that none is
+// missing. Error: one of them says that this node must not come back.
+func (n *Node) answers() (count int, all bool, err error) {
+	s, id, isNew := n.beats, n.id.get(), n.id.isNew()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.taken != nil {
+		return 0, false, s.taken
+	}
+	count = 1
+	for other, p := range s.peers {
+		old := p.last.Met[n.c.Node]
+		switch {
+		case p.last.Run == 0:
+		case old != "" && old != id.Folder:
+			return 0, false, fmt.Errorf("%w (%s, as %s remembers)", errLostFolder, n.c.Node, other)
+		case !id.hadAll(p.last.Known[n.c.Node]):
+			return 0, false, fmt.Errorf("%w (%s, as %s remembers)", errPutBack, n.c.Node, other)
+		case p.last.New && !isNew: // it knows nothing yet
+		default:
+			count++
+		}
+	}
+	return count, count == len(s.peers)+1, nil
+}
+
+// noted counts the members that have noted the life of this node's folder, this one counted.
+func (n *Node) noted() int {
+	s, id := n.beats, n.id.get()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	count := 1
+	for _, p := range s.peers {
+		if p.last.Known[n.c.Node][id.life()] > 0 {
+			count++
+		}
+	}
+	return count
+}
+
+// suffices tells whether so many members are a majority. If not, it says after a while that the
+// node waits.
+func (n *Node) suffices(count int) bool {
+	n.beats.mu.Lock()
+	defer n.beats.mu.Unlock()
+	if count < n.beats.quorum && n.elapsed() > waitSilent {
+		n.sayWaiting(errNotHeard)
+	}
+	return count >= n.beats.quorum
+}
+
+// await waits until condition is true or fails, which it looks at after each beat of another
+// node and at least as often as a node sends them.
+func (n *Node) await(ctx context.Context, condition func() (bool, error)) error {
+	for {
+		n.beats.mu.Lock()
+		changed := n.beats.changed
+		n.beats.mu.Unlock()
+		if done, err := condition(); done || err != nil {
+			return err
+		}
+		timer := time.NewTimer(beatEvery)
+		select {
+		case <-changed:
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return fmt.Errorf("the other nodes do not answer: %w", ctx.Err())
+		}
+		timer.Stop()
+	}
+}
+
+const waitingForLog = "waiting for the log of the cluster, which needs a majority of the nodes"
+
+var errNotHeard = errors.New("a majority of the nodes is not heard")
+
+// sayWaiting logs once that the node waits for a majority.
+func (n *Node) sayWaiting(why error) {
+	if n.ctx.Err() == nil && n.waits.CompareAndSwap(false, true) {
+		n.log.Warn(waitingForLog, "error", why)
+	}
+}
+
+// join starts the node's part of the log.
+func (n *Node) join() error {
+	s, err := n.startServer(true)
+	if err != nil {
+		return err
+	}
+	n.nats = s
+	n.beats.reset()
+	if err := n.serveSnapshots(); err != nil {
+		s.close()
+		return err
+	}
+	ended, err := n.beat(n.ctx, s.conn)
+	if err != nil {
+		s.close()
+		return err
+	}
+	n.all.Go(func() { <-ended })
+	n.all.Go(n.evict)
+	n.all.Go(n.grow)
+	close(n.admitted)
+	return nil
+}
+
+// How often a folder becomes older, while the log grows and while it does not. What a node
+// acknowledged after the last time is not missed if its disk is put back to a state of then.
+const (
+	growEvery  = time.Second
+	growSeldom = 10 * time.Second
+)
+
+// grow makes the folder older from time to time.
+func (n *Node) grow() {
+	last, known, failed := n.elapsed(), uint64(0), false
+	for pause(n.ctx, growEvery) {
+		if n.known.Load() == known && n.elapsed()-last < growSeldom {
+			continue
+		}
+		last, known = n.elapsed(), n.known.Load()
+		err := n.id.rise()
+		if err != nil && !failed {
+			n.log.Error("the file node.json cannot be written", "dir", n.c.Dir, "error", err)
+		}
+		failed = err != nil
+	}
+}

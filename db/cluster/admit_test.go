@@ -1,0 +1,297 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"relay/db/relay"
+)
+
+// An image of a stopped machine's disk.
+type image struct {
+	m            *machine
+	folder, file string
+}
+
+// takeImage copies the folder and the file of a stopped machine.
+func (m *machine) takeImage(name string) image {
+	m.Helper()
+	i := image{m, m.config.Dir + "." + name, m.config.Dir + "." + name + ".db"}
+	m.copyFolder(m.config.Dir, i.folder)
+	m.copyFile(m.dbPath, i.file)
+	return i
+}
+
+func (i image) putBackFolder() {
+	i.m.Helper()
+	i.m.replaceFolder("", i.m.config.Dir)
+	i.m.copyFolder(i.folder, i.m.config.Dir)
+}
+
+func (i image) putBackFile() {
+	i.m.Helper()
+	i.m.loseFile()
+	i.m.copyFile(i.file, i.m.dbPath)
+}
+
+func (m *machine) copyFile(from, to string) {
+	m.Helper()
+	text, err := os.ReadFile(from)
+	if err == nil {
+		err = os.WriteFile(to, text, 0o600)
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+}
+
+// wantPutBack starts a machine and wants it to be refused before it has a part of the log.
+func (m *machine) wantPutBack() {
+	m.Helper()
+	m.start()
+	m.wantFatal("the disk of this node was put back to an older state")
+	if m.isAdmitted() || m.isSure() {
+		m.Error(m.name, "has a part of the log")
+	}
+	m.stop()
+}
+
+// A node whose folder was put back to an older state is refused, with the database of then or the
+// present one. The others go on. With its last folder it comes back, though its database is old:
+// it takes from the log what that one lacks.
+func TestDiskThatWasPutBack(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	k := all[0].issue("bob^demo")
+	all[0].mustSend(k, "before")
+	waitLevel(all...)
+	m := all[1]
+	m.stop()
+	old := m.takeImage("old")
+	m.start()
+	m.waitFresh()
+	m.mustSend(k, "since")
+	m.stop()
+	last := m.takeImage("last")
+	old.putBackFolder()
+	m.wantPutBack()
+	old.putBackFolder()
+	old.putBackFile()
+	m.wantPutBack()
+	all[2].mustSend(k, "without it")
+	last.putBackFolder()
+	old.putBackFile()
+	m.start()
+	m.waitFresh()
+	waitLevel(all...)
+	m.mustSend(k, "with it")
+	waitLevel(m, all[0], all[2])
+	for _, m := range all {
+		m.stop()
+	}
+	wantSame(all...)
+	wantMessages(t, m, []string{"before", "since", "without it", "with it"})
+}
+
+// A folder that is put back to what it was while the node ran is found out, too.
+func TestImageOfARunningNode(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	k := all[0].issue("bob^demo")
+	m := all[1]
+	was := m.id.get().Age
+	named := filepath.Join(m.config.Dir, "node.json")
+	m.copyFile(named, named+".old")
+	m.mustSend(k, "since")
+	wait(t, "another node knows that the folder is older", func() bool { return all[2].id.get().Known["n2"][m.id.form.life()] > was })
+	m.stop()
+	m.copyFile(named+".old", named)
+	m.wantPutBack()
+}
+
+// When two of three were put back, neither is taken, and the third one does not go on with either.
+// What was acknowledged is in its file.
+func TestTwoDisksThatWerePutBack(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	k := all[0].issue("bob^demo")
+	waitLevel(all...)
+	var old []image
+	for _, m := range all[:2] {
+		m.stop()
+		old = append(old, m.takeImage("old"))
+	}
+	for _, m := range all[:2] {
+		m.start()
+	}
+	all[0].waitFresh()
+	all[0].mustSend(k, "acknowledged")
+	waitLevel(all...)
+	for _, i := range old {
+		i.m.stop()
+		i.putBackFolder()
+		i.putBackFile()
+	}
+	both := all[:2]
+	for _, m := range both {
+		m.start()
+	}
+	for _, m := range both {
+		m.wantFatal("the disk of this node was put back to an older state")
+	}
+	wait(t, "the third one has no lease", func() bool { return !all[2].Fresh() })
+	if err := all[2].send(k, "alone"); relay.ErrorCode(err) != relay.Overloaded {
+		t.Errorf("the third one answered %v", err)
+	}
+	for _, m := range all {
+		m.stop()
+	}
+	wantMessages(t, all[2], []string{"acknowledged"})
+}
+
+// A node whose disk was put back meets one that has missed all since, while the only one that knows
+// is away. They cannot know it, and go on. Once the third one is back, it and the node that was put
+// back stop, and the third one has kept what was acknowledged.
+func TestDiskThatWasPutBackUnseen(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	k := all[0].issue("bob^demo")
+	waitLevel(all...)
+	knows, m, missed := all[0], all[1], all[2]
+	missed.stop()
+	m.stop()
+	old := m.takeImage("old")
+	m.start()
+	m.waitFresh()
+	m.mustSend(k, "acknowledged")
+	waitLevel(m, knows)
+	m.stop()
+	knows.stop()
+	old.putBackFolder()
+	old.putBackFile()
+	var ready sync.WaitGroup
+	for _, m := range []*machine{m, missed} {
+		ready.Go(m.start)
+	}
+	ready.Wait()
+	m.waitFresh()
+	knows.start()
+	m.wantFatal("the disk of this node was put back to an older state")
+	knows.wantFatal("takes part in the log all the same")
+	if knows.isAdmitted() {
+		t.Error("the node that knows has a part of the log")
+	}
+	for _, m := range all {
+		m.stop()
+	}
+	wantMessages(t, knows, []string{"acknowledged"})
+	if err := knows.tryToStart(false); err == nil || !strings.Contains(err.Error(), errTaken.Error()) {
+		t.Errorf("it started again with %v", err)
+	}
+}
+
+// What a node tells of the age of its folder is on its disk before: an age that it could not write
+// it does not tell. So a node that is killed at any moment has what others know.
+func TestAgeIsOnDiskBeforeItIsTold(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	m, hears := all[1], all[0]
+	inTheWay := m.id.path + ".new"
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := m.id.rise(); err == nil {
+		t.Fatal("a file was written where a folder is")
+	}
+	last := func() beat {
+		hears.beats.mu.Lock()
+		defer hears.beats.mu.Unlock()
+		return hears.beats.peers["n2"].last
+	}
+	count := last().Count
+	wait(t, "two more beats come", func() bool { return last().Count >= count+2 })
+	onDisk, err := readIdentity(m.config.Dir, "n2", m.config.File.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if told := last().Age; told != onDisk.form.Age {
+		t.Errorf("it tells the age %d, and the disk has %d", told, onDisk.form.Age)
+	}
+	if err := os.RemoveAll(inTheWay); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the folder becomes older again", func() bool { return last().Age > onDisk.form.Age })
+}
+
+// A node has no part of the log until another one has on disk that it lives again: else a state of
+// before could be put back, and nobody knew.
+func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	waitLevel(all...)
+	m := all[1]
+	m.stop()
+	for _, other := range others(all, m) {
+		if err := os.MkdirAll(filepath.Join(other.id.path+".new", "x"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.start()
+	for _, other := range others(all, m) {
+		wait(t, "it does not note the life", func() bool { return other.log.count("is left out") > 0 })
+	}
+	beats := func() uint64 {
+		m.beats.mu.Lock()
+		defer m.beats.mu.Unlock()
+		return m.beats.count
+	}
+	began := beats()
+	wait(t, "some beats go by", func() bool { return m.isAdmitted() || beats() > began+8 })
+	if m.isAdmitted() {
+		t.Error("it has a part of the log")
+	}
+	for _, other := range others(all, m) {
+		if err := os.RemoveAll(other.id.path + ".new"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	m.waitFresh()
+}
+
+// A beat that was long on its way, by a connection that has broken since, does not say that a disk
+// was put back.
+func TestBeatThatComesLate(t *testing.T) {
+	t.Parallel()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	hears := all[0]
+	hears.beats.mu.Lock()
+	late := hears.beats.peers["n2"].last
+	hears.beats.mu.Unlock()
+	if err := all[1].id.rise(); err != nil {
+		t.Fatal(err)
+	}
+	wait(t, "the other node knows of the rise", func() bool { return hears.id.get().Known["n2"][late.life()] > late.Age })
+	hears.hear(late)
+	all[1].mustSend(all[0].issue("bob^demo"), "on")
+	waitLevel(all[1], hears)
+	if hears.log.count("is left out") != 1 {
+		t.Error("the late beat was not left out")
+	}
+	hears.beats.mu.Lock()
+	defer hears.beats.mu.Unlock()
+	if hears.beats.taken != nil {
+		t.Error("it stops:", hears.beats.taken)
+	}
+}
