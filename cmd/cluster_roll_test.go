@@ -4,8 +4,10 @@ package cmd_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,16 +25,16 @@ func buildChanged(t *testing.T, changes []change, args ...string) string {
 	dir := t.TempDir()
 	program, overlay := filepath.Join(dir, "relay-changed"), filepath.Join(dir, "overlay.json")
 	replace := map[string]string{}
-	for _, c := range changes {
+	for i, c := range changes {
 		file, err := filepath.Abs(c.file)
-		source, err2 := os.ReadFile(file)
+		source, err2 := os.ReadFile(cmp.Or(replace[file], file))
 		if err := errors.Join(err, err2); err != nil {
 			t.Fatal(err)
 		}
 		if bytes.Count(source, []byte(c.from)) != 1 {
 			t.Fatalf("%s has not once: %s", file, c.from)
 		}
-		other := filepath.Join(dir, strings.ReplaceAll(c.file, "/", "_"))
+		other := filepath.Join(dir, fmt.Sprint(i, ".go"))
 		if err := os.WriteFile(other, bytes.Replace(source, []byte(c.from), []byte(c.to), 1), 0o600); err != nil {
 			t.Fatal(err)
 		}

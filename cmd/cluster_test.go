@@ -27,6 +27,8 @@ type trio struct {
 	t     *testing.T
 	dir   string
 	nodes []*clusterNode
+
+	clocksJump bool // a node may refuse the timestamps of clients
 }
 
 type clusterNode struct {
@@ -35,6 +37,7 @@ type clusterNode struct {
 	folder  string // has the database, and the node's copy of the cluster file
 	db      string
 	wrap    []string // the command that runs the program; nil: none
+	args    []string // more arguments of relay serve
 	env     []string // beside that of the test
 	program string   // that it runs; "": that of the tests
 	addr    string   // where clients reach it, from its first start on
@@ -113,6 +116,7 @@ func (n *clusterNode) launch() {
 	n.trio.t.Helper()
 	args := append(slices.Clone(n.wrap), cmp.Or(n.program, binary), "serve", "--addr", n.addr, "--db", n.db, "--cluster", n.file(), "--node", n.name,
 		"--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
+	args = append(args, n.args...)
 	n.server = launch(n.trio.t, exec.Command(args[0], args[1:]...), n.env)
 	n.server.db, n.server.url = n.db, "http://"+n.addr
 }
