@@ -94,7 +94,6 @@ func TestClusterWhoseLeadersClockJumps(t *testing.T) {
 	}
 	program := withClock(t)
 	c := newTrio(t)
-	c.clocksJump = true
 	clocks := map[*clusterNode]*wrongClock{}
 	for _, n := range c.nodes {
 		n.stop()

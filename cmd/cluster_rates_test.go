@@ -156,7 +156,7 @@ type mark struct {
 
 // drawSeconds draws a bar for each second, and a line for each mark.
 func drawSeconds(taken []int64, marks []mark) []byte {
-	const left, top, bar, height = 74, 64, 10, 220
+	const left, top, bar, height = 74, 84, 10, 220
 	most := max(slices.Max(taken), 1)
 	var b strings.Builder
 	width := left + bar*len(taken) + 24
@@ -172,8 +172,8 @@ func drawSeconds(taken []int64, marks []mark) []byte {
 		fmt.Fprintf(&b, `<rect class="bar" x="%d" y="%.1f" width="%d" height="%.1f"/>`+"\n", left+bar*i+1, top+height-h, bar-2, h)
 	}
 	for i, m := range marks {
-		x := left + bar*m.second
-		fmt.Fprintf(&b, `<line class="mark" x1="%d" x2="%[1]d" y1="%d" y2="%d"/><text class="soft" x="%d" y="%d">%s</text>`+"\n", x, top-8, top+height, x+4, top-12+14*(i%2), m.what)
+		x, y := left+bar*m.second, top-28+14*(i%2)
+		fmt.Fprintf(&b, `<line class="mark" x1="%d" x2="%[1]d" y1="%d" y2="%d"/><text class="soft" x="%d" y="%d">%s</text>`+"\n", x, y-10, top+height, x+4, y, m.what)
 	}
 	fmt.Fprintf(&b, `<line class="axis" x1="%d" x2="%d" y1="%d" y2="%[3]d"/>`+"\n", left, left+bar*len(taken), top+height)
 	for second := 0; second <= len(taken); second += 10 {

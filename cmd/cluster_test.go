@@ -27,8 +27,6 @@ type trio struct {
 	t     *testing.T
 	dir   string
 	nodes []*clusterNode
-
-	clocksJump bool // a node may refuse the timestamps of clients
 }
 
 type clusterNode struct {
