@@ -23,7 +23,7 @@ func TestClusterSoak(t *testing.T) {
 		t.Skip("-soak says how long")
 	}
 	c := newTrio(t)
-	l := c.load(c.nodes[0].issue(trioAddresses(6)...))
+	l := c.load(c.nodes[0].issue(trioAddresses(3)...))
 	l.calm(200)
 	kills := 0
 	longest := map[string]time.Duration{}
