@@ -56,6 +56,8 @@ type clusterMember struct {
 	Differs   bool     `json:"differs"` // its store has decided otherwise than that of the node that tells this
 	Clock     *float64 `json:"clock_ahead_seconds"`
 	Version   string   `json:"version"`
+	Rules     int64    `json:"rules"`       // of the log that are in force for its database
+	Knows     int64    `json:"knows_rules"` // the newest that its program knows
 }
 
 const defaultClusterFile = "relay.cluster"

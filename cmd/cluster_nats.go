@@ -125,7 +125,7 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 
 func (j joined) configure(o *db.Options) {
 	o.Log, o.KeepsLog, o.Fresh, o.Seen, o.Create = j.Node, j.KeepsLog, j.Fresh, j.Seen, false
-	o.Status = j.tell
+	o.Status, o.CommonRules = j.tell, j.CommonRules
 }
 
 func (j joined) attach(d *db.DB) { j.Attach(d) }
@@ -145,7 +145,7 @@ func (j joined) tell(ctx context.Context) (json.RawMessage, error) {
 	st := j.Status(ctx)
 	told := clusterStatus{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
 	for _, m := range st.Members {
-		t := clusterMember{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version}
+		t := clusterMember{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version, Rules: m.Rules, Knows: m.Knows}
 		if m.Silence >= 0 {
 			s := m.Silence.Seconds()
 			t.SilentFor = &s

@@ -3,6 +3,7 @@
 package cmd_test
 
 import (
+	"cmp"
 	"database/sql"
 	"fmt"
 	"maps"
@@ -29,12 +30,16 @@ type trio struct {
 }
 
 type clusterNode struct {
-	trio   *trio
-	name   string
-	folder string // has the database, and the node's copy of the cluster file
-	db     string
-	addr   string  // where clients reach it, from its first start on
-	server *server // nil: it was not started
+	trio    *trio
+	name    string
+	folder  string // has the database, and the node's copy of the cluster file
+	db      string
+	wrap    []string // the command that runs the program; nil: none
+	args    []string // more arguments of relay serve
+	env     []string // beside that of the test
+	program string   // that it runs; "": that of the tests
+	addr    string   // where clients reach it, from its first start on
+	server  *server  // nil: it was not started
 }
 
 // newTrio founds a cluster on the database of its first node, and starts it.
@@ -107,8 +112,10 @@ func (c *trio) start() {
 // launch starts a node, and does not wait. It has its address from its first start on.
 func (n *clusterNode) launch() {
 	n.trio.t.Helper()
-	n.server = launch(n.trio.t, exec.Command(binary, "serve", "--addr", n.addr, "--db", n.db, "--cluster", n.file(), "--node", n.name,
-		"--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0"), nil)
+	args := append(slices.Clone(n.wrap), cmp.Or(n.program, binary), "serve", "--addr", n.addr, "--db", n.db, "--cluster", n.file(), "--node", n.name,
+		"--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
+	args = append(args, n.args...)
+	n.server = launch(n.trio.t, exec.Command(args[0], args[1:]...), n.env)
 	n.server.db, n.server.url = n.db, "http://"+n.addr
 }
 
@@ -158,6 +165,9 @@ type clusterState struct {
 		Holds   bool   `json:"holds_log"`
 		Applied uint64 `json:"applied_entry"`
 		Differs bool
+		Version string
+		Rules   int64
+		Knows   int64 `json:"knows_rules"`
 	}
 }
 

@@ -118,6 +118,11 @@ type Options struct {
 	// long is refused with Overloaded, and nothing was written. It is called for each request,
 	// by any goroutine, and must not block.
 	Fresh func() bool
+	// CommonRules gives the newest rules that every node knows (Place.Knows); 0 if that of a node
+	// is not known just now; nil: as 0. From then on no node may follow the log whose program
+	// does not know them. It is called by the writer's goroutine, several times a second, and must
+	// not block.
+	CommonRules func() int64
 	// Seen waits until each node has applied the entry of a number, or serves no reads, since it
 	// is not fresh; nil: there are no other nodes. Any goroutine may call it. It returns soon
 	// after ctx has ended, with its error.

@@ -151,6 +151,11 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 	if env.log != f.w.replica.file.Log {
 		return nil, errOtherLog
 	}
+	for _, write := range env.writes {
+		if err := f.w.replica.knowsRules(write); err != nil {
+			return nil, err
+		}
+	}
 	waiting := f.w.propose.claim(env)
 	ops := make([]op, 0, 1+len(env.writes))
 	ops = append(ops, op{job: &entryStart{f.w.replica, e, env.origin, env.counter}})

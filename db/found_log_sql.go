@@ -130,10 +130,10 @@ func changeFollowing(path, schema string, change func(c *sqlite.Conn, follows bo
 // foundLog writes the row that makes a file the first copy of a log, in a transaction of the
 // caller, and gives the log its name. Positions go on behind those that the file has.
 func foundLog(c *sqlite.Conn) (at file.Replica, err error) {
-	at.Version = applyVersion
+	at.Version = newestRules
 	rand.Read(at.Log[:]) // never fails (crypto/rand)
 	if at.Last, err = file.LastPosition(c, file.CurrentSchema()); err != nil {
 		return at, err
 	}
-	return at, c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)", at.Log[:], int64(applyVersion), int64(at.Last))
+	return at, c.Exec("INSERT INTO replica (id, log, version, applied, at, last, hash) VALUES (1, ?, ?, 0, 0, ?, 0)", at.Log[:], at.Version, int64(at.Last))
 }

@@ -163,6 +163,8 @@ func jobOf(write relay.Write, done func(any, error)) (job, error) {
 		return newJob(write, (*tx).forget, silent), nil
 	case *relay.UseNonce:
 		return newJob(write, (*tx).useNonce, silent), nil
+	case *relay.Activate:
+		return newJob(write, (*tx).activate, silent), nil
 	}
 	return nil, relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
 }

@@ -57,10 +57,6 @@ var (
 // errOtherLog stops a copy before it applies an entry that was not made for its log.
 var errOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")
 
-// applyVersion is the version of the rules by which entries become rows. It grows when the
-// same entry would give other rows than before. A file whose version is greater is refused.
-const applyVersion = 1
-
 // openLog finds the place of the file in the log of Options.Log, or makes the file the first
 // copy. It refuses a file that does not fit the options.
 func (d *DB) openLog() error {
@@ -80,8 +76,8 @@ func (d *DB) openLog() error {
 		return errors.New("only a server can follow a log")
 	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
 		return fmt.Errorf("%s follows a log already", d.path)
-	case follows && at.Version > applyVersion:
-		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, applyVersion)
+	case follows && at.Version > newestRules:
+		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, newestRules)
 	case !follows && !d.opts.FoundLog:
 		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.path)
 	case !follows:
@@ -98,6 +94,7 @@ func (d *DB) openLog() error {
 	w.riders = append(w.riders, w.replica)
 	w.propose = newProposer(w, d.opts.Log, at.Log)
 	w.propose.fresh = d.opts.Fresh
+	w.propose.rules = func() int64 { return w.replica.place.Load().Version }
 	w.follow = newFollower(w, d.opts.Log, at.Applied)
 	d.admin, err = admin.Listen(d.path, adminGreeting(d.ids))
 	return err

@@ -5,7 +5,8 @@ import "relay/db/file"
 // A Place is how far a copy has come in its log, and what it has made of the entries.
 type Place struct {
 	Log     file.LogID
-	Version int64  // of the rules by which entries are applied
+	Version int64  // of the rules that are in force
+	Knows   int64  // the newest rules that this program knows
 	Applied uint64 // the number of the last entry whose writes are committed; 0: none
 	Hash    uint64 // after that entry (file.Replica)
 	// Mark is the number of the last entry that is a multiple of MarkEvery, and MarkHash the

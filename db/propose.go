@@ -23,6 +23,7 @@ type proposer struct {
 	origin   origin
 	patience patience
 	fresh    func() bool   // Options.Fresh; nil: true
+	rules    func() int64  // those in force; nil: any
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
 	closing  context.Context
 	cancel   context.CancelFunc // ends what is under way
@@ -178,6 +179,10 @@ func (p *proposer) seal(batch []op) (f *flight, envelope []byte) {
 		j := o.job.(*proposal).job
 		if form = relay.AppendWrite(form[:0], j.shared()); len(form) > mostForm {
 			p.w.finishLater(j, errTooLong())
+			continue
+		}
+		if p.rules != nil && relay.RulesOf(j.shared(), form) > p.rules() {
+			p.w.finishLater(j, errNotYet())
 			continue
 		}
 		f.jobs = append(f.jobs, j)

@@ -19,6 +19,8 @@ type replica struct {
 	origins map[origin]uint64 // the last number of each, as committed
 	spent   spentNonces       // as committed
 
+	knows int64 // the newest rules that this program knows (newestRules)
+
 	place atomic.Pointer[Place] // as committed; others may load it
 	reach reach                 // as committed; others may look at it
 
@@ -39,8 +41,7 @@ type entryNonces struct {
 }
 
 func newReplica(w *writer, at file.Replica) (*replica, error) {
-	at.Version = applyVersion
-	r := &replica{w: w, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
+	r := &replica{w: w, knows: newestRules, file: at, now: at, origins: map[origin]uint64{}, spent: spentNonces{}, counters: map[origin]uint64{}, nonces: map[relay.NonceHash]bool{}}
 	r.reach.move(at.Last)
 	r.publish()
 	return r, r.start()
@@ -48,7 +49,7 @@ func newReplica(w *writer, at file.Replica) (*replica, error) {
 
 // publish makes the committed place known to other goroutines.
 func (r *replica) publish() {
-	r.place.Store(&Place{Log: r.file.Log, Version: r.file.Version, Applied: r.file.Applied, Hash: r.file.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
+	r.place.Store(&Place{Log: r.file.Log, Version: r.file.Version, Knows: r.knows, Applied: r.file.Applied, Hash: r.file.Hash, Mark: r.mark.Mark, MarkHash: r.mark.MarkHash})
 }
 
 // passed notes the mark, if all writes of the last entry so far are in the hash and its
@@ -72,7 +73,7 @@ func (r *replica) begin() {
 func (r *replica) entry(number uint64, at time.Time, from origin, counter uint64) {
 	r.passed()
 	r.now.Applied, r.now.At = number, max(r.now.At, at.UnixMilli())
-	r.mix(number)
+	r.mix(number + uint64(r.now.Version-1)<<48) // copies that apply it by different rules differ
 	last, known := r.counters[from]
 	if !known {
 		last = r.origins[from]
@@ -126,6 +127,9 @@ func (r *replica) board(t *tx) error {
 func (r *replica) arrived(*tx) {
 	if r.now.Applied == r.file.Applied {
 		return
+	}
+	if r.now.Version > r.file.Version {
+		r.w.opts.Logger.Info("newer rules of the log are in force", "rules", r.now.Version, "entry", r.now.Applied)
 	}
 	r.file = r.now
 	for from, counter := range r.counters {

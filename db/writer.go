@@ -59,6 +59,7 @@ type writer struct {
 	overdue     dueTimes
 	returns     dueTimes
 	counts      counts
+	activation  activation
 	limited     bool // a conversation may have a limit
 	attempts    bool // the table attempt may have rows
 	claims      claims
@@ -110,7 +111,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt
-	w.expiry, w.overdue, w.returns, w.counts = newExpiry(w), newOverdue(w), newReturns(w), counts{w: w}
+	w.expiry, w.overdue, w.returns, w.counts, w.activation = newExpiry(w), newOverdue(w), newReturns(w), counts{w: w}, activation{w: w}
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.pushes.w, w.nonces.w = w, w
 	w.segments, w.newWords = segmentWriter{w: w, index: d.late}, wordWriter{w: w, late: d.lateWords}
@@ -119,7 +120,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.searches, w.searchWords = searchCleaner{w: w, what: searchAnswers}, searchCleaner{w: w, what: searchWords}
 	w.retention = newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) })
 	if d.opts.Serve { // times of messages and of answers come by the server's clock alone
-		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.counts, &w.searches, &w.searchWords}
+		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.counts, &w.activation, &w.searches, &w.searchWords}
 	}
 	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
 	w.riders = []rider{&w.pushes, &w.nonces, &w.segments, &w.newWords}

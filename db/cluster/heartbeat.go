@@ -31,7 +31,8 @@ type beat struct {
 	past                      // identity
 	Known   map[string]ages   `json:"known"` // identity
 	Version string            `json:"version"`
-	Rules   int64             `json:"rules"` // by which its store applies entries
+	Rules   int64             `json:"rules"` // of the log that are in force for its store
+	Knows   int64             `json:"knows"` // the newest rules that its program knows
 	Run     uint64            `json:"run"`   // random, of this run of the node; not 0
 	Count   uint64            `json:"count"` // of the beat in the run
 	Clock   int64             `json:"clock"` // Unix ns
@@ -184,7 +185,7 @@ func (n *Node) tell(c *nats.Conn) {
 	s.mu.Unlock()
 	if b.Sure = n.isSure(); b.Sure {
 		at := n.store.Place()
-		b.Rules, b.Applied, b.Mark, b.Hash = at.Version, at.Applied, at.Mark, at.MarkHash
+		b.Rules, b.Knows, b.Applied, b.Mark, b.Hash = at.Version, at.Knows, at.Applied, at.Mark, at.MarkHash
 	}
 	if text, err := json.Marshal(b); err == nil {
 		c.Publish(beatSubject, text) // while the connection is broken the others hear nothing, which is right

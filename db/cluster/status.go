@@ -32,7 +32,8 @@ type MemberStatus struct {
 	// leader of the log is not known.
 	Holds   bool
 	Version string // of its program
-	Rules   int64  // by which its store applies entries
+	Rules   int64  // of the log that are in force for its store (db.Place)
+	Knows   int64  // the newest rules that its program knows
 	Applied uint64
 	// Mark and Hash compare stores (db.Place).
 	Mark, Hash uint64
@@ -93,7 +94,7 @@ func (n *Node) own(m Member) MemberStatus {
 	st := MemberStatus{Member: m, Live: true, Version: n.c.Version, ClockKnown: true, Follows: n.isSure()}
 	if n.isAttached() {
 		at := n.store.Place()
-		st.Rules, st.Applied, st.Mark, st.Hash = at.Version, at.Applied, at.Mark, at.MarkHash
+		st.Rules, st.Knows, st.Applied, st.Mark, st.Hash = at.Version, at.Knows, at.Applied, at.Mark, at.MarkHash
 	}
 	return st
 }
@@ -102,7 +103,7 @@ func (p *peer) status(m Member, now time.Duration, own *marks) MemberStatus {
 	if p.last.Run == 0 {
 		return MemberStatus{Member: m, Silence: -1}
 	}
-	st := MemberStatus{Member: m, Live: p.isLive(now), Silence: now - p.at, Follows: p.last.Sure, Version: p.last.Version, Rules: p.last.Rules,
+	st := MemberStatus{Member: m, Live: p.isLive(now), Silence: now - p.at, Follows: p.last.Sure, Version: p.last.Version, Rules: p.last.Rules, Knows: p.last.Knows,
 		Applied: p.last.Applied, Mark: p.last.Mark, Hash: p.last.Hash, ClockAhead: p.ahead, ClockKnown: p.clocked}
 	for i, number := range own.numbers {
 		if hash, ok := p.marks.at(number); ok && hash != own.hashes[i] {

@@ -18,7 +18,7 @@ import (
 // The kinds are *SendMessage, *Acknowledge, *MarkDelivered, *ExpireDue,
 // *IssueKey, *RevokeKey, *PutProfile, *RemoveMecha, *PruneMessages, *PruneUnused, *Act,
 // *NoteOverdue, *NoteFull, *ClaimMessages, *EndAttempts, *ExpireMessage, *ForgetLearned,
-// *CountExchanges and *UseNonce.
+// *CountExchanges, *UseNonce and *Activate.
 // A write must not be changed once it has been handed to the store.
 type Write interface {
 	// When is the time of the write. The store judges by it, not by its own clock.
@@ -56,11 +56,13 @@ const (
 	kindForgetLearned  = 17
 	kindCountExchanges = 18
 	kindUseNonce       = 19
+	kindActivate       = 20
 )
 
 // writeVersion is the newest version of the serial form. A program that reads
 // a version or a kind that it does not know must stop: it must not leave out a write
-// that other copies of the store have applied.
+// that other copies of the store have applied. A newer version, and a newer kind, has a place
+// in RulesOf.
 //
 // A write has the oldest version that can hold it: fields that a version has added are left
 // out if all of them are zero. So a write that does not use them has the bytes that it had
@@ -108,6 +110,8 @@ func newWrite(kind byte) Write {
 		return new(CountExchanges)
 	case kindUseNonce:
 		return new(UseNonce)
+	case kindActivate:
+		return new(Activate)
 	}
 	return nil
 }

@@ -35,6 +35,7 @@ var writes = []relay.Write{
 	&relay.EndAttempts{At: at, MaxAttempts: 3},
 	&relay.NoteFull{At: at, Key: 7, Conversation: -3},
 	&relay.UseNonce{At: at, Key: 7, Nonce: -9},
+	&relay.Activate{At: at, Rules: 2},
 	&relay.ExpireMessage{At: at, ID: "msg_3"},
 	&relay.Act{At: at, By: relay.Actor{UID: 1000, User: "maria", Command: "key revoke"}, Write: &relay.RevokeKey{At: at, ID: "key_new"}, What: "word", Detail: "why"},
 }

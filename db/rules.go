@@ -1,0 +1,78 @@
+package db
+
+import (
+	"fmt"
+	"time"
+
+	"relay/db/relay"
+)
+
+// newestRules is the newest version of the rules that this program knows. The rules say how the
+// entries of a log become rows, and which kinds and versions of writes a log may have
+// (relay.RulesOf). They get the next number when the same entry would give other rows than
+// before, or when a write gets a kind or a version that older programs cannot read.
+//
+// A log has rules in force, which all copies apply at the same entry. A program of newer rules
+// must know the older ones too: its node works by the rules in force beside nodes of the program
+// before, so that machines can be updated one after the other. When each node knows newer rules, a
+// write puts these in force (relay.Activate). A program that does not know them stops there.
+const newestRules = 1
+
+// activation is the servant that puts newer rules in force, once all nodes know them.
+type activation struct {
+	w        *writer
+	proposed bool
+	rest     time.Time // not before this, by the machine's clock
+}
+
+// ready gives the newest rules that all nodes know, if they are newer than those in force and it
+// is this node's part to propose them; else 0.
+func (a *activation) ready() int64 {
+	w := a.w
+	if w.replica == nil || a.proposed || w.opts.CommonRules == nil || w.replica.knows <= w.replica.file.Version || !w.keeps() || time.Now().Before(a.rest) {
+		return 0
+	}
+	if common := min(w.opts.CommonRules(), w.replica.knows); common > w.replica.file.Version {
+		return common
+	}
+	return 0
+}
+
+func (a *activation) due(time.Time) bool { return a.ready() > 0 }
+
+func (a *activation) do(now time.Time) {
+	rules := a.ready()
+	if rules == 0 {
+		return
+	}
+	a.proposed = true
+	a.w.proposes(&task[*relay.Activate, none]{write: &relay.Activate{At: now, Rules: rules}, decide: (*tx).activate, done: func(_ none, err error) {
+		a.proposed, a.rest = false, time.Now().Add(servantsEvery)
+		if err != nil {
+			a.w.opts.Logger.Error("newer rules of the log were not put in force", "rules", rules, "error", err)
+		}
+	}})
+}
+
+// activate puts rules in force, from the next write on. Older ones never come back.
+func (t *tx) activate(a *relay.Activate) (none, error) {
+	if r := t.w.replica; r != nil {
+		r.now.Version = max(r.now.Version, a.Rules)
+	}
+	return none{}, nil
+}
+
+// knowsRules refuses a write that puts rules in force which this program does not know.
+func (r *replica) knowsRules(write relay.Write) error {
+	if a, ok := write.(*relay.Activate); ok && a.Rules > r.knows {
+		return fmt.Errorf("it puts the rules %d of the log in force, which all nodes knew then, and this program knows the rules up to %d: start this node with a newer relay", a.Rules, r.knows)
+	}
+	return nil
+}
+
+// errNotYet refuses a write that not all nodes can read.
+func errNotYet() error {
+	e := relay.Errorf(relay.Overloaded, "the nodes of the cluster are being updated, and some cannot read this request yet; nothing was written")
+	e.RetryAfter = 10 * time.Second
+	return e
+}
