@@ -15,7 +15,7 @@ import (
 	"slices"
 	"sync"
 
-	"relay/db/internal/sqlite"
+	"relay/db/file"
 	"relay/db/lock"
 )
 
@@ -164,7 +164,7 @@ func (i *identity) write(change func(*identityForm)) error {
 		err = lock.Replace(i.path, text)
 	}
 	if err == nil {
-		err = sqlite.SyncDir(filepath.Dir(i.path)) // else the old file may be there again
+		err = file.SyncDir(filepath.Dir(i.path)) // else the old file may be there again
 	}
 	if err != nil {
 		return err
