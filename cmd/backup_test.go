@@ -210,8 +210,22 @@ func TestWithoutADatabaseNothingIsMade(t *testing.T) {
 	}
 }
 
-// large fills a database with some 50 MB, so that a copy takes its time.
+// large makes a database of some 50 MB, so that a copy takes its time. It is filled once, and copied.
 func large(t *testing.T, db string) {
+	t.Helper()
+	dir := filepath.Join(filepath.Dir(binary), "large") // for longer than this test
+	filledLarge.Do(func() {
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		makeLarge(t, filepath.Join(dir, filepath.Base(db)))
+	})
+	mustCopyFolder(t, dir, filepath.Dir(db))
+}
+
+var filledLarge sync.Once
+
+func makeLarge(t *testing.T, db string) {
 	t.Helper()
 	a := issue(t, db, "a^large")[0]
 	s := startServer(t, db)
@@ -273,7 +287,7 @@ func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
 		p.kill()
 	}
 	left := 0
-	for n := range rounds(2, 15) {
+	for n := range rounds(1, 15) {
 		kill(copies, "backup", filepath.Join(copies, fmt.Sprintf("day-%d.db", n)), "--db", db)
 		left += len(partials(copies))
 		kill(filepath.Dir(target), "restore", db, "--db", target)

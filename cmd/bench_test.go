@@ -175,13 +175,11 @@ func TestBenchPrintsATable(t *testing.T) {
 }
 
 func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	t.Parallel()
 	db, dir := tempDB(t), t.TempDir()
-	stored, many, few := 1000, "1,000 stored", "100 stored"
-	if *long {
-		stored, many, few = 3000, "3,000 stored", "300 stored"
-	}
+	const stored, many, few = 3000, "3,000 stored", "300 stored"
 	args := []string{"bench", "--json", "--repeats", "1", "--connections", "2", "--mechas", "10",
 		"--dir", dir, "--only", "scale", "--stored", strconv.Itoa(stored), "--db", db}
 	messages := func() int {

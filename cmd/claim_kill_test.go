@@ -27,12 +27,12 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	tool(t, "sh", "sleep")
 	t.Parallel()
-	messages, kills := rounds(150, 5000), rounds(2, 10)
+	messages, kills := rounds(100, 5000), rounds(2, 10)
 	if os.Getenv("RELAY_TEST_CLAIMS") != "" {
 		messages, kills = 20_000, 30
 	}
 	c := newClaims(t, messages)
-	for range rounds(4, 8) {
+	for range rounds(3, 8) {
 		c.start()
 	}
 	var sending sync.WaitGroup

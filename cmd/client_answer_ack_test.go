@@ -25,6 +25,9 @@ await relay.close();`
 		"sync Python": askAndGoOn("sync"),
 	} {
 		t.Run(name, func(t *testing.T) {
+			if name == "sync Python" {
+				notQuick(t)
+			}
 			t.Parallel()
 			c, env := command(t)
 			p := newPair(t)

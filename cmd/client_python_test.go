@@ -294,6 +294,7 @@ func TestThePythonClientOutlivesHostileSockets(t *testing.T) {
 // The example's worker answers the example's asker, while the relay is killed and started again, and
 // in between the worker. Every question has one answer.
 func TestThePythonExampleOutlivesKills(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()

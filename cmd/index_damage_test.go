@@ -34,18 +34,24 @@ func indexed(t *testing.T) (db, index string, keys []agent) {
 		t.Fatal("it could not be made: see the first of these tests")
 	}
 	db = tempDB(t)
-	err := filepath.WalkDir(damageable.dir, func(path string, e os.DirEntry, err error) error {
-		to := filepath.Join(filepath.Dir(db), strings.TrimPrefix(path, damageable.dir))
+	mustCopyFolder(t, damageable.dir, filepath.Dir(db))
+	return db, db + ".index", slices.Clone(damageable.keys)
+}
+
+// mustCopyFolder copies what is in a folder.
+func mustCopyFolder(t *testing.T, from, to string) {
+	t.Helper()
+	err := filepath.WalkDir(from, func(path string, e os.DirEntry, err error) error {
+		copied := filepath.Join(to, strings.TrimPrefix(path, from))
 		if err == nil && e.IsDir() {
-			return os.MkdirAll(to, 0o700)
+			return os.MkdirAll(copied, 0o700)
 		}
 		content, err := os.ReadFile(path)
-		return errors.Join(err, os.WriteFile(to, content, 0o600))
+		return errors.Join(err, os.WriteFile(copied, content, 0o600))
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return db, db + ".index", slices.Clone(damageable.keys)
 }
 
 func makeDamageable(t *testing.T) {

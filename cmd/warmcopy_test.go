@@ -22,6 +22,7 @@ import (
 // is given out twice, and the recipient's cursor goes on, though it may be the id of a
 // message that was lost.
 func TestWarmCopyByIntervalAfterAKillOfBoth(t *testing.T) {
+	notQuick(t)
 	notShort(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
