@@ -45,6 +45,14 @@ type clusterNode struct {
 // newTrio founds a cluster on the database of its first node, and starts it.
 func newTrio(t *testing.T, database ...string) *trio {
 	t.Helper()
+	c := foundTrio(t, database...)
+	c.start()
+	return c
+}
+
+// foundTrio founds a cluster on the database of its first node. No node runs.
+func foundTrio(t *testing.T, database ...string) *trio {
+	t.Helper()
 	c := &trio{t: t, dir: scratch.Dir(t)}
 	var members []string
 	for _, name := range []string{"n1", "n2", "n3"} {
@@ -58,7 +66,6 @@ func newTrio(t *testing.T, database ...string) *trio {
 	}
 	mustRelay(t, append([]string{"cluster", "init", "--cluster", first.file(), "--db", first.db}, members...)...)
 	c.handOut(first)
-	c.start()
 	return c
 }
 
