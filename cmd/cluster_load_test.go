@@ -24,8 +24,6 @@ type load struct {
 	sent    [][]clusterLetter // of each sender
 	acked   atomic.Int64
 	retries atomic.Int64
-	forgets atomic.Bool  // a node may answer that it does not know a key
-	forgot  atomic.Int64 // how often one has
 	mu      sync.Mutex
 	lastAck time.Time
 	silence time.Duration // the longest time without a 201 since calm was called
@@ -70,11 +68,7 @@ func (l *load) work(i int, urls []string) {
 				break
 			}
 			tooOld := err == nil && ans.status == 401 && strings.Contains(string(ans.body), "timestamp_out_of_range") // by a node that has lost nonces
-			forgot := err == nil && ans.status == 401 && l.forgets.Load() && strings.Contains(string(ans.body), "unknown_key")
-			if forgot {
-				l.forgot.Add(1)
-			}
-			if err == nil && ans.status < 500 && ans.status != 429 && !tooOld && !forgot {
+			if err == nil && ans.status < 500 && ans.status != 429 && !tooOld {
 				l.t.Errorf("%s: status %d: %s", token, ans.status, ans.body)
 				return
 			}

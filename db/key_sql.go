@@ -85,7 +85,8 @@ func (c *keyCache) forget() {
 }
 
 // Key finds the key with a text and checks it (PROTOCOL §2). It also notes the key's
-// use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired. A new key works as
+// use. Errors: MalformedKey, UnknownKey, KeyRevoked, KeyExpired; NotCurrent if this store has no
+// such key, and lags behind its log. A new key works as
 // soon as the command that made it has returned, also if another process made it.
 func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 	hash := sha256.Sum256([]byte(text))
@@ -94,11 +95,15 @@ func (d *DB) Key(ctx context.Context, text string) (*relay.Key, error) {
 		if err := relay.CheckKeyText(text); err != nil {
 			return nil, err
 		}
+		behind := d.CheckFresh() // before it reads, for it may catch up meanwhile
 		found, err := d.findKeys(ctx, "k.hash = ?", hash[:])
 		if err != nil {
 			return nil, err
 		}
 		if len(found) == 0 {
+			if behind != nil {
+				return nil, behind // the other nodes may know it
+			}
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
 		found[0].Text = relay.Secret(text)

@@ -309,11 +309,17 @@ func driveCutOff(t *testing.T, d *drive) {
 	var off atomic.Bool
 	r := mustServe(t, func(s *settings) { s.db.Fresh = func() bool { return !off.Load() } })
 	alice, spare := r.alice()
-	var calls []*call
+	elsewhere := with("X-Mecha-Key", mustServe(t).mustIssue("alice^demo").Text) // the other nodes may know it
+	var calls, strange []*call
 	for _, operation := range withKey(t) {
-		calls = append(calls, alice.good(operation, spare))
+		calls, strange = append(calls, alice.good(operation, spare)), append(strange, alice.good(operation, spare, elsewhere))
 	}
 	off.Store(true)
+	for i, operation := range withKey(t) {
+		a := r.mustDo(strange[i])
+		a.wantProblem(503, relay.NotCurrent)
+		d.hold(operation, strange[i], a)
+	}
 	for i, operation := range withKey(t) {
 		a := r.mustDo(calls[i])
 		if !slices.Contains(writes, operation) {
@@ -326,6 +332,7 @@ func driveCutOff(t *testing.T, d *drive) {
 	d.hold("GET /readyz", &call{method: "GET", path: "/readyz"}, r.anyone("GET", "/readyz"))
 	off.Store(false)
 	alice.get(whoami).want(200)
+	alice.get(whoami, elsewhere).wantProblem(401, relay.UnknownKey)
 	r.anyone("GET", "/readyz").want(200)
 }
 

@@ -94,9 +94,6 @@ func describe(row route, o operation, responses object) object {
 	if row.who != anyone {
 		made["security"] = []object{{"key": []string{}}}
 		refusals = append(refusals, refusedWithKey...)
-		if !o.writes {
-			refusals = append(refusals, refusedRead...)
-		}
 	}
 	var all []object
 	for _, name := range parameters {

@@ -57,10 +57,8 @@ var (
 		relay.MissingHeader, relay.MalformedHeader, relay.MalformedKey, relay.UnknownKey, relay.KeyRevoked, relay.KeyExpired,
 		relay.TimestampOutOfRange, relay.SignatureRequired, relay.InvalidSignature, relay.NonceReused,
 		relay.RequestTimeout, relay.PayloadTooLarge, relay.UnsupportedEncoding, relay.RateLimited, relay.TooManyFailures,
-		relay.Internal, relay.Overloaded, relay.ShuttingDown,
+		relay.Internal, relay.Overloaded, relay.ShuttingDown, relay.NotCurrent,
 	}
-	// refusedRead are the further refusals of what reads with a key.
-	refusedRead = []relay.Code{relay.NotCurrent}
 	// refusedWrite are the further refusals of a write that is waited for.
 	refusedWrite = []relay.Code{relay.StoreFailed, relay.DatabaseLocked, relay.DiskFull}
 	// refusedPage are those of a page of messages.

@@ -140,7 +140,7 @@ var Codes = []CodeInfo{
 	{Overloaded, "The relay is at a limit of its own; wait for Retry-After. Nothing was written."},
 	{ShuttingDown, "The relay is stopping; try again in a moment. Nothing was written."},
 	{DatabaseLocked, "Another process on the relay's machine holds the write lock of the database, such as a command that was stopped in the middle of a write. Nothing was written; reads go on. The relay's log names the process."},
-	{NotCurrent, "This node of a cluster does not hear most of the other nodes, or is behind them. It cannot tell whether a key has been revoked, so it answers no reads. Ask another node, or wait for Retry-After."},
+	{NotCurrent, "This node of a cluster does not hear most of the other nodes, or is behind them. It cannot tell whether a key has been revoked or is new, so it answers no reads, and no request whose key it does not know. Ask another node, or wait for Retry-After."},
 	{StoreFailed, "The store failed to commit. Whether the write was done is unknown: retry with the same Idempotency-Key."},
 	{DiskFull, "The disk, or the quota, is full: messages are not accepted, but can be read and acknowledged."},
 }
