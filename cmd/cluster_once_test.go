@@ -89,6 +89,20 @@ func (n *clusterNode) until(what string, holds func() bool) {
 	}
 }
 
+// whole waits until three members have a current copy of the log. Until then the loss of one of
+// two that have it stops all writes.
+func (n *clusterNode) whole() {
+	n.until("three have a current copy of the log", func() bool {
+		holders := 0
+		for _, m := range n.status().Members {
+			if m.Holds {
+				holders++
+			}
+		}
+		return holders == 3
+	})
+}
+
 // A node that has lost its database, but not its part of the log, gets a copy of another
 // one's.
 func TestClusterNodeGetsACopyOfADatabase(t *testing.T) {

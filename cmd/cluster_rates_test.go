@@ -135,20 +135,6 @@ func TestClusterSecondBySecond(t *testing.T) {
 	c.compare()
 }
 
-// whole waits until three members have a current copy of the log. Until then the loss of one of
-// two that have it stops all writes.
-func (n *clusterNode) whole() {
-	n.until("three have a current copy of the log", func() bool {
-		holders := 0
-		for _, m := range n.status().Members {
-			if m.Holds {
-				holders++
-			}
-		}
-		return holders == 3
-	})
-}
-
 type mark struct {
 	second int
 	what   string

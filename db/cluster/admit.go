@@ -221,6 +221,7 @@ func (n *Node) join() error {
 	n.all.Go(func() { <-ended })
 	n.all.Go(n.evict)
 	n.all.Go(n.grow)
+	n.all.Go(n.watchLog)
 	close(n.admitted)
 	return nil
 }

@@ -148,6 +148,3 @@ func removePartial(folder, name string) bool {
 	(&partial{folder, filepath.Join(folder, name), held}).remove()
 	return true
 }
-
-// SyncDir syncs a folder, so that a new name in it survives a power cut. Any goroutine may call it.
-func SyncDir(path string) error { return sqlite.SyncDir(path) }

@@ -1,0 +1,37 @@
+//go:build cluster
+
+package cluster
+
+import (
+	"errors"
+	"time"
+
+	"relay/db/file"
+)
+
+// When a write to its files fails, the server of NATS gives up its part of the log, and never takes
+// it up again: the node then no longer counts for a majority. It must be started again. That helps
+// only once the disk has room. A node that cannot start is no better than one that waits for room.
+const (
+	logLookEvery = time.Second
+	roomForLog   = 32 << 20 // bytes free; a few files of the log
+)
+
+var errLogGivenUp = errors.New("a write to the log of the cluster failed on this node, mostly because its disk was full: it must be started again, to take part in the log again")
+
+// watchLog has the process end when the server of NATS has given up its part of the log.
+func (n *Node) watchLog() {
+	for said := false; pause(n.ctx, logLookEvery); {
+		if n.nats.JetStreamEnabled() {
+			continue
+		}
+		if !said {
+			said = true
+			n.log.Error("a write to the log of the cluster failed: this node has no part of the log until it is started again", "dir", n.c.Dir)
+		}
+		if free, err := file.FreeDisk(n.c.Dir); err != nil || free >= roomForLog {
+			n.fail(errLogGivenUp)
+			return
+		}
+	}
+}
