@@ -89,9 +89,7 @@ func (c *wrongClock) set(by time.Duration) {
 // takes over with the right time. Ids go on upwards, nothing that was answered is lost, doubled or
 // moved, and all nodes agree on what has expired.
 func TestClusterWhoseLeadersClockJumps(t *testing.T) {
-	if !*long {
-		t.Skip("it builds a program of its own: -long")
-	}
+	notQuick(t)
 	program := withClock(t)
 	c := newTrio(t)
 	clocks := map[*clusterNode]*wrongClock{}

@@ -21,7 +21,7 @@ import (
 type machineDisk struct {
 	root    string
 	names   map[string]*inode // as the program sees them, by their paths
-	sure    map[string]*inode // those that are certainly there
+	sure    map[string]*inode // the names that a power cut cannot take away
 	journal []nameChange      // what makes names of sure
 	open    map[int]*openFile // by the descriptor
 }
@@ -29,8 +29,8 @@ type machineDisk struct {
 // An inode is a file, or a folder, whatever its name is.
 type inode struct {
 	folder  bool
-	sure    []byte    // the content that is certainly there
-	pending []*fileOp // writes and truncations that are not
+	sure    []byte    // the content that a power cut cannot take away
+	pending []*fileOp // writes and truncations that it can take away
 }
 
 type openFile struct {

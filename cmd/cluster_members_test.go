@@ -73,9 +73,7 @@ func (c *trio) tell(from *clusterNode) {
 // A cluster whose log has lost entries stops. It goes on with the database of one node, as a new
 // cluster.
 func TestClusterRecoversFromALogThatHasLostEntries(t *testing.T) {
-	if !*long {
-		t.Skip("it takes 15 s until a log is believed to have lost entries: -long")
-	}
+	notQuick(t)
 	c := newTrio(t)
 	alice := c.nodes[0].issue("alice^trio")[0]
 	sent := c.nodes[0].server.send(alice, "alice^trio", `{"n":1}`)

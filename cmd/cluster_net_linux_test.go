@@ -125,9 +125,7 @@ const cutFor = 15 * time.Second
 // Whichever way a network of nodes breaks, nothing that was answered is lost, doubled or moved, and
 // when it is mended all nodes have the same rows.
 func TestClusterPartitionedUnderLoadItLosesAndDoublesNothing(t *testing.T) {
-	if !*long {
-		t.Skip("ten partitions of 15 s each: -long")
-	}
+	notQuick(t)
 	c, w := newTrioOn(t, "")
 	l := c.load(c.nodes[0].issue(trioAddresses(clusterSenders)...))
 	l.calm(200)

@@ -102,9 +102,7 @@ func TestClusterRefusesADiskThatWasPutBack(t *testing.T) {
 // When the disks of two machines were put back, both are refused. The third one has all that was
 // acknowledged, and a new cluster begins with its database.
 func TestClusterRecoversFromTwoDisksThatWerePutBack(t *testing.T) {
-	if !*long {
-		t.Skip("it starts a cluster four times: -long")
-	}
+	notQuick(t)
 	c := newTrio(t)
 	alice := c.nodes[0].issue("alice^trio")[0]
 	first := c.nodes[0].server.send(alice, "alice^trio", `{"n":1}`)

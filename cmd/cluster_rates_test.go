@@ -33,9 +33,7 @@ type rateRow struct {
 // How many messages a second a cluster takes, at its leader and at another node, beside one
 // node that has no log, in turn. All processors carry all nodes and the clients.
 func TestClusterRatesBesideOneNode(t *testing.T) {
-	if !*long {
-		t.Skip("it measures for minutes: -long")
-	}
+	notQuick(t)
 	c := newTrio(t)
 	db := filepath.Join(scratch.Dir(t), "one.db")
 	addr := freeAddr(t)

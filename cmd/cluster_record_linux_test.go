@@ -151,12 +151,8 @@ func readDiskCall(line, root string) (*diskCall, error) {
 		case !strings.HasPrefix(c.file, "socket:") && !strings.HasPrefix(c.file, "TCP"):
 			return nil, nil
 		}
-		text := textOf(args)
-		c.kind, c.told = tells, aMessageID.FindAllString(text, -1)
-		for _, m := range anAck.FindAllStringSubmatch(text, -1) {
-			c.finished = append(c.finished, m[1])
-		}
-		if len(c.told) == 0 {
+		c.kind = tells
+		if c.told, c.finished = toldBy(textOf(args)); len(c.told) == 0 {
 			return nil, nil
 		}
 		return c, nil

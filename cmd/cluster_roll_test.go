@@ -59,9 +59,7 @@ func buildChanged(t *testing.T, changes []change, args ...string) string {
 // The rules that only the new program knows are in force once all have it, and not before. Who
 // starts the old program then is told to start the new one.
 func TestClusterIsUpdatedOneNodeAfterTheOther(t *testing.T) {
-	if !*long {
-		t.Skip("it builds a program of its own: -long")
-	}
+	notQuick(t)
 	next := buildChanged(t, []change{{"../db/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"}}, "-ldflags", "-X relay/cmd.version=99.0.0")
 	c := newTrio(t)
 	l := c.load(c.nodes[0].issue(trioAddresses(clusterSenders)...))
@@ -114,9 +112,7 @@ func TestClusterIsUpdatedOneNodeAfterTheOther(t *testing.T) {
 // A node that was away while newer rules came into force stops where they did, with a sentence and
 // the code 75, if it comes back with the old program.
 func TestClusterStopsAnOldProgramThatComesBackLate(t *testing.T) {
-	if !*long {
-		t.Skip("it builds a program of its own: -long")
-	}
+	notQuick(t)
 	// The rules come into force although a node is away: as if it had gone, with a new program, just
 	// before it applied them.
 	next := buildChanged(t, []change{{"../db/rules.go", "const newestRules = 1\n", "const newestRules = 2\n"},

@@ -110,9 +110,7 @@ var otherInACluster = map[string]string{
 
 // Each node of a cluster passes the tests that are written for one server.
 func TestClusterPassesTheTestsOfOneServer(t *testing.T) {
-	if !*long {
-		t.Skip("it runs some 80 tests three times, each with a cluster of its own: -long")
-	}
+	notQuick(t)
 	for name, why := range otherInACluster {
 		t.Logf("left out: %s: %s", name, why)
 	}

@@ -139,16 +139,20 @@ func readCall(call, args, db string) (*fileOp, error) {
 		if !strings.HasPrefix(op.file, "socket:") && !strings.HasPrefix(op.file, "TCP") {
 			return nil, nil
 		}
-		text := textOf(args)
-		op.kind, op.told = tells, aMessageID.FindAllString(text, -1)
-		for _, m := range anAck.FindAllStringSubmatch(text, -1) {
-			op.finished = append(op.finished, m[1])
-		}
-		if len(op.told) == 0 {
+		op.kind = tells
+		if op.told, op.finished = toldBy(textOf(args)); len(op.told) == 0 {
 			return nil, nil
 		}
 		return op, nil
 	}
+}
+
+// toldBy gives the messages that an answer names, and those of them that are acknowledged.
+func toldBy(answer string) (told, finished []string) {
+	for _, m := range anAck.FindAllStringSubmatch(answer, -1) {
+		finished = append(finished, m[1])
+	}
+	return aMessageID.FindAllString(answer, -1), finished
 }
 
 // succeeded looks behind the last string of a line, which is long.

@@ -48,8 +48,8 @@ func (t *tx) addWord(text string) (id int64, err error) {
 	return id, t.c.Exec("INSERT INTO word_hash (hash, word) VALUES (?, ?)", hash, id)
 }
 
-// removeWord removes a word. What a server remembers of it does no harm, because whoever finds a
-// number there looks at the row.
+// removeWord removes a word. The server's memory of words may keep its number for a while. That
+// does no harm, because findWord looks at the row of each number that it finds there.
 func (t *tx) removeWord(id int64, text string) error {
 	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err

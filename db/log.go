@@ -69,7 +69,7 @@ func (d *DB) openLog() error {
 		w.admin = admin.NewClient(d.path, adminGreeting(d.ids))
 		return nil
 	case d.opts.Log == nil && follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this relay was given no log: --cluster names it, and relay cluster leave makes the file a plain one", d.path)
+		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.path)
 	case d.opts.Log == nil:
 		return nil
 	case !d.opts.Serve:

@@ -66,8 +66,7 @@ func (m *machine) wantPutBack() {
 // it takes from the log what that one lacks.
 func TestDiskThatWasPutBack(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	all[0].mustSend(k, "before")
 	waitLevel(all...)
@@ -102,8 +101,7 @@ func TestDiskThatWasPutBack(t *testing.T) {
 // A folder that is put back to what it was while the node ran is found out, too.
 func TestImageOfARunningNode(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	m := all[1]
 	was := m.id.get().Age
@@ -120,8 +118,7 @@ func TestImageOfARunningNode(t *testing.T) {
 // What was acknowledged is in its file.
 func TestTwoDisksThatWerePutBack(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
 	var old []image
@@ -162,8 +159,7 @@ func TestTwoDisksThatWerePutBack(t *testing.T) {
 // back stop, and the third one has kept what was acknowledged.
 func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
 	knows, m, missed := all[0], all[1], all[2]
@@ -203,8 +199,7 @@ func TestDiskThatWasPutBackUnseen(t *testing.T) {
 // it does not tell. So a node that is killed at any moment has what others know.
 func TestAgeIsOnDiskBeforeItIsTold(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	m, hears := all[1], all[0]
 	inTheWay := m.id.path + ".new"
 	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
@@ -237,8 +232,7 @@ func TestAgeIsOnDiskBeforeItIsTold(t *testing.T) {
 // before could be put back, and nobody knew.
 func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	waitLevel(all...)
 	m := all[1]
 	m.stop()
@@ -273,8 +267,7 @@ func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
 // was put back.
 func TestBeatThatComesLate(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	hears := all[0]
 	hears.beats.mu.Lock()
 	late := hears.beats.peers["n2"].last

@@ -21,8 +21,7 @@ import (
 // message that was acknowledged is lost or doubled, and all files have the same rows.
 func TestNodesComeAndGo(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	rounds, each := 2, 40
 	if *long {
@@ -96,8 +95,7 @@ const waitsForLog = "waiting for the log of the cluster"
 // it goes on.
 func TestMinority(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	all[0].mustSend(k, "before")
 	waitLevel(all...)
@@ -137,8 +135,7 @@ func TestMinority(t *testing.T) {
 // A file that follows another log than the cluster stops its node, and the log is as before.
 func TestOtherLog(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
 	stranger := all[2]
@@ -194,8 +191,7 @@ func TestTruncatedLog(t *testing.T) {
 // to other entries.
 func TestLogThatWasRolledBack(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
 	for _, m := range all {
@@ -227,8 +223,7 @@ func TestLogThatWasRolledBack(t *testing.T) {
 // go on.
 func TestStoreThatDiffers(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
 	changed := all[1]
@@ -261,8 +256,7 @@ func TestStoreThatDiffers(t *testing.T) {
 // that has what it acknowledged before.
 func TestLostFolder(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	all[0].issue("bob^demo")
 	waitLevel(all...)
 	lost := all[1]
@@ -283,8 +277,7 @@ func TestLostFolder(t *testing.T) {
 // A node whose clock is far off does not join the others, and says why.
 func TestClockThatIsFarOff(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
 	off := all[1]

@@ -147,6 +147,14 @@ func (m *machine) stop() {
 	}
 }
 
+// startedTrio starts three machines.
+func startedTrio(t testing.TB) []*machine {
+	t.Helper()
+	all := clusterOf(t, "n1", "n2", "n3")
+	startAll(all...)
+	return all
+}
+
 // startAll starts machines; the first one founds the log.
 func startAll(all ...*machine) {
 	all[0].Helper()

@@ -38,8 +38,9 @@ type identityForm struct {
 	Folder  string            `json:"folder"` // random, made with the folder
 	Met     map[string]string `json:"met"`    // the folder of each other node, by its name
 	past
-	// Known has what this node knows of the folders of the others, by their names: the highest
-	// age in a life. It is written with the next change; what is not written yet is told as well.
+	// Known has what this node knows of the folders of the other nodes, by their names: the highest
+	// age of each life. What it learns goes to the disk with the next change of this file. The node
+	// tells the others of it at once.
 	Known map[string]ages `json:"known"`
 	// End is why the node does not start again; "": it does.
 	End string `json:"end,omitempty"`

@@ -19,8 +19,7 @@ import (
 // lost one is removed, and the new one has its copy of the log. So one more may be lost.
 func TestReplacedNode(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	all[0].mustSend(k, "with n2")
 	waitLevel(all...)
@@ -76,8 +75,7 @@ func TestReplacedNode(t *testing.T) {
 // a word from the cluster port. Clients of NATS are not let in at its own port either.
 func TestForeignConnections(t *testing.T) {
 	t.Parallel()
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	f := all[0].config.File
 	other, err := NewFile(f.Members)
 	if err != nil {
@@ -136,8 +134,7 @@ func routeTo(t *testing.T, addr string, c *tls.Config) error {
 
 // After Close nothing of a node is left.
 func TestCloseLeavesNothing(t *testing.T) {
-	all := clusterOf(t, "n1", "n2", "n3")
-	startAll(all...)
+	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	all[1].mustSend(k, "hello")
 	for _, m := range all {
