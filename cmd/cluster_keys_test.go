@@ -131,6 +131,7 @@ func TestClusterFromADatabaseAndBack(t *testing.T) {
 	c := newTrio(t, db)
 	second := c.nodes[1].server.send(alice, "alice^trio", `{"n":2}`)
 	for _, n := range c.nodes {
+		n.server.record(alice, second.MessageID) // a node that does not have it yet waits for it
 		if got := n.server.history(alice, "direction=in&since_message_id="+first.MessageID); len(got) != 1 || got[0].MessageID != second.MessageID {
 			t.Errorf("%s, behind the cursor: %+v", n.name, got)
 		}
