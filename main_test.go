@@ -51,7 +51,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{"db/measure", "", "os net github.com golang.org modernc.org database"},
 	{"db/relay", "db/strict", "os net/http github.com golang.org modernc.org database"},
 	{"db/strict", "", "os net github.com golang.org modernc.org database"},
-	{"db/scratch", "", "net github.com golang.org modernc.org database"}, // imported by tests alone
+	{"db/scratch", "", "github.com golang.org modernc.org database"}, // imported by tests alone
 	{"contrib/sbom", "", "net github.com golang.org modernc.org database"},
 }
 

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // A machine that is lost, with its disk, is replaced by another one under a new name, while the
@@ -33,8 +35,8 @@ func TestClusterReplacesALostMachine(t *testing.T) {
 	l.calm(50)
 	first := c.nodes[0]
 	added := c.machine("n4")
-	mustRelay(t, "cluster", "add", "n4="+freeAddr(t), "--cluster", first.file())
-	runRelay(t, "cluster", "add", "n4="+freeAddr(t), "--cluster", first.file()).wantCode(t, 1, "n4")
+	mustRelay(t, "cluster", "add", "n4="+scratch.Addr(t), "--cluster", first.file())
+	runRelay(t, "cluster", "add", "n4="+scratch.Addr(t), "--cluster", first.file()).wantCode(t, 1, "n4")
 	c.nodes[1] = added
 	c.tell(first)
 	added.launch()
@@ -42,7 +44,7 @@ func TestClusterReplacesALostMachine(t *testing.T) {
 	l.calm(100)
 	mustRelay(t, "cluster", "remove", "n2", "--cluster", first.file())
 	runRelay(t, "cluster", "remove", "n2", "--cluster", first.file()).wantCode(t, 1, "no member n2")
-	runRelay(t, "cluster", "add", "n2="+freeAddr(t), "--cluster", first.file()).wantCode(t, 1, "n2")
+	runRelay(t, "cluster", "add", "n2="+scratch.Addr(t), "--cluster", first.file()).wantCode(t, 1, "n2")
 	c.tell(first)
 	first.whole()
 	l.calm(200)

@@ -36,7 +36,7 @@ func TestClusterRatesBesideOneNode(t *testing.T) {
 	notQuick(t)
 	c := newTrio(t)
 	db := filepath.Join(scratch.Dir(t), "one.db")
-	addr := freeAddr(t)
+	addr := scratch.Addr(t)
 	one := launch(t, exec.Command(binary, "serve", "--addr", addr, "--db", db, "--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0"), nil)
 	one.url = "http://" + addr
 	mustRelay(t, "readyz", "--url", one.url, "--wait", patience.String())

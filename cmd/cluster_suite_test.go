@@ -57,7 +57,7 @@ func (s *suite) found(t testing.TB, env []string, db string, args []string) *tri
 	for _, name := range []string{"n1", "n2", "n3"} {
 		n := c.machine(name)
 		c.nodes = append(c.nodes, n)
-		members = append(members, name+"="+freeAddr(c.t))
+		members = append(members, name+"="+scratch.Addr(c.t))
 		if name == s.node {
 			n.db = db
 		}

@@ -57,7 +57,7 @@ func foundTrio(t *testing.T, database ...string) *trio {
 	var members []string
 	for _, name := range []string{"n1", "n2", "n3"} {
 		n := c.machine(name)
-		members = append(members, name+"="+freeAddr(t))
+		members = append(members, name+"="+scratch.Addr(t))
 		c.nodes = append(c.nodes, n)
 	}
 	first := c.nodes[0]
@@ -76,7 +76,7 @@ func (c *trio) machine(name string) *clusterNode {
 	if err := os.Mkdir(folder, 0o700); err != nil {
 		c.t.Fatal(err)
 	}
-	return &clusterNode{trio: c, name: name, folder: folder, db: filepath.Join(folder, "relay.db"), addr: freeAddr(c.t)}
+	return &clusterNode{trio: c, name: name, folder: folder, db: filepath.Join(folder, "relay.db"), addr: scratch.Addr(c.t)}
 }
 
 func (n *clusterNode) file() string { return filepath.Join(n.folder, "relay.cluster") }

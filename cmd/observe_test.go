@@ -3,7 +3,6 @@ package cmd_test
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -11,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"relay/db/scratch"
 )
 
 // Profiles are for this machine, and the address for them must be one of it.
@@ -131,28 +132,13 @@ func TestTheLogIsJSONElsewhere(t *testing.T) {
 	runRelay(t, "serve", "--log-level", "loud").wantCode(t, 2, "debug, info, warn, error")
 }
 
-// freeAddr gives an address at which nobody listens. Its port is below those that a system
-// gives for port 0, so that no other test gets it meanwhile.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		addr := fmt.Sprintf("127.0.0.1:%d", 20_000+rand.IntN(10_000))
-		if l, err := net.Listen("tcp", addr); err == nil {
-			l.Close()
-			return addr
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // relay readyz waits until a server is ready, and names the parts that are not ready yet.
 func TestReadyz(t *testing.T) {
 	t.Parallel()
 	runRelay(t, "readyz", "--url", "http://127.0.0.1:1").wantCode(t, 1, "127.0.0.1:1")
 	runRelay(t, "readyz", "--url", "somewhere").wantCode(t, 2, "--url")
 	dir, db := t.TempDir(), tempDB(t)
-	addr := freeAddr(t)
+	addr := scratch.Addr(t)
 	runRelay(t, "readyz", "--url", "http://"+addr, "--wait", "1ms").wantCode(t, 1, addr)
 	waits := launch(t, exec.Command(binary, "readyz", "--url", "http://"+addr, "--wait", "3m"), nil)
 	s := launch(t, exec.Command(binary, "serve", "--addr", addr, "--db", db, "--min-free-disk", "9000000000000000000"), nil)

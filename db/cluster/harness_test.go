@@ -8,8 +8,6 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -44,7 +42,7 @@ func clusterOf(t testing.TB, names ...string) (all []*machine) {
 	t.Helper()
 	var members []Member
 	for _, name := range names {
-		members = append(members, Member{name, freeAddr(t)})
+		members = append(members, Member{name, scratch.Addr(t)})
 	}
 	f, err := NewFile(members)
 	if err != nil {
@@ -54,21 +52,6 @@ func clusterOf(t testing.TB, names ...string) (all []*machine) {
 		all = append(all, newMachine(t, f, name))
 	}
 	return all
-}
-
-// freeAddr gives an address that nobody listens at. Its port is none that systems give to
-// connections by themselves, because it is free for a while.
-func freeAddr(t testing.TB) string {
-	t.Helper()
-	for range 100 {
-		l, err := net.Listen("tcp", fmt.Sprint("127.0.0.1:", 10_000+rand.IntN(20_000)))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
 }
 
 func newMachine(t testing.TB, f *File, name string) *machine {

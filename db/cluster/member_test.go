@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"relay/db/scratch"
 )
 
 // A machine is lost for good. A new one takes its place, with the file of another node; then the
@@ -25,7 +27,7 @@ func TestReplacedNode(t *testing.T) {
 	waitLevel(all...)
 	all[1].stop()
 	f := *all[0].config.File
-	if err := f.Add(Member{"n4", freeAddr(t)}); err != nil {
+	if err := f.Add(Member{"n4", scratch.Addr(t)}); err != nil {
 		t.Fatal(err)
 	}
 	n4 := newMachine(t, &f, "n4")

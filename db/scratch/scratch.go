@@ -1,4 +1,4 @@
-// Package scratch gives tests the folders for their files.
+// Package scratch gives tests folders for their files, and addresses to listen at.
 package scratch
 
 import (
