@@ -122,6 +122,7 @@ func (r *testRelay) mustConnect(t *testing.T, text string) net.Conn {
 }
 
 func TestSlowRequests(t *testing.T) {
+	t.Parallel()
 	for _, limit := range []int64{1 << 20, 0} { // 0: no limit
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			t.Parallel()

@@ -25,6 +25,10 @@ func (m mecha) announce(n int) string {
 // Many connections at once take their time: each is ended, a quick client is served
 // meanwhile, and nothing is left of them.
 func TestSlowAttacks(t *testing.T) {
+	beside := !testing.Short() // the race detector takes the time that the relay gives a slow client
+	if beside {
+		t.Parallel()
+	}
 	n := amount(16, 250)
 	short := func(s *settings) {
 		s.timeouts.Header, s.timeouts.Body, s.timeouts.Idle = 2*time.Second, 2*time.Second, 2*time.Second
@@ -52,7 +56,7 @@ func TestSlowAttacks(t *testing.T) {
 		"a TLS handshake that drips": {true, func(mecha) string { return "\x16\x03\x01\x40\x00\x01\x00\x3f\xfc\x03\x03" }, "x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if !testing.Short() { // the race detector takes the time that the relay gives a slow client
+			if beside {
 				t.Parallel()
 			}
 			label(t)

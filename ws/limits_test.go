@@ -15,6 +15,7 @@ import (
 )
 
 func TestSocketsPerMecha(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 3 })
 	alice, bob := r.mustPair()
 	var open []*client
@@ -157,11 +158,11 @@ func TestTheRateHoldsAfterTheRelaysCloseFrame(t *testing.T) {
 // A client that waits for its turn is not silent.
 func TestAClientThatWaitsForItsTurnIsNotGivenUp(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 0.5, 1, time.Second })
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 2./3, 1, time.Second })
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "sync_limit=0")
 	c.mustWrite(strings.Repeat(masked(fin|opPing, ""), 3))
-	for range 3 { // the last one 4 seconds later
+	for range 3 { // the last one 3 seconds later
 		c.expectFrame(opPong)
 	}
 }
@@ -230,7 +231,7 @@ func TestPingsAreSent(t *testing.T) {
 	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 100*time.Millisecond, dead })
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
-	for began := time.Now(); time.Since(began) < 2*dead; {
+	for began := time.Now(); time.Since(began) < dead*3/2; {
 		if p := c.expectFrame(opPing); p != "" {
 			t.Fatalf("ping %q", p)
 		}

@@ -41,6 +41,7 @@ func (r *testRelay) payloads(k relay.IssuedKey) (all []marks, ids []relay.Messag
 // The messages of a connection are committed in the order in which they came, however
 // many are under way, of whatever size, and on however many sockets beside each other.
 func TestPipelinedSendsKeepTheirOrder(t *testing.T) {
+	t.Parallel()
 	withAndWithoutTLS(t, func(t *testing.T, r *testRelay) {
 		alice, bob := r.mustPair()
 		const sockets = 4
@@ -88,6 +89,7 @@ func TestPipelinedSendsKeepTheirOrder(t *testing.T) {
 // A frame that sends may be as large as a request's body, in any pieces; another frame,
 // and one that is larger, may not.
 func TestTheSizeOfAFrameThatSends(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	frame := func(total int) string {
@@ -231,6 +233,7 @@ func TestNoAnsweredSendIsLostWhenTheRelayStops(t *testing.T) {
 
 // Sends and acks of one socket go by their own ways, and each gets its answer.
 func TestSendsAndAcksOfOneSocket(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSendMany(alice, "bob^test", 200)

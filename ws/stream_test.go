@@ -46,6 +46,7 @@ func TestTheEnvelopeIsTheInterfaces(t *testing.T) {
 }
 
 func TestAnEnvelopeWithoutCorrelationIDHasNone(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSend(alice, "bob^test", `{}`)
@@ -153,6 +154,7 @@ func TestACursorResendsTheAcknowledgedButNotTheExpired(t *testing.T) {
 }
 
 func TestAMessageOfOthersIsACursorToo(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSend(alice, "bob^test", `{}`)
@@ -183,6 +185,7 @@ func TestRefusedQueries(t *testing.T) {
 }
 
 func TestSyncLimitZeroIsLiveOnly(t *testing.T) {
+	t.Parallel()
 	r := mustServe(t)
 	alice, bob := r.mustPair()
 	r.mustSend(alice, "bob^test", `{}`)

@@ -145,7 +145,7 @@ func inLong(usual ...string) (only []string) {
 }
 
 // patient are the cases in which an agent waits for seconds at each question. The usual form
-// asks one.
+// asks one, of an asker and of a worker at the same time.
 var patient = []string{"retry-after", "slow"}
 
 // A good agent passes every case, whether it listens on sockets or polls; and in every
@@ -161,22 +161,25 @@ func TestAGoodClientPasses(t *testing.T) {
 			quick = append(quick, c.Name)
 		}
 	}
-	ways := []struct {
-		way  string
-		most int
-		want []string
-	}{{"sockets", 0, quick}, {"sockets", 1, patient}, {"polls", 0, []string{"lost-ack", "cut", "duplicates"}}}
+	type way struct {
+		way, role string
+		most      int
+		want      []string
+	}
+	ways := []way{
+		{"sockets", "", 0, quick}, {"sockets", "asker", 1, patient}, {"sockets", "worker", 1, patient},
+		{"polls", "", 0, []string{"lost-ack", "cut", "duplicates"}},
+	}
 	if *long {
-		ways[0].want, ways[1], ways = all, ways[2], ways[:2]
-		ways[1].want = all
+		ways = []way{{"sockets", "", 0, all}, {"polls", "", 0, all}}
 	}
 	for _, w := range ways {
-		t.Run(w.way, func(t *testing.T) {
+		t.Run(strings.TrimSpace(w.way+" "+w.role), func(t *testing.T) {
 			t.Parallel()
 			if testing.Short() && w.way == "polls" {
 				t.Skip("-short: the sockets have more goroutines")
 			}
-			results := judge(t, w.way, "", patience, w.most, w.want...)
+			results := judge(t, w.way, w.role, patience, w.most, w.want...)
 			if len(results) != len(w.want) {
 				t.Errorf("%d results of %d cases", len(results), len(w.want))
 			}
@@ -242,7 +245,7 @@ func TestAWrongClientFails(t *testing.T) {
 			if w.waits && *long {
 				timeout = 15 * time.Second
 			} else if w.waits {
-				timeout = 8 * time.Second
+				timeout = 5 * time.Second
 			}
 			r := judge(t, w.wrong, w.role, timeout, 0, w.fails)
 			if len(r) != 1 || r[0].Passed || !strings.Contains(strings.Join(r[0].Why, "\n"), w.why) {
