@@ -20,7 +20,7 @@ Every request as ` + "`relay curl`, as `curl`" + ` and in Python. Programs read 
 (OpenAPI 3.1) and, for the frames of the WebSocket, ` + "`/asyncapi.json`" + ` (AsyncAPI 3.0); ` + "`relay openapi`" + `
 and ` + "`relay asyncapi`" + ` print them.
 
-## Before the first call
+## Setting up
 
 Set ` + "`RELAY_URL`, as in `http://127.0.0.1:8080`, and `RELAY_KEY`" + `, here the key of ` + "`alice^demo`" + `, who
 writes to herself. Put ids of answers into ` + "`id`, `conversation` and `search`. `curl`" + ` and Python
@@ -87,7 +87,7 @@ func TestTheAPIPage(t *testing.T) {
 	if err := json.Unmarshal(http.OpenAPI("test"), &doc); err != nil {
 		t.Fatal(err)
 	}
-	page := apiPageHead + "\n## With a key\n\nAny request with a key can also be refused for its headers, its size or its rate: see the\n" +
+	page := apiPageHead + "\n## With a key\n\nAny request with a key can also be refused for its headers, size or rate: see the\n" +
 		"[order of checks](protocol.md#order-of-checks).\n"
 	var list, shell, python string // of the operations without a key
 	for _, row := range rows(t) {

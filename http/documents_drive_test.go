@@ -79,7 +79,7 @@ func TestEveryAnswerIsAsTheDocumentSays(t *testing.T) {
 			"successes": driveSuccesses, "credentials": driveCredentials, "signatures": driveSignatures, "keys that end": driveKeysThatEnd,
 			"rate": driveRate, "failures": driveFailures, "large bodies": driveLargeBodies, "slow bodies": driveSlowBodies,
 			"bodies that end": driveBodiesThatEnd, "encodings": driveEncodings, "nonces": driveNonces, "draining": driveDraining, "a node that is cut off": driveCutOff,
-			"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a full disk": driveAFullDisk,
+			"a broken file": driveABrokenFile, "a locked file": driveALockedFile, "a damaged file": driveADamagedFile, "a log that is lost": driveALogThatIsLost, "a full disk": driveAFullDisk,
 			"wrong requests": driveWrongRequests, "strangers": driveStrangers, "crews": driveCrews, "times": driveTimes, "states": driveStates, "sockets": driveSockets, "a removed Mecha": driveARemovedMecha,
 		} {
 			t.Run(name, func(t *testing.T) {

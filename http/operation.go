@@ -137,12 +137,12 @@ var operations = map[string]operation{
 		answers: []success{{status: http.StatusSwitchingProtocols, about: "The connection is a WebSocket now; /asyncapi.json describes its frames.",
 			headers: []string{"Upgrade", "Connection", "Sec-WebSocket-Accept"}}},
 		refusals: []relay.Code{relay.InvalidAddress, relay.InvalidLimit, relay.InvalidTicket, relay.NotYourMecha, relay.OriginNotAllowed, relay.CursorNotFound,
-			relay.UpgradeRequired, relay.TooManySockets},
+			relay.UpgradeRequired, relay.TooManySockets, relay.StoreFailed}, // the last in a cluster: its log takes the nonce
 	},
 	"POST /api/v1/mecha/{mechaId}/ticket": {
 		id: "ticket", section: "tickets",
 		answers:  []success{{status: http.StatusCreated, about: "The ticket. It opens one WebSocket of this Mecha, within 30 seconds.", schema: "Ticket"}},
-		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha},
+		refusals: []relay.Code{relay.InvalidAddress, relay.NotYourMecha, relay.StoreFailed}, // as for connect
 	},
 	"GET /api/v1/conversations/{conversationId}/messages": {
 		id: "conversation", section: "conversation", parameters: pageParameters, answers: onlyOK("A page of records.", "Page"),
