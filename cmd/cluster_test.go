@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"database/sql"
 	"fmt"
+	"iter"
 	"maps"
 	"math/rand/v2"
 	"net/url"
@@ -249,37 +250,47 @@ func open(t testing.TB, path string) *sql.DB {
 	return d
 }
 
-// dump gives the rows of a database that all nodes share.
-func dump(t testing.TB, path string) (rows []string) {
-	t.Helper()
-	d := open(t, path)
-	defer d.Close()
-	for _, table := range nodeTables {
-		all, err := d.Query("SELECT * FROM " + table + " ORDER BY 1, 2")
-		if err != nil {
-			t.Fatal(err)
-		}
-		names, _ := all.Columns()
-		for all.Next() {
-			values := make([]any, len(names))
-			for i := range values {
-				values[i] = new(any)
+// dump gives the rows of a database that all nodes share, one after the other.
+func dump(t testing.TB, path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		d := open(t, path)
+		defer d.Close()
+		for _, table := range nodeTables {
+			if !rowsOf(t, d, table, yield) {
+				return
 			}
-			if err := all.Scan(values...); err != nil {
-				t.Fatal(err)
-			}
-			row := table
-			for _, v := range values {
-				row += fmt.Sprintf("|%x", *v.(*any))
-			}
-			rows = append(rows, row)
 		}
-		if err := all.Err(); err != nil {
-			t.Fatal(err)
-		}
-		all.Close()
 	}
-	return rows
+}
+
+// rowsOf gives the rows of a table, and tells whether more are wanted.
+func rowsOf(t testing.TB, d *sql.DB, table string, yield func(string) bool) (more bool) {
+	all, err := d.Query("SELECT * FROM " + table + " ORDER BY 1, 2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer all.Close()
+	names, _ := all.Columns()
+	values := make([]any, len(names))
+	for all.Next() {
+		for i := range values {
+			values[i] = new(any)
+		}
+		if err := all.Scan(values...); err != nil {
+			t.Fatal(err)
+		}
+		row := table
+		for _, v := range values {
+			row += fmt.Sprintf("|%x", *v.(*any))
+		}
+		if !yield(row) {
+			return false
+		}
+	}
+	if err := all.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return true
 }
 
 // compare kills all nodes and compares their databases.
@@ -290,23 +301,32 @@ func (c *trio) compare() (rows int) {
 	for _, n := range stopped {
 		n.kill()
 	}
-	want := dump(c.t, stopped[0].db)
+	first := stopped[0]
 	for _, n := range stopped[1:] {
-		got := dump(c.t, n.db)
-		if len(got) != len(want) {
-			c.t.Errorf("%s has %d rows, %s has %d", n.name, len(got), stopped[0].name, len(want))
-		}
-		for i := range min(len(got), len(want)) {
-			if got[i] != want[i] {
-				c.t.Errorf("row %d of %s is\n%s\nand of %s\n%s", i, n.name, got[i], stopped[0].name, want[i])
-				break
-			}
-		}
+		rows = c.compareTwo(first, n)
 	}
 	for _, n := range stopped {
 		mustRelay(c.t, "check", n.db)
 	}
-	return len(want)
+	return rows
+}
+
+// compareTwo compares the databases of two nodes row by row, and returns how many are equal.
+func (c *trio) compareTwo(a, b *clusterNode) (rows int) {
+	c.t.Helper()
+	next, stop := iter.Pull(dump(c.t, b.db))
+	defer stop()
+	for want := range dump(c.t, a.db) {
+		if got, _ := next(); got != want { // "" at the end
+			c.t.Errorf("row %d of %s is\n%s\nand of %s\n%s", rows, b.name, got, a.name, want)
+			return rows
+		}
+		rows++
+	}
+	if got, more := next(); more {
+		c.t.Errorf("%s has more than the %d rows of %s: %s", b.name, rows, a.name, got)
+	}
+	return rows
 }
 
 // In a cluster nothing that was answered is lost, doubled or moved, whichever node is killed.
@@ -334,6 +354,9 @@ func TestClusterKilledUnderLoadItLosesAndDoublesNothing(t *testing.T) {
 				note("pause of a "+what, l.calm(200))
 			}
 		}
+	}
+	for _, n := range c.nodes {
+		mustRelay(t, "check", "--db", n.db) // beside the work
 	}
 	l.end()
 	l.verify()
