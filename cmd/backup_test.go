@@ -264,7 +264,7 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 // Killed in the middle of its work, a command leaves no copy behind that the next one
 // does not remove: a copy has messages and secrets, and takes much space.
 func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	t.Parallel()
 	notOnWindows(t, "a lock outlives its process for a while")
 	db := tempDB(t)

@@ -225,7 +225,7 @@ func TestBenchFillsAFileAndUsesItAgain(t *testing.T) {
 }
 
 func TestBenchOfARelayThatRuns(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	t.Parallel()
 	db := tempDB(t)
 	s := startServer(t, db)

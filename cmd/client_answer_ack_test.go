@@ -11,7 +11,7 @@ import (
 // ask returns the answer even if the relay cannot be told of the ack. The client goes on sending the ack
 // after ask has returned, and while it is being closed, so that no other process handles the answer.
 func TestClientsGiveTheAnswerBeforeItsAck(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	t.Parallel()
 	const js = prelude + `
 say((await relay.ask("bob^talk", {})).id);

@@ -220,7 +220,7 @@ var notAFrame = regexp.MustCompile("cut|answer|headers|nothing at all|refusal|pr
 // What is against the rules, or cut, ends a connection with an error, and no listener: the next
 // connection brings the message.
 func TestThePythonClientOutlivesHostileSockets(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	t.Parallel()
 	p, db := newPython(t), tempDB(t)
 	keys := issue(t, db, "alice^py")

@@ -84,7 +84,7 @@ func TestCrashBelowTheFloorOfFreeDiskOnlySendsAreRefused(t *testing.T) {
 // Whatever was being written is refused; reads go on; and with space again it
 // goes on by itself.
 func TestCrashTheDiskFillsInTheMiddleOfWrites(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	t.Parallel()
 	for range rounds(1, 4) { // each with a new file: the comparison of a long history takes long
 		fillsInTheMiddleOfWrites(t, rounds(1, 10))

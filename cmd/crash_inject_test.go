@@ -83,7 +83,7 @@ func TestCrashTheDiskFailsACall(t *testing.T) {
 // One write of many finds no space. It is refused, and the next one may succeed. A quota
 // and a limit of file sizes count as a full disk, too.
 func TestCrashTheDiskIsFullForACall(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	tool(t, "strace")
 	t.Parallel()
 	type file struct{ suffix, errno string }

@@ -161,6 +161,7 @@ for await (const m of relay.listen(%s)) {
 
 // What a program has found and asked teaches the directory, once the question is completed.
 func TestJavaScriptTeachesTheDirectory(t *testing.T) {
+	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	p.describeBob()

@@ -2,9 +2,9 @@ package db
 
 import "flag"
 
-// Long is the flag of the long form. The short form of the tests has each check at least once; the
-// long form repeats the checks that depend on chance, with the numbers of the runs in which faults
-// were found:
+// Long is the flag of the long form. The usual form of the tests has each kind of check. The long
+// form has the costly ones of a kind as well, and repeats what depends on chance, with the numbers
+// of the runs in which faults were found:
 //
 //	go test ./db -long
 var Long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")

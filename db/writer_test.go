@@ -366,8 +366,8 @@ func TestClosingTwiceIsClosingOnce(t *testing.T) {
 
 // The log is copied while writes go on, and does not grow with them.
 func TestTheLogStaysSmall(t *testing.T) {
-	if testing.Short() {
-		t.Skip("writes 60 MB")
+	if !*Long {
+		t.Skip("writes 60 MB, beside readers that never pause: -long")
 	}
 	d := openHere(t)
 	k := mustIssue(t, d, "a^b")
