@@ -177,9 +177,15 @@ func (b *tab) press(keys string) {
 	do(b, chromedp.KeyEvent(keys))
 }
 
-// click clicks on an element.
+// click clicks on an element, once it stays where it is: a page that still loads its style moves it
+// away from under the mouse.
 func (b *tab) click(selector string) {
 	b.t.Helper()
+	b.await(fmt.Sprintf(`(() => {
+		const at = document.querySelector(%q)?.getBoundingClientRect(), before = window.seenAt
+		window.seenAt = at && [at.x, at.y].join()
+		return document.readyState == "complete" && at && window.seenAt == before
+	})()`, selector))
 	withNode(b, selector, chromedp.Click(selector))
 }
 
