@@ -277,10 +277,15 @@ func TestBeatThatComesLate(t *testing.T) {
 	}
 	wait(t, "the other node knows of the rise", func() bool { return hears.id.get().Known["n2"][late.life()] > late.Age })
 	hears.hear(late)
+	hears.beats.mu.Lock()
+	if hears.beats.peers["n2"].last.Count <= late.Count { // the next one comes in a moment
+		t.Error("the late beat was not left out")
+	}
+	hears.beats.mu.Unlock()
 	all[1].mustSend(all[0].issue("bob^demo"), "on")
 	waitLevel(all[1], hears)
-	if hears.log.count("is left out") != 1 {
-		t.Error("the late beat was not left out")
+	if hears.log.count("is left out") > 0 {
+		t.Error("it takes a late beat for a fault")
 	}
 	hears.beats.mu.Lock()
 	defer hears.beats.mu.Unlock()

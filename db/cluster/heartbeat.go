@@ -274,13 +274,18 @@ func (n *Node) hear(b beat) {
 	n.renew()
 }
 
-// leaveOut leaves out a beat that could not be noted. The caller has the lock.
+// leaveOut leaves out a beat that could not be noted. An older folder may only be a beat that comes
+// late, after what a third node has said of a later one. The caller has the lock.
 func (n *Node) leaveOut(p *peer, b *beat, why error) {
+	mayBeLate := errors.Is(why, errOlder) && !b.Asking // one that asks learns it by itself
+	if mayBeLate && !n.isPresent(p, b) {
+		return
+	}
 	if !p.foreign {
 		n.log.Error("what a node says of itself is left out", "node", b.Node, "error", why)
 	}
 	p.foreign = true
-	if errors.Is(why, errOlder) && !b.Asking && n.isPresent(p, b) { // one that asks learns it by itself
+	if mayBeLate {
 		n.taken(fmt.Errorf("%w: %w", why, errTaken))
 	}
 }
