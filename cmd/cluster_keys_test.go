@@ -136,10 +136,13 @@ func TestClusterFromADatabaseAndBack(t *testing.T) {
 			t.Errorf("%s, behind the cursor: %+v", n.name, got)
 		}
 	}
+	nothing := filepath.Join(c.dir, "nothing")
 	for _, refused := range []struct {
 		text string
 		args []string
 	}{
+		{"no database at", []string{"cluster", "recover", "--cluster", c.nodes[2].file(), "--db", nothing}},
+		{"no file of a cluster at", []string{"cluster", "add", "n4=127.0.0.1:4", "--cluster", nothing}},
 		{"already being served", []string{"cluster", "leave", "--db", c.nodes[2].db}},
 		{"already being served", []string{"cluster", "recover", "--cluster", c.nodes[2].file(), "--db", c.nodes[2].db}},
 		{"a plain database", []string{"serve", "--addr", "127.0.0.1:0", "--cluster", c.nodes[2].file(), "--node", "n3", "--db", db}},
@@ -147,6 +150,9 @@ func TestClusterFromADatabaseAndBack(t *testing.T) {
 		{"is there already", []string{"cluster", "init", "n1=127.0.0.1:1", "n2=127.0.0.1:2", "n3=127.0.0.1:3", "--cluster", c.nodes[2].file(), "--db", filepath.Join(c.dir, "new.db")}},
 	} {
 		runRelay(t, refused.args...).wantCode(t, 1, refused.text)
+	}
+	if left, _ := filepath.Glob(nothing + "*"); len(left) > 0 {
+		t.Error("left behind:", left)
 	}
 	c.level()
 	for _, n := range c.nodes {

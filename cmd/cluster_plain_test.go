@@ -29,6 +29,7 @@ func TestThePlainProgramNamesTheOneForClusters(t *testing.T) {
 		runRelay(t, args...).wantCode(t, 1, "built without clusters", "relay-cluster")
 	}
 	runRelay(t, "serve", "--cluster", file, "--db", db).wantCode(t, 2, "--cluster and --node belong together")
+	runRelay(t, "cluster", "leave", "--db", db).wantCode(t, 1, "no database at")
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v", left, err)
 	}

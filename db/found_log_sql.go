@@ -38,6 +38,9 @@ func FoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID
 // RefoundLog makes the file of a stopped server, which follows a log, the first copy of another
 // one, in one step: for a log that cannot go on. All else is as with FoundLog.
 func RefoundLog(path, schema string, by relay.Actor, detail string) (id file.LogID, err error) {
+	if err := file.MustExist(path); err != nil { // before a lock is made beside it
+		return id, err
+	}
 	err = changeFollowing(path, schema, func(c *sqlite.Conn, follows bool) error {
 		if !follows {
 			return errPlain(path)
@@ -60,6 +63,9 @@ func RefoundLog(path, schema string, by relay.Actor, detail string) (id file.Log
 // because other copies may have taken them. by and detail stand in the audit log. Errors are
 // those of FoundLog; besides ErrPlain, if the file follows no log.
 func LeaveLog(path, schema string, by relay.Actor, detail string) error {
+	if err := file.MustExist(path); err != nil { // before a lock is made beside it
+		return err
+	}
 	return changeFollowing(path, schema, func(c *sqlite.Conn, follows bool) error {
 		if !follows {
 			return errPlain(path)

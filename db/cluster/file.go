@@ -82,6 +82,9 @@ func NewFile(members []Member) (*File, error) {
 // and one that has anything it does not know. Errors name the path.
 func ReadFile(path string) (*File, error) {
 	info, err := os.Stat(path)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("no file of a cluster at %s (relay cluster init makes one; --cluster names another)", path)
+	}
 	if err != nil {
 		return nil, err
 	}

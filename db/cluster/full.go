@@ -27,7 +27,8 @@ func (n *Node) watchLog() {
 		}
 		if !said {
 			said = true
-			n.log.Error("a write to the log of the cluster failed: this node has no part of the log until it is started again", "dir", n.c.Dir)
+			n.log.Error("a write to the log of the cluster failed: this node has no part of the log until it is started again", "dir", n.c.Dir,
+				"bytes_needed", roomForLog)
 		}
 		if free, err := file.FreeDisk(n.c.Dir); err != nil || free >= roomForLog {
 			n.fail(errLogGivenUp)

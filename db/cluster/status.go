@@ -27,9 +27,9 @@ type MemberStatus struct {
 	Live    bool          // it was heard in the last 2 s
 	Silence time.Duration // since it was heard last; 0 for this node; negative: never since this node's start
 	Follows bool          // its store follows the log
-	// Holds tells that the member has a current copy of the log, which counts for the majority. A
-	// new member gets one some seconds after another member was removed. False as well while the
-	// leader of the log is not known.
+	// Holds tells that the member had a current copy of the log, which counts for the majority, at
+	// some moment while the status was asked for. A new member gets one some seconds after another
+	// member was removed. False as well while the leader of the log is not known.
 	Holds   bool
 	Version string // of its program
 	Rules   int64  // of the log that are in force for its store (db.Place)
@@ -42,18 +42,30 @@ type MemberStatus struct {
 	ClockKnown bool // ClockAhead is known
 }
 
+// At work, a member lags behind by an entry or so at most moments, and has all at others. One that
+// has lost its part of the log, or gets what it missed, has all at none.
+const (
+	holdsLooks = 10
+	holdsPause = 100 * time.Millisecond
+)
+
 // Status tells the state of the cluster. It asks the leader of the log, and waits for up to 2 s
-// if there is none.
+// if there is none. It takes up to a second if a member that lives has no current copy of the log.
 func (n *Node) Status(ctx context.Context) Status {
 	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
 	holders := map[string]bool{}
-	if !n.isAdmitted() {
-		// It has no part of the log, which it could ask.
-	} else if info, err := n.streamInfo(ctx); err == nil {
+	for look := range holdsLooks {
+		if !n.isAdmitted() || look > 0 && (n.allHold(holders) || !pause(ctx, holdsPause)) {
+			break // a node that is not admitted has no part of the log, which it could ask
+		}
+		info, err := n.streamInfo(ctx)
+		if err != nil {
+			break
+		}
 		st.First, st.Last, st.Bytes = info.State.FirstSeq, info.State.LastSeq, info.State.Bytes
 		if info.Cluster != nil {
 			st.Leader = info.Cluster.Leader
-			holders = holdersOf(info.Cluster)
+			addHolders(holders, info.Cluster)
 		}
 	}
 	s := n.beats
@@ -75,10 +87,9 @@ func (n *Node) Status(ctx context.Context) Status {
 	return st
 }
 
-// holdersOf gives the peers that have a current copy of the stream: its leader, and those that
+// addHolders adds the peers that have a current copy of the stream: its leader, and those that
 // the leader hears and that lag behind in nothing.
-func holdersOf(c *server.ClusterInfo) map[string]bool {
-	holders := map[string]bool{}
+func addHolders(holders map[string]bool, c *server.ClusterInfo) {
 	if c.Leader != "" {
 		holders[peerID(c.Leader)] = true
 	}
@@ -87,7 +98,19 @@ func holdersOf(c *server.ClusterInfo) map[string]bool {
 			holders[p.Peer] = true
 		}
 	}
-	return holders
+}
+
+// allHold tells whether the members that live are among the holders.
+func (n *Node) allHold(holders map[string]bool) bool {
+	s := n.beats
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name, p := range s.peers {
+		if p.isLive(n.elapsed()) && !holders[peerID(name)] {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *Node) own(m Member) MemberStatus {
