@@ -133,7 +133,7 @@ func FuzzTOML(f *testing.F) {
 	addShapes(f, "codex")
 	for _, text := range []string{
 		"", "a.b = 1\n", "[mcp_servers]\n", "mcp_servers.a.b = 1\n", "[mcp_servers]\na = {}\n", "[[a]]\n[[a]]\n[a.b]\n", "a = [ # x\n1, # y\n]\n", "x = {a = {b = 1}, c.d = 2}\n",
-		"'a b'.\"c\\u00e4\" = 1979-05-27 07:32:00\n", "a = '''\n[x]\n'''\n", "a = +0x1\n", "[mcp_servers.relay]\ncommand = 'relay'\nargs = ['mcp']\n[mcp_servers.relay.env]\nA = 'b'\n# c\n[x]\n",
+		"'a b'.\"c\\u00e4\" = 1979-05-27 07:32:00\n", "a = '''\n[x]\n'''\n", "a = +0x1\n", "a = 1\r\n#x\r", "[mcp_servers.relay]\ncommand = 'relay'\nargs = ['mcp']\n[mcp_servers.relay.env]\nA = 'b'\n# c\n[x]\n",
 	} {
 		f.Add([]byte(text))
 	}

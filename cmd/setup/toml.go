@@ -90,11 +90,15 @@ func (d *tomlDoc) blank(lines bool) {
 func (d *tomlDoc) comment() error {
 	d.blank(false)
 	if d.peek() == '#' {
-		n := bytes.IndexByte(d.text[d.at:], '\n')
-		if n < 0 {
-			n = len(d.text) - d.at
+		rest := d.text[d.at:]
+		n := bytes.IndexByte(rest, '\n')
+		text := rest
+		if n >= 0 {
+			text = bytes.TrimSuffix(rest[:n], []byte("\r"))
+		} else {
+			n = len(rest) // without a line end, a \r at the end belongs to the comment
 		}
-		for i, c := range bytes.TrimSuffix(d.text[d.at:d.at+n], []byte("\r")) {
+		for i, c := range text {
 			if c < ' ' && c != '\t' || c == 0x7f {
 				d.at += i
 				return d.fault("a comment has a control character")
