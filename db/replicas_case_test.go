@@ -187,7 +187,8 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a.wantSentence("the log did not say in time", err)
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[2] <- err })
 	a.stop()
-	if code := relay.ErrorCode(<-outcomes[2]); code != relay.StoreFailed && code != relay.ShuttingDown {
+	// On a busy machine it has waited for too long before the store closes.
+	if code := relay.ErrorCode(<-outcomes[2]); code != relay.StoreFailed && code != relay.ShuttingDown && code != relay.Overloaded {
 		t.Errorf("when the store closes: %s", code)
 	}
 	wantMessages(a, 0)

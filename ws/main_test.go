@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
 	if !given["test.parallel"] {
-		flag.Set("test.parallel", "32") // parallel tests wait for timers and the disk
+		flag.Set("test.parallel", map[bool]string{false: "32", true: "16"}[testing.Short()]) // they wait for timers and the disk; with the race detector, for the processors
 	}
 	if os.Getenv(withoutPoller) != "" {
 		noPoller = true
