@@ -37,8 +37,10 @@ func TestMain(m *testing.M) {
 	set := func(name string) bool { f := flag.Lookup(name); return f != nil && f.Value.String() != "" }
 	given := map[string]bool{}
 	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	if !given["test.parallel"] {
-		flag.Set("test.parallel", map[bool]string{false: "32", true: "16"}[testing.Short()]) // they wait for timers and the disk; with the race detector, for the processors
+	if !given["test.parallel"] && testing.Short() {
+		flag.Set("test.parallel", "16") // with the race detector they need the processors
+	} else if !given["test.parallel"] {
+		flag.Set("test.parallel", "32") // they wait for timers and the disk
 	}
 	if os.Getenv(withoutPoller) != "" {
 		noPoller = true

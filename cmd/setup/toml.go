@@ -90,13 +90,10 @@ func (d *tomlDoc) blank(lines bool) {
 func (d *tomlDoc) comment() error {
 	d.blank(false)
 	if d.peek() == '#' {
-		rest := d.text[d.at:]
-		n := bytes.IndexByte(rest, '\n')
-		text := rest
-		if n >= 0 {
-			text = bytes.TrimSuffix(rest[:n], []byte("\r"))
-		} else {
-			n = len(rest) // without a line end, a \r at the end belongs to the comment
+		text := d.text[d.at:] // without a line end, a \r at the end belongs to the comment
+		n := len(text)
+		if i := bytes.IndexByte(text, '\n'); i >= 0 {
+			text, n = bytes.TrimSuffix(text[:i], []byte("\r")), i
 		}
 		for i, c := range text {
 			if c < ' ' && c != '\t' || c == 0x7f {
