@@ -11,10 +11,13 @@ import (
 // usual form of the tests the folder is in memory (see Memory), because much of the
 // time of many small tests is the disk's. In the long form (-long), and in benchmarks, it
 // is on disk, like the files of a relay. A test that is about the disk uses t.TempDir.
+//
+// The path is short however long the name of the test is: a socket for commands fits beside a file
+// in it.
 func Dir(t testing.TB) string {
 	t.Helper()
 	if _, bench := t.(*testing.B); bench || isLong() {
-		return t.TempDir()
+		return folder(t, "")
 	}
 	return Memory(t)
 }
@@ -34,17 +37,23 @@ func isLong() bool {
 const least = 2 << 30
 
 // Memory gives a folder in memory, where a sync costs nothing, which is removed when the
-// test ends. The folder is on disk, as t.TempDir gives it, where the system has no file
+// test ends. The folder is on disk, like that of Dir with -long, where the system has no file
 // system in memory or too little of it is free.
 func Memory(t testing.TB) string {
 	t.Helper()
-	root := Root()
-	if root == "" {
-		return t.TempDir()
-	}
+	return folder(t, Root())
+}
+
+// folder makes a folder in root, or where the system has its temporary files if root is "" or takes
+// none, and removes it when the test ends.
+func folder(t testing.TB, root string) string {
+	t.Helper()
 	dir, err := os.MkdirTemp(root, "relay-test-")
 	if err != nil {
-		return t.TempDir()
+		dir, err = os.MkdirTemp("", "relay-test-")
+	}
+	if err != nil {
+		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
