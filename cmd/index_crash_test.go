@@ -20,15 +20,16 @@ import (
 // the server is killed and started again; then each is found by the word of
 // its latest profile, and by none of the words before.
 func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
+	notQuick(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	n := rounds(2, 20)
 	c := newIndexCrash(t)
-	for range n {
+	const rounds = 20
+	for range rounds {
 		c.round()
 	}
 	c.each(func(m *changer) { m.resolve(m.words) })
-	c.report(n)
+	c.report(rounds)
 }
 
 const (

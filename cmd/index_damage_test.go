@@ -117,7 +117,7 @@ func (s *server) wantCleanLog() {
 // Whatever became of the index's files, the server starts, says in one line
 // what it does about it, and serves messages meanwhile.
 func TestADamagedIndexIsMadeAnewWhileMessagesAreServed(t *testing.T) {
-	notShort(t)
+	notQuick(t)
 	notOnWindows(t, "there is no SIGTERM")
 	t.Parallel()
 	anew := `level=WARN msg="rebuilding the search index" folder=\S+ cause="search: damaged index: `

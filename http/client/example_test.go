@@ -106,7 +106,7 @@ func ExampleClient_Send() {
 func ExampleNoAnswer() {
 	planner, _, end := aRelay()
 	defer end()
-	_, err := planner.Ask(context.Background(), "flights^acme", struct{}{}, client.SendOptions{Timeout: time.Second})
+	_, err := planner.Ask(context.Background(), "flights^acme", struct{}{}, client.SendOptions{Timeout: 200 * time.Millisecond})
 	var none *client.NoAnswer
 	if errors.As(err, &none) {
 		fmt.Println(none.Verdict.Text)
