@@ -99,6 +99,10 @@ func changes(ops []op) bool {
 	return false
 }
 
+// Written tells how many writes and chores the store has taken into transactions since it was
+// opened. Safe for concurrent use.
+func (d *DB) Written() uint64 { return uint64(d.measures.Writes.Snapshot().Sum) }
+
 // Queue tells how many writes and chores wait for the writer, and for how long the
 // oldest of the writes has waited. Safe for concurrent use.
 func (d *DB) Queue() (length int, oldest time.Duration) {

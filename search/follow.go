@@ -12,7 +12,7 @@ const (
 	pageSize     = 1000 // entries in a batch: a batch costs one fsync, however large it is
 	retryAfter   = time.Second
 	reportEvery  = 5 * time.Second
-	largeCatchUp = pageSize // a catch-up of at least so many entries is logged, and adds processors
+	largeCatchUp = pageSize // a catch-up of at least so many entries is logged, adds processors and rests
 )
 
 // Follow keeps the index up to date with source until ctx ends or the index is
@@ -70,12 +70,14 @@ func (x *Index) enter() bool {
 // known to have been built from this source.
 func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error {
 	began, reported, applied, replaced, raised := time.Now(), time.Now(), 0, false, false
+	pace := pace{written: x.written, now: time.Now}
 	for {
 		if x.damaged.Load() {
 			if err := x.replace(&DamageError{errors.New("a search found damage")}); err != nil {
 				return err
 			}
 		}
+		pace.begin()
 		page, err := x.applyPage(ctx, source, checked)
 		var damage *DamageError
 		if errors.As(err, &damage) && !replaced {
@@ -91,9 +93,12 @@ func (x *Index) catchUp(ctx context.Context, source Source, checked *bool) error
 			break
 		}
 		applied += len(page)
-		if x.addsProcessors && !raised && applied >= largeCatchUp {
-			raised = true
-			defer addProcessors()()
+		if x.written != nil && applied >= largeCatchUp {
+			if !raised {
+				raised = true
+				defer addProcessors()()
+			}
+			sleep(ctx, pace.rest())
 		}
 		if time.Since(reported) > reportEvery {
 			reported = time.Now()

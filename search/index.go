@@ -89,7 +89,9 @@ type Index struct {
 
 	learned *learned // nil without Options.LearnHalfLife
 
-	addsProcessors bool // Follow raises GOMAXPROCS while it applies many entries
+	// written tells how many writes the running server has made: while Follow applies many
+	// entries, it raises GOMAXPROCS and rests for the sake of messages. nil: there is no server.
+	written func() uint64
 
 	mu      sync.RWMutex // held for reading to use store, for writing to replace it
 	store   *store       // nil after Close

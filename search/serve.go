@@ -17,6 +17,8 @@ type Directory interface {
 	// OnEntries registers a function to be called after entries have changed.
 	// The function does not block.
 	OnEntries(changed func())
+	// Written tells how many writes the server has made, of messages and of all else.
+	Written() uint64
 }
 
 // A Service is the search index of a running server. Messages do not depend on
@@ -27,6 +29,7 @@ type Directory interface {
 type Service struct {
 	dir      string
 	log      *slog.Logger
+	written  func() uint64
 	halfLife time.Duration
 	index    atomic.Pointer[Index] // nil until it has been opened
 	waits    *measure.Histogram
@@ -44,7 +47,7 @@ var errUnavailable = &relay.Error{Code: relay.Overloaded, Detail: "the search in
 // Serve does not fail: the log tells why an index cannot be opened.
 func Serve(dir string, directory Directory, halfLife time.Duration, log *slog.Logger) *Service {
 	ctx, cancel := context.WithCancel(context.Background())
-	s := &Service{dir: dir, log: log, halfLife: halfLife, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
+	s := &Service{dir: dir, log: log, written: directory.Written, halfLife: halfLife, cancel: cancel, waits: measure.NewDurations(), done: make(chan struct{})}
 	directory.OnEntries(s.wake)
 	err := s.open()
 	go s.run(ctx, directory, err)
@@ -54,7 +57,7 @@ func Serve(dir string, directory Directory, halfLife time.Duration, log *slog.Lo
 func (s *Service) open() error {
 	x, err := Open(s.dir, Options{Logger: s.log, Waits: s.waits, LearnHalfLife: s.halfLife})
 	if err == nil {
-		x.addsProcessors = true
+		x.written = s.written
 		s.index.Store(x)
 	}
 	return err

@@ -21,6 +21,7 @@ type reportingShelf struct {
 	changed    func()
 	processors []int         // GOMAXPROCS at each page
 	read       chan struct{} // receives when all entries have been read
+	asked      int           // how often it was asked how much is written
 }
 
 func newReportingShelf(entries ...relay.Entry) *reportingShelf {
@@ -28,6 +29,12 @@ func newReportingShelf(entries ...relay.Entry) *reportingShelf {
 }
 
 func (d *reportingShelf) OnEntries(changed func()) { d.changed = changed }
+
+// Written says that the server is busy.
+func (d *reportingShelf) Written() uint64 {
+	d.asked++
+	return uint64(d.asked) * 1_000_000
+}
 
 func (d *reportingShelf) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
 	d.processors = append(d.processors, runtime.GOMAXPROCS(0))
@@ -70,6 +77,9 @@ func TestServiceFollowsItsDirectory(t *testing.T) {
 	}
 	if d.processors[0] != before || d.processors[1] <= before {
 		t.Errorf("GOMAXPROCS is %v at the pages, and was %d", d.processors, before)
+	}
+	if want := len(d.processors) + 2; d.asked != want { // before each page, and after those of many entries
+		t.Errorf("it was asked %d times how much is written, want %d", d.asked, want)
 	}
 	if after := runtime.GOMAXPROCS(0); after != before {
 		t.Errorf("GOMAXPROCS is %d, and was %d", after, before)

@@ -1,0 +1,55 @@
+package search
+
+import (
+	"context"
+	"time"
+)
+
+// While the index of a running server catches up with many entries, it rests after each page if
+// the server writes messages meanwhile. So messages keep most of the processors, and the
+// catch-up takes longer.
+const (
+	busyWrites = 100 // a second: with fewer, nobody needs the processors
+	restFor    = 1.5 // times as long as the page took
+)
+
+// A pace says how long a catch-up rests. It is not safe for concurrent use.
+type pace struct {
+	written func() uint64 // how many writes the server has made; nil: there is no server, and no rest
+	now     func() time.Time
+
+	began  time.Time // of the page
+	before uint64    // written, when the page began
+}
+
+// begin notes that a page begins.
+func (p *pace) begin() {
+	if p.written != nil {
+		p.began, p.before = p.now(), p.written()
+	}
+}
+
+// rest is how long the catch-up rests after the page.
+func (p *pace) rest() time.Duration {
+	if p.written == nil {
+		return 0
+	}
+	took := p.now().Sub(p.began)
+	if float64(p.written()-p.before) < busyWrites*took.Seconds() {
+		return 0
+	}
+	return time.Duration(restFor * float64(took))
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	if d <= 0 {
+		return
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
