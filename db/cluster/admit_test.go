@@ -275,7 +275,11 @@ func TestBeatThatComesLate(t *testing.T) {
 	if err := all[1].id.rise(); err != nil {
 		t.Fatal(err)
 	}
-	wait(t, "the other node knows of the rise", func() bool { return hears.id.get().Known["n2"][late.life()] > late.Age })
+	wait(t, "the other node knows of the rise, and hears the node", func() bool {
+		hears.beats.mu.Lock()
+		defer hears.beats.mu.Unlock()
+		return hears.id.get().Known["n2"][late.life()] > late.Age && hears.beats.peers["n2"].last.Count > late.Count
+	})
 	hears.hear(late)
 	hears.beats.mu.Lock()
 	if hears.beats.peers["n2"].last.Count <= late.Count { // the next one comes in a moment

@@ -54,11 +54,17 @@ const (
 func (n *Node) Status(ctx context.Context) Status {
 	st := Status{Cluster: n.file.Load().ID, Node: n.c.Node, Fresh: n.Fresh(), KeepsLog: n.KeepsLog()}
 	holders := map[string]bool{}
+	looking := ctx
 	for look := range holdsLooks {
-		if !n.isAdmitted() || look > 0 && (n.allHold(holders) || !pause(ctx, holdsPause)) {
+		if look == 1 { // the first look may have had to wait for a leader
+			var cancel context.CancelFunc
+			looking, cancel = context.WithTimeout(ctx, holdsLooks*holdsPause)
+			defer cancel()
+		}
+		if !n.isAdmitted() || look > 0 && (n.allHold(holders) || !pause(looking, holdsPause)) {
 			break // a node that is not admitted has no part of the log, which it could ask
 		}
-		info, err := n.streamInfo(ctx)
+		info, err := n.streamInfo(looking)
 		if err != nil {
 			break
 		}
@@ -100,8 +106,11 @@ func addHolders(holders map[string]bool, c *server.ClusterInfo) {
 	}
 }
 
-// allHold tells whether the members that live are among the holders.
+// allHold tells whether this node, and the other members that live, are among the holders.
 func (n *Node) allHold(holders map[string]bool) bool {
+	if !holders[peerID(n.c.Node)] {
+		return false
+	}
 	s := n.beats
 	s.mu.Lock()
 	defer s.mu.Unlock()
