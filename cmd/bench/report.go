@@ -40,7 +40,7 @@ type Row struct {
 	P999       float64  `json:"p99_9_us,omitempty"`
 	Ratio      float64  `json:"ratio,omitempty"`
 	Bytes      float64  `json:"bytes_per_socket,omitempty"`
-	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // for each operation
+	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // for each operation; of sockets with several messages under way, for each message
 	ClientCPU  float64  `json:"client_cpu_us,omitempty"`
 	Written    float64  `json:"written_bytes,omitempty"` // to disk by the server, for each operation
 	Memory     int64    `json:"server_rss_bytes,omitempty"`

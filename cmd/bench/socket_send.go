@@ -35,9 +35,8 @@ func (b *bench) socket(ctx context.Context) error {
 		rows := make([]Row, len(ways))
 		for i, window := range ways {
 			rows[i] = loadRow("socket", wayName(window), n, "messages", rounds[i])
-			if window > 1 { // an operation is not a message
-				l := latencyRow("socket", "", n, 0, rounds[i])
-				rows[i].P50, rows[i].P90, rows[i].P99, rows[i].P999 = l.P50, l.P90, l.P99, l.P999
+			if window > 1 {
+				rows[i].ofMessages(rounds[i])
 			}
 		}
 		b.add(rows...)
@@ -48,6 +47,18 @@ func (b *bench) socket(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// ofMessages makes the figures those of a message, where an operation has several.
+func (r *Row) ofMessages(rounds []*sample) {
+	l := latencyRow(r.Stage, r.Case, r.At, 0, rounds)
+	r.P50, r.P90, r.P99, r.P999 = l.P50, l.P90, l.P99, l.P999
+	each := func(total func(*sample) float64) float64 {
+		return median(rounds, func(s *sample) float64 { return total(s) / float64(max(s.units, 1)) })
+	}
+	r.ServerCPU = each(func(s *sample) float64 { return micros(s.cpu.server) })
+	r.ClientCPU = each(func(s *sample) float64 { return micros(s.cpu.client) })
+	r.Written = each(func(s *sample) float64 { return float64(s.cpu.written) })
 }
 
 func wayName(window int) string {
