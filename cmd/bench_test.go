@@ -80,7 +80,7 @@ func (row benchRow) empty() bool {
 const benchRounds = 2
 
 func TestBenchMeasuresEveryStageAndLeavesNothingBehind(t *testing.T) {
-	notQuick(t)
+	notQuickButForRaces(t)
 	t.Parallel()
 	dir := t.TempDir()
 	r, _ := measured(t, append(slices.Clone(tinyBench), "--dir", dir, "--repeats", strconv.Itoa(benchRounds))...)

@@ -21,7 +21,7 @@ func example(t *testing.T) string {
 // The example of the Go client asks and answers while the relay is
 // killed and started again. Nothing is lost, and each question is answered once.
 func TestTheGoClientsOutliveTheRelay(t *testing.T) {
-	notQuick(t)
+	notQuickButForRaces(t)
 	t.Parallel()
 	notOnWindows(t, "there is no kill -9")
 	p := newPair(t, "--rate-limit", "0")

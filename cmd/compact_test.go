@@ -50,7 +50,7 @@ func sizeOf(t *testing.T, name string) int64 {
 }
 
 func TestCompactGivesSpaceBackUnderLoad(t *testing.T) {
-	notQuick(t)
+	notQuickButForRaces(t)
 	t.Parallel()
 	db, all, before := emptied(t)
 	s := startServer(t, db, "--rate-limit", "0", "--max-pending", "0")

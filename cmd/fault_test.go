@@ -15,7 +15,8 @@ import (
 
 // The tests named TestCrash… hold the relay to what "relay docs promises" says,
 // while something fails. They, and others that meet chance, are short by
-// default: each check once at least. The long form repeats them:
+// default: each kind of check once at least. The long form has the costly ones of a
+// kind as well, and repeats them:
 //
 //	go test ./cmd -run Crash -long
 var long = flag.Bool("long", false, "the long form of the tests: minutes instead of seconds")
@@ -42,11 +43,19 @@ func questions() int {
 	return rounds(24, 300)
 }
 
-// notQuick leaves a test to the long form.
+// notQuick leaves a test to the long form. The usual form has a test of the same kind that takes less.
 func notQuick(t *testing.T) {
 	t.Helper()
 	if !*long {
 		t.Skip("takes long; -long runs it")
+	}
+}
+
+// notQuickButForRaces leaves a test to the long form, and to the race detector.
+func notQuickButForRaces(t *testing.T) {
+	t.Helper()
+	if !raceDetector {
+		notQuick(t)
 	}
 }
 

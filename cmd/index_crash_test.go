@@ -24,12 +24,12 @@ func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
 	c := newIndexCrash(t)
-	const rounds = 20
-	for range rounds {
+	n := rounds(2, 20)
+	for range n {
 		c.round()
 	}
 	c.each(func(m *changer) { m.resolve(m.words) })
-	c.report(rounds)
+	c.report(n)
 }
 
 const (

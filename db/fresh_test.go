@@ -87,15 +87,18 @@ func TestReplicasReadWhatAnotherHasWritten(t *testing.T) {
 }
 
 // readPatiently reads again if a busy machine has kept the message from the node for longer than it
-// waits. That a node has the message, and says that it does not, is an error.
-func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) error {
+// waits. It is an error that a node has the message and says that it does not, or does not wait.
+func readPatiently(d *DB, s relay.Sent, read func(*DB, relay.Sent) error) (err error) {
 	at, _ := d.ids.MessagePosition(s.ID)
-	for {
-		err := read(d, s)
-		if last, _ := d.w.replica.reach.look(); relay.ErrorCode(err) != relay.NotCurrent || at <= last {
+	for range 20 {
+		last, _ := d.w.replica.reach.look()
+		began := time.Now()
+		err = read(d, s)
+		if relay.ErrorCode(err) != relay.NotCurrent || at <= last || time.Since(began) < longestLag {
 			return err
 		}
 	}
+	return err
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -70,7 +70,7 @@ func mustServe(t testing.TB, options ...func(*settings)) *testRelay {
 		},
 		hub:      ws.Config{Now: r.clock.Now, MessageTimeout: patience, DeadAfter: patience}, // a busy machine must not decide
 		api:      http.Config{ClockSkew: 5 * time.Minute, MaxBody: 1 << 20, Now: r.clock.Now},
-		timeouts: http.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10},
+		timeouts: http.Timeouts{Header: patience, Body: patience, Idle: 3 * patience, MaxHeaders: 16 << 10},
 	}
 	for _, f := range options {
 		f(&r.settings)

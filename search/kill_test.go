@@ -56,7 +56,7 @@ func TestKill(t *testing.T) {
 	dir := t.TempDir()
 	for round := range amount(2, 6) {
 		reached := followAndKill(t, dir, rand.N(20*int64(rungs)))
-		x, err := search.Open(dir, search.Options{})
+		x, err := search.Open(dir, search.Options{Wait: patience, Budget: patience}) // a busy machine must not decide
 		if err != nil {
 			t.Fatal(err)
 		}

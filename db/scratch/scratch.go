@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"testing"
+	"time"
 )
 
 // Dir gives a folder for the files of a test, which is removed when the test ends. In the
@@ -56,7 +57,12 @@ func folder(t testing.TB, root string) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := os.RemoveAll(dir); err != nil {
+		err := os.RemoveAll(dir)
+		for again := 0; err != nil && again < 100; again++ { // Windows keeps files of processes that have just ended
+			time.Sleep(20 * time.Millisecond)
+			err = os.RemoveAll(dir)
+		}
+		if err != nil {
 			t.Error(err)
 		}
 	})

@@ -89,7 +89,7 @@ func serve(t testing.TB, certificate *tls.Config, options ...func(*http.Config))
 		listener = tls.NewListener(listener, certificate)
 	}
 	api := http.New(config)
-	server := api.Listening(http.Timeouts{Header: 5 * time.Second, Body: 30 * time.Second, Idle: time.Minute, MaxHeaders: 16 << 10})
+	server := api.Listening(http.Timeouts{Header: patience, Body: patience, Idle: 3 * patience, MaxHeaders: 16 << 10})
 	server.Handler = record.Handler(api)
 	go server.Serve(listener)
 	r.stop = sync.OnceFunc(func() {
