@@ -23,8 +23,8 @@ func TestKilledWhileProfilesChangeItFindsWhatWasAcknowledged(t *testing.T) {
 	notQuick(t)
 	notOnWindows(t, "there is no kill -9")
 	t.Parallel()
-	c := newIndexCrash(t)
 	n := rounds(2, 20)
+	c := newIndexCrash(t)
 	for range n {
 		c.round()
 	}

@@ -6,11 +6,12 @@ import (
 )
 
 // While the index of a running server catches up with many entries, it rests after each page if
-// the server writes messages meanwhile. So messages keep most of the processors, and the
-// catch-up takes longer.
+// the server writes meanwhile. So messages keep most of the processors, and the catch-up takes
+// longer. BENCHMARKS.md has the figures.
 const (
-	busyWrites = 100 // a second: with fewer, nobody needs the processors
-	restFor    = 1.5 // times as long as the page took
+	busyWrites = 100             // a second: with fewer, nobody needs the processors
+	restFor    = 1.5             // times as long as the page took
+	mostRest   = 5 * time.Second // though a page took very long, as on a disk that hangs
 )
 
 // A pace says how long a catch-up rests. It is not safe for concurrent use.
@@ -38,7 +39,7 @@ func (p *pace) rest() time.Duration {
 	if float64(p.written()-p.before) < busyWrites*took.Seconds() {
 		return 0
 	}
-	return time.Duration(restFor * float64(took))
+	return min(time.Duration(restFor*float64(took)), mostRest)
 }
 
 // sleep waits for d, or until ctx ends.

@@ -16,7 +16,7 @@ func TestACatchUpRestsWhileTheServerWrites(t *testing.T) {
 		rest   time.Duration
 	}{
 		{0, time.Second, 0}, {99, time.Second, 0}, {100, time.Second, 1500 * time.Millisecond}, {5000, time.Second, 1500 * time.Millisecond},
-		{4, 50 * time.Millisecond, 0}, {5, 50 * time.Millisecond, 75 * time.Millisecond}, {300, 4 * time.Second, 0},
+		{4, 50 * time.Millisecond, 0}, {5, 50 * time.Millisecond, 75 * time.Millisecond}, {300, 4 * time.Second, 0}, {9000, time.Minute, 5 * time.Second},
 	} {
 		p := pace{written: func() uint64 { return written }, now: func() time.Time { return now }}
 		p.begin()

@@ -42,7 +42,7 @@ type Row struct {
 	Bytes      float64  `json:"bytes_per_socket,omitempty"`
 	ServerCPU  float64  `json:"server_cpu_us,omitempty"` // for each operation; of sockets with several messages under way, for each message
 	ClientCPU  float64  `json:"client_cpu_us,omitempty"`
-	Written    float64  `json:"written_bytes,omitempty"` // to disk by the server, for each operation
+	Written    float64  `json:"written_bytes,omitempty"` // to disk by the server, for each operation or message, as ServerCPU
 	Memory     int64    `json:"server_rss_bytes,omitempty"`
 	Others     *float64 `json:"others_cpu_share,omitempty"` // in the worst round
 	Operations int      `json:"operations,omitempty"`

@@ -297,3 +297,17 @@ func TestBeatThatComesLate(t *testing.T) {
 		t.Error("it stops:", hears.beats.taken)
 	}
 }
+
+// A node that looks whether all members have the log looks for its own copy as well.
+func TestANodeLooksForItsOwnCopyToo(t *testing.T) {
+	t.Parallel()
+	n := startedTrio(t)[0]
+	holders := map[string]bool{peerID("n2"): true, peerID("n3"): true}
+	if n.allHold(holders) {
+		t.Error("it does without its own copy")
+	}
+	holders[peerID("n1")] = true
+	if !n.allHold(holders) {
+		t.Error("all have the log, and it looks on")
+	}
+}

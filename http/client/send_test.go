@@ -124,7 +124,7 @@ func TestNoAnswerSaysWhy(t *testing.T) {
 	o := client.SendOptions{Timeout: time.Second, IdempotencyKey: "k"}
 	_, err := alice.Ask(t.Context(), "bob^test", struct{}{}, o)
 	var none *client.NoAnswer
-	for errors.As(err, &none) && none.Verdict.Text == "" && t.Context().Err() == nil { // a busy machine has not said it in time
+	for again := 0; again < 5 && errors.As(err, &none) && none.Verdict.Text == ""; again++ { // a busy machine has not said it in time
 		_, err = alice.Ask(t.Context(), "bob^test", struct{}{}, o)
 	}
 	if !errors.As(err, &none) || none.Verdict.Code != relay.VerdictNeverConnected || none.IdempotencyKey != "k" || !errors.Is(err, context.DeadlineExceeded) ||
