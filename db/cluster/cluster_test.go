@@ -52,7 +52,6 @@ func TestNodesComeAndGo(t *testing.T) {
 }
 
 // sendAtAll sends messages at several machines at the same time, each at one after the other.
-// A refusal that says that nothing was written is tried again.
 func sendAtAll(t *testing.T, at []*machine, k *relay.Key, name string, each int) (sent []string) {
 	t.Helper()
 	var mu sync.Mutex
@@ -61,11 +60,7 @@ func sendAtAll(t *testing.T, at []*machine, k *relay.Key, name string, each int)
 		ready.Go(func() {
 			for i := range each {
 				text := fmt.Sprintf("%s, at %s, %d", name, m.name, i)
-				err := m.send(k, text)
-				for relay.ErrorCode(err) == relay.Overloaded {
-					err = m.send(k, text)
-				}
-				if err != nil {
+				if err := again(func() error { return m.send(k, text) }); err != nil {
 					m.Errorf("%s: %s: %v", m.name, text, err)
 					return
 				}
