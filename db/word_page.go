@@ -24,7 +24,9 @@ type pagedWord struct {
 	shares  shares // nil until they are read
 }
 
-// pageRoom is how many bytes a page may have. A larger one would not stay within a page of SQLite.
+// pageRoom is how many bytes a page may have. With 900 or 600 an exchange costs 3 to 5 µs more where
+// few of a Mecha are counted together, because more rows change, and with 900 it costs 1 µs less
+// where many are.
 const pageRoom = 1800
 
 // covers tells whether a word belongs to the page.
