@@ -83,6 +83,7 @@ func TestDiskThatWasPutBack(t *testing.T) {
 	old.putBackFolder()
 	old.putBackFile()
 	m.wantPutBack()
+	waitLeader(all)
 	all[2].mustSend(k, "without it")
 	last.putBackFolder()
 	old.putBackFile()
@@ -130,6 +131,7 @@ func TestTwoDisksThatWerePutBack(t *testing.T) {
 		m.start()
 	}
 	all[0].waitFresh()
+	waitLeader(all)
 	all[0].mustSend(k, "acknowledged")
 	waitLevel(all...)
 	for _, i := range old {
@@ -168,6 +170,7 @@ func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	old := m.takeImage("old")
 	m.start()
 	m.waitFresh()
+	waitLeader(all)
 	m.mustSend(k, "acknowledged")
 	waitLevel(m, knows)
 	m.stop()

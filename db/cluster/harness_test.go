@@ -158,13 +158,10 @@ func startAll(all ...*machine) {
 	}
 }
 
-// longest is how long a test waits for what comes about, even on a busy machine.
-const longest = 40 * time.Second
-
 // wait waits until a condition holds.
 func wait(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	until := time.Now().Add(longest)
+	until := time.Now().Add(40 * time.Second)
 	for !condition() {
 		if time.Now().After(until) {
 			t.Fatal("it did not come about:", what)
@@ -187,30 +184,13 @@ func waitLevel(all ...*machine) {
 }
 
 // issue makes a key at a machine.
-func (m *machine) issue(address relay.Address) (k *relay.Key) {
+func (m *machine) issue(address relay.Address) *relay.Key {
 	m.Helper()
-	err := again(func() error {
-		issued, err := m.db.Issue(&relay.IssueKey{At: time.Now(), Address: address})
-		if err == nil {
-			k = issued.Key
-		}
-		return err
-	})
+	k, err := m.db.Issue(&relay.IssueKey{At: time.Now(), Address: address})
 	if err != nil {
 		m.Fatal(m.name, err)
 	}
-	return k
-}
-
-// again makes a write, and makes it again while the answer is that nothing was written: the log
-// may be without a leader for longer than a write waits.
-func again(write func() error) (err error) {
-	for until := time.Now().Add(longest); ; {
-		err = write()
-		if relay.ErrorCode(err) != relay.Overloaded || time.Now().After(until) {
-			return err
-		}
-	}
+	return k.Key
 }
 
 // message makes a message of a Mecha to itself.
@@ -231,7 +211,7 @@ func (m *machine) send(k *relay.Key, text string) error {
 
 func (m *machine) mustSend(k *relay.Key, text string) {
 	m.Helper()
-	if err := again(func() error { return m.send(k, text) }); err != nil {
+	if err := m.send(k, text); err != nil {
 		m.Fatal(m.name, err)
 	}
 }
@@ -250,6 +230,13 @@ func leader(all []*machine) *machine {
 		return false
 	})
 	return found
+}
+
+// waitLeader waits until the log has a leader. On a busy machine an election may take longer than a
+// write waits.
+func waitLeader(all []*machine) {
+	all[0].Helper()
+	leader(all)
 }
 
 // followers gives those that do not lead the log.

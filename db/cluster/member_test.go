@@ -59,6 +59,7 @@ func TestReplacedNode(t *testing.T) {
 	}
 	wait(t, "n4 has a copy of the log", func() bool { return holds(n4) == "n1 n3 n4 " })
 	all[0].stop()
+	waitLeader(kept)
 	n4.mustSend(k, "without n1")
 	all[0].start()
 	waitLevel(n4, all[0], all[2])
