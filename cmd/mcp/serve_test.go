@@ -5,7 +5,8 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
@@ -23,25 +24,29 @@ type session struct {
 	in     *io.PipeWriter
 	lines  chan string
 	ended  chan error
-	hangUp func() // ends the connections of the relay, which takes no more
+	refuse func() // has the relay answer 401 to what it has taken and will take
 }
 
-// mustServe serves a client for a relay that takes connections and does not answer.
+// mustServe serves a client for a relay that takes requests and does not answer until refuse is called.
 func mustServe(t testing.TB, retry time.Duration) *session {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	api, err := client.New(client.Config{URL: "http://" + l.Addr().String(), Key: "mk_x"})
+	refused := make(chan struct{})
+	silent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-refused:
+			w.WriteHeader(http.StatusUnauthorized)
+		case <-r.Context().Done():
+		}
+	}))
+	api, err := client.New(client.Config{URL: silent.URL, Key: "mk_x"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	in, write := io.Pipe()
 	read, out := io.Pipe()
-	s := &session{t, write, make(chan string, 10), make(chan error, 1), keepSilent(l)}
+	s := &session{t, write, make(chan string, 10), make(chan error, 1), sync.OnceFunc(func() { close(refused) })}
 	ctx, stop := context.WithCancel(context.Background())
-	t.Cleanup(func() { stop(); write.Close(); read.Close(); s.hangUp() })
+	t.Cleanup(func() { stop(); write.Close(); read.Close(); s.refuse(); silent.Close() })
 	go func() { s.ended <- mcp.Serve(ctx, api, retry, in, out, "dev"); out.Close() }()
 	go func() {
 		for lines := bufio.NewScanner(read); lines.Scan(); {
@@ -52,28 +57,6 @@ func mustServe(t testing.TB, retry time.Duration) *session {
 	s.read(`"id":0`)
 	s.write(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return s
-}
-
-// keepSilent takes connections, and reads and writes nothing. hangUp ends them, and takes no more.
-func keepSilent(l net.Listener) (hangUp func()) {
-	taken := make(chan []net.Conn, 1)
-	go func() {
-		var all []net.Conn
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				taken <- all
-				return
-			}
-			all = append(all, c)
-		}
-	}()
-	return sync.OnceFunc(func() {
-		l.Close()
-		for _, c := range <-taken {
-			c.Close()
-		}
-	})
 }
 
 func (s *session) write(line string) {
@@ -121,7 +104,7 @@ func TestARelayThatIsSilentHoldsUpNoTool(t *testing.T) {
 // A line that is no message is answered, and neither the session nor a call under way ends.
 func TestALineThatIsNoMessageEndsNothing(t *testing.T) {
 	t.Parallel()
-	s := mustServe(t, time.Second)
+	s := mustServe(t, patience) // the call waits until the relay refuses it, however long the lines take
 	s.write(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"check_inbox","arguments":{}}}`)
 	for line, code := range map[string]string{"hello": "-32700", `{"jsonrpc":"2.0","id":2,`: "-32700", `{"id":2,"method":"ping"}`: "-32600", `[]`: "-32600", `17`: "-32600",
 		`{"jsonrpc":"2.0","id":{},"method":"ping"}`: "-32600", `{}{}`: "-32700", `{"jsonrpc":"2.0","id":2,"method":"` + strings.Repeat("x", 15<<20) + `"}`: "-32600"} {
@@ -131,8 +114,8 @@ func TestALineThatIsNoMessageEndsNothing(t *testing.T) {
 	s.write("\r\n")
 	s.write(`{"jsonrpc":"2.0","id":3,"method":"ping"}` + "\r")
 	s.read(`"id":3`, `"result":{}`)
-	s.hangUp()
-	s.read(`"id":1`, "unreachable")
+	s.refuse()
+	s.read(`"id":1`, "the relay does not accept this agent's key")
 	s.in.Close()
 	select {
 	case err := <-s.ended:
