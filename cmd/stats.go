@@ -22,9 +22,9 @@ and the busiest Mechas, and measure the files. The command reads a row of every
 message, which takes about a second for a million.`,
 		Example: "  relay stats\n  relay stats --json | jq .messages.pending",
 		Args:    exactly(0, "no arguments"),
-		RunE: func(*cobra.Command, []string) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.withInspector(func(in *db.Inspector) error {
-				s, err := in.Stats()
+				s, err := in.Stats(cmd.Context())
 				if err != nil {
 					return err
 				}

@@ -102,7 +102,7 @@ func wantCounts(t testing.TB, path string, all []known) {
 		t.Fatal(err)
 	}
 	defer in.Close()
-	s, err := in.Stats()
+	s, err := in.Stats(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -2,11 +2,11 @@ package db
 
 import (
 	"cmp"
+	"context"
 	"slices"
-	"strings"
 	"time"
 
-	"relay/db/file"
+	"relay/db/inspect"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -42,18 +42,49 @@ type Busy struct {
 
 const busiest = 10
 
-// Stats counts the content of the store. It reads all messages, about a million a
-// second, in several views.
-func (i *Inspector) Stats() (s Stats, err error) {
-	for _, f := range []func(*rx, *Stats) error{(*rx).countMechas, (*rx).countMessages, (*rx).findOldest, (*rx).findBusiest, (*rx).countKept, (*rx).measure} {
-		if err = i.view(func(x *rx) error { return f(x, &s) }); err != nil {
-			return s, err
-		}
+// statsView is after how long Stats ends a view of the messages; shorter in tests.
+var statsView = 20 * time.Millisecond
+
+// Stats counts the content of the store. It reads the row of every message that is there when it
+// begins, about a million a second, in many short views: so each message counts once, in the state
+// that it has when it is read. Beside a server it pauses between them (viewGently), and takes twice
+// as long. The end of ctx ends it between two views. Error: also that of ctx.
+func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
+	c, view := statsCount{busy: map[int64]*Busy{}}, i.view
+	if i.serving() != inspect.NotServed {
+		view = func(f func(*rx) error) error { return i.viewGently(ctx, f) }
 	}
-	return s, nil
+	views := func(each ...func(*rx) error) error {
+		for _, f := range each {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			if err := view(f); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	err := views(c.findLast, c.countMechas, c.countKept)
+	for err == nil && c.read < c.last {
+		err = views(c.countMessages)
+	}
+	if err == nil {
+		err = views(c.findBusiest, c.measure)
+	}
+	return c.Stats, err
 }
 
-func (x *rx) countMechas(s *Stats) error {
+// statsCount is what Stats has counted.
+type statsCount struct {
+	Stats
+	busy       map[int64]*Busy // by the number of the Mecha
+	read, last relay.Position  // the message that was read last; the last one that is read
+	oldest     relay.Position  // of Oldest
+	oldestFor  int64
+}
+
+func (s *statsCount) countMechas(x *rx) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { s.Mechas, s.Removed = int(r.Int(0)), int(r.Int(1)) },
 		"SELECT count(*) FILTER (WHERE removed_at IS NULL), count(removed_at) FROM mecha")
 	if err != nil {
@@ -71,7 +102,7 @@ func (x *rx) countMechas(s *Stats) error {
 }
 
 // countKept counts what is kept besides messages (PROTOCOL §8).
-func (x *rx) countKept(s *Stats) error {
+func (s *statsCount) countKept(x *rx) error {
 	for _, c := range []struct {
 		table string
 		to    *int
@@ -85,87 +116,88 @@ func (x *rx) countKept(s *Stats) error {
 	return nil
 }
 
-// countMessages counts messages by state. Pending messages whose ExpiresAt has come
-// count as expired.
-func (x *rx) countMessages(s *Stats) error {
-	var first, last relay.Position
-	_, err := x.c.Row(func(r *sqlite.Rows) {
-		s.Messages, s.Queued, s.Delivered, s.Acknowledged = int(r.Int(0)), int(r.Int(1)), int(r.Int(2)), int(r.Int(3))
-		s.PayloadBytes, first, last = r.Int(4), relay.Position(r.Int(5)), relay.Position(r.Int(6))
-	}, `SELECT count(*), count(*) FILTER (WHERE state = 0 AND coalesce(expires_at, ?1 + 1) > ?1),
-		count(*) FILTER (WHERE state = 1 AND coalesce(expires_at, ?1 + 1) > ?1), count(*) FILTER (WHERE state = 2),
-		sum(payload_bytes), min(position), max(position) FROM message`, x.now.UnixMilli())
-	s.Expired = s.Messages - s.Queued - s.Delivered - s.Acknowledged
-	if s.Messages > 0 {
-		s.First, s.Last = first.Time(), last.Time()
-	}
+func (s *statsCount) findLast(x *rx) error {
+	last, err := x.c.Number("SELECT coalesce(max(position), 0) FROM message")
+	s.last = relay.Position(last)
 	return err
 }
 
-func (x *rx) findOldest(s *Stats) error {
-	var oldest relay.Position
-	_, err := x.c.Row(func(r *sqlite.Rows) { oldest = relay.Position(r.Int(0)) },
-		"SELECT min(position) FROM message WHERE open = 1 AND coalesce(expires_at, ?1 + 1) > ?1", x.now.UnixMilli())
-	if err != nil || oldest == 0 {
-		return err
+// countMessages reads messages for statsView, but some of them at least. Pending messages whose
+// ExpiresAt has come count as expired.
+func (s *statsCount) countMessages(x *rx) error {
+	const rows = 256 // between two looks at the clock
+	began := time.Now()
+	r := x.c.Query(`SELECT position, sender, recipient, open, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
+		FROM message WHERE position > ?1 AND position <= ?2 ORDER BY position`, int64(s.read), int64(s.last), x.now.UnixMilli())
+	for n := 1; r.Next(); n++ {
+		s.count(r)
+		if n%rows == 0 && time.Since(began) >= statsView {
+			return r.Close()
+		}
 	}
-	m, err := x.message(oldest)
-	if err == nil && m != nil {
-		s.Oldest, s.OldestAt, s.OldestFor = m.ID, m.CreatedAt, m.To
-	}
-	return err
+	s.read = s.last // which may have been removed since
+	return r.Close()
 }
 
-// findBusiest counts the rows of `received` and `sent`, and the messages that they lack.
-func (x *rx) findBusiest(s *Stats) error {
-	all := map[int64]*Busy{}
-	busy := func(id int64) *Busy {
-		if all[id] == nil {
-			all[id] = &Busy{}
-		}
-		return all[id]
+// count counts a message.
+func (s *statsCount) count(r *sqlite.Rows) {
+	s.read = relay.Position(r.Int(0))
+	if s.Messages++; s.Messages == 1 {
+		s.First = s.read.Time()
 	}
-	upto, err := x.indexedUpto()
-	if err != nil {
-		return err
+	s.Last = s.read.Time()
+	s.PayloadBytes += r.Int(5)
+	from, to := s.busyOf(r.Int(1)), s.busyOf(r.Int(2))
+	from.Sent++
+	to.Received++
+	to.Pending += int(r.Int(3))
+	switch r.Int(4) {
+	case 0:
+		s.Queued++
+	case 1:
+		s.Delivered++
+	case 2:
+		s.Acknowledged++
+		return
+	default:
+		s.Expired++
+		return
 	}
-	for _, q := range []string{
-		"SELECT mecha, count(*), 0, 0 FROM sent WHERE position NOT IN (SELECT position FROM unlisted) GROUP BY mecha",
-		"SELECT mecha, 0, count(*), count(*) * open FROM received WHERE position NOT IN (SELECT position FROM unlisted) GROUP BY mecha, open",
-		"SELECT sender, count(*), 0, 0 FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsSent + ") GROUP BY sender",
-		"SELECT recipient, 0, count(*), sum(open) FROM message m WHERE position > ? AND NOT EXISTS (" + file.IndexedAsReceived + ") GROUP BY recipient",
-	} {
-		var args []any
-		if strings.Contains(q, "?") {
-			args = append(args, int64(upto))
-		}
-		r := x.c.Query(q, args...)
-		for r.Next() {
-			b := busy(r.Int(0))
-			b.Sent += int(r.Int(1))
-			b.Received += int(r.Int(2))
-			b.Pending += int(r.Int(3))
-		}
-		if err := r.Close(); err != nil {
+	if s.oldest == 0 {
+		s.oldest, s.oldestFor = s.read, r.Int(2)
+	}
+}
+
+func (s *statsCount) busyOf(mecha int64) *Busy {
+	b := s.busy[mecha]
+	if b == nil {
+		b = &Busy{}
+		s.busy[mecha] = b
+	}
+	return b
+}
+
+// findBusiest gives the Mechas that were counted their addresses, and sorts them.
+func (s *statsCount) findBusiest(x *rx) (err error) {
+	for id, b := range s.busy {
+		if b.Mecha, err = x.address(id); err != nil {
 			return err
 		}
-	}
-	for id, b := range all {
-		address, err := x.address(id)
-		if err != nil {
-			return err
-		}
-		b.Mecha = address
 		s.Busiest = append(s.Busiest, *b)
 	}
 	slices.SortFunc(s.Busiest, func(a, b Busy) int {
 		return cmp.Or(cmp.Compare(b.Sent+b.Received, a.Sent+a.Received), cmp.Compare(a.Mecha, b.Mecha))
 	})
 	s.Busiest = s.Busiest[:min(len(s.Busiest), busiest)]
-	return nil
+	if s.oldest == 0 {
+		return nil
+	}
+	s.Oldest, s.OldestAt = x.ids.Message(s.oldest), s.oldest.Time()
+	s.OldestFor, err = x.address(s.oldestFor)
+	return err
 }
 
-func (x *rx) measure(s *Stats) error {
+func (s *statsCount) measure(x *rx) error {
 	var pages, free, size int64
 	for q, to := range map[string]*int64{"PRAGMA page_count": &pages, "PRAGMA freelist_count": &free,
 		"PRAGMA page_size": &size, "PRAGMA user_version": &s.SchemaVersion} {

@@ -101,7 +101,7 @@ func (b *bench) examine(ctx context.Context, file string) (messages int, err err
 	if err != nil {
 		return 0, err
 	}
-	s, err := in.Stats()
+	s, err := in.Stats(ctx)
 	if err = errors.Join(err, in.Close()); err != nil {
 		return 0, err
 	}
