@@ -19,7 +19,8 @@ func (a *app) statsCommand() *cobra.Command {
 		Short: "Count Mechas, keys and messages, and measure the files",
 		Long: `Count Mechas, keys and messages by their state, show the oldest pending message
 and the busiest Mechas, and measure the files. The command reads a row of every
-message, which takes about a second for a million.`,
+message, which takes about a second for a million. Beside a server it pauses again and
+again, so that the server's log stays short, and takes several times as long.`,
 		Example: "  relay stats\n  relay stats --json | jq .messages.pending",
 		Args:    exactly(0, "no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -47,8 +47,8 @@ var statsView = 20 * time.Millisecond
 
 // Stats counts the content of the store. It reads the row of every message that is there when it
 // begins, about a million a second, in many short views: so each message counts once, in the state
-// that it has when it is read. Beside a server it pauses between them (viewGently), and takes twice
-// as long. The end of ctx ends it between two views. Error: also that of ctx.
+// that it has when it is read. Beside a server it pauses between them (viewGently), and takes several
+// times as long. The end of ctx ends it between two views. Error: also that of ctx.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 	c, view := statsCount{busy: map[int64]*Busy{}}, i.view
 	if i.serving() != inspect.NotServed {
