@@ -1,7 +1,6 @@
 package db
 
 import (
-	"cmp"
 	"encoding/binary"
 	"fmt"
 	"slices"
@@ -113,29 +112,48 @@ func (all shares) least(newest uint32, most int, hour int64, halfLife time.Durat
 	return least
 }
 
-// weight adds up the shares as of an hour.
+// weight adds up the shares as of an hour. The search index reads it for each word of a Mecha that has changed.
 func (all shares) weight(hour int64, halfLife time.Duration) (sum int64, crews int) {
-	for i, s := range all {
-		if !slices.ContainsFunc(all[:i], func(o share) bool { return o.crew == s.crew }) { // the first share of its crew
-			sum, crews = sum+all[i:].ofCrew(s.crew, hour, halfLife), crews+1
-		}
+	type part struct {
+		crew   uint32
+		weight int64
 	}
-	return sum, crews
+	parts := make([]part, 0, sharesPerWord)
+	for i := range all {
+		s := &all[i]
+		at := 0
+		for at < len(parts) && parts[at].crew != s.crew {
+			at++
+		}
+		if at == len(parts) {
+			parts = append(parts, part{crew: s.crew})
+		}
+		parts[at].weight += relay.Fade(s.weight, hour-s.hour, halfLife)
+	}
+	for _, p := range parts {
+		sum += min(p.weight, mostOfCrew)
+	}
+	return sum, len(parts)
 }
 
-// ofCrew is what a crew adds to the weight as of an hour: no more than relay.CrewShare.
+const mostOfCrew = relay.CrewShare * relay.LearnedUnit
+
+// ofCrew is what a crew adds to the weight as of an hour: mostOfCrew at most.
 func (all shares) ofCrew(crew uint32, hour int64, halfLife time.Duration) (sum int64) {
 	for i := range all {
 		if s := &all[i]; s.crew == crew {
 			sum += relay.Fade(s.weight, hour-s.hour, halfLife)
 		}
 	}
-	return min(sum, relay.CrewShare*relay.LearnedUnit)
+	return min(sum, mostOfCrew)
 }
 
 // last is the hour of the last exchange.
-func (all shares) last() int64 {
-	return slices.MaxFunc(all, func(a, b share) int { return cmp.Compare(a.hour, b.hour) }).hour
+func (all shares) last() (hour int64) {
+	for i := range all {
+		hour = max(hour, all[i].hour)
+	}
+	return hour
 }
 
 // encode gives the form in which the store keeps shares.
@@ -150,6 +168,7 @@ func (all shares) encode() []byte {
 }
 
 func decodeShares(b []byte) (all shares, err error) {
+	all = make(shares, 0, len(b)/(bytesPerShare-1)+1)
 	for len(b) > 0 {
 		if len(b) < 10 {
 			return nil, errShares()

@@ -185,18 +185,25 @@ func newLearnedPage(l *learned, page []relay.Learned) *learnedPage {
 // hash the first one in the order of ahead counts: added up, they would pass the bounds of
 // what one sender and one crew can give a word.
 func (l *learned) countsOf(m *relay.Learned) map[uint32]count {
-	if len(m.Words) == 0 {
-		return nil
+	words, now := m.Words, uint32(0)
+	for i := range words {
+		now = max(now, hourOf(words[i].At))
 	}
-	now := hourOf(slices.MaxFunc(m.Words, func(a, b relay.LearnedWord) int { return a.At.Compare(b.At) }).At)
-	words := slices.Clone(m.Words)
-	slices.SortFunc(words, func(a, b relay.LearnedWord) int { return l.ahead(&a, &b, now) })
-	counts := make(map[uint32]count, min(len(words), l.most))
-	for _, w := range words[:min(len(words), l.most)] {
-		hash := hashTerm(w.Word)
-		if _, taken := counts[hash]; !taken {
-			counts[hash] = count{mecha: uint32(m.Mecha), weight: weightOf(w.Weight), hour: hourOf(w.At), crews: uint8(min(max(w.Crews, 0), math.MaxUint8))}
+	if len(words) > l.most { // else their order does not matter
+		words = slices.Clone(words)
+		slices.SortFunc(words, func(a, b relay.LearnedWord) int { return l.ahead(&a, &b, now) })
+		words = words[:l.most]
+	}
+	best := make(map[uint32]*relay.LearnedWord, len(words))
+	for i := range words {
+		w, hash := &words[i], hashTerm(words[i].Word)
+		if other := best[hash]; other == nil || l.ahead(w, other, now) < 0 {
+			best[hash] = w
 		}
+	}
+	counts := make(map[uint32]count, len(best))
+	for hash, w := range best {
+		counts[hash] = count{mecha: uint32(m.Mecha), weight: weightOf(w.Weight), hour: hourOf(w.At), crews: uint8(min(max(w.Crews, 0), math.MaxUint8))}
 	}
 	return counts
 }
