@@ -1,5 +1,5 @@
 -- The relay's store: one SQLite file, written by one connection, read by many.
--- This is the whole schema of a new file, at PRAGMA user_version 9. A change
+-- This is the whole schema of a new file, at PRAGMA user_version 10. A change
 -- here needs a script in upgrades (db/file/schema.go) that changes older files
 -- in the same way.
 --
@@ -261,14 +261,15 @@ CREATE INDEX learner_position ON learner (position);
 -- `first` on, up to the `first` of the next row. The first row of a Mecha has ''. `words` is how many
 -- they are. `counts` has their texts (db/word_page.go), and for each of them a part for each sender
 -- (db/shares.go): keyed hashes of its crew and of itself, which differ from word to word and from
--- Mecha to Mecha; a weight in 1/1024; the hour of the last exchange.
+-- Mecha to Mecha; a weight in 1/1024; the hour of the last exchange. The table has rowids: without
+-- them SQLite would read the counts of a row wherever it compares its key.
 CREATE TABLE learned (
   mecha  INTEGER NOT NULL REFERENCES mecha (id),
   first  TEXT NOT NULL,
   words  INTEGER NOT NULL,
   counts BLOB NOT NULL,
   PRIMARY KEY (mecha, first)
-) STRICT, WITHOUT ROWID;
+) STRICT;
 
 -- The times at which writes got positions of later times, because the clock had
 -- been ahead before. There is about one row for each minute of such a time

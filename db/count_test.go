@@ -24,7 +24,7 @@ func TestHowManyAreCountedTogetherDoesNotMatter(t *testing.T) {
 		random := rand.New(rand.NewPCG(1, 2))
 		for i := range 120 {
 			var words []string
-			for n := range 12 {
+			for n := range 30 {
 				words = append(words, fmt.Sprintf("word%02d%03d", n, random.IntN(30)))
 			}
 			from := relay.Address(fmt.Sprintf("asker%d^crew%d", i%7, i%3))
@@ -50,7 +50,7 @@ func TestHowManyAreCountedTogetherDoesNotMatter(t *testing.T) {
 			t.Errorf("%d Mechas have less than three rows", n)
 		}
 		for query, want := range map[string]int{
-			"SELECT max(length(counts)) > 1800 FROM learned":                                                                             0,
+			"SELECT max(length(counts)) > 3900 FROM learned":                                                                             0,
 			"SELECT count(*) FROM learner l WHERE words <> (SELECT sum(words) FROM learned WHERE mecha = l.mecha)":                       0,
 			"SELECT count(*) FROM learner l WHERE (SELECT first FROM learned WHERE mecha = l.mecha ORDER BY first LIMIT 1) <> ''":        0,
 			"SELECT count(*) FROM learned WHERE first <> '' AND instr(counts, CAST(char(length(first)) || first AS BLOB)) NOT IN (0, 1)": 0,
@@ -134,7 +134,7 @@ func TestWordsThatAreTakenBackLeaveNoRows(t *testing.T) {
 			t.Helper()
 			for i := range 20 {
 				var words []string
-				for n := range 15 {
+				for n := range 30 {
 					words = append(words, fmt.Sprintf("word%d-%02d-%02d", round, i, n))
 				}
 				s.exchange("alice^demo", "carol^travel", status, words...)

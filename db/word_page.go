@@ -24,10 +24,11 @@ type pagedWord struct {
 	shares  shares // nil until they are read
 }
 
-// pageRoom is how many bytes a page may have. With 900 or 600 an exchange costs 3 to 5 µs more where
-// few of a Mecha are counted together, because more rows change, and with 900 it costs 1 µs less
-// where many are.
-const pageRoom = 1800
+// pageRoom is how many bytes a page may have: its row is to fit a page of SQLite. Where each Mecha learns
+// many words of many senders, a count costs 18 µs an exchange with 3,900, 22 with 1,800 and 32 with
+// 900 (BenchmarkLearning in http, 5,000 exchanges of 200 Mechas together). With 8,000 it is 16, but a
+// change writes two or three pages of SQLite.
+const pageRoom = 3900
 
 // covers tells whether a word belongs to the page.
 func (p *wordPage) covers(word string) bool {

@@ -217,6 +217,16 @@ CREATE TABLE entry_nonce (
   at     INTEGER NOT NULL,
   nonces BLOB NOT NULL
 ) STRICT`,
+	`ALTER TABLE learned RENAME TO old_learned;
+CREATE TABLE learned (
+  mecha  INTEGER NOT NULL REFERENCES mecha (id),
+  first  TEXT NOT NULL,
+  words  INTEGER NOT NULL,
+  counts BLOB NOT NULL,
+  PRIMARY KEY (mecha, first)
+) STRICT;
+INSERT INTO learned SELECT mecha, first, words, counts FROM old_learned ORDER BY mecha, first;
+DROP TABLE old_learned`,
 }
 
 // CurrentSchema is the schema version (PRAGMA user_version) of the files that this

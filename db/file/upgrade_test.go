@@ -333,6 +333,53 @@ func TestAFileOfTheEighthSchemaIsBroughtUpToDate(t *testing.T) {
 	}
 }
 
+// A file of the ninth schema is made from the text of that schema. What was learned stays, and so does
+// the order of its rows.
+func TestAFileOfTheNinthSchemaIsBroughtUpToDate(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "relay.db")
+	old, err := os.ReadFile("testdata/schema-9.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := func(words ...string) (row string) { // each with one exchange
+		for _, word := range words {
+			row += fmt.Sprintf("%02x%x0d000000070000000980"+"08c0d11c", len(word), word)
+		}
+		return "x'" + row + "'"
+	}
+	execute(t, path, "PRAGMA auto_vacuum = INCREMENTAL", string(old), "PRAGMA application_id = 0x524c4159", "PRAGMA user_version = 9",
+		"INSERT INTO setting VALUES ('secret', randomblob(32)), ('keys_version', 3), ('indexed_upto', 0), ('start', x''), ('last_position', 0), ('clock', 0), ('words_indexed_upto', 0)",
+		"INSERT INTO mecha (id, address, created_at, revision) VALUES (1, 'old^timer', 1, 4096), (2, 'new^timer', 1, 8192)",
+		"INSERT INTO learner VALUES (1, 16384, 1024, 469184, 3, 0), (2, 20480, 1024, 469184, 1, 0)",
+		"INSERT INTO learned VALUES (2, '', 1, "+counts("zebra")+"), (1, 'flight', 1, "+counts("flight")+"), (1, '', 2, "+counts("book", "carry")+")")
+	wantWholeOf(t, path, schema(t), 9, 0)
+	d, err := db.Open(db.Options{Path: path, Schema: schema(t), LearnHalfLife: relay.DefaultHalfLife})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	learned, err := d.Learned(t.Context(), 0, 10)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said []string
+	for _, l := range learned {
+		for _, w := range l.Words {
+			said = append(said, fmt.Sprintf("%d %s %.0f", l.Mecha, w.Word, w.Weight))
+		}
+	}
+	if want := []string{"1 book 1", "1 carry 1", "1 flight 1", "2 zebra 1"}; !slices.Equal(said, want) {
+		t.Errorf("learned %q, want %q", said, want)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	wantWholeOf(t, path, schema(t), file.CurrentSchema(), 0)
+	if n := number(t, path, "SELECT count(*) FROM sqlite_schema WHERE name = 'learned' AND sql LIKE '%WITHOUT ROWID%'"); n != 0 {
+		t.Error("the table is as it was")
+	}
+}
+
 // execute changes a file by SQLite alone.
 func execute(t *testing.T, path string, statements ...string) {
 	t.Helper()
