@@ -258,7 +258,7 @@ func (a *audit) checkMailboxes() error {
 	}
 	err = a.ofMessages(reasons("position", `
 		WHEN NOT EXISTS (`+IndexedAsReceived+`) THEN 'it is missing in the mailbox of its recipient'
-		WHEN NOT EXISTS (`+IndexedAsSent+`) THEN 'it is missing in the mailbox of its sender'`, "message m WHERE position <= ?"), upto)
+		WHEN NOT EXISTS (`+indexedAsSent+`) THEN 'it is missing in the mailbox of its sender'`, "message m WHERE position <= ?"), upto)
 	if err != nil {
 		return err
 	}
@@ -307,9 +307,9 @@ func (a *audit) checkContents() error {
 	}, "SELECT m.position, m.payload_sha256, p.body FROM message m JOIN payload p ON p.position = m.position ORDER BY m.position")
 }
 
-// IndexedAsReceived and IndexedAsSent are subqueries for EXISTS. They tell whether the
+// IndexedAsReceived and indexedAsSent are subqueries for EXISTS. They tell whether the
 // tables `received` and `sent` have message m, an alias of the outer query.
 const (
 	IndexedAsReceived = "SELECT 1 FROM received f WHERE f.mecha = m.recipient AND f.open = m.open AND f.position = m.position"
-	IndexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"
+	indexedAsSent     = "SELECT 1 FROM sent f WHERE f.mecha = m.sender AND f.position = m.position"
 )
