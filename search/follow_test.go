@@ -380,7 +380,7 @@ func ExampleIndex() {
 	e := relay.Entry{Revision: 1}
 	e.Number, e.Address, e.Description = 1, "skyfinder^acme", "Books flights."
 	go x.Follow(context.Background(), newShelf(e))
-	for !x.Ready() {
+	for end := time.Now().Add(patience); !x.Ready() && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
 	r, _ := x.Search(context.Background(), search.Request{Query: "who books fligths?"})
