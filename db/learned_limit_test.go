@@ -45,6 +45,32 @@ func TestNoSenderAndNoCrewDecidesAlone(t *testing.T) {
 	s.wantLearned("ring0^ring", map[string]float64{"book": relay.SenderShare})
 }
 
+// A word counts 32 senders for a Mecha. With more of them, no exchange lowers the weight: a further sender
+// counts only when one of the 32 has faded to less than an exchange.
+func TestManySendersLowerNoWeight(t *testing.T) {
+	const senders, counted = 40, 32
+	s := mustTaught(t)
+	weight := func() float64 { return s.learned("carol^travel").Words[0].Weight }
+	from := func(i int) relay.Address { return relay.Address(fmt.Sprintf("s%d^crew%d", i, i)) }
+	last := 0.0
+	for n := range senders * relay.SenderShare {
+		s.exchange(from(n%senders), "carol^travel", "completed", "book")
+		now := weight()
+		if now < last {
+			t.Fatalf("exchange %d lowered the weight from %v to %v", n, last, now)
+		}
+		last = now
+	}
+	if last != counted*relay.SenderShare {
+		t.Errorf("%d senders with %d exchanges each weigh %v", senders, relay.SenderShare, last)
+	}
+	s.minutes.Add(2 * 90 * 24 * 60) // two half-lives
+	s.exchange(from(senders), "carol^travel", "completed", "book")
+	if now, want := weight(), (counted-1)*relay.SenderShare/4.+1; math.Abs(now-want) > .05 {
+		t.Errorf("a new sender among faded ones: %v, want %v", now, want)
+	}
+}
+
 // A count fades to a half in its half-life, with no write; and what a sender has given fades
 // before it counts again.
 func TestCountsFade(t *testing.T) {

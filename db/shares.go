@@ -24,7 +24,8 @@ type shares []share
 
 // A crew has room for so many senders as can add all that a crew can add with an exchange
 // each. Another one takes the place of the least of them, so the senders of one crew cannot
-// drive out those of others.
+// drive out those of others. A word has room for sharesPerWord senders. Another one takes the place of the
+// least of them only if that is worth less than an exchange by now.
 const (
 	sharesPerCrew = relay.CrewShare
 	sharesPerWord = 32
@@ -49,6 +50,9 @@ func (all shares) count(i int, hour int64, halfLife time.Duration) (_ shares, ch
 	}
 	changed += all.ofCrew(crew, hour, halfLife)
 	if least := all.least(newest, sharesPerWord, hour, halfLife, func(*share) bool { return true }); least >= 0 {
+		if own := all.find(newest); relay.Fade(all[least].weight, hour-all[least].hour, halfLife) >= all[own].weight {
+			least = own // else one more exchange would lower the weight
+		}
 		loser := all[least].crew
 		changed -= all.ofCrew(loser, hour, halfLife)
 		all = slices.Delete(all, least, least+1)

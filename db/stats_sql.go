@@ -79,9 +79,10 @@ func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
 type statsCount struct {
 	Stats
 	busy       map[int64]*Busy // by the number of the Mecha
+	unnamed    []int64         // the Mechas of busy that have no address yet
 	read, last relay.Position  // the message that was read last; the last one that is read
 	oldest     relay.Position  // of Oldest
-	oldestFor  int64
+	oldestFor  *Busy
 }
 
 func (s *statsCount) countMechas(x *rx) error {
@@ -127,16 +128,16 @@ func (s *statsCount) findLast(x *rx) error {
 func (s *statsCount) countMessages(x *rx) error {
 	const rows = 256 // between two looks at the clock
 	began := time.Now()
-	r := x.c.Query(`SELECT position, sender, recipient, open, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
+	r := x.c.Query(`SELECT position, sender, recipient, CASE WHEN state < 2 AND expires_at <= ?3 THEN 3 ELSE state END, payload_bytes
 		FROM message WHERE position > ?1 AND position <= ?2 ORDER BY position`, int64(s.read), int64(s.last), x.now.UnixMilli())
 	for n := 1; r.Next(); n++ {
 		s.count(r)
 		if n%rows == 0 && time.Since(began) >= statsView {
-			return r.Close()
+			return cmp.Or(r.Close(), s.nameBusy(x))
 		}
 	}
 	s.read = s.last // which may have been removed since
-	return r.Close()
+	return cmp.Or(r.Close(), s.nameBusy(x))
 }
 
 // count counts a message.
@@ -146,12 +147,11 @@ func (s *statsCount) count(r *sqlite.Rows) {
 		s.First = s.read.Time()
 	}
 	s.Last = s.read.Time()
-	s.PayloadBytes += r.Int(5)
+	s.PayloadBytes += r.Int(4)
 	from, to := s.busyOf(r.Int(1)), s.busyOf(r.Int(2))
 	from.Sent++
 	to.Received++
-	to.Pending += int(r.Int(3))
-	switch r.Int(4) {
+	switch r.Int(3) {
 	case 0:
 		s.Queued++
 	case 1:
@@ -163,8 +163,9 @@ func (s *statsCount) count(r *sqlite.Rows) {
 		s.Expired++
 		return
 	}
+	to.Pending++
 	if s.oldest == 0 {
-		s.oldest, s.oldestFor = s.read, r.Int(2)
+		s.oldest, s.oldestFor = s.read, to
 	}
 }
 
@@ -173,28 +174,36 @@ func (s *statsCount) busyOf(mecha int64) *Busy {
 	if b == nil {
 		b = &Busy{}
 		s.busy[mecha] = b
+		s.unnamed = append(s.unnamed, mecha)
 	}
 	return b
 }
 
-// findBusiest gives the Mechas that were counted their addresses, and sorts them.
-func (s *statsCount) findBusiest(x *rx) (err error) {
-	for id, b := range s.busy {
-		if b.Mecha, err = x.address(id); err != nil {
+// nameBusy gives the Mechas that were counted their addresses. It does so in the view that counted
+// them: the row of a removed one may go later, with its last message.
+func (s *statsCount) nameBusy(x *rx) (err error) {
+	for _, id := range s.unnamed {
+		if s.busy[id].Mecha, err = x.address(id); err != nil {
 			return err
 		}
+	}
+	s.unnamed = s.unnamed[:0]
+	return nil
+}
+
+// findBusiest sorts the Mechas that were counted, and names the oldest message.
+func (s *statsCount) findBusiest(x *rx) error {
+	for _, b := range s.busy {
 		s.Busiest = append(s.Busiest, *b)
 	}
 	slices.SortFunc(s.Busiest, func(a, b Busy) int {
 		return cmp.Or(cmp.Compare(b.Sent+b.Received, a.Sent+a.Received), cmp.Compare(a.Mecha, b.Mecha))
 	})
 	s.Busiest = s.Busiest[:min(len(s.Busiest), busiest)]
-	if s.oldest == 0 {
-		return nil
+	if s.oldest != 0 {
+		s.Oldest, s.OldestAt, s.OldestFor = x.ids.Message(s.oldest), s.oldest.Time(), s.oldestFor.Mecha
 	}
-	s.Oldest, s.OldestAt = x.ids.Message(s.oldest), s.oldest.Time()
-	s.OldestFor, err = x.address(s.oldestFor)
-	return err
+	return nil
 }
 
 func (s *statsCount) measure(x *rx) error {

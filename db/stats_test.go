@@ -1,9 +1,11 @@
 package db
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -77,5 +79,49 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	want := []Busy{{Mecha: "alice^demo", Sent: many + 1}, {Mecha: "bob^demo", Received: many + 1, Pending: many - 1}}
 	if len(s.Busiest) != 2 || s.Busiest[0] != want[0] || s.Busiest[1] != want[1] {
 		t.Errorf("busiest: %+v, want %+v", s.Busiest, want)
+	}
+}
+
+// The row of a removed Mecha can go with its last message while messages are counted. It has its
+// address in the figures all the same.
+func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
+	d := openHere(t)
+	alice := mustIssue(t, d, "alice^demo")
+	mustIssue(t, d, "bob^demo")
+	m := &relay.SendMessage{At: time.Now(), Key: alice.Number, To: "bob^demo", Payload: []byte(`{}`), Nonce: 1}
+	if err := m.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Send(m); err != nil {
+		t.Fatal(err)
+	}
+	path := d.path
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	in, err := Inspect(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	c := statsCount{busy: map[int64]*Busy{}}
+	for _, f := range []func(*rx) error{c.findLast, c.countMessages} {
+		if err := in.view(f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	byHand, err := sqlite.Open(path, sqlite.Writing)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, off := byHand.Row(nil, "PRAGMA foreign_keys = OFF")
+	if err := errors.Join(off, byHand.Exec("DELETE FROM mecha"), byHand.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := in.Changed(); err != nil { // its addresses are not remembered
+		t.Fatal(err)
+	}
+	if err := in.view(c.findBusiest); err != nil || len(c.Busiest) != 2 || c.Busiest[0].Mecha != "alice^demo" || c.OldestFor != "bob^demo" {
+		t.Errorf("%+v, %v", c.Stats, err)
 	}
 }
