@@ -72,14 +72,13 @@ func TestAnswersUnderWayAreBounded(t *testing.T) {
 		io.WriteString(conn, alice.ask(page))
 		if a := alice.get(page); a.status == 429 {
 			a.wantProblem(429, relay.RateLimited)
-			break
+			if alice.do("HEAD", page, "").status == 429 { // else the last answer took more only while it was made
+				break
+			}
 		}
 		if time.Now().After(end) {
-			t.Fatal("there is no bound")
+			t.Fatal("there is no bound, or HEAD has none")
 		}
-	}
-	if a := alice.do("HEAD", page, ""); a.status != 429 {
-		t.Errorf("HEAD: %d", a.status)
 	}
 	alice.get(whoami).want(200)
 	bob.get(historyPath(bob) + "?include=payload").want(200)
