@@ -1,6 +1,9 @@
 package cmd
 
 import (
+	"context"
+	"errors"
+
 	"github.com/spf13/cobra"
 
 	"relay/db"
@@ -38,7 +41,11 @@ func (a *app) withInspector(f func(*db.Inspector) error) error {
 		return denied(a.dbPath, false, err)
 	}
 	defer in.Close()
-	return plain(f(in))
+	err = f(in)
+	if errors.Is(err, context.Canceled) {
+		return errors.New("interrupted: not everything was read")
+	}
+	return plain(err)
 }
 
 // plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.

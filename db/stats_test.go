@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -75,6 +76,11 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	s, err := in.Stats(t.Context())
 	if err != nil || s.Messages != many+1 || s.Queued != many-1 || s.Acknowledged != 2 || s.Oldest != ids[1] {
 		t.Errorf("counted after it: %+v, %v", s, err)
+	}
+	over, end := context.WithCancel(t.Context())
+	end()
+	if _, err := in.Stats(over); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of its context: %v", err)
 	}
 	want := []Busy{{Mecha: "alice^demo", Sent: many + 1}, {Mecha: "bob^demo", Received: many + 1, Pending: many - 1}}
 	if len(s.Busiest) != 2 || s.Busiest[0] != want[0] || s.Busiest[1] != want[1] {
