@@ -62,7 +62,7 @@ func sendAtAll(t *testing.T, at []*machine, k *relay.Key, name string, each int)
 			for i := range each {
 				text := fmt.Sprintf("%s, at %s, %d", name, m.name, i)
 				err := m.send(k, text)
-				for relay.ErrorCode(err) == relay.Overloaded {
+				for end := time.Now().Add(longest); relay.ErrorCode(err) == relay.Overloaded && time.Now().Before(end); {
 					err = m.send(k, text)
 				}
 				if err != nil {

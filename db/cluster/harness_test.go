@@ -158,10 +158,13 @@ func startAll(all ...*machine) {
 	}
 }
 
+// longest is how long a test waits for what comes about, even on a busy machine.
+const longest = 40 * time.Second
+
 // wait waits until a condition holds.
 func wait(t testing.TB, what string, condition func() bool) {
 	t.Helper()
-	until := time.Now().Add(40 * time.Second)
+	until := time.Now().Add(longest)
 	for !condition() {
 		if time.Now().After(until) {
 			t.Fatal("it did not come about:", what)
