@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // A wire is a proxy between two nodes. When it is cut, it stays silent: it loses what it is
@@ -114,11 +116,16 @@ func TestCutOffNode(t *testing.T) {
 	cut := all[2]
 	at := cut.config.File.Members
 	wires := []*wire{newWire(t, at[0].Addr), newWire(t, at[1].Addr), newWire(t, at[2].Addr)}
-	cut.config.Listen = at[2].Addr
-	own, theirs := *cut.config.File, *cut.config.File
-	own.Members = []Member{{"n1", wires[0].addr}, {"n2", wires[1].addr}, {"n3", wires[2].addr}}
-	theirs.Members = []Member{at[0], at[1], {"n3", wires[2].addr}}
-	cut.config.File, all[0].config.File, all[1].config.File = &own, &theirs, &theirs
+	// Nodes tell each other where a third one is, so none may tell an address that leads past the wires.
+	for i, m := range all {
+		own := *m.config.File
+		own.Members = []Member{at[0], at[1], {"n3", wires[2].addr}}
+		if m == cut {
+			own.Members = []Member{{"n1", wires[0].addr}, {"n2", wires[1].addr}, at[2]}
+		}
+		own.Members[i].Addr = scratch.Addr(t) // nobody listens there
+		m.config.File, m.config.Listen = &own, at[i].Addr
+	}
 	startAll(all...)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
