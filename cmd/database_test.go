@@ -1,6 +1,9 @@
 package cmd_test
 
 import (
+	"bytes"
+	"database/sql"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -52,4 +55,39 @@ func TestNoPermissionOnTheDatabase(t *testing.T) {
 	whose = dir + " "
 	refused("key list")
 	refused("message list")
+}
+
+// A command that only reads does not bring a file up to date that an older relay may still serve: it
+// says what does, and leaves the file as it is.
+func TestCommandsThatReadLeaveAnOlderFileAsItIs(t *testing.T) {
+	t.Parallel()
+	path := tempDB(t)
+	issue(t, path, "a^older")
+	d, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	d.SetMaxOpenConns(1)
+	var version int
+	if err := d.QueryRow("PRAGMA user_version").Scan(&version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := d.Exec(fmt.Sprintf("PRAGMA user_version = %d", version-1)); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	before, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"mecha list", "mecha show a^older", "mecha profile get a^older", "key list", "key list a^older", "message list", "stats", "audit", "why msg_0"} {
+		runRelay(t, append(strings.Fields(args), "--db", path)...).wantCode(t, 1, "written by an older relay", "relay serve brings it up to date")
+	}
+	if after, err := os.ReadFile(path); err != nil || !bytes.Equal(after, before) {
+		t.Errorf("the file was changed, or %v", err)
+	}
+	wantFiles(t, filepath.Dir(path), "relay.db")
 }

@@ -123,8 +123,8 @@ func (a *app) keyList() *cobra.Command {
 					return plain(err)
 				}
 			}
-			return a.withDB(false, func(d *db.DB) error {
-				keys, err := d.Keys(cmd.Context(), of)
+			return a.withInspector(func(in *db.Inspector) error {
+				keys, err := in.KeysOf(of)
 				if err != nil {
 					return err
 				}

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -26,15 +25,29 @@ on the database file; a server that runs on it notices within a second.`,
 	return cmd
 }
 
-// onMecha makes a command whose first argument is the address of a Mecha; f gets
+// changesMecha makes a command whose first argument is the address of a Mecha; f gets
 // the other arguments as they are.
-func (a *app) onMecha(cmd *cobra.Command, f func(context.Context, *db.DB, relay.Address, []string) error) *cobra.Command {
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+func (a *app) changesMecha(cmd *cobra.Command, f func(*db.DB, relay.Address, []string) error) *cobra.Command {
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
 		address, err := relay.ParseAddress(args[0])
 		if err != nil {
 			return plain(err)
 		}
-		return a.withDB(false, func(d *db.DB) error { return plain(f(cmd.Context(), d, address, args[1:])) })
+		return a.withDB(false, func(d *db.DB) error { return plain(f(d, address, args[1:])) })
+	}
+	a.dbFlag(cmd)
+	return cmd
+}
+
+// showsMecha makes a command that only reads, and whose argument is the address of a Mecha.
+func (a *app) showsMecha(cmd *cobra.Command, f func(*db.Inspector, relay.Address) error) *cobra.Command {
+	cmd.Args = exactly(1, "one address")
+	cmd.RunE = func(_ *cobra.Command, args []string) error {
+		address, err := relay.ParseAddress(args[0])
+		if err != nil {
+			return plain(err)
+		}
+		return a.withInspector(func(in *db.Inspector) error { return f(in, address) })
 	}
 	a.dbFlag(cmd)
 	return cmd
@@ -46,9 +59,7 @@ func (a *app) mechaList() *cobra.Command {
 		Short:   "List the registered Mechas",
 		Example: "  relay mecha list --json | jq -r .mecha_id",
 		Args:    exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.withDB(false, func(d *db.DB) error { return a.printMechas(cmd.Context(), d) })
-		},
+		RunE:    func(*cobra.Command, []string) error { return a.withInspector(a.printMechas) },
 	}
 	a.dbFlag(cmd)
 	return cmd
@@ -56,13 +67,13 @@ func (a *app) mechaList() *cobra.Command {
 
 const directoryPage = 500
 
-func (a *app) printMechas(ctx context.Context, d *db.DB) error {
+func (a *app) printMechas(in *db.Inspector) error {
 	var w *table
 	if !a.json {
 		w = a.tableOf("MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
 	for after := relay.Address(""); ; {
-		page, err := d.Directory(ctx, after, directoryPage)
+		page, err := in.Directory(after, directoryPage)
 		if err != nil {
 			return err
 		}
@@ -95,17 +106,16 @@ func entryJSON(e relay.Entry) directoryEntry {
 }
 
 func (a *app) mechaShow() *cobra.Command {
-	return a.onMecha(&cobra.Command{
+	return a.showsMecha(&cobra.Command{
 		Use:     "show ADDRESS",
 		Short:   "Show a Mecha: its profile, its live keys, when it was last seen",
 		Example: "  relay mecha show planner^acme",
-		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address relay.Address, _ []string) error {
-		e, err := d.Entry(ctx, address, relay.Mecha{})
+	}, func(in *db.Inspector, address relay.Address) error {
+		e, err := in.Entry(address)
 		if err != nil {
 			return err
 		}
-		keys, err := d.Keys(ctx, address)
+		keys, err := in.KeysOf(address)
 		if err != nil {
 			return err
 		}
@@ -127,7 +137,7 @@ func (a *app) mechaShow() *cobra.Command {
 }
 
 func (a *app) mechaRemove() *cobra.Command {
-	return a.onMecha(&cobra.Command{
+	return a.changesMecha(&cobra.Command{
 		Use:   "remove ADDRESS",
 		Short: "Remove a Mecha from the directory and end its keys",
 		Long: `Remove a Mecha from the directory. Its keys end at once, its profile is
@@ -136,7 +146,7 @@ stay. If the address is registered again, it is the same Mecha, with its
 history.`,
 		Example: "  relay mecha remove planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(_ context.Context, d *db.DB, address relay.Address, _ []string) error {
+	}, func(d *db.DB, address relay.Address, _ []string) error {
 		if err := d.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: address}); err != nil {
 			return err
 		}
@@ -161,13 +171,12 @@ func (a *app) mechaProfile() *cobra.Command {
 }
 
 func (a *app) profileGet() *cobra.Command {
-	return a.onMecha(&cobra.Command{
+	return a.showsMecha(&cobra.Command{
 		Use:     "get ADDRESS",
 		Short:   "Print a Mecha's profile, in the form that set reads",
 		Example: "  relay mecha profile get planner^acme > profile.json",
-		Args:    exactly(1, "one address"),
-	}, func(ctx context.Context, d *db.DB, address relay.Address, _ []string) error {
-		e, err := d.Entry(ctx, address, relay.Mecha{})
+	}, func(in *db.Inspector, address relay.Address) error {
+		e, err := in.Entry(address)
 		if err != nil {
 			return err
 		}
@@ -187,7 +196,7 @@ func (a *app) profileGet() *cobra.Command {
 }
 
 func (a *app) profileSet() *cobra.Command {
-	return a.onMecha(&cobra.Command{
+	return a.changesMecha(&cobra.Command{
 		Use:   "set ADDRESS [FILE|-]",
 		Short: "Replace a Mecha's profile",
 		Long: `Replace a Mecha's profile with the JSON object in FILE, which may be written
@@ -195,7 +204,7 @@ func (a *app) profileSet() *cobra.Command {
 		Example: `  relay mecha profile set planner^acme profile.json
   echo '{"description":"plans trips"}' | relay mecha profile set planner^acme`,
 		Args: between(1, 2, "an address and at most one file"),
-	}, func(_ context.Context, d *db.DB, address relay.Address, more []string) error {
+	}, func(d *db.DB, address relay.Address, more []string) error {
 		body, err := a.input(more)
 		if err != nil {
 			return err

@@ -1,7 +1,6 @@
 package cmd
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -62,7 +61,7 @@ with the word forget.`,
 }
 
 func (a *app) searchForget() *cobra.Command {
-	return a.onMecha(&cobra.Command{
+	return a.changesMecha(&cobra.Command{
 		Use:   "forget ADDRESS",
 		Short: "Forget what searches have learned about a Mecha",
 		Long: `Remove all that completed messages have taught about a Mecha: with which words
@@ -72,7 +71,7 @@ notices within a second. What the Mecha completes from now on counts again,
 unless its profile says "learn": false.`,
 		Example: "  relay search forget planner^acme",
 		Args:    exactly(1, "one address"),
-	}, func(_ context.Context, d *db.DB, address relay.Address, _ []string) error {
+	}, func(d *db.DB, address relay.Address, _ []string) error {
 		if err := d.ForgetLearned(&relay.ForgetLearned{At: time.Now(), Address: address}); err != nil {
 			return err
 		}

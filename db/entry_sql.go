@@ -282,27 +282,43 @@ func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
 
 // Directory gives up to limit registered Mechas, by address, those after an address,
 // without their cards.
-func (d *DB) Directory(ctx context.Context, after relay.Address, limit int) (all []relay.Entry, err error) {
-	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
+func (i *Inspector) Directory(after relay.Address, limit int) (all []relay.Entry, err error) {
+	err = i.view(func(x *rx) error {
 		all, err = x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 		return err
 	})
 	return all, err
 }
 
-// Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
-// visible to viewer. For the zero viewer all Mechas are visible.
-func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (e relay.Entry, err error) {
-	err = d.readIn(ctx, d.readers.point(viewer.Number), func(x *rx) error {
-		some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
-		if err != nil {
-			return err
-		}
-		if len(some) == 0 || some[0].Address != a || viewer.Address != "" && !some[0].VisibleTo(viewer.Address) {
-			return errMechaNotFound(a)
-		}
-		e = some[0]
-		return nil
+// Entry reads one Mecha with its card. Error: MechaNotFound.
+func (i *Inspector) Entry(a relay.Address) (e relay.Entry, err error) {
+	err = i.view(func(x *rx) error {
+		e, err = x.entry(a)
+		return err
 	})
 	return e, err
+}
+
+// Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
+// visible to viewer.
+func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (e relay.Entry, err error) {
+	err = d.readIn(ctx, d.readers.point(viewer.Number), func(x *rx) error {
+		e, err = x.entry(a)
+		if err == nil && !e.VisibleTo(viewer.Address) {
+			return errMechaNotFound(a)
+		}
+		return err
+	})
+	return e, err
+}
+
+func (x *rx) entry(a relay.Address) (e relay.Entry, err error) {
+	some, err := x.entries(true, "WHERE m.address = ? AND m.removed_at IS NULL", string(a))
+	if err == nil && (len(some) == 0 || some[0].Address != a) {
+		err = errMechaNotFound(a)
+	}
+	if err != nil {
+		return e, err
+	}
+	return some[0], nil
 }

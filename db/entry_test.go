@@ -28,11 +28,34 @@ func (s store) mustProfile(a relay.Address, text string) {
 
 func (s store) mustEntry(a relay.Address) relay.Entry {
 	s.t.Helper()
-	e, err := s.Entry(ctx, a, relay.Mecha{})
+	in := s.inspector()
+	defer in.Close()
+	e, err := in.Entry(a)
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	return e
+}
+
+func (s store) inspector() *db.Inspector {
+	s.t.Helper()
+	in, err := db.Inspect(s.Path())
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return in
+}
+
+// directory gives the directory behind an address.
+func (s store) directory(after relay.Address) []relay.Entry {
+	s.t.Helper()
+	in := s.inspector()
+	defer in.Close()
+	all, err := in.Directory(after, 10)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return all
 }
 
 func (s store) mustRemove(a relay.Address) {
@@ -128,9 +151,8 @@ func TestEveryChangeOfAnEntryAppears(t *testing.T) {
 	if err != nil || len(some) != 1 || some[0].DisplayName != "A2" || some[0].Card != nil {
 		t.Errorf("%+v, %v", some, err)
 	}
-	page, err := s.Directory(ctx, "alice^x", 10)
-	if err != nil || len(page) != 1 || page[0].Address != "bob^x" {
-		t.Errorf("%+v, %v", page, err)
+	if page := s.directory("alice^x"); len(page) != 1 || page[0].Address != "bob^x" {
+		t.Errorf("%+v", page)
 	}
 }
 
@@ -190,8 +212,8 @@ func TestAMechaIsRemovedAndComesBack(t *testing.T) {
 	wantCode(t, s.profile("bob^x", `{}`), relay.MechaNotFound)
 	wantCode(t, s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "bob^x"}), relay.MechaNotFound)
 	wantCode(t, s.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "Alice^x"}), relay.MechaNotFound)
-	if all, err := s.Directory(ctx, "", 10); err != nil || len(all) != 1 || all[0].Address != "alice^x" {
-		t.Errorf("the directory has %+v, %v", all, err)
+	if all := s.directory(""); len(all) != 1 || all[0].Address != "alice^x" {
+		t.Errorf("the directory has %+v", all)
 	}
 	if some, err := s.Entries(ctx, 0, []relay.MechaNumber{bob.Mecha.Number}); err != nil || len(some) != 0 {
 		t.Errorf("%+v, %v", some, err)

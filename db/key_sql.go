@@ -165,13 +165,27 @@ func readKey(r *sqlite.Rows) *relay.Key {
 // Keys lists the keys of one address, or all if it is "", the oldest first.
 func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
 	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
-		r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(of))
-		for r.Next() {
-			all = append(all, readKey(r))
-		}
-		return r.Close()
+		all, err = x.keysOf(of)
+		return err
 	})
 	return all, err
+}
+
+// KeysOf lists the keys of one address, or all if it is "", the oldest first.
+func (i *Inspector) KeysOf(a relay.Address) (all []*relay.Key, err error) {
+	err = i.view(func(x *rx) error {
+		all, err = x.keysOf(a)
+		return err
+	})
+	return all, err
+}
+
+func (x *rx) keysOf(a relay.Address) (all []*relay.Key, err error) {
+	r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(a))
+	for r.Next() {
+		all = append(all, readKey(r))
+	}
+	return all, r.Close()
 }
 
 // caller reads the key of a write, as it is now, and checks it at the write's time.

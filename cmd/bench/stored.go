@@ -101,29 +101,27 @@ func (b *bench) examine(ctx context.Context, file string) (messages int, err err
 	if err != nil {
 		return 0, err
 	}
+	defer in.Close()
 	s, err := in.Stats(ctx)
-	if err = errors.Join(err, in.Close()); err != nil {
+	if err != nil {
 		return 0, err
 	}
-	err = b.withDB(&server{file: file}, func(d *db.DB) error {
-		const page = 1000
-		for after := relay.Address(""); ; {
-			list, err := d.Directory(ctx, after, page)
-			if err != nil {
-				return err
-			}
-			for _, e := range list {
-				if crew := e.Address.Crew(); crew != ownCrew && crew != profileCrew {
-					return fmt.Errorf("%s is not a file that relay bench has made: %s is registered there. Name one that does not exist (--db), or leave it out", file, e.Address)
-				}
-				after = e.Address
-			}
-			if len(list) < page {
-				return nil
-			}
+	const page = 1000
+	for after := relay.Address(""); ; {
+		list, err := in.Directory(after, page)
+		if err != nil {
+			return 0, err
 		}
-	})
-	return s.Messages, err
+		for _, e := range list {
+			if crew := e.Address.Crew(); crew != ownCrew && crew != profileCrew {
+				return 0, fmt.Errorf("%s is not a file that relay bench has made: %s is registered there. Name one that does not exist (--db), or leave it out", file, e.Address)
+			}
+			after = e.Address
+		}
+		if len(list) < page {
+			return s.Messages, nil
+		}
+	}
 }
 
 // grouped writes a number with commas.
