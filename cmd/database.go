@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/db"
+	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -29,7 +30,7 @@ func (a *app) withDB(create bool, f func(*db.DB) error) error {
 	}
 	if err := f(d); err != nil {
 		d.Close()
-		return denied(a.dbPath, true, err) // SQLite opens a file that it may not write, and then only reads
+		return denied(a.dbPath, true, file.Explain(d.Path(), err)) // SQLite opens a file that it may not write, and then only reads
 	}
 	return d.Close()
 }
@@ -45,7 +46,7 @@ func (a *app) withInspector(f func(*db.Inspector) error) error {
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted: not everything was read")
 	}
-	return plain(err)
+	return plain(file.Explain(in.Path(), err))
 }
 
 // plain reduces a refusal of the store to its sentence. An invalid address is wrong usage.

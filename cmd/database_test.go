@@ -91,3 +91,38 @@ func TestCommandsThatReadLeaveAnOlderFileAsItIs(t *testing.T) {
 	}
 	wantFiles(t, filepath.Dir(path), "relay.db")
 }
+
+// An error of SQLite about a damaged page says which file it is, and what to do.
+func TestADamagedPageIsReportedWithItsFile(t *testing.T) {
+	t.Parallel()
+	path := tempDB(t)
+	issue(t, path, "a^damage")
+	d, err := sql.Open("sqlite", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var size, page int64
+	if err := d.QueryRow("SELECT page_size, rootpage FROM pragma_page_size, sqlite_schema WHERE name = 'mecha'").Scan(&size, &page); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.WriteAt(bytes.Repeat([]byte{0xee}, int(size)), (page-1)*size); err != nil {
+		t.Fatal(err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range []string{"mecha list", "stats", "key create b^damage", "mecha remove a^damage", "prune --older-than 1d"} {
+		r := runRelay(t, append(strings.Fields(args), "--db", path)...).wantCode(t, 1, path+" is damaged (relay restore puts a backup in its place): ")
+		if strings.Count(r.err, path) != 1 {
+			t.Errorf("%s: %s", args, r.err)
+		}
+	}
+}

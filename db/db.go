@@ -201,7 +201,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
 	if err := d.open(prepare); err != nil {
 		d.release()
-		return nil, err
+		return nil, file.Explain(path, err)
 	}
 	return d, nil
 }

@@ -159,7 +159,7 @@ func awaitPrune(ctx context.Context, o PruneOptions, id int64, server *DB) (resu
 			return result, fmt.Errorf("%s: the server has stopped; it goes on with the removal when it is started again", o.Path)
 		case server == nil:
 		case server.Failed() != nil:
-			return result, fmt.Errorf("%s: %w", o.Path, server.Failed())
+			return result, server.Failed()
 		case time.Since(moved) > stuckFull && !server.AcceptsMessages():
 			return result, fmt.Errorf("%s: the disk is full, and nothing more can be removed: make room, and the next relay prune or relay serve goes on", o.Path)
 		}

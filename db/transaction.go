@@ -2,9 +2,9 @@ package db
 
 import (
 	"errors"
-	"fmt"
 	"time"
 
+	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -271,7 +271,7 @@ func (w *writer) explain(err error) error {
 	case sqlite.IsBusy(err):
 		return &relay.Error{Code: relay.DatabaseLocked, Detail: "another process holds the write lock of the database; nothing was written", RetryAfter: time.Second, Cause: err}
 	case sqlite.IsReadOnly(err):
-		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: fmt.Errorf("%s: %w", w.path, err)}
+		return &relay.Error{Code: relay.Internal, Detail: "the database cannot be written", Cause: file.Explain(w.path, err)}
 	case w.batch.committing:
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"relay/db/admin"
+	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -205,6 +206,7 @@ func (w *writer) failed() error {
 
 // fail marks the store as unusable and calls Options.Fatal, once.
 func (w *writer) fail(err error) {
+	err = file.Explain(w.path, err)
 	if w.fault.CompareAndSwap(nil, &err) {
 		w.opts.Logger.Error("the store has failed; the process must stop", "error", err)
 		if w.opts.Fatal != nil {

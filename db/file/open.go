@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -76,6 +77,20 @@ func (i Info) mustBeRelays(path string) error {
 		return fmt.Errorf("%s is empty: it is not a relay database (--db names another)", path)
 	}
 	_, err := i.steps(path, "")
+	return err
+}
+
+// Explain puts an error of SQLite about the file at path, or ErrDamaged, into a sentence that begins
+// with the path. It gives other errors back, and those that have the path.
+func Explain(path string, err error) error {
+	switch {
+	case err == nil || strings.Contains(err.Error(), path):
+		return err
+	case errors.Is(err, sqlite.ErrDamaged):
+		return fmt.Errorf("%s: %w", path, err)
+	case sqlite.Code(err) != 0:
+		return unreadable(path, err)
+	}
 	return err
 }
 
