@@ -9,6 +9,7 @@ import (
 	nethttp "net/http"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"relay/http/client"
@@ -49,10 +50,6 @@ func (f *failure) Error() string { return f.detail }
 func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	if l.f.timeout > 0 {
-		ctx, cancel = context.WithTimeout(ctx, l.f.timeout)
-		defer cancel()
-	}
 	c := shell(ctx, l.f.exec)
 	c.WaitDelay = pipeWait
 	c.Env = append(os.Environ(), environment(m)...)
@@ -66,6 +63,10 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("the command cannot be started: %w", err)
 	}
+	var late atomic.Bool
+	if l.f.timeout > 0 { // from here on: a busy machine may take long to start a process
+		defer time.AfterFunc(l.f.timeout, func() { late.Store(true); cancel() }).Stop()
+	}
 	err = c.Wait()
 	switch {
 	case c.ProcessState != nil && c.ProcessState.Success(): // Wait also fails if a process is left behind
@@ -73,7 +74,7 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 			return nil, &failure{fmt.Sprintf("the command printed more than %d bytes", maxReply)}
 		}
 		return printed.b.Bytes(), nil
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	case late.Load():
 		return nil, &failure{fmt.Sprintf("killed after %v", l.f.timeout)}
 	}
 	detail := last.line()

@@ -8,8 +8,10 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -57,8 +59,9 @@ func TestAStoppedProcessThatHasTheWriteLockIsNamed(t *testing.T) {
 // refused with a code that says why. The writer waits for half a minute, so this test begins
 // before those that run in parallel, and joins them while it waits.
 func TestARevocationIsFoundWhileTheWriterWaits(t *testing.T) {
+	besideOthers := sync.OnceFunc(t.Parallel)
 	for range 5 { // the writer may get the lock in between
-		if revokedWhileTheWriterWaits(t) {
+		if revokedWhileTheWriterWaits(t, besideOthers) {
 			return
 		}
 	}
@@ -66,7 +69,7 @@ func TestARevocationIsFoundWhileTheWriterWaits(t *testing.T) {
 }
 
 // revokedWhileTheWriterWaits returns false if the writer did not wait.
-func revokedWhileTheWriterWaits(t *testing.T) bool {
+func revokedWhileTheWriterWaits(t *testing.T, besideOthers func()) bool {
 	db := tempDB(t)
 	keys := issue(t, db, "a^lock", "b^lock")
 	a, b := keys[0], keys[1]
@@ -92,9 +95,13 @@ func revokedWhileTheWriterWaits(t *testing.T) bool {
 		return false
 	default:
 	}
-	t.Parallel()
-	(<-sent).wantProblem(t, http.StatusServiceUnavailable, "database_locked")
+	besideOthers() // they may be as long as the writer waits
+	ans := <-sent
 	n.does("ROLLBACK")
+	if ans.status == http.StatusCreated { // it was only late
+		return false
+	}
+	ans.wantProblem(t, http.StatusServiceUnavailable, "database_locked")
 	s.send(b, "b^lock", `{}`)
 	return true
 }
@@ -131,7 +138,11 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	if code := importing.wait(); code != 0 || !strings.Contains(importing.stdout.String(), fmt.Sprintf("%d imported, 0 failed", many)) {
 		t.Errorf("exit %d: %s%s", code, importing.stdout, importing.stderr)
 	}
-	if log := s.stderr.String(); strings.Contains(log, "holds the write lock") {
+	held := "holds the write lock"
+	if runtime.GOOS == "linux" { // where the log tells that it stands still; one that is slow may hold the lock for a second
+		held += fmt.Sprintf(`[^\n]* holder="pid %d \([^\n]*\), stopped"`, importing.cmd.Process.Pid)
+	}
+	if log := s.stderr.String(); regexp.MustCompile(held).MatchString(log) {
 		t.Error(log)
 	}
 }

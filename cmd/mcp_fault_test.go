@@ -336,10 +336,14 @@ func TestMCPAnswersWhatAScriptPipes(t *testing.T) {
 		`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"raw","version":"1"}}}`,
 		`{"jsonrpc":"2.0","method":"notifications/initialized"}`, toolCall(2, "message_status", `{}`),
 	}
-	r := run(t, []string{"mcp"}, []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}, strings.Join(lines, "\n")+"\n").wantCode(t, 0)
-	if !strings.Contains(r.out, `{\"you\":\"a^piped\"`) || r.err != "" {
-		t.Errorf("%d bytes: %s\nstderr: %q", len(r.out), r.out[max(0, len(r.out)-300):], r.err)
-	}
+	var r result
+	eventually(t, patience, "the answer comes in the 3 s after the end of stdin", func() bool {
+		r = run(t, []string{"mcp"}, []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + a.Key}, strings.Join(lines, "\n")+"\n").wantCode(t, 0)
+		if r.err != "" {
+			t.Errorf("stderr: %q", r.err)
+		}
+		return strings.Contains(r.out, `{\"you\":\"a^piped\"`)
+	})
 	run(t, []string{"mcp"}, []string{"RELAY_URL=" + s.url}, "").wantCode(t, 2, "no key")
 	if v := json.Valid([]byte(strings.Split(r.out, "\n")[0])); !v {
 		t.Error(r.out)

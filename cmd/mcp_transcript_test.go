@@ -116,5 +116,5 @@ func TestTheTranscriptOfTheMCPPage(t *testing.T) {
 // instructionsOf asks for the instructions as a client does.
 func instructionsOf(t *testing.T, s *server, a agent) string {
 	t.Helper()
-	return newLLM(t, s.url, a, "").session.InitializeResult().Instructions
+	return newToldLLM(t, s.url, a, "").session.InitializeResult().Instructions
 }

@@ -57,6 +57,12 @@ func families(t *testing.T, body []byte, format expfmt.Format) map[string]*dto.M
 	}
 }
 
+// counted waits until scrapes have what is counted beside them.
+func counted(t *testing.T, s *server) {
+	t.Helper()
+	eventually(t, patience, "the pending messages are counted", func() bool { return shows(t, s.url+"/metrics", "relay_messages_pending") })
+}
+
 // series names every series of a scrape in text, with its labels.
 func series(t *testing.T, body []byte) (all []labels.Labels) {
 	t.Helper()
@@ -191,6 +197,7 @@ func TestMetricsCountWhatHappens(t *testing.T) {
 	keys := issue(t, db, "a^metrics", "b^metrics")
 	s := startServer(t, db)
 	mustUse(t, s, keys[0], keys[1])
+	counted(t, s)
 	url := s.url + "/metrics"
 	for _, want := range []struct {
 		n      float64
@@ -225,6 +232,7 @@ func TestClientsMakeNoSeries(t *testing.T) {
 	keys := issue(t, db, "a^series", "b^series")
 	s := startServer(t, db)
 	mustUse(t, s, keys[0], keys[1])
+	counted(t, s)
 	names := func() (all []string) {
 		body, _ := scrape(t, s.url+"/metrics", "")
 		for _, l := range series(t, body) {
@@ -351,6 +359,7 @@ func TestTheDashboardAndTheAlertsFindTheirMetrics(t *testing.T) {
 	keys := issue(t, db, "a^dashboard", "b^dashboard")
 	s := startServer(t, db)
 	mustUse(t, s, keys[0], keys[1])
+	counted(t, s)
 	body, _ := scrape(t, s.url+"/metrics", "")
 	have, used := series(t, body), map[string]bool{}
 	selectors := 0
@@ -395,6 +404,7 @@ func TestThePageHasEveryMetric(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)^\\| `(relay_\\w+)` +\\| (\\w+) +\\| \\S").FindAllStringSubmatch(string(text), -1) {
 		documented[m[1]] = m[2]
 	}
+	counted(t, s)
 	shown := map[string]string{}
 	body, format := scrape(t, s.url+"/metrics", "")
 	for name, f := range families(t, body, format) {
