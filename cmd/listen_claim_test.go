@@ -1,6 +1,7 @@
 package cmd_test
 
 import (
+	"database/sql"
 	"fmt"
 	"net/http"
 	"os"
@@ -85,7 +86,7 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 	p := newPair(t)
 	dir := t.TempDir()
 	held, free := p.send(p.alice, "bob^talk", `{}`).MessageID, p.send(p.alice, "bob^talk", `{}`).MessageID
-	l := p.listen("--claim", "--lease", "5s", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
+	l := p.listen("--claim", "--lease", "12s", "--exec", `echo begun; `+until(`test -e '`+dir+`/go'`))
 	l.await(l.stdout, "begun")
 	if err := l.cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
@@ -96,7 +97,7 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, patience, "the first lease would have ended", func() bool { return time.Since(first) > 2*time.Second })
+	eventually(t, patience, "the lease is renewed twice", func() bool { return leaseEnd(t, p.db).Sub(first) > 6*time.Second })
 	if got := p.trace(p.bob, held).steps(); got != "accepted, claimed, progress processing" {
 		t.Errorf("%s", got)
 	}
@@ -114,6 +115,21 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 	}
 }
 
+// leaseEnd reads by SQLite alone when the only lease ends.
+func leaseEnd(t *testing.T, db string) time.Time {
+	t.Helper()
+	d, err := sql.Open("sqlite", db)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	var ms int64
+	if err := d.QueryRow("SELECT until FROM attempt WHERE key IS NOT NULL").Scan(&ms); err != nil {
+		t.Fatal(err)
+	}
+	return time.UnixMilli(ms)
+}
+
 // A worker kills its command when the message is no longer pending, and when it could not
 // renew the lease in time; then the message comes again.
 func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
@@ -123,7 +139,7 @@ func TestAWorkerThatLosesItsLeaseKillsItsCommand(t *testing.T) {
 	tool(t, "sh")
 	p := newPair(t)
 	f := newFront(t, p.server)
-	l := launch(t, exec.Command(binary, "listen", "--claim", "--lease", "5s", "--exec", `echo "begun $RELAY_MESSAGE_ATTEMPT"; test "$RELAY_MESSAGE_ATTEMPT" = 2 || `+until("false")), p.bobEnv(f.url))
+	l := launch(t, exec.Command(binary, "listen", "--claim", "--lease", "10s", "--exec", `echo "begun $RELAY_MESSAGE_ATTEMPT"; test "$RELAY_MESSAGE_ATTEMPT" = 2 || `+until("false")), p.bobEnv(f.url))
 	done := p.send(p.alice, "bob^talk", `{}`).MessageID
 	l.await(l.stdout, "begun 1")
 	p.ackAs(p.bob, done, "completed", "")
