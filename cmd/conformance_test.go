@@ -31,7 +31,7 @@ func TestConformanceJudgesAProgram(t *testing.T) {
 	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	out := mustRelay(t, "conformance", "--only", "signatures,lost-ack,refused", "--", tool(t, "sh"), script)
+	out := mustRelay(t, "conformance", "--only", "signatures,lost-ack,refused", "--timeout", "3m", "--", tool(t, "sh"), script)
 	if strings.Count(out, " yes") != 3 || !strings.Contains(out, "3 cases, none failed") {
 		t.Errorf("%s", out)
 	}

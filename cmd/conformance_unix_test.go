@@ -16,7 +16,7 @@ import (
 func TestConformanceLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	c := exec.Command(binary, "conformance", "--only", "plain", "--", tool(t, "sh"), "-c", "echo $$ >'"+dir+"/pid'; sleep 1000; true")
+	c := exec.Command(binary, "conformance", "--only", "plain", "--role", "worker", "--", tool(t, "sh"), "-c", "echo $$ >'"+dir+"/pid'; sleep 1000; true")
 	s := launch(t, c, []string{"TMPDIR=" + dir})
 	eventually(t, patience, "the program runs", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "pid"))

@@ -1,11 +1,14 @@
 package cmd_test
 
 import (
+	"bytes"
 	"database/sql"
 	"fmt"
 	"net/url"
+	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -36,9 +39,28 @@ func inject(t *testing.T, s *server, call, errno, when string, files ...string) 
 		}
 	}
 	return func() {
+		// strace replaces a call that is to fail by an invalid one when it begins, and sets the error when it ends. If
+		// strace lets go in between, the server sees ENOSYS. While the server stands still, no call is under way.
+		pause(s)
+		eventually(t, patience, "the server stands still", func() bool {
+			return threadsAre(s, "tT") && threadsAre(tracer, "S")
+		})
 		tracer.cmd.Process.Signal(syscall.SIGINT) // it lets go of the server and ends
 		<-tracer.exited
+		resume(s)
 	}
+}
+
+// threadsAre tells whether each thread of a process has one of some states (proc_pid_stat(5)).
+func threadsAre(s *server, states string) bool {
+	all, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+	for _, name := range all {
+		stat, err := os.ReadFile(name)
+		if err != nil || !strings.ContainsRune(states, rune(stat[bytes.LastIndexByte(stat, ')')+2])) {
+			return false
+		}
+	}
+	return len(all) > 0
 }
 
 // The disk fails, as it really does: with an error of one system call, in the

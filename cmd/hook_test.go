@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"relay/db/scratch"
 )
 
 // hook starts relay hook wait as bob, as the hook of a session.
@@ -146,8 +148,8 @@ func TestASessionHasOneWait(t *testing.T) {
 
 func TestTheBellSurvivesARestartOfTheRelay(t *testing.T) {
 	t.Parallel()
-	p := newPair(t)
-	addr := strings.TrimPrefix(p.url, "http://")
+	addr := scratch.Addr(t) // which the system gives to nobody meanwhile
+	p := newPair(t, "--addr", addr)
 	h := p.armed(p.hook("s"))
 	p.kill()
 	early := p.hook("early") // before there is a relay

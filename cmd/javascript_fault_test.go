@@ -25,6 +25,7 @@ import (
 func TestJavaScriptErrors(t *testing.T) {
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
+	s.patient()
 	r := s.run(p.asAlice, `
 say(await fails(relay.send("bbo^talk", { n: 1 })));
 say(await fails(relay.send("bob^talk", "text")));
@@ -77,6 +78,7 @@ func TestJavaScriptQuestionsThatFail(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
+	s.patient()
 	l := s.start(p.asBob, `
 import { createHash } from "node:crypto";
 for await (const m of relay.listen({ signal: stop.signal })) {

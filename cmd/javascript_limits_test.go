@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// quicker is the client with other constants, under another name.
+// quicker writes the client with other constants.
 func (s *scripts) quicker(name string, constants map[string]string) {
 	s.t.Helper()
 	text := mustRelay(s.t, "client", "js")
@@ -24,6 +24,13 @@ func (s *scripts) quicker(name string, constants map[string]string) {
 		text = re.ReplaceAllString(text, "const "+constant+" = "+value+";")
 	}
 	s.write(name, text)
+}
+
+// patient gives the client more time than its 2 s for a question, and its 5 s for the reason why
+// there is no answer.
+func (s *scripts) patient() {
+	s.t.Helper()
+	s.quicker("relay.mjs", map[string]string{"sendSlack": "60 * second", "noAnswerSlack": "60 * second"})
 }
 
 // mute is a network that can fall silent: connections stay, and nothing passes.

@@ -55,6 +55,7 @@ func TestJavaScriptTimeouts(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
+	s.patient()
 	var calls [][2]string
 	for _, wrong := range []string{"NaN", `"x"`, "null", "-1", `"5"`} {
 		calls = append(calls, [2]string{`relay.send("bob^talk", {}, { timeout: ` + wrong + ` })`, "timeout is in milliseconds, 0 or more"},

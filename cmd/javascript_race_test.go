@@ -50,6 +50,7 @@ func TestJavaScriptListensWhileItAsks(t *testing.T) {
 	notQuick(t)
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
+	s.patient()
 	// The first question is sent, and its 201 is lost twice: until the socket has brought the answer.
 	brought := func(_ *troubled, w http.ResponseWriter, _ *http.Request) string {
 		answer := p.answer(p.questionOf("early"), `{"text":"early answer"}`)

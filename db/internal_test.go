@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 		pieceRows, inboxRows = 3, 3
 		nameBytes = 1 << 10
 		unlistAtOnce, unlistPiece = 6, 2
-		serverGone, stuckFull = time.Second, 3*time.Second
+		serverGone = time.Second
 	}
 	// Parallel tests wait for the disk, so more of them than there are cores may run.
 	given := false

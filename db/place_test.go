@@ -65,14 +65,18 @@ func TestReplicasProposeNothingWhileTheyAreCutOff(t *testing.T) {
 	fresh.Store(true)
 	l := newTestLog(1)
 	a := newNode(t, l, "a", Options{Fresh: fresh.Load}, func(d *DB) {
-		d.w.propose.patience.queued, d.w.propose.patience.look = 50*time.Millisecond, time.Millisecond
+		d.w.propose.patience.look = time.Millisecond
 	}).found()
 	k := a.issue("bob^demo")
 	fresh.Store(false)
 	before := l.length()
+	queued := &a.w.propose.patience.queued // only the goroutine that sends reads it
+	usual := *queued
+	*queued = 50 * time.Millisecond
 	_, err := a.Send(a.message(k, 0))
 	a.want(relay.Overloaded, err)
 	l.wantLength(t, before)
+	*queued = usual
 	fresh.Store(true)
 	a.mustSend(k, 0)
 	a.catchUp()

@@ -28,12 +28,18 @@ func TestAStartDoesNotWaitForAReader(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
-	s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, false })
-	if took := time.Since(began); took > 9*time.Second { // SQLite waits 10 s for a lock
-		t.Errorf("the start took %v", took)
+	for range 4 { // a busy machine is not that slow each time
+		began := time.Now()
+		s = mustOpen(t, func(o *db.Options) { o.Path, o.Create = path, false })
+		if time.Since(began) < 9*time.Second { // SQLite would wait 10 s for a lock, at every start
+			s.mustSend(alice.Key, "alice^demo", `{}`)
+			return
+		}
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
 	}
-	s.mustSend(alice.Key, "alice^demo", `{}`)
+	t.Error("each start took more than 9 s")
 }
 
 // The tables that Litestream makes are no faults, and others with such names are.

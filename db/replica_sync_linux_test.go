@@ -17,6 +17,7 @@ func TestReplicasApplyAgainWhatAPowerCutTook(t *testing.T) {
 	k := a.issue("bob^demo")
 	for range 60 {
 		a.mustSend(k, 0)
+		b.catchUp() // so b makes many transactions, of which the cut takes some
 	}
 	b.catchUp()
 	b.poke(func() {

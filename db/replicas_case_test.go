@@ -143,10 +143,8 @@ func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	t.Parallel()
 	l, a, b := pair(t)
 	k := a.issue("bob^demo")
-	b.stop()
-	b.options.LockWait = 200 * time.Millisecond // more than the moments for which the store's own checkpoints hold a lock
-	b.start()
 	b.catchUp()
+	b.poke(func() { b.want("", b.w.c.WaitForLock(200*time.Millisecond)) }) // more than the moments for which the store's own checkpoints hold a lock
 	free := b.occupy()
 	_, err := b.Send(b.message(k, 1))
 	b.want(relay.StoreFailed, err)
@@ -158,7 +156,8 @@ func TestReplicasLeaveNoEntryOut(t *testing.T) {
 	l.wantLength(t, before)
 	free()
 	b.catchUp()
-	b.mustSend(k, 5) // the same nonce, because nothing was written
+	b.poke(func() { b.want("", b.w.c.WaitForLock(time.Minute)) }) // when it has run, the node takes writes again
+	b.mustSend(k, 5)                                              // the same nonce, because nothing was written
 	wantEnd(a, b)
 	wantMessages(b, 3)
 }
@@ -171,24 +170,27 @@ func TestReplicasSayWhatTheyKnow(t *testing.T) {
 	a := newNode(t, l, "a", Options{}, nil).found()
 	k := a.issue("bob^demo")
 	a.stop()
-	patience := patience{queued: 20 * time.Millisecond, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
+	patience := patience{queued: time.Hour, flight: 100 * time.Millisecond, again: time.Millisecond, most: time.Millisecond, look: time.Millisecond, closing: time.Millisecond}
 	a.prepare = func(d *DB) { d.w.propose.patience = patience }
 	a.start()
 	silent := make(chan struct{}, 1)
 	l.set(func() { l.silent = silent })
-	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
-	for i := range 2 {
-		a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[i] <- err })
-		if i == 0 {
-			<-silent // it is under way, so the next one waits
-		}
-	}
-	a.want(relay.Overloaded, <-outcomes[1])
-	err := <-outcomes[0]
+	_, err := a.Send(a.message(k, 0))
 	a.want(relay.StoreFailed, err)
 	a.wantSentence("the log did not say in time", err)
 	a.stop()
-	patience.queued, patience.flight = time.Hour, time.Hour // the end of the store comes first
+	patience.flight = time.Hour // from now on, the end of the store comes first
+	a.start()
+	under := make(chan struct{}, 1)
+	l.set(func() { l.silent = under })
+	outcomes := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
+	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[0] <- err })
+	<-under // it is under way, so the next one waits
+	a.w.propose.patience.queued = 20 * time.Millisecond
+	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[1] <- err })
+	a.want(relay.Overloaded, <-outcomes[1])
+	a.stop()
+	a.want(relay.StoreFailed, <-outcomes[0])
 	a.start()
 	a.SendThen(a.message(k, 0), func(_ relay.Sent, err error) { outcomes[2] <- err })
 	a.stop()

@@ -251,6 +251,7 @@ func (n *node) start() {
 func (n *node) tryToStart() (err error) {
 	d, err := open(n.options, func(d *DB) {
 		d.w.propose.patience.again, d.w.follow.again = time.Millisecond, time.Millisecond
+		d.w.propose.patience.queued, d.w.propose.patience.flight, d.w.propose.patience.closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
 		d.w.riders = append(d.w.riders, arrivals{n})
 		if n.prepare != nil {
 			n.prepare(d)

@@ -1865,7 +1865,7 @@ export class Relay {
       this.#link.questions.sent(asked.question, held.messageId, held.conversationId);
       return held;
     };
-    const none = async (detail) => new NoAnswer(detail, { messageId: sent.messageId, conversationId: sent.conversationId, idempotencyKey: key, verdict: await this.#verdict(sent.messageId, Math.min(until() + noAnswerSlack - clock(), noAnswerSlack)) });
+    const none = async (detail) => new NoAnswer(detail, { messageId: sent.messageId, conversationId: sent.conversationId, idempotencyKey: key, verdict: await this.#verdict(sent.messageId, Math.min(Math.max(until() + noAnswerSlack - clock(), second), noAnswerSlack)) });
     for (let hold = this.#link.listeners.size ? 0 : 1; ; ) {
       const left = until() - clock();
       if (sent && left <= 0) {
