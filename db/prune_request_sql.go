@@ -34,13 +34,14 @@ type PruneResult struct {
 	Kept     int64 `json:"kept"`          // messages of that age that must stay for now (PROTOCOL §8)
 }
 
-const pruneWait = 200 * time.Millisecond // between two looks at what the server has done
-
-// These are variables, so that tests need not wait so long.
-var (
-	serverGone = 10 * time.Second // after which a command does not wait for a server that has stopped
-	stuckFull  = 10 * time.Second // after which a command that serves by itself does not wait for room on the disk
+const (
+	pruneWait = 200 * time.Millisecond // between two looks at what the server has done
+	stuckFull = 10 * time.Second       // after which a command that serves by itself does not wait for room on the disk
 )
+
+// serverGone is after how long a command does not wait for a server that has stopped. It is a
+// variable, so that tests need not wait so long.
+var serverGone = 10 * time.Second
 
 // Prune removes messages from the file at o.Path, also while a server runs on it. If ctx
 // ends, Prune stops the removal and returns what was removed until then, with the error
