@@ -270,7 +270,7 @@ export declare class Relay {
   /** Sends a message once, and tries until timeout is over. */
   send(to: string | Agent, payload: object, options?: SendOptions): Promise<Sent>;
   /**
-   * Sends a question, and gives the answer. Throws NoAnswer if the time is up, at most five seconds
+   * Sends a question, and gives the answer. Throws NoAnswer if the time is up, at most seven seconds
    * later: then it looks a last time, and asks the relay for the reason. The answer is the
    * first message that names the question as inReplyTo; else the first later message from the one
    * who was asked, in the same conversation, with the same correlationId if the question had one.

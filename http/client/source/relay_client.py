@@ -86,6 +86,7 @@ _IDEMPOTENCY_KEY = re.compile(r"[!-~]([ -~]*[!-~])?")
 _LEFT_FOR = (1, 2, 4)  # seconds for which an answer is left to another process, by attempt
 _ANSWER_ACK_WAIT = 1.0  # seconds for which ask waits for the ack of the answer that it has
 _ANSWER_ACK_FOR, _ANSWER_ACK_ATTEMPT = 60.0, 5.0  # seconds for which that ack is tried behind ask; and of one request of it
+_SEND_SLACK = 2.0  # seconds beyond its time, for the answer to the request that sends a question
 _NO_ANSWER_SLACK = 5.0  # seconds beyond its time, for a last look and for the reason
 _GRACE = 10.0  # seconds for which close waits for the acks of answers
 _BEGUN_WITHIN = 1.0  # seconds from the listener's word that the work begins to the work
@@ -1656,11 +1657,11 @@ class Relay:
 
     async def _repeat(self, method: str, target: str, body: Union[None, bytes, Dict[str, Any]] = None, *,
                       headers: Optional[Mapping[str, str]] = None, timeout: Optional[float] = None, hold: float = 0.0,
-                      limit: float = _ATTEMPT_TIMEOUT, final: Iterable[str] = (),
+                      limit: float = _ATTEMPT_TIMEOUT, slack: float = 0.0, final: Iterable[str] = (),
                       alive: Optional[Callable[[], Optional[RelayError]]] = None, closing: bool = False) -> _Response:
         """One request, repeated until it succeeds, is refused for good, or timeout is over; 0: one attempt.
-        hold: the seconds for which the relay may hold it. alive: gives what ends the attempts. closing: they go on while
-        this relay is being closed."""
+        hold: the seconds for which the relay may hold it. slack: those by which the last attempt may exceed timeout. alive:
+        gives what ends the attempts. closing: they go on while this relay is being closed."""
         data = b"" if body is None else body if isinstance(body, bytes) else _dumps(body)
         began = _clock()
         end, said = began + (self.timeout if timeout is None else _seconds("timeout", timeout)), False
@@ -1673,7 +1674,7 @@ class Relay:
                 raise dead
             most = limit + hold
             if timeout != 0:
-                most = min(most, max(end - _clock(), 0.1))
+                most = min(most, max(end - _clock() + slack, 0.1))
             try:
                 r = await self._transport.request(method, target, data, headers or {}, most)
                 if r.status // 100 == 2:
@@ -1698,9 +1699,8 @@ class Relay:
             self._own = own
         return self._own
 
-    async def _send(self, body: bytes, key: str, timeout: Optional[float], final: Iterable[str] = (),
-                    alive: Optional[Callable[[], Optional[RelayError]]] = None) -> Sent:
-        r = await self._call("POST", "/api/v1/messages", body, headers={"Idempotency-Key": key}, timeout=timeout, final=final, alive=alive)
+    async def _send(self, body: bytes, key: str, timeout: Optional[float], **how: Any) -> Sent:
+        r = await self._call("POST", "/api/v1/messages", body, headers={"Idempotency-Key": key}, timeout=timeout, **how)
         a = r.json()
         try:
             return Sent(a["message_id"], a["conversation_id"], a["created_at"], a.get("recipient"),
@@ -1732,7 +1732,7 @@ class Relay:
         question = _Question(address, more.get("conversation") or "", more.get("correlation_id") or "")
         self._questions.append(question)  # before it is sent: the answer may come before the 201
         try:
-            sent = await self._send(body, key, timeout)
+            sent = await self._send(body, key, timeout, slack=_SEND_SLACK)
             question.is_sent(sent)
             answer, why = await self._await_answer(sent, body, key, end)
             if answer is not None:
@@ -2112,7 +2112,7 @@ class SyncRelay:
         """Sends a message, waits for its answer, acknowledges that as completed and returns it.
 
         It waits for the ack for a second at most. Then the ack goes on in the background: for a minute, and after close for
-        ten seconds at most. NoAnswer may come five seconds after the timeout: then it looks a last time, and asks for the reason.
+        ten seconds at most. NoAnswer may come seven seconds after the timeout: then it looks a last time, and asks for the reason.
         It goes on while the relay is away. If there is no answer in time, or the recipient has failed, the
         error is NoAnswer, with the relay's verdict; if it could not be sent, that of send. more is as in send. A listener
         of the same SyncRelay does not get the answer, and one of another process leaves it to this one for some seconds. The
