@@ -52,6 +52,10 @@ func TestTheRecipesOfThePageRun(t *testing.T) {
 	ask := func(to agent, text string, more ...string) result {
 		return run(t, append([]string{"ask", to.Address, fmt.Sprintf(`{"text":%q}`, text), "--conversation", "trip"}, more...), []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + user.Key}, "")
 	}
+	eventually(t, patience, "the search knows the worker", func() bool {
+		r := run(t, []string{"search", "book", "a", "flight"}, []string{"RELAY_URL=" + s.url, "RELAY_KEY=" + user.Key}, "")
+		return strings.Contains(r.out, flights.Address)
+	})
 	const found = "flights^py: books a flight to any place says "
 	for i, c := range []struct{ text, want string }{
 		{"to Lisbon", found + "{'text': '1: to Lisbon'}"},

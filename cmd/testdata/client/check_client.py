@@ -147,7 +147,12 @@ class Calls(Case):
         self.assertEqual(question.payload["to"], "LIS")
         self.assertIsNone(alice.message(history[0].id).payload)
         self.assertEqual(question.trace()["verdict"]["code"], "answered")
-        found = [a for a in alice.find("book a flight to lisbon") if a.address == bob.name]
+        found = []
+
+        def is_found():  # the search follows publish in its own time
+            found[:] = [a for a in alice.find("book a flight to lisbon") if a.address == bob.name]
+            return found
+        self.until(is_found)
         self.assertEqual([a.online for a in found], [found[0].online])
         self.assertIn("flight", found[0].why)
         self.assertIn(b'"search_id":"srch_', relay_client._envelope(found[0], {}))
@@ -978,9 +983,9 @@ class Patient(unittest.TestCase):
     async def a_lease_is_renewed(self):
         alice, bob = self.pair()
         await alice.send(bob.name, {"n": 1})
-        async with (await bob.listen(claim=True, lease=5).__anext__()).working() as m:
+        async with (await bob.listen(claim=True, lease=15).__anext__()).working() as m:
             await m.ack("processing", "step 1 of 2")
-            await asyncio.sleep(6)
+            await asyncio.sleep(16)
             self.assertTrue(m.held)
             record = await alice.message(m.id)
             self.assertEqual((record.detail, record.state), ("step 1 of 2", "delivered"))
@@ -1001,9 +1006,18 @@ class Patient(unittest.TestCase):
 
     async def an_expired_message(self):
         alice, bob = self.pair()
-        sent, listener = await alice.send(bob.name, {}, ttl=4), bob.listen()
-        m = await listener.__anext__()
-        while (await alice.message(sent.message_id)).state != "expired":
+        listener, ttl = bob.listen(), 2
+        await alice.send(bob.name, {})
+        await (await listener.__anext__()).ack()  # the listener is connected
+        coming = asyncio.ensure_future(listener.__anext__())
+        while not coming.done():  # on a busy machine, a message may take longer than four seconds and expire on its way
+            ttl *= 2
+            self.assertLess(ttl, 100)
+            sent = await alice.send(bob.name, {}, ttl=ttl)
+            while not coming.done() and (await alice.message(sent.message_id)).state != "expired":
+                await asyncio.sleep(0.1)
+        m = await coming
+        while (await alice.message(m.id)).state != "expired":
             await asyncio.sleep(0.1)
         with self.assertRaises(RelayError) as caught:
             async with m.working():
