@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 )
 
 // traffic collects the answers that the senders and the recipient of a busy server got.
@@ -238,6 +239,41 @@ func makeLarge(t *testing.T, db string) {
 	}
 }
 
+// partials gives the paths of the copies in a folder that are not whole.
+func partials(t *testing.T, dir string) []string {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(dir, ".*.partial-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+// atWork starts a command that makes a copy in a folder, and calls end while it does. A copy takes some 0.7 s,
+// in which a busy machine may not look. A command that succeeds is started again, without what it has made.
+func atWork(t *testing.T, dir string, end func(*server), args ...string) *server {
+	t.Helper()
+	before, _ := filepath.Glob(filepath.Join(dir, "*"))
+	halves := partials(t, dir)
+	isNew := func(half string) bool { return !slices.Contains(halves, half) }
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		p := launch(t, exec.Command(binary, args...), nil)
+		eventually(t, patience, "the copy is under way", func() bool { return slices.ContainsFunc(partials(t, dir), isNew) || p.ended() })
+		end(p)
+		if p.wait() != 0 {
+			return p
+		}
+		after, _ := filepath.Glob(filepath.Join(dir, "*"))
+		for _, made := range after {
+			if !slices.Contains(before, made) && os.RemoveAll(made) != nil {
+				t.Fatal(made + " cannot be removed")
+			}
+		}
+	}
+	t.Fatalf("%v was not met at its work within %v", args, patience)
+	return nil
+}
+
 func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 	t.Parallel()
 	notOnWindows(t, "there is no SIGINT for others")
@@ -248,12 +284,8 @@ func TestAnInterruptedBackupLeavesNothing(t *testing.T) {
 		{"backup", filepath.Join(dir, "copy.db"), "--db", db},
 		{"restore", db, "--db", filepath.Join(dir, "copy.db")},
 	} {
-		p := launch(t, exec.Command(binary, args...), nil)
-		eventually(t, patience, "the copy is under way", func() bool {
-			half, err := filepath.Glob(filepath.Join(dir, ".copy.db.partial-*"))
-			return err == nil && len(half) == 1
-		})
-		if code := p.signal(os.Interrupt); code != 1 || !strings.Contains(p.stderr.String(), "interrupted") || p.stdout.String() != "" {
+		p := atWork(t, dir, func(p *server) { p.cmd.Process.Signal(os.Interrupt) }, args...) // an error means that it has ended
+		if code := p.wait(); code != 1 || !strings.Contains(p.stderr.String(), "interrupted") || p.stdout.String() != "" {
 			t.Errorf("exit %d\n%s%s", code, p.stdout, p.stderr)
 		}
 		wantFiles(t, dir)
@@ -270,54 +302,63 @@ func TestAKilledBackupRestoreOrCompactLeavesNothing(t *testing.T) {
 	db := tempDB(t)
 	large(t, db)
 	copies, target := t.TempDir(), tempDB(t)
-	partials := func(dir string) (found []string) {
-		found, err := filepath.Glob(filepath.Join(dir, ".*.partial-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return found
-	}
 	kill := func(dir string, args ...string) {
 		t.Helper()
-		before := partials(dir)
-		p := launch(t, exec.Command(binary, args...), nil)
-		eventually(t, patience, "the copy is under way", func() bool {
-			return slices.ContainsFunc(partials(dir), func(f string) bool { return !slices.Contains(before, f) })
-		})
-		p.kill()
+		if p := atWork(t, dir, (*server).kill, args...); p.wait() != -1 {
+			t.Errorf("%v was not killed: exit %d\n%s", args, p.wait(), p.stderr)
+		}
 	}
 	left := 0
 	for n := range rounds(1, 15) {
 		kill(copies, "backup", filepath.Join(copies, fmt.Sprintf("day-%d.db", n)), "--db", db)
-		left += len(partials(copies))
+		left += len(partials(t, copies))
 		kill(filepath.Dir(target), "restore", db, "--db", target)
-		if n := len(partials(copies)); n > 1 {
+		if n := len(partials(t, copies)); n > 1 {
 			t.Errorf("%d partial copies: each run removes those before it", n)
 		}
 	}
 	t.Logf("%d partial copies counted after the kills", left)
 	mustRelay(t, "backup", filepath.Join(copies, "last.db"), "--db", db)
 	mustRelay(t, "restore", db, "--db", target)
-	if found := append(partials(copies), partials(filepath.Dir(target))...); len(found) > 0 {
+	if found := append(partials(t, copies), partials(t, filepath.Dir(target))...); len(found) > 0 {
 		t.Errorf("left: %v", found)
 	}
 
 	kill(copies, "backup", filepath.Join(copies, "other.db"), "--db", db)
 	kill(filepath.Dir(target), "restore", db, "--db", target, "--force")
 	startServer(t, target).terminate() // a server removes what is beside its database
-	if found := partials(filepath.Dir(target)); len(found) > 0 {
+	if found := partials(t, filepath.Dir(target)); len(found) > 0 {
 		t.Errorf("left beside the database: %v", found)
 	}
 	mustRelay(t, "check", target)
 
 	temp := t.TempDir()
 	for range rounds(1, 10) {
-		p := launch(t, exec.Command(binary, "compact", "--db", target), []string{"SQLITE_TMPDIR=" + temp})
-		eventually(t, patience, "the rebuild is under way", func() bool { info, err := os.Stat(target + "-wal"); return err == nil && info.Size() > 0 })
-		p.kill()
+		killCompact(t, target, temp)
 		wantFiles(t, temp)
 		wantWhole(t, target)
 	}
 	mustRelay(t, "compact", "--db", target)
 	wantFiles(t, filepath.Dir(target), "relay.db", "relay.db-nonces", "relay.db.index", "relay.db.lock")
+}
+
+// killCompact kills a relay compact while it rebuilds. A rebuild that ends before a busy machine has looked is made again.
+func killCompact(t *testing.T, db, temp string) {
+	t.Helper()
+	for until := time.Now().Add(patience); time.Now().Before(until); {
+		p := launch(t, exec.Command(binary, "compact", "--db", db), []string{"SQLITE_TMPDIR=" + temp})
+		eventually(t, patience, "the rebuild is under way", func() bool {
+			info, err := os.Stat(db + "-wal")
+			return err == nil && info.Size() > 0 || p.ended()
+		})
+		p.kill()
+		switch code := p.wait(); code {
+		case -1:
+			return
+		case 0:
+		default:
+			t.Fatalf("exit %d\n%s", code, p.stderr)
+		}
+	}
+	t.Fatalf("no rebuild was met within %v", patience)
 }

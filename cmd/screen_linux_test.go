@@ -206,15 +206,6 @@ func (c *cast) here(t *testing.T, args, env []string) (flagged []string, ok bool
 	return args, true
 }
 
-func (s *server) ended() bool {
-	select {
-	case <-s.exited:
-		return true
-	default:
-		return false
-	}
-}
-
 var ownColours = regexp.MustCompile(`\x1b\[(?:0|3[1-49]|90)m`)
 
 // bars is the commands that draw a bar on stderr, over and over on one line.

@@ -123,6 +123,16 @@ func (s *server) await(o *output, pattern string) []string {
 	}
 }
 
+// ended tells whether the process has ended.
+func (s *server) ended() bool {
+	select {
+	case <-s.exited:
+		return true
+	default:
+		return false
+	}
+}
+
 // kill is kill -9. Killing what has ended is fine.
 func (s *server) kill() {
 	s.cmd.Process.Kill()
