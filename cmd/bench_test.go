@@ -305,7 +305,7 @@ func TestAnInterruptedBenchLeavesNothingBehind(t *testing.T) {
 		eventually(t, patience, "two servers run on databases of theirs", func() bool {
 			servers = children(t, s.cmd.Process.Pid)
 			found, _ := filepath.Glob(filepath.Join(dir, "*", "*.db-wal"))
-			return len(found) == 2 && len(servers) == 2
+			return len(found) == 2 && len(servers) >= 2
 		})
 		if code := s.signal(sig); code != 1 || !strings.Contains(s.stderr.String(), "interrupted; nothing is left behind") || s.stdout.String() != "" {
 			t.Errorf("exit %d\n%s%s", code, s.stdout, s.stderr)
