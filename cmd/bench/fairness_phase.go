@@ -84,12 +84,13 @@ func (b *bench) phase(ctx context.Context, ar *arena, title string, j *job) (*ph
 	return p, err
 }
 
-// repeat runs a probe until the end of the phase. An operation that is under way at
-// that time still counts: without it the slowest operations would be missing.
+// repeat runs a probe until the end of the phase, but once at least: a busy machine may begin later
+// than a short phase ends. An operation that is under way at the end still counts: without it the
+// slowest operations would be missing.
 func (p *probed) repeat(ctx context.Context, of probe, n *line, end time.Time) {
 	run := of.begin(n)
 	defer n.hangUp()
-	for next := time.Now(); next.Before(end) && ctx.Err() == nil; {
+	for next := time.Now(); ctx.Err() == nil; {
 		took, err := run()
 		switch {
 		case err == nil:
@@ -101,7 +102,7 @@ func (p *probed) repeat(ctx context.Context, of probe, n *line, end time.Time) {
 		if next = next.Add(of.every); next.Before(time.Now()) {
 			next = time.Now() // the probe does not make up for lost time
 		}
-		if !sleep(next, ctx.Done()) {
+		if !sleep(next, ctx.Done()) || !next.Before(end) {
 			return
 		}
 	}
