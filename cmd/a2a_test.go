@@ -241,8 +241,10 @@ func TestA2AWaitsAndExpires(t *testing.T) {
 	_, d, _ := newDoor(t, "--wait", "50ms", "--ttl", "1s")
 	begun := time.Now()
 	task := d.call("planner^a2a", "SendMessage", a2aSays("1", "hello", "")).sent()
-	if task.Status.State != "TASK_STATE_SUBMITTED" || time.Since(begun) > patience {
-		t.Errorf("%+v after %v", task, time.Since(begun))
+	took := time.Since(begun)
+	expired := task.Status.State == "TASK_STATE_FAILED" && took >= time.Second // the machine was too slow to look before
+	if task.Status.State != "TASK_STATE_SUBMITTED" && !expired || took > patience {
+		t.Errorf("%+v after %v", task, took)
 	}
 	eventually(t, patience, "the message expires", func() bool {
 		task = d.call("planner^a2a", "GetTask", `{"id":"`+task.ID+`"}`).task()
