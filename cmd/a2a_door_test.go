@@ -15,6 +15,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"relay/db/scratch"
 	rc "relay/http/client"
 )
 
@@ -233,11 +234,12 @@ func echo(ctx context.Context, m *rc.Message) error {
 	return m.Reply(ctx, map[string]json.RawMessage{"you_said": m.Payload})
 }
 
-// newDoor starts a relay and a door before it, for the Mechas planner^a2a and hidden^a2a.
+// newDoor starts a relay and a door before it, for the Mechas planner^a2a and hidden^a2a. A
+// test may start them again at their addresses: no port 0 gives those to others meanwhile.
 func newDoor(t testing.TB, args ...string) (s *server, d *door, keys []agent) {
 	t.Helper()
 	db := tempDB(t)
 	keys = issue(t, db, "gateway^a2a", "planner^a2a", "hidden^a2a")
-	s = startServer(t, db)
-	return s, startDoor(t, s, keys[0], args...), keys
+	s = startServer(t, db, "--addr", scratch.Addr(t))
+	return s, startDoor(t, s, keys[0], append([]string{"--listen", scratch.Addr(t)}, args...)...), keys
 }

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"relay/db/scratch"
 )
 
 // An error of the relay is one that a model can act on.
@@ -114,7 +116,7 @@ func TestMCPSurvivesARestart(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	keys := issue(t, db, "a^restart", "b^restart")
-	s := startServer(t, db)
+	s := startServer(t, db, "--addr", scratch.Addr(t)) // it is started again there
 	a, b := newLLM(t, s.url, keys[0], ""), newLLM(t, s.url, keys[1], "")
 	waiting := make(chan said, 1)
 	go func() {
@@ -170,7 +172,7 @@ func TestMCPStartsBeforeItsRelay(t *testing.T) {
 	t.Parallel()
 	db := tempDB(t)
 	a := issue(t, db, "a^away")[0]
-	s := startServer(t, db)
+	s := startServer(t, db, "--addr", scratch.Addr(t)) // it is started again there
 	s.kill()
 	m := newLLM(t, s.url, a, "", "RELAY_RETRY=1s")
 	m.call("check_inbox", `{}`).fails("unreachable")
