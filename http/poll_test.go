@@ -82,7 +82,7 @@ func TestALongPollWakes(t *testing.T) {
 // It outlasts the time that a request may take to arrive.
 func TestALongPollTimesOut(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.timeouts.Body, s.timeouts.Header = time.Second, time.Second })
+	r := mustServe(t, func(s *settings) { s.timeouts.Body = time.Second })
 	alice := r.mustIssue("alice^demo")
 	id := alice.mustSend(alice).MessageID
 	began := time.Now()

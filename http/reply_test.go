@@ -135,7 +135,7 @@ func TestASendWaitsForTheReply(t *testing.T) {
 // The wait outlasts the time that a request may take to arrive.
 func TestASendThatWaitsInVain(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(s *settings) { s.timeouts.Body, s.timeouts.Header = time.Second, time.Second })
+	r := mustServe(t, func(s *settings) { s.timeouts.Body = time.Second })
 	alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 	began := time.Now()
 	a := alice.post(messages, letter(bob), with("Prefer", "wait=2")).want(201).wantField("reply", "null")

@@ -2,9 +2,12 @@ package http_test
 
 import (
 	"bytes"
+	"context"
 	"database/sql"
 	"fmt"
+	"io"
 	"net"
+	"net/http/httptrace"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -94,10 +97,13 @@ func (c *cutter) forward(client, server net.Conn) {
 	}
 }
 
+// waitsLong lets a write of the store wait for mustHoldWrites for longer than its 10 s.
+func waitsLong(s *settings) { s.db.LockWait = patience }
+
 // mustHoldWrites keeps the store from committing until release is called.
 func (r *testRelay) mustHoldWrites() (release func()) {
 	r.t.Helper()
-	d, err := sql.Open("sqlite", "file:"+r.settings.db.Path+"?_pragma=busy_timeout(10000)")
+	d, err := sql.Open("sqlite", fmt.Sprintf("file:%s?_pragma=busy_timeout(%d)", r.settings.db.Path, patience.Milliseconds()))
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -113,6 +119,28 @@ func (r *testRelay) mustHoldWrites() (release func()) {
 	}
 }
 
+// mustReuse asks until the next request gets a connection that was used before. Go's http.Transport
+// closes the connection instead if its own goroutine has not told within 50 ms that all was written.
+func (m mecha) mustReuse() {
+	m.r.t.Helper()
+	eventually(m.r.t, "the connection is kept", func() (kept bool) {
+		q, err := m.prepare("GET", whoami, "").request(m.r.url)
+		if err != nil {
+			m.r.t.Fatal(err)
+		}
+		trace := &httptrace.ClientTrace{PutIdleConn: func(err error) { kept = err == nil }} // before the end of the body is read
+		a, err := m.r.client.Do(q.WithContext(httptrace.WithClientTrace(context.Background(), trace)))
+		if err != nil {
+			m.r.t.Fatal(err)
+		}
+		defer a.Body.Close()
+		if body, err := io.ReadAll(a.Body); err != nil || a.StatusCode != 200 {
+			m.r.t.Fatalf("%d %s %v", a.StatusCode, body, err)
+		}
+		return kept
+	})
+}
+
 // Go's http.Transport sends a request with an Idempotency-Key again when a
 // connection that it had used before breaks: same nonce, same timestamp. The
 // client must see a 201, and there must be one message.
@@ -121,12 +149,12 @@ func TestATransportThatResends(t *testing.T) {
 	for name, when := range map[string]int32{"before the answer": cutBefore, "with the answer": cutAfter} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := mustServe(t)
+			r := mustServe(t, waitsLong)
 			alice, bob := r.mustIssue("alice^demo"), r.mustIssue("bob^demo")
 			proxy := mustCut(t, r)
 			n := amount(12, 40)
 			for i := range n {
-				alice.get(whoami).want(200) // so that the connection has been used
+				alice.mustReuse()
 				proxy.cut.Store(when)
 				c := alice.prepare("POST", messages, letter(bob), idempotent(fmt.Sprint("k", i)))
 				release := func() {}
@@ -182,7 +210,7 @@ func TestASendWhoseClientHasGone(t *testing.T) {
 	proxy := mustCut(t, r)
 	defer r.keepReadersBusy(bob)()
 	for i := range 4 {
-		alice.get(whoami).want(200)
+		alice.mustReuse()
 		proxy.cut.Store(cutBefore)
 		r.mustDo(alice.prepare("POST", messages, letter(bob), idempotent(fmt.Sprint("k", i)))).want(201)
 	}
