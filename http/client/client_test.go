@@ -71,7 +71,7 @@ func TestDoGivesTheWholeAnswer(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	r := mustServe(t, func(c *http.Config) { c.RateLimit, c.RateBurst = 0.1, 3 })
+	r := mustServe(t, func(c *http.Config) { c.RateLimit, c.RateBurst = 0.001, 3 }) // nothing is added while the test runs
 	alice, bob := r.mustPair()
 	var out struct{}
 	err := alice.Call(t.Context(), "POST", "/api/v1/messages", map[string]any{"to": "bbo^test", "payload": out}, &out)

@@ -106,12 +106,27 @@ func ExampleClient_Send() {
 func ExampleNoAnswer() {
 	planner, _, end := aRelay()
 	defer end()
-	_, err := planner.Ask(context.Background(), "flights^acme", struct{}{}, client.SendOptions{Timeout: 200 * time.Millisecond})
+	ctx := context.Background()
+	question, err := planner.Send(ctx, "flights^acme", struct{}{})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	_, err = question.AwaitReply(ctx, 200*time.Millisecond)
 	var none *client.NoAnswer
 	if errors.As(err, &none) {
-		fmt.Println(none.Verdict.Text)
+		verdict := none.Verdict
+		if verdict.Text == "" { // the relay had no time to say so
+			trace, err := planner.Trace(ctx, none.MessageID)
+			if err != nil {
+				fmt.Println(err)
+				return
+			}
+			verdict = trace.Verdict
+		}
+		fmt.Println(verdict.Text)
 	}
-	_, err = planner.Ask(context.Background(), "flihgts^acme", struct{}{})
+	_, err = planner.Ask(ctx, "flihgts^acme", struct{}{})
 	var refused *client.Refusal
 	if errors.Is(err, client.ErrRecipientNotFound) && errors.As(err, &refused) {
 		fmt.Println("did you mean", refused.DidYouMean[0])

@@ -27,8 +27,12 @@ import (
 	"relay/ws"
 )
 
-// patience is how long a test waits for what must happen.
-const patience = 20 * time.Second
+// patience ends a test that would otherwise never end. It is no measure of speed.
+const patience = 2 * time.Minute
+
+// soon is less than the 30 s that a call has by itself: a call that takes as long has overlooked
+// what should have ended it.
+const soon = 20 * time.Second
 
 // testRelay is a running relay on a real file and a real port, wired as package cmd
 // does it. It takes only requests whose method and path are signed, too.

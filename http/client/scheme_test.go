@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"relay/db/scratch"
 	"relay/http/client"
 )
 
@@ -81,17 +82,12 @@ func TestABadRequestIsNotTheWrongScheme(t *testing.T) {
 }
 
 func TestNobodyIsThere(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close() // so that nobody listens there
-	alice := mustServe(t).mustIssue("alice^test")
-	there := alice.at("http://user:password@" + l.Addr().String())
-	_, err = there.Address(t.Context())
+	alice, nobody := mustServe(t).mustIssue("alice^test"), scratch.Addr(t)
+	there := alice.at("http://user:password@" + nobody)
+	_, err := there.Address(t.Context())
 	_, err2 := there.Dial(t.Context(), alice.name, "")
 	for _, err := range []error{err, err2} {
-		if !strings.HasSuffix(err.Error(), "(is the relay running at http://"+l.Addr().String()+"?)") || strings.Contains(err.Error(), "password") {
+		if !strings.HasSuffix(err.Error(), "(is the relay running at http://"+nobody+"?)") || strings.Contains(err.Error(), "password") {
 			t.Errorf("%v", err)
 		}
 		if !client.Temporary(err) || !client.NothingDone(err) {

