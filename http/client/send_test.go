@@ -129,7 +129,7 @@ func TestNoAnswerSaysWhy(t *testing.T) {
 	var none *client.NoAnswer
 	if !errors.As(err, &none) || none.Verdict.Code != relay.VerdictNeverConnected || none.IdempotencyKey != "k" || !errors.Is(err, context.DeadlineExceeded) ||
 		!strings.Contains(err.Error(), "within 1s. bob^test has never made a request.") {
-		t.Errorf("%v", err)
+		t.Fatalf("%v", err)
 	}
 	if m, err := alice.Record(t.Context(), none.MessageID); err != nil || m.State != "queued" {
 		t.Errorf("%+v, %v", m, err)
