@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	"time"
 	"unicode"
 
+	"relay/db/scratch"
 	"relay/http/docs"
 )
 
@@ -261,12 +261,7 @@ func TestTheExampleOfTheA2APage(t *testing.T) {
 	asRelay(t)
 	dev(t)
 	const file = pages + "a2a.md"
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	script := strings.ReplaceAll(strings.Join(blocks(t, file, "sh"), ""), "127.0.0.1:8090", l.Addr().String())
+	script := strings.ReplaceAll(strings.Join(blocks(t, file, "sh"), ""), "127.0.0.1:8090", scratch.Addr(t))
 	example := blocks(t, file, "json")
 	t.Chdir(t.TempDir())
 	got := run(t, "set -e\n"+script, "sh", "-s")

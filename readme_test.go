@@ -33,6 +33,9 @@ func TestMain(m *testing.M) {
 			os.Unsetenv(name)
 		}
 	}
+	for _, name := range []string{"no_proxy", "NO_PROXY"} { // curl and Python would ask a proxy for 127.0.0.1
+		os.Setenv(name, "127.0.0.1,localhost,"+os.Getenv(name))
+	}
 	os.Setenv("README_TEST_IS_RELAY", "1")
 	os.Exit(m.Run())
 }
@@ -95,9 +98,22 @@ func need(t *testing.T, programs ...string) {
 	}
 }
 
+// inTime ends before the time of all tests is over, so that a program that does not end is shown with
+// what it has printed.
+func inTime(t *testing.T) (context.Context, context.CancelFunc) {
+	end, has := t.Deadline()
+	if !has {
+		return context.WithCancel(t.Context())
+	}
+	return context.WithTimeout(t.Context(), time.Until(end)*3/4)
+}
+
 func run(t *testing.T, stdin, name string, args ...string) string {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), name, args...)
+	ctx, stop := inTime(t)
+	defer stop()
+	c := exec.CommandContext(ctx, name, args...)
+	c.WaitDelay = time.Minute // what it has started may hold its output open
 	var stderr bytes.Buffer
 	c.Stdin, c.Stderr = strings.NewReader(stdin), &stderr
 	out, err := c.Output()
@@ -110,7 +126,7 @@ func run(t *testing.T, stdin, name string, args ...string) string {
 // start runs a program until the test is over, and gives what it prints.
 func start(t *testing.T, name string, args ...string) io.Reader {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := inTime(t)
 	c := exec.CommandContext(ctx, name, args...)
 	out, err := c.StdoutPipe()
 	if err != nil || c.Start() != nil {
