@@ -170,10 +170,11 @@ func (b *beats) hurry() {
 func (n *Node) tell(c *nats.Conn) {
 	id := n.id.get()
 	b := beat{Node: n.c.Node, Folder: id.Folder, New: n.id.isNew(), Asking: !n.isAdmitted(), Met: id.Met, past: id.past, Known: id.Known,
-		Version: n.c.Version, Clock: n.clock(), Heard: map[string]echo{}}
+		Version: n.c.Version, Heard: map[string]echo{}}
 	s := n.beats
 	s.mu.Lock()
-	now := n.elapsed()
+	var now time.Duration
+	now, b.Clock = n.moment()
 	s.count++
 	s.sent[s.count%beatsKept] = now
 	b.Run, b.Count = s.run, s.count
@@ -195,8 +196,12 @@ func (n *Node) tell(c *nats.Conn) {
 // clockTrust is the longest way of a question and its answer by which clocks are compared.
 const clockTrust = 500 * time.Millisecond
 
-// clock is the time of this node's clock, in Unix ns.
-func (n *Node) clock() int64 { return time.Now().Add(n.c.skew).UnixNano() }
+// moment gives elapsed, and the time of this node's clock in Unix ns, of the same moment. What passed
+// between two readings would count as a difference of the clocks.
+func (n *Node) moment() (elapsed time.Duration, clock int64) {
+	now := time.Now()
+	return now.Sub(n.began), now.Add(n.c.skew).UnixNano()
+}
 
 // mostSkew is how far the clock of a node may be off when it joins the others: it may come to lead
 // the log, and give entries their times.
@@ -236,7 +241,8 @@ func (n *Node) hear(b beat) {
 	noted := n.id.note(&b)
 	s := n.beats
 	s.mu.Lock()
-	p, now := s.peers[b.Node], n.elapsed()
+	p := s.peers[b.Node]
+	now, clock := n.moment()
 	if p == nil { // it was removed just now
 		s.mu.Unlock()
 		return
@@ -253,7 +259,7 @@ func (n *Node) hear(b beat) {
 	if e := b.Heard[n.c.Node]; e.Run == s.run && e.Count <= s.count && e.Count+beatsKept > s.count {
 		sent := s.sent[e.Count%beatsKept]
 		if way := now - sent - time.Duration(e.Held); way >= 0 && way < clockTrust {
-			p.ahead, p.clocked = time.Duration(b.Clock-n.clock())+way/2, true
+			p.ahead, p.clocked = time.Duration(b.Clock-clock)+way/2, true
 		}
 		if b.Sure && len(p.pending) < beatsKept {
 			p.pending = append(p.pending, confirmation{sent, b.Applied})
