@@ -129,13 +129,25 @@ func TestCutOffNode(t *testing.T) {
 	startAll(all...)
 	k := all[0].issue("bob^demo")
 	waitLevel(all...)
-	for leader(all) == cut {
-		cut.nats.JetStreamStepdownStream("$G", streamName) // else the others would elect one first
+	set := func(cut bool) {
+		for _, w := range wires {
+			w.set(cut)
+		}
 	}
-	for _, w := range wires {
-		w.set(true)
-	}
-	began := time.Now()
+	var began time.Time
+	wait(t, "the node has the lease when it is cut off", func() bool {
+		cut.waitFresh()
+		for leader(all) == cut {
+			cut.nats.JetStreamStepdownStream("$G", streamName) // else the others would elect one first
+		}
+		set(true)
+		began = time.Now()
+		if !cut.Fresh() { // it was lost meanwhile: at a load of 30 a node is without it for up to 3.4 s
+			set(false)
+			return false
+		}
+		return true
+	})
 	all[0].mustSend(k, "without it")
 	number := all[0].db.Place().Applied
 	sent := time.Since(began)
@@ -145,13 +157,8 @@ func TestCutOffNode(t *testing.T) {
 	if cut.Fresh() || cut.db.Place().Applied >= number {
 		t.Error("the node has the lease, or the entry, while it is cut off, and the entry was seen")
 	}
-	if cut.elapsed()-time.Duration(cut.until.Load()) > time.Since(began) {
-		t.Error("the node had no lease when it was cut off")
-	}
 	t.Logf("the entry was made after %v, and seen after %v", sent.Round(time.Millisecond), time.Since(began).Round(time.Millisecond))
-	for _, w := range wires {
-		w.set(false)
-	}
+	set(false)
 	cut.waitFresh()
 	waitLevel(all...)
 	if err := all[0].Seen(t.Context(), number); err != nil {
