@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,7 +101,7 @@ func (n *Node) ask(ctx context.Context) error {
 		case enough < 0:
 			enough = n.elapsed()
 		}
-		return all || enough >= 0 && n.elapsed()-enough >= patience, nil
+		return all || enough >= 0 && n.elapsed()-enough >= cmp.Or(n.c.patience, patience), nil
 	})
 	if err != nil {
 		return err

@@ -183,6 +183,7 @@ func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	}
 	ready.Wait()
 	m.waitFresh()
+	knows.config.patience = longest // nodes that start side by side have taken 5.8 s to hear each other
 	knows.start()
 	m.wantFatal("the disk of this node was put back to an older state")
 	knows.wantFatal("takes part in the log all the same")

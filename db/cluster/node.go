@@ -33,7 +33,8 @@ type Config struct {
 	// only logged.
 	Fatal func(error)
 
-	skew time.Duration // in tests: how far this node's clock is ahead
+	skew     time.Duration // in tests: how far this node's clock is ahead
+	patience time.Duration // in tests; 0: the usual patience
 }
 
 // A Store is what follows the log: a *db.DB.
