@@ -3,6 +3,7 @@
 package cluster
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -105,14 +106,28 @@ func TestImageOfARunningNode(t *testing.T) {
 	all := startedTrio(t)
 	k := all[0].issue("bob^demo")
 	m := all[1]
-	was := m.id.get().Age
 	named := filepath.Join(m.config.Dir, "node.json")
 	m.copyFile(named, named+".old")
+	was := ageOf(t, named+".old") // the folder may have become older just before the copy
 	m.mustSend(k, "since")
 	wait(t, "another node knows that the folder is older", func() bool { return all[2].id.get().Known["n2"][m.id.form.life()] > was })
 	m.stop()
 	m.copyFile(named+".old", named)
 	m.wantPutBack()
+}
+
+// ageOf reads how old a folder is by a copy of its node.json.
+func ageOf(t testing.TB, path string) uint64 {
+	t.Helper()
+	var form identityForm
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, &form)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return form.Age
 }
 
 // When two of three were put back, neither is taken, and the third one does not go on with either.
@@ -199,26 +214,32 @@ func TestDiskThatWasPutBackUnseen(t *testing.T) {
 	}
 }
 
+// obstruct puts a folder where the node first writes a new node.json. A node that runs writes it at any
+// time, so this waits until it does not.
+func (m *machine) obstruct() (inTheWay string) {
+	m.Helper()
+	m.id.writing.Lock()
+	defer m.id.writing.Unlock()
+	inTheWay = m.id.path + ".new"
+	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
+		m.Fatal(err)
+	}
+	return inTheWay
+}
+
 // What a node tells of the age of its folder is on its disk before: an age that it could not write
 // it does not tell. So a node that is killed at any moment has what others know.
 func TestAgeIsOnDiskBeforeItIsTold(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
 	m, hears := all[1], all[0]
-	inTheWay := m.id.path + ".new"
-	if err := os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	inTheWay := m.obstruct()
 	if err := m.id.rise(); err == nil {
 		t.Fatal("a file was written where a folder is")
 	}
-	last := func() beat {
-		hears.beats.mu.Lock()
-		defer hears.beats.mu.Unlock()
-		return hears.beats.peers["n2"].last
-	}
-	count := last().Count
-	wait(t, "two more beats come", func() bool { return last().Count >= count+2 })
+	run, count := m.lastBeat()
+	last := func() beat { return hears.lastOf("n2") }
+	wait(t, "two more beats come", func() bool { return last().Run == run && last().Count >= count+2 })
 	onDisk, err := readIdentity(m.config.Dir, "n2", m.config.File.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -241,21 +262,17 @@ func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
 	m := all[1]
 	m.stop()
 	for _, other := range others(all, m) {
-		if err := os.MkdirAll(filepath.Join(other.id.path+".new", "x"), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		other.obstruct()
 	}
 	m.start()
 	for _, other := range others(all, m) {
 		wait(t, "it does not note the life", func() bool { return other.log.count("is left out") > 0 })
 	}
-	beats := func() uint64 {
-		m.beats.mu.Lock()
-		defer m.beats.mu.Unlock()
-		return m.beats.count
-	}
-	began := beats()
-	wait(t, "some beats go by", func() bool { return m.isAdmitted() || beats() > began+8 })
+	_, began := m.lastBeat()
+	wait(t, "some beats go by", func() bool {
+		_, count := m.lastBeat()
+		return m.isAdmitted() || count > began+8
+	})
 	if m.isAdmitted() {
 		t.Error("it has a part of the log")
 	}
@@ -267,15 +284,29 @@ func TestNodeWaitsUntilItsLifeIsNoted(t *testing.T) {
 	m.waitFresh()
 }
 
+// lastBeat names the last beat that a machine has sent.
+func (m *machine) lastBeat() (run, count uint64) {
+	m.beats.mu.Lock()
+	defer m.beats.mu.Unlock()
+	return m.beats.run, m.beats.count
+}
+
+// lastOf gives the last beat that a machine has heard of another one.
+func (m *machine) lastOf(name string) beat {
+	m.beats.mu.Lock()
+	defer m.beats.mu.Unlock()
+	return m.beats.peers[name].last
+}
+
 // A beat that was long on its way, by a connection that has broken since, does not say that a disk
 // was put back.
 func TestBeatThatComesLate(t *testing.T) {
 	t.Parallel()
 	all := startedTrio(t)
 	hears := all[0]
-	hears.beats.mu.Lock()
-	late := hears.beats.peers["n2"].last
-	hears.beats.mu.Unlock()
+	run, _ := all[1].lastBeat() // both may have the lease by the third node alone, and not have heard each other
+	wait(t, "the other node hears this run of the node", func() bool { return hears.lastOf("n2").Run == run })
+	late := hears.lastOf("n2")
 	if err := all[1].id.rise(); err != nil {
 		t.Fatal(err)
 	}
