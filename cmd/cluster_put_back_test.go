@@ -126,7 +126,7 @@ func TestClusterRecoversFromTwoDisksThatWerePutBack(t *testing.T) {
 	for _, n := range two {
 		n.wantPutBack()
 	}
-	if ans := third.server.ask(alice, "POST", "/api/v1/messages", `{"to":"alice^trio","payload":{}}`); ans.status != 503 {
+	if ans := third.askOnce(alice, "POST", "/api/v1/messages", `{"to":"alice^trio","payload":{}}`); ans.status != 503 {
 		t.Errorf("the third one answered %d %s", ans.status, ans.body)
 	}
 	third.stop()

@@ -124,7 +124,17 @@ func (n *clusterNode) launch() {
 		"--rate-limit", "0", "--auth-failure-limit", "0", "--max-pending", "0")
 	args = append(args, n.args...)
 	n.server = launch(n.trio.t, exec.Command(args[0], args[1:]...), n.env)
-	n.server.db, n.server.url = n.db, "http://"+n.addr
+	n.server.db, n.server.url, n.server.node = n.db, "http://"+n.addr, true
+}
+
+// askOnce is ask, and gives the first answer, also if that is "not now".
+func (n *clusterNode) askOnce(a agent, method, path, body string) answer {
+	n.trio.t.Helper()
+	ans, err := a.request(method, path, body).to(n.server.url)
+	if err != nil {
+		n.trio.t.Fatal(err)
+	}
+	return ans
 }
 
 // ready waits until a node answers requests.

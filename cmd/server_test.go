@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -51,6 +52,7 @@ type server struct {
 	stdout, stderr *output
 	cmd            *exec.Cmd
 	exited         chan struct{}
+	node           bool // of a cluster: it may be without its lease for a moment, and ask and dial wait until it has it
 }
 
 // serveInCluster starts a server as a node of a cluster; nil: servers are alone.
@@ -189,18 +191,28 @@ func (s *server) history(a agent, query string) (all []record) {
 	}
 }
 
-// dial opens the agent's WebSocket.
+// dial opens the agent's WebSocket. A node that says "not now" it asks again, as ask does.
 func (s *server) dial(a agent, query string) *websocket.Conn {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), patience)
 	defer cancel()
-	h := a.request("GET", "", "").header
-	conn, _, err := websocket.Dial(ctx, s.url+"/api/v1/ws/mecha/"+a.Address+query, &websocket.DialOptions{HTTPHeader: h})
-	if err != nil {
-		s.t.Fatal(err)
+	for {
+		h := a.request("GET", "", "").header
+		conn, resp, err := websocket.Dial(ctx, s.url+"/api/v1/ws/mecha/"+a.Address+query, &websocket.DialOptions{HTTPHeader: h})
+		if err == nil {
+			s.t.Cleanup(func() { conn.CloseNow() })
+			return conn
+		}
+		ans := answer{}
+		if resp != nil {
+			ans.status = resp.StatusCode
+			ans.body, _ = io.ReadAll(resp.Body)
+		}
+		if !s.node || !ans.isNotNow() || ctx.Err() != nil {
+			s.t.Fatal(err)
+		}
+		time.Sleep(20 * time.Millisecond)
 	}
-	s.t.Cleanup(func() { conn.CloseNow() })
-	return conn
 }
 
 // wantClosed expects the relay to close a socket with a code, in time.
