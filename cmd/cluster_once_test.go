@@ -62,7 +62,7 @@ func TestClusterDecidesClaimsAndTimesOnce(t *testing.T) {
 	if len(got) != 1 || got[0].MessageID != sent {
 		t.Errorf("the worker got %+v, want %s", got, sent)
 	}
-	body := fmt.Sprintf(`{"to":%q,"payload":{},"expires_at":%q,"ack_by_seconds":1}`, late.Address, time.Now().Add(2*time.Second).UTC().Format(time.RFC3339Nano))
+	body := fmt.Sprintf(`{"to":%q,"payload":{},"ttl_seconds":2,"ack_by_seconds":1}`, late.Address)
 	id := parse[record](t, c.nodes[1].server.ask(boss, "POST", "/api/v1/messages", body).want(t, 201)).MessageID
 	for _, n := range c.nodes {
 		n.until("the message has expired, in its file too", func() bool {
