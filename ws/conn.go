@@ -100,7 +100,7 @@ const (
 	maxReceipts   = 256 << 10   // bytes of receipts that may be queued; above this push reads them from the store
 	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
 	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
-	drainTimeout  = time.Second // after our close frame, how long the peer may be silent before the connection ends
+	drainTimeout  = time.Second // of Config.drain
 )
 
 // Connect upgrades a request to a WebSocket of the key's Mecha, and returns when
@@ -247,17 +247,17 @@ func (c *Conn) closeWritten() {
 		return
 	}
 	by := time.Now().Add(c.hub.config.WriteTimeout)
-	c.ending.drain = time.AfterFunc(drainTimeout, func() { c.drained(by) })
+	c.ending.drain = time.AfterFunc(c.hub.config.drain, func() { c.drained(by) })
 }
 
 // drained ends the connection, unless the peer has not yet taken all that was written,
 // or still sends frames, or the store works on its acknowledgements. In these cases
 // drained looks again a little later, until by.
 func (c *Conn) drained(by time.Time) {
-	more := unsent(c.net) || c.hub.elapsed()-c.in.lastFrame.Load() < int64(drainTimeout)
+	more := unsent(c.net) || c.hub.elapsed()-c.in.lastFrame.Load() < int64(c.hub.config.drain)
 	c.mu.Lock()
 	if more = more || c.out.answersDue > 0; more && !c.ending.dead && time.Now().Before(by) {
-		c.ending.drain.Reset(drainTimeout)
+		c.ending.drain.Reset(c.hub.config.drain)
 		c.mu.Unlock()
 		return
 	}

@@ -133,78 +133,116 @@ func TestTheDefaultsFindADeadPeerWithinAMinute(t *testing.T) {
 // tells. Others, which answer the pings, live on, and nothing is lost.
 func TestACutLinkIsFound(t *testing.T) {
 	t.Parallel()
-	const dead = 2 * time.Second
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 200*time.Millisecond, dead })
-	alice := r.mustIssue("alice^test")
-	for name, before := range map[string]func(c *raw){
-		"idle":            func(*raw) {},
-		"within-a-frame":  func(c *raw) { c.mustWrite(masked(fin|opText, ackOf("x"))[:9]) },
-		"within-a-header": func(c *raw) { c.mustWrite("\x81") },
-		"between-frames":  func(c *raw) { c.mustWrite(masked(opText, "{")) },
-		"within-a-big-frame": func(c *raw) {
-			c.mustWrite(string(frameHeader(fin|opText, 0x80, 60000)) + "\x00\x00\x00\x00" + strings.Repeat(" ", 30000))
-		},
+	for name, begun := range map[string]string{
+		"idle":               "",
+		"within-a-frame":     masked(fin|opText, ackOf("x"))[:9],
+		"within-a-header":    "\x81",
+		"between-frames":     masked(opText, "{"),
+		"within-a-big-frame": string(frameHeader(fin|opText, 0x80, 60000)) + "\x00\x00\x00\x00" + strings.Repeat(" ", 30000),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := r.in(t)
-			bob := r.mustIssue(relay.Address(name + "^test"))
-			l := r.mustLink()
-			c := r.over(l).mustUpgrade(bob, "sync_limit=0")
-			c.expectFrame(opPing)
-			began := time.Now()
-			c.mustWrite(masked(fin|opPong, "") + masked(fin|opPing, "heard?"))
-			for heard := false; !heard; { // by the relay
-				op, _, err := c.frame()
-				if err != nil || op != opPing && op != opPong {
-					t.Fatalf("got frame %x, %v, want a ping or the pong", op, err)
-				}
-				heard = op == opPong
-			}
-			before(c)
-			if !r.hub.Online(bob.Mecha.Number) {
-				t.Fatal("it is gone before the link is cut")
-			}
-			l.Cut()
-			eventually(t, "the relay gives it up", func() bool { return !r.hub.Online(bob.Mecha.Number) })
-			if d := time.Since(began); d < dead {
-				t.Errorf("after %v: it was not given the time to answer", d)
-			}
-			id := r.mustSend(alice, bob.Mecha.Address, `{}`)
-			r.mustDial(bob, "").expectMessage(id)
+			inTime(t, lives, func(t *testing.T, dead time.Duration) (error, bool) { return cutLink(t, dead, begun) })
 		})
 	}
+}
+
+// cutLink cuts the link of a client that has begun a frame. It returns how the relay has not found
+// that, and whether the client was silent for so long before that this may have been right.
+func cutLink(t *testing.T, dead time.Duration, begun string) (err error, late bool) {
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = dead/10, dead })
+	alice, bob := r.mustPair()
+	l := r.mustLink()
+	connected := time.Now()
+	c := r.over(l).mustUpgrade(bob, "sync_limit=0")
+	op, _, err := c.frame()
+	spoke := time.Now()
+	if err == nil && op == opPing {
+		_, err = io.WriteString(c, masked(fin|opPong, "")+masked(fin|opPing, "heard?"))
+	}
+	for err == nil && op == opPing { // until the pong, which says that the relay has heard
+		op, _, err = c.frame()
+	}
+	if err == nil {
+		_, err = io.WriteString(c, begun)
+	}
+	online := r.hub.Online(bob.Mecha.Number)
+	l.Cut()
+	late = time.Since(connected) > dead/2
+	if err != nil || op != opPong || !online {
+		return fmt.Errorf("got frame %x, %v, want a ping and then the pong; online before the link is cut: %v", op, err, online), late
+	}
+	eventually(t, "the relay gives it up", func() bool { return !r.hub.Online(bob.Mecha.Number) })
+	if d := time.Since(spoke); d < dead {
+		return fmt.Errorf("after %v: it was not given the time to answer", d), false
+	}
+	id := r.mustSend(alice, bob.Mecha.Address, `{}`)
+	connected = time.Now()
+	f, err := r.mustDial(bob, "").next()
+	if err != nil || f.MessageID != id {
+		return fmt.Errorf("got %+v, %v, want message %s", f, err, id), time.Since(connected) > dead/2
+	}
+	return nil, false
 }
 
 // The peer of a cut link is given up though messages are on their way to it,
 // and they come again over another link.
 func TestALinkThatIsCutInTheMiddleOfTheStream(t *testing.T) {
 	t.Parallel()
+	inTime(t, lives, cutInTheMiddle)
+}
+
+// cutInTheMiddle returns what was lost, and whether one of the clients was silent for so long that
+// this may have been right.
+func cutInTheMiddle(t *testing.T, dead time.Duration) (err error, late bool) {
 	r := mustServe(t, func(c *ws.Config) {
-		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = 200*time.Millisecond, 2*time.Second, 2*time.Second, 1
+		c.PingEvery, c.DeadAfter, c.WriteTimeout, c.MaxSocketsPerMecha = dead/10, dead, dead, 1
 	})
 	alice, bob := r.mustPair()
 	l := r.mustLink()
+	spoke := time.Now()
+	next := func(c *client) (relay.MessageID, error) {
+		f, err := c.next() // the library answers pings meanwhile
+		late = late || time.Since(spoke) > dead/2
+		spoke = time.Now()
+		if err == nil && f.Type != "message" {
+			err = fmt.Errorf("got %+v, want a message", f)
+		}
+		return f.MessageID, err
+	}
 	far := r.over(l).mustDial(bob, "sync_limit=0")
-	far.expectNothing()
 	const n, seen = 200, 50
 	var sending sync.WaitGroup
 	sending.Go(func() { r.mustSendMany(alice, "bob^test", n) })
-	for range seen {
-		far.expect("message")
+	for i := range seen {
+		if _, err := next(far); err != nil {
+			l.Cut()
+			sending.Wait()
+			return fmt.Errorf("after %d messages: %w", i, err), late
+		}
 	}
 	l.Cut()
 	sending.Wait()
 	var again *client
 	eventually(t, "the place of the cut one is free", func() (in bool) {
 		var err error
+		spoke = time.Now()
 		again, _, err = r.dial(bob, "")
 		return err == nil
 	})
-	for _, id := range r.received(bob) {
-		again.expectMessage(id)
-		again.ack(id, "completed")
+	for i, id := range r.received(bob) {
+		got, err := next(again)
+		if err == nil && got != id {
+			return fmt.Errorf("message %d is %s, want %s", i, got, id), false
+		}
+		if err == nil {
+			err = again.Write(ctx, websocket.MessageText, []byte(ackOf(string(id))))
+		}
+		if err != nil {
+			return fmt.Errorf("after %d messages: %w", i, err), late
+		}
 	}
+	return nil, false
 }
 
 // A peer that answers its pings stays, however long it has nothing to say; so
@@ -212,17 +250,7 @@ func TestALinkThatIsCutInTheMiddleOfTheStream(t *testing.T) {
 // the peers themselves are late, the test begins again and gives them more time.
 func TestALivingPeerIsNotGivenUp(t *testing.T) {
 	t.Parallel()
-	for _, dead := range []time.Duration{2 * time.Second, 8 * time.Second, 30 * time.Second} {
-		err, late := livingPeers(t, dead)
-		if err == nil {
-			return
-		}
-		if !late {
-			t.Fatal(err)
-		}
-		t.Log("again, since the peers were late: ", err)
-	}
-	t.Fatal("the peers were late each time")
+	inTime(t, lives, livingPeers)
 }
 
 // livingPeers returns why a peer was given up, and whether one of the peers had
@@ -231,32 +259,28 @@ func livingPeers(t *testing.T, dead time.Duration) (err error, late bool) {
 	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = dead/10, dead })
 	alice, bob := r.mustPair()
 	l := r.mustLink()
+	spoke := time.Now()                              // if it was long ago that talking spoke, then quiet may be late, too
 	quiet := r.over(l).mustDial(bob, "sync_limit=0") // the library answers while it is read
 	got := make(chan error, 1)
 	go func() { _, err := quiet.next(); got <- err }()
 	talking := r.over(l).mustUpgrade(alice, "sync_limit=0")
-	spoke := time.Now()
-	for began, pings := spoke, 0; pings < 10 || time.Since(began) < 2*dead; {
+	for began, pings := time.Now(), 0; pings < 10 || time.Since(began) < 2*dead; {
 		op, _, err := talking.frame()
+		if err == nil && op == opPing {
+			_, err = io.WriteString(talking, masked(opText, "")+masked(fin|opContinuation, "{}"))
+		}
+		late = late || time.Since(spoke) > dead/2
 		if err != nil || op != opPing && op != opText { // the text answers a frame that is no pong
 			return fmt.Errorf("frame %x, %v", op, err), late
 		}
 		if op == opPing {
-			talking.mustWrite(masked(opText, ""), masked(fin|opContinuation, "{}"))
 			pings++
-			late = late || time.Since(spoke) > dead/2
 			spoke = time.Now()
 		}
 	}
-	select {
-	case err := <-got:
-		return err, late
-	default:
-	}
 	r.mustSend(alice, "bob^test", `{}`)
-	if err := <-got; err != nil {
-		return err, late
-	}
-	quiet.Close(websocket.StatusNormalClosure, "")
-	return nil, late
+	err = <-got
+	late = late || time.Since(spoke) > dead/2
+	quiet.CloseNow()
+	return err, late
 }

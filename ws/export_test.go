@@ -2,6 +2,7 @@ package ws
 
 import (
 	"net/http"
+	"time"
 
 	"relay/db/relay"
 
@@ -19,3 +20,6 @@ func (h *Hub) ConnectEcho(w http.ResponseWriter, r *http.Request, key *relay.Key
 
 // Config returns the settings that the hub works with.
 func (h *Hub) Config() Config { return h.config }
+
+// SetDrain sets how long a peer may be silent after the relay's close frame.
+func (c *Config) SetDrain(d time.Duration) { c.drain = d }

@@ -1,6 +1,7 @@
 package ws_test
 
 import (
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -25,7 +26,7 @@ func (c *raw) expectAnswerFor(id string) {
 
 func TestFramesThatEndTheConnection(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	r := mustServe(t, drainLong)
 	_, bob := r.mustPair()
 	tests := []struct {
 		name  string
@@ -83,7 +84,7 @@ func TestFramesThatEndTheConnection(t *testing.T) {
 // close frame must arrive in spite of unread frames behind it.
 func TestTheCloseFrameArrivesThoughThePeerGoesOnSending(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	r := mustServe(t, drainLong)
 	_, bob := r.mustPair()
 	for range 5 {
 		c := r.mustUpgrade(bob, "")
@@ -100,23 +101,44 @@ func TestTheCloseFrameArrivesThoughThePeerGoesOnSending(t *testing.T) {
 }
 
 // A peer that is told of its fault sees the end at once. If it never closes, it
-// does not hold the relay up for more than its drain.
+// does not hold the relay up for more than its drain. If this machine is so busy that the drain, of
+// a second, is over before two handshakes are refused, the test begins again with a longer one.
 func TestTheDrainEnds(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.MaxSocketsPerMecha = 1 })
+	inTime(t, seconds, drainToTheEnd)
+}
+
+// drainToTheEnd returns how the relay drained otherwise than it should, and whether the client was
+// so late that this may have been right.
+func drainToTheEnd(t *testing.T, drain time.Duration) (err error, late bool) {
+	r := mustServe(t, func(c *ws.Config) {
+		c.MaxSocketsPerMecha = 1
+		if drain > time.Second { // that is the usual one
+			c.SetDrain(drain)
+		}
+	})
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "")
-	c.mustWrite(masked(fin|3, ""))
 	began := time.Now()
+	c.mustWrite(masked(fin|3, ""))
 	c.expectClose(1002)
 	for range 2 { // it is still there, and drains
-		c.mustWrite("more")
-		r.expectRefused(bob, "", 429, relay.TooManySockets)
+		_, err := io.WriteString(c, "more")
+		other, resp, dialed := r.dial(bob, "")
+		if dialed == nil {
+			other.CloseNow()
+		}
+		if err != nil || dialed == nil {
+			d := time.Since(began)
+			return fmt.Errorf("after %v it was let in: %v, or could not write: %v", d, dialed == nil, err), d >= drain
+		}
+		expectProblem(t, resp, 429, relay.TooManySockets)
 	}
 	eventually(t, "its place is free", func() bool { _, _, err := r.dial(bob, ""); return err == nil })
-	if d := time.Since(began); d < 500*time.Millisecond {
-		t.Errorf("the relay waited %v", d)
+	if d := time.Since(began); d < drain {
+		return fmt.Errorf("the relay waited %v", d), false
 	}
+	return nil, false
 }
 
 func TestFragmentsMakeOneMessage(t *testing.T) {

@@ -72,6 +72,7 @@ type Config struct {
 	DeadAfter          time.Duration    // a socket without a frame from its client for so long is closed; 0: 60 s
 	MessageTimeout     time.Duration    // from the first byte of a client's message to the last; 0: 10 s
 	WriteTimeout       time.Duration    // for each write of up to 64 KiB; 0: 10 s
+	drain              time.Duration    // after our close frame, how long the peer may be silent before the connection ends; 0: drainTimeout
 	NoPoller           bool             // a goroutine reads each socket, as on systems without a poller
 }
 
@@ -120,6 +121,9 @@ func NewHub(c Config) *Hub {
 	}
 	if c.WriteTimeout == 0 {
 		c.WriteTimeout = 10 * time.Second
+	}
+	if c.drain == 0 {
+		c.drain = drainTimeout
 	}
 	h := &Hub{config: c, listeners: map[relay.MechaNumber][]listener{}, stop: make(chan struct{}),
 		began: time.Now(), meters: newMeters(c.FrameRate, c.FrameBurst), measures: newMeasures()}

@@ -1,6 +1,8 @@
 package ws_test
 
 import (
+	"fmt"
+	"io"
 	"net"
 	"strconv"
 	"strings"
@@ -104,7 +106,13 @@ func TestManyAtTheDoorAtOnce(t *testing.T) {
 // Beyond the rate a socket is not read for a while; nothing is lost or closed.
 func TestFramesBeyondTheRateWait(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 15, 10 })
+	inTime(t, seconds, framesBeyondTheRate)
+}
+
+// framesBeyondTheRate sends 60 frames at once, of which 10 may come at once and 15 within the scale.
+// It is late if a message was committed only when half of them were due.
+func framesBeyondTheRate(t *testing.T, scale time.Duration) (err error, late bool) {
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst = 15/scale.Seconds(), 10 })
 	alice, bob := r.mustPair()
 	c, other := r.mustDial(bob, "sync_limit=0"), r.mustDial(bob, "sync_limit=0")
 	began := time.Now()
@@ -113,58 +121,87 @@ func TestFramesBeyondTheRateWait(t *testing.T) {
 	}
 	id := r.mustSend(alice, "bob^test", `{}`)
 	other.expectMessage(id) // nobody else waits
+	late = time.Since(began) > scale
 	answers, messages := 0, 0
 	for range 61 {
-		switch f, err := c.next(); {
-		case err != nil:
-			t.Fatal(err)
+		switch f, next := c.next(); {
+		case next != nil:
+			return next, false
 		case f.Type == "message":
 			messages++
-			if answers > 40 {
-				t.Error("the message waited for the frames")
+			if answers > 40 { // those of two times the scale
+				err = fmt.Errorf("the message waited for %d frames", answers)
 			}
 		case f.Code == relay.InvalidFrame:
 			answers++
 		}
 	}
 	if answers != 60 || messages != 1 {
-		t.Errorf("%d answers, %d messages", answers, messages)
+		return fmt.Errorf("%d answers, %d messages", answers, messages), false
 	}
-	if d := time.Since(began); d < 3*time.Second { // 50 of them at 15 a second
-		t.Errorf("60 frames took %v", d)
+	if d := time.Since(began); d < 3*scale { // 50 of them at 15 in the scale
+		return fmt.Errorf("60 frames took %v", d), false
 	}
+	return err, late
 }
 
 // A close frame of the relay does not lift the limit: a client could provoke one by a
 // message that it does not finish.
 func TestTheRateHoldsAfterTheRelaysCloseFrame(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.WriteTimeout = 15, 10, patience })
+	inTime(t, seconds, rateAfterTheClose)
+}
+
+// rateAfterTheClose sends 60 frames after the relay's close frame, three times as many as the rate
+// allows while the relay drains. It is late if they were sent when the drain was nearly over.
+func rateAfterTheClose(t *testing.T, drain time.Duration) (err error, late bool) {
+	r := mustServe(t, func(c *ws.Config) {
+		c.FrameRate, c.FrameBurst, c.WriteTimeout = 15/drain.Seconds(), 10, patience
+		c.SetDrain(drain)
+	})
 	_, bob := r.mustPair()
 	c := r.mustUpgrade(bob, "sync_limit=0")
 	c.expectAlive()
 	closed := make(chan struct{})
+	stopped := time.Now()
 	go func() { r.hub.Close(ctx); close(closed) }()
 	body := c.expectFrame(opClose)
 	began := time.Now()
-	c.mustWrite(strings.Repeat(masked(fin|opText, ackOf("x")), 60), masked(fin|opClose, body))
-	c.expectEnd()
-	if d := time.Since(began); d < 3*time.Second { // 50 of them at 15 a second
-		t.Errorf("60 frames took %v", d)
+	_, err = io.WriteString(c, strings.Repeat(masked(fin|opText, ackOf("x")), 60)+masked(fin|opClose, body))
+	late = time.Since(stopped) > drain/4
+	var rest []byte
+	if err == nil {
+		rest, err = io.ReadAll(c.r)
+	}
+	if d := time.Since(began); err != nil || len(rest) > 0 || d < 3*drain { // 50 of them at 15 in the drain
+		return fmt.Errorf("60 frames took %v, and then came % x, %v", d, rest, err), late
 	}
 	<-closed
+	return nil, false
 }
 
 // A client that waits for its turn is not silent.
 func TestAClientThatWaitsForItsTurnIsNotGivenUp(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 2./3, 1, time.Second })
+	inTime(t, seconds, waitForTheTurn)
+}
+
+// waitForTheTurn sends three pings, and waits for the last of them three times as long as a client
+// may be silent. It is late if they were not sent in half of that time after the handshake began.
+func waitForTheTurn(t *testing.T, dead time.Duration) (err error, late bool) {
+	r := mustServe(t, func(c *ws.Config) { c.FrameRate, c.FrameBurst, c.DeadAfter = 2/(3*dead.Seconds()), 1, dead })
 	_, bob := r.mustPair()
+	began := time.Now()
 	c := r.mustUpgrade(bob, "sync_limit=0")
-	c.mustWrite(strings.Repeat(masked(fin|opPing, ""), 3))
-	for range 3 { // the last one 3 seconds later
-		c.expectFrame(opPong)
+	_, err = io.WriteString(c, strings.Repeat(masked(fin|opPing, ""), 3))
+	late = time.Since(began) > dead/2
+	for n := 0; n < 3 && err == nil; n++ {
+		var op int
+		if op, _, err = c.frame(); err == nil && op != opPong {
+			err = fmt.Errorf("frame %x, want pong %d", op, n)
+		}
 	}
+	return err, late
 }
 
 // All sockets of a key share its rate, and each has its turns. The sockets of another
@@ -200,13 +237,10 @@ func TestTheSocketsOfAKeyWaitInTurn(t *testing.T) {
 // its time, and pings are answered.
 func TestAMessageThatIsNotFinishedEndsTheConnection(t *testing.T) {
 	t.Parallel()
-	limit := time.Second
-	if testing.Short() {
-		limit = 5 * time.Second // with the race detector, the answer to the whole message may take as long
-	}
+	const limit = time.Second // the relay answers a whole message on the goroutine that reads the next one: it needs no time for that
 	r := mustServe(t, func(c *ws.Config) { c.MessageTimeout, c.MaxSocketsPerMecha = limit, 0 })
 	_, bob := r.mustPair()
-	whole := masked(fin|opText, ackOf(strings.Repeat("x", 5000)))
+	whole := masked(fin|opText, `{"type":"nothing","x":"`+strings.Repeat("x", 5000)+`"}`)
 	var all []*raw
 	for _, part := range []string{whole[:1], whole[:3], whole[:7], whole[:9], whole[:5000], masked(opText, "{"), masked(opText, "{") + masked(fin|opPing, "p"), masked(fin|opPing, "ping")[:8]} {
 		c := r.mustUpgrade(bob, "sync_limit=0")
@@ -231,16 +265,27 @@ func TestAMessageThatIsNotFinishedEndsTheConnection(t *testing.T) {
 
 func TestPingsAreSent(t *testing.T) {
 	t.Parallel()
-	const dead = 2 * time.Second
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = 100*time.Millisecond, dead })
+	inTime(t, lives, answerPings)
+}
+
+// answerPings answers pings for longer than a client may be silent.
+func answerPings(t *testing.T, dead time.Duration) (err error, late bool) {
+	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = dead/20, dead })
 	_, bob := r.mustPair()
+	spoke := time.Now()
 	c := r.mustUpgrade(bob, "")
 	for began := time.Now(); time.Since(began) < dead*3/2; {
-		if p := c.expectFrame(opPing); p != "" {
-			t.Fatalf("ping %q", p)
+		op, p, err := c.frame()
+		if err == nil {
+			_, err = io.WriteString(c, masked(fin|opPong, "")) // a sign of life
 		}
-		c.mustWrite(masked(fin|opPong, "")) // a sign of life
+		late = late || time.Since(spoke) > dead/2
+		spoke = time.Now()
+		if err != nil || op != opPing || p != "" {
+			return fmt.Errorf("frame %x %q, %v, want a ping", op, p, err), late
+		}
 	}
+	return nil, false
 }
 
 func TestADeadPeerIsClosed(t *testing.T) {

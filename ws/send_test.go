@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"relay/db/relay"
-	"relay/ws"
 )
 
 // sendOf is a frame that sends a payload to a Mecha; the payload begins with the marks.
@@ -90,7 +89,7 @@ func TestPipelinedSendsKeepTheirOrder(t *testing.T) {
 // and one that is larger, may not.
 func TestTheSizeOfAFrameThatSends(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	r := mustServe(t, drainLong)
 	alice, bob := r.mustPair()
 	frame := func(total int) string {
 		short := sendOf("r", "bob^test", 0, 0, 0)
@@ -151,7 +150,7 @@ func TestTheSizeOfAFrameThatSends(t *testing.T) {
 // came and in their order, but no longer answered.
 func TestSendsWhileTheRelayStops(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, func(c *ws.Config) { c.WriteTimeout = patience })
+	r := mustServe(t, drainLong)
 	alice, bob := r.mustPair()
 	c := r.mustUpgrade(alice, "sync_limit=0")
 	const n = 700 // more than may be due at once
