@@ -237,22 +237,34 @@ func TestFolderInUse(t *testing.T) {
 func TestSourceFails(t *testing.T) {
 	t.Parallel()
 	s := newShelf(travel()...)
-	failing := &failingSource{Source: s, failures: 1}
+	failing := &failingSource{Source: s, failed: make(chan struct{}, 1)}
 	x := mustFollow(t, t.TempDir(), failing)
+	select {
+	case <-failing.failed:
+	case <-time.After(patience):
+		t.Fatal("the source was not asked")
+	}
 	if x.Ready() {
 		t.Error("ready without a page")
 	}
 	mustSearch(t, x, search.Request{Query: "flights"})
+	failing.repaired.Store(true)
 	waitFor(t, x, s.last)
 }
 
+// failingSource fails until it is repaired.
 type failingSource struct {
 	search.Source
-	failures int
+	repaired atomic.Bool
+	failed   chan struct{} // tells that it has failed
 }
 
 func (f *failingSource) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
-	if f.failures--; f.failures >= 0 {
+	if !f.repaired.Load() {
+		select {
+		case f.failed <- struct{}{}:
+		default:
+		}
 		return nil, errors.New("disk on fire")
 	}
 	return f.Source.EntriesAfter(ctx, revision, limit)
@@ -371,7 +383,7 @@ func remove(t *testing.T, name string) {
 func ExampleIndex() {
 	dir, _ := os.MkdirTemp("", "index")
 	defer os.RemoveAll(dir)
-	x, err := search.Open(dir, search.Options{})
+	x, err := search.Open(dir, search.Options{Budget: time.Minute}) // words are corrected early in a search alone
 	if err != nil {
 		fmt.Println(err)
 		return
