@@ -39,11 +39,17 @@ func TestOnlyASessionMayLook(t *testing.T) {
 	}
 }
 
+// stopClock has the console think that no time goes by.
+func stopClock(c *console.Config) {
+	now := time.Now()
+	c.Now = func() time.Time { return now }
+}
+
 // A wrong token is refused, and after five of them with another answer. The right one always lets
 // in: nobody else on this machine can keep its owner out.
 func TestWrongTokensAreFewAtATime(t *testing.T) {
 	t.Parallel()
-	s := mustStage(t, false)
+	s := mustStage(t, false, stopClock) // one attempt is forgiven every 2 s
 	c := s.visitor()
 	for n := range 7 {
 		status, _ := s.post(c, "/session", url.Values{"secret": {"wrong"}})
@@ -63,7 +69,7 @@ func TestWrongTokensAreFewAtATime(t *testing.T) {
 // A password could be guessed: after five wrong ones the right one has to wait, too.
 func TestPasswordsAreFewAtATime(t *testing.T) {
 	t.Parallel()
-	s := mustStage(t, false, func(c *console.Config) { c.Password, c.TLS = "correct horse battery", true })
+	s := mustStage(t, false, stopClock, func(c *console.Config) { c.Password, c.TLS = "correct horse battery", true })
 	c := s.visitor()
 	for range 5 {
 		s.post(c, "/session", url.Values{"secret": {"wrong"}})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"html"
-	"log/slog"
 	"net/url"
 	"regexp"
 	"slices"
@@ -22,7 +21,7 @@ type play struct {
 	*story
 	dave, erin relay.IssuedKey
 	talk       relay.ConversationID // of five Mechas
-	index      *search.Service
+	index      *search.Index
 	held       *relay.Message // a worker of dave holds it
 }
 
@@ -100,11 +99,17 @@ func (p *play) views() map[string]string {
 	}
 }
 
-// mustIndex lets the console search the directory, as in a server.
-func (s *stage) mustIndex() *search.Service {
+// mustIndex lets the console search the directory, as in a server, but however long a search takes: a
+// server stops to correct words after 80 ms of it, and gives what it has found after 250 ms.
+func (s *stage) mustIndex() *search.Index {
 	s.t.Helper()
-	x := search.Serve(s.path+".index", s.DB, relay.DefaultHalfLife, slog.New(slog.DiscardHandler))
-	s.t.Cleanup(func() { x.Close() })
+	x, err := search.Open(s.path+".index", search.Options{Wait: patience, Budget: patience, LearnHalfLife: relay.DefaultHalfLife})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.OnEntries(x.Wake)
+	go x.Follow(context.Background(), s.DB)
+	s.t.Cleanup(func() { x.Close() }) // it waits for Follow
 	for deadline := time.Now().Add(patience); !x.Ready(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			s.t.Fatal("the index is not ready")
@@ -114,7 +119,7 @@ func (s *stage) mustIndex() *search.Service {
 }
 
 // searchBy lets a console search by an index.
-func searchBy(x *search.Service) func(*console.Config) {
+func searchBy(x *search.Index) func(*console.Config) {
 	return func(c *console.Config) { c.Search = x.Search }
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -44,14 +45,12 @@ func TestTheEndOfTheServerIsNamed(t *testing.T) {
 func TestAConsoleBesideTheServerSaysWhatItKnows(t *testing.T) {
 	t.Parallel()
 	s := mustBegin(t, false)
-	s.mustSee(40*time.Second, s.bob)
 	s.mustSee(45*time.Minute, s.carol)
 	s.mustSend(30*time.Minute, s.carol, "alice^demo", `{}`)
 	s.mustSend(20*time.Minute, s.alice, "bob^demo", `{}`)
 	visitor := s.enter()
-	for _, says := range []string{`1 message has waited 20 min for bob\^demo, which made a request (40|[45]\d) s ago|last request ([45]\d) s ago`, `alice\^demo last request ` + clock} {
-		s.await(visitor, "/", says)
-	}
+	s.awaitSeen(visitor, "/", `1 message has waited 20 min for bob\^demo, which made a request (40|[45]\d) s ago|last request ([45]\d) s ago`)
+	s.await(visitor, "/", `alice\^demo last request `+clock)
 	if _, page := s.get(visitor, "/"); strings.Contains(page, "connected") && strings.Contains(words(page), "is connected") || strings.Contains(words(page), "no request yet") {
 		t.Errorf("it says more than it knows: %s", words(page))
 	}
@@ -65,6 +64,24 @@ func TestAConsoleBesideTheServerSaysWhatItKnows(t *testing.T) {
 	}
 	s.mustSend(time.Minute, s.alice, "erin^demo", `{}`)
 	s.await(visitor, "/mecha/erin%5Edemo", `for erin\^demo, of which no request is noted yet: it was registered at .*Last request ?none noted yet`)
+}
+
+// awaitSeen awaits a page that says when bob made a request, which is 40 to 59 s ago: if this machine
+// is too slow for a page in 15 s, he makes another one.
+func (s *story) awaitSeen(visitor *http.Client, path, says string) {
+	s.t.Helper()
+	var seen time.Time
+	text := ""
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		if time.Since(seen) > 15*time.Second {
+			s.mustSee(40*time.Second, s.bob)
+			seen = time.Now()
+		}
+		if _, text = s.get(visitor, path); regexp.MustCompile(says).MatchString(words(text)) {
+			return
+		}
+	}
+	s.t.Fatalf("%s does not say %q:\n%s", path, says, words(text))
 }
 
 // A server remembers the requests of the last minute, which the file does not have yet.
