@@ -45,13 +45,20 @@ func mustServe(t *testing.T, names []string, flags ...string) (host string, all 
 	return strings.TrimPrefix(r.URL, "http://"), all
 }
 
-// mustJudge judges a server; hearing is how long it may take for a frame.
+// mustJudge judges a server that is right, so that a short silence is enough; hearing is how long it
+// may take for a frame.
 func mustJudge(t *testing.T, hearing time.Duration, url string, first, second conformance.Credentials, only ...string) []conformance.Result {
 	t.Helper()
 	silence := 300 * time.Millisecond
 	if *long {
 		silence = 0 // the usual one
 	}
+	return mustJudgeSilence(t, hearing, silence, url, first, second, only...)
+}
+
+// mustJudgeSilence judges a server. After the silence, a check takes it that no frame comes.
+func mustJudgeSilence(t *testing.T, hearing, silence time.Duration, url string, first, second conformance.Credentials, only ...string) []conformance.Result {
+	t.Helper()
 	results, err := conformance.JudgeServer(t.Context(), conformance.ServerConfig{URL: url, First: first, Second: second, Only: only, Hearing: hearing, Silence: silence, Progress: func(string) {}})
 	if err != nil {
 		t.Fatal(err)
@@ -291,7 +298,7 @@ func TestAWrongServerFails(t *testing.T) {
 				if c.Name == "signature-required" {
 					host, first, second = strictHost, strictKeys[0], strictKeys[1]
 				}
-				r := mustJudge(t, 10*time.Second, mustServeWrong(t, s, host, first, second), first, second, c.Name)
+				r := mustJudgeSilence(t, 10*time.Second, 0, mustServeWrong(t, s, host, first, second), first, second, c.Name)
 				if len(r) != 1 || r[0].Passed || r[0].Skipped != "" || len(r[0].Why) == 0 || r[0].Failed() == c.Beyond {
 					t.Fatalf("%+v", r)
 				}
