@@ -81,7 +81,10 @@ func TestAcknowledgementsBeforeACloseFrameCount(t *testing.T) {
 // does not answer is still waited for.
 func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t, drainLong) // c would be given up before the drain ends
+	r := mustServe(t, func(c *ws.Config) { // the drain ends after the test has lost its patience
+		c.WriteTimeout = 2 * patience
+		c.SetDrain(2 * patience)
+	})
 	alice, bob := r.mustPair()
 	c, silent := r.mustUpgrade(bob, ""), r.mustUpgrade(alice, "")
 	closed := make(chan struct{})
@@ -90,6 +93,7 @@ func TestTheRelayDoesNotWaitAfterTheAnswerToItsClose(t *testing.T) {
 	silent.expectFrame(opClose)
 	c.mustWrite(masked(fin|opText, "more"), masked(fin|opPing, ""), masked(fin|opClose, body)) // frames that are under way may still come
 	c.expectEnd()
+	eventually(t, "the relay is done with the one who has answered", func() bool { return !r.hub.Online(bob.Mecha.Number) })
 	if !r.hub.Online(alice.Mecha.Number) {
 		t.Error("the relay did not wait for the one who has not answered")
 	}
