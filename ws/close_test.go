@@ -54,9 +54,7 @@ func TestTheForeignClientClosesInOrder(t *testing.T) {
 	r := mustServe(t)
 	_, bob := r.mustPair()
 	for range 20 {
-		if err := r.mustDial(bob, "").Close(websocket.StatusNormalClosure, "done"); err != nil {
-			t.Fatal(err) // it wants our close frame
-		}
+		r.mustClose(r.mustDial(bob, ""), bob) // it wants our close frame
 	}
 }
 

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"relay/db/relay"
 	"relay/ws"
 )
@@ -119,7 +117,5 @@ func TestSocketsOverTLS(t *testing.T) {
 		c.ack(id, "completed")
 		c.expect("ack_ok")
 	}
-	if err := c.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Fatal(err)
-	}
+	r.mustClose(c, bob)
 }

@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/coder/websocket"
-
 	"relay/db/relay"
 	"relay/ws"
 )
@@ -60,9 +58,7 @@ func TestSocketsInAll(t *testing.T) {
 	stop()
 	r.mustDial(bob, "").expectNothing()
 	r.expectRefused(alice, "", 503, relay.TooManySockets)
-	if err := first.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Fatal(err)
-	}
+	r.mustClose(first, alice)
 	eventually(t, "there is room again", func() bool { _, _, err := r.dial(alice, ""); return err == nil })
 }
 
@@ -347,9 +343,7 @@ func TestConnectAndDisconnectLeavesNothingBehind(t *testing.T) {
 			c.ack(ids[0], "received")
 			c.CloseNow()
 		case 2:
-			if err := c.Close(websocket.StatusNormalClosure, ""); err != nil {
-				t.Fatal(err)
-			}
+			r.mustClose(c, bob)
 		case 3:
 			c.CloseNow()
 			rude := r.mustConnect()
