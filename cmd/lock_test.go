@@ -128,8 +128,8 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	for range rounds(4, 200) {
 		time.Sleep(rand.N(20 * time.Millisecond)) // at any moment of the import
 		ctrlZ(importing)
-		eventually(t, patience, "the import stands still", func() bool { return stopped(importing) || ended(importing) })
-		if ended(importing) {
+		eventually(t, patience, "the import stands still", func() bool { return stopped(importing) || importing.ended() })
+		if importing.ended() {
 			break
 		}
 		s.send(a, "a^lock", `{}`)
@@ -144,15 +144,6 @@ func TestCtrlZLeavesTheWriteLockFree(t *testing.T) {
 	}
 	if log := s.stderr.String(); regexp.MustCompile(held).MatchString(log) {
 		t.Error(log)
-	}
-}
-
-func ended(s *server) bool {
-	select {
-	case <-s.exited:
-		return true
-	default:
-		return false
 	}
 }
 
