@@ -150,7 +150,10 @@ func TestACutLinkIsFound(t *testing.T) {
 // cutLink cuts the link of a client that has begun a frame. It returns how the relay has not found
 // that, and whether the client was silent for so long before that this may have been right.
 func cutLink(t *testing.T, dead time.Duration, begun string) (err error, late bool) {
-	r := mustServe(t, func(c *ws.Config) { c.PingEvery, c.DeadAfter = dead/10, dead })
+	r := mustServe(t, func(c *ws.Config) {
+		c.PingEvery, c.DeadAfter = dead/10, dead
+		c.SetDrain(dead / 100) // in it a client is not given more time to say something
+	})
 	alice, bob := r.mustPair()
 	l := r.mustLink()
 	connected := time.Now()
