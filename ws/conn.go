@@ -100,7 +100,7 @@ const (
 	maxReceipts   = 256 << 10   // bytes of receipts that may be queued; above this push reads them from the store
 	maxQueued     = 64          // new messages that may be queued; above this push reads them from the store
 	maxQueueBytes = 256 << 10   // bytes of payload of the queued messages; frames that connections share are not counted
-	drainTimeout  = time.Second // of Config.drain
+	drainTimeout  = time.Second // Config.drain, if that is 0
 )
 
 // Connect upgrades a request to a WebSocket of the key's Mecha, and returns when
