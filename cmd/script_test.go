@@ -3,7 +3,6 @@ package cmd_test
 import (
 	"encoding/json"
 	"fmt"
-	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,8 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"relay/db/scratch"
 )
 
 // The stories in testdata/script are a manual that is run. Each file tells one
@@ -51,7 +52,7 @@ func TestStories(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("PATH", filepath.Dir(binary)+string(os.PathListSeparator)+e.Getenv("PATH"))
 			e.Setenv("HOME", e.WorkDir)
-			e.Values[story{}] = &story{t: e.T()}
+			e.Values[story{}] = &story{t: e.T(), addr: scratch.Addr(t)}
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
@@ -71,6 +72,7 @@ func TestStories(t *testing.T) {
 // story has the server that a script runs.
 type story struct {
 	t      testscript.T
+	addr   string // of the server, also after a restart
 	server *exec.Cmd
 	log    *output
 }
@@ -79,17 +81,8 @@ func of(ts *testscript.TestScript) *story { return ts.Value(story{}).(*story) }
 
 func (*story) serve(ts *testscript.TestScript, neg bool, args []string) {
 	server := exec.Command(binary, append([]string{"serve"}, args...)...)
-	server.Dir, server.Env = ts.Getenv("WORK"), environ("RELAY_ADDR="+address(ts))
+	server.Dir, server.Env = ts.Getenv("WORK"), environ("RELAY_ADDR="+of(ts).addr)
 	of(ts).start(ts, server)
-}
-
-// address is where the server listens: any free port, and after a restart the same
-// address as before, for the clients.
-func address(ts *testscript.TestScript) string {
-	if u, err := url.Parse(ts.Getenv("RELAY_URL")); err == nil && u.Host != "" {
-		return u.Host
-	}
-	return "127.0.0.1:0"
 }
 
 // start starts a server and waits for its address.
@@ -124,7 +117,7 @@ func (*story) unit(ts *testscript.TestScript, _ bool, args []string) {
 	root := ts.MkAbs(args[0])
 	u, err := readUnit(root+unitFile, root)
 	ts.Check(err)
-	server, err := u.command("RELAY_ADDR=" + address(ts))
+	server, err := u.command("RELAY_ADDR=" + of(ts).addr)
 	ts.Check(err)
 	of(ts).start(ts, server)
 }
