@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,27 +103,41 @@ func TestADamagedPageIsReportedWithItsFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	var size, page int64
-	if err := d.QueryRow("SELECT page_size, rootpage FROM pragma_page_size, sqlite_schema WHERE name = 'mecha'").Scan(&size, &page); err != nil {
-		t.Fatal(err)
+	pages, size := map[string]int64{"mecha": 0, "setting": 0, "prune": 0}, int64(0)
+	for table := range pages {
+		var page int64
+		if err := d.QueryRow("SELECT page_size, rootpage FROM pragma_page_size, sqlite_schema WHERE name = ?", table).Scan(&size, &page); err != nil {
+			t.Fatal(err)
+		}
+		pages[table] = page
 	}
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY, 0)
+	whole, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := f.WriteAt(bytes.Repeat([]byte{0xee}, int(size)), (page-1)*size); err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for _, args := range []string{"mecha list", "stats", "key create b^damage", "mecha remove a^damage", "prune --older-than 1d"} {
-		r := runRelay(t, append(strings.Fields(args), "--db", path)...).wantCode(t, 1, path+" is damaged (relay restore puts a backup in its place): ")
-		if strings.Count(r.err, path) != 1 {
-			t.Errorf("%s: %s", args, r.err)
+	for table, commands := range map[string][]string{
+		"mecha":   {"mecha list", "stats", "key create b^damage", "mecha remove a^damage", "prune --older-than 1d", "compact"},
+		"setting": {"mecha list", "key list", "message list", "key create b^damage"},
+		"prune":   {"prune --older-than 1d", "compact", "restore"},
+	} {
+		bad := slices.Clone(whole)
+		copy(bad[(pages[table]-1)*size:][:size], bytes.Repeat([]byte{0xee}, int(size)))
+		for _, args := range commands {
+			path := tempDB(t)
+			if err := os.WriteFile(path, bad, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			all := append(strings.Fields(args), "--db", path)
+			if args == "restore" {
+				all = []string{"restore", path, "--db", tempDB(t)}
+			}
+			r := runRelay(t, all...).wantCode(t, 1, path+" is damaged (relay restore puts a backup in its place): ")
+			if strings.Count(r.err, path) != 1 {
+				t.Errorf("%s: %s", args, r.err)
+			}
 		}
 	}
 }

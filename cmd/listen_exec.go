@@ -60,10 +60,15 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	if l.f.reply {
 		c.Stdout = printed
 	}
+	var late, killed atomic.Bool
+	kill := c.Cancel
+	c.Cancel = func() error { // only while the command runs; Wait may wait longer, for what it has left behind
+		killed.Store(late.Load())
+		return kill()
+	}
 	if err := c.Start(); err != nil {
 		return nil, fmt.Errorf("the command cannot be started: %w", err)
 	}
-	var late atomic.Bool
 	if l.f.timeout > 0 { // from here on: a busy machine may take long to start a process
 		defer time.AfterFunc(l.f.timeout, func() { late.Store(true); cancel() }).Stop()
 	}
@@ -74,7 +79,7 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 			return nil, &failure{fmt.Sprintf("the command printed more than %d bytes", maxReply)}
 		}
 		return printed.b.Bytes(), nil
-	case late.Load():
+	case killed.Load():
 		return nil, &failure{fmt.Sprintf("killed after %v", l.f.timeout)}
 	}
 	detail := last.line()

@@ -48,7 +48,7 @@ func LogStatus(ctx context.Context, path string) (json.RawMessage, error) {
 	}
 	ids, err := file.ReadIDs(c, path)
 	if err := errors.Join(err, c.Close()); err != nil {
-		return nil, err
+		return nil, file.Explain(path, err)
 	}
 	client := admin.NewClient(path, adminGreeting(ids))
 	defer client.Close()

@@ -51,7 +51,7 @@ func Inspect(path string) (*Inspector, error) {
 	}
 	if i.ids, err = file.ReadIDs(c, path); err != nil {
 		c.Close()
-		return nil, err
+		return nil, file.Explain(path, err)
 	}
 	i.conns.give(c)
 	return i, nil

@@ -61,7 +61,7 @@ func Prune(ctx context.Context, o PruneOptions) (PruneResult, error) {
 		err = closed
 	}
 	if err != nil {
-		return PruneResult{}, err
+		return PruneResult{}, file.Explain(path, err)
 	}
 	server, err := serveFor(o)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
@@ -113,7 +114,7 @@ func (r *retention) readAsked() {
 	}, "SELECT id, before, messages, bytes FROM prune WHERE ended_at IS NULL ORDER BY id LIMIT 1")
 	switch {
 	case err != nil:
-		r.w.opts.Logger.Warn("cannot look for what relay prune asks", "error", err)
+		r.w.opts.Logger.Warn("cannot look for what relay prune asks", "error", file.Explain(r.w.path, err))
 	case found:
 		r.asked = &a
 		r.w.opts.Logger.Info("relay prune asks to remove messages", "before", relay.FormatTime(a.target))

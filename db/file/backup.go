@@ -161,7 +161,7 @@ func copyChecked(ctx context.Context, from, to string, o BackupOptions) (_ *part
 		return nil, result, err
 	}
 	if err = dropRequests(p.path); err != nil {
-		return nil, result, err
+		return nil, result, ofSource(from, err)
 	}
 	result.Copying = time.Since(began)
 	if !o.Unchecked {

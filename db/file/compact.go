@@ -69,7 +69,7 @@ func Compact(ctx context.Context, o CompactOptions) (result CompactResult, err e
 	k := &compactor{conn: c, ctx: ctx, path: path, progress: o.Progress}
 	result, err = k.compact(served)
 	result.Path, result.Took = path, time.Since(began)
-	return result, err
+	return result, Explain(path, err)
 }
 
 // compactor is a Compact under way.

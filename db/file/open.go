@@ -94,6 +94,15 @@ func Explain(path string, err error) error {
 	return err
 }
 
+// ofSource is Explain for the file from, of a copy of which err tells that it is damaged, since the
+// damage is the source's. It gives other errors back.
+func ofSource(from string, err error) error {
+	if sqlite.IsCorrupt(err) {
+		return Explain(from, err)
+	}
+	return err
+}
+
 // unreadable puts err, the error of SQLite about a file, into a sentence that says
 // what to do.
 func unreadable(path string, err error) error {

@@ -80,7 +80,7 @@ func Restore(ctx context.Context, o RestoreOptions) (result RestoreResult, err e
 		return result, fmt.Errorf("%s follows a log, which brings the revocations since: leave out --revoke-newer", from)
 	case !follows: // else every change would be in this copy alone
 		if err := o.change(p.path, to, from, copied.Last, &result); err != nil {
-			return result, err
+			return result, ofSource(from, err)
 		}
 	}
 	if err := p.giveToOwnerOf(to); err != nil {

@@ -1859,17 +1859,21 @@ export class Relay {
     const { body, key, timeout, until, signal } = asked;
     const pause = new Backoff(2 * second);
     let sent = null;
+    let known = 0; // when the relay said that it has the question
     const look = async (hold, most) => {
       const held = await this.#hold(body, key, hold, most, signal);
+      if (!sent) known = clock();
       sent = held;
       this.#link.questions.sent(asked.question, held.messageId, held.conversationId);
       return held;
     };
-    const none = async (detail) => new NoAnswer(detail, { messageId: sent.messageId, conversationId: sent.conversationId, idempotencyKey: key, verdict: await this.#verdict(sent.messageId, Math.min(Math.max(until() + noAnswerSlack - clock(), second), noAnswerSlack)) });
+    const slack = () => Math.min(Math.max(until() + sendSlack, known) + noAnswerSlack - clock(), noAnswerSlack);
+    const lastLook = () => look(0, slack() - second); // which leaves a second for the reason
+    const none = async (detail) => new NoAnswer(detail, { messageId: sent.messageId, conversationId: sent.conversationId, idempotencyKey: key, verdict: await this.#verdict(sent.messageId, slack()) });
     for (let hold = this.#link.listeners.size ? 0 : 1; ; ) {
       const left = until() - clock();
       if (sent && left <= 0) {
-        const { answer } = await look(0, noAnswerSlack).catch(() => ({}));
+        const { answer } = await lastLook().catch(() => ({}));
         if (answer) return answer;
         signal.throwIfAborted();
         throw await none(`no answer to ${sent.messageId} within ${timeout / second} s`);
@@ -1887,7 +1891,7 @@ export class Relay {
         if (hold === 1) continue; // it was sent just now
         const { state, ack } = await this.#link.call("GET", `/api/v1/messages/${encodeURIComponent(sent.messageId)}`, undefined, { most: Math.max(until() - clock(), second), signal });
         if (state !== "expired" && !["failed", "rejected"].includes(ack?.status)) continue;
-        const late = await look(0, noAnswerSlack); // an answer that came before the failure counts
+        const late = await lastLook(); // an answer that came before the failure counts
         if (late.answer) return late.answer;
         throw await none(`${sent.messageId} has no answer`);
       } catch (e) {
