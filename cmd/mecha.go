@@ -1,6 +1,7 @@
 package cmd
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -59,7 +60,9 @@ func (a *app) mechaList() *cobra.Command {
 		Short:   "List the registered Mechas",
 		Example: "  relay mecha list --json | jq -r .mecha_id",
 		Args:    exactly(0, "no arguments"),
-		RunE:    func(*cobra.Command, []string) error { return a.withInspector(a.printMechas) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.withInspector(func(in *db.Inspector) error { return a.printMechas(cmd.Context(), in) })
+		},
 	}
 	a.dbFlag(cmd)
 	return cmd
@@ -67,7 +70,7 @@ func (a *app) mechaList() *cobra.Command {
 
 const directoryPage = 500
 
-func (a *app) printMechas(in *db.Inspector) error {
+func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
 	var w *table
 	if !a.json {
 		w = a.tableOf("MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
@@ -89,6 +92,9 @@ func (a *app) printMechas(in *db.Inspector) error {
 		}
 		if len(page) < directoryPage {
 			return w.end()
+		}
+		if err := ctx.Err(); err != nil {
+			return err
 		}
 	}
 }
