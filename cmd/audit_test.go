@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"database/sql"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -93,10 +92,7 @@ func TestABackupWithoutAnAuditLogIsRestored(t *testing.T) {
 	issue(t, db, "a^older")
 	older := filepath.Join(t.TempDir(), "older.db")
 	mustRelay(t, "backup", older, "--db", db)
-	d, err := sql.Open("sqlite", older)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, older)
 	for _, step := range []string{"DROP TABLE audit", "DROP TABLE word_hash", "DROP TABLE conversation_limit", "DROP TABLE attempt", "DROP INDEX message_ack_by", "DROP TABLE joined", "DROP TABLE reply",
 		"CREATE INDEX message_conversation ON message (conversation) WHERE conversation IS NOT NULL",
 		"ALTER TABLE receipt DROP COLUMN notice", "ALTER TABLE receipt DROP COLUMN until",

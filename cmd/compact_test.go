@@ -1,8 +1,6 @@
 package cmd_test
 
 import (
-	"database/sql"
-	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
@@ -23,10 +21,7 @@ func emptied(t *testing.T) (db string, all []agent, size int64) {
 	t.Helper()
 	db = tempDB(t)
 	large(t, db)
-	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(db)}).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, db)
 	defer d.Close()
 	for _, table := range []string{"payload", "message", "received", "sent"} {
 		if _, err := d.Exec("DELETE FROM " + table + " WHERE position < (SELECT max(position) FROM " + table + ")"); err != nil {

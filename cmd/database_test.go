@@ -2,8 +2,9 @@ package cmd_test
 
 import (
 	"bytes"
-	"database/sql"
+	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -64,10 +65,7 @@ func TestCommandsThatReadLeaveAnOlderFileAsItIs(t *testing.T) {
 	t.Parallel()
 	path := tempDB(t)
 	issue(t, path, "a^older")
-	d, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, path)
 	defer d.Close()
 	d.SetMaxOpenConns(1)
 	var version int
@@ -98,10 +96,7 @@ func TestADamagedPageIsReportedWithItsFile(t *testing.T) {
 	t.Parallel()
 	path := tempDB(t)
 	issue(t, path, "a^damage")
-	d, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, path)
 	defer d.Close()
 	pages, size := map[string]int64{"mecha": 0, "setting": 0, "prune": 0}, int64(0)
 	for table := range pages {
@@ -140,4 +135,30 @@ func TestADamagedPageIsReportedWithItsFile(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A command that reads says so if an interrupt has kept it from reading everything.
+func TestAnInterruptedListSaysSo(t *testing.T) {
+	t.Parallel()
+	notOnWindows(t, "there is no SIGINT for others")
+	var lines strings.Builder
+	for i := range 3000 { // six pages of the directory, and more than a pipe holds
+		fmt.Fprintf(&lines, `{"mecha_id":"m%d^list","profile":{"description":"number %d of many"}}`+"\n", i, i)
+	}
+	db := tempDB(t)
+	mustRelay(t, "mecha", "import", text(t, "agents.jsonl", lines.String()), "--create", "--db", db)
+	eventually(t, patience, "a list is interrupted", func() bool { // the interrupt may come when all has been read
+		c := exec.Command(binary, "mecha", "list", "--json", "--db", db)
+		out, err := c.StdoutPipe()
+		var stderr strings.Builder
+		c.Env, c.Stderr = environ(), &stderr
+		if err = cmp.Or(err, c.Start()); err != nil {
+			t.Fatal(err)
+		}
+		out.Read(make([]byte, 1)) // it has begun, and waits until the rest is read
+		c.Process.Signal(os.Interrupt)
+		io.Copy(io.Discard, out)
+		c.Wait()
+		return c.ProcessState.ExitCode() == 1 && strings.Contains(stderr.String(), "interrupted: not everything was read")
+	})
 }

@@ -1,10 +1,7 @@
 package cmd_test
 
 import (
-	"database/sql"
 	"fmt"
-	"net/url"
-	"path/filepath"
 	"testing"
 	"time"
 )
@@ -69,10 +66,7 @@ func TestWhatCameDueWithoutAServerComesAtTheStart(t *testing.T) {
 // the next server it is as if the clock had been set forward.
 func setBack(t *testing.T, db string, by time.Duration) {
 	t.Helper()
-	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(db)}).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, db)
 	defer d.Close()
 	for _, table := range []struct{ name, column string }{{"attempt", "until"}, {"message", "ack_by"}, {"message", "expires_at"}} {
 		r, err := d.Exec(fmt.Sprintf("UPDATE %s SET %s = %[2]s - ? WHERE %[2]s IS NOT NULL", table.name, table.column), by.Milliseconds())

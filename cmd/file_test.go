@@ -2,7 +2,9 @@ package cmd_test
 
 import (
 	"bytes"
+	"database/sql"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -134,6 +136,17 @@ func TestNobodyElseCanReadTheFiles(t *testing.T) {
 			t.Errorf("%s%s: %v, %v; want -rw-------", db, suffix, info.Mode(), err)
 		}
 	}
+}
+
+// byHand opens a database by SQLite alone, until the test ends.
+func byHand(t testing.TB, path string) *sql.DB {
+	t.Helper()
+	d, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(path)}).String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
 }
 
 func wantFiles(t *testing.T, dir string, want ...string) {

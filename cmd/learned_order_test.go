@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"database/sql"
 	"fmt"
 	"net/http"
 	"os"
@@ -142,10 +141,7 @@ func TestCompletedMessagesChangeTheOrder(t *testing.T) {
 	if got := m.mustRank(12, m.other, m.better); !slices.Equal(got, want) {
 		t.Errorf("after a server that does not learn %+v, before %+v", got, want)
 	}
-	d, err := sql.Open("sqlite", m.db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, m.db)
 	defer d.Close()
 	var waiting int
 	if err := d.QueryRow("SELECT count(*) FROM exchange").Scan(&waiting); err != nil || waiting != 0 {

@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"database/sql"
 	"fmt"
 	"slices"
 	"strings"
@@ -11,10 +10,7 @@ import (
 // words reads by SQLite alone what searches have learned of bob.
 func (p *pair) words() (all []string) {
 	p.t.Helper()
-	d, err := sql.Open("sqlite", p.db)
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	d := byHand(p.t, p.db)
 	defer d.Close()
 	rows, err := d.Query("SELECT counts FROM learned JOIN mecha ON id = mecha WHERE address = 'bob^talk' ORDER BY first")
 	if err != nil {

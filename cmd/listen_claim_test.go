@@ -1,7 +1,6 @@
 package cmd_test
 
 import (
-	"database/sql"
 	"fmt"
 	"net/http"
 	"os"
@@ -118,10 +117,7 @@ func TestAWorkerRenewsAndStops(t *testing.T) {
 // leaseEnd reads by SQLite alone when the only lease ends.
 func leaseEnd(t *testing.T, db string) time.Time {
 	t.Helper()
-	d, err := sql.Open("sqlite", db)
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := byHand(t, db)
 	defer d.Close()
 	var ms int64
 	if err := d.QueryRow("SELECT until FROM attempt WHERE key IS NOT NULL").Scan(&ms); err != nil {

@@ -1,12 +1,9 @@
 package cmd_test
 
 import (
-	"database/sql"
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -82,10 +79,7 @@ func TestNumbersThatCannotBeReadAreLeftOut(t *testing.T) {
 	for _, name := range ofFile {
 		eventually(t, patience, name+" is shown", func() bool { return shows(t, metrics, name) })
 	}
-	file, err := sql.Open("sqlite", (&url.URL{Scheme: "file", Path: filepath.ToSlash(db)}).String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := byHand(t, db)
 	defer file.Close()
 	file.SetMaxOpenConns(1)
 	if _, err := file.Exec("PRAGMA busy_timeout = 60000; ALTER TABLE mecha RENAME TO lost; ALTER TABLE received RENAME TO lost_too"); err != nil {

@@ -128,8 +128,9 @@ func TestAFeedRefuses(t *testing.T) {
 	if err := <-ended; relay.ErrorCode(err) != relay.UpgradeRequired {
 		t.Error(err)
 	}
-	// Each comes in one write with the handshake, and without its body: the feed closes at the header.
-	// A second write would meet a connection that is gone, and what is not read makes the end a reset.
+	// The feed closes the connection when it has read the frame's header. So the header comes in one
+	// write with the handshake: a second write could fail. The body is left out: if the feed closed with
+	// unread bytes, the client could get a reset instead of the close frame.
 	for _, c := range []struct {
 		what, frame string
 		code        int
