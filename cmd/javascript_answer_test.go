@@ -198,18 +198,18 @@ say({ n: (await asked).payload.n });`, options))
 
 // A claimed message that waits in a queue of the program keeps its lease: no other worker gets it.
 func TestJavaScriptKeepsTheLeaseOfWhatWaits(t *testing.T) {
-	notQuick(t) // it takes eight seconds
+	notQuick(t) // it takes 18 seconds
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	env := append(p.asBob, "GO="+filepath.Join(s.dir, "go"))
 	// The lease of this one ends after those of the hoarder would: then the hoarder gets it.
 	p.send(p.alice, "bob^talk", `{"n":9}`)
-	p.ask(p.bob, "POST", "/api/v1/mecha/bob^talk/claim", `{"limit":1,"lease_seconds":8,"worker":"clock"}`).want(t, 200)
+	p.ask(p.bob, "POST", "/api/v1/mecha/bob^talk/claim", `{"limit":1,"lease_seconds":18,"worker":"clock"}`).want(t, 200)
 	hoarder := s.start(env, `
 import { existsSync } from "node:fs";
 const waiting = [];
 const collected = (async () => {
-  for await (const m of relay.listen({ claim: true, lease: 5000, signal: stop.signal })) {
+  for await (const m of relay.listen({ claim: true, lease: 15_000, signal: stop.signal })) {
     waiting.push(m);
     say({ claimed: m.payload.n });
   }

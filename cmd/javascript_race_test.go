@@ -232,7 +232,7 @@ func TestJavaScriptSleepsLongerThanItsLease(t *testing.T) {
 	s, p := mustScript(t), newPair(t)
 	const work = `
 import { existsSync } from "node:fs";
-for await (const m of relay.listen({ claim: true, lease: 5000, signal: stop.signal })) {
+for await (const m of relay.listen({ claim: true, lease: 15_000, signal: stop.signal })) {
   await m.handle(async () => {
     say({ id: m.id, attempt: m.attempt });
     if (m.attempt === 1 && !m.signal.aborted) await new Promise((r) => m.signal.addEventListener("abort", r));

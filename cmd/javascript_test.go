@@ -252,10 +252,10 @@ func TestJavaScriptClaims(t *testing.T) {
 	t.Parallel()
 	s, p := mustScript(t), newPair(t)
 	const work = `
-for await (const m of relay.listen({ claim: true, lease: 5000, worker: process.argv[2], signal: stop.signal })) {
+for await (const m of relay.listen({ claim: true, lease: 15_000, worker: process.argv[2], signal: stop.signal })) {
   say({ id: m.id, attempt: m.attempt, what: m.payload.what ?? "", signed: m.signed });
   if (m.payload.what === "die") await new Promise((r) => setTimeout(r, 1e6));
-  if (m.payload.what === "long") await m.handle(() => new Promise((r) => setTimeout(r, 7000)));
+  if (m.payload.what === "long") await m.handle(() => new Promise((r) => setTimeout(r, 17_000)));
   else await m.handle(() => {});
   if (m.payload.what === "long") say({ id: m.id, what: "done", aborted: m.signal.aborted });
 }`
