@@ -94,7 +94,9 @@ func TestTheImageRunsFromScratchAsAnotherUser(t *testing.T) {
 	}
 	text, err := os.ReadFile(program) // copied: the folders may be on several file systems
 	if err == nil {
+		syscall.ForkLock.RLock() // or a process of another test has it open to write for a moment, and it cannot be started
 		err = os.WriteFile(filepath.Join(root, "relay"), text, 0o755)
+		syscall.ForkLock.RUnlock()
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -26,6 +26,7 @@ from relay_client import LeaseLost, NoAnswer, Relay, RelayError, SyncRelay, Unre
 
 KEYS = json.loads(os.environ["KEYS"])
 MOMENTS = int(os.environ["MOMENTS"])
+PATIENCE = 120  # seconds for what a slow machine does at some time
 WITH_SECRET, REVOKED = KEYS[-2], KEYS[-1]
 unused = iter(KEYS[96:-2] if "Patient" in sys.argv else KEYS[:96])  # two programs run side by side
 logging.getLogger("relay_client").addHandler(logging.NullHandler())
@@ -71,7 +72,7 @@ class Case(unittest.TestCase):
         return thread
 
     def until(self, condition):
-        end = time.monotonic() + 30
+        end = time.monotonic() + PATIENCE
         while not condition():
             self.assertLess(time.monotonic(), end)
             time.sleep(0.01)
@@ -468,7 +469,7 @@ class Listening(Case):
                 closing = threading.Thread(target=listener.close if n % 3 else bob.close, daemon=True)
                 closing.start()
                 for thread in [closing] + threads:
-                    thread.join(30)
+                    thread.join(PATIENCE)
                 self.assertEqual(ended, [[]] * len(threads), how)
                 self.assertFalse(closing.is_alive(), how)
                 bob.close()
@@ -538,7 +539,7 @@ class LongBodies(Case):
         thread = self.beside(serve)
         with SyncRelay("http://127.0.0.1:%d" % server.getsockname()[1], "mk_1") as relay:
             self.assertEqual(relay.send("bob^py", {"x": "x" * 300_000}).message_id, "msg_1")
-        thread.join(60)
+        thread.join(PATIENCE)
         return [(asks, len(body) > 300_000) for asks, body in got]
 
     def test_a_proxy_that_refuses_to_be_asked(self):
@@ -605,7 +606,7 @@ class Stalled(Case):
                 thread = self.beside(lambda: ended.append(list(relay.listen(claim=claim))))
                 self.until(lambda: logs.records)
                 relay._core._closed = True  # with which close begins
-                thread.join(30)
+                thread.join(PATIENCE)
             self.assertEqual(ended, [[]])
             relay.close()
 
@@ -693,7 +694,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         await question.reply({"n": 1})  # for all that is known, it could be the answer
         await bob.send(alice.name, {"n": 2})
         await bob.send(alice.name, {"n": 3}, conversation="talk")
-        got = [await asyncio.wait_for(listener.__anext__(), 60) for _ in range(2)]
+        got = [await asyncio.wait_for(listener.__anext__(), PATIENCE) for _ in range(2)]
         self.assertEqual([m.payload["n"] for m in got], [2, 3])
         if "state" in how:  # the place stays before what was set aside
             hearing = asyncio.ensure_future(listener.__anext__())
@@ -706,7 +707,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         failing.set()
         with self.assertRaises(Unreachable):
             await asking
-        self.assertEqual((await asyncio.wait_for(hearing, 60)).payload, {"n": 1})
+        self.assertEqual((await asyncio.wait_for(hearing, PATIENCE)).payload, {"n": 1})
         await listener.aclose()
 
     async def test_a_question_is_marked(self):
@@ -801,7 +802,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             listener = far.listen()
             for n in range(2):
                 await alice.send(bob.name, {"n": n})
-                m = await asyncio.wait_for(listener.__anext__(), 120)
+                m = await asyncio.wait_for(listener.__anext__(), PATIENCE)
                 self.assertEqual(m.payload, {"n": n})
                 dead.set()
         await far.close()
@@ -842,7 +843,7 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
             with self.assertRaises(asyncio.TimeoutError):
                 await asyncio.wait_for(listener.__anext__(), 0.3)
             await alice.send(bob.name, {"n": 1})
-            m = await asyncio.wait_for(listener.__anext__(), 30)
+            m = await asyncio.wait_for(listener.__anext__(), PATIENCE)
             self.assertEqual(m.payload, {"n": 1})
             await m.ack()
         await asyncio.gather(one({}), one({"claim": True}), one({"live": False}))
@@ -856,9 +857,9 @@ class Asynchronous(unittest.IsolatedAsyncioTestCase):
         asking = asyncio.ensure_future(bob.ask(alice.name, {}))
         await asyncio.sleep(0.1)
         await bob.close()
-        self.assertEqual(await asyncio.wait_for(worker, 20), [])
+        self.assertEqual(await asyncio.wait_for(worker, PATIENCE), [])
         with self.assertRaises(RelayError) as caught:
-            await asyncio.wait_for(asking, 20)
+            await asyncio.wait_for(asking, PATIENCE)
         self.assertEqual(caught.exception.code, "closed")
 
 
@@ -899,7 +900,7 @@ class Patient(unittest.TestCase):
         cls.loop.close()
 
     def over(self):
-        self.runs[self._testMethodName].result(120)
+        self.runs[self._testMethodName].result(2 * PATIENCE)
 
     test_early_answers = test_deferring = test_a_lease_is_renewed = test_a_lease_is_lost = over
     test_another_process_asks = test_nobody_waits_for_an_answer = test_an_expired_message = over
@@ -953,7 +954,7 @@ class Patient(unittest.TestCase):
             held.set()
             return await is_answer(m)
         with mock.patch.multiple(alice, _send=late, _is_answer=noted):
-            ask = alice.ask(bob.name, {}, timeout=30, correlation_id="c" if answer == "correlation_id" else None)
+            ask = alice.ask(bob.name, {}, timeout=PATIENCE, correlation_id="c" if answer == "correlation_id" else None)
             if answer == "after all":
                 with self.assertRaises(Unreachable):
                     await ask
@@ -962,7 +963,7 @@ class Patient(unittest.TestCase):
             want = {"after all": [{"n": 1}, {"n": 2}], "in_reply_to": [{"n": 2}], "correlation_id": [{"n": 1}]}[answer]
             while len(heard) < len(want):
                 came.clear()
-                await asyncio.wait_for(came.wait(), 30)
+                await asyncio.wait_for(came.wait(), PATIENCE)
         await self.end(listener, hearing)
         self.assertEqual(sorted(heard, key=str), want)
 
@@ -1053,11 +1054,11 @@ class Patient(unittest.TestCase):
                 await m.ack()
                 came.set()
         tasks = [asyncio.ensure_future(hear()), asyncio.ensure_future(answer())]
-        questions = [asker.ask(bob.name, {"n": n}, **({"conversation": "talk"} if n > 3 else {})) for n in range(8)]
+        questions = [asker.ask(bob.name, {"n": n}, timeout=PATIENCE, **({"conversation": "talk"} if n > 3 else {})) for n in range(8)]
         answers = await asyncio.gather(*questions)
         self.assertEqual([a.payload["n"] for a in answers], list(range(8)))
         await bob.send(asker.name, {"last": 1})
-        await asyncio.wait_for(came.wait(), 60)
+        await asyncio.wait_for(came.wait(), PATIENCE)
         self.assertEqual(heard, [{"last": 1}])
         self.assertEqual((await asker.ask(asker.name, {"mine": 1})).payload, {"yours": 1})
         self.assertEqual(heard[1:], [{"mine": 1}])
@@ -1076,7 +1077,7 @@ class Patient(unittest.TestCase):
             question = (await no_answer(asker.ask, bob.name, {}, 0.5)).message_id
             listener = asker.listen(**how)
             await (await bob.message(question)).reply({"late": 1})
-            m = await asyncio.wait_for(listener.__anext__(), 60)
+            m = await asyncio.wait_for(listener.__anext__(), PATIENCE)
             self.assertEqual((m.payload, m.attempt < 2), ({"late": 1}, True))
             await m.ack()
             await listener.aclose()
@@ -1087,7 +1088,7 @@ class Patient(unittest.TestCase):
         question = (await no_answer(asker.ask, bob.name, {}, 0.5)).message_id
         await (await bob.message(question)).reply({"late": 1})
         listener = worker.listen(**how)
-        m = await asyncio.wait_for(listener.__anext__(), 60)
+        m = await asyncio.wait_for(listener.__anext__(), PATIENCE)
         self.assertEqual(m.payload, {"late": 1})
         if "state" not in how:
             self.assertEqual((m.attempt, (await asker.message(m.id)).status), (4, "deferred"))
