@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Eight workers in as many processes share the messages of one address, with leases of five
+// Eight workers in as many processes share the messages of one address, with leases of 15
 // seconds. They and the relay are killed at random. Every message must be completed, by the
 // worker whose lease it was; no two leases of a message may overlap; and a message may
 // be handled again only if the worker that had it died or gave it up. RELAY_TEST_CLAIMS makes
@@ -47,7 +47,7 @@ func TestClaimsAreKeptWhileWorkersAndRelayAreKilled(t *testing.T) {
 		case i == 1 || n < len(c.workers)+3:
 			c.restartRelay(0)
 		default: // for longer than a lease
-			c.restartRelay(7 * time.Second)
+			c.restartRelay(17 * time.Second)
 		}
 	}
 	sending.Wait()
@@ -109,8 +109,8 @@ func (c *claims) start() {
 // longer than a lease.
 func (c *claims) launch(w *claimant) {
 	w.lives++
-	command := `read -r p; echo "begin $W $RELAY_MESSAGE_ID" >> '` + c.log + `'; case $p in *slow*) sleep 7;; *short*) sleep 0.1;; esac; echo "end $W $RELAY_MESSAGE_ID" >> '` + c.log + `'`
-	w.run = launch(c.t, exec.Command(binary, "listen", "--claim", "--jobs", "4", "--lease", "5s", "--worker", w.name(), "--exec", command),
+	command := `read -r p; echo "begin $W $RELAY_MESSAGE_ID" >> '` + c.log + `'; case $p in *slow*) sleep 17;; *short*) sleep 0.1;; esac; echo "end $W $RELAY_MESSAGE_ID" >> '` + c.log + `'`
+	w.run = launch(c.t, exec.Command(binary, "listen", "--claim", "--jobs", "4", "--lease", "15s", "--worker", w.name(), "--exec", command),
 		[]string{"RELAY_URL=" + c.front.url, "RELAY_KEY=" + c.bob.Key, "W=" + w.name()})
 }
 

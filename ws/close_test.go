@@ -129,9 +129,8 @@ func TestAcknowledgementsAfterTheRelaysCloseFrameCount(t *testing.T) {
 // network would answer that with a reset.
 func TestASlowReaderSees1001(t *testing.T) {
 	t.Parallel()
-	long := func(c *ws.Config) { c.WriteTimeout = patience }
-	t.Run("TCP", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServe(t, long)) })
-	t.Run("TLS", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServeTLS(t, long)) })
+	t.Run("TCP", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServe(t, drainLong)) })
+	t.Run("TLS", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServeTLS(t, drainLong)) })
 }
 
 func slowReaderSees1001(t *testing.T, r *testRelay) {
