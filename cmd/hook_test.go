@@ -120,7 +120,7 @@ func TestWhatIsPutOffRingsWhenItIsDue(t *testing.T) {
 	p := newPair(t)
 	id := p.send(p.alice, "bob^talk", `{}`).MessageID
 	p.hook("s").wantBell(id)
-	p.ask(p.bob, "POST", "/api/v1/messages/"+id+"/ack", `{"status":"deferred","retry_after_seconds":6,"client_ts":"2026-01-01T00:00:00Z"}`).want(t, 200)
+	p.ask(p.bob, "POST", "/api/v1/messages/"+id+"/ack", `{"status":"deferred","retry_after_seconds":15,"client_ts":"2026-01-01T00:00:00Z"}`).want(t, 200)
 	h := p.hook("s")
 	p.wantSilence(h)
 	h.wantBell(id)

@@ -482,6 +482,7 @@ class Silence:
 
     def __init__(self, answers):
         self.answers, self.server, self.taken = answers, socket.create_server(("127.0.0.1", 0)), []
+        self.lock, self.closed = threading.Lock(), False
         self.address = "127.0.0.1:%d" % self.server.getsockname()[1]
         threading.Thread(target=self.serve, daemon=True).start()
 
@@ -491,7 +492,11 @@ class Silence:
                 client, _ = self.server.accept()
             except OSError:
                 return
-            self.taken.append(client)
+            with self.lock:
+                if self.closed:  # an accept that has begun may take one more
+                    client.close()
+                    return
+                self.taken.append(client)
             threading.Thread(target=self.answer, args=(client,), daemon=True).start()
 
     def answer(self, client):
@@ -510,8 +515,10 @@ class Silence:
                 client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
 
     def close(self):
-        for s in [self.server] + self.taken:
-            s.close()
+        with self.lock:
+            self.closed = True
+            for s in [self.server] + self.taken:
+                s.close()
 
 
 class LongBodies(Case):
