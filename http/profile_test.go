@@ -140,9 +140,7 @@ func TestOnline(t *testing.T) {
 	}
 	defer conn.CloseNow()
 	online("true")
-	if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil {
-		t.Fatal(err)
-	}
+	conn.Close(websocket.StatusNormalClosure, "") // on a machine that stands still for five seconds, the library cuts the connection
 	for end := time.Now().Add(patience); bob.get(profilePath("alice^demo")).field("online") != "false"; {
 		if time.Now().After(end) {
 			t.Fatal("its socket is closed, and it is still online")
