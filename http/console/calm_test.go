@@ -21,7 +21,7 @@ type watched struct {
 	overviews, looks atomic.Int64
 	backs            chan struct{} // Back waits for its end; nil: it does not wait
 	fails            atomic.Bool   // Changed fails
-	hangs            chan struct{} // Changed waits for its end; nil: it does not wait
+	hangs            sync.Mutex    // Changed waits while a test holds it
 }
 
 func (w *watched) Overview(ctx context.Context, late time.Time) (inspect.Overview, error) {
@@ -30,9 +30,9 @@ func (w *watched) Overview(ctx context.Context, late time.Time) (inspect.Overvie
 }
 
 func (w *watched) Changed() (bool, error) {
-	if w.looks.Add(1); w.hangs != nil {
-		<-w.hangs
-	}
+	w.looks.Add(1)
+	w.hangs.Lock()
+	defer w.hangs.Unlock()
 	if w.fails.Load() {
 		return false, fmt.Errorf("the disk is gone")
 	}
@@ -108,20 +108,18 @@ func TestAPageSaysThatNothingIsRead(t *testing.T) {
 			t.Parallel()
 			w := &watched{}
 			goOn := func() { w.fails.Store(false) }
-			if how == "hangs" {
-				w.hangs = make(chan struct{})
-				goOn = sync.OnceFunc(func() { close(w.hangs) })
-			}
 			var past atomic.Int64
 			s := mustStage(t, true, w.watch, func(c *console.Config) {
 				c.Now = func() time.Time { return time.Now().Add(time.Duration(past.Load())) }
 			})
-			t.Cleanup(goOn)
+			t.Cleanup(func() { goOn() })
 			b := mustOpen(t)
 			b.open(s.entry("/"))
 			b.await(isLive)
 			says := "the database cannot be read since "
 			if how == "hangs" {
+				w.hangs.Lock()
+				goOn = sync.OnceFunc(w.hangs.Unlock)
 				past.Store(int64(time.Minute))
 				says = "nothing new is read for 1 min"
 			} else {
@@ -175,8 +173,9 @@ func (s slow) Activity(after relay.Position, span time.Duration, limit int) (ins
 func TestABurstIsCountedWhole(t *testing.T) {
 	t.Parallel()
 	const burst = 1000
-	w := &watched{hangs: make(chan struct{})}
-	goOn := sync.OnceFunc(func() { close(w.hangs) })
+	w := &watched{}
+	w.hangs.Lock()
+	goOn := sync.OnceFunc(w.hangs.Unlock)
 	s := mustStage(t, true, w.watch, func(c *console.Config) { c.Store = slow{w} })
 	t.Cleanup(goOn)
 	alice := s.mustIssue("alice^demo", "")
