@@ -61,7 +61,7 @@ func TestAnIdleSocketHasAtMostOneGoroutine(t *testing.T) {
 // A frame may come byte by byte, with any time between; meanwhile others are served.
 func TestAFrameByteByByte(t *testing.T) {
 	t.Parallel()
-	r := mustServe(t)
+	r := mustServe(t, func(c *ws.Config) { c.MessageTimeout = time.Hour })
 	_, bob := r.mustPair()
 	slow, other := r.mustUpgrade(bob, "sync_limit=0"), r.mustUpgrade(bob, "sync_limit=0")
 	for range 3 {
