@@ -140,7 +140,10 @@ func TestOnline(t *testing.T) {
 	}
 	defer conn.CloseNow()
 	online("true")
-	conn.Close(websocket.StatusNormalClosure, "") // on a machine that stands still for five seconds, the library cuts the connection
+	began := time.Now()
+	if err := conn.Close(websocket.StatusNormalClosure, ""); err != nil && time.Since(began) < 5*time.Second { // after five the library cuts the connection
+		t.Fatal(err)
+	}
 	for end := time.Now().Add(patience); bob.get(profilePath("alice^demo")).field("online") != "false"; {
 		if time.Now().After(end) {
 			t.Fatal("its socket is closed, and it is still online")

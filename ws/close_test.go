@@ -2,6 +2,8 @@ package ws_test
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"strings"
 	"testing"
 	"time"
@@ -129,30 +131,48 @@ func TestAcknowledgementsAfterTheRelaysCloseFrameCount(t *testing.T) {
 // network would answer that with a reset.
 func TestASlowReaderSees1001(t *testing.T) {
 	t.Parallel()
-	t.Run("TCP", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServe(t, drainLong)) })
-	t.Run("TLS", func(t *testing.T) { t.Parallel(); slowReaderSees1001(t, mustServeTLS(t, drainLong)) })
+	for name, serve := range map[string]func(testing.TB, ...func(*ws.Config)) *testRelay{"TCP": mustServe, "TLS": mustServeTLS} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inTime(t, seconds, func(t *testing.T, drain time.Duration) (error, bool) {
+				return slowReaderSees1001(serve(t, func(c *ws.Config) { c.WriteTimeout = patience; c.SetDrain(drain) }), drain)
+			})
+		})
+	}
 }
 
-func slowReaderSees1001(t *testing.T, r *testRelay) {
+// slowReaderSees1001 is late if the reader was silent for so long that the relay may have ended the connection.
+func slowReaderSees1001(r *testRelay, drain time.Duration) (err error, late bool) {
 	alice, bob := r.mustPair()
 	r.mustSendBig(alice, "bob^test")
 	c := r.mustBeDeaf(bob, "sync_limit=1000")
 	op, _, err := c.frame()
 	if err != nil || op != opText {
-		t.Fatalf("got frame %x, %v", op, err)
+		r.t.Fatalf("got frame %x, %v", op, err)
 	}
 	closed := make(chan struct{})
 	go func() { r.hub.Close(ctx); close(closed) }()
-	began := time.Now()
+	began, spoke := time.Now(), time.Now()
+	answer := masked(fin|opText, ackOf("x"))
 	for n := 0; op != opClose; n++ {
-		if op, _, err = c.frame(); err != nil {
-			t.Fatalf("after %d frames and %v: %v", n, time.Since(began), err)
+		if op, _, err = c.frame(); err == nil {
+			<-time.After(50 * time.Millisecond)
+			_, err = io.WriteString(c, answer)
 		}
-		<-time.After(50 * time.Millisecond)
-		c.mustWrite(masked(fin|opText, ackOf("x")))
+		late = late || time.Since(spoke) > drain/2
+		if err != nil {
+			return fmt.Errorf("after %d frames and %v: %w", n, time.Since(began), err), late
+		}
+		spoke = time.Now()
 	}
-	c.mustWrite(masked(fin|opClose, closeBody(1001, "")))
-	<-closed
+	answer = masked(fin|opClose, closeBody(1001, ""))
+	c.noteCloses(answer)
+	_, err = io.WriteString(c, answer)
+	late = late || time.Since(spoke) > drain/2
+	if err == nil || !late {
+		<-closed
+	}
+	return err, late
 }
 
 func TestShutdownSays1001(t *testing.T) {
