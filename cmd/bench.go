@@ -16,9 +16,9 @@ import (
 )
 
 func (a *app) benchCommand() *cobra.Command {
-	c, pictures := bench.Config{}, ""
+	c := bench.Config{}
 	cmd := &cobra.Command{
-		Use:   "bench [FILE...]",
+		Use:   "bench",
 		Short: "Measure what a relay does on this machine",
 		Long: `Measure a relay over real HTTP and WebSockets, with the signed requests of many
 Mechas.
@@ -56,27 +56,16 @@ with default limits. The table has the times of another Mecha: alone, beside a
 control load that takes as much CPU fairly, and under attack. They are fair if
 nothing failed under attack, and its p99 is at most 3 times that of the others.
 
---svg draws the figures: messages a second and p99 over connections, the server's
-CPU time for a message by what is done with it, and messages a second over
-messages stored. With FILE, which --json has written before, it only draws and
-measures nothing. A picture has the figures of one run. One that lacks figures is
-not drawn, and bench says which one and why.
-
 Stages: ` + strings.Join(bench.Stages(), ", ") + `.
 Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 		Example: `  relay bench
   relay bench --only send --connections 64 --duration 5s
   relay bench --dir /var/lib/relay --json > figures.json
-  relay bench --svg pictures figures.json
   relay bench --only scale,start --stored 5000000 --profiles 10000 --db big.db
   relay bench --only fairness --attacks socket-acks,searches --profiles 5000
   relay bench --url http://127.0.0.1:8080 --db relay.db --mechas 100 --only push`,
-		RunE: func(cmd *cobra.Command, files []string) error {
-			if len(files) > 0 {
-				return a.drawFiles(cmd, pictures, files)
-			}
-			return a.bench(cmd, c, pictures)
-		},
+		Args: exactly(0, "no arguments"),
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.bench(cmd, c) },
 	}
 	f := cmd.Flags()
 	f.StringVar(&c.Dir, "dir", ".", "the `folder` in which the database is made")
@@ -94,7 +83,6 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 	f.DurationVar(&c.StoredOver, "stored-over", 30*24*time.Hour, "over how much time, up to now, these were sent")
 	f.StringSliceVar(&c.Only, "only", nil, "only these `stages`")
 	f.StringSliceVar(&c.Attacks, "attacks", nil, "of the stage fairness, only these `attacks`")
-	f.StringVar(&pictures, "svg", "", "draw the figures into this `folder`, as SVG")
 	f.StringVar(&c.Server, "server-program", "", "the `program` whose fairness is measured")
 	f.MarkHidden("server-program") // to compare with an older one
 	cmd.AddCommand(a.forgetfulCommand(), a.leanCommand(), a.attackerCommand())
@@ -145,14 +133,9 @@ func (a *app) attackerCommand() *cobra.Command {
 	}
 }
 
-func (a *app) bench(cmd *cobra.Command, c bench.Config, pictures string) (err error) {
+func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if err := checkBench(c); err != nil {
 		return err
-	}
-	if pictures != "" {
-		if err := checkPictures(c, pictures); err != nil {
-			return err
-		}
 	}
 	if c.URL != "" && c.DB == "" {
 		c.DB = "relay.db"
@@ -179,11 +162,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config, pictures string) (err er
 	if a.json {
 		print = func(r *bench.Report) error { return a.printJSON(r) }
 	}
-	err = errors.Join(err, print(report))
-	if pictures == "" {
-		return err
-	}
-	return errors.Join(err, a.draw(pictures, bench.Pictures(report)))
+	return errors.Join(err, print(report))
 }
 
 const maxStoredOver = 10 * 365 * 24 * time.Hour

@@ -1,12 +1,15 @@
 package bench
 
 import (
-	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,27 +17,61 @@ import (
 	"time"
 )
 
-// pictured draws a report, as it is when it has been written and read back, and returns
-// the pictures by their files. Those that are not drawn say why.
-func pictured(t *testing.T, r *Report) (drawn map[string]string, why map[string]string) {
+// drawer is the program that draws reports.
+const drawer = "../../contrib/benchmarks/draw.py"
+
+// python runs Python with these arguments, and returns what it said.
+func python(t *testing.T, args ...string) (said string, err error) {
+	t.Helper()
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("python3 is not installed")
+	}
+	out, err := exec.Command("python3", args...).CombinedOutput()
+	return strings.ReplaceAll(string(out), "\r\n", "\n"), err
+}
+
+// draw draws files with reports, and returns the folder and what was said.
+func draw(t *testing.T, files ...string) (folder, said string, err error) {
+	t.Helper()
+	folder = filepath.Join(t.TempDir(), "pictures")
+	said, err = python(t, append([]string{drawer, folder}, files...)...)
+	return folder, said, err
+}
+
+// written writes a file of a test.
+func written(t *testing.T, text []byte) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "figures.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// pictured draws a report and returns the pictures by their files. Those that are not drawn
+// say why.
+func pictured(t *testing.T, r *Report) (drawn, why map[string]string) {
 	t.Helper()
 	r.Format = reportFormat
 	text, err := json.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
-	read, err := ReadReport(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	folder, said, err := draw(t, written(t, text))
 	drawn, why = map[string]string{}, map[string]string{}
-	for _, p := range Pictures(read) {
-		if p.SVG != nil {
-			drawn[p.File] = string(p.SVG)
+	for _, m := range regexp.MustCompile(`(?m)^not drawn: (\S+) \((.+)\)$`).FindAllStringSubmatch(said, -1) {
+		why[m[1]] = m[2]
+	}
+	files, _ := filepath.Glob(filepath.Join(folder, "*"))
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
 		}
-		if p.Why != "" {
-			why[p.File] = p.Why
-		}
+		drawn[filepath.Base(file)] = string(text)
+	}
+	if (err != nil) != (len(drawn) == 0) {
+		t.Fatalf("%d pictures, and %v\n%s", len(drawn), err, said)
 	}
 	return drawn, why
 }
@@ -165,7 +202,7 @@ func TestAPictureWithoutFiguresSaysWhatIsMissing(t *testing.T) {
 		rows  []Row
 		drawn string
 	}{
-		{"nothing", nil, ""},
+		{"nothing", []Row{}, ""},
 		{"another stage", []Row{{Stage: "push", Case: "durable", At: 1, PerSecond: 5, P99: 5, ServerCPU: 5}}, ""},
 		{"rounds too short for an operation", []Row{{Stage: "send", Case: "durable", At: 1}, {Stage: "scale", Unit: "messages", At: 1, Stored: 100}}, ""},
 		{"not on Linux", []Row{{Stage: "send", Case: "durable", At: 8, PerSecond: 5, P99: 5}}, "p99.svg throughput.svg"},
@@ -189,7 +226,7 @@ func TestAPictureOfAStrangeReportIsAPicture(t *testing.T) {
 	const evil = "</text><script>alert(1)</script><image href=\"https://evil.example\"/>&\x01\u202e"
 	var rows []Row
 	for i := range 400 {
-		rows = append(rows, Row{Stage: "send", Case: "durable", At: 1 + i*i, PerSecond: largestFigure / float64(1+i), P99: 1e-9 * float64(1+i*i*i), ServerCPU: 1e-300},
+		rows = append(rows, Row{Stage: "send", Case: "durable", At: 1 + i*i, PerSecond: 1e12 / float64(1+i), P99: 1e-9 * float64(1+i*i*i), ServerCPU: 1e-300},
 			Row{Stage: "scale", Case: evil, Unit: "messages", At: i, Stored: 7, PerSecond: 3})
 	}
 	drawn, _ := pictured(t, &Report{Relay: evil, Go: evil, System: evil, URL: evil, Rows: rows})
@@ -212,40 +249,92 @@ func TestAPictureOfAStrangeReportIsAPicture(t *testing.T) {
 }
 
 func TestTicksAreRoundAndHoldTheFigures(t *testing.T) {
-	for _, last := range []float64{1e-9, .0031, .5, 1, 7, 8, 99.9, 100, 101, 33_420, largestFigure} {
-		ticks := steps(last)
-		if n := len(ticks); n < 3 || n > mostTicks || ticks[0] != 0 || ticks[n-1] < last || ticks[n-2] >= last {
+	const most, largest = 8, 1e12
+	lasts := []float64{1e-9, .0031, .5, 1, 7, 8, 99.9, 100, 101, 33_420, largest}
+	pairs := [][2]float64{{1, 1}, {1e-9, 1e12}, {.0004, 3}, {1.2, 25}, {2, 20}, {9, 11}, {1000, 1000}, {.3, .3}, {.7, 24}}
+	given, err := json.Marshal(map[string]any{"lasts": lasts, "pairs": pairs})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const program = `import json, sys; sys.dont_write_bytecode = True; sys.path.insert(0, sys.argv[1]); import draw
+given = json.loads(sys.argv[2])
+print(json.dumps({"steps": [draw.steps(x) for x in given["lasts"]], "powers": [draw.powers(*x) for x in given["pairs"]]}))`
+	out, err := python(t, "-c", program, filepath.Dir(drawer), string(given))
+	var got struct{ Steps, Powers [][]float64 }
+	if err != nil || json.Unmarshal([]byte(out), &got) != nil || len(got.Steps) != len(lasts) || len(got.Powers) != len(pairs) {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	for i, last := range lasts {
+		ticks := got.Steps[i]
+		if n := len(ticks); n < 3 || n > most || ticks[0] != 0 || ticks[n-1] < last || ticks[n-2] >= last {
 			t.Errorf("to %g: %v", last, ticks)
 		}
 	}
-	for _, c := range [][2]float64{{1, 1}, {1e-9, 1e12}, {.0004, 3}, {1.2, 25}, {2, 20}, {9, 11}, {1000, 1000}, {.3, .3}} {
-		ticks := powers(c[0], c[1])
-		if n := len(ticks); n < 2 || n > mostTicks+1 || ticks[0] > c[0] || ticks[n-1] < c[1] || !slices.IsSorted(ticks) {
+	for i, c := range pairs {
+		ticks := got.Powers[i]
+		if n := len(ticks); n < 2 || n > most+1 || ticks[0] > c[0] || ticks[n-1] < c[1] || !slices.IsSorted(ticks) {
 			t.Errorf("from %g to %g: %v", c[0], c[1], ticks)
 		}
 	}
-	if got := fmt.Sprint(powers(.7, 24)); got != "[0.5 1 2 5 10 20 50]" {
+	if got := fmt.Sprint(got.Powers[len(pairs)-1]); got != "[0.5 1 2 5 10 20 50]" {
 		t.Error(got)
 	}
 }
 
 func TestAReportThatIsNoneIsRefused(t *testing.T) {
+	const bad = "not what relay bench --json writes"
 	for text, says := range map[string]string{
-		"":                          "it is empty",
-		"relay dev, go1.26":         "not what relay bench --json writes",
-		`{"format":1,"rows":[`:      "not what relay bench --json writes",
-		`[]`:                        "not what relay bench --json writes",
+		"":                          bad,
+		"relay dev, go1.26":         bad,
+		`{"format":1,"rows":[`:      bad,
+		`[]`:                        bad,
 		`{}`:                        "has no format",
 		`{"relay":"0.1"}`:           "an older relay wrote it",
-		`{"format":2,"rows":"new"}`: "has the format 2, and this relay reads 1",
-		`{"format":1}{"format":1}`:  "not what relay bench --json writes",
-		`{"format":1,"rows":[{"stage":"send","case":"durable","at":"many"}]}`:     "rows.at",
-		`{"format":1,"rows":[{},{"stage":"send","case":"bare","per_second":-1}]}`: `row 2 ("send", "bare") says per_second: -1`,
+		`{"format":2,"rows":"new"}`: "has the format 2, and this program reads 1",
+		`{"format":1}{"format":1}`:  bad,
+		`{"format":1,"rows":[{"stage":"send","case":"durable","at":"many"}]}`:     "row 1 says at: many",
+		`{"format":1,"rows":[{},{"stage":"send","case":"bare","per_second":-1}]}`: "row 2 says per_second: -1",
 		`{"format":1,"rows":[{"stage":"send","case":"bare","p99_us":1e300}]}`:     "p99_us: 1e+300",
-		`{"format":1,"rows":[]}` + strings.Repeat(" ", largestReport):             "larger than",
 	} {
-		if _, err := ReadReport(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%.60s: %v, not %q", text, err, says)
+		file := written(t, []byte(text))
+		folder, said, err := draw(t, file)
+		if _, made := os.Stat(folder); err == nil || !strings.HasPrefix(said, file+": ") || !strings.Contains(said, says) || made == nil {
+			t.Errorf("%.60s: %v, not %q", text, said, says)
+		}
+	}
+}
+
+func TestAPictureIsOfOneRun(t *testing.T) {
+	const begin = `{"format":1,"relay":"dev","go":"go1.26","system":"linux","cpus":2,"began_at":"2026-11-26T11:04:18Z","duration_seconds":2,"repeats":1,"payload_bytes":5,"mechas":2,"rows":[`
+	one := written(t, []byte(begin+`{"stage":"send","case":"durable","at":1,"per_second":5,"p99_us":5}]}`))
+	same := written(t, []byte(begin+`{"stage":"send","case":"lean","at":1,"p99_us":5}]}`))
+	other := written(t, []byte(begin+`{"stage":"scale","case":"sends, 100 stored","at":1,"stored_messages":100,"unit":"messages","per_second":5}]}`))
+	if _, said, err := draw(t, one, same); err == nil || !strings.Contains(said, one+" and "+same+" both have the figures of p99.svg") {
+		t.Errorf("%v: %s", err, said)
+	}
+	folder, said, err := draw(t, one, other)
+	want := "not drawn: cpu.svg (there is no CPU time of the server in the stages send and ack; only Linux has it, of a relay that bench started)\n"
+	for _, file := range []string{"throughput.svg", "p99.svg", "stored.svg"} {
+		want += "drawn: " + filepath.Join(folder, file) + "\n"
+	}
+	if err != nil || said != want {
+		t.Errorf("%v: %s", err, said)
+	}
+	if _, said, err := draw(t, one, filepath.Join(folder, "away.json")); err == nil || !strings.Contains(said, "away.json") {
+		t.Errorf("%v: %s", err, said)
+	}
+}
+
+// The pictures of BENCHMARKS.md are those that its figures give.
+func TestThePicturesAreOfTheFigures(t *testing.T) {
+	folder, said, err := draw(t, "../../contrib/benchmarks/figures.json", "../../contrib/benchmarks/stored.json")
+	if err != nil {
+		t.Fatal(said)
+	}
+	for _, file := range []string{"throughput.svg", "p99.svg", "cpu.svg", "stored.svg"} {
+		drawn, _ := os.ReadFile(filepath.Join(folder, file))
+		if kept, err := os.ReadFile(filepath.Join("../../contrib/benchmarks", file)); err != nil || string(kept) != string(drawn) {
+			t.Errorf("%s is another picture (%v): draw it with %s", file, err, drawer)
 		}
 	}
 }

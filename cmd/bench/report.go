@@ -7,7 +7,11 @@ import (
 	"time"
 )
 
-// Report has the figures of a run. The names have the units.
+// reportFormat changes when a figure of the same name means something else.
+const reportFormat = 1
+
+// Report has the figures of a run. The names have the units. contrib/benchmarks/draw.py
+// draws it.
 type Report struct {
 	Format   int       `json:"format"` // reportFormat
 	Relay    string    `json:"relay"`
