@@ -36,7 +36,7 @@ func (t *tx) accepting(m *relay.SendMessage, sender *relay.Key, a answered, to [
 
 // acceptFrom gives the field of a Mecha's profile as it is now; nil if it has none.
 func (t *tx) acceptFrom(id relay.MechaNumber) (relay.AcceptFrom, error) {
-	if from, known := t.w.accepts.of[id]; known {
+	if from, known := t.w.directory.accepts.of[id]; known {
 		return from, nil
 	}
 	return t.readAcceptFrom(id)
@@ -53,7 +53,7 @@ func (t *tx) readAcceptFrom(id relay.MechaNumber) (from relay.AcceptFrom, err er
 			return nil, fmt.Errorf("%w: accept_from of Mecha %d cannot be read", sqlite.ErrDamaged, id)
 		}
 	}
-	t.w.accepts.put(id, from)
+	t.w.directory.accepts.put(id, from)
 	return from, nil
 }
 

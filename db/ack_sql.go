@@ -104,7 +104,7 @@ func (t *tx) isAgain(a *relay.Acknowledge, m *relay.Message) (bool, error) {
 		return false, nil
 	case m.Ack.Detail == a.Detail:
 		return true, nil
-	case a.Status != relay.Processing || a.Detail != "" || !t.w.attempts:
+	case a.Status != relay.Processing || a.Detail != "" || !t.w.progress.attempts:
 		return false, nil
 	}
 	held, err := t.attemptOf(m.Position)

@@ -30,7 +30,7 @@ const (
 	copyForeign = time.Second
 )
 
-// checkpoints is the writer's part of copying the log. As a servant, it copies the
+// checkpoints is the writer's part of copying the log. As background work, it copies the
 // pages that other processes wrote, even if few follow, because a compact command
 // gives space back only when its pages are copied.
 type checkpoints struct {
@@ -118,12 +118,12 @@ func (k *checkpoints) wait() {
 	}
 }
 
-func (k *checkpoints) due(time.Time) bool {
+func (k *checkpoints) Due(time.Time) bool {
 	again := k.stuck.Load() != 0 && time.Since(k.checked) >= holdAgain // even if nothing more is written
 	return (again || k.copySoon && time.Since(k.checked) >= copyForeign) && k.w.failed() == nil
 }
 
-func (k *checkpoints) do(time.Time) {
+func (k *checkpoints) Do(time.Time) {
 	k.checked = time.Now()
 	if !k.running {
 		k.start()

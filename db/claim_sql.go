@@ -73,7 +73,7 @@ func (t *tx) claimMessages(c *relay.ClaimMessages) ([]relay.ClaimedMessage, erro
 		m.Attempt = f.number
 		claimed = append(claimed, relay.ClaimedMessage{Message: m, LeaseUntil: until})
 	}
-	t.claimed += len(claimed)
+	t.w.progress.claimed += len(claimed)
 	return claimed, nil
 }
 
@@ -125,16 +125,16 @@ func (t *tx) free(id relay.MechaNumber, c *relay.ClaimMessages) ([]freeMessage, 
 			next = min(next, f.position)
 		}
 	}
-	t.claimFrom[id] = next
+	t.w.progress.claimFrom[id] = next
 	return list[:n], nil
 }
 
 // fresh finds the oldest messages without a row in attempt, up to the limit of a claim. All
 // further ones are at next or after it.
 func (t *tx) fresh(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMessage, next relay.Position, err error) {
-	from, known := t.claimFrom[id]
+	from, known := t.w.progress.claimFrom[id]
 	if !known {
-		from = t.w.claims.from(id)
+		from = t.w.progress.claims.from(id)
 	}
 	pending, args, err := t.rx.pending(id, from, -1)
 	if err != nil {
@@ -178,7 +178,7 @@ func (t *tx) fresh(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMes
 func (d *DB) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
 	err = d.readIn(ctx, d.readers.point(id), func(x *rx) error {
 		now := x.now.UnixMilli()
-		pending, args, err := x.pending(id, d.w.claims.from(id), -1)
+		pending, args, err := x.pending(id, d.w.progress.claims.from(id), -1)
 		if err != nil {
 			return err
 		}
@@ -240,8 +240,8 @@ func (x *rx) attemptOf(p relay.Position) (a attempt, err error) {
 
 // keepAttempt writes the row of a message.
 func (t *tx) keepAttempt(m *relay.Message, a attempt) error {
-	t.w.attempts = true
-	t.w.returns.expect(relay.MilliOf(a.until))
+	t.w.progress.attempts = true
+	t.w.progress.returns.expect(relay.MilliOf(a.until))
 	return t.c.Exec("INSERT OR REPLACE INTO attempt (message, recipient, number, until, key, worker, lease, since, again) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
 		int64(m.Position), int64(m.Recipient), int64(a.number), sqlite.OrNull(relay.MilliOf(a.until)), sqlite.OrNull(int64(a.key)),
 		sqlite.OrNull(a.worker), sqlite.OrNull(a.lease.Milliseconds()), int64(a.since), sqlite.OrNull(int64(a.again)))
@@ -249,7 +249,7 @@ func (t *tx) keepAttempt(m *relay.Message, a attempt) error {
 
 // dropAttempt deletes the row of a message that is no longer pending.
 func (t *tx) dropAttempt(p relay.Position) error {
-	if !t.w.attempts {
+	if !t.w.progress.attempts {
 		return nil
 	}
 	return t.c.Exec("DELETE FROM attempt WHERE message = ?", int64(p))
@@ -265,7 +265,7 @@ func (t *tx) progressed(m *relay.Message, k *relay.Acknowledge, p relay.Position
 			return err
 		}
 		return t.keepAttempt(m, attempt{number: a.number, until: k.At.Add(k.RetryAfter).Truncate(time.Millisecond), since: p, again: a.again})
-	case k.Status != relay.Processing || !t.w.attempts:
+	case k.Status != relay.Processing || !t.w.progress.attempts:
 		return nil
 	}
 	a, err := t.attemptOf(m.Position)
@@ -303,7 +303,7 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 	}
 	p := t.position(e.At)
 	if m.State != relay.Expired && most > 0 && a.number >= most {
-		t.spent++
+		t.w.progress.spent++
 		return t.spend(m, p)
 	}
 	if err := t.addNotice(m, receipt{at: p, notice: relay.NoticeReturned}); err != nil {
@@ -317,7 +317,7 @@ func (t *tx) endAttempt(m *relay.Message, e *relay.EndAttempts) error {
 		return err
 	}
 	t.noteChange(relay.Change{Receipt: p, At: p.Time(), Returned: next.again == p}, m)
-	t.returned++
+	t.w.progress.returned++
 	return nil
 }
 

@@ -43,7 +43,7 @@ func (t *tx) leaveFounded(m indexedMessage) error {
 		return err
 	}
 	if !goesOn {
-		t.w.members.left(int64(m.position))
+		t.w.sends.members.left(int64(m.position))
 		return t.c.Exec("INSERT OR REPLACE INTO dormant (conversation, since, sender, recipient) VALUES (?, ?, ?, ?)",
 			int64(m.position), t.now.UnixMilli(), int64(m.sender), int64(m.recipient))
 	}
@@ -62,7 +62,7 @@ func (t *tx) leaveConversation(conversation int64) error {
 			return err
 		}
 	}
-	t.w.members.left(conversation)
+	t.w.sends.members.left(conversation)
 	return t.c.Exec("INSERT OR IGNORE INTO dormant (conversation, since) VALUES (?, ?)", conversation, t.now.UnixMilli())
 }
 
@@ -92,7 +92,7 @@ func (t *tx) addParticipants(conversation int64, parties ...relay.MechaNumber) e
 // wakeConversation makes a dormant conversation an ordinary one, because it gets a
 // message; 0 is a new conversation.
 func (t *tx) wakeConversation(conversation int64) error {
-	if conversation == 0 || t.w.members.awake(conversation) {
+	if conversation == 0 || t.w.sends.members.awake(conversation) {
 		return nil
 	}
 	var parties []relay.MechaNumber

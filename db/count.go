@@ -15,7 +15,7 @@ const (
 	countPause  = 50 * time.Millisecond // between two transactions
 )
 
-// counts is the servant that counts exchanges, in rounds. A round goes through the Mechas by their
+// counts counts exchanges, in rounds. A round goes through the Mechas by their
 // numbers, with some of them in each transaction. Exchanges that come meanwhile are for the next one.
 type counts struct {
 	w       *writer
@@ -47,7 +47,7 @@ func (c *counts) expect(at time.Time) {
 	}
 }
 
-func (c *counts) due(now time.Time) bool {
+func (c *counts) Due(now time.Time) bool {
 	switch {
 	case c.onWay || !c.w.keeps():
 		return false
@@ -61,7 +61,7 @@ func (c *counts) due(now time.Time) bool {
 	return c.waiting >= countMany || !now.Before(c.first.Add(countLater))
 }
 
-func (c *counts) do(now time.Time) {
+func (c *counts) Do(now time.Time) {
 	if c.next.IsZero() {
 		c.first, c.waiting = time.Time{}, 0
 	}

@@ -62,7 +62,7 @@ func (t *tx) countAll(all []exchange, c *relay.CountExchanges) error {
 		for n < len(all) && all[n].recipient == all[0].recipient {
 			n++
 		}
-		l := learning{t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: t.w.counts.round.senders}
+		l := learning{t: t, mecha: all[0].recipient, halfLife: c.HalfLife, senders: t.w.learning.counts.round.senders}
 		if err := l.count(all[:n], c.At); err != nil {
 			return err
 		}

@@ -117,7 +117,7 @@ func TestExchangesAreCountedInTime(t *testing.T) {
 			}
 		}
 		s.seconds.Add(int64(c.after))
-		s.key("dave^travel") // before each write the servants look at the clock
+		s.key("dave^travel") // before each write the rooms look at the clock
 		if waiting := s.number("SELECT count(*) FROM exchange"); (waiting == 0) != c.counted {
 			t.Errorf("%d exchanges, after %d s: %d wait", c.exchanges, c.after, waiting)
 		}

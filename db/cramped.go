@@ -83,10 +83,8 @@ func (w *writer) reopen() error {
 	w.disk.cramped.Store(false)
 	// Another process may have found room earlier, and have written.
 	w.foreign.data, w.cachedAt = unknownVersion, unknownVersion
-	w.mechas.forget()
-	clear(w.callers)
-	w.listeners.keysChanged()
-	w.listeners.entriesChanged()
+	w.forgetRead()
+	w.listeners.tell(keysChanged | entriesChanged)
 	return nil
 }
 

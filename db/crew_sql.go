@@ -26,11 +26,12 @@ type addressee struct {
 // uses again. Errors: RecipientNotFound; for a crew BroadcastNotAllowed, TooManyRecipients,
 // PayloadTooLarge.
 func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, error) {
-	t.to = t.to[:0]
+	s := t.w.sends
+	s.to = s.to[:0]
 	if !m.To.IsCrew() {
 		id, err := t.recipient(m.To)
-		t.to = append(t.to, addressee{id, m.To})
-		return t.to, err
+		s.to = append(s.to, addressee{id, m.To})
+		return s.to, err
 	}
 	switch {
 	case m.MaxBroadcast == 0:
@@ -39,7 +40,7 @@ func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, e
 		return nil, relay.Errorf(relay.BroadcastNotAllowed, "only Mechas of the crew %s, and keys made with relay key create --broadcast, may write to all of it", m.To.Crew())
 	}
 	err := t.crew(m.To.Crew(), sender.Mecha.Number, m.MaxBroadcast+1)
-	switch to := t.to; {
+	switch to := s.to; {
 	case err != nil:
 		return nil, err
 	case len(to) == 0:
@@ -49,7 +50,7 @@ func (t *tx) addressees(m *relay.SendMessage, sender *relay.Key) ([]addressee, e
 	case int64(len(to))*int64(len(m.Payload)) > int64(m.MaxBroadcastBytes):
 		return nil, relay.Errorf(relay.PayloadTooLarge, "the payload goes to %d Mechas; together that is more than the limit of %d bytes", len(to), m.MaxBroadcastBytes)
 	}
-	return t.to, nil
+	return s.to, nil
 }
 
 // The Mechas of a crew except one are read from the index mecha_crew, which has them in
@@ -60,11 +61,11 @@ const (
 	countCrew = "SELECT count(*) FROM (SELECT 1 " + ofCrew + "(SELECT mecha FROM mecha_key WHERE id = ?) LIMIT ?)"
 )
 
-// crew adds to t.to the Mechas of a crew except one, by their numbers, up to a limit.
+// crew adds to the addressees the Mechas of a crew except one, by their numbers, up to a limit.
 func (t *tx) crew(name string, except relay.MechaNumber, most int) error {
 	r := t.c.Query(readCrew, name, int64(except), int64(most))
 	for r.Next() {
-		t.to = append(t.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
+		t.w.sends.to = append(t.w.sends.to, addressee{relay.MechaNumber(r.Int(0)), relay.Address(r.Text(1))})
 	}
 	return r.Close()
 }

@@ -15,9 +15,9 @@
 // writes in the same order make the same store. A chore writes rows that are local to
 // this process, such as the answer to a search, and has no place in that order.
 //
-// Servants do the store's own work between two transactions, such as the expiry of
-// messages. Riders add local rows to a transaction that is made anyway, such as the
-// rows of the mailboxes (mailbox.go).
+// A room is what the store has for one noun: its rows, its caches, its own work, such as the
+// expiry of messages. The writer knows rooms by their hooks alone (room.go). By these, rooms
+// add local rows to a transaction that is made anyway, such as the rows of the mailboxes.
 //
 // # Reading
 //
@@ -196,8 +196,8 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }
 	}
 	d.keys = newKeyCache()
-	d.listeners.onKeys = []func(){d.keys.forget}
-	d.listeners.onEntries = []func(){d.crewOnly.forget}
+	d.listeners.add(keysChanged, d.keys.forget)
+	d.listeners.add(entriesChanged, d.crewOnly.forget)
 	d.disk = disk{folder: filepath.Dir(path), floor: o.MinFreeDisk, log: o.Logger}
 	if err := d.open(prepare); err != nil {
 		d.release()
@@ -366,19 +366,19 @@ func (d *DB) Path() string { return d.path }
 // changes, in commit order, from the writer's goroutine: f must not block. Register
 // before the store is used.
 func (d *DB) OnCommit(f func(*relay.Commit)) {
-	d.listeners.add(func(l *listeners) { l.onCommit = append(l.onCommit, f) })
+	d.listeners.mu.Lock()
+	defer d.listeners.mu.Unlock()
+	d.listeners.onCommit = append(d.listeners.onCommit, f)
 }
 
 // OnKeys registers f, which is called when a key may have been revoked or changed,
 // here or by another process. f may be called by two goroutines at the same time, and more
 // than once for one change. It must not block. Register before the store is used.
-func (d *DB) OnKeys(f func()) { d.listeners.add(func(l *listeners) { l.onKeys = append(l.onKeys, f) }) }
+func (d *DB) OnKeys(f func()) { d.listeners.add(keysChanged, f) }
 
 // OnEntries registers f, which is called when a Mecha, a profile or what discovery has
 // learned may have changed, here or in another process. The rules are those of OnKeys.
-func (d *DB) OnEntries(f func()) {
-	d.listeners.add(func(l *listeners) { l.onEntries, l.onLearned = append(l.onEntries, f), append(l.onLearned, f) })
-}
+func (d *DB) OnEntries(f func()) { d.listeners.add(entriesChanged|learnedChanged, f) }
 
 // Failed gives the fault after which the store takes no writes; nil if there was none.
 func (d *DB) Failed() error { return d.w.failed() }

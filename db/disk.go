@@ -8,7 +8,7 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// disk is the servant that compares the free space on the file's disk with
+// disk compares the free space on the file's disk with
 // Options.MinFreeDisk, once a second. It also logs when the disk becomes full, and when
 // a write finds room again. Only the writer's goroutine uses the fields below low.
 type disk struct {
@@ -29,9 +29,9 @@ const (
 	roomAfter      = 2 * time.Second
 )
 
-func (d *disk) due(time.Time) bool { return time.Since(d.checked) >= checkDiskEvery }
+func (d *disk) Due(time.Time) bool { return time.Since(d.checked) >= checkDiskEvery }
 
-func (d *disk) do(time.Time) {
+func (d *disk) Do(time.Time) {
 	d.checked = time.Now()
 	d.check()
 }

@@ -11,8 +11,8 @@ const (
 	dueRounds = 4   // transactions in a row, before other jobs have their turn
 )
 
-// dueTimes is the servant that acts on messages when a time of theirs has come. The file
-// has the times, in an index; the servant knows the earliest one. So times that have not
+// dueTimes acts on messages when a time of theirs has come. The file
+// has the times, in an index; dueTimes knows the earliest one. So times that have not
 // come cost no memory and no CPU, and a start finds those that have.
 type dueTimes struct {
 	w        *writer
@@ -69,14 +69,14 @@ func (d *dueTimes) expect(ms int64) {
 	}
 }
 
-func (d *dueTimes) due(now time.Time) bool { return d.next != 0 && now.UnixMilli() >= d.next }
+func (d *dueTimes) Due(now time.Time) bool { return d.next != 0 && now.UnixMilli() >= d.next }
 
-func (d *dueTimes) do(now time.Time) {
+func (d *dueTimes) Do(now time.Time) {
 	if d.w.propose != nil {
 		d.propose()
 		return
 	}
-	for i := 0; i < dueRounds && d.due(now); i++ {
+	for i := 0; i < dueRounds && d.Due(now); i++ {
 		failed := false
 		d.w.commit([]op{{job: d.act(now, func(next nextDue, err error) {
 			if failed = err != nil; failed {
@@ -100,7 +100,7 @@ func (d *dueTimes) propose() {
 	}
 	d.proposed, d.heard = true, 0
 	d.w.proposes(d.act(d.w.opts.Now(), func(next nextDue, err error) {
-		d.proposed, d.rest = false, now.Add(servantsEvery)
+		d.proposed, d.rest = false, now.Add(tasksEvery)
 		if err != nil {
 			d.w.opts.Logger.Error(d.fault, "error", err)
 			return

@@ -15,7 +15,7 @@ import (
 // raiseRevision gives a Mecha the next revision, so that the search index reads it
 // again. removed is the time of its removal in Unix ms, or nil.
 func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) error {
-	t.entriesChanged = true
+	t.changed |= entriesChanged
 	// max, because another process may have given out later revisions, and the index must
 	// not miss this one.
 	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
@@ -61,7 +61,7 @@ func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
 	if body == "" {
 		body = "{}"
 	}
-	t.w.accepts.changed(id)
+	t.w.directory.accepts.changed(id)
 	err = t.c.Exec(`INSERT INTO profile (mecha, body, card, visibility, created_at, updated_at, accept_from) VALUES (?1, ?2, ?3, ?4, ?5, ?5, ?6)
 		ON CONFLICT (mecha) DO UPDATE SET body = ?2, card = ?3, visibility = ?4, updated_at = ?5, accept_from = ?6`,
 		int64(id), body, sqlite.OrNull(string(p.Profile.Card)), p.Profile.Visibility.Number(), p.At.UnixMilli(), sqlite.OrNull(string(p.Profile.AcceptFrom)))
@@ -118,7 +118,7 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if id == 0 {
 		return none{}, errMechaNotFound(r.Address)
 	}
-	t.mechas[r.Address] = 0 // later jobs of this transaction must not find it
+	t.w.dict.mechas[r.Address] = 0 // later jobs of this transaction must not find it
 	newest, err := t.newest()
 	if err != nil {
 		return none{}, err
@@ -127,7 +127,7 @@ func (t *tx) removeMecha(r *relay.RemoveMecha) (none, error) {
 	if err != nil {
 		return none{}, err
 	}
-	t.w.accepts.changed(id)
+	t.w.directory.accepts.changed(id)
 	if err := t.c.Exec("DELETE FROM profile WHERE mecha = ?", int64(id)); err != nil {
 		return none{}, err
 	}

@@ -54,7 +54,7 @@ func TestARoundAfterATransactionThatFailed(t *testing.T) {
 		decide: (*tx).countExchanges, done: func(bool, error) {}}
 	err := d.wait(chored(func(t2 *tx) error {
 		for _, id := range ids[1:] {
-			t2.exchanges = append(t2.exchanges, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
+			t2.w.learning.ended = append(t2.w.learning.ended, exchange{id, t2.position(time.Now()), ids[0], true, 489_000, "book"})
 		}
 		return count.apply(t2)
 	}))

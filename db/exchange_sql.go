@@ -30,12 +30,13 @@ func inOrderOfCount(a, b exchange) int {
 
 // keepExchanges writes a row with the exchanges that this transaction has brought since the last call.
 func (t *tx) keepExchanges() error {
-	if len(t.exchanges) == 0 {
+	ended := t.w.learning.ended
+	if len(ended) == 0 {
 		return nil
 	}
-	first := t.exchanges[0].position
-	text := writeExchanges(first, t.exchanges)
-	t.exchanges = t.exchanges[:0]
+	first := ended[0].position
+	text := writeExchanges(first, ended)
+	t.w.learning.ended = ended[:0]
 	return t.c.Exec("INSERT INTO exchange (position, ended) VALUES (?, ?)", int64(first), text)
 }
 
@@ -113,7 +114,7 @@ func (t *tx) round() (rest []exchange, upto relay.Position, begun bool, err erro
 	if !begun {
 		upto = t.last
 	}
-	known := &t.w.counts.round
+	known := &t.w.learning.counts.round
 	if !begun || known.upto != upto {
 		all, err := t.exchangesUpto(upto)
 		if err != nil {
@@ -133,7 +134,7 @@ func (t *tx) continueRound(upto relay.Position, next exchange) error {
 
 // endRound removes the exchanges of a round.
 func (t *tx) endRound(upto relay.Position) error {
-	t.w.counts.round.forget()
+	t.w.learning.counts.round.forget()
 	if err := t.c.Exec("DELETE FROM exchange WHERE position <= ?", int64(upto)); err != nil {
 		return err
 	}
@@ -149,7 +150,7 @@ func (t *tx) dropExchanges(of relay.MechaNumber, sent bool) error {
 	if n, err := t.c.Number(someExchange); err != nil || n == 0 {
 		return err
 	}
-	t.w.counts.round.forget()
+	t.w.learning.counts.round.forget()
 	left := map[relay.Position]string{} // the texts of the rows that change
 	var broken error
 	r := t.c.Query("SELECT position, ended FROM exchange ORDER BY position")

@@ -12,13 +12,15 @@ import (
 )
 
 // doom is a chore that has its transaction fail as a whole, once, when all of it
-// has been applied. It is a rider too.
-type doom struct{ sealed bool }
+// has been applied. It is a room too.
+type doom struct {
+	quiet
+	sealed bool
+}
 
 func (d *doom) apply(*tx) error { d.sealed = true; return nil }
 func (d *doom) size() int       { return 0 }
-func (d *doom) arrived(*tx)     {}
-func (d *doom) board(*tx) error {
+func (d *doom) Board(*tx) error {
 	if !d.sealed {
 		return nil
 	}
@@ -35,7 +37,7 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	}
 	fails := &doom{}
 	d, err := open(Options{Path: filepath.Join(t.TempDir(), "relay.db"), Schema: string(schema), Create: true, Serve: true, MaxPending: 3},
-		func(d *DB) { d.w.riders = append(d.w.riders, fails) })
+		func(d *DB) { d.w.add(fails) })
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ type follower struct {
 const (
 	entriesAhead = 16                     // how many deliveries of a log may wait for the writer
 	followAgain  = 100 * time.Millisecond // the pause after Follow has ended by an error
-	applyAgain   = servantsEvery          // the pause after entries that could not be applied
+	applyAgain   = tasksEvery             // the pause after entries that could not be applied
 )
 
 func newFollower(w *writer, log Log, applied uint64) *follower {

@@ -10,7 +10,7 @@ import (
 	"relay/db/internal/sqlite"
 )
 
-// foreign is the servant that notices, a few times a second, that another process has
+// foreign is the writer's own task that notices, a few times a second, that another process has
 // written to the log, or has removed or replaced one of the files. It reads PRAGMA
 // data_version on the writer's connection, where our own commits do not count. watch finds
 // out what the other process has changed.
@@ -25,9 +25,9 @@ type foreign struct {
 // unknownVersion is no data_version. It stands for a file that must be read again.
 const unknownVersion = -1
 
-func (f *foreign) due(time.Time) bool { return time.Since(f.checked) >= servantsEvery }
+func (f *foreign) Due(time.Time) bool { return time.Since(f.checked) >= tasksEvery }
 
-func (f *foreign) do(time.Time) {
+func (f *foreign) Do(time.Time) {
 	f.checked = time.Now()
 	w := f.w
 	if lost := f.lostFile(); lost != nil && w.failed() == nil {
@@ -37,24 +37,20 @@ func (f *foreign) do(time.Time) {
 	data, err := w.c.Number("PRAGMA data_version")
 	switch {
 	case err == nil && data != f.data:
-		f.data, w.checkpoints.copySoon, w.retention.look = data, true, true
+		f.data, w.checkpoints.copySoon = data, true
+		w.forgetRead()
 	case err != nil && sqlite.IsFatal(err):
 		w.fail(err)
 	}
 }
 
-// forgetStale empties the caches of keys, Mechas and their profiles if another process has
-// written to the file, so that jobs are decided by the file as it is now. It keeps the
-// counts of pending messages, because other processes do not send or acknowledge.
+// forgetStale has the rooms forget what they have read if another process has written to the
+// file, so that jobs are decided by the file as it is now.
 func (w *writer) forgetStale() error {
 	version, err := w.c.Number("PRAGMA data_version")
 	if err == nil && version != w.cachedAt {
 		w.cachedAt = version
-		w.mechas.forget()
-		clear(w.callers)
-		w.accepts.forget()
-		w.members.forget()
-		w.counts.round.forget()
+		w.forgetRead()
 	}
 	return err
 }

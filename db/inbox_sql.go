@@ -116,3 +116,24 @@ func (x *rx) pending(id relay.MechaNumber, from relay.Position, limit int) (text
 	}
 	return text + " ORDER BY position LIMIT ?", append(args, int64(limit)), nil
 }
+
+// countPending gives how many messages are pending for a Mecha, with the changes of
+// this transaction.
+func (t *tx) countPending(id relay.MechaNumber) (int, error) {
+	if n, ok := t.w.mailbox.known(id); ok {
+		return n, nil
+	}
+	n, err := t.countOpen(id)
+	if err == nil {
+		t.w.mailbox.counted[id] = n
+	}
+	return n, err
+}
+
+// addPending changes the count of a Mecha's pending messages. It does nothing before
+// countPending has counted them.
+func (t *tx) addPending(id relay.MechaNumber, delta int) {
+	if n, ok := t.w.mailbox.known(id); ok {
+		t.w.mailbox.counted[id] = n + delta
+	}
+}

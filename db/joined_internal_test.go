@@ -42,11 +42,13 @@ func wantFound(t *testing.T, x *rx) {
 	}
 }
 
-// arrival is a rider that looks at each commit before the writer knows of it.
-type arrival struct{ look func() }
+// arrival is a room that looks at each commit before the others know of it.
+type arrival struct {
+	quiet
+	look func()
+}
 
-func (arrival) board(*tx) error { return nil }
-func (a arrival) arrived(*tx)   { a.look() }
+func (a arrival) Arrived(*tx) { a.look() }
 
 // A read that sees a commit before the writer has noted it finds the new messages.
 func TestAReadBetweenACommitAndItsNote(t *testing.T) {
@@ -54,12 +56,12 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	looked := 0
 	d := openHere(t, func(o *Options) { o.Serve = true })
 	if err := d.wait(chored(func(t2 *tx) error {
-		t2.w.riders = append([]rider{arrival{func() {
+		t2.w.rooms = append([]room{arrival{look: func() {
 			looked++
 			if err := d.read(t.Context(), func(x *rx) error { wantFound(t, x); return nil }); err != nil {
 				t.Error(err)
 			}
-		}}}, t2.w.riders...)
+		}}}, t2.w.rooms...)
 		return nil
 	})); err != nil {
 		t.Fatal(err)

@@ -30,7 +30,7 @@ func (x *rx) findReplies(question, after relay.Position) (unindexed, error) {
 // findJoined looks for all messages that have joined a conversation, and that the index may
 // lack, also those of this transaction.
 func (t *tx) findJoined(conversation int64) (unindexed, error) {
-	return t.findLate(wanted{conversation: conversation}, 0, math.MaxInt64, t.inserted)
+	return t.findLate(wanted{conversation: conversation}, 0, math.MaxInt64, t.w.mailbox.inserted)
 }
 
 func (x *rx) findLate(w wanted, from, to relay.Position, own []indexedMessage) (unindexed, error) {

@@ -191,7 +191,8 @@ func (x *rx) keysOf(a relay.Address) (all []*relay.Key, err error) {
 // caller reads the key of a write, as it is now, and checks it at the write's time.
 // Errors: UnknownKey, KeyRevoked, KeyExpired.
 func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
-	k := t.w.callers[number]
+	callers := t.w.directory.callers
+	k := callers[number]
 	if k == nil {
 		if _, err := t.c.Row(func(r *sqlite.Rows) { k = readKey(r) }, keyColumns+" WHERE k.id = ?", int64(number)); err != nil {
 			return nil, err
@@ -199,10 +200,10 @@ func (t *tx) caller(number relay.KeyNumber) (*relay.Key, error) {
 		if k == nil {
 			return nil, relay.Errorf(relay.UnknownKey, "this relay has issued no such key")
 		}
-		if len(t.w.callers) >= maxCallers {
-			clear(t.w.callers)
+		if len(callers) >= maxCallers {
+			clear(callers)
 		}
-		t.w.callers[number] = k
+		callers[number] = k
 	}
 	return k, k.Check(t.now)
 }
@@ -301,8 +302,8 @@ func (t *tx) endReplaced(i *relay.IssueKey) (*relay.Key, error) {
 
 // raiseKeysVersion lets this process and others notice that keys changed.
 func (t *tx) raiseKeysVersion() error {
-	t.keysChanged = true
-	clear(t.w.callers)
+	t.changed |= keysChanged
+	clear(t.w.directory.callers)
 	return t.c.Exec("UPDATE setting SET value = value + 1 WHERE name = 'keys_version'")
 }
 
@@ -334,7 +335,7 @@ func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
 	return none{}, t.raiseKeysVersion()
 }
 
-// keyUse is the servant that stores, about once a minute, when keys were last used.
+// keyUse stores, about once a minute, when keys were last used.
 type keyUse struct {
 	w       *writer
 	cache   *keyCache
@@ -344,9 +345,9 @@ type keyUse struct {
 
 const keyUseEvery = time.Minute
 
-func (u *keyUse) due(now time.Time) bool { return now.Sub(u.wrote) >= keyUseEvery }
+func (u *keyUse) Due(now time.Time) bool { return now.Sub(u.wrote) >= keyUseEvery }
 
-func (u *keyUse) do(now time.Time) {
+func (u *keyUse) Do(now time.Time) {
 	u.flush()
 	u.wrote = now
 }

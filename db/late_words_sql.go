@@ -39,7 +39,7 @@ func (t *tx) addWord(text string) (id int64, err error) {
 	if _, err := t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) }, "INSERT INTO word (text, used) VALUES (?, ?) RETURNING id", text, int64(p)); err != nil {
 		return 0, err
 	}
-	t.words[text], t.w.wordsUsed[id] = id, p
+	t.w.dict.words[text], t.w.dict.used[id] = id, p
 	hash := t.ids.WordHash(text)
 	if t.w.opts.Serve {
 		t.lateWords.expect(hashedWord{hash, id})
@@ -54,9 +54,10 @@ func (t *tx) removeWord(id int64, text string) error {
 	if err := t.c.Exec("DELETE FROM word WHERE id = ?", id); err != nil {
 		return err
 	}
-	delete(t.w.wordsUsed, id)
-	t.words[text] = 0
-	t.forgotten = append(t.forgotten, text)
+	d := t.w.dict
+	delete(d.used, id)
+	d.words[text] = 0
+	d.forgotten = append(d.forgotten, text)
 	return t.c.Exec("DELETE FROM word_hash WHERE hash = ? AND word = ?", t.ids.WordHash(text), id)
 }
 
@@ -79,7 +80,7 @@ func setWordsIndexed(c *sqlite.Conn, upto int64) error {
 	return c.Exec("UPDATE setting SET value = ? WHERE name = 'words_indexed_upto'", upto)
 }
 
-// wordWriter is the rider that inserts the rows of a segment of words, some with each
+// wordWriter inserts the rows of a segment of words, some with each
 // transaction that brings new words. They are neighbours in the index.
 type wordWriter struct {
 	w     *writer

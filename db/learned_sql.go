@@ -12,7 +12,7 @@ import (
 // What discovery learns (PROTOCOL §5, Learning) comes this way: SaveSearch keeps the words of
 // a search and whom it listed (found_sql.go). A message that names the search takes the words
 // along (message.sought). Its final acknowledgement makes an exchange of it, which costs next to
-// nothing (exchange_sql.go). A servant counts many of these together (count_sql.go), into `learned` and
+// nothing (exchange_sql.go). The room counts many of these together (count_sql.go), into `learned` and
 // `learner`. The search index follows learner.position.
 
 // soughtWords is the form in which the file has the words of a search. "" is none.
@@ -25,14 +25,15 @@ func (t *tx) ended(a *relay.Acknowledge, m *relay.Message, sought string, p rela
 	if sought == "" || !a.Learns || m.Sender == m.Recipient {
 		return
 	}
-	t.w.counts.expect(a.At)
-	t.exchanges = append(t.exchanges, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
+	l := t.w.learning
+	l.counts.expect(a.At)
+	l.ended = append(l.ended, exchange{m.Recipient, p, m.Sender, a.Status == relay.Completed, hourOf(a.At), sought})
 }
 
 // putLearner writes the row of a Mecha. Its position is p, unless another process has given
 // out later ones: the search index must not miss this change.
 func (t *tx) putLearner(id relay.MechaNumber, l learner, p relay.Position) error {
-	t.learnedChanged = true
+	t.changed |= learnedChanged
 	_, err := t.c.Row(func(r *sqlite.Rows) { t.last = max(t.last, relay.Position(r.Int(0))) },
 		`INSERT OR REPLACE INTO learner (mecha, position, exchanges, hour, words, off)
 			VALUES (?1, max(?2, coalesce((SELECT max(position) + 1 FROM learner), 0)), ?3, ?4, ?5, ?6) RETURNING position`,

@@ -27,7 +27,7 @@ type conversationLimit struct {
 // InvalidRequest, if the message asks for a limit and does not found the conversation.
 func (t *tx) conversationLimit(m *relay.SendMessage, conversation int64, n int) (l conversationLimit, err error) {
 	server := int64(m.ConversationLimit)
-	if m.MaxMessages == 0 && server == 0 && !t.w.limited {
+	if m.MaxMessages == 0 && server == 0 && !t.w.sends.limited {
 		return l, nil
 	}
 	begun, err := t.hasBegun(conversation)
@@ -120,7 +120,7 @@ func (t *tx) count(l conversationLimit, conversation int64, p relay.Position, n 
 	if l.founder == 0 {
 		l.founder = int64(p)
 	}
-	t.w.limited = true
+	t.w.sends.limited = true
 	return t.c.Exec("INSERT OR REPLACE INTO conversation_limit (conversation, founder, most, held, told) VALUES (?, ?, ?, ?, ?)",
 		conversation, l.founder, sqlite.OrNull(l.most), l.held+int64(n), l.told)
 }

@@ -91,7 +91,8 @@ func (d *DB) openLog() error {
 	if err := w.leaveSyncs(); err != nil {
 		return err
 	}
-	w.riders = append(w.riders, w.replica)
+	w.add(w.replica)
+	w.add(&activation{w: w})
 	w.propose = newProposer(w, d.opts.Log, at.Log)
 	w.propose.fresh = d.opts.Fresh
 	w.propose.rules = func() int64 { return w.replica.place.Load().Version }

@@ -118,7 +118,7 @@ func (u unindexed) query(d relay.Direction, open, done bool, from, to relay.Posi
 // index would not have its message.
 func (t *tx) index(m indexedMessage) error {
 	if t.w.opts.Serve {
-		t.inserted = append(t.inserted, m)
+		t.w.mailbox.inserted = append(t.w.mailbox.inserted, m)
 		return nil
 	}
 	if err := t.c.Exec("INSERT INTO received (mecha, open, position) VALUES (?, 1, ?)", int64(m.recipient), int64(m.position)); err != nil {
@@ -152,14 +152,14 @@ func (t *tx) unindex(m indexedMessage) error {
 // indexed yet needs nothing: its row will have the message's state of that time.
 func (t *tx) markDone(m *relay.Message) error {
 	r := indexRow{int64(m.Recipient), m.Position}
-	t.settled = append(t.settled, r)
+	t.w.mailbox.settled = append(t.w.mailbox.settled, r)
 	if s := t.late.collecting; s != nil && s.pending.has(r) { // without the mutex, since only the writer changes it
 		return nil
 	}
 	return t.c.Exec("UPDATE received SET open = 0 WHERE mecha = ? AND open = 1 AND position = ?", int64(m.Recipient), int64(m.Position))
 }
 
-// segmentWriter is the rider that inserts the rows of a segment, some with each
+// segmentWriter inserts the rows of a segment, some with each
 // transaction. Those of a transaction are neighbours in one table, because each table that a
 // transaction inserts into costs it a page at each end of the rows, and the one above them.
 type segmentWriter struct {
@@ -221,12 +221,12 @@ func (s *segmentWriter) board(t *tx) error {
 	s.tried = 0
 	if len(s.rest) > 0 {
 		n := len(s.rest[0].rows)
-		s.due += rowsPerMessage * len(t.inserted)
+		s.due += rowsPerMessage * len(t.w.mailbox.inserted)
 		if s.due >= min(leastRows, n) {
 			s.tried = min(s.due, n)
 		}
 	}
-	s.index.expect(t.inserted)
+	s.index.expect(t.w.mailbox.inserted)
 	return s.insert(t)
 }
 
@@ -235,7 +235,7 @@ func (s *segmentWriter) insert(t *tx) error {
 		return nil
 	}
 	first := s.rest[0]
-	if err := first.insert(t.c, s.without(t.removed, first.rows[:s.tried])); err != nil {
+	if err := first.insert(t.c, s.without(t.w.mailbox.removed, first.rows[:s.tried])); err != nil {
 		return err
 	}
 	if len(s.rest) > 1 || s.tried < len(first.rows) {
@@ -315,8 +315,8 @@ func (s *segmentWriter) arrived(t *tx) {
 	if s.index.collecting == nil {
 		return
 	}
-	s.index.collect(t.settled, t.removed)
-	for _, m := range t.removed {
+	s.index.collect(t.w.mailbox.settled, t.w.mailbox.removed)
+	for _, m := range t.w.mailbox.removed {
 		if len(s.rest) > 0 && m.position <= s.upto {
 			if s.gone == nil {
 				s.gone = map[relay.Position]bool{}

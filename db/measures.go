@@ -69,10 +69,6 @@ func (m *Measures) began(ops []op, now time.Time) {
 // committed counts what a transaction has brought.
 func (m *Measures) committed(t *tx) {
 	m.Sent.Add(int64(len(t.brought.Messages)))
-	m.ToCrews.Add(int64(t.broadcasts))
-	m.Claimed.Add(int64(t.claimed))
-	m.Returned.Add(int64(t.returned))
-	m.Spent.Add(int64(t.spent))
 	for i := range t.brought.Changes {
 		switch c := &t.brought.Changes[i]; {
 		case !c.New:

@@ -136,7 +136,7 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) 
 	case found && !removed:
 		return relay.MechaNumber(id), nil
 	case found: // a removed Mecha comes back, with its messages
-		t.mechas[a] = id
+		t.w.dict.mechas[a] = id
 		return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
 	}
 	_, err = t.c.Row(func(r *sqlite.Rows) { id = r.Int(0) },
@@ -144,6 +144,29 @@ func (t *tx) register(a relay.Address, at time.Time) (relay.MechaNumber, error) 
 	if err != nil {
 		return 0, err
 	}
-	t.mechas[a] = id
+	t.w.dict.mechas[a] = id
 	return relay.MechaNumber(id), t.raiseRevision(relay.MechaNumber(id), at, nil)
 }
+
+// directory is the room of Mechas, their keys and their profiles. The writer decides by what it
+// has here, which is what the file has, with the changes of the present transaction.
+type directory struct {
+	quiet
+	w       *writer
+	callers map[relay.KeyNumber]*relay.Key // the keys of recent writes
+	accepts accepts
+	keyUse  keyUse
+}
+
+func newDirectory(w *writer, keys *keyCache) *directory {
+	return &directory{w: w, callers: map[relay.KeyNumber]*relay.Key{}, accepts: newAccepts(), keyUse: keyUse{w: w, cache: keys, written: map[relay.KeyNumber]int64{}}}
+}
+
+func (d *directory) Forget() {
+	clear(d.callers)
+	d.accepts.forget()
+}
+
+func (d *directory) Due(now time.Time) bool { return d.keyUse.Due(now) }
+func (d *directory) Do(now time.Time)       { d.keyUse.Do(now) }
+func (d *directory) Flush()                 { d.keyUse.flush() }

@@ -181,6 +181,65 @@ func (n *names[T]) find(c *sqlite.Conn, text T) (int64, error) {
 	return n.search(c, text)
 }
 
+// dictionary is the room of words and addresses: it gives them their numbers. It has what the
+// present transaction has found and made, which the caches get once that is committed.
+type dictionary struct {
+	quiet
+	w           *writer
+	index       wordWriter
+	used        map[int64]relay.Position // word.used of recent words, as the file has it
+	words       map[string]int64         // words that were found or made; 0 for a removed one
+	mechas      map[relay.Address]int64  // Mechas that were found or made; 0 for a removed one
+	forgotten   []string                 // words that were removed
+	foundWords  map[int64]string         // texts that were read by their numbers
+	foundMechas map[int64]relay.Address  // likewise
+}
+
+func newDictionary(w *writer) *dictionary {
+	return &dictionary{w: w, index: wordWriter{w: w, late: w.lateWords}, used: map[int64]relay.Position{}, words: map[string]int64{},
+		mechas: map[relay.Address]int64{}, foundWords: map[int64]string{}, foundMechas: map[int64]relay.Address{}}
+}
+
+func (d *dictionary) Begin(t *tx) {
+	d.w.lateWords.begin()
+	clear(d.words)
+	clear(d.mechas)
+	clear(d.foundWords)
+	clear(d.foundMechas)
+	d.forgotten = d.forgotten[:0]
+	t.foundWords, t.foundMechas = d.foundWords, d.foundMechas
+}
+
+func (d *dictionary) Board(t *tx) error { return d.index.board(t) }
+
+func (d *dictionary) Arrived(t *tx) {
+	w := d.w
+	w.words.drop(d.forgotten)
+	for text, id := range d.words {
+		if id != 0 {
+			w.words.put(id, text)
+		}
+	}
+	for address, id := range d.mechas {
+		if id != 0 {
+			w.mechas.put(id, address)
+		}
+	}
+	w.words.publish(d.foundWords)
+	w.mechas.publish(d.foundMechas)
+	if t.changed&entriesChanged != 0 { // a Mecha may have been removed
+		w.mechas.forget()
+	}
+	d.index.arrived(t)
+}
+
+func (d *dictionary) Forget() {
+	d.w.mechas.forget()
+	clear(d.used)
+}
+
+func (d *dictionary) Flush() { d.index.flush() }
+
 // word gives the word of a number, address the address of a Mecha's number; "" for 0.
 func (x *rx) word(id int64) (string, error) { return x.words.lookup(x.c, id, x.foundWords) }
 func (x *rx) address(id int64) (relay.Address, error) {
@@ -189,12 +248,12 @@ func (x *rx) address(id int64) (relay.Address, error) {
 
 // mecha gives the number of an address, 0 if it is not registered.
 func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {
-	if id, ok := t.mechas[a]; ok {
+	if id, ok := t.w.dict.mechas[a]; ok {
 		return relay.MechaNumber(id), nil
 	}
 	id, err := t.lookups.mechas.find(t.c, a)
 	if err == nil && id != 0 {
-		t.mechas[a] = id
+		t.w.dict.mechas[a] = id
 	}
 	return relay.MechaNumber(id), err
 }
@@ -202,7 +261,7 @@ func (t *tx) mecha(a relay.Address) (relay.MechaNumber, error) {
 // intern gives the number of a word for a row of the present write, and adds the word
 // if it is new.
 func (t *tx) intern(text string) (int64, error) {
-	id, ok := t.words[text]
+	id, ok := t.w.dict.words[text]
 	if !ok {
 		var err error
 		if id, err = t.lookups.words.find(t.c, text); err != nil {
@@ -210,7 +269,7 @@ func (t *tx) intern(text string) (int64, error) {
 		}
 	}
 	if id != 0 { // 0 may also mean that this transaction has removed the word
-		t.words[text] = id
+		t.w.dict.words[text] = id
 		return id, t.useWord(id)
 	}
 	return t.addWord(text)
@@ -219,7 +278,7 @@ func (t *tx) intern(text string) (int64, error) {
 // isRemoved tells whether this transaction has removed a word, of which the caches do
 // not know yet.
 func (t *tx) isRemoved(text string) bool {
-	id, known := t.words[text]
+	id, known := t.w.dict.words[text]
 	return known && id == 0
 }
 
@@ -230,14 +289,14 @@ const wordSlack = relay.Position(time.Hour/time.Millisecond) << relay.PositionBi
 // useWord notes that the present write uses a word.
 func (t *tx) useWord(id int64) error {
 	p := t.next(t.now)
-	used, known := t.w.wordsUsed[id]
+	used, known := t.w.dict.used[id]
 	if !known {
 		n, err := t.c.Number("SELECT used FROM word WHERE id = ?", id)
 		if err != nil {
 			return err
 		}
-		if len(t.w.wordsUsed) >= maxWordsUsed {
-			clear(t.w.wordsUsed)
+		if len(t.w.dict.used) >= maxWordsUsed {
+			clear(t.w.dict.used)
 		}
 		used = relay.Position(n)
 	}
@@ -247,7 +306,7 @@ func (t *tx) useWord(id int64) error {
 		}
 		used = p
 	}
-	t.w.wordsUsed[id] = used
+	t.w.dict.used[id] = used
 	return nil
 }
 

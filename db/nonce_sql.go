@@ -23,22 +23,34 @@ const (
 	fewNonces     = 256         // fewer nonces are not written, since reading their rows is fast
 )
 
-// noncePacker is the rider that packs nonces. It has the page that is not written yet.
+// noncePacker is the room of used nonces: it packs those of writes. It has the page that is not
+// written yet.
 type noncePacker struct {
+	quiet
 	w      *writer
 	after  relay.Position // the page has the nonces of all committed writes after this position
 	nonces []byte         // 8 bytes each
 	began  time.Time      // when the page got its first nonce
-	// open says that board was called, but not arrived: the transaction up to tried may
+	// open says that Board was called, but not Arrived: the transaction up to tried may
 	// have failed or not. No page may cover it then.
 	open  bool
 	tried relay.Position
+	// brought are the nonces of the present transaction.
+	brought []relay.NonceHash
 }
 
-// board adds the nonces of the transaction to the page. If the page is full or old
-// before that, board writes it in this transaction. So a written page covers only
+// Board adds the nonces of the transaction to the page. If the page is full or old
+// before that, Board writes it in this transaction. So a written page covers only
 // earlier commits.
-func (p *noncePacker) board(t *tx) error {
+func (p *noncePacker) Begin(*tx) { p.brought = p.brought[:0] }
+
+func (p *noncePacker) Applied(_ *tx, j job) {
+	if n := nonceOf(j); n != 0 {
+		p.brought = append(p.brought, n)
+	}
+}
+
+func (p *noncePacker) Board(t *tx) error {
 	if !p.w.opts.Serve {
 		return nil // only a server takes requests with nonces
 	}
@@ -55,18 +67,18 @@ func (p *noncePacker) board(t *tx) error {
 	if len(p.nonces) == 0 {
 		p.began = now
 	}
-	for _, n := range t.nonces {
+	for _, n := range p.brought {
 		p.nonces = binary.LittleEndian.AppendUint64(p.nonces, uint64(n))
 	}
 	p.open, p.tried = true, t.last
 	return nil
 }
 
-func (p *noncePacker) arrived(*tx) { p.open = false }
+func (p *noncePacker) Arrived(*tx) { p.open = false }
 
 // restart begins an empty page.
 func (p *noncePacker) restart(after relay.Position) {
-	*p = noncePacker{w: p.w, after: after, nonces: p.nonces[:0]}
+	*p = noncePacker{w: p.w, after: after, nonces: p.nonces[:0], brought: p.brought}
 }
 
 // write writes the page and deletes pages that are too old to be of use.

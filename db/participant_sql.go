@@ -64,7 +64,7 @@ func (x *rx) participates(conversation int64, id relay.MechaNumber) (bool, error
 // join adds a party of a message to the participants of its conversation. The founding
 // message of a conversation, whose number is 0, needs no such rows.
 func (t *tx) join(conversation int64, id relay.MechaNumber) error {
-	if conversation == 0 || t.w.members.has(conversation, id) {
+	if conversation == 0 || t.w.sends.members.has(conversation, id) {
 		return nil
 	}
 	in, err := t.participates(conversation, id)
@@ -72,7 +72,7 @@ func (t *tx) join(conversation int64, id relay.MechaNumber) error {
 		err = t.c.Exec("INSERT INTO participant (conversation, mecha) VALUES (?, ?)", conversation, int64(id))
 	}
 	if err == nil {
-		t.w.members.joined(conversation, id)
+		t.w.sends.members.joined(conversation, id)
 	}
 	return err
 }

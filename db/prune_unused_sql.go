@@ -147,7 +147,7 @@ func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay
 				return err
 			}
 		}
-		t.mechas[relay.Address(m.text)] = 0
+		t.w.dict.mechas[relay.Address(m.text)] = 0
 	}
 	upto := next
 	if !more {
@@ -157,7 +157,9 @@ func (t *tx) pruneMechas(p *relay.PruneUnused, oldest relay.Position, out *relay
 		return err
 	}
 	out.Mechas, out.More = next, out.More || more
-	t.entriesChanged = t.entriesChanged || len(unused) > 0
+	if len(unused) > 0 {
+		t.changed |= entriesChanged
+	}
 	return nil
 }
 

@@ -22,8 +22,7 @@ type pushed struct {
 	message relay.Position
 }
 
-// pushNotes is the rider that writes the notes. It has those that no transaction has
-// taken yet.
+// pushNotes has the notes that no transaction has taken yet, and writes them.
 type pushNotes struct {
 	mu    sync.Mutex
 	notes []pushed
@@ -43,27 +42,32 @@ const manyNotes = 16 << 10
 // Trace. at is the time when the writing began, before any answer can have come. It does
 // not wait. Safe for concurrent use.
 func (d *DB) Pushed(key relay.KeyNumber, at time.Time, messages []relay.Position) {
-	p := &d.w.pushes
+	p := &d.w.progress.pushes
 	p.mu.Lock()
+	had := len(p.notes)
 	for _, m := range messages {
 		if len(p.notes) < 10*manyNotes {
 			p.notes = append(p.notes, pushed{int64(key), at.UnixMilli(), m})
 		}
 	}
-	many := len(p.notes) >= manyNotes
+	many := had < manyNotes && len(p.notes) >= manyNotes
 	p.mu.Unlock()
 	if many {
-		d.w.signal()
+		d.submit(someTransaction{}, 0, func(error) {})
 	}
 }
+
+// someTransaction is a chore that writes nothing: so there is a transaction that takes the notes.
+type someTransaction struct{}
+
+func (someTransaction) apply(*tx) error { return nil }
+func (someTransaction) size() int       { return 0 }
 
 func (p *pushNotes) len() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return len(p.notes)
 }
-
-func (p *pushNotes) many() bool { return p.len() >= manyNotes }
 
 // flush makes a transaction for the notes, if there are any.
 func (p *pushNotes) flush() {

@@ -114,19 +114,33 @@ func (p *readerPool) close() {
 	}
 }
 
+// topic is what may have changed for the listeners, as bits.
+type topic uint8
+
+const (
+	keysChanged    topic = 1 << iota // a key may have been revoked or changed
+	entriesChanged                   // a Mecha or a profile may have
+	learnedChanged                   // what discovery has learned may have
+)
+
 // listeners has the functions that are called after commits.
 type listeners struct {
-	mu        sync.RWMutex
-	onCommit  []func(*relay.Commit)
-	onKeys    []func()
-	onEntries []func()
-	onLearned []func()
+	mu       sync.RWMutex
+	onCommit []func(*relay.Commit)
+	on       []listener
 }
 
-func (l *listeners) add(f func(*listeners)) {
+// listener is a function that is called if one of the topics has changed.
+type listener struct {
+	topics topic
+	f      func()
+}
+
+// add registers f for topics.
+func (l *listeners) add(topics topic, f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f(l)
+	l.on = append(l.on, listener{topics, f})
 }
 
 func (l *listeners) committed(c *relay.Commit) {
@@ -137,26 +151,13 @@ func (l *listeners) committed(c *relay.Commit) {
 	}
 }
 
-func (l *listeners) keysChanged() {
+// tell calls the listeners of topics that have changed.
+func (l *listeners) tell(changed topic) {
 	l.mu.RLock()
 	defer l.mu.RUnlock()
-	for _, f := range l.onKeys {
-		f()
-	}
-}
-
-func (l *listeners) entriesChanged() {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, f := range l.onEntries {
-		f()
-	}
-}
-
-func (l *listeners) learnedChanged() {
-	l.mu.RLock()
-	defer l.mu.RUnlock()
-	for _, f := range l.onLearned {
-		f()
+	for _, on := range l.on {
+		if on.topics&changed != 0 {
+			on.f()
+		}
 	}
 }

@@ -304,7 +304,9 @@ func replay(what string) error {
 func openSilent(o Options) (*DB, error) {
 	return open(o, func(d *DB) {
 		if o.Serve {
-			d.w.servants = d.w.servants[4:]
+			l := d.w.learning
+			d.w.tasks = slices.DeleteFunc(d.w.tasks, func(b background) bool { return b == d.w.progress || b == l })
+			d.w.tasks = append(d.w.tasks, &l.searches, &l.searchWords)
 		}
 	})
 }

@@ -10,10 +10,11 @@ import (
 	"relay/db/relay"
 )
 
-// replica is the rider that keeps the place of the file in the log: in the same transaction
+// replica is the room that keeps the place of the file in the log: in the same transaction
 // as the rows of the entries, so that each entry is applied once. Only the writer's
 // goroutine uses it.
 type replica struct {
+	quiet
 	w       *writer
 	file    file.Replica      // as committed
 	origins map[origin]uint64 // the last number of each, as committed
@@ -60,8 +61,7 @@ func (r *replica) passed() {
 	}
 }
 
-// begin begins a transaction. It is called again if the transaction is made again.
-func (r *replica) begin() {
+func (r *replica) Begin(*tx) {
 	r.now, r.mark, r.skip = r.file, *r.place.Load(), false
 	clear(r.counters)
 	clear(r.nonces)
@@ -115,8 +115,8 @@ func (r *replica) mix(n uint64) {
 	r.now.Hash = h ^ h>>32
 }
 
-// board writes the place, if the transaction has entries.
-func (r *replica) board(t *tx) error {
+// Board writes the place, if the transaction has entries.
+func (r *replica) Board(t *tx) error {
 	if r.now.Applied == r.file.Applied {
 		return nil
 	}
@@ -124,7 +124,7 @@ func (r *replica) board(t *tx) error {
 	return r.write(t)
 }
 
-func (r *replica) arrived(*tx) {
+func (r *replica) Arrived(*tx) {
 	if r.now.Applied == r.file.Applied {
 		return
 	}

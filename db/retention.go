@@ -37,6 +37,7 @@ const (
 
 // retention removes messages, on the writer's goroutine. Only a server has one that works.
 type retention struct {
+	quiet
 	w       *writer
 	running func(now time.Time) time.Duration // the time since the start, even if the clock is set
 	trust   trust
@@ -91,8 +92,8 @@ type asked struct {
 	ended bool
 }
 
-func newRetention(w *writer, running func(time.Time) time.Duration) retention {
-	r := retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, look: true}
+func newRetention(w *writer, running func(time.Time) time.Duration) *retention {
+	r := &retention{w: w, running: running, trust: trust{log: w.opts.Logger}, most: leastMost, unlist: unlister{w: w}, look: true}
 	r.walk(w.opts.Retention, false)
 	r.walk(w.opts.KeepExpired, true)
 	if r.emptyFor = w.opts.Retention; r.emptyFor == 0 {
@@ -119,26 +120,32 @@ func (r *retention) walk(age time.Duration, expired bool) {
 // works tells whether this process removes messages.
 func (r *retention) works() bool { return r.w.opts.Serve && !r.w.opts.forgetful }
 
-// join adds a piece to the jobs of the next transaction, if one is due.
-func (r *retention) join(ops []op) []op {
-	if !r.works() {
-		return ops
+func (r *retention) Due(time.Time) bool { return r.works() }
+
+func (r *retention) Do(time.Time) {
+	if r.w.idle {
+		r.alone()
+	} else {
+		r.join()
 	}
+}
+
+// join adds a piece to the jobs of the next transaction, if one is due.
+func (r *retention) join() {
 	r.others = time.Now()
-	if r.w.cramped || r.others.Before(r.restUntil) {
-		return ops
+	if r.others.Before(r.restUntil) {
+		return
 	}
 	r.goal = busyPiece
 	if j := r.piece(r.w.opts.Now()); j != nil && !r.proposes(j) {
-		ops = append(ops, op{job: j})
+		r.w.join(j)
 	}
-	return ops
 }
 
 // alone makes transactions of pieces for a moment, if others do not write.
 func (r *retention) alone() {
 	began := time.Now()
-	if !r.works() || r.w.cramped || began.Sub(r.others) < quietAfter || began.Before(r.restUntil) {
+	if began.Sub(r.others) < quietAfter || began.Before(r.restUntil) {
 		return
 	}
 	r.goal = quietPiece
@@ -212,7 +219,7 @@ func (r *retention) every() time.Duration {
 	for _, p := range r.passes {
 		every = min(every, p.age/runsPerAge)
 	}
-	return max(every, servantsEvery)
+	return max(every, tasksEvery)
 }
 
 // begin begins a run, unless the clock is in doubt, and gives its first piece.
@@ -313,6 +320,7 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 		w.Before = relay.PositionAt(p.target)
 	}
 	return &task[*relay.PruneMessages, relay.Pruned]{write: w, decide: timed(r, (*tx).pruneMessages), done: func(out relay.Pruned, err error) {
+		defer r.settle()
 		if !r.pieceEnded(err) {
 			return
 		}
@@ -347,6 +355,7 @@ func (r *retention) unusedPiece(now time.Time) job {
 	w := *r.unused
 	w.At = now
 	return &task[*relay.PruneUnused, relay.PrunedUnused]{write: &w, decide: timed(r, (*tx).pruneUnused), done: func(out relay.PrunedUnused, err error) {
+		defer r.settle()
 		switch {
 		case !r.pieceEnded(err):
 		case out.More:
@@ -415,6 +424,16 @@ func (r *retention) pieceEnded(err error) bool {
 	}
 	return err == nil
 }
+
+// Arrived takes the messages whose removal was committed.
+func (r *retention) Arrived(t *tx) {
+	if r.w.opts.Serve {
+		r.unlist.removed(t.w.mailbox.removed, r.running(r.w.opts.Now()))
+	}
+}
+
+// Forget looks for a request of a command, which another process may have written.
+func (r *retention) Forget() { r.look = true }
 
 // behind tells whether a run that should be over is still under way, and not because it
 // has much to catch up with.

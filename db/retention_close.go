@@ -12,7 +12,7 @@ func (r *retention) end(settled chan struct{}) {
 	r.settle()
 }
 
-// settle goes on with what end has begun.
+// settle goes on with what end has begun, once no piece is on its way.
 func (r *retention) settle() {
 	if r.settled == nil || r.proposed {
 		return
@@ -30,9 +30,9 @@ func (r *retention) mustAudit() bool {
 	return r.toAudit.Messages > 0 && r.w.opts.By != (relay.Actor{})
 }
 
-// flush deletes the rows of removed messages when the store closes, and notes what was
+// Flush deletes the rows of removed messages when the store closes, and notes what was
 // removed: in the audit log, unless end has done that, and for a command that waits.
-func (r *retention) flush() {
+func (r *retention) Flush() {
 	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
 	if can() && r.w.propose == nil && r.mustAudit() {
 		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})

@@ -357,7 +357,7 @@ type retentionState struct{ idle bool }
 func (s *retentionState) size() int { return 0 }
 
 func (s *retentionState) apply(t *tx) error {
-	r := &t.w.retention
+	r := t.w.retention
 	s.idle = r.running(t.w.opts.Now()) < r.nextRun && r.unused == nil && r.pushes == 0 && r.asked == nil
 	for _, p := range r.passes {
 		s.idle = s.idle && p.target.IsZero()

@@ -18,8 +18,9 @@ import (
 // write puts these in force (relay.Activate). A program that does not know them stops there.
 const newestRules = 1
 
-// activation is the servant that puts newer rules in force, once all nodes know them.
+// activation is the room that puts newer rules in force, once all nodes know them.
 type activation struct {
+	quiet
 	w        *writer
 	proposed bool
 	rest     time.Time // not before this, by the machine's clock
@@ -38,16 +39,16 @@ func (a *activation) ready() int64 {
 	return 0
 }
 
-func (a *activation) due(time.Time) bool { return a.ready() > 0 }
+func (a *activation) Due(time.Time) bool { return a.ready() > 0 }
 
-func (a *activation) do(now time.Time) {
+func (a *activation) Do(now time.Time) {
 	rules := a.ready()
 	if rules == 0 {
 		return
 	}
 	a.proposed = true
 	a.w.proposes(&task[*relay.Activate, none]{write: &relay.Activate{At: now, Rules: rules}, decide: (*tx).activate, done: func(_ none, err error) {
-		a.proposed, a.rest = false, time.Now().Add(servantsEvery)
+		a.proposed, a.rest = false, time.Now().Add(tasksEvery)
 		if err != nil {
 			a.w.opts.Logger.Error("newer rules of the log were not put in force", "rules", rules, "error", err)
 		}

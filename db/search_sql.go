@@ -59,9 +59,9 @@ func (s *SaveSearch) apply(t *tx) error {
 	if err != nil {
 		return err
 	}
-	t.w.searches.expect(expires)
+	t.w.learning.searches.expect(expires)
 	if len(s.Words) > 0 {
-		t.w.searchWords.expect(expires)
+		t.w.learning.searchWords.expect(expires)
 	}
 	return t.trimSearches(s.Mecha)
 }
@@ -134,7 +134,7 @@ func (t *tx) emptySearches(all []relay.Position, what searchText) error {
 	})
 }
 
-// searchCleaner is a servant that removes texts of searches: of expired answers, because they
+// searchCleaner removes texts of searches: of expired answers, because they
 // show profiles as they were and take room; and the words, once no message can name the search
 // any more. The rows stay until newer ones replace
 // them, to tell that there was an answer.
@@ -168,9 +168,9 @@ func emptyFrom(expires int64) int64 {
 	return (expires/emptyEvery.Milliseconds() + 1) * emptyEvery.Milliseconds()
 }
 
-func (s *searchCleaner) due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
+func (s *searchCleaner) Due(now time.Time) bool { return s.next != 0 && now.UnixMilli() >= s.next }
 
-func (s *searchCleaner) do(now time.Time) {
+func (s *searchCleaner) Do(now time.Time) {
 	e := &emptyExpired{at: now, after: s.upto, what: s.what}
 	s.w.doNow(e, func(err error) {
 		if err != nil {

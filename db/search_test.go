@@ -141,7 +141,7 @@ func TestOnlyAServerEmptiesAnswers(t *testing.T) {
 	s := mustSearched(t, func(o *db.Options) { o.Serve = false })
 	s.mustSave(s.alice, 10)
 	s.minutes.Store(62)
-	s.mustIssue("carol^demo") // goes through the writer, which first lets its servants work
+	s.mustIssue("carol^demo") // goes through the writer, which first does what is due
 	s.mustIssue("dave^demo")
 	s.wantKept(1, 1)
 }

@@ -110,7 +110,7 @@ func (t *tx) write(m *relay.SendMessage, sender *relay.Key, to []addressee, conv
 	o := once{nonce: m.Nonce, IdempotencyKey: m.Idempotency}
 	if m.To.IsCrew() {
 		o.broadcast = len(to)
-		t.broadcasts++
+		t.w.sends.broadcasts++
 	}
 	if conversation, err = t.enter(m, sender, conversation); err != nil {
 		return relay.Sent{}, err
@@ -240,8 +240,8 @@ func (t *tx) record(m *relay.SendMessage, p relay.Position, sender *relay.Key, t
 		PayloadBytes: len(m.Payload), PayloadSHA256: m.PayloadSHA256, Signed: m.Signed, Payload: m.Payload,
 		InReplyTo: m.InReplyTo, AckBy: relay.UnixMilli(relay.MilliOf(m.AckBy)), Trace: m.Trace,
 	}
-	t.w.expiry.expect(relay.MilliOf(m.ExpiresAt))
-	t.w.overdue.expect(relay.MilliOf(m.AckBy))
+	t.w.progress.expiry.expect(relay.MilliOf(m.ExpiresAt))
+	t.w.progress.overdue.expect(relay.MilliOf(m.AckBy))
 	t.brought.Messages = append(t.brought.Messages, made)
 	return relay.Sent{ID: made.ID, Conversation: made.Conversation, CreatedAt: made.CreatedAt, Recipient: to.number}, nil
 }
@@ -303,7 +303,7 @@ func (t *tx) namedConversation(m *relay.SendMessage, sender *relay.Key) (int64, 
 	if err != nil || number <= 0 {
 		return number, err
 	}
-	if t.w.members.has(number, sender.Mecha.Number) {
+	if t.w.sends.members.has(number, sender.Mecha.Number) {
 		return number, nil
 	}
 	in, err := t.participates(number, sender.Mecha.Number)

@@ -8,31 +8,23 @@ import (
 	"relay/db/relay"
 )
 
-// start reads the state of the writer, its servants and the nonces from the file.
+// start reads the state of the writer, its rooms and the nonces from the file.
 func (w *writer) start(nonces *Nonces) error {
 	if err := w.findLast(); err != nil {
 		return err
 	}
-	for _, d := range []interface{ start() error }{&w.expiry, &w.overdue, &w.returns, &w.counts} {
-		if err := d.start(); err != nil {
+	for _, r := range []interface{ start() error }{w.progress, w.learning, w.sends} {
+		if err := r.start(); err != nil {
 			return err
 		}
-	}
-	for query, has := range map[string]*bool{"SELECT 1 FROM conversation_limit LIMIT 1": &w.limited, "SELECT 1 FROM attempt LIMIT 1": &w.attempts} {
-		some, err := w.c.Row(nil, query)
-		if err != nil {
-			return err
-		}
-		*has = some
 	}
 	data, err := w.c.Number("PRAGMA data_version")
 	if err != nil {
 		return err
 	}
 	w.foreign.data, w.cachedAt = data, data
-	w.searches.next, w.searchWords.next = 1, 1 // so that those that have expired meanwhile are done at once
 	now := w.opts.Now()
-	w.keyUse.wrote = now
+	w.directory.keyUse.wrote = now
 	if !w.opts.Serve {
 		return nil
 	}
@@ -45,10 +37,10 @@ func (w *writer) start(nonces *Nonces) error {
 		}
 	}
 	w.sayAhead()
-	if err := w.segments.start(); err != nil {
+	if err := w.mailbox.segments.start(); err != nil {
 		return err
 	}
-	if err := w.newWords.start(); err != nil {
+	if err := w.dict.index.start(); err != nil {
 		return err
 	}
 	if err := w.retention.start(now); err != nil {

@@ -252,7 +252,7 @@ func (n *node) tryToStart() (err error) {
 	d, err := open(n.options, func(d *DB) {
 		d.w.propose.patience.again, d.w.follow.again = time.Millisecond, time.Millisecond
 		d.w.propose.patience.queued, d.w.propose.patience.flight, d.w.propose.patience.closing = time.Hour, time.Hour, time.Minute // a busy machine may take long
-		d.w.riders = append(d.w.riders, arrivals{n})
+		d.w.add(arrivals{n: n})
 		if n.prepare != nil {
 			n.prepare(d)
 		}
@@ -271,16 +271,17 @@ func (n *node) stop() {
 	}
 }
 
-// arrivals is the rider that tells the node what its store has applied.
-type arrivals struct{ *node }
+// arrivals is a room that tells the node what its store has applied.
+type arrivals struct {
+	quiet
+	n *node
+}
 
-func (a arrivals) board(*tx) error { return nil }
-
-func (a arrivals) arrived(t *tx) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.applied = t.w.replica.file.Applied
-	a.changed.Broadcast()
+func (a arrivals) Arrived(t *tx) {
+	a.n.mu.Lock()
+	defer a.n.mu.Unlock()
+	a.n.applied = t.w.replica.file.Applied
+	a.n.changed.Broadcast()
 }
 
 // waitFor waits until the node has applied an entry.

@@ -13,49 +13,21 @@ import (
 // fields are state that the writer takes over when the transaction has been committed.
 type tx struct {
 	rx
-	w              *writer
-	last           relay.Position                       // the last position given out in the shared order
-	lastLocal      relay.Position                       // the last position given out to a local row
-	brought        *relay.Commit                        // the messages and changes for the listeners
-	words          map[string]int64                     // words that were found or made; 0 for a removed one
-	mechas         map[relay.Address]int64              // Mechas that were found or made; 0 for a removed one
-	pending        map[relay.MechaNumber]int            // counts of pending messages that were made or changed
-	claimFrom      map[relay.MechaNumber]relay.Position // where the claims of this transaction have arrived (claims)
-	settled        []indexRow                           // messages that are no longer pending
-	inserted       []indexedMessage                     // messages that were written, for the late index; the slice is given away
-	removed        []indexedMessage                     // messages that were removed
-	forgotten      []string                             // words that were removed
-	nonces         []relay.NonceHash                    // nonces of the jobs that were applied
-	exchanges      []exchange                           // that have ended, and have no row yet
-	keysChanged    bool
-	entriesChanged bool
-	learnedChanged bool
-	broadcasts     int         // messages to a crew
-	claimed        int         // messages that workers got
-	returned       int         // messages that came again
-	spent          int         // messages that the relay gave up
-	to             []addressee // the recipients of the present message
-	ahead          aheadRow
-	committing     bool // COMMIT has begun: if it fails, its outcome is unknown
+	w          *writer
+	last       relay.Position // the last position given out in the shared order
+	lastLocal  relay.Position // the last position given out to a local row
+	brought    *relay.Commit  // the messages and changes for the listeners
+	changed    topic          // what else the listeners are to be told
+	ahead      aheadRow
+	committing bool // COMMIT has begun: if it fails, its outcome is unknown
 }
 
+// begin begins the writer's next transaction, or makes the present one again.
 func (t *tx) begin(w *writer) {
-	words, mechas, pending, claimFrom := t.words, t.mechas, t.pending, t.claimFrom
-	if words == nil {
-		words, mechas, pending = map[string]int64{}, map[relay.Address]int64{}, map[relay.MechaNumber]int{}
-		claimFrom = map[relay.MechaNumber]relay.Position{}
-		t.foundWords, t.foundMechas = map[int64]string{}, map[int64]relay.Address{}
+	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now()}, w: w, last: w.last, lastLocal: w.lastLocal, brought: &relay.Commit{}}
+	for _, r := range w.rooms {
+		r.Begin(t)
 	}
-	w.lateWords.begin()
-	clear(words)
-	clear(mechas)
-	clear(pending)
-	clear(claimFrom)
-	clear(t.foundWords)
-	clear(t.foundMechas)
-	*t = tx{rx: rx{c: w.c, lookups: w.lookups, now: w.opts.Now(), foundWords: t.foundWords, foundMechas: t.foundMechas}, w: w, last: w.last, lastLocal: w.lastLocal,
-		brought: &relay.Commit{}, words: words, mechas: mechas, pending: pending, claimFrom: claimFrom, settled: t.settled[:0], removed: t.removed[:0],
-		nonces: t.nonces[:0], exchanges: t.exchanges[:0], to: t.to[:0]}
 }
 
 // next tells which position a write of time at gets if it gets the next one.
@@ -87,8 +59,8 @@ func (w *writer) commit(ops []op) {
 
 // release calls the finish of ops, and then the listeners, after transact.
 func (w *writer) release(ops []op, err error) {
-	if err == nil && w.batch.keysChanged {
-		w.listeners.keysChanged() // before finish, so that a key no longer works when its revocation returns
+	if err == nil {
+		w.listeners.tell(w.batch.changed & keysChanged) // before finish, so that a key no longer works when its revocation returns
 	}
 	for i := range ops {
 		o := &ops[i]
@@ -100,12 +72,8 @@ func (w *writer) release(ops []op, err error) {
 	if b := w.batch.brought; err == nil && (len(b.Messages) > 0 || len(b.Changes) > 0) {
 		w.listeners.committed(b)
 	}
-	if err == nil && w.batch.entriesChanged {
-		w.mechas.forget()
-		w.listeners.entriesChanged()
-	}
-	if err == nil && w.batch.learnedChanged {
-		w.listeners.learnedChanged()
+	if err == nil {
+		w.listeners.tell(w.batch.changed &^ keysChanged)
 	}
 	if w.batch.committing { // without a COMMIT, the log is as it was
 		w.checkpoints.begin()
@@ -143,9 +111,6 @@ func (w *writer) spoil(ops []op, err error) bool {
 func (w *writer) try(ops []op) error {
 	t := &w.batch
 	t.begin(w)
-	if w.replica != nil {
-		w.replica.begin()
-	}
 	if err := w.failed(); err != nil {
 		return err
 	}
@@ -167,11 +132,7 @@ func (w *writer) try(ops []op) error {
 	}
 	if err != nil {
 		w.c.Rollback()
-		clear(w.callers)   // some may have been read in the transaction that failed
-		clear(w.wordsUsed) // likewise
-		w.accepts.forget()
-		w.members.forget()
-		w.counts.round.forget()
+		w.forgetRead() // what was read in the transaction that failed
 		return err
 	}
 	w.measures.Commit.Observe(time.Since(began))
@@ -191,7 +152,7 @@ func (w *writer) sync(ops []op) error {
 	return err
 }
 
-// fill applies the jobs and lets the riders board.
+// fill applies the jobs, and has the rooms add their rows.
 func (w *writer) fill(t *tx, ops []op) error {
 	if err := w.forgetStale(); err != nil {
 		return err
@@ -210,49 +171,34 @@ func (w *writer) fill(t *tx, ops []op) error {
 		if o.err != nil && relay.ErrorCode(o.err) == relay.Internal {
 			return o.err
 		}
-		if n := nonceOf(o.job); n != 0 && o.err == nil {
-			t.nonces = append(t.nonces, n)
+		if o.err == nil {
+			for _, r := range w.rooms {
+				r.Applied(t, o.job)
+			}
 		}
 	}
-	if err := t.keepExchanges(); err != nil {
-		return err
-	}
-	for _, r := range w.riders {
-		if err := r.board(t); err != nil {
+	for _, r := range w.rooms {
+		if err := r.Board(t); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// forgetRead has the rooms drop what they have read from the file.
+func (w *writer) forgetRead() {
+	for _, r := range w.rooms {
+		r.Forget()
+	}
+}
+
 // publish hands the state of the transaction to the writer, after the commit.
 func (t *tx) publish() {
 	w := t.w
 	w.last, w.lastLocal = t.last, t.lastLocal
-	w.measures.committed(t)
 	w.sayAhead()
-	for id, n := range t.pending {
-		w.pending[id] = n
-	}
-	w.claims.committed(t.claimFrom)
-	w.words.drop(t.forgotten)
-	for text, id := range t.words {
-		if id != 0 {
-			w.words.put(id, text)
-		}
-	}
-	for address, id := range t.mechas {
-		if id != 0 {
-			w.mechas.put(id, address)
-		}
-	}
-	w.words.publish(t.foundWords)
-	w.mechas.publish(t.foundMechas)
-	for _, r := range w.riders {
-		r.arrived(t)
-	}
-	if w.opts.Serve {
-		w.retention.unlist.removed(t.removed, w.retention.running(w.opts.Now()))
+	for _, r := range w.rooms {
+		r.Arrived(t)
 	}
 }
 
@@ -276,32 +222,4 @@ func (w *writer) explain(err error) error {
 		return &relay.Error{Code: relay.StoreFailed, Detail: "the commit failed; whether this was written is unknown", Cause: err}
 	}
 	return &relay.Error{Code: relay.Internal, Detail: "the write could not be applied", Cause: err}
-}
-
-// countPending gives how many messages are pending for a Mecha, with the changes of
-// this transaction.
-func (t *tx) countPending(id relay.MechaNumber) (int, error) {
-	if n, ok := t.pending[id]; ok {
-		return n, nil
-	}
-	if n, ok := t.w.pending[id]; ok {
-		return n, nil
-	}
-	n, err := t.countOpen(id)
-	if err == nil {
-		t.pending[id] = n
-	}
-	return n, err
-}
-
-// addPending changes the count of a Mecha's pending messages. It does nothing before
-// countPending has counted them.
-func (t *tx) addPending(id relay.MechaNumber, delta int) {
-	n, ok := t.pending[id]
-	if !ok {
-		n, ok = t.w.pending[id]
-	}
-	if ok {
-		t.pending[id] = n + delta
-	}
 }

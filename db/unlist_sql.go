@@ -16,7 +16,7 @@ import (
 // unlist has the rows of removed messages deleted from the mailboxes, and deletes their other
 // rows in the index.
 func (t *tx) unlist(messages []indexedMessage) error {
-	t.removed = append(t.removed, messages...)
+	t.w.mailbox.removed = append(t.w.mailbox.removed, messages...)
 	for _, m := range messages {
 		if err := t.unindex(m); err != nil {
 			return err

@@ -114,14 +114,14 @@ func (h *watch) tell(data int64) error {
 	}
 	h.data = data
 	if now.keys != h.seen.keys {
-		h.w.listeners.keysChanged()
+		h.w.listeners.tell(keysChanged)
 	}
 	if now.entries != h.seen.entries {
 		h.w.mechas.forget()
-		h.w.listeners.entriesChanged()
+		h.w.listeners.tell(entriesChanged)
 	}
 	if now.learned != h.seen.learned {
-		h.w.listeners.learnedChanged()
+		h.w.listeners.tell(learnedChanged)
 	}
 	h.seen = now
 	return nil

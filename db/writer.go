@@ -13,21 +13,20 @@ import (
 )
 
 const (
-	commandBatch  = 64                     // jobs in a transaction of a command, because a server may wait for it
-	mostRest      = 50 * time.Millisecond  // the longest pause of a command between two transactions
-	servantsEvery = 250 * time.Millisecond // how often servants run while no jobs come
-	gatherRounds  = 4                      // how often the writer yields before it takes the queue
+	commandBatch = 64                     // jobs in a transaction of a command, because a server may wait for it
+	mostRest     = 50 * time.Millisecond  // the longest pause of a command between two transactions
+	tasksEvery   = 250 * time.Millisecond // how often background work is looked for while no jobs come
+	gatherRounds = 4                      // how often the writer yields before it takes the queue
 )
 
 // writer is the goroutine that changes the file, with its queue. Other goroutines use
-// the queue, the fault and ended. Except for the notes of pushes, the fields below the
-// queue belong to the writer's goroutine.
+// the queue, the fault and ended. The fields below the queue belong to the writer's goroutine.
 type writer struct {
 	mu    sync.Mutex
 	queue queue
 	shut  bool
 	late  []lateEnd
-	wake  chan struct{} // has a token while the queue has jobs, many pushes are noted, late has jobs, the log has brought entries, or shut is set
+	wake  chan struct{} // has a token while the queue has jobs, late has jobs, the log has brought entries, or shut is set
 	fault atomic.Pointer[error]
 	ended chan struct{} // closed when run has returned
 
@@ -45,59 +44,24 @@ type writer struct {
 
 	startHelpers func() error // starts the goroutines beside the writer
 
-	batch     tx                             // the present transaction
-	last      relay.Position                 // the last committed position in the shared order
-	saidAhead bool                           // the log says that last is ahead of the clock
-	lastLocal relay.Position                 // the last committed position of a local row
-	pending   map[relay.MechaNumber]int      // how many messages are pending for a Mecha, if that was counted
-	callers   map[relay.KeyNumber]*relay.Key // the keys of recent writes, as the file has them
-	wordsUsed map[int64]relay.Position       // word.used of recent words, as the file has it
-	accepts   accepts
-	members   members
-	cachedAt  int64 // PRAGMA data_version when callers, mechas, accepts and members were read
+	batch     tx             // the present transaction
+	last      relay.Position // the last committed position in the shared order
+	saidAhead bool           // the log says that last is ahead of the clock
+	lastLocal relay.Position // the last committed position of a local row
+	cachedAt  int64          // PRAGMA data_version when the rooms were told to forget
 
-	expiry      dueTimes
-	overdue     dueTimes
-	returns     dueTimes
-	counts      counts
-	activation  activation
-	limited     bool // a conversation may have a limit
-	attempts    bool // the table attempt may have rows
-	claims      claims
 	foreign     foreign
-	pushes      pushNotes
-	nonces      noncePacker
-	segments    segmentWriter
-	newWords    wordWriter
+	checkpoints checkpoints
 	replica     *replica      // nil, as the two below: the file is its own log
 	follow      *follower     // hands the entries of the log over
 	propose     *proposer     // brings writes into the log
 	admin       *admin.Client // hands the writes of a command to the server of a copy that follows a log; nil: they are written here
-	checkpoints checkpoints
-	keyUse      keyUse
-	searches    searchCleaner
-	searchWords searchCleaner
-	retention   retention
-	servants    []servant // those of the fields above that are servants
-	riders      []rider   // those of the fields above that are riders
-}
 
-// A servant does the store's own work between two transactions, on the writer's
-// goroutine.
-type servant interface {
-	// due tells whether the servant has work. now is the time of the store's clock.
-	due(now time.Time) bool
-	// do does the work. It may commit transactions.
-	do(now time.Time)
-}
-
-// A rider adds local rows to the transactions of jobs, so that these rows need no
-// transaction of their own.
-type rider interface {
-	// board writes the rows, just before the commit.
-	board(t *tx) error
-	// arrived is called after the commit, unless the commit failed.
-	arrived(t *tx)
+	nouns
+	rooms   []room
+	tasks   []background // of the rooms, and the writer's own
+	idle    bool         // no job waits: what is due gets a transaction of its own
+	joining []op         // jobs that the rooms add to the next transaction
 }
 
 func newWriter(d *DB, c *sqlite.Conn) *writer {
@@ -108,24 +72,21 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w := &writer{
 		queue: newQueue(most, maxBatchBytes), wake: make(chan struct{}, 1), ended: make(chan struct{}),
 		lookups: d.lookups, opts: d.opts, path: d.path, c: c, disk: &d.disk, listeners: &d.listeners, measures: d.measures,
-		pending: map[relay.MechaNumber]int{}, callers: map[relay.KeyNumber]*relay.Key{},
-		wordsUsed: map[int64]relay.Position{}, accepts: newAccepts(),
 	}
 	w.transact = w.attempt
-	w.expiry, w.overdue, w.returns, w.counts, w.activation = newExpiry(w), newOverdue(w), newReturns(w), counts{w: w}, activation{w: w}
 	w.foreign = foreign{w: w, readers: d.readers}
-	w.pushes.w, w.nonces.w = w, w
-	w.segments, w.newWords = segmentWriter{w: w, index: d.late}, wordWriter{w: w, late: d.lateWords}
 	w.checkpoints = newCheckpoints(w, d.readers)
-	w.keyUse = keyUse{w: w, cache: &d.keys, written: map[relay.KeyNumber]int64{}}
-	w.searches, w.searchWords = searchCleaner{w: w, what: searchAnswers}, searchCleaner{w: w, what: searchWords}
-	w.retention = newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) })
-	if d.opts.Serve { // times of messages and of answers come by the server's clock alone
-		w.servants = []servant{&w.expiry, &w.overdue, &w.returns, &w.counts, &w.activation, &w.searches, &w.searchWords}
+	w.nouns, w.rooms = newRooms(d, w)
+	for _, r := range w.rooms {
+		w.tasks = append(w.tasks, r)
 	}
-	w.servants = append(w.servants, &w.foreign, w.disk, &w.keyUse, &w.checkpoints)
-	w.riders = []rider{&w.pushes, &w.nonces, &w.segments, &w.newWords}
+	w.tasks = append(w.tasks, &w.foreign, w.disk, &w.checkpoints)
 	return w
+}
+
+// add adds a room to those that are there. Only Open may call it.
+func (w *writer) add(r room) {
+	w.rooms, w.tasks = append(w.rooms, r), append(w.tasks, r)
 }
 
 // enqueue queues a job of a Mecha; 0 is the relay itself. The writer calls the job's
@@ -218,39 +179,30 @@ func (w *writer) fail(err error) {
 // run is the writer's goroutine.
 func (w *writer) run() {
 	defer close(w.ended)
-	tick := time.NewTicker(servantsEvery)
+	tick := time.NewTicker(tasksEvery)
 	defer tick.Stop()
 	for {
 		w.gather()
 		ops, shut := w.take()
 		entries := w.follow.take()
 		w.finishLate()
-		w.retention.settle()
 		if len(ops) == 0 && shut {
-			w.pushes.flush()
-			w.segments.flush()
-			w.newWords.flush()
-			w.retention.flush()
-			w.keyUse.flush()
+			for _, r := range w.rooms {
+				r.Flush()
+			}
 			return
 		}
 		if len(ops) == 0 && len(entries) == 0 {
 			select {
 			case <-w.wake:
-				if w.pushes.many() {
-					w.pushes.flush()
-				}
 			case <-tick.C:
-				w.runServants()
-				w.pushes.flush()
-				w.retention.alone()
+				w.runTasks(true)
 			}
 			continue
 		}
-		w.runServants() // before every transaction, so that servants also run under load
+		w.runTasks(false) // before every transaction, so that tasks also run under load
 		began := time.Now()
-		ops = w.retention.join(ops)
-		if len(ops) > 0 {
+		if ops = append(ops, w.joined()...); len(ops) > 0 {
 			w.commit(ops)
 		}
 		w.reuse(ops)
@@ -263,17 +215,29 @@ func (w *writer) run() {
 	}
 }
 
-// runServants lets the servants that have work do it.
-func (w *writer) runServants() {
+// runTasks does the work that is due. idle says that no transaction of jobs follows.
+func (w *writer) runTasks(idle bool) {
 	if w.cramped && !w.findRoom() {
 		return
 	}
 	now := w.opts.Now()
-	for _, s := range w.servants {
-		if s.due(now) {
-			s.do(now)
+	w.idle = idle
+	for _, b := range w.tasks {
+		if b.Due(now) {
+			b.Do(now)
 		}
 	}
+}
+
+// join adds a job to the transaction that follows. Only a Do may call it, and not while the
+// writer is idle.
+func (w *writer) join(j job) { w.joining = append(w.joining, op{job: j}) }
+
+// joined takes the jobs that join was given.
+func (w *writer) joined() []op {
+	ops := w.joining
+	w.joining = w.joining[:0]
+	return ops
 }
 
 // gather yields the processor to goroutines that are about to queue a job, as long as

@@ -1,0 +1,76 @@
+package db
+
+import (
+	"time"
+
+	"relay/db/relay"
+)
+
+// progress is the room of what becomes of a message: receipts, leases, and the times that come,
+// such as that of its expiry. Times come by the server's clock alone.
+type progress struct {
+	quiet
+	w        *writer
+	expiry   dueTimes
+	overdue  dueTimes
+	returns  dueTimes
+	pushes   pushNotes
+	claims   claims
+	attempts bool // the table attempt may have rows
+
+	// What the present transaction brings:
+
+	claimFrom map[relay.MechaNumber]relay.Position // where its claims have arrived (claims)
+	claimed   int                                  // messages that workers got
+	returned  int                                  // messages that came again
+	spent     int                                  // messages that the relay gave up
+}
+
+func newProgress(w *writer) *progress {
+	return &progress{w: w, expiry: newExpiry(w), overdue: newOverdue(w), returns: newReturns(w), pushes: pushNotes{w: w},
+		claimFrom: map[relay.MechaNumber]relay.Position{}}
+}
+
+func (p *progress) start() (err error) {
+	for _, d := range [...]*dueTimes{&p.expiry, &p.overdue, &p.returns} {
+		if err := d.start(); err != nil {
+			return err
+		}
+	}
+	p.attempts, err = p.w.c.Row(nil, "SELECT 1 FROM attempt LIMIT 1")
+	return err
+}
+
+func (p *progress) Begin(*tx) {
+	clear(p.claimFrom)
+	p.claimed, p.returned, p.spent = 0, 0, 0
+}
+
+func (p *progress) Board(t *tx) error { return p.pushes.board(t) }
+
+func (p *progress) Arrived(t *tx) {
+	m := p.w.measures
+	m.Claimed.Add(int64(p.claimed))
+	m.Returned.Add(int64(p.returned))
+	m.Spent.Add(int64(p.spent))
+	m.committed(t)
+	p.claims.committed(p.claimFrom)
+	p.pushes.arrived(t)
+}
+
+func (p *progress) Due(time.Time) bool { return true }
+
+func (p *progress) Do(now time.Time) {
+	if p.w.opts.Serve {
+		for _, d := range [...]*dueTimes{&p.expiry, &p.overdue, &p.returns} {
+			if d.Due(now) {
+				d.Do(now)
+			}
+		}
+	}
+	if p.w.idle {
+		p.pushes.flush()
+	}
+}
+
+func (p *progress) Flush() { p.pushes.flush() }

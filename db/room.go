@@ -1,0 +1,70 @@
+package db
+
+import "time"
+
+// A room is what the store has for one noun: its rows, its caches, and its own work. The
+// writer knows rooms by these hooks alone. It calls them on its goroutine, in the order in
+// which the rooms are listed (newRooms). A room that needs no hook of a kind embeds quiet.
+type room interface {
+	background
+
+	// Begin is called when a transaction begins, and again if it is made again. What the room
+	// has noted of a transaction that was not committed is to be forgotten.
+	Begin(t *tx)
+	// Applied is called after a job of the transaction has been applied, but not refused.
+	Applied(t *tx, j job)
+	// Board writes local rows just before the commit, so that they need no transaction of
+	// their own. An error fails the transaction.
+	Board(t *tx) error
+	// Arrived is called after the commit, unless the commit failed.
+	Arrived(t *tx)
+	// Forget drops what the room has read from the file: a transaction was rolled back, or
+	// another process has written to the file. It may come between Begin and the first job.
+	Forget()
+	// Flush writes what waits in memory. The store closes.
+	Flush()
+}
+
+// background is work of the store itself, such as the expiry of messages. The writer looks
+// for it before each transaction and, while no jobs come, every tasksEvery.
+type background interface {
+	// Due reports whether there is work. now is the time of the store's clock.
+	Due(now time.Time) bool
+	// Do does the work. It may commit transactions of its own. While jobs wait, as
+	// writer.idle tells, it may instead add a job to their transaction (writer.join).
+	Do(now time.Time)
+}
+
+// quiet has the hooks of a room that does nothing.
+type quiet struct{}
+
+func (quiet) Begin(*tx)          {}
+func (quiet) Applied(*tx, job)   {}
+func (quiet) Board(*tx) error    { return nil }
+func (quiet) Arrived(*tx)        {}
+func (quiet) Forget()            {}
+func (quiet) Flush()             {}
+func (quiet) Due(time.Time) bool { return false }
+func (quiet) Do(time.Time)       {}
+
+// nouns has the rooms by their names, for each other.
+type nouns struct {
+	dict      *dictionary
+	mailbox   *mailbox
+	nonces    *noncePacker
+	directory *directory
+	learning  *learningRoom
+	progress  *progress
+	sends     *sending
+	retention *retention
+}
+
+// newRooms makes the rooms of a store. Later ones may use earlier ones.
+func newRooms(d *DB, w *writer) (n nouns, all []room) {
+	n = nouns{
+		dict: newDictionary(w), mailbox: newMailbox(w), nonces: &noncePacker{w: w}, directory: newDirectory(w, &d.keys),
+		learning: newLearning(w), progress: newProgress(w), sends: &sending{w: w},
+		retention: newRetention(w, func(now time.Time) time.Duration { return d.nonces.elapsed(now) }),
+	}
+	return n, []room{n.progress, n.learning, n.nonces, n.mailbox, n.dict, n.sends, n.retention, n.directory}
+}

@@ -1,0 +1,21 @@
+package db
+
+// sending is the room of what decides a send besides the recipient's mailbox: who takes part in
+// a conversation, how long it may get, and to whom a message to a crew goes.
+type sending struct {
+	quiet
+	w          *writer
+	members    members
+	limited    bool        // a conversation may have a limit
+	to         []addressee // the recipients of the present message
+	broadcasts int         // messages to a crew in the present transaction
+}
+
+func (s *sending) start() (err error) {
+	s.limited, err = s.w.c.Row(nil, "SELECT 1 FROM conversation_limit LIMIT 1")
+	return err
+}
+
+func (s *sending) Begin(*tx)   { s.broadcasts = 0 }
+func (s *sending) Arrived(*tx) { s.w.measures.ToCrews.Add(int64(s.broadcasts)) }
+func (s *sending) Forget()     { s.members.forget() }
