@@ -14,7 +14,7 @@ import (
 // Internal. Safe for concurrent use.
 func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 	d.judgeAck(a)
-	return do(d, a, (*tx).acknowledge)
+	return do[relay.AckOutcome](d, a)
 }
 
 // AcknowledgeThen is Acknowledge without waiting. done is called from the writer's
@@ -22,7 +22,7 @@ func (d *DB) Acknowledge(a *relay.Acknowledge) (relay.AckOutcome, error) {
 // writes, done is called at once.
 func (d *DB) AcknowledgeThen(a *relay.Acknowledge, done func(relay.AckOutcome, error)) {
 	d.judgeAck(a)
-	then(d, a, (*tx).acknowledge, done)
+	then(d, a, done)
 }
 
 // judgeAck sets the verdict of this machine.
@@ -154,7 +154,7 @@ func (t *tx) countAck(a *relay.Acknowledge, m *relay.Message) error {
 // RecipientOnly, MessageExpired, UnknownKey, KeyRevoked, KeyExpired, and those of every
 // write. Safe for concurrent use.
 func (d *DB) MarkDelivered(m *relay.MarkDelivered) (relay.DeliveredOutcome, error) {
-	return do(d, m, (*tx).markDelivered)
+	return do[relay.DeliveredOutcome](d, m)
 }
 
 func (t *tx) markDelivered(d *relay.MarkDelivered) (relay.DeliveredOutcome, error) {

@@ -2,7 +2,6 @@ package db
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"relay/db/file"
@@ -11,25 +10,22 @@ import (
 
 // administer is do for a write that an operator makes. If Options.By says who that is,
 // the audit log gets a row in the same transaction.
-func administer[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
-	return administerBy(d, d.opts.By, write, decide)
+func administer[O any, W relay.Write](d *DB, write W) (O, error) {
+	return administerBy[O](d, d.opts.By, write)
 }
 
 // administerBy is administer for an operator who is not the one of Options.By.
-func administerBy[W relay.Write, O any](d *DB, by relay.Actor, write W, decide func(*tx, W) (O, error)) (O, error) {
-	o, err := doBy(d, by, write, decide)
+func administerBy[O any, W relay.Write](d *DB, by relay.Actor, write W) (o O, err error) {
+	if by == (relay.Actor{}) {
+		o, err = do[O](d, write)
+	} else {
+		var outcome any
+		outcome, err = do[any](d, &relay.Act{At: write.When(), By: by, Write: write})
+		o, _ = outcome.(O)
+	}
 	if err == nil {
 		d.awaitNodes(context.Background(), write)
 	}
-	return o, err
-}
-
-func doBy[W relay.Write, O any](d *DB, by relay.Actor, write W, decide func(*tx, W) (O, error)) (O, error) {
-	if by == (relay.Actor{}) {
-		return do(d, write, decide)
-	}
-	outcome, err := do(d, &relay.Act{At: write.When(), By: by, Write: write}, (*tx).act)
-	o, _ := outcome.(O)
 	return o, err
 }
 
@@ -41,7 +37,7 @@ func (d *DB) Note(what, detail string) error {
 	if d.opts.By == (relay.Actor{}) {
 		return nil
 	}
-	_, err := do(d, &relay.Act{At: d.opts.Now(), By: d.opts.By, What: what, Detail: detail}, (*tx).act)
+	_, err := do[any](d, &relay.Act{At: d.opts.Now(), By: d.opts.By, What: what, Detail: detail})
 	return err
 }
 
@@ -49,79 +45,17 @@ func (d *DB) Note(what, detail string) error {
 // the write has none.
 func (t *tx) act(a *relay.Act) (outcome any, err error) {
 	n := relay.NotedAct{At: a.When(), By: a.By, What: a.What, Detail: a.Detail}
-	switch w := a.Write.(type) {
-	case nil:
-	case *relay.IssueKey:
-		k, err := t.issueKey(w)
+	if a.Write != nil {
+		r, err := t.w.table.of(a.Write)
 		if err != nil {
 			return nil, err
 		}
-		outcome = k
-		n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyIssued, k.Mecha.Address, k.ID, describeKey(k)
-		if w.Replaces != "" {
-			n.What, n.Detail = relay.ActKeyRotated, fmt.Sprintf("replaces %s, which ends after %s; %s", w.Replaces, w.Overlap, n.Detail)
+		noted := false
+		if outcome, noted, err = r.act(t, a.Write, &n); err != nil || !noted {
+			return outcome, err
 		}
-	case *relay.RevokeKey:
-		k, err := t.keyByID(w.ID)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := t.revokeKey(w); err != nil {
-			return nil, err
-		}
-		if !k.RevokedAt.IsZero() && !k.RevokedAt.After(w.At) { // it was revoked before
-			return nil, nil
-		}
-		n.What, n.Mecha, n.Key, n.Detail = relay.ActKeyRevoked, k.Mecha.Address, k.ID, describeKey(k)
-	case *relay.PutProfile:
-		if _, err := t.putProfile(w); err != nil {
-			return nil, err
-		}
-		n.What, n.Mecha = relay.ActProfileSet, w.Address
-	case *relay.RemoveMecha:
-		if _, err := t.removeMecha(w); err != nil {
-			return nil, err
-		}
-		n.What, n.Mecha, n.Detail = relay.ActMechaRemoved, w.Address, "with its keys and its profile"
-	case *relay.SendMessage:
-		sent, err := t.send(w)
-		if err != nil || sent.Replayed {
-			return sent, err
-		}
-		outcome = sent
-		n.What, n.Mecha, n.Detail = relay.ActMessageSent, w.To, string(sent.ID)
-		if w.CorrelationID != "" {
-			n.Detail += ", correlation id " + relay.Quote(w.CorrelationID)
-		}
-	case *relay.ExpireMessage:
-		if _, err := t.expireMessage(w); err != nil {
-			return nil, err
-		}
-		n.What, n.Detail = relay.ActMessageExpired, string(w.ID)
-	case *relay.ForgetLearned:
-		if _, err := t.forget(w); err != nil {
-			return nil, err
-		}
-		n.What, n.Mecha, n.Detail = relay.ActForgotten, w.Address, "what discovery had learned about it"
-	default:
-		return nil, relay.Errorf(relay.Internal, "an act cannot hold a write of the type %T", w)
 	}
 	return outcome, file.AddAct(t.c, n)
-}
-
-// describeKey says what people know a key by.
-func describeKey(k *relay.Key) string {
-	text := "no label"
-	if k.Label != "" {
-		text = "label " + relay.Quote(k.Label)
-	}
-	if k.Broadcast {
-		text += ", may write to all crews"
-	}
-	if !k.ExpiresAt.IsZero() {
-		text += ", ends " + relay.FormatTime(k.ExpiresAt)
-	}
-	return text
 }
 
 // Acts reads the audit log from a time on, the oldest act first.

@@ -63,8 +63,8 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 		done(err)
 		return
 	}
-	j, err := jobOf(write, func(_ any, err error) {
-		if err != nil || !decidesKeys(write) {
+	j, err := d.w.table.jobOf(write, func(_ any, err error) {
+		if err != nil || !d.w.table.decidesKeys(write) {
 			done(err)
 			return
 		}

@@ -71,7 +71,7 @@ func TestAClaimBringsTheOldestFreeMessages(t *testing.T) {
 		case n < 7:
 			ack(relay.Deferred, time.Duration(1+random.IntN(30))*time.Second)
 		case n < 9:
-			if _, err := do(d, &relay.EndAttempts{At: c.now()}, (*tx).endAttempts); err != nil {
+			if _, err := do[nextDue](d, &relay.EndAttempts{At: c.now()}); err != nil {
 				t.Fatal(err)
 			}
 		default:
@@ -120,7 +120,7 @@ func TestAClaimDoesNotLookAtHeldMessages(t *testing.T) {
 	claim(1, 5*time.Second)
 	claim(4, time.Hour)
 	c.set(time.Minute)
-	if _, err := do(d, &relay.EndAttempts{At: c.now()}, (*tx).endAttempts); err != nil {
+	if _, err := do[nextDue](d, &relay.EndAttempts{At: c.now()}); err != nil {
 		t.Fatal(err)
 	}
 	claim(1, time.Hour)
@@ -143,13 +143,16 @@ func TestAClaimThatFailsLeavesItsMessages(t *testing.T) {
 	c.shown.Store(time.Now().UnixMilli())
 	sent := mustSendNow(t, d, c, k)
 	claim := &relay.ClaimMessages{At: c.now(), Key: k.Number, Limit: 1, Lease: time.Hour}
-	_, err := do(d, claim, func(x *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
+	done := make(chan error, 1)
+	j := taskOf(d.w.table, claim, func(_ []relay.ClaimedMessage, err error) { done <- err })
+	j.decide = func(x *tx, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
 		if got, err := x.claimMessages(c); err != nil || len(got) != 1 {
 			t.Errorf("%d messages, %v", len(got), err)
 		}
 		return nil, errors.New("a fault of the store")
-	})
-	if err == nil {
+	}
+	d.enqueue(j)
+	if err := <-done; err == nil {
 		t.Fatal("the claim has not failed")
 	}
 	if got, err := d.ClaimMessages(t.Context(), claim); err != nil || len(got) != 1 || got[0].ID != sent.ID {

@@ -21,7 +21,7 @@ import (
 // durable when it returns. It may give none. Errors: UnknownKey, KeyRevoked, KeyExpired, and
 // those of every write. Safe for concurrent use.
 func (d *DB) ClaimMessages(ctx context.Context, c *relay.ClaimMessages) ([]relay.ClaimedMessage, error) {
-	claimed, err := do(d, c, (*tx).claimMessages)
+	claimed, err := do[[]relay.ClaimedMessage](d, c)
 	if err != nil || len(claimed) == 0 {
 		return nil, err
 	}

@@ -66,7 +66,7 @@ func (c *counts) Do(now time.Time) {
 		c.first, c.waiting = time.Time{}, 0
 	}
 	write := &relay.CountExchanges{At: now, HalfLife: c.w.opts.LearnHalfLife, Most: countAtOnce}
-	j := &task[*relay.CountExchanges, bool]{write: write, decide: (*tx).countExchanges, done: func(more bool, err error) {
+	j := taskOf(c.w.table, write, func(more bool, err error) {
 		c.onWay = false
 		switch {
 		case err != nil:
@@ -77,7 +77,7 @@ func (c *counts) Do(now time.Time) {
 		default:
 			c.next = time.Time{}
 		}
-	}}
+	})
 	if c.onWay = c.w.propose != nil; c.onWay {
 		c.w.proposes(j)
 		return

@@ -34,19 +34,19 @@ type nextDue int64
 
 func newExpiry(w *writer) dueTimes {
 	return dueTimes{w: w, earliest: earliestExpiry, fault: "messages did not expire", act: func(now time.Time, done func(nextDue, error)) job {
-		return &task[*relay.ExpireDue, nextDue]{write: &relay.ExpireDue{At: now}, decide: (*tx).expireDue, done: done}
+		return taskOf(w.table, &relay.ExpireDue{At: now}, done)
 	}}
 }
 
 func newOverdue(w *writer) dueTimes {
 	return dueTimes{w: w, earliest: earliestAckBy, fault: "senders were not told that messages are overdue", act: func(now time.Time, done func(nextDue, error)) job {
-		return &task[*relay.NoteOverdue, nextDue]{write: &relay.NoteOverdue{At: now}, decide: (*tx).noteOverdue, done: done}
+		return taskOf(w.table, &relay.NoteOverdue{At: now}, done)
 	}}
 }
 
 func newReturns(w *writer) dueTimes {
 	return dueTimes{w: w, earliest: earliestReturn, fault: "messages that workers held, or that were put off, did not come again", act: func(now time.Time, done func(nextDue, error)) job {
-		return &task[*relay.EndAttempts, nextDue]{write: &relay.EndAttempts{At: now, MaxAttempts: w.opts.MaxAttempts}, decide: (*tx).endAttempts, done: done}
+		return taskOf(w.table, &relay.EndAttempts{At: now, MaxAttempts: w.opts.MaxAttempts}, done)
 	}}
 }
 

@@ -28,18 +28,18 @@ func (t *tx) raiseRevision(id relay.MechaNumber, at time.Time, removed any) erro
 // Profile). Errors: MechaNotFound; with Register, InvalidAddress; and those of every
 // write. Safe for concurrent use.
 func (d *DB) PutProfile(p *relay.PutProfile) error {
-	decide := do[*relay.PutProfile, none]
+	put := do[none, *relay.PutProfile]
 	if p.Key == 0 { // a command sets it; a Mecha that sets its own is no operator
-		decide = administer[*relay.PutProfile, none]
+		put = administer[none, *relay.PutProfile]
 	}
-	_, err := decide(d, p, (*tx).putProfile)
+	_, err := put(d, p)
 	return err
 }
 
 // PutProfileThen is PutProfile without waiting, for imports, which note themselves in the
 // audit log (Note). done is called from the writer's goroutine and must not block.
 func (d *DB) PutProfileThen(p *relay.PutProfile, done func(error)) {
-	then(d, p, (*tx).putProfile, func(_ none, err error) { done(err) })
+	then(d, p, func(_ none, err error) { done(err) })
 }
 
 func (t *tx) putProfile(p *relay.PutProfile) (none, error) {
@@ -106,7 +106,7 @@ const noncesAtOnce = 1000
 // RemoveMecha removes a Mecha, and returns once that is durable. Errors:
 // MechaNotFound, and those of every write. Safe for concurrent use.
 func (d *DB) RemoveMecha(r *relay.RemoveMecha) error {
-	_, err := administer(d, r, (*tx).removeMecha)
+	_, err := administer[none](d, r)
 	return err
 }
 

@@ -68,13 +68,13 @@ func TestATransactionThatFailedIsForgotten(t *testing.T) {
 	for _, text := range []string{`{"n":1}`, `{"n":2}`} {
 		m := message(k, "c^d", text)
 		m.MaxPending = 3
-		then(d, m, (*tx).send, func(_ relay.Sent, err error) { got <- err })
+		then(d, m, func(_ relay.Sent, err error) { got <- err })
 	}
 	alone := relay.Profile{AcceptFrom: relay.AcceptFrom{}}
-	then(d, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, (*tx).putProfile, func(_ none, err error) { got <- err })
-	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
-	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
-	then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
+	then(d, &relay.PutProfile{At: time.Now(), Address: "c^d", Profile: alone.Stored()}, func(_ none, err error) { got <- err })
+	then(d, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the list is remembered
+	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
+	then(d, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err }) // refused: the key is remembered as revoked
 	d.submit(fails, 0, func(err error) { got <- err })
 	close(b.release)
 	for i := range 7 {

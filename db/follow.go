@@ -164,10 +164,11 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 		if waiting != nil {
 			j = waiting[i]
 			j.(follows).become(write)
-		} else if j, err = jobOf(write, ignore); err != nil {
+		} else if j, err = f.w.table.jobOf(write, ignore); err != nil {
 			return nil, err
 		}
-		ops = append(ops, op{job: &entryWrite{job: j, replica: f.w.replica, nonce: nonceIn(write)}})
+		_, nonce := f.w.table.caller(write)
+		ops = append(ops, op{job: &entryWrite{job: j, replica: f.w.replica, nonce: nonce}})
 	}
 	return ops, nil
 }
@@ -267,7 +268,7 @@ func (f *follower) detach() {
 			continue
 		}
 		waited := e.job
-		j, err := jobOf(waited.shared(), ignore)
+		j, err := f.w.table.jobOf(waited.shared(), ignore)
 		if err != nil {
 			continue // it was made of such a job before
 		}

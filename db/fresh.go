@@ -120,7 +120,7 @@ func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
 	if d.w.propose == nil {
 		return nil
 	}
-	_, err := do(d, &relay.UseNonce{At: d.opts.Now(), Key: k.Number, Nonce: nonce}, (*tx).useNonce)
+	_, err := do[none](d, &relay.UseNonce{At: d.opts.Now(), Key: k.Number, Nonce: nonce})
 	return err
 }
 
@@ -130,21 +130,10 @@ func (t *tx) useNonce(u *relay.UseNonce) (none, error) {
 	return none{}, err
 }
 
-// decidesKeys tells whether a write decides which keys work.
-func decidesKeys(write relay.Write) bool {
-	switch w := write.(type) {
-	case *relay.IssueKey, *relay.RevokeKey, *relay.RemoveMecha:
-		return true
-	case *relay.Act:
-		return w.Write != nil && decidesKeys(w.Write)
-	}
-	return false
-}
-
 // awaitNodes waits, after a write that decides which keys work, until each node has applied
 // it or serves no reads. So a key that was revoked works nowhere once the command returns.
 func (d *DB) awaitNodes(ctx context.Context, write relay.Write) {
-	if d.opts.Seen == nil || !decidesKeys(write) {
+	if d.opts.Seen == nil || !d.w.table.decidesKeys(write) {
 		return
 	}
 	number := d.Place().Applied // the write was applied, so it is not later

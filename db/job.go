@@ -27,8 +27,7 @@ type op struct {
 	spoiled bool // the job cannot be applied, so the transaction is made without it
 }
 
-// A task is the job of a write. decide applies the write and gives its outcome, which
-// depends on the store's state and the write alone.
+// A task is the job of a write. decide is that of its kind.
 type task[W relay.Write, O any] struct {
 	write   W
 	decide  func(*tx, W) (O, error)
@@ -59,10 +58,11 @@ func (j *task[W, O]) shared() relay.Write { return j.write }
 func (j *task[W, O]) become(w relay.Write) { j.write = w.(W) }
 
 // do queues a write and waits for its commit. It takes no context, because a queued
-// write is applied even if its caller stops waiting.
-func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O, error) {
-	j := &task[W, O]{write: write, decide: decide, ended: make(chan struct{})}
-	d.w.enqueue(j, d.ownerOf(write))
+// write is applied even if its caller stops waiting. O is the outcome of its kind.
+func do[O any, W relay.Write](d *DB, write W) (O, error) {
+	j := taskOf[O](d.w.table, write, nil)
+	j.ended = make(chan struct{})
+	d.enqueue(j)
 	<-j.ended
 	return j.outcome, j.err
 }
@@ -70,30 +70,17 @@ func do[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error)) (O
 // then is do without waiting. done is called from the writer's goroutine, for the writes
 // of one key in the order of the calls, and must not block. If the queue takes no more,
 // then calls done itself.
-func then[W relay.Write, O any](d *DB, write W, decide func(*tx, W) (O, error), done func(O, error)) {
-	d.w.enqueue(&task[W, O]{write: write, decide: decide, done: done}, d.ownerOf(write))
+func then[O any, W relay.Write](d *DB, write W, done func(O, error)) {
+	d.enqueue(taskOf(d.w.table, write, done))
 }
 
-// ownerOf gives the Mecha whose turns in the queue a write takes; 0 for the relay's own
-// writes.
-func (d *DB) ownerOf(write relay.Write) relay.MechaNumber {
-	switch w := write.(type) {
-	case *relay.SendMessage:
-		return d.keys.mechaOf(w.Key)
-	case *relay.Acknowledge:
-		return d.keys.mechaOf(w.Key)
-	case *relay.MarkDelivered:
-		return d.keys.mechaOf(w.Key)
-	case *relay.PutProfile:
-		return d.keys.mechaOf(w.Key)
-	case *relay.NoteFull:
-		return d.keys.mechaOf(w.Key)
-	case *relay.ClaimMessages:
-		return d.keys.mechaOf(w.Key)
-	case *relay.UseNonce:
-		return d.keys.mechaOf(w.Key)
+// enqueue queues the job of a write, in the turn of the Mecha whose key made it.
+func (d *DB) enqueue(j job) {
+	of := relay.MechaNumber(0)
+	if key, _ := d.w.table.caller(j.shared()); key != 0 {
+		of = d.keys.mechaOf(key)
 	}
-	return 0
+	d.w.enqueue(j, of)
 }
 
 // none is the outcome of writes that have no answer.
@@ -108,69 +95,16 @@ type none struct{}
 // Safe for concurrent use.
 func (d *DB) Apply(write relay.Write) (outcome any, err error) {
 	ended := make(chan struct{})
-	j, err := jobOf(write, func(o any, failed error) {
+	j, err := d.w.table.jobOf(write, func(o any, failed error) {
 		outcome, err = o, failed
 		close(ended)
 	})
 	if err != nil {
 		return nil, err
 	}
-	d.w.enqueue(j, d.ownerOf(write))
+	d.enqueue(j)
 	<-ended
 	return outcome, err
-}
-
-// jobOf makes the job of a write of any kind. done is called as then calls it, with nil for
-// writes that have no outcome. Error: Internal, for a kind that the store does not know.
-func jobOf(write relay.Write, done func(any, error)) (job, error) {
-	silent := func(_ any, err error) { done(nil, err) }
-	switch write := write.(type) {
-	case *relay.SendMessage:
-		return newJob(write, (*tx).send, done), nil
-	case *relay.Acknowledge:
-		return newJob(write, (*tx).acknowledge, done), nil
-	case *relay.MarkDelivered:
-		return newJob(write, (*tx).markDelivered, done), nil
-	case *relay.ExpireDue:
-		return newJob(write, (*tx).expireDue, silent), nil
-	case *relay.IssueKey:
-		return newJob(write, (*tx).issueKey, done), nil
-	case *relay.RevokeKey:
-		return newJob(write, (*tx).revokeKey, silent), nil
-	case *relay.PutProfile:
-		return newJob(write, (*tx).putProfile, silent), nil
-	case *relay.RemoveMecha:
-		return newJob(write, (*tx).removeMecha, silent), nil
-	case *relay.PruneMessages:
-		return newJob(write, (*tx).pruneMessages, done), nil
-	case *relay.PruneUnused:
-		return newJob(write, (*tx).pruneUnused, done), nil
-	case *relay.Act:
-		return newJob(write, (*tx).act, done), nil
-	case *relay.NoteOverdue:
-		return newJob(write, (*tx).noteOverdue, silent), nil
-	case *relay.NoteFull:
-		return newJob(write, (*tx).noteFull, silent), nil
-	case *relay.ClaimMessages:
-		return newJob(write, (*tx).claimMessages, done), nil
-	case *relay.EndAttempts:
-		return newJob(write, (*tx).endAttempts, silent), nil
-	case *relay.ExpireMessage:
-		return newJob(write, (*tx).expireMessage, silent), nil
-	case *relay.CountExchanges:
-		return newJob(write, (*tx).countExchanges, silent), nil
-	case *relay.ForgetLearned:
-		return newJob(write, (*tx).forget, silent), nil
-	case *relay.UseNonce:
-		return newJob(write, (*tx).useNonce, silent), nil
-	case *relay.Activate:
-		return newJob(write, (*tx).activate, silent), nil
-	}
-	return nil, relay.Errorf(relay.Internal, "the store does not know writes of the type %T", write)
-}
-
-func newJob[W relay.Write, O any](write W, decide func(*tx, W) (O, error), done func(any, error)) job {
-	return &task[W, O]{write: write, decide: decide, done: func(o O, err error) { done(o, err) }}
 }
 
 // A chore is a change that is local to this process: notes, answers to searches. It

@@ -122,7 +122,7 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			next.Conversation = first.Conversation
 			d.SendThen(next, func(_ relay.Sent, err error) { ended <- err })
 			prune := &relay.PruneMessages{At: time.Now().Add(time.Hour), After: p - 1, Before: p + 1, Most: 1}
-			then(d, prune, (*tx).pruneMessages, func(out relay.Pruned, err error) {
+			then(d, prune, func(out relay.Pruned, err error) {
 				if out.Messages != 1 {
 					t.Errorf("%d messages were removed", out.Messages)
 				}

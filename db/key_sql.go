@@ -219,7 +219,7 @@ func (d *DB) Issue(i *relay.IssueKey) (relay.IssuedKey, error) {
 	if err != nil {
 		return relay.IssuedKey{}, err
 	}
-	k, err := administer(d, i, (*tx).issueKey)
+	k, err := administer[*relay.Key](d, i)
 	if err == nil && k == nil { // a server has made it (admin.go)
 		k, err = d.issued(i.ID)
 	}
@@ -311,28 +311,29 @@ func (t *tx) raiseKeysVersion() error {
 // Revoking a key again changes nothing. Errors: UnknownKey, and those of every write.
 // Safe for concurrent use.
 func (d *DB) Revoke(r *relay.RevokeKey) error {
-	_, err := administer(d, r, (*tx).revokeKey)
+	_, err := administer[*relay.Key](d, r)
 	return err
 }
 
-func (t *tx) revokeKey(r *relay.RevokeKey) (none, error) {
-	known, err := t.c.Row(nil, "SELECT 1 FROM mecha_key WHERE public_id = ?", string(r.ID))
+// revokeKey revokes a key. Its outcome is the key as it was before.
+func (t *tx) revokeKey(r *relay.RevokeKey) (*relay.Key, error) {
+	k, err := t.keyByID(r.ID)
 	if err != nil {
-		return none{}, err
+		return nil, err
 	}
-	if !known {
-		return none{}, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
+	if k == nil {
+		return nil, relay.Errorf(relay.UnknownKey, "there is no key %s (relay key list)", relay.Quote(string(r.ID)))
 	}
 	newest, err := t.newest()
 	if err != nil {
-		return none{}, err
+		return nil, err
 	}
-	err = t.c.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) WHERE public_id = ?3",
-		r.At.UnixMilli(), int64(newest), string(r.ID))
+	err = t.c.Exec("UPDATE mecha_key SET revoked_at = coalesce(min(revoked_at, ?1), ?1), ended = coalesce(ended, ?2) WHERE id = ?3",
+		r.At.UnixMilli(), int64(newest), int64(k.Number))
 	if err != nil {
-		return none{}, err
+		return nil, err
 	}
-	return none{}, t.raiseKeysVersion()
+	return k, t.raiseKeysVersion()
 }
 
 // keyUse stores, about once a minute, when keys were last used.

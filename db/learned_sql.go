@@ -83,7 +83,7 @@ func (t *tx) erasing(f func() error) error {
 // that is durable (PROTOCOL §5, Learning). Errors: MechaNotFound, and those of every write.
 // Safe for concurrent use.
 func (d *DB) ForgetLearned(f *relay.ForgetLearned) error {
-	_, err := administer(d, f, (*tx).forget)
+	_, err := administer[none](d, f)
 	return err
 }
 

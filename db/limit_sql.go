@@ -129,7 +129,7 @@ func (t *tx) count(l conversationLimit, conversation int64, p relay.Position, n 
 // be done. The message that was refused has left nothing; so this is a write of its own.
 func (d *DB) tellFounder(m *relay.SendMessage, conversation int64) {
 	if conversation != 0 {
-		then(d, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, (*tx).noteFull, func(none, error) {})
+		then(d, &relay.NoteFull{At: m.At, Key: m.Key, Conversation: conversation}, func(none, error) {})
 	}
 }
 

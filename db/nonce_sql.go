@@ -45,7 +45,7 @@ type noncePacker struct {
 func (p *noncePacker) Begin(*tx) { p.brought = p.brought[:0] }
 
 func (p *noncePacker) Applied(_ *tx, j job) {
-	if n := nonceOf(j); n != 0 {
+	if n := p.w.table.nonceOf(j); n != 0 {
 		p.brought = append(p.brought, n)
 	}
 }
@@ -93,34 +93,16 @@ func (p *noncePacker) write(t *tx, now time.Time) error {
 	return t.c.Exec("INSERT INTO nonce_page (position, after, nonces) VALUES (?, ?, ?)", int64(last), int64(p.after), p.nonces)
 }
 
-// nonceOf gives the nonce of a job; 0 if it has none.
-func nonceOf(j job) relay.NonceHash {
+// nonceOf returns the nonce that a job uses up; 0 if it has none.
+func (all *table) nonceOf(j job) relay.NonceHash {
 	if c, ok := j.(*choreJob); ok {
 		if s, ok := c.chore.(*SaveSearch); ok {
 			return s.Nonce
 		}
 		return 0
 	}
-	return nonceIn(j.shared())
-}
-
-// nonceIn gives the nonce of a write; 0 if it has none.
-func nonceIn(write relay.Write) relay.NonceHash {
-	switch w := write.(type) {
-	case *relay.SendMessage:
-		return w.Nonce
-	case *relay.Acknowledge:
-		return w.Nonce
-	case *relay.MarkDelivered:
-		return w.Nonce
-	case *relay.PutProfile:
-		return w.Nonce
-	case *relay.ClaimMessages:
-		return w.Nonce
-	case *relay.UseNonce:
-		return w.Nonce
-	}
-	return 0
+	_, n := all.caller(j.shared())
+	return n
 }
 
 const maxRestored = 4_000_000 // the most nonces that are read from pages, and again from rows, to bound the time of a start

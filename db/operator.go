@@ -53,7 +53,7 @@ func (o *Operator) sender(now time.Time, refused *relay.Key) (*relay.Key, error)
 	if _, err := issue.Complete(); err != nil {
 		return nil, err
 	}
-	k, err := administerBy(o.d, o.by, issue, (*tx).issueKey)
+	k, err := administerBy[*relay.Key](o.d, o.by, issue)
 	if err == nil {
 		o.key = k
 	}
@@ -77,7 +77,7 @@ func (o *Operator) Send(body []byte, once string) (relay.MessageID, error) {
 			return "", err
 		}
 		m.Key, m.Idempotency = k.Number, o.d.IdempotencyKey(k.Mecha.Number, once, body)
-		sent, err := administerBy(o.d, o.by, m, (*tx).send)
+		sent, err := administerBy[relay.Sent](o.d, o.by, m)
 		switch relay.ErrorCode(err) {
 		case relay.UnknownKey, relay.KeyRevoked, relay.KeyExpired:
 		default:
@@ -91,12 +91,12 @@ func (o *Operator) Send(body []byte, once string) (relay.MessageID, error) {
 // it no more. Errors: MessageNotFound, AlreadyAcknowledged, MessageExpired, and those of every
 // write.
 func (o *Operator) Expire(id relay.MessageID) error {
-	_, err := administerBy(o.d, o.by, &relay.ExpireMessage{At: o.d.opts.Now(), ID: id}, (*tx).expireMessage)
+	_, err := administerBy[none](o.d, o.by, &relay.ExpireMessage{At: o.d.opts.Now(), ID: id})
 	return err
 }
 
 // Revoke is DB.Revoke.
 func (o *Operator) Revoke(id relay.KeyID) error {
-	_, err := administerBy(o.d, o.by, &relay.RevokeKey{At: o.d.opts.Now(), ID: id}, (*tx).revokeKey)
+	_, err := administerBy[*relay.Key](o.d, o.by, &relay.RevokeKey{At: o.d.opts.Now(), ID: id})
 	return err
 }

@@ -164,7 +164,7 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	t.Parallel()
 	p := newProposer(nil, nil, file.LogID{})
 	add := func(payload int) {
-		j, err := jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
+		j, err := newTable().jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
 			err = p.queue.add(&proposal{job: j}, 0)
 		}

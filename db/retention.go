@@ -319,7 +319,7 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 	} else {
 		w.Before = relay.PositionAt(p.target)
 	}
-	return &task[*relay.PruneMessages, relay.Pruned]{write: w, decide: timed(r, (*tx).pruneMessages), done: func(out relay.Pruned, err error) {
+	return timed(r, w, func(out relay.Pruned, err error) {
 		defer r.settle()
 		if !r.pieceEnded(err) {
 			return
@@ -342,7 +342,7 @@ func (r *retention) prunePiece(p *pass, now time.Time) job {
 				r.tidy(a, now)
 			}
 		}
-	}}
+	})
 }
 
 // tidy has removed what the messages that a command wanted removed have left behind.
@@ -354,7 +354,7 @@ func (r *retention) tidy(a *asked, now time.Time) {
 func (r *retention) unusedPiece(now time.Time) job {
 	w := *r.unused
 	w.At = now
-	return &task[*relay.PruneUnused, relay.PrunedUnused]{write: &w, decide: timed(r, (*tx).pruneUnused), done: func(out relay.PrunedUnused, err error) {
+	return timed(r, &w, func(out relay.PrunedUnused, err error) {
 		defer r.settle()
 		switch {
 		case !r.pieceEnded(err):
@@ -365,7 +365,7 @@ func (r *retention) unusedPiece(now time.Time) job {
 		default:
 			r.unused = nil
 		}
-	}}
+	})
 }
 
 func (r *retention) unlistPiece() job {
@@ -382,13 +382,16 @@ func (r *retention) choreOf(c chore, done func()) job {
 	}}
 }
 
-// timed measures how long a write takes to be applied.
-func timed[W relay.Write, O any](r *retention, decide func(*tx, W) (O, error)) func(*tx, W) (O, error) {
-	return func(t *tx, w W) (O, error) {
+// timed makes the job of a write, and measures how long it takes to be applied.
+func timed[O any, W relay.Write](r *retention, write W, done func(O, error)) job {
+	j := taskOf(r.w.table, write, done)
+	decide := j.decide
+	j.decide = func(t *tx, w W) (O, error) {
 		began := time.Now()
 		defer func() { r.took = time.Since(began) }()
 		return decide(t, w)
 	}
+	return j
 }
 
 // timedChore is timed for a chore.

@@ -67,13 +67,13 @@ func (r *retention) auditPiece(now time.Time, running time.Duration) job {
 	noted := r.toAudit
 	act := &relay.Act{At: now, By: r.w.opts.By, What: relay.ActMessagesPruned,
 		Detail: fmt.Sprintf("%d messages by their age or expiry, with %d bytes of payload", noted.Messages, noted.Bytes)}
-	return &task[*relay.Act, any]{write: act, decide: timed(r, (*tx).act), done: func(_ any, err error) {
+	return timed(r, act, func(_ any, err error) {
 		defer r.settle()
 		if r.pieceEnded(err) {
 			r.nextAudit = running + auditEvery
 			r.toAudit.Messages, r.toAudit.Bytes = r.toAudit.Messages-noted.Messages, r.toAudit.Bytes-noted.Bytes
 		}
-	}}
+	})
 }
 
 // pushPiece deletes notes of pushes, some rows of them.

@@ -47,12 +47,12 @@ func (a *activation) Do(now time.Time) {
 		return
 	}
 	a.proposed = true
-	a.w.proposes(&task[*relay.Activate, none]{write: &relay.Activate{At: now, Rules: rules}, decide: (*tx).activate, done: func(_ none, err error) {
+	a.w.proposes(taskOf(a.w.table, &relay.Activate{At: now, Rules: rules}, func(_ none, err error) {
 		a.proposed, a.rest = false, time.Now().Add(tasksEvery)
 		if err != nil {
 			a.w.opts.Logger.Error("newer rules of the log were not put in force", "rules", rules, "error", err)
 		}
-	}})
+	}))
 }
 
 // activate puts rules in force, from the next write on. Older ones never come back.

@@ -24,7 +24,7 @@ const idempotencyWindow = 24 * time.Hour
 // the message was written. Safe for concurrent use.
 func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 	d.judge(m)
-	sent, err := do(d, m, (*tx).send)
+	sent, err := do[relay.Sent](d, m)
 	if err != nil {
 		d.tellFounder(m, sent.Full)
 		return relay.Sent{}, d.countCrew(d.suggest(err, m.To, m.Key), m)
@@ -38,7 +38,7 @@ func (d *DB) Send(m *relay.SendMessage) (relay.Sent, error) {
 // its own.
 func (d *DB) SendThen(m *relay.SendMessage, done func(relay.Sent, error)) {
 	d.judge(m)
-	then(d, m, (*tx).send, func(sent relay.Sent, err error) {
+	then(d, m, func(sent relay.Sent, err error) {
 		if err == nil {
 			done(sent, nil)
 			return

@@ -250,13 +250,13 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 		}
 		wg.Done()
 	}
-	then(d, message(other, "flooding^x", `{}`), (*tx).send, func(_ relay.Sent, err error) {
+	then(d, message(other, "flooding^x", `{}`), func(_ relay.Sent, err error) {
 		if err != nil {
 			t.Error(err)
 		}
 		in("another's message")
 	})
-	then(d, &relay.RevokeKey{At: time.Now(), ID: other.ID}, (*tx).revokeKey, func(_ none, err error) {
+	then(d, &relay.RevokeKey{At: time.Now(), ID: other.ID}, func(_ *relay.Key, err error) {
 		if err != nil {
 			t.Error(err)
 		}

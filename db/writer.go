@@ -57,6 +57,7 @@ type writer struct {
 	propose     *proposer     // brings writes into the log
 	admin       *admin.Client // hands the writes of a command to the server of a copy that follows a log; nil: they are written here
 
+	table *table
 	nouns
 	rooms   []room
 	tasks   []background // of the rooms, and the writer's own
@@ -76,6 +77,7 @@ func newWriter(d *DB, c *sqlite.Conn) *writer {
 	w.transact = w.attempt
 	w.foreign = foreign{w: w, readers: d.readers}
 	w.checkpoints = newCheckpoints(w, d.readers)
+	w.table = newTable()
 	w.nouns, w.rooms = newRooms(d, w)
 	for _, r := range w.rooms {
 		w.tasks = append(w.tasks, r)

@@ -79,7 +79,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 	results := make(chan error, n)
 	sent := make([]relay.Sent, n)
 	for i := range n {
-		then(d, message(k, "a^b", `{}`), (*tx).send, func(s relay.Sent, err error) { sent[i] = s; results <- err })
+		then(d, message(k, "a^b", `{}`), func(s relay.Sent, err error) { sent[i] = s; results <- err })
 		if i == n/2 {
 			d.submit(poison{}, 0, func(err error) {
 				if relay.ErrorCode(err) != relay.Internal || !errors.Is(err, errPoison) {
@@ -132,10 +132,10 @@ func TestARemovalHoldsWithinItsTransaction(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 6)
 	send := func(payload string) {
-		then(d, message(k, "c^d", payload), (*tx).send, func(_ relay.Sent, err error) { got <- err })
+		then(d, message(k, "c^d", payload), func(_ relay.Sent, err error) { got <- err })
 	}
 	send(`{"n":1}`)
-	then(d, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, (*tx).removeMecha, func(_ none, err error) { got <- err })
+	then(d, &relay.RemoveMecha{At: time.Now(), Address: "c^d"}, func(_ none, err error) { got <- err })
 	send(`{"n":2}`)
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d"}, func(err error) { got <- err })
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Address: "c^d", Register: true}, func(err error) { got <- err })
@@ -221,10 +221,10 @@ func TestARevokedKeyWritesNothingMore(t *testing.T) {
 	<-b.entered
 	got := make(chan error, 5)
 	send := func(k *relay.Key) {
-		then(d, message(k, "c^d", `{}`), (*tx).send, func(_ relay.Sent, err error) { got <- err })
+		then(d, message(k, "c^d", `{}`), func(_ relay.Sent, err error) { got <- err })
 	}
 	send(k)
-	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, (*tx).revokeKey, func(_ none, err error) { got <- err })
+	then(d, &relay.RevokeKey{At: time.Now(), ID: k.ID}, func(_ *relay.Key, err error) { got <- err })
 	send(k)
 	d.PutProfileThen(&relay.PutProfile{At: time.Now(), Key: k.Number, Address: "a^b"}, func(err error) { got <- err })
 	send(other)
@@ -329,7 +329,7 @@ func TestClosingFinishesWhatIsQueued(t *testing.T) {
 	go d.wait(b)
 	<-b.entered
 	result := make(chan error, 1)
-	then(d, message(k, "a^b", `{}`), (*tx).send, func(_ relay.Sent, err error) { result <- err })
+	then(d, message(k, "a^b", `{}`), func(_ relay.Sent, err error) { result <- err })
 	closed := make(chan error)
 	go func() { closed <- d.Close() }()
 	close(b.release)

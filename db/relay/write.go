@@ -57,7 +57,12 @@ const (
 	kindCountExchanges = 18
 	kindUseNonce       = 19
 	kindActivate       = 20
+
+	Kinds = 21 // numbers, from 0, which is none
 )
+
+// KindOf returns the number of a write's kind, which is less than Kinds.
+func KindOf(w Write) int { return int(w.kind()) }
 
 // writeVersion is the newest version of the serial form. A program that reads
 // a version or a kind that it does not know must stop: it must not leave out a write
@@ -69,51 +74,43 @@ const (
 // before.
 const writeVersion = 2
 
-// newWrite makes an empty write of a kind; nil for an unknown kind.
-func newWrite(kind byte) Write {
-	switch kind {
-	case kindSendMessage:
-		return new(SendMessage)
-	case kindAcknowledge:
-		return new(Acknowledge)
-	case kindMarkDelivered:
-		return new(MarkDelivered)
-	case kindExpireDue:
-		return new(ExpireDue)
-	case kindIssueKey:
-		return new(IssueKey)
-	case kindRevokeKey:
-		return new(RevokeKey)
-	case kindPutProfile:
-		return new(PutProfile)
-	case kindRemoveMecha:
-		return new(RemoveMecha)
-	case kindPruneMessages:
-		return new(PruneMessages)
-	case kindPruneUnused:
-		return new(PruneUnused)
-	case kindAct:
-		return new(Act)
-	case kindNoteOverdue:
-		return new(NoteOverdue)
-	case kindNoteFull:
-		return new(NoteFull)
-	case kindClaimMessages:
-		return new(ClaimMessages)
-	case kindEndAttempts:
-		return new(EndAttempts)
-	case kindExpireMessage:
-		return new(ExpireMessage)
-	case kindForgetLearned:
-		return new(ForgetLearned)
-	case kindCountExchanges:
-		return new(CountExchanges)
-	case kindUseNonce:
-		return new(UseNonce)
-	case kindActivate:
-		return new(Activate)
+// writes makes an empty write of each kind.
+var writes = [Kinds]func() Write{
+	kindSendMessage:    empty[SendMessage],
+	kindAcknowledge:    empty[Acknowledge],
+	kindMarkDelivered:  empty[MarkDelivered],
+	kindExpireDue:      empty[ExpireDue],
+	kindIssueKey:       empty[IssueKey],
+	kindRevokeKey:      empty[RevokeKey],
+	kindPutProfile:     empty[PutProfile],
+	kindRemoveMecha:    empty[RemoveMecha],
+	kindPruneMessages:  empty[PruneMessages],
+	kindPruneUnused:    empty[PruneUnused],
+	kindAct:            empty[Act],
+	kindNoteOverdue:    empty[NoteOverdue],
+	kindNoteFull:       empty[NoteFull],
+	kindClaimMessages:  empty[ClaimMessages],
+	kindEndAttempts:    empty[EndAttempts],
+	kindExpireMessage:  empty[ExpireMessage],
+	kindForgetLearned:  empty[ForgetLearned],
+	kindCountExchanges: empty[CountExchanges],
+	kindUseNonce:       empty[UseNonce],
+	kindActivate:       empty[Activate],
+}
+
+func empty[T any, P interface {
+	*T
+	Write
+}]() Write {
+	return P(new(T))
+}
+
+// NewWrite returns an empty write of a kind, or nil for a number that is no kind.
+func NewWrite(kind int) Write {
+	if kind < 0 || kind >= Kinds || writes[kind] == nil {
+		return nil
 	}
-	return nil
+	return writes[kind]()
 }
 
 // AppendWrite appends the serial form of a write to b: its kind, the version of
@@ -133,7 +130,7 @@ func ReadWrite(data []byte) (Write, error) {
 	if len(data) < 2 {
 		return nil, errors.New("a write ends early")
 	}
-	w := newWrite(data[0])
+	w := NewWrite(int(data[0]))
 	if w == nil {
 		return nil, fmt.Errorf("a write is of kind %d, which this program does not know", data[0])
 	}

@@ -1,0 +1,25 @@
+package db
+
+import (
+	"testing"
+
+	"relay/db/relay"
+)
+
+// The table has a row for each kind of write, and every row for the type of its kind.
+func TestTheTableOfWritesIsWhole(t *testing.T) {
+	t.Parallel()
+	all := newTable()
+	for kind := 1; kind < relay.Kinds; kind++ {
+		write := relay.NewWrite(kind)
+		r, err := all.of(write)
+		if err != nil {
+			t.Errorf("kind %d: %v", kind, err)
+			continue
+		}
+		if j := r.job(write, func(any, error) {}); j.shared() != write {
+			t.Errorf("kind %d: the job is of %T", kind, j.shared())
+		}
+		r.caller(write) // it has the type of the kind
+	}
+}
