@@ -59,10 +59,6 @@ func (t *tx) act(a *relay.Act) (outcome any, err error) {
 }
 
 // Acts reads the audit log from a time on, the oldest act first.
-func (i *Inspector) Acts(since time.Time) (all []relay.NotedAct, err error) {
-	err = i.view(func(x *rx) error {
-		all, err = file.ReadActs(x.c, since)
-		return err
-	})
-	return all, err
+func (i *Inspector) Acts(since time.Time) ([]relay.NotedAct, error) {
+	return see(i, func(x *rx) ([]relay.NotedAct, error) { return file.ReadActs(x.c, since) })
 }

@@ -13,12 +13,8 @@ import (
 
 // Activity counts what happened after a position, in spans of the given length. It looks at up
 // to limit rows of messages and of receipts.
-func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int) (a inspect.Activity, err error) {
-	err = i.view(func(x *rx) error {
-		a, err = x.activity(after, span, limit)
-		return err
-	})
-	return a, err
+func (i *Inspector) Activity(after relay.Position, span time.Duration, limit int) (inspect.Activity, error) {
+	return see(i, func(x *rx) (inspect.Activity, error) { return x.activity(after, span, limit) })
 }
 
 // What happened in one span. A receipt names the position of its message: so the time between
@@ -102,19 +98,18 @@ func (x *rx) activity(after relay.Position, span time.Duration, limit int) (a in
 
 // Back gives the position after which there are up to most messages, and up to most receipts,
 // none of them earlier than since.
-func (i *Inspector) Back(since time.Time, most int) (p relay.Position, err error) {
-	p = relay.PositionFrom(since)
-	err = i.view(func(x *rx) error {
+func (i *Inspector) Back(since time.Time, most int) (relay.Position, error) {
+	return see(i, func(x *rx) (relay.Position, error) {
+		p := relay.PositionFrom(since)
 		for _, table := range []string{"message", "receipt"} {
 			at, err := x.c.Number("SELECT position FROM "+table+" WHERE position > ? ORDER BY position DESC LIMIT 1 OFFSET ?", int64(p), int64(most))
 			if err != nil {
-				return err
+				return p, err
 			}
 			p = max(p, relay.Position(at))
 		}
-		return nil
+		return p, nil
 	})
-	return p, err
 }
 
 // newestPosition is the position of the ?1-th newest row of messages and receipts.
@@ -122,21 +117,15 @@ const newestPosition = `SELECT position FROM (SELECT * FROM (SELECT position FRO
 	UNION ALL SELECT * FROM (SELECT position FROM receipt ORDER BY position DESC LIMIT ?1)) ORDER BY position DESC LIMIT 1 OFFSET ?1 - 1`
 
 // Newest reads the newest events, up to limit, the oldest first.
-func (i *Inspector) Newest(limit int) (list []inspect.Event, err error) {
-	err = i.view(func(x *rx) error {
-		after := relay.Position(-1)
+func (i *Inspector) Newest(limit int) ([]inspect.Event, error) {
+	return see(i, func(x *rx) ([]inspect.Event, error) {
 		// Each table has at most limit of them. Those before the limit-th newest of both are none.
 		at, err := x.c.Number(newestPosition, int64(limit))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if at != 0 {
-			after = relay.Position(at) - 1
-		}
-		list, err = x.events(after, limit)
-		return err
+		return x.events(relay.Position(at)-1, limit)
 	})
-	return list, err
 }
 
 // deadRows is how many of the newest receipts Dead looks at.
@@ -147,23 +136,14 @@ const deadSince = `SELECT position, message FROM (SELECT position, message, stat
 
 // Dead reads the newest events since a time by which messages expired, or were acknowledged as
 // failed or rejected, the newest first, up to limit. It looks at the newest 50,000 receipts.
-func (i *Inspector) Dead(since time.Time, limit int) (list []inspect.Event, err error) {
-	err = i.view(func(x *rx) error {
+func (i *Inspector) Dead(since time.Time, limit int) ([]inspect.Event, error) {
+	return see(i, func(x *rx) ([]inspect.Event, error) {
 		text, err := x.withFailed(deadSince)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		var of []relay.Position
-		r := x.c.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit))
-		for r.Next() {
-			list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
-		}
-		if err := r.Close(); err != nil {
-			return err
-		}
-		return x.fillEvents(list, of)
+		return x.receiptEvents(x.c.Query(text, int64(relay.PositionFrom(since)), int64(deadRows), int64(limit)))
 	})
-	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), err
 }
 
 // newestPushes is how many rows of push NewestPushes looks at.
@@ -177,10 +157,8 @@ const (
 // Pushes reads the notes that messages were written to sockets, from the rows after a position,
 // which is none of the shared order; up to about limit of them. next is where to go on.
 func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Event, next relay.Position, err error) {
-	next = after
-	err = i.view(func(x *rx) error {
-		r := x.c.Query(pushesAfter, int64(after))
-		list, next, err = x.pushEvents(r, after, limit)
+	err = i.point(context.Background(), func(x *rx) error {
+		list, next, err = x.pushEvents(x.c.Query(pushesAfter, int64(after)), after, limit)
 		return err
 	})
 	return list, next, err
@@ -188,9 +166,8 @@ func (i *Inspector) Pushes(after relay.Position, limit int) (list []inspect.Even
 
 // NewestPushes reads the newest of what Pushes reads, up to limit, and where it ends.
 func (i *Inspector) NewestPushes(limit int) (list []inspect.Event, next relay.Position, err error) {
-	err = i.view(func(x *rx) error {
-		r := x.c.Query(lastPushes, int64(newestPushes))
-		list, next, err = x.pushEvents(r, 0, limit)
+	err = i.point(context.Background(), func(x *rx) error {
+		list, next, err = x.pushEvents(x.c.Query(lastPushes, int64(newestPushes)), 0, limit)
 		return err
 	})
 	return list, next, err
@@ -227,27 +204,20 @@ func (x *rx) pushEvents(r *sqlite.Rows, after relay.Position, limit int) (list [
 	return list, next, nil
 }
 
-// Why tells the life of a message as Trace does, but looks for the pushes only as far as a
-// server does for one trace. Errors: MessageNotFound, and that of ctx.
-func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
-	return i.traceUpto(ctx, id, pushRows)
-}
-
 // Answers lists the first messages that name a message as the one that they answer. Error:
 // MessageNotFound.
-func (i *Inspector) Answers(id relay.MessageID, limit int) (list []*relay.Message, err error) {
-	err = i.view(func(x *rx) error {
+func (i *Inspector) Answers(id relay.MessageID, limit int) ([]*relay.Message, error) {
+	return see(i, func(x *rx) ([]*relay.Message, error) {
 		m, err := x.messageByID(id)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		u, err := x.findReplies(m.Position, m.Position)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		positions, args := u.repliesInOrder(m.Position, limit)
-		list, _, err = x.readMessages(limit, messagesAt(positions), args)
-		return err
+		list, _, err := x.readMessages(limit, messagesAt(positions), args)
+		return list, err
 	})
-	return list, err
 }

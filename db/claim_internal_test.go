@@ -16,7 +16,7 @@ import (
 func claimable(t *testing.T, d *DB, at time.Time, limit int) (all []relay.Position) {
 	t.Helper()
 	bytes := int64(0)
-	err := d.read(t.Context(), func(x *rx) error {
+	err := d.as(0).point(t.Context(), func(x *rx) error {
 		r := x.c.Query(`SELECT m.position, m.payload_bytes FROM message m LEFT JOIN attempt a ON a.message = m.position
 			WHERE m.open = 1 AND a.until IS NULL AND (m.expires_at IS NULL OR m.expires_at > ?) ORDER BY m.position LIMIT ?`, at.UnixMilli(), int64(limit))
 		for r.Next() {

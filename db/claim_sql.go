@@ -176,7 +176,7 @@ func (t *tx) fresh(id relay.MechaNumber, c *relay.ClaimMessages) (list []freeMes
 // Claimable tells whether a claim would find a message now. It costs less than a claim that
 // finds none. Safe for concurrent use.
 func (d *DB) Claimable(ctx context.Context, id relay.MechaNumber) (found bool, err error) {
-	err = d.readIn(ctx, d.readers.point(id), func(x *rx) error {
+	err = d.as(id).point(ctx, func(x *rx) error {
 		now := x.now.UnixMilli()
 		pending, args, err := x.pending(id, d.w.progress.claims.from(id), -1)
 		if err != nil {

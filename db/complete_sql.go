@@ -33,15 +33,14 @@ func (i *Inspector) KeyChoices(prefix string) ([]Choice, error) {
 		WHERE k.revoked_at IS NULL AND substr(k.public_id, 1, length(?1)) = ?1 ORDER BY k.id DESC LIMIT ?2`, prefix)
 }
 
-func (i *Inspector) choices(read func(*sqlite.Rows) Choice, query, prefix string) (list []Choice, err error) {
-	err = i.view(func(x *rx) error {
+func (i *Inspector) choices(read func(*sqlite.Rows) Choice, query, prefix string) ([]Choice, error) {
+	return see(i, func(x *rx) (list []Choice, err error) {
 		r := x.c.Query(query, prefix, int64(choices))
 		for r.Next() {
 			list = append(list, read(r))
 		}
-		return r.Close()
+		return list, r.Close()
 	})
-	return list, err
 }
 
 // MessageChoices lists the newest 200 messages, the newest first.

@@ -387,9 +387,26 @@ func (d *DB) Failed() error { return d.w.failed() }
 // refuses them with DiskFull, while acknowledgements and reads go on.
 func (d *DB) AcceptsMessages() bool { return !d.disk.low.Load() }
 
-// read is readIn for a read of the relay itself.
-func (d *DB) read(ctx context.Context, f func(*rx) error) error {
-	return d.readIn(ctx, d.readers.point(0), f)
+// as gives the viewer that is a Mecha, or of the relay itself (0). The Mecha waits for its turns.
+func (d *DB) as(of relay.MechaNumber) inTurns { return inTurns{d, of} }
+
+// inTurns is a Mecha that reads.
+type inTurns struct {
+	d  *DB
+	of relay.MechaNumber
+}
+
+func (v inTurns) point(ctx context.Context, f func(*rx) error) error {
+	return v.d.readIn(ctx, v.d.readers.point(v.of), f)
+}
+
+func (v inTurns) scan(ctx context.Context, f func(*rx) error) error {
+	return v.d.readIn(ctx, v.d.readers.scan(v.of), f)
+}
+
+// in gives readIn for a turn.
+func (d *DB) in(t turn) func(context.Context, func(*rx) error) error {
+	return func(ctx context.Context, f func(*rx) error) error { return d.readIn(ctx, t, f) }
 }
 
 // readIn waits for the turn, and runs f in a read transaction on a connection of its lane.

@@ -189,12 +189,10 @@ func (x *rx) entries(card bool, where string, args ...any) (all []relay.Entry, e
 // EntriesAfter gives up to limit Mechas whose revision is greater than revision, by
 // revision, with removed ones and without cards. The search index follows the
 // directory by it.
-func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all []relay.Entry, err error) {
-	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
-		all, err = x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
-		return err
+func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) ([]relay.Entry, error) {
+	return get(ctx, d.as(0).scan, func(x *rx) ([]relay.Entry, error) {
+		return x.entries(false, "WHERE m.revision > ? ORDER BY m.revision LIMIT ?", revision, int64(limit))
 	})
-	return all, err
 }
 
 // Entries reads the Mechas with these ids for a caller, without their cards. Removed and
@@ -202,7 +200,7 @@ func (d *DB) EntriesAfter(ctx context.Context, revision int64, limit int) (all [
 // it. Safe for concurrent use.
 func (d *DB) Entries(ctx context.Context, caller relay.MechaNumber, ids []relay.MechaNumber) (all []relay.Entry, err error) {
 	list := jsonList(ids, func(id relay.MechaNumber) int64 { return int64(id) })
-	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
+	err = d.as(caller).point(ctx, func(x *rx) error {
 		all = make([]relay.Entry, 0, len(ids))
 		var unknown []int // places in all
 		r := x.c.Query("SELECT m.id, m.revision FROM json_each(?) j CROSS JOIN mecha m ON m.id = j.value WHERE m.removed_at IS NULL", list)
@@ -282,34 +280,27 @@ func (c *entryCache) read(x *rx, e *relay.Entry) (err error) {
 
 // Directory gives up to limit registered Mechas, by address, those after an address,
 // without their cards.
-func (i *Inspector) Directory(after relay.Address, limit int) (all []relay.Entry, err error) {
-	err = i.view(func(x *rx) error {
-		all, err = x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
-		return err
+func (i *Inspector) Directory(after relay.Address, limit int) ([]relay.Entry, error) {
+	return see(i, func(x *rx) ([]relay.Entry, error) {
+		return x.entries(false, "WHERE m.address > ? AND m.removed_at IS NULL ORDER BY m.address LIMIT ?", string(after), int64(limit))
 	})
-	return all, err
 }
 
 // Entry reads one Mecha with its card. Error: MechaNotFound.
-func (i *Inspector) Entry(a relay.Address) (e relay.Entry, err error) {
-	err = i.view(func(x *rx) error {
-		e, err = x.entry(a)
-		return err
-	})
-	return e, err
+func (i *Inspector) Entry(a relay.Address) (relay.Entry, error) {
+	return see(i, func(x *rx) (relay.Entry, error) { return x.entry(a) })
 }
 
 // Entry reads one Mecha with its card. Error: MechaNotFound, also if the Mecha is not
 // visible to viewer.
-func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (e relay.Entry, err error) {
-	err = d.readIn(ctx, d.readers.point(viewer.Number), func(x *rx) error {
-		e, err = x.entry(a)
+func (d *DB) Entry(ctx context.Context, a relay.Address, viewer relay.Mecha) (relay.Entry, error) {
+	return get(ctx, d.as(viewer.Number).point, func(x *rx) (relay.Entry, error) {
+		e, err := x.entry(a)
 		if err == nil && !e.VisibleTo(viewer.Address) {
-			return errMechaNotFound(a)
+			err = errMechaNotFound(a)
 		}
-		return err
+		return e, err
 	})
-	return e, err
 }
 
 func (x *rx) entry(a relay.Address) (e relay.Entry, err error) {

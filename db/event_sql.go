@@ -1,6 +1,7 @@
 package db
 
 import (
+	"cmp"
 	"slices"
 
 	"relay/db/inspect"
@@ -10,54 +11,38 @@ import (
 
 // Latest gives the position of the last event; 0 if there is none. Events goes on from
 // there.
-func (i *Inspector) Latest() (p relay.Position, err error) {
-	err = i.view(func(x *rx) error {
-		for _, q := range []string{"SELECT max(position) FROM message", "SELECT max(position) FROM receipt"} {
-			if _, err := x.c.Row(func(r *sqlite.Rows) { p = max(p, relay.Position(r.Int(0))) }, q); err != nil {
-				return err
-			}
-		}
-		return nil
+func (i *Inspector) Latest() (relay.Position, error) {
+	return see(i, func(x *rx) (relay.Position, error) {
+		p, err := x.c.Number("SELECT max(coalesce((SELECT max(position) FROM message), 0), coalesce((SELECT max(position) FROM receipt), 0))")
+		return relay.Position(p), err
 	})
-	return p, err
 }
 
 // Events reads up to limit events after a position, in commit order. If it gives fewer
 // than limit, there are no more.
-func (i *Inspector) Events(after relay.Position, limit int) (list []inspect.Event, err error) {
-	err = i.view(func(x *rx) error {
-		list, err = x.events(after, limit)
-		return err
-	})
-	return list, err
+func (i *Inspector) Events(after relay.Position, limit int) ([]inspect.Event, error) {
+	return see(i, func(x *rx) ([]inspect.Event, error) { return x.events(after, limit) })
 }
 
 func (x *rx) events(after relay.Position, limit int) ([]inspect.Event, error) {
-	var list []inspect.Event
-	r := x.c.Query("SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", int64(after), int64(limit))
-	for r.Next() {
-		m, err := x.readMessage(r)
-		if err != nil {
-			r.Close()
-			return nil, err
-		}
-		list = append(list, inspect.Event{Position: m.Position, Message: m, Step: inspect.Step{At: m.CreatedAt, What: inspect.StepAccepted}})
-	}
-	if err := r.Close(); err != nil {
-		return nil, err
-	}
-	receipts, err := x.receiptEvents(after, limit)
+	messages, _, err := x.readMessages(limit, "SELECT "+messageColumns+" FROM "+messageTables+" WHERE m.position > ? ORDER BY m.position LIMIT ?", []any{int64(after), int64(limit)})
 	if err != nil {
 		return nil, err
 	}
-	list = append(list, receipts...)
-	slices.SortFunc(list, func(a, b inspect.Event) int { return int(min(max(a.Position-b.Position, -1), 1)) })
+	list, err := x.receiptEvents(x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit)))
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range messages {
+		list = append(list, inspect.Event{Position: m.Position, Message: m, Step: inspect.Step{At: m.CreatedAt, What: inspect.StepAccepted}})
+	}
+	slices.SortFunc(list, func(a, b inspect.Event) int { return cmp.Compare(a.Position, b.Position) })
 	return list[:min(len(list), limit)], nil
 }
 
-// receiptEvents reads the events that are receipts.
-func (x *rx) receiptEvents(after relay.Position, limit int) (list []inspect.Event, err error) {
-	r := x.c.Query("SELECT position, message FROM receipt WHERE position > ? ORDER BY position LIMIT ?", int64(after), int64(limit))
+// receiptEvents makes events of rows of receipt: each has its position, and that of its message. It
+// leaves out those of messages that were removed.
+func (x *rx) receiptEvents(r *sqlite.Rows) (list []inspect.Event, err error) {
 	var of []relay.Position
 	for r.Next() {
 		list, of = append(list, inspect.Event{Position: relay.Position(r.Int(0))}), append(of, relay.Position(r.Int(1)))
@@ -65,23 +50,14 @@ func (x *rx) receiptEvents(after relay.Position, limit int) (list []inspect.Even
 	if err := r.Close(); err != nil {
 		return nil, err
 	}
-	if err := x.fillEvents(list, of); err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), nil
-}
-
-// fillEvents reads the steps of events that are receipts, and the messages that they are of; nil
-// for a message that was removed.
-func (x *rx) fillEvents(list []inspect.Event, of []relay.Position) (err error) {
 	for n := range list {
 		e := &list[n]
 		if e.Step, _, err = x.step(int64(e.Position)); err != nil {
-			return err
+			return nil, err
 		}
 		if e.Message, err = x.message(of[n]); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return slices.DeleteFunc(list, func(e inspect.Event) bool { return e.Message == nil }), nil
 }

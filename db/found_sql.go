@@ -53,7 +53,7 @@ func (d *DB) soughtBy(m *relay.SendMessage) []string {
 	s := d.found.get(m.SearchID)
 	to, known := d.mechas.known(m.To)
 	if s == nil || !known || sender <= 0 {
-		err := d.readIn(context.Background(), d.readers.point(sender), func(x *rx) (err error) {
+		err := d.as(sender).point(context.Background(), func(x *rx) (err error) {
 			if s == nil {
 				s, err = x.found(m.SearchID)
 			}

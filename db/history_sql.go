@@ -41,21 +41,15 @@ func (d *DB) History(ctx context.Context, q relay.HistoryQuery) (relay.Page, err
 	if err := d.awaitQuery(ctx, q); err != nil {
 		return relay.Page{}, err
 	}
-	h := history{q: q}
-	for !h.done {
-		if err := d.readIn(ctx, t, h.goOn); err != nil {
-			return relay.Page{Looked: h.page.Looked}, err
-		}
-	}
-	return h.page, nil
+	return readPage(ctx, d.in(t), q)
 }
 
-// history reads a page in one view.
-func (x *rx) history(q relay.HistoryQuery) (relay.Page, error) {
+// readPage reads a page in pieces. in is a method of a viewer.
+func readPage(ctx context.Context, in func(context.Context, func(*rx) error) error, q relay.HistoryQuery) (relay.Page, error) {
 	h := history{q: q}
 	for !h.done {
-		if err := h.goOn(x); err != nil {
-			return relay.Page{}, err
+		if err := in(ctx, h.goOn); err != nil {
+			return relay.Page{Looked: h.page.Looked}, err
 		}
 	}
 	return h.page, nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 
-	"relay/db/internal/sqlite"
 	"relay/db/relay"
 )
 
@@ -18,7 +17,7 @@ var inboxRows = 2000
 func (d *DB) Inbox(ctx context.Context, id relay.MechaNumber) (relay.Inbox, error) {
 	i := newInbox(id)
 	for !i.done {
-		if err := d.readIn(ctx, d.readers.scan(id), i.goOn); err != nil {
+		if err := d.as(id).scan(ctx, i.goOn); err != nil {
 			return relay.Inbox{Looked: i.Looked}, err
 		}
 	}
@@ -79,26 +78,26 @@ func (i *inbox) goOn(x *rx) error {
 }
 
 // countOpen counts the pending messages of a Mecha, with those that are due to expire.
-func (x *rx) countOpen(id relay.MechaNumber) (n int, err error) {
+func (x *rx) countOpen(id relay.MechaNumber) (int, error) {
 	pending, args, err := x.pending(id, 0, -1)
 	if err != nil {
 		return 0, err
 	}
-	_, err = x.c.Row(func(r *sqlite.Rows) { n = int(r.Int(0)) }, "SELECT count(*) FROM ("+pending+")", args...)
-	return n, err
+	all, err := x.c.Number("SELECT count(*) FROM ("+pending+")", args...)
+	return int(all), err
 }
 
 // mostAhead bounds what a repeated request costs. More are hardly ever told apart.
 const mostAhead = 1000
 
 // countAhead counts the pending messages of a Mecha before a position, up to mostAhead.
-func (x *rx) countAhead(id relay.MechaNumber, before relay.Position) (n int, err error) {
+func (x *rx) countAhead(id relay.MechaNumber, before relay.Position) (int, error) {
 	pending, args, err := x.pending(id, 0, mostAhead)
 	if err != nil {
 		return 0, err
 	}
-	_, err = x.c.Row(func(r *sqlite.Rows) { n = int(r.Int(0)) }, "SELECT count(*) FROM ("+pending+") WHERE position < ?", append(args, int64(before))...)
-	return n, err
+	ahead, err := x.c.Number("SELECT count(*) FROM ("+pending+") WHERE position < ?", append(args, int64(before))...)
+	return int(ahead), err
 }
 
 // pending gives a query for the positions of a Mecha's pending messages from a position

@@ -33,7 +33,7 @@ func TestAPriorityMayBeRemovedWhileTheInboxIsCounted(t *testing.T) {
 	i := newInbox(k.Mecha.Number)
 	count := func() {
 		t.Helper()
-		if err := d.read(t.Context(), i.goOn); err != nil {
+		if err := d.as(0).point(t.Context(), i.goOn); err != nil {
 			t.Fatal(err)
 		}
 	}

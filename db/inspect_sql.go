@@ -33,7 +33,7 @@ type Inspector struct {
 		c    *sqlite.Conn // for Changed alone; nil until then
 		data int64        // PRAGMA data_version at the last Changed
 	}
-	rest atomic.Int64 // nanoseconds that viewGently waits first
+	rest atomic.Int64 // nanoseconds that scan waits first
 }
 
 // Inspect opens the file at path for reading. Errors name the absolute path: the file
@@ -80,8 +80,8 @@ func (i *Inspector) Name(purpose string) string {
 	return strings.ToLower(base32.StdEncoding.EncodeToString(b[:10]))
 }
 
-// view runs f in a transaction that sees one state of the file.
-func (i *Inspector) view(f func(*rx) error) error {
+// point runs f in a transaction that sees one state of the file.
+func (i *Inspector) point(_ context.Context, f func(*rx) error) error {
 	c, err := i.conns.take()
 	if err != nil {
 		return err
@@ -94,10 +94,10 @@ func (i *Inspector) view(f func(*rx) error) error {
 	return f(&rx{c: c, lookups: i.lookups, now: time.Now()})
 }
 
-// viewGently is view for one of many views in a row. It waits first, for as long as the
+// scan is point for one of many views in a row. It waits first, for as long as the
 // view before it took. SQLite restarts the log of a server only while nobody reads, and
 // views without a pause would let the log grow.
-func (i *Inspector) viewGently(ctx context.Context, f func(*rx) error) error {
+func (i *Inspector) scan(ctx context.Context, f func(*rx) error) error {
 	if rest := time.Duration(i.rest.Load()); rest > 0 {
 		pause := time.NewTimer(rest)
 		defer pause.Stop()
@@ -108,9 +108,19 @@ func (i *Inspector) viewGently(ctx context.Context, f func(*rx) error) error {
 		}
 	}
 	began := time.Now()
-	err := i.view(f)
+	err := i.point(ctx, f)
 	i.rest.Store(int64(time.Since(began)))
 	return err
+}
+
+// gently is an Inspector for many short reads in a row: each of them waits first, as a scan does.
+type gently struct{ *Inspector }
+
+func (g gently) point(ctx context.Context, f func(*rx) error) error { return g.scan(ctx, f) }
+
+// see makes a read of a few rows.
+func see[T any](i *Inspector, read func(*rx) (T, error)) (T, error) {
+	return get(context.Background(), i.point, read)
 }
 
 // Changed tells whether another process has committed since the last call of Changed.
@@ -132,24 +142,13 @@ func (i *Inspector) Changed() (changed bool, err error) {
 }
 
 // Message reads the record of any message, without its payload. Error: MessageNotFound.
-func (i *Inspector) Message(id relay.MessageID) (m *relay.Message, err error) {
-	err = i.view(func(x *rx) error {
-		m, err = x.messageByID(id)
-		return err
-	})
-	return m, err
+func (i *Inspector) Message(id relay.MessageID) (*relay.Message, error) {
+	return see(i, func(x *rx) (*relay.Message, error) { return x.messageByID(id) })
 }
 
 // Payload reads the exact bytes of any message. Error: MessageNotFound.
-func (i *Inspector) Payload(id relay.MessageID) (body []byte, err error) {
-	err = i.view(func(x *rx) error {
-		m, err := x.messageByID(id)
-		if err == nil {
-			body, err = x.payload(m.Position)
-		}
-		return err
-	})
-	return body, err
+func (i *Inspector) Payload(id relay.MessageID) ([]byte, error) {
+	return see(i, func(x *rx) ([]byte, error) { return x.payloadFor(id, nil) })
 }
 
 // Messages lists up to q.Limit messages. more tells that further ones match. It reads
@@ -162,12 +161,8 @@ func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*
 		return nil, false, err
 	}
 	for {
-		var page relay.Page
-		err := i.viewGently(ctx, func(x *rx) error {
-			page, err = x.history(h)
-			keepStatus(&page, q.Status)
-			return err
-		})
+		page, err := readPage(ctx, i.scan, h)
+		keepStatus(&page, q.Status)
 		if err == nil && q.Text != "" {
 			page.Messages, err = i.withText(ctx, page.Messages, q.Text)
 		}
@@ -190,8 +185,8 @@ func (i *Inspector) Messages(ctx context.Context, q inspect.ListQuery) (list []*
 }
 
 // history makes the query for the pages of a list. Error: MechaNotFound.
-func (i *Inspector) history(q inspect.ListQuery) (relay.HistoryQuery, error) {
-	h := relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
+func (i *Inspector) history(q inspect.ListQuery) (h relay.HistoryQuery, err error) {
+	h = relay.HistoryQuery{Limit: min(q.Limit+1, 1000), Since: q.Since, Until: q.Until, After: q.After, Before: q.Before,
 		Direction: q.Direction, State: q.State, Conversation: q.Conversation, Peer: q.Peer, Type: q.Type,
 		Priority: q.Priority, Descending: !q.Oldest}
 	if q.Mecha == "" {
@@ -202,13 +197,17 @@ func (i *Inspector) history(q inspect.ListQuery) (relay.HistoryQuery, error) {
 	if q.Mecha == "" {
 		return h, nil
 	}
-	return h, i.view(func(x *rx) error {
-		_, err := x.c.Row(func(r *sqlite.Rows) { h.Mecha = relay.MechaNumber(r.Int(0)) }, "SELECT id FROM mecha WHERE address = ?", string(q.Mecha))
-		if err == nil && h.Mecha == 0 {
-			err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", q.Mecha)
-		}
-		return err
-	})
+	h.Mecha, err = i.number(q.Mecha)
+	return h, err
+}
+
+// number finds a Mecha, even if it was removed. Error: MechaNotFound.
+func (i *Inspector) number(a relay.Address) (relay.MechaNumber, error) {
+	id, err := see(i, func(x *rx) (int64, error) { return x.c.Number("SELECT id FROM mecha WHERE address = ?", string(a)) })
+	if err == nil && id == 0 {
+		err = relay.Errorf(relay.MechaNotFound, "%s is not registered, and never was (relay mecha list)", a)
+	}
+	return relay.MechaNumber(id), err
 }
 
 // keepStatus drops the messages of a page whose latest acknowledgement has another
@@ -230,7 +229,7 @@ func (i *Inspector) withText(ctx context.Context, list []*relay.Message, text st
 			size += list[n].PayloadBytes
 			n++
 		}
-		err := i.viewGently(ctx, func(x *rx) error {
+		err := i.scan(ctx, func(x *rx) error {
 			for _, m := range list[:n] {
 				body, kept, err := x.keptPayload(m.Position)
 				if err != nil {

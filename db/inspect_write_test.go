@@ -47,7 +47,7 @@ func TestAnInspectorCannotWrite(t *testing.T) {
 				}
 			}
 		}
-		if err := in.view(func(x *rx) error { refused(x.c); return nil }); err != nil {
+		if err := in.point(t.Context(), func(x *rx) error { refused(x.c); return nil }); err != nil {
 			t.Error(err)
 		}
 		refused(in.watch.c)

@@ -58,7 +58,7 @@ func TestAReadBetweenACommitAndItsNote(t *testing.T) {
 	if err := d.wait(chored(func(t2 *tx) error {
 		t2.w.rooms = append([]room{arrival{look: func() {
 			looked++
-			if err := d.read(t.Context(), func(x *rx) error { wantFound(t, x); return nil }); err != nil {
+			if err := d.as(0).point(t.Context(), func(x *rx) error { wantFound(t, x); return nil }); err != nil {
 				t.Error(err)
 			}
 		}}}, t2.w.rooms...)
@@ -137,7 +137,7 @@ func TestAConversationGoesOnByAMessageOfTheSameTransaction(t *testing.T) {
 			if _, said, r := checked(t, d.Path()); r.Faults > 0 {
 				t.Errorf("%s after %d messages:\n%s", first.Conversation, between, said)
 			}
-			err = d.read(t.Context(), func(x *rx) error {
+			err = d.as(0).point(t.Context(), func(x *rx) error {
 				wantFound(t, x)
 				dormant, err := x.c.Row(nil, "SELECT 1 FROM dormant")
 				if dormant {

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"strings"
 
 	"relay/db/inspect"
@@ -29,7 +30,7 @@ func pageOfKeys(where string) string {
 // few of them against its messages.
 func (i *Inspector) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 	text := strings.ToLower(q.Text)
-	err = i.view(func(x *rx) error {
+	err = i.point(context.Background(), func(x *rx) error {
 		now := x.now.UnixMilli()
 		r := x.c.Query(countKeys, now, x.now.Add(inspect.KeySoon).UnixMilli(), text, text)
 		for r.Next() {
@@ -38,14 +39,14 @@ func (i *Inspector) Keys(q inspect.KeyQuery) (p inspect.KeyPage, err error) {
 		if err := r.Close(); err != nil {
 			return err
 		}
-		p.List, p.More, err = x.keys(q, hasKeyText, text, text)
+		p.List, p.More, err = x.keyPage(q, hasKeyText, text, text)
 		return err
 	})
 	return p, err
 }
 
-// keys reads a page of the keys k of the Mechas m for which a condition holds.
-func (x *rx) keys(q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
+// keyPage reads a page of the keys k of the Mechas m for which a condition holds.
+func (x *rx) keyPage(q inspect.KeyQuery, where string, args ...any) (list []inspect.Key, more bool, err error) {
 	state := int64(-1)
 	if q.State != nil {
 		state = int64(*q.State)

@@ -142,15 +142,16 @@ const keyColumns = `SELECT k.id, k.public_id, k.mecha, k.secret, k.label, k.crea
 	m.address, m.created_at, k.ended, k.broadcast FROM mecha_key k JOIN mecha m ON m.id = k.mecha LEFT JOIN key_use u ON u.key = k.id`
 
 // findKeys reads keys from the file, in the lane of the keys.
-func (d *DB) findKeys(ctx context.Context, where string, arg any) (all []*relay.Key, err error) {
-	err = d.readIn(ctx, d.readers.key(), func(x *rx) error {
-		r := x.c.Query(keyColumns+" WHERE "+where, arg)
-		for r.Next() {
-			all = append(all, readKey(r))
-		}
-		return r.Close()
-	})
-	return all, err
+func (d *DB) findKeys(ctx context.Context, where string, arg any) ([]*relay.Key, error) {
+	return get(ctx, d.in(d.readers.key()), func(x *rx) ([]*relay.Key, error) { return x.keys(where, arg) })
+}
+
+func (x *rx) keys(where string, arg any) (all []*relay.Key, err error) {
+	r := x.c.Query(keyColumns+" WHERE "+where, arg)
+	for r.Next() {
+		all = append(all, readKey(r))
+	}
+	return all, r.Close()
 }
 
 func readKey(r *sqlite.Rows) *relay.Key {
@@ -163,29 +164,17 @@ func readKey(r *sqlite.Rows) *relay.Key {
 }
 
 // Keys lists the keys of one address, or all if it is "", the oldest first.
-func (d *DB) Keys(ctx context.Context, of relay.Address) (all []*relay.Key, err error) {
-	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
-		all, err = x.keysOf(of)
-		return err
-	})
-	return all, err
+func (d *DB) Keys(ctx context.Context, of relay.Address) ([]*relay.Key, error) {
+	return get(ctx, d.as(0).scan, func(x *rx) ([]*relay.Key, error) { return x.keysOf(of) })
 }
 
 // KeysOf lists the keys of one address, or all if it is "", the oldest first.
-func (i *Inspector) KeysOf(a relay.Address) (all []*relay.Key, err error) {
-	err = i.view(func(x *rx) error {
-		all, err = x.keysOf(a)
-		return err
-	})
-	return all, err
+func (i *Inspector) KeysOf(a relay.Address) ([]*relay.Key, error) {
+	return see(i, func(x *rx) ([]*relay.Key, error) { return x.keysOf(a) })
 }
 
-func (x *rx) keysOf(a relay.Address) (all []*relay.Key, err error) {
-	r := x.c.Query(keyColumns+" WHERE ? IN ('', m.address) ORDER BY k.id", string(a))
-	for r.Next() {
-		all = append(all, readKey(r))
-	}
-	return all, r.Close()
+func (x *rx) keysOf(a relay.Address) ([]*relay.Key, error) {
+	return x.keys("? IN ('', m.address) ORDER BY k.id", string(a))
 }
 
 // caller reads the key of a write, as it is now, and checks it at the write's time.

@@ -109,15 +109,11 @@ const learnedAtOnce = 20_000
 // its words, in the order of the positions. It may give fewer, but gives none only if there
 // are no more. Without Options.LearnHalfLife there are none. The search index follows by it,
 // woken by OnEntries. Safe for concurrent use.
-func (d *DB) Learned(ctx context.Context, after relay.Position, limit int) (all []relay.Learned, err error) {
+func (d *DB) Learned(ctx context.Context, after relay.Position, limit int) ([]relay.Learned, error) {
 	if d.opts.LearnHalfLife == 0 {
 		return nil, nil
 	}
-	err = d.readIn(ctx, d.readers.scan(0), func(x *rx) error {
-		all, err = x.learned(after, limit, d.opts.LearnHalfLife)
-		return err
-	})
-	return all, err
+	return get(ctx, d.as(0).scan, func(x *rx) ([]relay.Learned, error) { return x.learned(after, limit, d.opts.LearnHalfLife) })
 }
 
 func (x *rx) learned(after relay.Position, limit int, halfLife time.Duration) (all []relay.Learned, err error) {

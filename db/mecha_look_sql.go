@@ -24,7 +24,7 @@ const (
 
 // pageOfMechas passes over ?5 rows of the index of addresses, and reads ?4.
 const pageOfMechas = `SELECT m.id, m.address, m.created_at,
-		(SELECT count(*) FROM mecha_key WHERE mecha = m.id AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?1)),
+		(SELECT count(*) FROM mecha_key k WHERE ` + liveKey + `),
 		(SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id)
 	FROM (SELECT id FROM mecha INDEXED BY sqlite_autoindex_mecha_1 WHERE removed_at IS NULL AND (?2 = '' OR instr(lower(address), ?2) > 0) AND id NOT IN (SELECT value FROM json_each(?3))
 		ORDER BY address LIMIT ?4 OFFSET ?5) f JOIN mecha m ON m.id = f.id ORDER BY m.address`
@@ -36,7 +36,7 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 	if err != nil {
 		return nil, false, err
 	}
-	err = i.view(func(x *rx) error {
+	err = i.point(context.Background(), func(x *rx) error {
 		var late overview // the newest messages
 		if err := late.readUnindexed(x, 0); err != nil {
 			return err
@@ -68,32 +68,32 @@ func (i *Inspector) Mechas(q inspect.MechaQuery) (list []inspect.Known, more boo
 // Mecha tells how it is with one Mecha, also with one that was removed. Messages that were
 // accepted before late count in Box.Late. Error: MechaNotFound.
 func (i *Inspector) Mecha(a relay.Address, late time.Time) (s inspect.MechaState, err error) {
-	h, err := i.history(inspect.ListQuery{Mecha: a})
+	id, err := i.number(a)
 	if err != nil {
 		return s, err
 	}
-	err = i.view(func(x *rx) error {
-		list, err := x.entries(false, "WHERE m.id = ?", int64(h.Mecha))
+	err = i.point(context.Background(), func(x *rx) error {
+		list, err := x.entries(false, "WHERE m.id = ?", int64(id))
 		if err != nil {
 			return err
 		}
-		s.Entry = list[0] // its row is never removed while rows refer to it; history has just found it
-		if s.Box, err = x.box(h.Mecha, relay.PositionAt(late)); err != nil {
+		s.Entry = list[0] // its row is never removed while rows refer to it; number has just found it
+		if s.Box, err = x.box(id, relay.PositionAt(late)); err != nil {
 			return err
 		}
 		s.Listed.LastSeen = s.Box.LastSeen
 		_, err = x.c.Row(func(r *sqlite.Rows) { s.RemovedAt, s.HasProfile = relay.UnixMilli(r.Int(0)), r.Int(1) != 0 },
-			"SELECT removed_at, EXISTS (SELECT 1 FROM profile WHERE mecha = id) FROM mecha WHERE id = ?", int64(h.Mecha))
+			"SELECT removed_at, EXISTS (SELECT 1 FROM profile WHERE mecha = id) FROM mecha WHERE id = ?", int64(id))
 		if err != nil {
 			return err
 		}
-		if s.Ages, err = x.pendingAges(h.Mecha); err != nil {
+		if s.Ages, err = x.pendingAges(id); err != nil {
 			return err
 		}
-		if s.Leases, s.MoreLeases, err = x.leases(h.Mecha); err != nil {
+		if s.Leases, s.MoreLeases, err = x.leases(id); err != nil {
 			return err
 		}
-		s.Keys, s.MoreKeys, err = x.keys(inspect.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(h.Mecha))
+		s.Keys, s.MoreKeys, err = x.keyPage(inspect.KeyQuery{Limit: keysShown}, "k.mecha = ?", int64(id))
 		return err
 	})
 	return s, err
@@ -144,7 +144,7 @@ func (x *rx) leases(id relay.MechaNumber) (list []inspect.Lease, more bool, err 
 // given length. It looks at a bounded number of its newest messages.
 func (i *Inspector) MechaHour(id relay.MechaNumber, since time.Time, span time.Duration) (h inspect.MechaHour, err error) {
 	h = inspect.MechaHour{From: since}
-	err = i.view(func(x *rx) error {
+	err = i.point(context.Background(), func(x *rx) error {
 		for _, side := range []struct {
 			of relay.Direction
 			to *map[int64]int
@@ -230,8 +230,8 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 	after := q.After
 	for looked := 0; looked < profileMost; looked += profileRows {
 		rows, full := 0, false
-		err := i.viewGently(ctx, func(x *rx) error {
-			var found []int64
+		err := i.scan(ctx, func(x *rx) error {
+			var found []relay.MechaNumber
 			r := x.c.Query(profilesAfter(where),
 				append(words, string(after), int64(profileRows))...)
 			for ; r.Next(); rows++ {
@@ -240,7 +240,7 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 					break
 				}
 				if after = relay.Address(r.Text(1)); r.Int(2) == 0 {
-					found = append(found, r.Int(0))
+					found = append(found, relay.MechaNumber(r.Int(0)))
 				}
 			}
 			if err := r.Close(); err != nil {
@@ -267,38 +267,30 @@ func (i *Inspector) Profiles(ctx context.Context, q inspect.ProfileQuery) (p ins
 
 // Listed reads the Mechas with these numbers, without their cards. Removed and unknown ones are
 // left out.
-func (i *Inspector) Listed(ids []relay.MechaNumber) (all []inspect.Listed, err error) {
-	err = i.view(func(x *rx) error {
-		numbers := make([]int64, len(ids))
-		for n, id := range ids {
-			numbers[n] = int64(id)
-		}
-		all, err = x.listed(numbers)
-		return err
-	})
-	return all, err
+func (i *Inspector) Listed(ids []relay.MechaNumber) ([]inspect.Listed, error) {
+	return see(i, func(x *rx) ([]inspect.Listed, error) { return x.listed(ids) })
 }
 
-func (x *rx) listed(ids []int64) (all []inspect.Listed, err error) {
+func (x *rx) listed(ids []relay.MechaNumber) (all []inspect.Listed, err error) {
 	var late overview // the newest messages
 	if err := late.readUnindexed(x, 0); err != nil {
 		return nil, err
 	}
 	for _, id := range ids {
-		some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", id)
+		some, err := x.entries(false, "WHERE m.id = ? AND m.removed_at IS NULL", int64(id))
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range some {
-			used, err := x.c.Number(lastUse, id)
+			used, err := x.c.Number(lastUse, int64(id))
 			if err != nil {
 				return nil, err
 			}
-			sent, err := x.c.Number("SELECT max(position) FROM sent WHERE mecha = ?", id)
+			sent, err := x.c.Number("SELECT max(position) FROM sent WHERE mecha = ?", int64(id))
 			if err != nil {
 				return nil, err
 			}
-			seen, err := x.sawSend(relay.UnixMilli(used), max(relay.Position(sent), late.sent[id]))
+			seen, err := x.sawSend(relay.UnixMilli(used), max(relay.Position(sent), late.sent[int64(id)]))
 			if err != nil {
 				return nil, err
 			}

@@ -126,6 +126,28 @@ func errNoMessage(id relay.MessageID) error {
 	return relay.Errorf(relay.MessageNotFound, "there is no message %s", relay.Quote(string(id)))
 }
 
+// A right refuses to read a message, by an error. The right that is nil refuses nothing.
+type right func(*relay.Message) error
+
+// messageFor is messageByID for somebody with a right.
+func (x *rx) messageFor(id relay.MessageID, may right) (*relay.Message, error) {
+	m, err := x.messageByID(id)
+	if err == nil && may != nil {
+		err = may(m)
+	}
+	return m, err
+}
+
+// payloadFor reads the exact bytes of the message with an id, for somebody with a right.
+// Error: MessageNotFound.
+func (x *rx) payloadFor(id relay.MessageID, may right) ([]byte, error) {
+	m, err := x.messageFor(id, may)
+	if err != nil {
+		return nil, err
+	}
+	return x.payload(m.Position)
+}
+
 // payload reads the exact bytes of the message at a position, which must exist.
 func (x *rx) payload(p relay.Position) ([]byte, error) {
 	body, kept, err := x.keptPayload(p)
@@ -155,40 +177,36 @@ func errNoPayload(p relay.Position) error {
 
 // Message reads the record of a message for its sender or recipient, without its
 // payload (PROTOCOL §3, Get Message). Errors: NotAParty, MessageNotFound, NotCurrent.
-func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (m *relay.Message, err error) {
+func (d *DB) Message(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (*relay.Message, error) {
 	if err := d.awaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
-	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		if m, err = x.messageByID(id); err != nil {
-			return err
-		}
+	return get(ctx, d.as(caller).point, func(x *rx) (*relay.Message, error) { return x.messageFor(id, asParty(caller)) })
+}
+
+// asParty is the right of a Mecha to the messages that it has sent or received.
+func asParty(caller relay.MechaNumber) right {
+	return func(m *relay.Message) error {
 		if caller != m.Sender && caller != m.Recipient {
 			return relay.Errorf(relay.NotAParty, "you are neither the sender nor the recipient of this message")
 		}
 		return nil
-	})
-	return m, err
+	}
 }
 
 // Payload reads the exact bytes of a message for its recipient (PROTOCOL §3, Get
 // Payload). Errors: RecipientOnly, MessageNotFound, NotCurrent.
-func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) (body []byte, err error) {
+func (d *DB) Payload(ctx context.Context, caller relay.MechaNumber, id relay.MessageID) ([]byte, error) {
 	if err := d.awaitMessage(ctx, id); err != nil {
 		return nil, err
 	}
-	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		m, err := x.messageByID(id)
-		if err != nil {
-			return err
-		}
+	asRecipient := func(m *relay.Message) error {
 		if caller != m.Recipient {
 			return errRecipientOnly("read its payload")
 		}
-		body, err = x.payload(m.Position)
-		return err
-	})
-	return body, err
+		return nil
+	}
+	return get(ctx, d.as(caller).point, func(x *rx) ([]byte, error) { return x.payloadFor(id, asRecipient) })
 }
 
 func errRecipientOnly(what string) error {
@@ -200,7 +218,7 @@ func errRecipientOnly(what string) error {
 // anything else of the request is checked. Error: IdempotencyKeyReused, if the key came
 // with another body.
 func (d *DB) Idempotent(ctx context.Context, sender relay.MechaNumber, key relay.IdempotencyKey, now time.Time) (s relay.Sent, known bool, err error) {
-	err = d.readIn(ctx, d.readers.point(sender), func(x *rx) error {
+	err = d.as(sender).point(ctx, func(x *rx) error {
 		s, known, err = x.idempotent(sender, key, now)
 		return err
 	})

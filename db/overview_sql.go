@@ -35,14 +35,15 @@ var (
 // Box.Late. Its cost is bounded: it counts up to inspect.MostCounted pending messages of a
 // Mecha, or fewer if many Mechas have many, and reads the oldest of them. It looks at the file
 // in pieces, each of which sees it as it is in its turn. The end of ctx ends it between two of
-// them. Only one that takes long pauses between them (viewGently): somebody waits for it. The boxes are in no order.
+// them. Only one that takes long pauses between them (scan): somebody waits for it.
+// The boxes are in no order.
 func (i *Inspector) Overview(ctx context.Context, late time.Time) (o inspect.Overview, err error) {
 	v, began := overview{late: relay.PositionAt(late)}, time.Now()
 	view := func(f func(*rx) error) error {
 		if time.Since(began) < overviewHaste && ctx.Err() == nil {
-			return i.view(f)
+			return i.point(ctx, f)
 		}
-		return i.viewGently(ctx, f)
+		return i.scan(ctx, f)
 	}
 	err = view(func(x *rx) error {
 		n, err := x.c.Number("SELECT count(*) FROM mecha WHERE removed_at IS NULL")
@@ -158,8 +159,8 @@ func (x *rx) box(id relay.MechaNumber, late relay.Position) (b inspect.Box, err 
 }
 
 const (
-	mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)), (" +
-		"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = ?1), (SELECT max(position) FROM sent WHERE mecha = ?1) FROM mecha WHERE id = ?1"
+	mechaHealth = "SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE " + liveKey + "), (" +
+		"SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u.key = k.id WHERE k.mecha = m.id), (SELECT max(position) FROM sent WHERE mecha = m.id) FROM mecha m WHERE id = ?2"
 	waitingOf     = "SELECT position FROM received WHERE mecha = ?2 AND open = 1 AND position <= ?3 ORDER BY position LIMIT ?4"
 	countWaiting  = "SELECT count(*), count(*) FILTER (WHERE position < ?1) FROM (" + waitingOf + ")"
 	oldestWaiting = "SELECT " + ofWaiting + " FROM (" + waitingOf + ") p CROSS JOIN message m ON m.position = p.position LEFT JOIN attempt a ON a.message = p.position"
@@ -176,7 +177,7 @@ func (v *overview) box(x *rx, id int64) (b inspect.Box, err error) {
 	now, sent := x.now.UnixMilli(), relay.Position(0)
 	_, err = x.c.Row(func(r *sqlite.Rows) {
 		b.Removed, b.LiveKeys, b.LastSeen, sent = !r.Null(0), int(r.Int(1)), relay.UnixMilli(r.Int(2)), relay.Position(r.Int(3))
-	}, mechaHealth, id, now)
+	}, mechaHealth, now, id)
 	if err == nil {
 		b.LastSeen, err = x.sawSend(b.LastSeen, max(sent, v.sent[id]))
 	}
@@ -267,7 +268,7 @@ func (i *Inspector) FileState() (s inspect.FileState, err error) {
 	if info, err := os.Stat(i.path); err == nil {
 		s.File = info.Size()
 	}
-	err = i.view(func(x *rx) error {
+	err = i.point(context.Background(), func(x *rx) error {
 		var free, size, version, first, last, receipt, act, unindexed int64
 		for _, n := range []struct {
 			to    *int64

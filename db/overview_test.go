@@ -19,7 +19,7 @@ func TestAReadOfAnInspectorDoesNotWaitForALongOne(t *testing.T) {
 	}
 	defer in.Close()
 	done := make(chan error, 1)
-	err = in.view(func(*rx) error {
+	err = in.point(t.Context(), func(*rx) error {
 		go func() {
 			_, err := in.Latest()
 			done <- err

@@ -36,7 +36,7 @@ func (d *DB) CountPending(ctx context.Context) (Pending, error) {
 	c.bounds[0] = relay.MaxPosition // also what the clock was ahead for
 	upto := c.addLate(d.late)
 	for at := (indexRow{}); at.of >= 0; {
-		err := d.readIn(ctx, d.readers.scan(0), func(x *rx) (err error) {
+		err := d.as(0).scan(ctx, func(x *rx) (err error) {
 			at, err = c.addIndexed(x, at, upto)
 			return err
 		})
@@ -136,13 +136,12 @@ func (c *pendingCount) addIndexed(x *rx, at indexRow, upto relay.Position) (inde
 // IndexLag tells for how long the search index has lacked the oldest change to the
 // directory that it has not applied; 0 if it has applied all. revision is the last one
 // that it has applied. Safe for concurrent use.
-func (d *DB) IndexLag(ctx context.Context, revision int64) (lag time.Duration, err error) {
-	err = d.readIn(ctx, d.readers.point(0), func(x *rx) error {
-		next, err := x.c.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)
-		if next > 0 {
-			lag = max(d.opts.Now().Sub(relay.Position(next).Time()), 0)
-		}
-		return err
+func (d *DB) IndexLag(ctx context.Context, revision int64) (time.Duration, error) {
+	next, err := get(ctx, d.as(0).point, func(x *rx) (int64, error) {
+		return x.c.Number("SELECT min(revision) FROM mecha WHERE revision > ?", revision)
 	})
-	return lag, err
+	if err != nil || next == 0 {
+		return 0, err
+	}
+	return max(d.opts.Now().Sub(relay.Position(next).Time()), 0), nil
 }

@@ -58,7 +58,7 @@ func TestAMechaIsReadByItsIndexes(t *testing.T) {
 		}
 		return p
 	}
-	err := d.read(t.Context(), func(x *rx) error {
+	err := d.as(0).point(t.Context(), func(x *rx) error {
 		for _, of := range []relay.Direction{relay.In, relay.Out} {
 			text, args, err := x.newestOf(1, of, 5, 100)
 			if p := plan(text, args, err); strings.Contains(p, "TEMP B-TREE FOR ORDER") {
@@ -93,7 +93,7 @@ func TestTheConsoleReadsRanges(t *testing.T) {
 		{"count", countWaiting, []any{number, number, number, number}, []string{"SEARCH received USING PRIMARY KEY (mecha=? AND open=? AND position<?)"}},
 		{"oldest", oldestWaiting, []any{number, number, number, number}, []string{"SEARCH received USING PRIMARY KEY (mecha=? AND open=? AND position<?)", "SEARCH m USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"attempts", countAttempts, []any{number, number, number}, []string{"SEARCH attempt USING INDEX attempt_recipient (recipient=?)"}},
-		{"health", mechaHealth, []any{number, number}, []string{"SEARCH mecha_key USING INDEX mecha_key_mecha (mecha=?)", "SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
+		{"health", mechaHealth, []any{number, number}, []string{"SEARCH k USING INDEX mecha_key_mecha (mecha=?)", "SEARCH u USING INTEGER PRIMARY KEY (rowid=?)"}},
 		{"sent", spanSent, []any{number, number}, []string{"SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
 		{"settled", spanSettled, []any{number, number}, []string{"SEARCH receipt USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
 		{"next message", nextMessage, []any{number, number}, []string{"SEARCH message USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"}},
@@ -159,7 +159,7 @@ func TestAReplyIsSearchedInIndexOrder(t *testing.T) {
 func explain(t *testing.T, d *DB, text string, args []any) string {
 	t.Helper()
 	var b strings.Builder
-	err := d.read(t.Context(), func(x *rx) error {
+	err := d.as(0).point(t.Context(), func(x *rx) error {
 		text, err := x.withFailed(text)
 		if err != nil {
 			return err

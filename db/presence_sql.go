@@ -35,15 +35,11 @@ func (d *DB) LastRequest(id relay.MechaNumber) time.Time {
 
 // LastSeen tells a caller the time of a Mecha's last request; zero if there was none.
 // After a restart, it may be up to about a minute too early. Safe for concurrent use.
-func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (at time.Time, err error) {
+func (d *DB) LastSeen(ctx context.Context, caller, id relay.MechaNumber) (time.Time, error) {
 	if v, ok := d.seen.Load(id); ok {
 		return relay.UnixMilli(v.(*atomic.Int64).Load()), nil
 	}
-	var ms int64
-	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
-		ms, err = x.c.Number(lastUse, int64(id))
-		return err
-	})
+	ms, err := get(ctx, d.as(caller).point, func(x *rx) (int64, error) { return x.c.Number(lastUse, int64(id)) })
 	if err != nil {
 		return time.Time{}, err
 	}
@@ -58,7 +54,7 @@ const lastUse = "SELECT max(u.last_used_at) FROM mecha_key k JOIN key_use u ON u
 func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNumber) (seen time.Time, visible bool, err error) {
 	crew, known, epoch := d.crewOnly.find(id)
 	if !known {
-		err = d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) error {
+		err = d.as(caller.Number).point(ctx, func(x *rx) error {
 			some, err := x.entries(false, "WHERE m.id = ?", int64(id))
 			if err == nil && len(some) > 0 && some[0].Visibility == relay.CrewOnly {
 				crew = some[0].Address.Crew()
@@ -79,16 +75,12 @@ func (d *DB) Presence(ctx context.Context, caller relay.Mecha, id relay.MechaNum
 
 // LearnPresence reads what Presence tells of a Mecha, so that KnownPresence has it. It does nothing if there is no such Mecha. Safe for concurrent use.
 func (d *DB) LearnPresence(ctx context.Context, caller relay.Mecha, to relay.Address) error {
-	id, known := d.mechas.known(to)
-	if known {
+	if id, known := d.mechas.known(to); known {
 		if _, _, known := d.KnownPresence(caller, relay.MechaNumber(id)); known {
 			return nil
 		}
 	}
-	err := d.readIn(ctx, d.readers.point(caller.Number), func(x *rx) (err error) {
-		id, err = x.mechas.find(x.c, to)
-		return err
-	})
+	id, err := get(ctx, d.as(caller.Number).point, func(x *rx) (int64, error) { return x.mechas.find(x.c, to) })
 	if err == nil && id != 0 {
 		_, _, err = d.Presence(ctx, caller, relay.MechaNumber(id))
 	}

@@ -188,7 +188,7 @@ func readRequest(c *sqlite.Conn, path string, id int64, all bool) (result PruneR
 func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r PruneResult, err error) {
 	const rows = 20_000
 	for after, more := relay.Position(0), true; more; {
-		err := i.viewGently(ctx, func(x *rx) error {
+		err := i.scan(ctx, func(x *rx) error {
 			n := int64(0)
 			rows := x.c.Query(doomedColumns+"WHERE position > ? AND position < ? ORDER BY position LIMIT ?", int64(after), int64(relay.PositionAt(before)), int64(rows))
 			for ; rows.Next(); n++ {
@@ -218,17 +218,16 @@ func (i *Inspector) Prunable(ctx context.Context, before, now time.Time) (r Prun
 // ClockSeen gives the time up to which the clock is known to have gone on: the latest at
 // which a server was sure of its clock. A message may be later, because its server has taken
 // it with a clock in doubt; its time counts if no server has noted one. Zero: there is none.
-func (i *Inspector) ClockSeen() (at time.Time, err error) {
-	err = i.view(func(x *rx) error {
+func (i *Inspector) ClockSeen() (time.Time, error) {
+	return see(i, func(x *rx) (time.Time, error) {
 		noted, err := x.c.Number("SELECT value FROM setting WHERE name = 'clock'")
-		if at = relay.UnixMilli(noted); err != nil || !at.IsZero() {
-			return err
+		if at := relay.UnixMilli(noted); err != nil || !at.IsZero() {
+			return at, err
 		}
 		newest, err := x.newest()
 		if newest > 0 {
-			at = newest.Time()
+			return newest.Time(), err
 		}
-		return err
+		return time.Time{}, err
 	})
-	return at, err
 }

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"sync"
 	"time"
 
@@ -16,6 +17,22 @@ type rx struct {
 	// The texts that a tx has read by their numbers, for the caches; nil if nothing is written.
 	foundWords  map[int64]string
 	foundMechas map[int64]relay.Address
+}
+
+// A viewer reads the file for somebody. Each call runs its function in a transaction of its own,
+// which sees one state of the file. A DB gives one to each Mecha (DB.as); an Inspector is one.
+type viewer interface {
+	point(context.Context, func(*rx) error) error // for a read of a few rows
+	scan(context.Context, func(*rx) error) error  // for a piece of a read that looks through many rows
+}
+
+// get makes a read that has a result. in is a method of a viewer.
+func get[T any](ctx context.Context, in func(context.Context, func(*rx) error) error, read func(*rx) (T, error)) (v T, err error) {
+	err = in(ctx, func(x *rx) error {
+		v, err = read(x)
+		return err
+	})
+	return v, err
 }
 
 // lookups are the ids, caches and late indexes of a file. All who read a file in

@@ -11,14 +11,10 @@ import (
 // Receipts reads a piece of the changes of the messages that a Mecha has sent, in commit
 // order, as OnCommit brings them (PROTOCOL §4, Frames). The piece may be empty although
 // End is false. Safe for concurrent use.
-func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (p relay.ReceiptPage, err error) {
+func (d *DB) Receipts(ctx context.Context, q relay.ReceiptQuery) (relay.ReceiptPage, error) {
 	t := d.readers.scan(q.Sender)
 	t.most = anyNumber // for the same reason as in Stream
-	err = d.readIn(ctx, t, func(x *rx) error {
-		p, err = x.receipts(q)
-		return err
-	})
-	return p, err
+	return get(ctx, d.in(t), func(x *rx) (relay.ReceiptPage, error) { return x.receipts(q) })
 }
 
 func (x *rx) receipts(q relay.ReceiptQuery) (relay.ReceiptPage, error) {

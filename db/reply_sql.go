@@ -15,9 +15,14 @@ import (
 // Errors: RateLimited, if too many reads of the sender wait; Internal; that of ctx. Safe for
 // concurrent use.
 func (d *DB) Reply(ctx context.Context, q relay.ReplyQuery) (relay.ReplyFound, error) {
+	return readReply(ctx, d.as(q.Question.Sender), q)
+}
+
+// readReply is Reply for a viewer. Most replies are among the first rows, so it begins with a point.
+func readReply(ctx context.Context, v viewer, q relay.ReplyQuery) (relay.ReplyFound, error) {
 	s := replySearch{ReplyQuery: q}
-	for t := d.readers.point(q.Question.Sender); ; t = d.readers.scan(q.Question.Sender) {
-		if err := d.readIn(ctx, t, s.goOn); err != nil || s.done {
+	for in := v.point; ; in = v.scan {
+		if err := in(ctx, s.goOn); err != nil || s.done {
 			return s.found, err
 		}
 	}

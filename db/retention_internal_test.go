@@ -33,7 +33,7 @@ func mustReach(t *testing.T, d *DB, what, query string, most int64) {
 // scalar reads a number.
 func scalar(t *testing.T, d *DB, query string) (n int64) {
 	t.Helper()
-	err := d.read(t.Context(), func(x *rx) (err error) {
+	err := d.as(0).point(t.Context(), func(x *rx) (err error) {
 		n, err = x.c.Number(query)
 		return err
 	})
@@ -47,7 +47,7 @@ func scalar(t *testing.T, d *DB, query string) (n int64) {
 func counted(t *testing.T, d *DB) map[string]int64 {
 	t.Helper()
 	all := map[string]int64{}
-	err := d.read(t.Context(), func(x *rx) error {
+	err := d.as(0).point(t.Context(), func(x *rx) error {
 		var names []string
 		r := x.c.Query("SELECT name FROM sqlite_schema WHERE type = 'table'")
 		for r.Next() {

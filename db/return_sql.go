@@ -10,14 +10,10 @@ import (
 // Returned reads a piece of the messages that have come back to a Mecha after a deferral, in
 // the order in which they came back (PROTOCOL §3, Ack). The piece may be empty
 // although End is false. Safe for concurrent use.
-func (d *DB) Returned(ctx context.Context, q relay.ReturnQuery) (p relay.ReturnPage, err error) {
+func (d *DB) Returned(ctx context.Context, q relay.ReturnQuery) (relay.ReturnPage, error) {
 	t := d.readers.point(q.Mecha)
 	t.most = anyNumber // for the same reason as in Stream
-	err = d.readIn(ctx, t, func(x *rx) error {
-		p, err = x.returned(q)
-		return err
-	})
-	return p, err
+	return get(ctx, d.in(t), func(x *rx) (relay.ReturnPage, error) { return x.returned(q) })
 }
 
 func (x *rx) returned(q relay.ReturnQuery) (relay.ReturnPage, error) {

@@ -231,7 +231,7 @@ func (e *emptyExpired) apply(t *tx) error {
 // result). Errors: SearchNotFound, also if newer answers have taken its room;
 // NotYourSearch; SearchExpired, an hour after the search.
 func (d *DB) Search(ctx context.Context, id relay.SearchID, caller relay.MechaNumber) (answer []byte, err error) {
-	err = d.readIn(ctx, d.readers.point(caller), func(x *rx) error {
+	err = d.as(caller).point(ctx, func(x *rx) error {
 		var owner, expires int64
 		found, err := x.c.Row(func(r *sqlite.Rows) { owner, expires, answer = r.Int(0), r.Int(1), []byte(r.Text(2)) },
 			"SELECT mecha, expires_at, answer FROM search WHERE id = ?", string(id))

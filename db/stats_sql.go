@@ -47,19 +47,19 @@ var statsView = 20 * time.Millisecond
 
 // Stats counts the content of the store. It reads the row of every message that is there when it
 // begins, about a million a second, in many short views: so each message counts once, in the state
-// that it has when it is read. Beside a server it pauses between them (viewGently), and takes several
+// that it has when it is read. Beside a server it pauses between them (scan), and takes several
 // times as long. The end of ctx ends it between two views. Error: also that of ctx.
 func (i *Inspector) Stats(ctx context.Context) (Stats, error) {
-	c, view := statsCount{busy: map[int64]*Busy{}}, i.view
+	c, view := statsCount{busy: map[int64]*Busy{}}, i.point
 	if i.serving() != inspect.NotServed {
-		view = func(f func(*rx) error) error { return i.viewGently(ctx, f) }
+		view = i.scan
 	}
 	views := func(each ...func(*rx) error) error {
 		for _, f := range each {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if err := view(f); err != nil {
+			if err := view(ctx, f); err != nil {
 				return err
 			}
 		}

@@ -54,7 +54,7 @@ func TestStatsReadInSeveralViews(t *testing.T) {
 	c := statsCount{busy: map[int64]*Busy{}}
 	see := func(f func(*rx) error) {
 		t.Helper()
-		if err := in.view(f); err != nil {
+		if err := in.point(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	defer in.Close()
 	c := statsCount{busy: map[int64]*Busy{}}
 	for _, f := range []func(*rx) error{c.findLast, c.countMessages} {
-		if err := in.view(f); err != nil {
+		if err := in.point(t.Context(), f); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestStatsOfAMechaThatGoesMeanwhile(t *testing.T) {
 	if _, err := in.Changed(); err != nil { // its addresses are not remembered
 		t.Fatal(err)
 	}
-	if err := in.view(c.findBusiest); err != nil || len(c.Busiest) != 2 || c.Busiest[0].Mecha != "alice^demo" || c.OldestFor != "bob^demo" {
+	if err := in.point(t.Context(), c.findBusiest); err != nil || len(c.Busiest) != 2 || c.Busiest[0].Mecha != "alice^demo" || c.OldestFor != "bob^demo" {
 		t.Errorf("%+v, %v", c.Stats, err)
 	}
 }

@@ -10,14 +10,10 @@ import (
 
 // Stream reads a piece of a Mecha's incoming stream, in commit order (PROTOCOL §4, The
 // stream). The piece may be empty although End is false.
-func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (p relay.StreamPage, err error) {
+func (d *DB) Stream(ctx context.Context, q relay.StreamQuery) (relay.StreamPage, error) {
 	t := d.readers.point(q.Mecha)
 	t.most = anyNumber // the reads of sockets are never refused: a socket has one at a time, and the number of sockets is bounded
-	err = d.readIn(ctx, t, func(x *rx) error {
-		p, err = x.stream(q)
-		return err
-	})
-	return p, err
+	return get(ctx, d.in(t), func(x *rx) (relay.StreamPage, error) { return x.stream(q) })
 }
 
 func (x *rx) stream(q relay.StreamQuery) (relay.StreamPage, error) {
@@ -96,10 +92,6 @@ func (x *rx) latest() (p relay.Position, err error) {
 }
 
 // Latest gives the position of the newest committed message, 0 if there is none.
-func (d *DB) Latest(ctx context.Context) (p relay.Position, err error) {
-	err = d.readIn(ctx, d.readers.key(), func(x *rx) error {
-		p, err = x.latest()
-		return err
-	})
-	return p, err
+func (d *DB) Latest(ctx context.Context) (relay.Position, error) {
+	return get(ctx, d.in(d.readers.key()), (*rx).latest)
 }

@@ -16,76 +16,116 @@ import (
 // pushPage is how many rows of `push` are read in one view of the file.
 const pushPage = 5000
 
+// pushRows bounds how many rows of `push` a server looks through for one trace. Pushes
+// that come later than that are not told.
+const pushRows = 4 * pushPage
+
+// Trace tells a party of a message its life, as Inspector.Trace does, and the situation by
+// which relay.Judge judges (PROTOCOL §3, Trace). looked is how many rows were looked through
+// for it. Errors: NotAParty, MessageNotFound; NotCurrent; RateLimited, if too many reads of the Mecha
+// wait. Safe for concurrent use.
+func (d *DB) Trace(ctx context.Context, caller relay.Mecha, id relay.MessageID) (t *inspect.Trace, looked int, err error) {
+	if err := d.awaitMessage(ctx, id); err != nil {
+		return nil, 0, err
+	}
+	t, looked, err = readTrace(ctx, d.as(caller.Number), id, asParty(caller.Number), pushRows)
+	if err != nil {
+		return nil, looked, err
+	}
+	seen, visible, err := d.Presence(ctx, caller, t.Message.Recipient)
+	t.Situation.LastSeen, t.Situation.Hidden = seen, !visible
+	if !visible {
+		hidePushes(t)
+	}
+	return t, looked, err
+}
+
+// hidePushes leaves out what tells when the recipient was connected.
+func hidePushes(t *inspect.Trace) {
+	t.Steps = slices.DeleteFunc(t.Steps, func(s inspect.Step) bool { return s.What == inspect.StepPushed })
+	t.Situation.PushedAt, t.Situation.Sockets = time.Time{}, 0
+}
+
 // Trace tells the life of a message. A push is stored with a later commit, so the latest
 // may not be in the file yet. The end of ctx ends the search for pushes. Errors:
 // MessageNotFound, and that of ctx.
 func (i *Inspector) Trace(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
-	return i.traceUpto(ctx, id, math.MaxInt)
+	return i.trace(ctx, id, math.MaxInt)
 }
 
-// traceUpto is Trace that looks at no more than so many rows for pushes.
-func (i *Inspector) traceUpto(ctx context.Context, id relay.MessageID, rows int) (*inspect.Trace, error) {
-	t := &inspect.Trace{}
-	err := i.view(func(x *rx) (err error) {
-		if t.Message, err = x.messageByID(id); err != nil {
-			return err
-		}
-		if err = x.trace(t); err == nil {
-			var ms int64
-			ms, err = x.c.Number(lastUse, int64(t.Message.Recipient))
-			t.Situation.LastSeen = relay.UnixMilli(ms)
-		}
-		if err == nil { // who only sends was there, too
-			err = x.sawSender(t)
-		}
-		return err
-	})
+// Why is Trace that looks for pushes only as far as a server does.
+func (i *Inspector) Why(ctx context.Context, id relay.MessageID) (*inspect.Trace, error) {
+	return i.trace(ctx, id, pushRows)
+}
+
+func (i *Inspector) trace(ctx context.Context, id relay.MessageID, rows int) (*inspect.Trace, error) {
+	t, _, err := readTrace(ctx, i, id, nil, rows)
 	if err != nil {
 		return nil, err
 	}
-	return t, i.complete(ctx, rows, t)
+	seen, err := see(i, func(x *rx) (time.Time, error) { return x.lastSeen(t.Message.Recipient) })
+	t.Situation.LastSeen = later(seen, sawRecipient(t))
+	return t, err
+}
+
+// readTrace tells the life of a message to somebody with a right, but not when the recipient was
+// last seen. It looks through up to so many rows for pushes; looked is how many rows it looked
+// through in all.
+func readTrace(ctx context.Context, v viewer, id relay.MessageID, may right, rows int) (t *inspect.Trace, looked int, err error) {
+	t, err = get(ctx, v.point, func(x *rx) (*inspect.Trace, error) {
+		m, err := x.messageFor(id, may)
+		if err != nil {
+			return nil, err
+		}
+		return x.trace(m)
+	})
+	if err == nil {
+		looked, err = complete(ctx, v, rows, t)
+	}
+	return t, looked, err
 }
 
 // complete adds to traces, the first of which is of the oldest message, what takes more than
-// one view: the pushes, for which it looks at up to so many rows, and the answer.
-func (i *Inspector) complete(ctx context.Context, rows int, traces ...*inspect.Trace) (err error) {
+// one transaction: the pushes, for which it looks through up to so many rows, and the answer.
+func complete(ctx context.Context, v viewer, rows int, traces ...*inspect.Trace) (looked int, err error) {
 	if len(traces) == 0 {
-		return nil
+		return 0, nil
 	}
-	for from := traces[0].Message.Position; from != 0 && rows > 0; rows -= pushPage {
-		err := i.viewGently(ctx, func(x *rx) error {
+	for from := traces[0].Message.Position; from != 0 && looked < rows; looked += pushPage {
+		err := v.scan(ctx, func(x *rx) (err error) {
 			from, err = x.tracePushes(from, traces...)
 			return err
 		})
 		if err != nil {
-			return err
+			return looked, err
 		}
 	}
 	for _, t := range traces {
 		order(t)
-		s := replySearch{ReplyQuery: relay.ReplyQuery{Question: t.Message}}
-		for !s.done {
-			if err := i.viewGently(ctx, s.goOn); err != nil {
-				return err
-			}
+		found, err := readReply(ctx, v, relay.ReplyQuery{Question: t.Message})
+		if looked += found.Looked; err != nil {
+			return looked, err
 		}
-		t.Situation.Answer = s.found.Reply
-		sawRecipient(t)
+		t.Situation.Answer = found.Reply
 	}
-	return nil
+	return looked, nil
 }
 
-// sawSender notes when the recipient sent its newest message.
-func (x *rx) sawSender(t *inspect.Trace) error {
-	positions, args, err := x.newestOf(t.Message.Recipient, relay.Out, 0, 1)
+// lastSeen tells when a Mecha was there for the last time, as far as the file has it.
+func (x *rx) lastSeen(id relay.MechaNumber) (time.Time, error) {
+	used, err := x.c.Number(lastUse, int64(id))
 	if err != nil {
-		return err
+		return time.Time{}, err
+	}
+	positions, args, err := x.newestOf(id, relay.Out, 0, 1)
+	if err != nil {
+		return time.Time{}, err
 	}
 	sent, err := x.c.Number("SELECT max(position) FROM ("+positions+")", args...)
-	if err == nil {
-		t.Situation.LastSeen, err = x.sawSend(t.Situation.LastSeen, relay.Position(sent))
+	if err != nil {
+		return time.Time{}, err
 	}
-	return err
+	return x.sawSend(relay.UnixMilli(used), relay.Position(sent))
 }
 
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
@@ -107,18 +147,25 @@ func (x *rx) sawSend(used time.Time, newest relay.Position) (time.Time, error) {
 	return used, err
 }
 
-// sawRecipient notes what the trace itself tells of the recipient's presence. The file has
+// sawRecipient gives the latest time at which the trace itself shows the recipient. The file has
 // the time of its last request only to about a minute.
-func sawRecipient(t *inspect.Trace) {
-	seen := &t.Situation.LastSeen
+func sawRecipient(t *inspect.Trace) (at time.Time) {
 	for _, s := range t.Steps {
-		if s.What != inspect.StepAccepted && s.Key != "" && s.At.After(*seen) {
-			*seen = s.At
+		if s.What != inspect.StepAccepted && s.Key != "" {
+			at = later(at, s.At)
 		}
 	}
-	if a := t.Situation.Answer; a != nil && a.CreatedAt.After(*seen) {
-		*seen = a.CreatedAt
+	if a := t.Situation.Answer; a != nil {
+		at = later(at, a.CreatedAt)
 	}
+	return at
+}
+
+func later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
 }
 
 // order puts the steps in the order of time, and notes in the situation when the recipient was
@@ -155,6 +202,36 @@ func rank(k inspect.StepKind) int {
 	}
 	return 3
 }
+
+// trace reads what one transaction has of a message's life: its receipts, and the situation. A
+// message that retention removes meanwhile is MessageNotFound.
+func (x *rx) trace(m *relay.Message) (*inspect.Trace, error) {
+	t := &inspect.Trace{Message: m}
+	s := &t.Situation
+	s.Message = m
+	if err := x.traceReceipts(t); err != nil {
+		return nil, err
+	}
+	alive, err := x.c.Number("SELECT removed_at IS NULL AND EXISTS (SELECT 1 FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE m.id = ?2", x.now.UnixMilli(), int64(m.Recipient))
+	if s.RecipientGone = alive == 0; err != nil || !m.State.Pending() {
+		return t, err
+	}
+	a, err := x.attemptOf(m.Position)
+	if err != nil {
+		return nil, err
+	}
+	if a.number > 1 {
+		s.Begun = a.since.Time()
+	}
+	if !a.until.IsZero() {
+		s.Until, s.Since, s.Claimed, s.Worker = a.until, a.since.Time(), a.key != 0, a.worker
+	}
+	s.Ahead, err = x.countAhead(m.Recipient, m.Position)
+	return t, err
+}
+
+// liveKey tells that a key k of a Mecha m is live. Its argument ?1 is now, in Unix ms.
+const liveKey = "k.mecha = m.id AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > ?1)"
 
 // traceReceipts adds the step of the acceptance, and one for each receipt.
 func (x *rx) traceReceipts(t *inspect.Trace) error {

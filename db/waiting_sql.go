@@ -13,30 +13,28 @@ import (
 // in pieces, each of which sees the file as it is in its turn. Errors: MechaNotFound,
 // and that of ctx.
 func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*inspect.Waiting, error) {
-	h, err := i.history(inspect.ListQuery{Mecha: a})
+	id, err := i.number(a)
 	if err != nil {
 		return nil, err
 	}
 	w := &inspect.Waiting{Mecha: a}
-	if err := i.view(func(x *rx) error { return x.waiting(w, h.Mecha, most) }); err != nil {
+	if err := i.point(ctx, func(x *rx) error { return x.waiting(w, id, most) }); err != nil {
 		return nil, err
 	}
 	for from, rows := relay.Position(0), inboxRows; rows == inboxRows; {
-		err := i.viewGently(ctx, func(x *rx) (err error) {
-			from, rows, err = x.countWaiting(w, h.Mecha, from)
+		err := i.scan(ctx, func(x *rx) (err error) {
+			from, rows, err = x.countWaiting(w, id, from)
 			return err
 		})
 		if err != nil {
 			return nil, err
 		}
 	}
-	if err := i.complete(ctx, math.MaxInt, w.Oldest...); err != nil {
+	if _, err := complete(ctx, gently{i}, math.MaxInt, w.Oldest...); err != nil {
 		return nil, err
 	}
 	for _, t := range w.Oldest {
-		if t.Situation.LastSeen.After(w.LastSeen) {
-			w.LastSeen = t.Situation.LastSeen
-		}
+		w.LastSeen = later(w.LastSeen, sawRecipient(t))
 	}
 	for _, t := range w.Oldest {
 		t.Situation.LastSeen = w.LastSeen
@@ -47,8 +45,7 @@ func (i *Inspector) Waiting(ctx context.Context, a relay.Address, most int) (*in
 // waiting reads the Mecha, and the oldest messages that wait for it.
 func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
 	_, err := x.c.Row(func(r *sqlite.Rows) { w.Removed, w.LiveKeys = !r.Null(0), int(r.Int(1)) },
-		"SELECT removed_at, (SELECT count(*) FROM mecha_key WHERE mecha = ?1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > ?2)) FROM mecha WHERE id = ?1",
-		int64(id), x.now.UnixMilli())
+		"SELECT removed_at, (SELECT count(*) FROM mecha_key k WHERE "+liveKey+") FROM mecha m WHERE id = ?2", x.now.UnixMilli(), int64(id))
 	if err != nil {
 		return err
 	}
@@ -75,9 +72,8 @@ func (x *rx) waiting(w *inspect.Waiting, id relay.MechaNumber, most int) error {
 		if err != nil {
 			return err
 		}
-		t := &inspect.Trace{Message: m}
-		t.Situation.LastSeen = w.LastSeen
-		if err := x.trace(t); err != nil {
+		t, err := x.trace(m)
+		if err != nil {
 			return err
 		}
 		w.Oldest = append(w.Oldest, t)

@@ -1,6 +1,7 @@
 package db
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -105,7 +106,7 @@ func TestAWriteThatFailsLeavesNothingAndDisturbsNobody(t *testing.T) {
 			t.Errorf("message %d is %s; its sender was told %s", i, m.ID, sent[i].ID)
 		}
 	}
-	err = d.read(t.Context(), func(x *rx) error {
+	err = d.as(0).point(t.Context(), func(x *rx) error {
 		left, err := x.c.Row(nil, "SELECT 1 FROM word WHERE text = 'left behind'")
 		if left {
 			t.Error("the poisoned write left something behind")
@@ -177,7 +178,7 @@ func TestWordsOfARolledBackTransactionAreForgotten(t *testing.T) {
 		}
 	}
 	var words []string
-	err = d.read(t.Context(), func(x *rx) error {
+	err = d.as(0).point(t.Context(), func(x *rx) error {
 		r := x.c.Query("SELECT text FROM word WHERE text LIKE 'step%' ORDER BY id")
 		for r.Next() {
 			words = append(words, r.Text(0))
@@ -377,7 +378,8 @@ func TestTheLogStaysSmall(t *testing.T) {
 	var mu sync.Mutex
 	stop := make(chan struct{})
 	read := func(x *rx) error {
-		_, err := x.history(relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "normal"})
+		here := func(_ context.Context, f func(*rx) error) error { return f(x) }
+		_, err := readPage(t.Context(), here, relay.HistoryQuery{Mecha: k.Mecha.Number, Limit: 1000, Type: "normal"})
 		return err
 	}
 	// Reads that overlap leave no moment in which SQLite could restart the log.
