@@ -12,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/bench"
-	"relay/db"
 )
 
 func (a *app) benchCommand() *cobra.Command {
@@ -35,10 +34,9 @@ distributed rest, with a mean of --payload. A few Mechas get most of them, and a
 tenth of the Mechas listen. Bare messages, with nothing but a recipient and a
 payload of one size, are measured beside these.
 
-Sends are measured with the store and, in turn, on a second relay that keeps
-nothing: this shows what the store costs. A third server, lean, only checks the
-requests: this shows what HTTP and signatures cost any server in Go. A figure with
-? cannot be trusted; the lines below the table say why.
+Sends are measured on the relay and, in turn, on a second server, lean, which only
+checks the requests and keeps nothing: this shows what HTTP and signatures cost any
+server in Go. A figure with ? cannot be trusted; the lines below the table say why.
 
 With --stored, the database gets this many messages before anything is measured.
 A million takes about a minute and 0.9 GB. Every second one is acknowledged, and
@@ -85,27 +83,7 @@ Attacks: ` + strings.Join(bench.Attacks(), ", ") + `.`,
 	f.StringSliceVar(&c.Attacks, "attacks", nil, "of the stage fairness, only these `attacks`")
 	f.StringVar(&c.Server, "server-program", "", "the `program` whose fairness is measured")
 	f.MarkHidden("server-program") // to compare with an older one
-	cmd.AddCommand(a.forgetfulCommand(), a.leanCommand(), a.attackerCommand())
-	return cmd
-}
-
-// forgetfulCommand is the server that bench compares with. It stands in no help and
-// has a command of its own, so that nobody loses messages by accident.
-func (a *app) forgetfulCommand() *cobra.Command {
-	s := &settings{open: db.OpenForgetful}
-	cmd := &cobra.Command{
-		Use:    bench.Forgetful,
-		Short:  "Run a server that keeps nothing, for relay bench",
-		Hidden: true,
-		Args:   exactly(0, "no arguments"),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			log, end := a.logger(s)
-			log.Warn("NOTHING IS KEPT: every accepted message is lost at once. This server is for measuring only")
-			end()
-			return a.serve(cmd, s)
-		},
-	}
-	s.flags(cmd.Flags())
+	cmd.AddCommand(a.leanCommand(), a.attackerCommand())
 	return cmd
 }
 

@@ -24,7 +24,7 @@ var benchTitles = map[string]string{
 }
 
 // ratioNames are the names of the rows that divide one case by another.
-var ratioNames = map[string]string{"send": "durable ÷ http_only", "scale": "many ÷ few"}
+var ratioNames = map[string]string{"scale": "many ÷ few"}
 
 // printBench prints a table for each stage, and why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {

@@ -121,7 +121,7 @@ func (in *instance) openStore(ctx context.Context, a *app, s *settings, o db.Opt
 		}
 		in.cluster.configure(&o)
 	}
-	d, err := s.open(o)
+	d, err := db.Open(o)
 	if err != nil {
 		return nil, errors.Join(denied(s.DB, true, err), in.leave())
 	}

@@ -9,7 +9,6 @@ import (
 	"syscall"
 	"time"
 
-	"relay/db"
 	"relay/db/relay"
 
 	"github.com/spf13/cobra"
@@ -65,16 +64,11 @@ type settings struct {
 
 	consoleAnywhere bool   // --console was not given: any port will do
 	consolePassword string // what --console-password-file has
-
-	open func(db.Options) (*db.DB, error) // opens the store
 }
 
 // flags is the one table of settings (PROTOCOL §7). 0 turns a limit off where
 // that makes sense.
 func (s *settings) flags(f *pflag.FlagSet) {
-	if s.open == nil {
-		s.open = db.Open
-	}
 	f.StringVar(&s.Addr, "addr", "127.0.0.1:8080", "listen on `host:port`; port 0 takes any free port")
 	f.StringVar(&s.DB, "db", "relay.db", "the database `file`; it is created if there is none")
 	f.StringVar(&s.TLSCert, "tls-cert", "", "speak HTTPS, with the certificates in this PEM `file`; SIGHUP reads it again")

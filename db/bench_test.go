@@ -247,35 +247,3 @@ func BenchmarkResume(b *testing.B) {
 		})
 	}
 }
-
-// BenchmarkSendForgotten sends without a transaction: the queue, the writer, the
-// listeners.
-func BenchmarkSendForgotten(b *testing.B) {
-	for _, parallel := range []int{1, 64} {
-		b.Run(fmt.Sprint(parallel), func(b *testing.B) {
-			d, err := db.OpenForgetful(db.Options{Path: filepath.Join(b.TempDir(), "relay.db"), Schema: schema(b), Serve: true})
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer d.Close()
-			payload := fmt.Appendf(nil, `{"text":"%0500d"}`, 1)
-			b.ReportAllocs()
-			b.ResetTimer()
-			var wg sync.WaitGroup
-			for w := range parallel {
-				wg.Go(func() {
-					for i := w; i < b.N; i += parallel {
-						m := &relay.SendMessage{At: time.Now(), Key: 1, To: "to^bench", Payload: payload, Nonce: 1}
-						m.Validate()
-						if _, err := d.Send(m); err != nil {
-							b.Error(err)
-							return
-						}
-					}
-				})
-			}
-			wg.Wait()
-			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "msg/s")
-		})
-	}
-}

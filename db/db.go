@@ -142,8 +142,7 @@ type Options struct {
 	// not survive (a failed fsync, a damaged file). Every later write fails.
 	Fatal func(error)
 
-	forgetful bool                 // set by OpenForgetful: the store needs no ring of nonces
-	passed    func() time.Duration // set in tests: the time that has passed, for which Now is not used
+	passed func() time.Duration // set in tests: the time that has passed, for which Now is not used
 }
 
 // DB is an open store. All its methods are safe for concurrent use.

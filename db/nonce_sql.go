@@ -132,9 +132,6 @@ func (w *writer) nonceWindow() time.Duration { return w.opts.ClockSkew + relay.M
 // openRing opens the ring beside the file. If that fails, the server goes on without a
 // ring, and the next start refuses the requests that were signed before it.
 func (w *writer) openRing(nonces *Nonces, found *foundNonces) error {
-	if w.opts.forgetful {
-		return nil
-	}
 	last, this, unused, err := w.markStart()
 	if err != nil {
 		return err

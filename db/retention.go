@@ -118,7 +118,7 @@ func (r *retention) walk(age time.Duration, expired bool) {
 }
 
 // works tells whether this process removes messages.
-func (r *retention) works() bool { return r.w.opts.Serve && !r.w.opts.forgetful }
+func (r *retention) works() bool { return r.w.opts.Serve }
 
 func (r *retention) Due(time.Time) bool { return r.works() }
 

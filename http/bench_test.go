@@ -3,17 +3,12 @@ package http_test
 import (
 	"bufio"
 	"bytes"
-	"fmt"
 	"io"
 	"net"
 	nethttp "net/http"
 	"os"
 	"strings"
 	"testing"
-	"time"
-
-	"relay/db"
-	"relay/db/relay"
 )
 
 // sink takes an answer without a network.
@@ -27,11 +22,11 @@ func (p *sink) WriteHeader(status int)         { p.status = status }
 func (p *sink) Write(body []byte) (int, error) { return len(body), nil }
 
 // The cost of our part of a request, from its headers to its answer, without the
-// network, net/http's reading and the store: whoami is little but authentication;
-// a send adds the decoding, and the way to the writer and back.
+// network and net/http's reading: whoami is little but authentication; what is refused
+// has been decoded, too; a send adds the store, with a commit of its own.
 func BenchmarkRequest(b *testing.B) {
-	r := mustServe(b, func(s *settings) { s.open = db.OpenForgetful })
-	alice := mecha{r, issueBeside(b, r)}
+	r := mustServe(b)
+	alice := r.mustIssue("alice^demo")
 	large := `{"to":"alice^demo","payload":{"text":"` + strings.Repeat("x", 64<<10) + `"}}`
 	full := `{"to":"alice^demo","from":"alice^demo","version":"1.0","message_type":"request","priority":"high","correlation_id":"c-1",` +
 		`"conversation_id":"trip-to-lisbon","ttl_seconds":600,"payload":{"text":"` + strings.Repeat("x", 500) + `"}}`
@@ -114,23 +109,4 @@ func BenchmarkRead(b *testing.B) {
 			})
 		}
 	}
-}
-
-// issueBeside makes a key as another process would: a store that keeps nothing cannot.
-func issueBeside(b *testing.B, r *testRelay) relay.IssuedKey {
-	b.Helper()
-	schema, err := os.ReadFile("../schema.sql")
-	if err != nil {
-		b.Fatal(err)
-	}
-	d, err := db.Open(db.Options{Path: r.db.Path(), Schema: string(schema)})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer d.Close()
-	k, err := d.Issue(&relay.IssueKey{At: time.Now(), Address: "alice^demo", Label: fmt.Sprint("of ", b.Name())})
-	if err != nil {
-		b.Fatal(err)
-	}
-	return k
 }

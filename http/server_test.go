@@ -40,7 +40,6 @@ type testRelay struct {
 
 type settings struct {
 	db       db.Options
-	open     func(db.Options) (*db.DB, error) // nil: db.Open
 	hub      ws.Config
 	api      http.Config
 	timeouts http.Timeouts
@@ -105,11 +104,7 @@ func (l live) WatchReply(key *relay.Key, question *relay.Message) (<-chan *relay
 func (r *testRelay) start() {
 	r.t.Helper()
 	s := r.settings
-	open := s.open
-	if open == nil {
-		open = db.Open
-	}
-	d, err := open(s.db)
+	d, err := db.Open(s.db)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -99,16 +99,17 @@ func latencyRow(stage, name string, at, which int, rounds []*sample) Row {
 	return r
 }
 
-// ratioRow divides the rates of rounds that alternated, and takes the median. rows
-// are the rows of both, whose doubts the ratio has too.
-func ratioRow(stage string, at int, dividends, divisors []*sample, rows ...Row) Row {
+// ratioRow divides the rates of rounds that alternated, and takes the median. The ratio
+// also has the doubts of the rows of both.
+func ratioRow(stage string, at int, dividends, divisors []*sample, dividend, divisor Row) Row {
 	var ratios []float64
 	for i := range dividends {
 		ratios = append(ratios, dividends[i].rate()/max(divisors[i].rate(), 1e-9))
 	}
 	self := func(f float64) float64 { return f }
-	r := Row{Stage: stage, Case: "ratio", At: at, Rounds: len(ratios), Ratio: median(ratios, self), Spread: spread(ratios, self)}
-	for _, of := range rows {
+	r := Row{Stage: stage, Case: dividend.Case + " ÷ " + divisor.Case, At: at, Rounds: len(ratios), Ratio: median(ratios, self),
+		Spread: spread(ratios, self)}
+	for _, of := range []Row{dividend, divisor} {
 		for _, d := range of.Doubts {
 			r.Doubts = append(r.Doubts, of.Case+": "+d)
 		}

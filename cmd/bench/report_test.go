@@ -60,8 +60,8 @@ func TestARatioIsOfNeighbours(t *testing.T) {
 	// The machine drifts: each pair is worth the same, though the rates are not.
 	these := []*sample{round(100, 1, 0), round(200, 1, 0), round(400, 1, .5)}
 	those := []*sample{round(200, 1, 0), round(400, 1, 0), round(800, 1, 0)}
-	r := ratioRow("send", 8, these, those, loadRow("send", "durable", 8, "", these), loadRow("send", "http_only", 8, "", those))
-	if r.Ratio != 0.5 || r.Spread != 0 || !slices.Contains(r.Doubts, "durable: others took 50 % of the CPU") {
+	r := ratioRow("send", 8, these, those, loadRow("send", "durable", 8, "", these), loadRow("send", "lean", 8, "", those))
+	if r.Case != "durable ÷ lean" || r.Ratio != 0.5 || r.Spread != 0 || !slices.Contains(r.Doubts, "durable: others took 50 % of the CPU") {
 		t.Errorf("%+v", r)
 	}
 }

@@ -63,7 +63,9 @@ func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
 		few := loadRow("scale", "sends, "+both[0].name, n, "messages", rounds[0])
 		full := loadRow("scale", "sends, "+both[1].name, n, "messages", rounds[1])
 		few.Stored, full.Stored = both[0].stored, both[1].stored
-		b.add(few, full, ratioRow("scale", n, rounds[1], rounds[0], few, full))
+		ratio := ratioRow("scale", n, rounds[1], rounds[0], full, few)
+		ratio.Case = "ratio"
+		b.add(few, full, ratio)
 	}
 	return nil
 }

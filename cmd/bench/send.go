@@ -4,14 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"strings"
 )
 
 // send measures how many messages a second are accepted, over n connections. Its cases:
 //
 //	durable    the messages of agents (talk.go), on disk when the 201 comes
-//	http_only  the same, at a relay that keeps nothing
 //	lean       the same, at the least server that checks a request as a relay does
 //	bare       durable again, with messages of nothing but a recipient and a payload
 //
@@ -23,17 +21,12 @@ func (b *bench) send(ctx context.Context) error {
 	}
 	cases := []sendCase{{"durable", durable, b.talkRound}}
 	if b.URL == "" {
-		forgetful, err := b.startForgetful(ctx, filepath.Join(b.dir, "none.db"))
-		if err != nil {
-			return err
-		}
-		defer forgetful.stop()
 		lean, err := b.startLean(ctx, durable)
 		if err != nil {
 			return err
 		}
 		defer lean.stop()
-		cases = append(cases, sendCase{"http_only", forgetful, b.talkRound}, sendCase{"lean", lean, b.talkRound})
+		cases = append(cases, sendCase{"lean", lean, b.talkRound})
 	}
 	cases = append(cases, sendCase{"bare", durable, b.bareRound})
 	for _, n := range b.Connections {
@@ -53,9 +46,7 @@ func (b *bench) send(ctx context.Context) error {
 		}
 		b.add(rows...)
 		if len(cases) > 2 {
-			less := ratioRow("send", n, rounds[1], rounds[2], rows[1], rows[2])
-			less.Case = "http_only ÷ lean"
-			b.add(ratioRow("send", n, rounds[0], rounds[1], rows[0], rows[1]), less)
+			b.add(ratioRow("send", n, rounds[0], rounds[1], rows[0], rows[1]))
 		}
 	}
 	return nil

@@ -59,25 +59,11 @@ func (b *bench) withDB(s *server, f func(*db.DB) error) error {
 var unlimited = []string{"--rate-limit=0", "--max-pending=0", "--max-sockets=0", "--max-sockets-per-mecha=0",
 	"--socket-rate-limit=0", "--max-nonces=0", "--max-connections=0", "--max-body-memory=0", "--require-message-signature", "--log-format=json"}
 
-// Forgetful is the command below bench that runs a server like serve does, but keeps
-// nothing that is sent. Its cost is that of a relay without the store.
-const Forgetful = "forgetful-server"
-
 // startServer starts a relay on a file, as a process of its own, and makes the
 // Mechas and their keys. Run ends the process.
 func (b *bench) startServer(ctx context.Context, file string, env []string, args ...string) (*server, error) {
-	return b.startProgram(ctx, []string{"serve"}, file, env, args...)
-}
-
-// startForgetful is startServer for a relay that keeps nothing.
-func (b *bench) startForgetful(ctx context.Context, file string) (*server, error) {
-	return b.startProgram(ctx, []string{"bench", Forgetful}, file, nil)
-}
-
-func (b *bench) startProgram(ctx context.Context, command []string, file string, env []string, args ...string) (*server, error) {
-	s := &server{file: file, env: env, stop: func() {}}
-	s.args, s.program = slices.Concat(command, []string{"--addr=127.0.0.1:0", "--db=" + file}, unlimited, args), b.Program
-	s.env = append(s.env, child.Environ()...)
+	s := &server{file: file, env: append(env, child.Environ()...), program: b.Program, stop: func() {}}
+	s.args = slices.Concat([]string{"serve", "--addr=127.0.0.1:0", "--db=" + file}, unlimited, args)
 	b.servers = append(b.servers, s)
 	if err := b.launch(ctx, s); err != nil {
 		return nil, err

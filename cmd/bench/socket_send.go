@@ -41,9 +41,7 @@ func (b *bench) socket(ctx context.Context) error {
 		}
 		b.add(rows...)
 		for i := 1; i < len(ways); i++ {
-			r := ratioRow("socket", n, rounds[i], rounds[0], rows[i], rows[0])
-			r.Case = rows[i].Case + " ÷ " + rows[0].Case
-			b.add(r)
+			b.add(ratioRow("socket", n, rounds[i], rounds[0], rows[i], rows[0]))
 		}
 	}
 	return nil

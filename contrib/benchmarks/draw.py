@@ -53,13 +53,11 @@ CONNECTIONS = "connections, each with one message under way (logarithmic)"
 SENDS = [
     ("send", "durable", "durable: on disk when the 201 comes"),
     ("send", "bare", "bare: durable, and in no conversation"),
-    ("send", "http_only", "http_only: a relay that keeps nothing"),
     ("send", "lean", "lean: a server that only checks requests"),
 ]
 # Each does more than the one before.
 COSTS = [
     ("send", "lean", "lean: the request is only checked"),
-    ("send", "http_only", "http_only: a relay that keeps nothing"),
     ("send", "durable", "durable: and it is on disk"),
     ("ack", "send to receipt", "ack: and pushed, acknowledged, receipt"),
 ]
