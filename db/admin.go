@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"time"
 
 	"relay/db/admin"
 	"relay/db/file"
@@ -22,8 +23,9 @@ func adminGreeting(ids *relay.IDs) []byte {
 }
 
 // serveAdmin takes the writes of commands from now on.
-func (d *DB) serveAdmin() {
-	d.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Status: d.statusForAdmin, Fault: func(err error) {
+func (l *replication) serveAdmin() {
+	d := l.db
+	l.admin.Serve(admin.Handler{Apply: d.applyForAdmin, Status: d.statusForAdmin, Fault: func(err error) {
 		d.opts.Logger.Warn("cannot take the connection of a command just now", "error", err)
 	}})
 }
@@ -80,21 +82,37 @@ func (d *DB) applyForAdmin(ctx context.Context, form []byte, done func(error)) {
 	d.w.enqueue(j, 0)
 }
 
-// handOver sends the write of a job to the server of the file. The writer calls the job's
-// finish. Safe for concurrent use.
-func (w *writer) handOver(j job) {
+// handover is the sharedLog of a command: it sends the writes to the server of the file.
+type handover struct {
+	w     *writer
+	admin *admin.Client
+}
+
+func (h *handover) Enqueue(j job, _ relay.MechaNumber) {
 	form := relay.AppendWrite(nil, j.shared())
 	if len(form) > mostForm {
-		w.finishLater(j, errTooLong())
+		h.w.finishLater(j, errTooLong())
 		return
 	}
-	w.admin.Send(form, func(err error) {
+	h.admin.Send(form, func(err error) {
 		switch {
 		case errors.Is(err, admin.ErrEnded):
 			err = errUnknown("the relay that serves the file has ended the connection", nil)
 		case errors.Is(err, admin.ErrNoServer):
-			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", w.path)
+			err = fmt.Errorf("%s is one of several copies that follow a log, so only the relay that serves it may change it, and none does: start it with relay serve --cluster, or make the file a plain one with relay cluster leave", h.w.path)
 		}
-		w.finishLater(j, err)
+		h.w.finishLater(j, err)
 	})
 }
+
+func (h *handover) Take() []op                                  { return nil }
+func (h *handover) Apply([]op)                                  {}
+func (h *handover) Keeps() bool                                 { return false }
+func (h *handover) Time() int64                                 { return 0 }
+func (h *handover) Used(relay.NonceHash) bool                   { return false }
+func (h *handover) Waiting() (n int, oldest time.Time)          { return 0, time.Time{} }
+func (h *handover) Await(context.Context, relay.Position) error { return nil }
+func (h *handover) Place() Place                                { return Place{} }
+func (h *handover) Start()                                      {}
+func (h *handover) Stop()                                       { h.Close() }
+func (h *handover) Close()                                      { h.admin.Close() }

@@ -39,7 +39,7 @@ func (c *counts) start() error {
 
 // expect notes an exchange.
 func (c *counts) expect(at time.Time) {
-	if c.w.propose != nil {
+	if c.w.log != nil {
 		at = c.w.opts.Now() // the log's time may be far from it
 	}
 	if c.waiting++; c.first.IsZero() {
@@ -78,7 +78,7 @@ func (c *counts) Do(now time.Time) {
 			c.next = time.Time{}
 		}
 	})
-	if c.onWay = c.w.propose != nil; c.onWay {
+	if c.onWay = c.w.log != nil; c.onWay {
 		c.w.proposes(j)
 		return
 	}

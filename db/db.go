@@ -60,7 +60,6 @@ import (
 	"sync"
 	"time"
 
-	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/lock"
@@ -163,7 +162,6 @@ type DB struct {
 	entries   entryCache
 	found     foundSearches
 	lock      *file.Locked
-	admin     *admin.Server // takes the writes of commands; nil: there is no log
 
 	shutdown sync.Once
 	closed   error         // the error of the shutdown
@@ -289,7 +287,9 @@ func (d *DB) run(prepare func(*DB)) error {
 		prepare(d)
 	}
 	d.wg.Go(d.w.run)
-	d.runLog()
+	if d.w.log != nil {
+		d.w.log.Start()
+	}
 	return nil
 }
 
@@ -323,7 +323,9 @@ func (d *DB) takeLock() (err error) {
 // concurrent use.
 func (d *DB) Close() error {
 	d.shutdown.Do(func() {
-		d.closeLog()
+		if d.w.log != nil {
+			d.w.log.Stop()
+		}
 		d.w.stop()
 		<-d.w.ended
 		close(d.done)
@@ -341,7 +343,9 @@ func (d *DB) release() error {
 		// stay open until the process ends.
 		return nil
 	}
-	d.admin.Close()
+	if d.w != nil && d.w.log != nil {
+		d.w.log.Close()
+	}
 	d.readers.close()
 	err := d.nonces.close()
 	if d.w != nil && d.w.c != nil {

@@ -72,7 +72,7 @@ func (d *dueTimes) expect(ms int64) {
 func (d *dueTimes) Due(now time.Time) bool { return d.next != 0 && now.UnixMilli() >= d.next }
 
 func (d *dueTimes) Do(now time.Time) {
-	if d.w.propose != nil {
+	if d.w.log != nil {
 		d.propose()
 		return
 	}
@@ -106,7 +106,7 @@ func (d *dueTimes) propose() {
 			return
 		}
 		d.next = int64(next)
-		if d.next <= d.w.replica.file.At { // more are due by the log's time
+		if d.next <= d.w.log.Time() { // more are due by the log's time
 			d.rest = time.Time{}
 		}
 		d.expect(d.heard)

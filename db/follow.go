@@ -13,7 +13,7 @@ import (
 
 // follower takes the entries of a log to the writer, which applies them.
 type follower struct {
-	w       *writer
+	*replication
 	log     Log
 	stop    context.CancelFunc
 	ctx     context.Context
@@ -39,8 +39,8 @@ const (
 	applyAgain   = tasksEvery             // the pause after entries that could not be applied
 )
 
-func newFollower(w *writer, log Log, applied uint64) *follower {
-	f := &follower{w: w, log: log, next: applied + 1, again: followAgain, most: maxBatch, ended: make(chan struct{}), entries: make(chan []LogEntry, entriesAhead)}
+func newFollower(l *replication, log Log, applied uint64) *follower {
+	f := &follower{replication: l, log: log, next: applied + 1, again: followAgain, most: maxBatch, ended: make(chan struct{}), entries: make(chan []LogEntry, entriesAhead)}
 	f.ctx, f.stop = context.WithCancel(context.Background())
 	return f
 }
@@ -102,12 +102,12 @@ func (f *follower) deliver(entries []LogEntry) error {
 	return nil
 }
 
-// take gives the ops of the entries that are to be applied next; none if there is no log, or
-// if this machine cannot apply them for now. At an entry that cannot be read the store stops,
+// take gives the ops of the entries that are to be applied next; none if
+// this machine cannot apply them for now. At an entry that cannot be read the store stops,
 // once all entries before it are applied: so all copies stop at the same one. Only the
 // writer's goroutine may call it.
 func (f *follower) take() []op {
-	if f == nil || f.w.failed() != nil || time.Now().Before(f.retry) {
+	if f.w.failed() != nil || time.Now().Before(f.retry) {
 		return nil
 	}
 	bytes := 0
@@ -148,17 +148,17 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 	if err != nil {
 		return nil, err
 	}
-	if env.log != f.w.replica.file.Log {
+	if env.log != f.replica.file.Log {
 		return nil, errOtherLog
 	}
 	for _, write := range env.writes {
-		if err := f.w.replica.knowsRules(write); err != nil {
+		if err := f.replica.knowsRules(write); err != nil {
 			return nil, err
 		}
 	}
-	waiting := f.w.propose.claim(env)
+	waiting := f.propose.claim(env)
 	ops := make([]op, 0, 1+len(env.writes))
-	ops = append(ops, op{job: &entryStart{f.w.replica, e, env.origin, env.counter}})
+	ops = append(ops, op{job: &entryStart{f.replica, e, env.origin, env.counter}})
 	for i, write := range env.writes {
 		var j job
 		if waiting != nil {
@@ -168,7 +168,7 @@ func (f *follower) opsOf(e LogEntry) ([]op, error) {
 			return nil, err
 		}
 		_, nonce := f.w.table.caller(write)
-		ops = append(ops, op{job: &entryWrite{job: j, replica: f.w.replica, nonce: nonce}})
+		ops = append(ops, op{job: &entryWrite{job: j, replica: f.replica, nonce: nonce}})
 	}
 	return ops, nil
 }
@@ -222,17 +222,17 @@ func (e *entryWrite) apply(t *tx) (err error) {
 	return err
 }
 
-// applyEntries makes a transaction of the ops that take gave. An entry is never left out: if
-// this machine has no room, or another process has the lock, applyEntries keeps the ops for
+// apply makes a transaction of the ops that take gave. An entry is never left out: if
+// this machine has no room, or another process has the lock, apply keeps the ops for
 // later, and until then this node takes no writes for the log. After any other fault of the
 // machine the store stops.
-func (w *writer) applyEntries(ops []op) {
-	f := w.follow
+func (f *follower) apply(ops []op) {
+	w := f.w
 	err := w.transact(ops)
 	switch {
 	case err == nil:
 		if !f.retry.IsZero() {
-			w.opts.Logger.Info("entries of the log are applied again", "upto", w.replica.file.Applied)
+			w.opts.Logger.Info("entries of the log are applied again", "upto", f.replica.file.Applied)
 			f.retry = time.Time{}
 			f.stuck.Store(nil)
 		}

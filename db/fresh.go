@@ -69,47 +69,24 @@ const longestLag = 2 * time.Second
 // wait ends after longestLag. Without a log, and for any other id, it returns at once. Errors:
 // NotCurrent, and that of ctx.
 func (d *DB) awaitMessage(ctx context.Context, id relay.MessageID) error {
-	if d.w.replica == nil || id == "" {
+	if d.w.log == nil || id == "" {
 		return nil
 	}
 	if p, ok := d.ids.MessagePosition(id); ok {
-		return d.awaitPosition(ctx, p)
+		return d.w.log.Await(ctx, p)
 	}
 	return nil
 }
 
 // awaitQuery is awaitMessage for the ids in a query.
 func (d *DB) awaitQuery(ctx context.Context, q relay.HistoryQuery) error {
-	if d.w.replica == nil {
+	if d.w.log == nil {
 		return nil
 	}
 	after, _ := d.ids.MessagePosition(q.After)
 	before, _ := d.ids.MessagePosition(q.Before)
 	first, _ := d.ids.ConversationPosition(q.Conversation)
-	return d.awaitPosition(ctx, max(after, before, first))
-}
-
-func (d *DB) awaitPosition(ctx context.Context, p relay.Position) error {
-	reach := &d.w.replica.reach
-	last, moved := reach.look()
-	if p <= last {
-		return nil
-	}
-	lag := time.NewTimer(longestLag)
-	defer lag.Stop()
-	for p > last {
-		select {
-		case <-moved:
-			last, moved = reach.look()
-		case <-lag.C:
-			return errNotCurrent("this node of the cluster does not have this message yet; ask another one")
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-d.done:
-			return errShuttingDown()
-		}
-	}
-	return nil
+	return d.w.log.Await(ctx, max(after, before, first))
 }
 
 // UseNonce uses up, at all nodes, the nonce of a request that lets its sender write later (see
@@ -117,7 +94,7 @@ func (d *DB) awaitPosition(ctx context.Context, p relay.Position) error {
 // NonceReused, UnknownKey, KeyRevoked, KeyExpired, and those of every write. Safe for
 // concurrent use.
 func (d *DB) UseNonce(k *relay.Key, nonce relay.NonceHash) error {
-	if d.w.propose == nil {
+	if d.w.log == nil {
 		return nil
 	}
 	_, err := do[none](d, &relay.UseNonce{At: d.opts.Now(), Key: k.Number, Nonce: nonce})

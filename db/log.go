@@ -3,11 +3,8 @@ package db
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
-	"relay/db/admin"
-	"relay/db/file"
 	"relay/db/relay"
 )
 
@@ -57,112 +54,50 @@ var (
 // errOtherLog stops a copy before it applies an entry that was not made for its log.
 var errOtherLog = errors.New("it is of another log than the one that this copy follows: give this copy its own log, or begin again with a copy of the file of a node of this log")
 
-// openLog finds the place of the file in the log of Options.Log, or makes the file the first
-// copy. It refuses a file that does not fit the options.
-func (d *DB) openLog() error {
-	w := d.w
-	at, follows, err := file.ReadReplica(w.c)
-	switch {
-	case err != nil:
-		return err
-	case d.opts.Log == nil && follows && !d.opts.Serve:
-		w.admin = admin.NewClient(d.path, adminGreeting(d.ids))
-		return nil
-	case d.opts.Log == nil && follows:
-		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.path)
-	case d.opts.Log == nil:
-		return nil
-	case !d.opts.Serve:
-		return errors.New("only a server can follow a log")
-	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
-		return fmt.Errorf("%s follows a log already", d.path)
-	case follows && at.Version > newestRules:
-		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, newestRules)
-	case !follows && !d.opts.FoundLog:
-		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.path)
-	case !follows:
-		if at, err = w.foundLog(); err != nil {
-			return err
-		}
-	}
-	if w.replica, err = newReplica(w, at); err != nil {
-		return err
-	}
-	if err := w.leaveSyncs(); err != nil {
-		return err
-	}
-	w.add(w.replica)
-	w.add(&activation{w: w})
-	w.propose = newProposer(w, d.opts.Log, at.Log)
-	w.propose.fresh = d.opts.Fresh
-	w.propose.rules = func() int64 { return w.replica.place.Load().Version }
-	w.follow = newFollower(w, d.opts.Log, at.Applied)
-	d.admin, err = admin.Listen(d.path, adminGreeting(d.ids))
-	return err
+// A sharedLog is where the writes of this process go in the place of the writer's queue. The
+// writer without one is its own log.
+type sharedLog interface {
+	// Enqueue takes the job of a write. Safe for concurrent use.
+	Enqueue(j job, of relay.MechaNumber)
+	// Take returns the ops of the entries that are to be applied next; none if there are none,
+	// or if this machine cannot apply them for now. Apply makes a transaction of them. Only the
+	// writer's goroutine may call both.
+	Take() []op
+	Apply([]op)
+	// Keeps reports whether this node makes the store's own writes, such as the expiry of
+	// messages. Several nodes may do so at the same time: the second such write finds nothing
+	// to do.
+	Keeps() bool
+	// Time returns the log's time, in Unix ms: that of the last entry that was applied.
+	Time() int64
+	// Used reports whether a write in the log had a nonce.
+	Used(relay.NonceHash) bool
+	// Waiting returns how many writes wait to be in the log, and the time of the oldest; zero
+	// if none does. Safe for concurrent use.
+	Waiting() (n int, oldest time.Time)
+	// Await waits until this copy has applied the log up to a position that an answer of some
+	// node has shown. Errors: NotCurrent, ShuttingDown, and that of ctx. Safe for concurrent use.
+	Await(ctx context.Context, p relay.Position) error
+	// Place returns the place of this copy. Safe for concurrent use.
+	Place() Place
+	// Start starts the goroutines of the log. Stop proposes what waits, waits a moment for the
+	// outcomes, and then follows the log no more. The writer must be running.
+	Start()
+	Stop()
+	// Close closes what opening has opened, if Stop has not. It may be called again.
+	Close()
 }
 
-// runLog starts the goroutines of the log.
-func (d *DB) runLog() {
-	if d.w.follow != nil {
-		go d.w.propose.run()
-		go d.w.follow.run()
-		d.serveAdmin()
-	}
-}
-
-// closeLog proposes the writes that wait, and the note of what was removed last. It waits a
-// moment for their outcomes, and then follows the log no more. The writer must be running.
-func (d *DB) closeLog() {
-	d.w.admin.Close()
-	if d.w.follow == nil {
-		return
-	}
-	moment, cancel := context.WithTimeout(context.Background(), d.w.propose.patience.closing)
-	defer cancel()
-	if d.w.failed() != nil { // there will be no outcome
-		cancel()
-	}
-	settled := make(chan struct{})
-	d.w.finishLater(&choreJob{done: func(error) { d.w.retention.end(settled) }}, nil) // on the writer's goroutine
-	select {
-	case <-settled:
-	case <-moment.Done():
-	}
-	d.w.propose.close(moment)
-	d.admin.Close()
-	d.w.follow.close()
-}
-
-// keeps tells whether this node makes the store's own writes, such as the expiry of
-// messages. Several nodes may do so at the same time: the second such write finds nothing
-// to do. A node that cannot apply entries for now makes none.
-func (w *writer) keeps() bool {
-	return w.opts.Log == nil || w.refusal() == nil && (w.opts.KeepsLog == nil || w.opts.KeepsLog())
-}
-
-// refusal is the error for a write that this node could not apply if the log had it; nil if it
-// could. Such a write must not come into the log, since its client would not learn its
-// outcome. Safe for concurrent use.
-func (w *writer) refusal() error {
-	if err := w.failed(); err != nil {
-		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
-	}
-	if w.disk.cramped.Load() {
-		return errNoRoom(errCramped)
-	}
-	if stuck := w.follow.stuck.Load(); stuck != nil {
-		return *stuck
-	}
-	return nil
-}
+// keeps reports whether this process makes the store's own writes.
+func (w *writer) keeps() bool { return w.log == nil || w.log.Keeps() }
 
 // proposes hands a job of the store's own work to the log, and returns true, if the job is a
 // write and there is a log. Only the writer's goroutine may call it.
 func (w *writer) proposes(j job) bool {
-	if w.propose == nil || j.shared() == nil {
+	if w.log == nil || j.shared() == nil {
 		return false
 	}
-	w.propose.enqueue(j, 0)
+	w.log.Enqueue(j, 0)
 	return true
 }
 

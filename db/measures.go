@@ -103,8 +103,8 @@ func (d *DB) Written() uint64 { return uint64(d.measures.Writes.Snapshot().Sum) 
 // oldest of the writes has waited. Safe for concurrent use.
 func (d *DB) Queue() (length int, oldest time.Duration) {
 	now := d.opts.Now()
-	if d.w.propose != nil {
-		n, at := d.w.propose.waiting()
+	if d.w.log != nil {
+		n, at := d.w.log.Waiting()
 		if length = n; n > 0 {
 			oldest = max(now.Sub(at), 0)
 		}

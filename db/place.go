@@ -21,8 +21,8 @@ const MarkEvery = 1024
 // Place gives the place of this copy in its log, as of the last commit. It is the zero Place
 // if the file is its own log. Safe for concurrent use.
 func (d *DB) Place() Place {
-	if d.w.replica == nil {
+	if d.w.log == nil {
 		return Place{}
 	}
-	return *d.w.replica.place.Load()
+	return d.w.log.Place()
 }

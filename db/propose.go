@@ -22,6 +22,7 @@ type proposer struct {
 	logID    file.LogID
 	origin   origin
 	patience patience
+	refusal  func() error  // why this node could not apply a write; nil: it could
 	fresh    func() bool   // Options.Fresh; nil: true
 	rules    func() int64  // those in force; nil: any
 	wake     chan struct{} // has a token while writes wait, an envelope has been met, or shut is set
@@ -102,7 +103,7 @@ func (p *proposer) add(j job, of relay.MechaNumber) error {
 	if m, ok := j.shared().(*relay.SendMessage); ok && m.DiskFull { // the verdict of one machine, which the others must not repeat
 		return errDiskFull()
 	}
-	if err := p.w.refusal(); err != nil {
+	if err := p.refusal(); err != nil {
 		return err
 	}
 	p.mu.Lock()
@@ -127,7 +128,7 @@ func (p *proposer) run() {
 	defer tick.Stop()
 	for {
 		batch, shut := p.take()
-		err := p.w.refusal()
+		err := p.refusal()
 		if p.closing.Err() != nil {
 			err = errShuttingDown()
 		}
@@ -254,7 +255,7 @@ func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 // look ends what has waited too long: writes that were not proposed, and envelopes that were
 // not met. After the store has failed it ends all, because no envelope is met any more.
 func (p *proposer) look(now time.Time) {
-	refusal, failed := p.w.refusal(), p.w.failed() != nil
+	refusal, failed := p.refusal(), p.w.failed() != nil
 	p.mu.Lock()
 	late := p.queue.remove(func(o op) bool { return refusal != nil || now.After(o.job.(*proposal).until) })
 	var lost []*flight

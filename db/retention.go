@@ -164,7 +164,7 @@ func (r *retention) alone() {
 // proposes hands a piece to the log, and returns true, if it is a write and there is a log.
 // Then no other piece follows before it has ended.
 func (r *retention) proposes(j job) bool {
-	r.proposed = r.w.propose != nil && j.shared() != nil
+	r.proposed = r.w.log != nil && j.shared() != nil
 	return r.proposed && r.w.proposes(j)
 }
 

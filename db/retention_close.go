@@ -34,7 +34,7 @@ func (r *retention) mustAudit() bool {
 // removed: in the audit log, unless end has done that, and for a command that waits.
 func (r *retention) Flush() {
 	can := func() bool { return r.works() && r.w.failed() == nil && !r.w.disk.low.Load() }
-	if can() && r.w.propose == nil && r.mustAudit() {
+	if can() && r.w.log == nil && r.mustAudit() {
 		r.w.commit([]op{{job: r.auditPiece(r.w.opts.Now(), 0)}})
 	}
 	if can() && r.asked != nil && r.asked.so != r.asked.noted {

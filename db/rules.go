@@ -22,6 +22,7 @@ const newestRules = 1
 type activation struct {
 	quiet
 	w        *writer
+	replica  *replica
 	proposed bool
 	rest     time.Time // not before this, by the machine's clock
 }
@@ -29,11 +30,11 @@ type activation struct {
 // ready gives the newest rules that all nodes know, if they are newer than those in force and it
 // is this node's part to propose them; else 0.
 func (a *activation) ready() int64 {
-	w := a.w
-	if w.replica == nil || a.proposed || w.opts.CommonRules == nil || w.replica.knows <= w.replica.file.Version || !w.keeps() || time.Now().Before(a.rest) {
+	w, r := a.w, a.replica
+	if a.proposed || w.opts.CommonRules == nil || r.knows <= r.file.Version || !w.keeps() || time.Now().Before(a.rest) {
 		return 0
 	}
-	if common := min(w.opts.CommonRules(), w.replica.knows); common > w.replica.file.Version {
+	if common := min(w.opts.CommonRules(), r.knows); common > r.file.Version {
 		return common
 	}
 	return 0
@@ -57,8 +58,9 @@ func (a *activation) Do(now time.Time) {
 
 // activate puts rules in force, from the next write on. Older ones never come back.
 func (t *tx) activate(a *relay.Activate) (none, error) {
-	if r := t.w.replica; r != nil {
-		r.now.Version = max(r.now.Version, a.Rules)
+	if l, ok := t.w.log.(*replication); ok {
+		now := &l.replica.now
+		now.Version = max(now.Version, a.Rules)
 	}
 	return none{}, nil
 }

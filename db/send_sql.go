@@ -68,7 +68,7 @@ func (t *tx) send(m *relay.SendMessage) (relay.Sent, error) {
 	if sent, known, err := t.idempotent(sender.Mecha.Number, m.Idempotency, m.At); known || err != nil {
 		return sent, err
 	}
-	if m.OnlyReplay || t.w.replica.used(m.Nonce) {
+	if m.OnlyReplay || t.w.log != nil && t.w.log.Used(m.Nonce) {
 		return relay.Sent{}, errNonceReused()
 	}
 	to, err := t.addressees(m, sender)

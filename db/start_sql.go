@@ -65,11 +65,11 @@ func (w *writer) copyLog() error {
 
 // findLast reads the last position of the shared order, and the last local one.
 func (w *writer) findLast() error {
-	if w.replica != nil { // rows that are local, or of a node's own, must not count
-		w.last = w.replica.file.Last
-	} else if last, err := file.LastPosition(w.c, file.CurrentSchema()); err != nil {
-		return err
-	} else {
+	if !w.ordered {
+		last, err := file.LastPosition(w.c, file.CurrentSchema())
+		if err != nil {
+			return err
+		}
 		w.last = max(w.last, last)
 	}
 	for _, table := range []string{"search", "push"} {

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"relay/db/admin"
 	"relay/db/file"
 	"relay/db/internal/sqlite"
 	"relay/db/relay"
@@ -47,15 +46,13 @@ type writer struct {
 	batch     tx             // the present transaction
 	last      relay.Position // the last committed position in the shared order
 	saidAhead bool           // the log says that last is ahead of the clock
+	ordered   bool           // last comes from a shared log: rows that are local, or of a node's own, do not count
 	lastLocal relay.Position // the last committed position of a local row
 	cachedAt  int64          // PRAGMA data_version when the rooms were told to forget
 
 	foreign     foreign
 	checkpoints checkpoints
-	replica     *replica      // nil, as the two below: the file is its own log
-	follow      *follower     // hands the entries of the log over
-	propose     *proposer     // brings writes into the log
-	admin       *admin.Client // hands the writes of a command to the server of a copy that follows a log; nil: they are written here
+	log         sharedLog // nil: the file is its own log
 
 	table *table
 	nouns
@@ -95,12 +92,8 @@ func (w *writer) add(r room) {
 // finish once the job is durable or refused. If the queue takes no more, enqueue calls
 // finish itself.
 func (w *writer) enqueue(j job, of relay.MechaNumber) {
-	if w.propose != nil && j.shared() != nil {
-		w.propose.enqueue(j, of)
-		return
-	}
-	if w.admin != nil && j.shared() != nil {
-		w.handOver(j)
+	if w.log != nil && j.shared() != nil {
+		w.log.Enqueue(j, of)
 		return
 	}
 	var err error
@@ -186,7 +179,10 @@ func (w *writer) run() {
 	for {
 		w.gather()
 		ops, shut := w.take()
-		entries := w.follow.take()
+		var entries []op
+		if w.log != nil {
+			entries = w.log.Take()
+		}
 		w.finishLate()
 		if len(ops) == 0 && shut {
 			for _, r := range w.rooms {
@@ -209,7 +205,7 @@ func (w *writer) run() {
 		}
 		w.reuse(ops)
 		if len(entries) > 0 {
-			w.applyEntries(entries)
+			w.log.Apply(entries)
 		}
 		if w.queued() > 0 {
 			w.rest(time.Since(began))

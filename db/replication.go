@@ -1,0 +1,148 @@
+package db
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"relay/db/admin"
+	"relay/db/file"
+	"relay/db/relay"
+)
+
+// replication is the sharedLog of a node: it brings writes into the log of Options.Log, and
+// applies its entries.
+type replication struct {
+	db      *DB
+	w       *writer
+	replica *replica
+	follow  *follower // hands the entries of the log over
+	propose *proposer // brings writes into the log
+	admin   *admin.Server
+}
+
+// openLog finds the place of the file in the log of Options.Log, or makes the file the first
+// copy. It refuses a file that does not fit the options.
+func (d *DB) openLog() error {
+	w := d.w
+	at, follows, err := file.ReadReplica(w.c)
+	switch {
+	case err != nil:
+		return err
+	case d.opts.Log == nil && follows && !d.opts.Serve:
+		w.log = &handover{w: w, admin: admin.NewClient(d.path, adminGreeting(d.ids))}
+		return nil
+	case d.opts.Log == nil && follows:
+		return fmt.Errorf("%s is one of several copies that follow a log, and this program was given no log: relay serve takes it by --cluster, commands work beside a server that runs, and relay cluster leave makes the file a plain one", d.path)
+	case d.opts.Log == nil:
+		return nil
+	case !d.opts.Serve:
+		return errors.New("only a server can follow a log")
+	case follows && d.opts.FoundLog && at.Applied > 0: // without an entry, it is the second try to found the same log
+		return fmt.Errorf("%s follows a log already", d.path)
+	case follows && at.Version > newestRules:
+		return fmt.Errorf("%s has entries that a newer relay has applied by other rules (%d; this one knows %d): use that one, or a newer one", d.path, at.Version, newestRules)
+	case !follows && !d.opts.FoundLog:
+		return fmt.Errorf("%s follows no log: begin with a copy of the file of a node that does", d.path)
+	case !follows:
+		if at, err = w.foundLog(); err != nil {
+			return err
+		}
+	}
+	l := &replication{db: d, w: w}
+	if l.replica, err = newReplica(w, at); err != nil {
+		return err
+	}
+	if err := w.leaveSyncs(); err != nil {
+		return err
+	}
+	w.last, w.ordered = at.Last, true
+	w.log = l
+	w.add(l.replica)
+	w.add(&activation{w: w, replica: l.replica})
+	l.propose = newProposer(w, d.opts.Log, at.Log)
+	l.propose.refusal, l.propose.fresh = l.refusal, d.opts.Fresh
+	l.propose.rules = func() int64 { return l.replica.place.Load().Version }
+	l.follow = newFollower(l, d.opts.Log, at.Applied)
+	l.admin, err = admin.Listen(d.path, adminGreeting(d.ids))
+	return err
+}
+
+func (l *replication) Enqueue(j job, of relay.MechaNumber) { l.propose.enqueue(j, of) }
+func (l *replication) Take() []op                          { return l.follow.take() }
+func (l *replication) Apply(ops []op)                      { l.follow.apply(ops) }
+func (l *replication) Time() int64                         { return l.replica.file.At }
+func (l *replication) Used(n relay.NonceHash) bool         { return l.replica.used(n) }
+func (l *replication) Waiting() (n int, oldest time.Time)  { return l.propose.waiting() }
+func (l *replication) Place() Place                        { return *l.replica.place.Load() }
+
+func (l *replication) Start() {
+	go l.propose.run()
+	go l.follow.run()
+	l.serveAdmin()
+}
+
+// Stop also proposes the note of what was removed last.
+func (l *replication) Stop() {
+	moment, cancel := context.WithTimeout(context.Background(), l.propose.patience.closing)
+	defer cancel()
+	if l.w.failed() != nil { // there will be no outcome
+		cancel()
+	}
+	settled := make(chan struct{})
+	l.w.finishLater(&choreJob{done: func(error) { l.w.retention.end(settled) }}, nil) // on the writer's goroutine
+	select {
+	case <-settled:
+	case <-moment.Done():
+	}
+	l.propose.close(moment)
+	l.admin.Close()
+	l.follow.close()
+}
+
+func (l *replication) Close() { l.admin.Close() }
+
+// Keeps is false also while this node cannot apply entries.
+func (l *replication) Keeps() bool {
+	return l.refusal() == nil && (l.w.opts.KeepsLog == nil || l.w.opts.KeepsLog())
+}
+
+// refusal is the error for a write that this node could not apply if the log had it; nil if it
+// could. Such a write must not come into the log, since its client would not learn its
+// outcome. Safe for concurrent use.
+func (l *replication) refusal() error {
+	if err := l.w.failed(); err != nil {
+		return &relay.Error{Code: relay.StoreFailed, Detail: "the store has failed; nothing was written", Cause: err}
+	}
+	if l.w.disk.cramped.Load() {
+		return errNoRoom(errCramped)
+	}
+	if stuck := l.follow.stuck.Load(); stuck != nil {
+		return *stuck
+	}
+	return nil
+}
+
+func (l *replication) Await(ctx context.Context, p relay.Position) error {
+	reach := &l.replica.reach
+	last, moved := reach.look()
+	if p <= last {
+		return nil
+	}
+	lag := time.NewTimer(longestLag)
+	defer lag.Stop()
+	for p > last {
+		select {
+		case <-moved:
+			last, moved = reach.look()
+		case <-lag.C:
+			return errNotCurrent("this node of the cluster does not have this message yet; ask another one")
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-l.db.done:
+			return errShuttingDown()
+		}
+	}
+	return nil
+}
