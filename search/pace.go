@@ -7,7 +7,7 @@ import (
 
 // While the index of a running server catches up with many entries, it rests after each page if
 // the server writes meanwhile. So messages keep most of the processors, and the catch-up takes
-// longer. BENCHMARKS.md has the figures.
+// longer.
 const (
 	busyWrites = 100             // a second: with fewer, nobody needs the processors
 	restFor    = 1.5             // times as long as the page took
