@@ -21,7 +21,7 @@ import (
 // like.
 var house = []struct{ dir, ours, unseen string }{
 	{".", "cmd", "github.com golang.org modernc.org net database"},
-	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
+	{"cmd", "cmd/a2a cmd/bench cmd/conformance cmd/mcp cmd/metrics cmd/setup http http/client http/client/source http/console http/console/operator http/docs ws search db db/admin db/cluster db/file db/inspect db/lock db/measure db/relay", "modernc.org database/sql github.com/julienschmidt github.com/blevesearch github.com/nats-io"},
 	{"cmd/conformance", "cmd/child http/client db db/inspect db/relay", "modernc.org database/sql github.com/spf13 github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/bench", "cmd/child http/client db db/relay", "modernc.org database/sql github.com"},
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
@@ -37,6 +37,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{"http/docs", "", "modernc.org database/sql net github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13"},
 	// The console reads by an interface of its own, in the words of db/inspect and db/relay: it
 	// cannot reach what writes. Its sockets, too, are handed to it.
+	{"http/console/operator", "db db/relay", "modernc.org database/sql github.com golang.org"},
 	{"http/console", "db/inspect db/relay", "modernc.org database/sql github.com golang.org"},
 	{"ws", "db/measure db/relay", "modernc.org database/sql github.com/prometheus github.com/julienschmidt github.com/blevesearch github.com/spf13"},
 	{"search", "db/measure db/relay", "github.com/prometheus modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/spf13 net/http"},

@@ -18,6 +18,7 @@ import (
 	"relay/db"
 	"relay/db/relay"
 	"relay/http/console"
+	"relay/http/console/operator"
 	"relay/ws"
 )
 
@@ -217,7 +218,7 @@ func (in *instance) showConsole(l net.Listener, s *settings, by relay.Actor, log
 		Password: s.consolePassword, TLS: secure, Version: buildVersion().Version, Name: store.Name(consoleName)}
 	if s.ConsoleOperator != "" {
 		by.Command = "console"
-		config.Operator = in.db.Operator(by, relay.Address(s.ConsoleOperator))
+		config.Operator = operator.New(in.db, by, relay.Address(s.ConsoleOperator))
 	}
 	c := console.New(config)
 	in.console = &consoleOf{urls: urlsOf(scheme, l.Addr(), c), console: c, store: store}

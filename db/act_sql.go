@@ -10,23 +10,38 @@ import (
 
 // administer is do for a write that an operator makes. If Options.By says who that is,
 // the audit log gets a row in the same transaction.
-func administer[O any, W relay.Write](d *DB, write W) (O, error) {
-	return administerBy[O](d, d.opts.By, write)
+func administer[O any, W relay.Write](d *DB, write W) (o O, err error) {
+	if d.opts.By == (relay.Actor{}) {
+		if o, err = do[O](d, write); err == nil {
+			d.awaitNodes(context.Background(), write)
+		}
+		return o, err
+	}
+	outcome, err := d.act(d.opts.By, write)
+	o, _ = outcome.(O)
+	return o, err
 }
 
-// administerBy is administer for an operator who is not the one of Options.By.
-func administerBy[O any, W relay.Write](d *DB, by relay.Actor, write W) (o O, err error) {
-	if by == (relay.Actor{}) {
-		o, err = do[O](d, write)
-	} else {
-		var outcome any
-		outcome, err = do[any](d, &relay.Act{At: write.When(), By: by, Write: write})
-		o, _ = outcome.(O)
+// Act makes a write for an operator, who may be another one than that of Options.By, and notes it
+// in the audit log, in the same transaction. It returns once that is durable. The outcome is that
+// of Apply. Errors: those of the method for that write. Safe for concurrent use.
+func (d *DB) Act(by relay.Actor, write relay.Write) (outcome any, err error) {
+	m, sends := write.(*relay.SendMessage)
+	if sends {
+		d.judge(m)
 	}
+	if outcome, err = d.act(by, write); sends {
+		err = d.suggest(err, m.To, m.Key)
+	}
+	return outcome, err
+}
+
+func (d *DB) act(by relay.Actor, write relay.Write) (any, error) {
+	outcome, err := do[any](d, &relay.Act{At: write.When(), By: by, Write: write})
 	if err == nil {
 		d.awaitNodes(context.Background(), write)
 	}
-	return o, err
+	return outcome, err
 }
 
 // Note adds a row to the audit log for an act that is not a write of its own, such as a

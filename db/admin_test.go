@@ -259,7 +259,10 @@ func TestRevocationsWaitForAllNodes(t *testing.T) {
 			return err
 		},
 		func() error { return c.Revoke(&relay.RevokeKey{At: time.Now(), ID: k.Key.ID}) },
-		func() error { return a.Operator(relay.Actor{UID: 1}, "op^demo").Revoke(k.Key.ID) },
+		func() error {
+			_, err := a.Act(relay.Actor{UID: 1}, &relay.RevokeKey{At: time.Now(), ID: k.Key.ID})
+			return err
+		},
 		func() error { return a.RemoveMecha(&relay.RemoveMecha{At: time.Now(), Address: "bob^demo"}) },
 	} {
 		before, done := l.length(), make(chan error, 1)

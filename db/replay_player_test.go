@@ -21,6 +21,8 @@ type player struct {
 	issued *relay.IssueKey // one that was applied; nil: none yet
 	sent   []relay.Sent
 	found  relay.SearchID // the latest search, of any of the keys
+
+	operatorKey *relay.Key // with which an operator sends; nil: none yet
 }
 
 func (p *player) key() *relay.Key { return p.keys[p.random.IntN(len(p.keys))] }
@@ -214,14 +216,13 @@ func (p *player) play(rounds int) {
 		case 9:
 			_, err = p.d.Issue(&relay.IssueKey{At: now, Replaces: k.ID, Overlap: time.Duration(p.random.IntN(20)) * time.Millisecond})
 		case 10:
-			o := p.d.Operator(relay.Actor{UID: 7, User: "ops", Command: "console"}, "operator^crew1")
 			switch p.random.IntN(4) {
 			case 0:
 				err = p.d.Revoke(&relay.RevokeKey{At: now, ID: k.ID})
 			case 1:
-				err = o.Expire(p.message())
+				_, err = p.d.Act(operator, &relay.ExpireMessage{At: now, ID: p.message()})
 			case 2:
-				_, err = o.Send(fmt.Appendf(nil, `{"to":"%s","payload":{}}`, k.Mecha.Address), fmt.Sprint(p.random.IntN(1000)))
+				err = p.sendAsOperator(now, k.Mecha.Address)
 			}
 		case 11: // chores, and a read
 			p.d.Pushed(k.Number, now, []relay.Position{relay.PositionAt(now)})
@@ -248,4 +249,34 @@ func (p *player) play(rounds int) {
 		}
 		p.fine(err)
 	}
+}
+
+// operator makes the acts of the player.
+var operator = relay.Actor{UID: 7, User: "ops", Command: "console"}
+
+// sendAsOperator sends a message by an act, with a key that an act has issued.
+func (p *player) sendAsOperator(now time.Time, to relay.Address) error {
+	if p.operatorKey == nil {
+		issue := &relay.IssueKey{At: now, Address: "operator^crew1", Label: relay.OperatorLabel}
+		if _, err := issue.Complete(); err != nil {
+			return err
+		}
+		issued, err := p.d.Act(operator, issue)
+		if err != nil {
+			return err
+		}
+		p.operatorKey = issued.(*relay.Key)
+	}
+	body, once := fmt.Appendf(nil, `{"to":"%s","payload":{}}`, to), fmt.Sprint(p.random.IntN(1000))
+	m := &relay.SendMessage{At: now}
+	if err := m.Read(body, p.operatorKey.Mecha.Address); err != nil {
+		return err
+	}
+	m.Key, m.Idempotency = p.operatorKey.Number, p.d.IdempotencyKey(p.operatorKey.Mecha.Number, once, body)
+	_, err := p.d.Act(operator, m)
+	switch relay.ErrorCode(err) {
+	case relay.UnknownKey, relay.KeyRevoked, relay.KeyExpired:
+		p.operatorKey = nil
+	}
+	return err
 }

@@ -131,7 +131,7 @@ func (x *rx) lastSeen(id relay.MechaNumber) (time.Time, error) {
 // sentItself finds a message, unless an operator sent it from a console: with a key that has the
 // label of a console's, and that no request has used.
 const sentItself = `SELECT 1 FROM message m JOIN mecha_key k ON k.id = m.sender_key
-	WHERE m.position = ? AND (k.label <> '` + operatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
+	WHERE m.position = ? AND (k.label <> '` + relay.OperatorLabel + `' OR EXISTS (SELECT 1 FROM key_use WHERE key = k.id))`
 
 // sawSend gives when a Mecha was there for the last time: when its key was used, or when it sent its
 // newest message, which is at a position; 0: it has none. The use of a key is noted up to a minute

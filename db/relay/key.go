@@ -229,6 +229,10 @@ type IssuedKey struct {
 	Secret string // ms_…; "" if the key's text signs
 }
 
+// OperatorLabel is the label of the key with which the person at a console sends messages.
+// Nobody knows its text.
+const OperatorLabel = "console"
+
 // MaxKeyLabel is the most bytes that a key's label may have.
 const MaxKeyLabel = 200
 

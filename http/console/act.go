@@ -12,7 +12,7 @@ import (
 	"relay/db/relay"
 )
 
-// Operator acts for the person at the console; *db.Operator is one. Each act is noted in the
+// Operator acts for the person at the console; *operator.Operator is one. Each act is noted in the
 // audit log together with its effect. It must be safe for concurrent use. There is no way to
 // acknowledge a message for its recipient.
 type Operator interface {

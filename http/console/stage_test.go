@@ -22,6 +22,7 @@ import (
 	"relay/db/relay"
 	"relay/db/scratch"
 	"relay/http/console"
+	"relay/http/console/operator"
 	"relay/ws"
 )
 
@@ -132,17 +133,24 @@ func (s *stage) say(f func(*console.Vitals)) {
 // mustStage opens a store and shows it. With live, the console is that of the server.
 func mustStage(t testing.TB, live bool, options ...func(*console.Config)) *stage {
 	t.Helper()
+	s := mustStore(t, true)
+	s.show(live, "127.0.0.1:0", options...)
+	return s
+}
+
+// mustStore opens a store. Only one that serves indexes its messages late.
+func mustStore(t testing.TB, serve bool) *stage {
+	t.Helper()
 	schema, err := os.ReadFile("../../schema.sql")
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &stage{t: t, path: filepath.Join(scratch.Dir(t), "relay.db"), log: &lines{}, online: map[relay.MechaNumber]bool{}}
 	s.vitals = console.Vitals{Accepting: true, Writable: true, IndexReady: true, IndexLag: 0}
-	if s.DB, err = db.Open(db.Options{Path: s.path, Schema: string(schema), Create: true, Serve: true, ClockSkew: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}); err != nil {
+	if s.DB, err = db.Open(db.Options{Path: s.path, Schema: string(schema), Create: true, Serve: serve, ClockSkew: 5 * time.Minute, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.DB.Close() })
-	s.show(live, "127.0.0.1:0", options...)
 	return s
 }
 
@@ -162,7 +170,7 @@ func (s *stage) show(live bool, addr string, options ...func(*console.Config)) {
 	}
 	config := console.Config{Store: in, Upgrade: ws.Feed, Logger: slog.New(slog.NewTextHandler(s.log, nil))}
 	if live {
-		config.Live, config.Operator = s, s.Operator(maria, "operator^demo")
+		config.Live, config.Operator = s, operator.New(s.DB, maria, "operator^demo")
 	}
 	for _, f := range options {
 		f(&config)

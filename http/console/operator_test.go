@@ -1,6 +1,7 @@
-package db_test
+package console_test
 
 import (
+	"database/sql"
 	"strings"
 	"testing"
 	"time"
@@ -8,14 +9,16 @@ import (
 	"relay/db"
 	"relay/db/inspect"
 	"relay/db/relay"
+	"relay/http/console/operator"
 )
 
 // An operator sends as a Mecha of their own, expires messages and revokes keys. Each act is
 // noted once, with what it did; what is refused is not noted.
 func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
-	s := mustOpen(t, func(o *db.Options) { o.By = relay.Actor{UID: 1, User: "root", Command: "serve"}; o.Serve = true })
-	alice, bob := s.mustIssue("alice^demo"), s.mustIssue("bob^demo")
-	o := s.Operator(maria, "operator^demo")
+	t.Parallel()
+	s := mustStore(t, true)
+	alice, bob := s.mustIssue("alice^demo", ""), s.mustIssue("bob^demo", "")
+	o := operator.New(s.DB, maria, "operator^demo")
 	began := time.Now()
 
 	body := []byte(`{"to":"bob^demo","correlation_id":"msg_old","payload":{ "n": 1.0 }}`)
@@ -26,11 +29,11 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if again, err := o.Send(body, "once"); err != nil || again != id {
 		t.Errorf("sent again, it is %s, %v", again, err)
 	}
-	m, err := s.Message(ctx, bob.Mecha.Number, id)
+	m, err := s.Message(t.Context(), bob.Mecha.Number, id)
 	if err != nil || m.From != "operator^demo" || m.CorrelationID != "msg_old" {
 		t.Fatalf("%+v, %v", m, err)
 	}
-	if payload, err := s.Payload(ctx, bob.Mecha.Number, id); err != nil || string(payload) != `{ "n": 1.0 }` {
+	if payload, err := s.Payload(t.Context(), bob.Mecha.Number, id); err != nil || string(payload) != `{ "n": 1.0 }` {
 		t.Errorf("%s, %v", payload, err)
 	}
 	for body, want := range map[string]relay.Code{
@@ -42,16 +45,23 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 		}
 	}
 
-	waits, done := s.mustSend(alice.Key, "bob^demo", `{}`), s.mustSend(alice.Key, "bob^demo", `{}`)
-	s.mustAck(bob.Key, done.ID, "completed")
+	waits, done := s.mustSend(0, alice, "bob^demo", `{}`), s.mustSend(0, alice, "bob^demo", `{}`)
+	s.mustAck(0, bob, done, "completed", "")
 	if err := o.Expire(waits.ID); err != nil {
 		t.Fatal(err)
 	}
-	if m, err = s.Message(ctx, alice.Mecha.Number, waits.ID); err != nil || m.State != relay.Expired || m.ExpiresAt.Before(began.Truncate(time.Millisecond)) {
+	if m, err = s.Message(t.Context(), alice.Mecha.Number, waits.ID); err != nil || m.State != relay.Expired || m.ExpiresAt.Before(began.Truncate(time.Millisecond)) {
 		t.Errorf("%+v, %v", m, err)
 	}
-	if n := s.countRows("SELECT count(*) FROM receipt r JOIN message m ON m.receipt = r.position WHERE r.state = 3 AND m.state = 3 AND m.open = 0 AND r.detail = 'an operator let it expire'"); n != 1 {
-		t.Errorf("%d messages have the receipt of their expiry", n)
+	file, err := sql.Open("sqlite", s.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	n := 0
+	err = file.QueryRow("SELECT count(*) FROM receipt r JOIN message m ON m.receipt = r.position WHERE r.state = 3 AND m.state = 3 AND m.open = 0 AND r.detail = 'an operator let it expire'").Scan(&n)
+	if err != nil || n != 1 {
+		t.Errorf("%d messages have the receipt of their expiry; %v", n, err)
 	}
 	for id, want := range map[relay.MessageID]relay.Code{waits.ID: relay.MessageExpired, done.ID: relay.AlreadyAcknowledged, "msg_none": relay.MessageNotFound} {
 		if err := o.Expire(id); relay.ErrorCode(err) != want {
@@ -62,7 +72,7 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if err := o.Revoke(bob.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Key(ctx, bob.Text); relay.ErrorCode(err) != relay.KeyRevoked {
+	if _, err := s.Key(t.Context(), bob.Text); relay.ErrorCode(err) != relay.KeyRevoked {
 		t.Errorf("the revoked key gives %v", err)
 	}
 	if err := o.Revoke(bob.ID); err != nil { // which changes nothing, and is not noted
@@ -71,12 +81,12 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if err := o.Revoke("key_none"); relay.ErrorCode(err) != relay.UnknownKey {
 		t.Error(err)
 	}
-	second, err := s.Operator(maria, "operator^demo").Send([]byte(`{"to":"alice^demo","payload":{"n":2}}`), "later") // of a later start
+	second, err := operator.New(s.DB, maria, "operator^demo").Send([]byte(`{"to":"alice^demo","payload":{"n":2}}`), "later") // of a later start
 	if err != nil {
 		t.Error(err)
 	}
 	// The operator's own key may end as well. The next message gets a new one.
-	keys, err := s.Keys(ctx, "operator^demo")
+	keys, err := s.Keys(t.Context(), "operator^demo")
 	if err != nil || len(keys) != 1 {
 		t.Fatalf("%+v, %v", keys, err)
 	}
@@ -87,7 +97,7 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in, err := db.Inspect(s.Path())
+	in, err := db.Inspect(s.path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,19 +128,19 @@ func TestWhatAnOperatorDoesIsNoted(t *testing.T) {
 // message or not. What the Mecha itself sends is one at once.
 func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 	for _, serve := range []bool{false, true} { // false: the index tables have each message at once
-		s := mustOpen(t, func(o *db.Options) { o.Serve = serve })
-		alice := s.mustIssue("alice^demo")
-		o := s.Operator(maria, "operator^demo")
+		s := mustStore(t, serve)
+		alice := s.mustIssue("alice^demo", "")
+		o := operator.New(s.DB, maria, "operator^demo")
 		sent, err := o.Send([]byte(`{"to":"alice^demo","payload":{}}`), "once")
 		if err != nil {
 			t.Fatal(err)
 		}
-		in, err := db.Inspect(s.Path())
+		in, err := db.Inspect(s.path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer in.Close()
-		m := s.mustSend(alice.Key, "operator^demo", `{}`)
+		m := s.mustSend(0, alice, "operator^demo", `{}`)
 		want := func(seen bool) {
 			t.Helper()
 			state, err := in.Mecha("operator^demo", time.Now())
@@ -147,12 +157,12 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 			}
 			if err == nil {
 				var trace *inspect.Trace
-				trace, err = in.Why(ctx, m.ID)
+				trace, err = in.Why(t.Context(), m.ID)
 				all["Why"] = trace.Situation.LastSeen
 			}
 			if err == nil {
 				var o inspect.Overview
-				o, err = in.Overview(ctx, time.Now())
+				o, err = in.Overview(t.Context(), time.Now())
 				for _, b := range o.Boxes {
 					if b.Mecha == "operator^demo" {
 						all["Overview"] = b.LastSeen
@@ -169,8 +179,8 @@ func TestWhatAnOperatorSendsIsNoSignOfItsMecha(t *testing.T) {
 			}
 		}
 		want(false)
-		own := s.mustIssue("operator^demo")
-		s.mustSend(own.Key, "alice^demo", `{}`)
+		own := s.mustIssue("operator^demo", "")
+		s.mustSend(0, own, "alice^demo", `{}`)
 		want(true)
 		if m, err := in.Message(sent); err != nil || m.From != "operator^demo" {
 			t.Error(m, err)
