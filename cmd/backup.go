@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
 )
@@ -86,7 +87,7 @@ func notCopied(o file.BackupOptions, r file.BackupResult, err error) error {
 		from, _ := filepath.Abs(o.From)
 		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
 	}
-	return denied(o.To, true, denied(o.From, false, err))
+	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }
 
 // copied is the output of backup and restore with --json.

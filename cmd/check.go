@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
 
@@ -62,7 +63,7 @@ func (a *app) check(ctx context.Context, path string, quick bool) error {
 	case errors.Is(err, context.Canceled):
 		return errors.New("interrupted: the check is not complete")
 	case err != nil:
-		return denied(path, false, err)
+		return system.Denied(path, false, err)
 	case printing != nil:
 		return printing
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/admin"
 	"relay/db/file"
@@ -127,7 +128,7 @@ func (a *app) initCluster(path string, members []member) error {
 		return err
 	}
 	if _, err = db.FoundLog(a.dbPath, a.schema, a.actor(), "with "+namesOf(members)); err != nil {
-		return errors.Join(denied(a.dbPath, true, err), os.Remove(path))
+		return errors.Join(system.Denied(a.dbPath, true, err), os.Remove(path))
 	}
 	if a.json {
 		return a.printJSON(map[string]string{"cluster": path, "db": a.dbPath})
@@ -277,7 +278,7 @@ func (a *app) removeLog() (there bool, err error) {
 func (a *app) leaveCluster() error {
 	err := db.LeaveLog(a.dbPath, a.schema, a.actor(), "a plain file again")
 	if err != nil && !errors.Is(err, db.ErrPlain) {
-		return denied(a.dbPath, true, err)
+		return system.Denied(a.dbPath, true, err)
 	}
 	there, removing := a.removeLog()
 	if there {
@@ -318,7 +319,7 @@ func (a *app) recoverCluster(path string) error {
 	}
 	// Each step can be done again, after a kill in the middle.
 	if _, err := db.RefoundLog(a.dbPath, a.schema, a.actor(), "in the place of one that could not go on"); err != nil {
-		return denied(a.dbPath, true, err)
+		return system.Denied(a.dbPath, true, err)
 	}
 	if err := write(); err != nil {
 		return err
@@ -358,7 +359,7 @@ far it has come.`,
 func (a *app) statusOfCluster(ctx context.Context) error {
 	at, follows, err := file.ReplicaAt(a.dbPath)
 	if err != nil {
-		return denied(a.dbPath, false, err)
+		return system.Denied(a.dbPath, false, err)
 	}
 	if !follows {
 		return fmt.Errorf("%s is a plain file: it belongs to no cluster", a.dbPath)

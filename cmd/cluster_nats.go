@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 
+	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/cluster"
 	"relay/db/file"
@@ -120,7 +121,7 @@ func mustBeOfCluster(path string) (missing bool, err error) {
 	if err == nil && !follows {
 		err = fmt.Errorf("%s is a plain database, which belongs to no cluster: relay cluster init begins one with it; elsewhere move it away, and the node gets a copy of the others'", path)
 	}
-	return false, denied(path, false, err)
+	return false, system.Denied(path, false, err)
 }
 
 func (j joined) configure(o *db.Options) {

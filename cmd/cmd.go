@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"relay/cmd/internal/system"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -62,7 +63,7 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	stopBetweenWrites()
+	system.StopBetweenWrites()
 	a := &app{schema: schema, stdin: stdin, stdout: shown(stdout), stderr: shown(stderr)}
 	root := a.root()
 	root.SetArgs(args)

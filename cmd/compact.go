@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
 
@@ -38,7 +39,7 @@ func (a *app) compact(ctx context.Context) error {
 		return errors.New("interrupted: the database is whole, but still has unused space")
 	}
 	if err != nil {
-		return denied(a.dbPath, true, err)
+		return system.Denied(a.dbPath, true, err)
 	}
 	if err := a.note(relay.ActCompacted, fmt.Sprintf("%s before, %s after", bytesOf(r.Before), bytesOf(r.After))); err != nil {
 		return err

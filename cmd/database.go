@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/file"
 	"relay/db/relay"
@@ -26,11 +27,11 @@ func (a *app) createFlag(cmd *cobra.Command) {
 func (a *app) withDB(create bool, f func(*db.DB) error) error {
 	d, err := db.Open(db.Options{Path: a.dbPath, Schema: a.schema, Create: create, By: a.actor()})
 	if err != nil {
-		return denied(a.dbPath, true, err)
+		return system.Denied(a.dbPath, true, err)
 	}
 	if err := f(d); err != nil {
 		d.Close()
-		return denied(a.dbPath, true, file.Explain(d.Path(), err)) // SQLite opens a file that it may not write, and then only reads
+		return system.Denied(a.dbPath, true, file.Explain(d.Path(), err)) // SQLite opens a file that it may not write, and then only reads
 	}
 	return d.Close()
 }
@@ -39,7 +40,7 @@ func (a *app) withDB(create bool, f func(*db.DB) error) error {
 func (a *app) withInspector(f func(*db.Inspector) error) error {
 	in, err := db.Inspect(a.dbPath)
 	if err != nil {
-		return denied(a.dbPath, false, err)
+		return system.Denied(a.dbPath, false, err)
 	}
 	defer in.Close()
 	err = f(in)

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+
+	"relay/cmd/internal/system"
 )
 
 // warnIfOpen warns when keys would cross a network in the clear. addr is the
@@ -64,7 +66,7 @@ func (s *settings) proxies() (all []netip.Prefix, err error) {
 // connections returns how many connections there may be: --max-connections, but
 // never so many that the store could not open its files.
 func (s *settings) connections() int {
-	files, ok := openFiles()
+	files, ok := system.OpenFiles()
 	if !ok {
 		return s.MaxConnections
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/system"
 	"relay/db/lock"
 	"relay/db/relay"
 	"relay/http/client"
@@ -118,7 +119,7 @@ func (a *app) hookInput() []byte {
 // read stderr any more: then nobody is left to be woken.
 func whileWanted(ctx context.Context, stderr io.Writer) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	gone := parentGone()
+	gone := system.ParentGone()
 	f, _ := stderr.(*os.File)
 	go func() {
 		tick := time.NewTicker(parentEvery)
@@ -128,7 +129,7 @@ func whileWanted(ctx context.Context, stderr io.Writer) (context.Context, contex
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				if gone() || f != nil && unread(f) {
+				if gone() || f != nil && system.Unread(f) {
 					cancel()
 				}
 			}

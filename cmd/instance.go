@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"relay/cmd/internal/system"
 	"relay/cmd/metrics"
 	"relay/db"
 	"relay/http"
@@ -123,7 +124,7 @@ func (in *instance) openStore(ctx context.Context, a *app, s *settings, o db.Opt
 	}
 	d, err := db.Open(o)
 	if err != nil {
-		return nil, errors.Join(denied(s.DB, true, err), in.leave())
+		return nil, errors.Join(system.Denied(s.DB, true, err), in.leave())
 	}
 	if in.cluster != nil {
 		in.cluster.attach(d)
@@ -163,7 +164,7 @@ func listen(flag, addr string) (net.Listener, error) {
 	}
 	host, port, _ := net.SplitHostPort(addr) // it has just been read
 	n, _ := net.LookupPort("tcp", port)
-	if errors.Is(err, addressInUse) {
+	if errors.Is(err, system.AddressInUse) {
 		another := net.JoinHostPort(host, strconv.Itoa((n+1)%(1<<16)))
 		return nil, fmt.Errorf("%s is already in use; --%s %s takes another port", addr, flag, another)
 	}

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/cmd/internal/system"
 	"relay/http/client"
 )
 
@@ -50,7 +51,7 @@ func (f *failure) Error() string { return f.detail }
 func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	c := shell(ctx, l.f.exec)
+	c := system.Shell(ctx, l.f.exec)
 	c.WaitDelay = pipeWait
 	c.Env = append(os.Environ(), environment(m)...)
 	c.Stdin = bytes.NewReader(m.Payload)
@@ -114,7 +115,7 @@ var errUnread = errors.New("nobody reads the output any more")
 // ready refuses further messages if nobody reads what commands print. Then every command
 // that prints would fail, whatever its message is.
 func (l *listener) ready(context.Context) error {
-	if f, ok := under(l.stdout).(*os.File); ok && !l.f.reply && unread(f) {
+	if f, ok := under(l.stdout).(*os.File); ok && !l.f.reply && system.Unread(f) {
 		return errUnread
 	}
 	return nil

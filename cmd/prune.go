@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/relay"
 
@@ -119,7 +120,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 		return fmt.Errorf("interrupted: %d messages were removed", result.Messages)
 	}
 	if err != nil {
-		return denied(a.dbPath, true, err)
+		return system.Denied(a.dbPath, true, err)
 	}
 	return a.printPruned(result, false)
 }

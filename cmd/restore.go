@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
 	"relay/search"
@@ -144,7 +145,7 @@ func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error
 		from, _ := filepath.Abs(o.From)
 		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), relay.ShellWord(from)), err}
 	}
-	return denied(o.To, true, denied(o.From, false, err))
+	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }
 
 // faulty is the sentence for a backup that has faults.

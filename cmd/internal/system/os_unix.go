@@ -1,6 +1,6 @@
 //go:build unix
 
-package cmd
+package system
 
 import (
 	"context"
@@ -16,22 +16,22 @@ import (
 	"relay/db"
 )
 
-const addressInUse = unix.EADDRINUSE
+const AddressInUse = unix.EADDRINUSE
 
-// shell makes a command that runs a line of shell. The command is a process
+// Shell makes a command that runs a line of shell. The command is a process
 // group of its own: Ctrl-C reaches only us, and the end of the context kills the
 // whole group.
-func shell(ctx context.Context, line string) *exec.Cmd {
+func Shell(ctx context.Context, line string) *exec.Cmd {
 	c := exec.CommandContext(ctx, "sh", "-c", line)
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	c.Cancel = func() error { return syscall.Kill(-c.Process.Pid, syscall.SIGKILL) }
 	return c
 }
 
-// stopBetweenWrites makes Ctrl-Z wait until this process has no lock on a database. A
+// StopBetweenWrites makes Ctrl-Z wait until this process has no lock on a database. A
 // process that is stopped in the middle of a transaction keeps every other process from
 // writing. The second call does nothing.
-func stopBetweenWrites() { stopsBetweenWrites.Do(waitForStops) }
+func StopBetweenWrites() { stopsBetweenWrites.Do(waitForStops) }
 
 var stopsBetweenWrites sync.Once
 
@@ -72,23 +72,23 @@ func stopSelf() {
 	}
 }
 
-// unread tells whether f is a pipe, or something like it, whose reader has gone.
-func unread(f *os.File) bool {
+// Unread tells whether f is a pipe, or something like it, whose reader has gone.
+func Unread(f *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
 	n, err := unix.Poll(fds, 0)
 	return err == nil && n == 1 && fds[0].Revents&(unix.POLLERR|unix.POLLHUP) != 0
 }
 
-// parentGone returns a function that tells whether the process that has started this one
+// ParentGone returns a function that tells whether the process that has started this one
 // has ended. Its children then get another parent.
-func parentGone() func() bool {
+func ParentGone() func() bool {
 	parent := os.Getppid()
 	return func() bool { return os.Getppid() != parent }
 }
 
-// openFiles returns how many files this process may have open, and false if no
+// OpenFiles returns how many files this process may have open, and false if no
 // limit is known. Package os has raised it to the hard limit at the start.
-func openFiles() (int, bool) {
+func OpenFiles() (int, bool) {
 	var l unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &l); err != nil || uint64(l.Cur) > 1<<30 {
 		return 0, false

@@ -1,6 +1,6 @@
 //go:build unix
 
-package cmd
+package system
 
 import (
 	"errors"
@@ -18,11 +18,11 @@ import (
 	"relay/db/relay"
 )
 
-// denied replaces err, the error of opening the database at path, by a sentence that says
+// Denied replaces err, the error of opening the database at path, by a sentence that says
 // which of its files this process may not use, and which users may. SQLite itself says no
 // more than "unable to open database file". An error that has another reason is returned
 // as it is. write tells whether the command writes to the database.
-func denied(path string, write bool, err error) error {
+func Denied(path string, write bool, err error) error {
 	path, absErr := filepath.Abs(path)
 	if err == nil || absErr != nil || !file.IsDenied(err) {
 		return err
