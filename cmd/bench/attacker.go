@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/db/relay"
 	"relay/http/client"
 )
 
@@ -158,9 +159,9 @@ func isRefusal(err error) bool {
 	return errors.As(err, &r)
 }
 
-func isStatus(err error, status int) bool {
+func isRateLimited(err error) bool {
 	var r *client.Refusal
-	return errors.As(err, &r) && r.Status == status
+	return errors.As(err, &r) && r.Code == relay.RateLimited
 }
 
 // connected calls f again and again with one connection. After an error other than a

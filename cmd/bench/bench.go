@@ -185,13 +185,23 @@ func (b *bench) durable(ctx context.Context) (_ *server, err error) {
 func (b *bench) add(rows ...Row) { b.report.Rows = append(b.report.Rows, rows...) }
 
 // rounds measures one thing several times.
-func (b *bench) rounds(f func() (*sample, error)) (all []*sample, err error) {
-	for range b.Repeats {
-		s, err := f()
-		if err != nil {
-			return nil, err
+func (b *bench) rounds(f func() (*sample, error)) ([]*sample, error) {
+	all, err := alternate(b, 1, func(int, string) (*sample, error) { return f() })
+	return all[0], err
+}
+
+// alternate measures n things in turn, several times. It calls f with the number of the
+// thing and the name of the round, and returns the rounds of each thing.
+func alternate[T any](b *bench, n int, f func(i int, round string) (T, error)) ([][]T, error) {
+	all := make([][]T, n)
+	for round := range b.Repeats {
+		for i := range all {
+			one, err := f(i, fmt.Sprintf("round %d/%d", round+1, b.Repeats))
+			if err != nil {
+				return all, err
+			}
+			all[i] = append(all[i], one)
 		}
-		all = append(all, s)
 	}
 	return all, nil
 }

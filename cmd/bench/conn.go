@@ -27,7 +27,7 @@ type mecha struct {
 // the cores that it measures. A send costs the generator 9 µs of CPU in this
 // way, 13 µs with http.ReadResponse, and 34 µs with the client of net/http,
 // which measures 14,000 sends a second instead of 27,000 (two cores, 64
-// connections, a relay that keeps nothing). http/client signs, connects and opens WebSockets, at
+// connections, a relay without its store). http/client signs, connects and opens WebSockets, at
 // no more cost than code of our own.
 type conn struct {
 	net     net.Conn

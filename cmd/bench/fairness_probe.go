@@ -75,22 +75,23 @@ func measure(f func() error) (time.Duration, error) {
 	return time.Since(began), err
 }
 
+// measured makes a probe of which all is measured.
+func measured(f func() error) func() (time.Duration, error) {
+	return func() (time.Duration, error) { return measure(f) }
+}
+
 func readProbe(n *line) func() (time.Duration, error) {
-	return func() (time.Duration, error) {
-		return measure(func() error {
-			_, err := n.do("alice", "GET", sendPath+"/"+n.known, nil, http.StatusOK)
-			return err
-		})
-	}
+	return measured(func() error {
+		_, err := n.do("alice", "GET", sendPath+"/"+n.known, nil, http.StatusOK)
+		return err
+	})
 }
 
 func sendProbe(n *line) func() (time.Duration, error) {
-	return func() (time.Duration, error) {
-		return measure(func() error {
-			_, err := n.send("alice", "bob")
-			return err
-		})
-	}
+	return measured(func() error {
+		_, err := n.send("alice", "bob")
+		return err
+	})
 }
 
 const finalAck = `{"status":"completed","client_ts":"2026-01-01T00:00:00Z"}`
@@ -113,13 +114,11 @@ func ackProbe(n *line) func() (time.Duration, error) {
 
 func searchProbe(n *line) func() (time.Duration, error) {
 	queries, i := newVocabulary().queries(7), 0
-	return func() (time.Duration, error) {
+	return measured(func() error {
 		i++
-		return measure(func() error {
-			_, err := n.do("alice", "POST", searchPath, queries[i%len(queries)], http.StatusOK)
-			return err
-		})
-	}
+		_, err := n.do("alice", "POST", searchPath, queries[i%len(queries)], http.StatusOK)
+		return err
+	})
 }
 
 // handshakeProbe opens a connection and a WebSocket on it.
@@ -209,7 +208,7 @@ const (
 	pingFirst     = 0x89
 )
 
-// await reads frames until one contains the text.
+// await reads frames until one contains the text. Pings do not count.
 func (n *line) await(text string) error {
 	for {
 		first, frame, err := n.c.frame()
@@ -218,7 +217,7 @@ func (n *line) await(text string) error {
 			return err
 		case first == closeFirst:
 			return fmt.Errorf("the relay closed the socket: %q", frame)
-		case bytes.Contains(frame, []byte(text)):
+		case first != pingFirst && bytes.Contains(frame, []byte(text)):
 			return nil
 		}
 	}
@@ -285,18 +284,7 @@ func slowProbe(n *line) func() (time.Duration, error) {
 		}
 		n.c.net.SetDeadline(time.Now().Add(patience))
 		left--
-		took, err := measure(func() error {
-			for {
-				switch first, frame, err := n.c.frame(); {
-				case err != nil:
-					return err
-				case first == closeFirst:
-					return fmt.Errorf("the relay closed the socket: %q", frame)
-				case first != pingFirst:
-					return nil
-				}
-			}
-		})
+		took, err := measure(func() error { return n.await("") })
 		if err != nil {
 			n.hangUp()
 			err = fmt.Errorf("after %d of %d messages: %w", slowMessages-left-1, slowMessages, err)

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os/exec"
 	"strings"
-	"time"
 
 	"relay/cmd/child"
 )
@@ -80,26 +79,6 @@ func sendOne(c *conn, from, to *mecha, payload []byte) (string, error) {
 	return string(id), nil
 }
 
-// sendMany sends n messages to a Mecha, as the members of the crowd in turn.
-func (b *bench) sendMany(ctx context.Context, ar *arena, to *mecha, n int, payload []byte) error {
-	const connections = 16
-	l := b.links(ctx, ar.server)
-	defer l.close()
-	body := appendSend(nil, to, payload)
-	return inParallel(ctx, connections, func(i int) error {
-		c, err := l.dial()
-		for k := i; k < n && err == nil; k += connections {
-			for { // the crowd may have used up the rate of its keys
-				_, err = c.do(ar.crowd[k%len(ar.crowd)], "POST", sendPath, body, http.StatusCreated)
-				if !isStatus(err, http.StatusTooManyRequests) || !sleep(time.Now().Add(100*time.Millisecond), ctx.Done()) {
-					break
-				}
-			}
-		}
-		return err
-	})
-}
-
 // rareType is the type of one message of the crowd. The relay could answer at once
 // if no message had ever had that type.
 const rareType = "rare"
@@ -114,7 +93,7 @@ func (b *bench) fillRival(ctx context.Context, ar *arena) error {
 	if err != nil {
 		return err
 	}
-	return b.sendMany(ctx, ar, ar.rivals[0], b.Messages, []byte(`{}`))
+	return b.fill(ctx, ar.server, ar.crowd, ar.rivals[0], b.Messages, []byte(`{}`))
 }
 
 // messageFromRival sends the first rival a message of its own.
@@ -144,7 +123,7 @@ func largePayload() []byte { return []byte(`{"text":"` + strings.Repeat("x", slo
 
 // fillSlow fills the mailbox of the slow reader.
 func (b *bench) fillSlow(ctx context.Context, ar *arena) error {
-	return b.sendMany(ctx, ar, ar.people["erin"], slowMessages, largePayload())
+	return b.fill(ctx, ar.server, ar.crowd, ar.people["erin"], slowMessages, largePayload())
 }
 
 // fillUnread also fills the mailboxes of the rivals, who do not read theirs.
@@ -152,7 +131,7 @@ func (b *bench) fillUnread(ctx context.Context, ar *arena) error {
 	err := b.fillSlow(ctx, ar)
 	for _, m := range ar.rivals {
 		if err == nil {
-			err = b.sendMany(ctx, ar, m, slowMessages, largePayload())
+			err = b.fill(ctx, ar.server, ar.crowd, m, slowMessages, largePayload())
 		}
 	}
 	return err

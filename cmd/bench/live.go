@@ -226,8 +226,7 @@ func (b *bench) idle(ctx context.Context) error {
 		}
 		each, all = append(each, socket), append(all, server)
 	}
-	self := func(f float64) float64 { return f }
-	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, self), Memory: int64(median(all, self)), Spread: spread(each, self)}
+	r := Row{Stage: "idle", Case: "memory a socket", At: b.Sockets, Rounds: len(each), Bytes: median(each, itself), Memory: int64(median(all, itself)), Spread: spread(each, itself)}
 	if r.Spread > maxSpread {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("the rounds differ by %.0f %%; more --sockets show more", r.Spread*100))
 	}

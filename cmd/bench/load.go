@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"runtime"
@@ -175,9 +174,8 @@ func (l *loop) run(ctx context.Context) {
 	for began := time.Now(); began.Before(l.end) && ctx.Err() == nil; {
 		out, err := l.operation()
 		now := time.Now()
-		var refused *client.Refusal
 		switch {
-		case errors.As(err, &refused):
+		case isRefusal(err):
 			l.failed++
 			if l.problem == nil {
 				l.problem = err

@@ -17,7 +17,7 @@ func (b *bench) history(ctx context.Context) error {
 		return err
 	}
 	reader := s.mechas[len(s.mechas)-1]
-	if err := b.fill(ctx, s, reader, b.Messages); err != nil {
+	if err := b.fillMailbox(ctx, s, reader); err != nil {
 		return err
 	}
 	for _, n := range []int{1, 8} {
@@ -32,6 +32,12 @@ func (b *bench) history(ctx context.Context) error {
 		b.add(loadRow("history", fmt.Sprintf("pages of %d", pageSize), n, "records", rounds))
 	}
 	return nil
+}
+
+// fillMailbox sends a Mecha the messages that are then read.
+func (b *bench) fillMailbox(ctx context.Context, s *server, to *mecha) error {
+	b.Progress(fmt.Sprintf("filling a mailbox with %d messages", b.Messages), 0)
+	return b.fill(ctx, s, s.mechas, to, b.Messages, b.payload())
 }
 
 // pager reads all pages of a mailbox, again and again.
@@ -73,7 +79,7 @@ func (b *bench) sync(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := b.fill(ctx, s, m, b.Messages); err != nil {
+		if err := b.fillMailbox(ctx, s, m); err != nil {
 			return err
 		}
 		if done, err = b.catchUp(ctx, s, m, "sync_limit=1000&events=acks", b.Messages); err != nil {

@@ -106,9 +106,8 @@ func ratioRow(stage string, at int, dividends, divisors []*sample, dividend, div
 	for i := range dividends {
 		ratios = append(ratios, dividends[i].rate()/max(divisors[i].rate(), 1e-9))
 	}
-	self := func(f float64) float64 { return f }
-	r := Row{Stage: stage, Case: dividend.Case + " ÷ " + divisor.Case, At: at, Rounds: len(ratios), Ratio: median(ratios, self),
-		Spread: spread(ratios, self)}
+	r := Row{Stage: stage, Case: dividend.Case + " ÷ " + divisor.Case, At: at, Rounds: len(ratios), Ratio: median(ratios, itself),
+		Spread: spread(ratios, itself)}
 	for _, of := range []Row{dividend, divisor} {
 		for _, d := range of.Doubts {
 			r.Doubts = append(r.Doubts, of.Case+": "+d)
@@ -175,6 +174,8 @@ func spread[T any](list []T, f func(T) float64) float64 {
 	values := sorted(list, f)
 	return (values[len(values)-1] - values[0]) / m
 }
+
+func itself(f float64) float64 { return f }
 
 func sorted[T any](list []T, f func(T) float64) []float64 {
 	values := make([]float64, len(list))

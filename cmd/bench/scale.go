@@ -50,15 +50,11 @@ type scaled struct {
 
 func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
 	for _, n := range b.Connections {
-		rounds := make([][]*sample, len(both))
-		for round := range b.Repeats {
-			for i, s := range both {
-				one, err := b.talkRound(ctx, s.server, fmt.Sprintf("sends, %d connections, round %d/%d, %s", n, round+1, b.Repeats, s.name), n)
-				if err != nil {
-					return err
-				}
-				rounds[i] = append(rounds[i], one)
-			}
+		rounds, err := alternate(b, len(both), func(i int, round string) (*sample, error) {
+			return b.talkRound(ctx, both[i].server, fmt.Sprintf("sends, %d connections, %s, %s", n, round, both[i].name), n)
+		})
+		if err != nil {
+			return err
 		}
 		few := loadRow("scale", "sends, "+both[0].name, n, "messages", rounds[0])
 		full := loadRow("scale", "sends, "+both[1].name, n, "messages", rounds[1])
@@ -74,16 +70,12 @@ func (b *bench) scaleSends(ctx context.Context, both []scaled) error {
 // page, while senders send.
 func (b *bench) scalePages(ctx context.Context, both []scaled, senders int) error {
 	ends := []string{"first", "last"}
-	rounds := make([][]*sample, len(both)*len(ends))
-	for round := range b.Repeats {
-		for i := range rounds {
-			s, end := both[i/len(ends)], ends[i%len(ends)]
-			one, err := b.onePage(ctx, s.server, fmt.Sprintf("%s page, round %d/%d, %s", end, round+1, b.Repeats, s.name), end == "last", senders)
-			if err != nil {
-				return err
-			}
-			rounds[i] = append(rounds[i], one)
-		}
+	rounds, err := alternate(b, len(both)*len(ends), func(i int, round string) (*sample, error) {
+		s, end := both[i/len(ends)], ends[i%len(ends)]
+		return b.onePage(ctx, s.server, fmt.Sprintf("%s page, %s, %s", end, round, s.name), end == "last", senders)
+	})
+	if err != nil {
+		return err
 	}
 	for i, r := range rounds {
 		name := fmt.Sprintf("%s page of %d, %s", ends[i%len(ends)], pageSize, both[i/len(ends)].name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 )
 
 // send measures how many messages a second are accepted, over n connections. Its cases:
@@ -30,15 +31,12 @@ func (b *bench) send(ctx context.Context) error {
 	}
 	cases = append(cases, sendCase{"bare", durable, b.bareRound})
 	for _, n := range b.Connections {
-		rounds := make([][]*sample, len(cases))
-		for round := range b.Repeats {
-			for i, c := range cases {
-				out, err := c.round(ctx, c.server, fmt.Sprintf("send, %s, %d connections, round %d/%d", c.name, n, round+1, b.Repeats), n)
-				if err != nil {
-					return err
-				}
-				rounds[i] = append(rounds[i], out)
-			}
+		rounds, err := alternate(b, len(cases), func(i int, round string) (*sample, error) {
+			c := cases[i]
+			return c.round(ctx, c.server, fmt.Sprintf("send, %s, %d connections, %s", c.name, n, round), n)
+		})
+		if err != nil {
+			return err
 		}
 		rows := make([]Row, len(cases))
 		for i, c := range cases {
@@ -92,20 +90,21 @@ func (b *bench) payload() []byte {
 	return []byte(`{"text":"` + strings.Repeat("x", max(b.Payload-len(frame), 0)) + `"}`)
 }
 
-// fill sends n messages to a Mecha, over many connections.
-func (b *bench) fill(ctx context.Context, s *server, to *mecha, n int) error {
+// fill sends messages to a Mecha, as many Mechas in turn, over many connections.
+func (b *bench) fill(ctx context.Context, s *server, from []*mecha, to *mecha, n int, payload []byte) error {
 	const connections = 64
-	b.Progress(fmt.Sprintf("filling a mailbox with %d messages", n), 0)
 	l := b.links(ctx, s)
 	defer l.close()
-	body := appendSend(nil, to, b.payload())
+	body := appendSend(nil, to, payload)
 	return inParallel(ctx, connections, func(i int) error {
 		c, err := l.dial()
-		if err != nil {
-			return err
-		}
 		for k := i; k < n && err == nil; k += connections {
-			_, err = c.do(s.mechas[k%len(s.mechas)], "POST", sendPath, body, http.StatusCreated)
+			for { // the senders may have used up the rates of their keys
+				_, err = c.do(from[k%len(from)], "POST", sendPath, body, http.StatusCreated)
+				if !isRateLimited(err) || !sleep(time.Now().Add(100*time.Millisecond), ctx.Done()) {
+					break
+				}
+			}
 		}
 		return err
 	})

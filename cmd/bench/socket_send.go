@@ -22,15 +22,11 @@ func (b *bench) socket(ctx context.Context) error {
 		if n >= len(s.mechas) {
 			continue
 		}
-		rounds := make([][]*sample, len(ways))
-		for round := range b.Repeats {
-			for i, window := range ways {
-				out, err := b.socketRound(ctx, s, fmt.Sprintf("%s, %d connections, round %d/%d", wayName(window), n, round+1, b.Repeats), n, window)
-				if err != nil {
-					return err
-				}
-				rounds[i] = append(rounds[i], out)
-			}
+		rounds, err := alternate(b, len(ways), func(i int, round string) (*sample, error) {
+			return b.socketRound(ctx, s, fmt.Sprintf("%s, %d connections, %s", wayName(ways[i]), n, round), n, ways[i])
+		})
+		if err != nil {
+			return err
 		}
 		rows := make([]Row, len(ways))
 		for i, window := range ways {

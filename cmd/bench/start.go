@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"time"
 )
@@ -25,20 +24,15 @@ func (b *bench) start(ctx context.Context) error {
 		name string
 		end  func()
 	}{{"stopped", func() { s.stop() }}, {"killed", func() { s.kill() }}}
-	all := make([][]*started, len(ways))
-	for round := range b.Repeats {
-		for i, way := range ways {
-			what := fmt.Sprintf("start, %s, round %d/%d", way.name, round+1, b.Repeats)
-			if _, err := b.bareRound(ctx, s, what, min(64, len(s.mechas))); err != nil {
-				return err
-			}
-			way.end()
-			one, err := b.restart(ctx, s, v)
-			if err != nil {
-				return err
-			}
-			all[i] = append(all[i], one)
+	all, err := alternate(b, len(ways), func(i int, round string) (*started, error) {
+		if _, err := b.bareRound(ctx, s, "start, "+ways[i].name+", "+round, min(64, len(s.mechas))); err != nil {
+			return nil, err
 		}
+		ways[i].end()
+		return b.restart(ctx, s, v)
+	})
+	if err != nil {
+		return err
 	}
 	for i, way := range ways {
 		b.add(startRow(way.name+", until ready", all[i], func(s *started) time.Duration { return s.ready }),

@@ -161,16 +161,10 @@ func (b *bench) talkRound(ctx context.Context, s *server, what string, n int) (*
 		}
 		listeners.Go(func() { drain(in) })
 	}
-	conns, err := l.dials(n)
-	if err != nil {
-		return nil, err
-	}
-	workers := make([]operation, n)
-	for i, c := range conns {
+	return b.runOn(ctx, s, what, n, func(i int, c *conn) operation {
 		t := b.talk(s.mechas, i, n)
-		workers[i] = func() (done, error) { return t.send(c) }
-	}
-	return b.run(ctx, l, what, workers)
+		return func() (done, error) { return t.send(c) }
+	})
 }
 
 // drain reads frames until the socket ends.
