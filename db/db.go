@@ -187,7 +187,7 @@ func open(o Options, prepare func(*DB)) (*DB, error) {
 		return nil, err
 	}
 	d := &DB{opts: o, path: path, lookups: newLookups(), nonces: newNonces(o.MaxNonces, o.Now()), measures: newMeasures(), done: make(chan struct{})}
-	d.readers = newReaderPool(d.measures)
+	d.readers = newReaderPool(d.measures, d.done)
 	if o.passed != nil {
 		began := o.passed()
 		d.nonces.elapsed = func(time.Time) time.Duration { return o.passed() - began }
@@ -408,14 +408,14 @@ func (v inTurns) scan(ctx context.Context, f func(*rx) error) error {
 }
 
 // in gives readIn for a turn.
-func (d *DB) in(t turn) func(context.Context, func(*rx) error) error {
+func (d *DB) in(t readTurn) func(context.Context, func(*rx) error) error {
 	return func(ctx context.Context, f func(*rx) error) error { return d.readIn(ctx, t, f) }
 }
 
 // readIn waits for the turn, and runs f in a read transaction on a connection of its lane.
 // Errors: those of take and of f.
-func (d *DB) readIn(ctx context.Context, t turn, f func(*rx) error) error {
-	c, err := t.take(ctx, d.done)
+func (d *DB) readIn(ctx context.Context, t readTurn, f func(*rx) error) error {
+	c, err := t.take(ctx)
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,6 @@ type job interface {
 // op is a job in the queue or in a transaction, with its error.
 type op struct {
 	job     job
-	of      relay.MechaNumber // whose job it is; 0: the relay's own
-	bytes   int               // the job's size
 	err     error
 	spoiled bool // the job cannot be applied, so the transaction is made without it
 }

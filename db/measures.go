@@ -111,13 +111,13 @@ func (d *DB) Queue() (length int, oldest time.Duration) {
 	}
 	d.w.mu.Lock()
 	defer d.w.mu.Unlock()
-	for i := range d.w.queue.ops {
-		if w := d.w.queue.ops[i].job.shared(); w != nil {
+	for _, o := range d.w.queue.Items() {
+		if w := o.job.shared(); w != nil {
 			oldest = max(now.Sub(w.When()), 0)
 			break
 		}
 	}
-	return length + len(d.w.queue.ops), oldest
+	return length + len(d.w.queue.Items()), oldest
 }
 
 // Unindexed tells how many messages the mailbox tables lack (mailbox.go). Safe for

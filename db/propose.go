@@ -111,7 +111,7 @@ func (p *proposer) add(j job, of relay.MechaNumber) error {
 	if p.shut {
 		return errShuttingDown()
 	}
-	return p.queue.add(&proposal{j, time.Now().Add(p.patience.queued)}, of)
+	return p.queue.Add(of, j.size(), op{job: &proposal{j, time.Now().Add(p.patience.queued)}})
 }
 
 func (p *proposer) signal() {
@@ -163,13 +163,13 @@ func (p *proposer) take() (batch []op, shut bool) {
 	if (len(p.flights) >= mostFlights || p.aloft >= mostAloft || cut) && p.closing.Err() == nil {
 		return nil, false
 	}
-	return p.queue.take(), p.shut
+	return p.queue.Take(), p.shut
 }
 
 func (p *proposer) reuse(batch []op) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.queue.reuse(batch)
+	p.queue.Reuse(batch)
 }
 
 // seal makes an envelope of a batch. f is nil if no write is left that the log can take.
@@ -257,7 +257,7 @@ func (p *proposer) append(ctx context.Context, f *flight, envelope []byte, tick 
 func (p *proposer) look(now time.Time) {
 	refusal, failed := p.refusal(), p.w.failed() != nil
 	p.mu.Lock()
-	late := p.queue.remove(func(o op) bool { return refusal != nil || now.After(o.job.(*proposal).until) })
+	late := p.queue.Remove(func(o op) bool { return refusal != nil || now.After(o.job.(*proposal).until) })
 	var lost []*flight
 	for _, f := range p.flights {
 		if failed || now.After(f.until) {
@@ -317,7 +317,7 @@ func (p *proposer) land(counter uint64) []job {
 
 // sayDrained closes drained if nothing waits. The caller has the lock.
 func (p *proposer) sayDrained() {
-	if !p.shut || len(p.queue.ops) > 0 || len(p.flights) > 0 {
+	if !p.shut || len(p.queue.Items()) > 0 || len(p.flights) > 0 {
 		return
 	}
 	select {
@@ -365,8 +365,8 @@ func (p *proposer) close(moment context.Context) {
 func (p *proposer) waiting() (n int, oldest time.Time) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if n = len(p.queue.ops); n > 0 {
-		oldest = p.queue.ops[0].job.shared().When()
+	if n = len(p.queue.Items()); n > 0 {
+		oldest = p.queue.Items()[0].job.shared().When()
 	}
 	return n, oldest
 }

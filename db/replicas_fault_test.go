@@ -168,7 +168,7 @@ func TestReplicasProposeNoMoreBytesThanTheyMeet(t *testing.T) {
 	add := func(payload int) {
 		j, err := newTable().jobOf(&relay.SendMessage{Payload: make([]byte, payload)}, ignore)
 		if err == nil {
-			err = p.queue.add(&proposal{job: j}, 0)
+			err = p.queue.Add(0, j.size(), op{job: &proposal{job: j}})
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -18,7 +17,7 @@ import (
 // occupy takes n idle connections of a lane, until the returned function is called.
 func occupy(t *testing.T, l *lane, n int) (free func()) {
 	t.Helper()
-	own := turn{l, 0, 0}
+	own := readTurn{l, 0, 0}
 	var taken []*sqlite.Conn
 	free = func() {
 		for _, c := range taken {
@@ -26,10 +25,10 @@ func occupy(t *testing.T, l *lane, n int) (free func()) {
 		}
 	}
 	for range n {
-		c, _, err := own.ask()
-		if c == nil || err != nil {
+		c, err := own.take(t.Context())
+		if err != nil {
 			free()
-			t.Fatal("a connection is in use", err)
+			t.Fatal("a connection is in use:", err)
 		}
 		taken = append(taken, c)
 	}
@@ -38,14 +37,7 @@ func occupy(t *testing.T, l *lane, n int) (free func()) {
 
 // waiting waits until n reads of a Mecha wait in the lane.
 func (l *lane) waiting(of relay.MechaNumber, n int) {
-	for {
-		l.mu.Lock()
-		r := l.readers[of]
-		there := r != nil && len(r.waiting) == n
-		l.mu.Unlock()
-		if there {
-			return
-		}
+	for l.Waiting(of) != n {
 		runtime.Gosched()
 	}
 }
@@ -101,53 +93,6 @@ func TestOneMechasScansDoNotHoldUpAnothers(t *testing.T) {
 	scans.waiting(other.Mecha.Number, 1)
 	free()
 	wg.Wait()
-}
-
-// Each Mecha that waits has one turn before any Mecha has two, and none has more
-// connections than its share.
-func TestMechasTakeTurns(t *testing.T) {
-	d := openHere(t)
-	l := newLane(1, nil)
-	if err := l.open(d.path, sqlite.Reading, 2); err != nil {
-		t.Fatal(err)
-	}
-	defer l.close()
-	free := occupy(t, l, 2)
-	waits := map[relay.MechaNumber][]chan *sqlite.Conn{}
-	for of, n := range []int{1: 100, 2: 3, 3: 1} {
-		for range n {
-			_, wait, err := turn{l, relay.MechaNumber(of), 200}.ask()
-			if err != nil {
-				t.Fatal(err)
-			}
-			waits[relay.MechaNumber(of)] = append(waits[relay.MechaNumber(of)], wait)
-		}
-	}
-	free()
-	var order []relay.MechaNumber
-	var under []turn
-	conns := map[turn]*sqlite.Conn{}
-	take := func() { // notes the reads that have got their turn
-		for of := relay.MechaNumber(1); of <= 3; of++ {
-			for len(waits[of]) > 0 && len(waits[of][0]) == 1 {
-				has := turn{l, of, 0}
-				if conns[has] != nil {
-					t.Errorf("Mecha %d has more than its share", of)
-				}
-				conns[has], waits[of] = <-waits[of][0], waits[of][1:]
-				under, order = append(under, has), append(order, of)
-			}
-		}
-	}
-	for take(); len(under) > 0; take() {
-		first, c := under[0], conns[under[0]]
-		delete(conns, first)
-		under = under[1:]
-		first.give(c)
-	}
-	if len(order) != 104 || !slices.Equal(order[:9], []relay.MechaNumber{1, 2, 3, 1, 2, 1, 2, 1, 1}) {
-		t.Errorf("the turns came in the order %v", order)
-	}
 }
 
 // Reads of keys, which let requests in and end sockets, go through while every other
@@ -272,83 +217,6 @@ func TestAFloodOfWritesDoesNotHoldUpOthers(t *testing.T) {
 	wg.Wait()
 	if n := refused.Load(); n != flood-maxQueue/2 {
 		t.Errorf("%d writes of the flood were refused, not those beyond half of the queue", n)
-	}
-}
-
-// A queue keeps the array of a batch for the next one, also if nothing was taken meanwhile.
-func TestAQueueKeepsItsSpareArray(t *testing.T) {
-	q := newQueue(maxBatch, maxBatchBytes)
-	for range 100 {
-		if err := q.add(&choreJob{nothing{}, func(error) {}}, 0); err != nil {
-			t.Fatal(err)
-		}
-	}
-	q.reuse(q.take())
-	kept := cap(q.spare)
-	q.reuse(q.take())
-	if kept < 100 || cap(q.spare) != kept {
-		t.Errorf("it kept room for %d jobs, and after an empty batch for %d", kept, cap(q.spare))
-	}
-}
-
-// However many Mechas flood the queue, a place is left for one more.
-func TestTheQueueHasAPlaceForEveryMecha(t *testing.T) {
-	t.Parallel()
-	q := newQueue(maxBatch, maxBatchBytes)
-	for range maxQueue / 20 {
-		for of := relay.MechaNumber(1); of <= 20; of++ {
-			q.add(&choreJob{nothing{}, nil}, of)
-		}
-	}
-	if err := q.add(&choreJob{nothing{}, nil}, 21); err != nil {
-		t.Error(err)
-	}
-	if err := q.add(&choreJob{nothing{}, nil}, 1); relay.ErrorCode(err) != relay.RateLimited {
-		t.Errorf("a Mecha beyond its share got %v", err)
-	}
-	for of := relay.MechaNumber(1); of <= 20; of++ {
-		if n := q.of[of]; n < maxQueue/22 {
-			t.Errorf("Mecha %d has %d places", of, n)
-		}
-	}
-	for batch := q.take(); batch != nil; batch = q.take() {
-		if len(batch) > maxBatch {
-			t.Fatalf("a batch of %d", len(batch))
-		}
-		q.reuse(batch)
-	}
-	if q.bytes != 0 || len(q.of) != 0 || len(q.ops) != 0 {
-		t.Errorf("the empty queue counts %d bytes, %d jobs of %d Mechas", q.bytes, len(q.ops), len(q.of))
-	}
-}
-
-// sizedChore is a chore whose value is its size in bytes.
-type sizedChore int
-
-func (sizedChore) apply(*tx) error { return nil }
-func (s sizedChore) size() int     { return int(s) }
-
-// The jobs of a transaction have a bound in bytes. The oldest job is always taken, even if it
-// is larger.
-func TestABatchHasABoundInBytes(t *testing.T) {
-	q := newQueue(maxBatch, maxBatchBytes)
-	sizes := []int{1, maxBatchBytes + 1, 2, cutBytes, 3, maxBatchBytes, 4}
-	for i, bytes := range sizes {
-		q.add(&choreJob{sizedChore(bytes), nil}, relay.MechaNumber(1+i%2))
-	}
-	for waiting := sizes; len(waiting) > 0; {
-		all, sum, batch := q.bytes, 0, q.take()
-		if len(batch) == 0 || batch[0].bytes != waiting[0] {
-			t.Fatalf("a batch of %d jobs, without the oldest one, of %d bytes", len(batch), waiting[0])
-		}
-		for _, o := range batch {
-			sum += o.bytes
-			waiting = slices.DeleteFunc(waiting, func(bytes int) bool { return bytes == o.bytes })
-		}
-		if len(batch) > 1 && sum > cutBytes && all > maxBatchBytes {
-			t.Errorf("a batch has %d bytes", sum)
-		}
-		q.reuse(batch)
 	}
 }
 

@@ -101,7 +101,7 @@ func (w *writer) enqueue(j job, of relay.MechaNumber) {
 	if w.shut {
 		err = errShuttingDown()
 	} else {
-		err = w.queue.add(j, of)
+		err = w.queue.Add(of, j.size(), op{job: j})
 	}
 	w.mu.Unlock()
 	if err != nil {
@@ -256,20 +256,20 @@ func (w *writer) gather() {
 func (w *writer) queued() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return len(w.queue.ops)
+	return len(w.queue.Items())
 }
 
 // take takes the jobs of the next transaction from the queue.
 func (w *writer) take() (ops []op, shut bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.queue.take(), w.shut
+	return w.queue.Take(), w.shut
 }
 
 func (w *writer) reuse(ops []op) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.queue.reuse(ops)
+	w.queue.Reuse(ops)
 }
 
 // rest leaves the write lock to a server for as long as a command had it. Without that,

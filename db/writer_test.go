@@ -383,7 +383,7 @@ func TestTheLogStaysSmall(t *testing.T) {
 		return err
 	}
 	// Reads that overlap leave no moment in which SQLite could restart the log.
-	for _, own := range []turn{d.readers.scan(1), d.readers.scan(2), d.readers.point(1)} {
+	for _, own := range []readTurn{d.readers.scan(1), d.readers.scan(2), d.readers.point(1)} {
 		readers.Go(func() {
 			for {
 				select {

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"testing"
 	"testing/synctest"
+
+	"relay/db/turn"
 )
 
 // A Mecha's large bodies get their turns one after the other, those of another Mecha at
@@ -13,16 +15,16 @@ func TestLargeBodiesOfAMechaWaitInLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newHeavy()
 		const waiting = 5
-		bodies := h.each + waiting
-		turn := make(chan error, bodies)
+		bodies := h.Share + waiting
+		began := make(chan error, bodies)
 		for range bodies {
-			go func() { turn <- h.take(t.Context(), 1) }()
+			go func() { began <- h.Take(t.Context(), 1, turn.Unbounded) }()
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		left := make(chan error, 1)
 		synctest.Wait()
-		go func() { left <- h.take(gone, 1) }()
-		if err := h.take(t.Context(), 2); err != nil {
+		go func() { left <- h.Take(gone, 1, turn.Unbounded) }()
+		if err := h.Take(t.Context(), 2, turn.Unbounded); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
@@ -32,17 +34,17 @@ func TestLargeBodiesOfAMechaWaitInLine(t *testing.T) {
 		}
 		for ended := range bodies {
 			synctest.Wait()
-			if want := min(h.each, bodies-ended); len(turn) != want {
-				t.Fatalf("%d bodies are worked on, want %d", len(turn), want)
+			if want := min(h.Share, bodies-ended); len(began) != want {
+				t.Fatalf("%d bodies are worked on, want %d", len(began), want)
 			}
-			if err := <-turn; err != nil {
+			if err := <-began; err != nil {
 				t.Fatal(err)
 			}
-			h.give(1)
+			h.Give(1)
 		}
-		h.give(2)
-		if len(h.of) > 0 {
-			t.Errorf("%d Mechas are left", len(h.of))
+		h.Give(2)
+		if !h.Hold(nil) {
+			t.Error("places are taken for ever")
 		}
 	})
 }

@@ -27,10 +27,10 @@ const (
 	searchRefused  = "refused"
 )
 
-func newMeasures(h *heavy) *Measures {
+func newMeasures(bodies *measure.Histogram) *Measures {
 	return &Measures{
 		Refused: measure.NewCounts(relay.CodeNames()...), Searches: measure.NewCounts(searchComplete, searchPartial, searchRefused),
-		SearchTime: measure.NewDurations(), BodyWait: h.waits,
+		SearchTime: measure.NewDurations(), BodyWait: bodies,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"relay/db/relay"
+	"relay/db/turn"
 )
 
 // sender is the relay.Sender of a server: it accepts the messages of sockets. What a
@@ -41,11 +42,11 @@ func (s sender) Release(m relay.MechaNumber, held int) { s.memory.give(m, int64(
 
 // BeginLarge implements relay.Sender.
 func (s sender) BeginLarge(m relay.MechaNumber) {
-	_ = s.heavy.take(context.Background(), m) // no error, for the context does not end
+	_ = s.heavy.Take(context.Background(), m, turn.Unbounded) // no error, for the context does not end
 }
 
 // EndLarge implements relay.Sender.
-func (s sender) EndLarge(m relay.MechaNumber) { s.heavy.give(m) }
+func (s sender) EndLarge(m relay.MechaNumber) { s.heavy.Give(m) }
 
 // Charge implements relay.Sender.
 func (s sender) Charge(k relay.KeyNumber) time.Duration { return s.keys.reserve(k, s.config.Now()) }

@@ -26,6 +26,7 @@ import (
 
 	"relay/db"
 	"relay/db/relay"
+	"relay/db/turn"
 )
 
 // Config is what a Server needs. DB, Live and Finder are required. A limit of
@@ -68,7 +69,7 @@ type Server struct {
 	failures     limiters[netip.Prefix]    // failed authentications, by client
 	failuresWarn rate.Sometimes            // limits the warnings about them
 	memory       memory
-	heavy        *heavy
+	heavy        *turn.Stile[relay.MechaNumber]
 	measures     *Measures
 	metrics      http.Handler // of GET /metrics; nil: there is none
 	sending      sync.Map     // relay.IdempotencyKey → chan struct{}: sends under way
@@ -101,7 +102,7 @@ func New(c Config) *Server {
 		idPrefix:     hex.EncodeToString(prefix[:]) + "-",
 		documents:    sync.OnceValue(makeDocuments(c.Version.Version)),
 	}
-	s.measures = newMeasures(s.heavy)
+	s.measures = newMeasures(s.heavy.Waits)
 	s.router = s.newRouter()
 	c.Live.SetSender(sender{s})
 	return s

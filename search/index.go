@@ -32,6 +32,7 @@ import (
 
 	"relay/db/measure"
 	"relay/db/relay"
+	"relay/db/turn"
 )
 
 // Source is the store of profiles.
@@ -79,9 +80,8 @@ type Progress struct {
 type Index struct {
 	dir     string
 	log     *slog.Logger
-	wait    time.Duration
 	budget  time.Duration
-	turns   *turns
+	turns   *turn.Stile[relay.Address]
 	changed chan struct{} // signals Follow; capacity 1, since one signal stands for any number of changes
 	stop    context.CancelFunc
 	stopped context.Context
@@ -122,9 +122,8 @@ func Open(dir string, o Options) (*Index, error) {
 	if o.Budget <= 0 {
 		o.Budget = 250 * time.Millisecond
 	}
-	x := &Index{dir: dir, log: o.Logger, wait: o.Wait, budget: o.Budget,
-		turns: newTurns(o.Concurrency), changed: make(chan struct{}, 1)}
-	x.turns.waits = o.Waits
+	x := &Index{dir: dir, log: o.Logger, budget: o.Budget,
+		turns: newTurns(o), changed: make(chan struct{}, 1)}
 	if o.LearnHalfLife > 0 {
 		x.learned = newLearned(o.LearnHalfLife)
 	}

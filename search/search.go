@@ -43,10 +43,10 @@ func (x *Index) Search(ctx context.Context, req Request) (*Result, error) {
 
 // searchInTurn waits for the caller's turn, and searches.
 func (x *Index) searchInTurn(ctx context.Context, req *Request) (result *Result, weights map[string]float64, err error) {
-	if err := x.turns.take(ctx, req.Caller, x.wait); err != nil {
+	if err := x.turns.Take(ctx, req.Caller, maxWaiting); err != nil {
 		return nil, nil, err
 	}
-	defer x.turns.give(req.Caller)
+	defer x.turns.Give(req.Caller)
 	return x.search(ctx, req)
 }
 
