@@ -27,7 +27,7 @@ var house = []struct{ dir, ours, unseen string }{
 	{"cmd/child", "", "modernc.org database/sql github.com net"},
 	{"cmd/mcp", "http/client db/relay", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt os"},
 	{"cmd/a2a", "http/client db/relay db/strict", "modernc.org database/sql github.com golang.org os"},
-	{"cmd/setup", "", "net database github.com golang.org modernc.org"},
+	{"cmd/setup", "", "net database golang.org modernc.org github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt github.com/prometheus github.com/nats-io github.com/yuin github.com/modelcontextprotocol"},
 	{"cmd/metrics", "http ws search db db/measure", "modernc.org database/sql github.com/spf13 github.com/gobwas github.com/blevesearch github.com/julienschmidt"},
 	{"cmd/internal/system", "db db/file db/relay", "net database github.com modernc.org"},
 	{"http/apitest", "http", "modernc.org database/sql github.com/julienschmidt github.com/gobwas github.com/blevesearch github.com/spf13 github.com/yuin"}, // imported by tests alone

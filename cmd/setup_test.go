@@ -222,7 +222,7 @@ func TestSetupRefuses(t *testing.T) {
 	}{
 		{2, `there is no program "cursr"; did you mean "cursor"?`, "cursr"},
 		{2, "one program: claude-code, codex, cursor, vscode", ""},
-		{1, "mcp.json: line 3, column 1: this is not a JSON value. The file was left as it is", "cursor"},
+		{1, "mcp.json: line 3, column 1: invalid character '}' looking for beginning of value. The file was left as it is", "cursor"},
 		{1, "mcp.json: line 3, column 1", "cursor --undo"},
 		{2, "has a password", "codex --url http://ann:secret@127.0.0.1:1"},
 		{2, "must begin with http", "codex --url nowhere"},

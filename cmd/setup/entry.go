@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"reflect"
 	"slices"
+
+	"github.com/tailscale/hujson"
 )
 
 // Format is how a configuration file is written.
@@ -24,7 +26,7 @@ type Entry struct {
 	// groups: objects whose field Group is an array of entries like this one.
 	Key, Group string
 	Value      Object
-	// Ours tells whether a value is such an entry, though perhaps of another time.
+	// Ours reports whether a value is such an entry, though perhaps of another time.
 	Ours func(value any) bool
 }
 
@@ -53,7 +55,7 @@ func mergeTOML(text []byte, e Entry) ([]byte, error) {
 	}
 	path := append(slices.Clone(e.Path), e.Key)
 	if d.find(path) != nil {
-		return nil, errorAt(text, d.where(path), "%q is there already, and is not the relay's; remove or rename it, or choose another --name", dotted(path))
+		return nil, taken(d.text, d.where(path), path)
 	}
 	return d.put(path, e.Value)
 }
@@ -66,23 +68,30 @@ func mergeJSON(f Format, text []byte, e Entry) ([]byte, [][]string, error) {
 	if e.Key == "" {
 		return d.put(e.Path, "", Object{{e.Group, []any{e.Value}}})
 	}
-	n, err := d.walk(e.Path, '{')
+	at, err := d.walk(e.Path, '{')
 	if err != nil {
 		return nil, nil, err
 	}
-	if n != nil {
-		i, err := d.find(n, e.Key)
+	if at != nil {
+		i, err := d.find(at, e.Key)
 		if err != nil {
 			return nil, nil, err
 		}
 		if i >= 0 {
-			return nil, nil, errorAt(text, n.children[i].from, "%q is there already, and is not the relay's; remove or rename it, or choose another --name", dotted(append(slices.Clone(e.Path), e.Key)))
+			name := at.Value.(*hujson.Object).Members[i].Name
+			return nil, nil, taken(d.text, name.StartOffset, append(slices.Clone(e.Path), e.Key))
 		}
 	}
 	return d.put(e.Path, e.Key, e.Value)
 }
 
-// has tells whether the entries are in the text as they should be.
+// taken is the error for an entry of somebody else that has our name.
+func taken(text []byte, offset int, path []string) error {
+	const advice = "remove or rename it, or choose another --name"
+	return errorAt(text, offset, "%q is there already, and is not the relay's; "+advice, dotted(path))
+}
+
+// has reports whether the entries are in the text as they should be.
 func has(f Format, text []byte, entries []Entry) (bool, error) {
 	for _, e := range entries {
 		ok, err := hasOne(f, text, e)
@@ -100,13 +109,13 @@ func hasOne(f Format, text []byte, e Entry) (bool, error) {
 		if err != nil {
 			return false, err
 		}
-		return reflect.DeepEqual(plainTOML(d.find(append(slices.Clone(e.Path), e.Key))), want), nil
+		return reflect.DeepEqual(d.find(append(slices.Clone(e.Path), e.Key)), want), nil
 	}
 	found := 0
 	same := true
-	err := eachOurs(f, text, e, func(d *jsonDoc, _ *node, _ int, v *node) []byte {
+	err := eachOurs(f, text, e, func(_ *jsonDoc, _ *hujson.Value, _ int, v *hujson.Value) []byte {
 		found++
-		same = same && reflect.DeepEqual(d.plain(v), want)
+		same = same && reflect.DeepEqual(plain(v), want)
 		return nil
 	})
 	return found == 1 && same, err
@@ -138,8 +147,7 @@ func stripTOML(text []byte, e Entry) ([]byte, error) {
 		return nil, err
 	}
 	path := append(slices.Clone(e.Path), e.Key)
-	t, ok := d.find(path).(*table)
-	if !ok || t.inline || !e.Ours(plainTOML(t)) {
+	if s := d.pair(path); !e.Ours(d.find(path)) || s != nil && s.around(path) {
 		return text, nil
 	}
 	after := d.cut(path)
@@ -150,8 +158,8 @@ func stripTOML(text []byte, e Entry) ([]byte, error) {
 func stripJSON(f Format, text []byte, e Entry) ([]byte, error) {
 	for {
 		var after []byte
-		err := eachOurs(f, text, e, func(d *jsonDoc, n *node, i int, _ *node) []byte {
-			after = d.cut(n, i)
+		err := eachOurs(f, text, e, func(d *jsonDoc, at *hujson.Value, i int, _ *hujson.Value) []byte {
+			after = d.cut(at, i)
 			return after
 		})
 		if err != nil || after == nil {
@@ -164,49 +172,63 @@ func stripJSON(f Format, text []byte, e Entry) ([]byte, error) {
 	}
 }
 
-// eachOurs calls see for each entry that is ours, with its place in its object or array,
-// until see returns a text. A group with nothing but such an entry goes as a whole.
-func eachOurs(f Format, text []byte, e Entry, see func(d *jsonDoc, n *node, i int, v *node) []byte) error {
+// seeEntry is called for an entry that is ours: the child i of an object or array, whose value is v.
+type seeEntry func(d *jsonDoc, at *hujson.Value, i int, v *hujson.Value) []byte
+
+// eachOurs calls see for each entry that is ours, until see returns a text. A group with nothing but such an entry goes
+// as a whole.
+func eachOurs(f Format, text []byte, e Entry, see seeEntry) error {
 	d, err := parseJSON(text, f == JSONC)
-	if err != nil || d.root == nil {
+	if err != nil {
 		return err
 	}
-	kind := byte('{')
+	kind := hujson.Kind('{')
 	if e.Key == "" {
 		kind = '['
 	}
-	n, err := d.walk(e.Path, kind)
-	if err != nil || n == nil {
+	at, err := d.walk(e.Path, kind)
+	if err != nil || at == nil {
 		return err
 	}
-	if e.Key != "" {
-		i, err := d.find(n, e.Key)
-		if err == nil && i >= 0 && e.Ours(d.plain(n.children[i].value)) {
-			see(d, n, i, n.children[i].value)
-		}
+	if e.Key == "" {
+		return d.eachInGroups(at, e, see)
+	}
+	i, err := d.find(at, e.Key)
+	if err != nil || i < 0 {
 		return err
 	}
-	for g, group := range n.children {
-		if group.value.kind != '{' {
+	if v := listOf(at).value(i); e.Ours(plain(v)) {
+		see(d, at, i, v)
+	}
+	return nil
+}
+
+func (d *jsonDoc) eachInGroups(at *hujson.Value, e Entry, see seeEntry) error {
+	groups := listOf(at)
+	for g := range groups.len() {
+		group := groups.value(g)
+		if group.Value.Kind() != '{' {
 			continue
 		}
-		at, err := d.find(group.value, e.Group)
+		i, err := d.find(group, e.Group)
 		if err != nil {
 			return err
 		}
-		if at < 0 || group.value.children[at].value.kind != '[' {
+		if i < 0 || listOf(group).value(i).Value.Kind() != '[' {
 			continue
 		}
-		inner := group.value.children[at].value
-		for i, c := range inner.children {
-			if !e.Ours(d.plain(c.value)) {
+		entries := listOf(group).value(i)
+		inner := listOf(entries)
+		for i := range inner.len() {
+			v := inner.value(i)
+			if !e.Ours(plain(v)) {
 				continue
 			}
-			place, index := inner, i
-			if len(inner.children) == 1 {
-				place, index = n, g
+			place, index := entries, i
+			if inner.len() == 1 {
+				place, index = at, g
 			}
-			if see(d, place, index, c.value) != nil {
+			if see(d, place, index, v) != nil {
 				return nil
 			}
 		}
@@ -224,11 +246,8 @@ func prune(f Format, text []byte, made [][]string) ([]byte, error) {
 			return text, err
 		}
 		if len(path) == 0 {
-			if d.empty(d.root) {
-				rest := splice(text, d.root.from, d.root.to, "")
-				if len(bytes.TrimSpace(bytes.TrimPrefix(rest, []byte(byteOrderMark)))) == 0 {
-					return nil, nil
-				}
+			if d.empty(d.root) && len(bytes.TrimSpace(d.text)) == d.root.EndOffset-d.root.StartOffset {
+				return nil, nil
 			}
 			continue
 		}
@@ -240,7 +259,7 @@ func prune(f Format, text []byte, made [][]string) ([]byte, error) {
 		if err != nil || i < 0 {
 			continue
 		}
-		if v := parent.children[i].value; (v.kind == '{' || v.kind == '[') && d.empty(v) {
+		if d.empty(listOf(parent).value(i)) {
 			text = d.cut(parent, i)
 		}
 	}

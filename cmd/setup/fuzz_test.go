@@ -6,9 +6,12 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/tailscale/hujson"
 )
 
 func addShapes(f *testing.F, programs ...string) {
@@ -30,10 +33,15 @@ func addShapes(f *testing.F, programs ...string) {
 	}
 }
 
+// jsonToken is a string or a comment.
+var jsonToken = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|` + jsonComment.String())
+
 // remarks are the comments of a text, in order.
 func (d *jsonDoc) remarks() (all []string) {
-	for _, c := range d.comments {
-		all = append(all, string(d.text[c.from:c.to]))
+	for _, at := range jsonToken.FindAllIndex(d.text, -1) {
+		if d.text[at[0]] == '/' {
+			all = append(all, strings.TrimRight(string(d.text[at[0]:at[1]]), "\r"))
+		}
 	}
 	return all
 }
@@ -42,7 +50,7 @@ func (d *jsonDoc) all() any {
 	if d.root == nil {
 		return nil
 	}
-	return d.plain(d.root)
+	return plain(d.root)
 }
 
 var fuzzHome = Home{Dir: "/h", System: "linux", Getenv: func(string) string { return "" }}
@@ -61,7 +69,7 @@ func FuzzJSON(f *testing.F) {
 	targets := append(fuzzHome.Targets("claude-code", testServer), fuzzHome.Targets("vscode", testServer)...)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		_, err := parseJSON(text, false)
-		if valid := json.Valid(bytes.TrimPrefix(text, []byte(byteOrderMark))); utf8.Valid(text) && len(text) < mostDepth && len(strings.Trim(string(text), byteOrderMark+" \t\r\n")) > 0 && valid != (err == nil) {
+		if valid := json.Valid(bytes.TrimPrefix(text, []byte(byteOrderMark))); utf8.Valid(text) && len(text) < maxDepth && len(strings.Trim(string(text), byteOrderMark+" \t\r\n")) > 0 && valid != (err == nil) {
 			t.Fatalf("valid JSON: %t; %v", valid, err)
 		}
 		for _, target := range targets {
@@ -79,7 +87,7 @@ func FuzzJSON(f *testing.F) {
 }
 
 func mergeAndStrip(t *testing.T, target Target, d *jsonDoc) {
-	look := func(*jsonDoc, *node, int, *node) []byte { return nil }
+	look := func(*jsonDoc, *hujson.Value, int, *hujson.Value) []byte { return nil }
 	if eachOurs(JSONC, d.text, target.Entries[0], look) != nil {
 		return // a name stands there twice, or is something else
 	}
@@ -164,10 +172,10 @@ func FuzzTOML(f *testing.F) {
 		if ok, err := has(TOML, after, target.Entries); !ok || err != nil {
 			t.Fatalf("%t, %v: %q", ok, err, after)
 		}
-		now := plainTOML(merged.root).(map[string]any)
+		now := merged.root
 		servers := now["mcp_servers"].(map[string]any)
 		delete(servers, "relay")
-		was := plainTOML(d.root).(map[string]any)
+		was := d.root
 		if _, there := was["mcp_servers"]; !there {
 			delete(now, "mcp_servers")
 		}

@@ -3,7 +3,10 @@ package setup
 import (
 	"bytes"
 	"encoding/json"
+	"slices"
 	"strings"
+
+	"github.com/tailscale/hujson"
 )
 
 // Object is a JSON object or a TOML table whose fields keep their order.
@@ -88,17 +91,18 @@ func (l layout) render(v any, indent string) string {
 // layoutOf is how a document is written.
 func (d *jsonDoc) layoutOf() layout {
 	l := layout{lineEnd: lineEnd(d.text), unit: "  "}
-	if d.root == nil || len(d.root.children) == 0 {
+	if d.root == nil {
 		return l
 	}
-	first := d.root.children[0].from
-	switch {
-	case bytes.IndexByte(d.text[d.root.from:d.root.to], '\n') < 0:
+	n := listOf(d.root)
+	if n == nil || n.len() == 0 {
+		return l
+	}
+	if bytes.IndexByte(d.text[d.root.StartOffset:d.root.EndOffset], '\n') < 0 {
 		l.oneLine = true
-	case beginsLine(d.text, first) && indentAt(d.text, first) != "":
-		l.unit = strings.TrimPrefix(indentAt(d.text, first), indentAt(d.text, d.root.from))
-		if l.unit == "" {
-			l.unit = "  "
+	} else if indent, begins := beginsLine(*n.before(0)); begins && indent != "" {
+		if unit := strings.TrimPrefix(indent, indentAt(d.text, d.root.StartOffset)); unit != "" {
+			l.unit = unit
 		}
 	}
 	return l
@@ -108,19 +112,19 @@ func (d *jsonDoc) layoutOf() layout {
 // key is the value's name in an object, "" in an array. made are the paths that were
 // missing.
 func (d *jsonDoc) put(path []string, key string, v any) (text []byte, made [][]string, err error) {
-	kind := byte('{')
+	kind := hujson.Kind('{')
 	if key == "" {
 		kind = '['
 	}
 	if d.root == nil {
 		return d.fill(path, key, v)
 	}
-	n, err := d.walk(path, kind)
+	at, err := d.walk(path, kind)
 	if err != nil {
 		return nil, nil, err
 	}
 	rest := len(path)
-	for n == nil { // add the objects that are missing
+	for at == nil { // add the objects that are missing
 		rest--
 		made = append(made, path[:rest+1])
 		if kind == '[' {
@@ -129,11 +133,12 @@ func (d *jsonDoc) put(path []string, key string, v any) (text []byte, made [][]s
 			v = Object{{key, v}}
 		}
 		kind, key = '{', path[rest]
-		if n, err = d.walk(path[:rest], '{'); err != nil {
+		if at, err = d.walk(path[:rest], '{'); err != nil {
 			return nil, nil, err
 		}
 	}
-	return d.add(n, key, v), made, nil
+	d.add(at, key, v)
+	return d.pack(), made, nil
 }
 
 // fill writes the text of a file that has nothing but white space and comments.
@@ -149,126 +154,128 @@ func (d *jsonDoc) fill(path []string, key string, v any) (text []byte, made [][]
 	}
 	before := string(d.text)
 	l := d.layoutOf()
-	if before != "" && before != byteOrderMark && !strings.HasSuffix(before, "\n") {
+	if before != "" && !strings.HasSuffix(before, "\n") {
 		before += l.lineEnd
 	}
-	return []byte(before + l.render(v, "") + l.lineEnd), append(made, nil), nil
+	return []byte(d.mark + before + l.render(v, "") + l.lineEnd), append(made, nil), nil
 }
 
-// add puts a child at the end of an object or array.
-func (d *jsonDoc) add(n *node, key string, v any) []byte {
-	l := d.layoutOf()
-	name := ""
-	if key != "" {
-		name = quoted(key) + ": "
+// add puts a child at the end of an object or array. Comments in the line of the last child stay with it.
+func (d *jsonDoc) add(at *hujson.Value, name string, v any) {
+	n, l := listOf(at), d.layoutOf()
+	if n.len() == 0 {
+		d.addFirst(at, l, name, v)
+		return
 	}
-	if len(n.children) == 0 {
-		return d.addFirst(n, l, name, v)
+	var comma hujson.Extra // nil, but if hujson is to write a comma at the end
+	last := n.value(n.len() - 1)
+	if last.AfterExtra != nil {
+		comma = hujson.Extra{}
 	}
-	last := n.children[len(n.children)-1]
-	after := last.value.to
-	if last.comma >= 0 {
-		after = last.comma + 1
-	}
-	if bytes.IndexByte(d.text[n.from:last.from], '\n') < 0 { // all on one line
+	if bytes.IndexByte(d.text[at.StartOffset:last.StartOffset], '\n') < 0 { // all on one line
 		l.oneLine = true
-		comma, end := ", ", ""
-		if last.comma >= 0 {
-			comma, end = " ", ","
-		}
-		return splice(d.text, after, after, comma+name+l.render(v, "")+end)
+		n.add(name, hujson.Extra(" "), hujson.Value{Value: hujson.Literal(l.render(v, "")), AfterExtra: comma})
+		return
 	}
-	indent := indentAt(d.text, n.from) + l.unit
-	for _, c := range n.children {
-		if beginsLine(d.text, c.from) {
-			indent = indentAt(d.text, c.from)
+	indent := indentAt(d.text, at.StartOffset) + l.unit
+	for i := range n.len() {
+		if of, begins := beginsLine(*n.before(i)); begins {
+			indent = of
 			break
 		}
 	}
-	child := l.lineEnd + indent + name + l.render(v, indent)
-	at := d.pastComments(after)
-	if last.comma >= 0 {
-		return splice(d.text, at, at, child+",")
-	}
-	return splice(splice(d.text, at, at, child), after, after, ",")
+	gap := n.before(n.len())
+	stays := lineCommentsEnd(*gap)
+	before := slices.Concat((*gap)[:stays], hujson.Extra(l.lineEnd+indent))
+	*gap = (*gap)[stays:]
+	n.add(name, before, hujson.Value{Value: hujson.Literal(l.render(v, indent)), AfterExtra: comma})
 }
 
 // addFirst puts a child into an empty object or array, below the comments in it.
-func (d *jsonDoc) addFirst(n *node, l layout, name string, v any) []byte {
-	from := d.behind(n.to - 1)
+func (d *jsonDoc) addFirst(at *hujson.Value, l layout, name string, v any) {
+	n, outer := listOf(at), indentAt(d.text, at.StartOffset)
+	gap := n.before(0)
+	end, _ := commentsEnd(*gap)
+	before, after := (*gap)[:end], (*gap)[end:]
 	if l.oneLine {
-		return splice(d.text, from, n.to-1, name+l.render(v, ""))
+		*gap = nil
+		n.add(name, before, hujson.Value{Value: hujson.Literal(l.render(v, ""))})
+		return
 	}
-	outer := indentAt(d.text, n.from)
+	if end == 0 || bytes.IndexByte(after, '\n') < 0 {
+		after = hujson.Extra(l.lineEnd + outer)
+	}
+	*gap = after
 	indent := outer + l.unit
-	tail := l.lineEnd + outer
-	return splice(d.text, from, n.to-1, l.lineEnd+indent+name+l.render(v, indent)+tail)
+	before = slices.Concat(before, hujson.Extra(l.lineEnd+indent))
+	n.add(name, before, hujson.Value{Value: hujson.Literal(l.render(v, indent))})
 }
 
-// behind returns where the white space before an offset begins. Spaces at the end of a
-// comment are part of it.
-func (d *jsonDoc) behind(at int) int {
-	from := len(bytes.TrimRight(d.text[:at], " \t\r\n"))
-	for _, c := range d.comments {
-		if c.to <= at {
-			from = max(from, c.to)
-		}
+// beginsLine returns the white space with which a line begins, and reports whether what follows gap is the first in it.
+func beginsLine(gap hujson.Extra) (indent string, begins bool) {
+	i := bytes.LastIndexByte(gap, '\n')
+	if i < 0 || len(bytes.Trim(gap[i:], " \t\n")) > 0 {
+		return "", false
 	}
-	return from
+	return string(gap[i+1:]), true
 }
 
-// pastComments returns where the comments end that begin in the line of an offset, after
-// it: they belong to what stands before them.
-func (d *jsonDoc) pastComments(at int) int {
-	for {
-		gap := len(d.text[at:]) - len(bytes.TrimLeft(d.text[at:], " \t"))
-		next := at
-		for _, c := range d.comments {
-			if c.from == at+gap {
-				next = c.to
-			}
-		}
-		if next == at {
-			return at
-		}
-		at = next
+// commentsEnd returns where the last comment of a gap ends, 0 if there is none, and whether only a line end can end it.
+// Spaces at its end are part of it.
+func commentsEnd(gap hujson.Extra) (end int, line bool) {
+	for _, at := range jsonComment.FindAllIndex(gap, -1) {
+		end, line = commentEnd(gap, at), gap[at[0]+1] == '/'
 	}
+	return end, line
 }
 
-// cut removes a child.
-func (d *jsonDoc) cut(n *node, i int) []byte {
-	c := n.children[i]
-	from := d.behind(c.from)
-	to := c.value.to
-	if c.comma >= 0 {
-		to = c.comma + 1
-	}
-	text := d.text
-	if rest := bytes.TrimLeft(text[to:], " \t"); !bytes.HasPrefix(rest, []byte("\n")) && !bytes.HasPrefix(rest, []byte("\r\n")) {
-		for _, s := range d.comments {
-			if s.line && s.to == from { // its line end must stay
-				from = c.from
-			}
-		}
-	}
-	if c.comma >= 0 && c.comma > c.value.to { // comments stand before the comma
-		between := bytes.TrimSpace(text[c.value.to:c.comma])
-		if len(between) > 0 {
-			text = splice(text, c.comma, c.comma+1, "")
-			to = c.value.to
-		}
-	}
-	if len(n.children) == 1 && len(bytes.TrimSpace(text[n.from+1:from])) == 0 && len(bytes.TrimSpace(text[to:n.to-1])) == 0 && len(text) == len(d.text) {
-		return splice(text, n.from+1, n.to-1, "")
-	}
-	text = splice(text, from, to, "")
-	if i == len(n.children)-1 && i > 0 && c.comma < 0 {
-		text = splice(text, n.children[i-1].comma, n.children[i-1].comma+1, "")
-	}
-	return text
+// commentEnd returns where a comment ends: before its line end.
+func commentEnd(gap hujson.Extra, at []int) int {
+	return at[0] + len(bytes.TrimRight(gap[at[0]:at[1]], "\r"))
 }
 
-// empty tells whether an object or array has neither children nor comments.
-func (d *jsonDoc) empty(n *node) bool {
-	return len(bytes.TrimSpace(d.text[n.from+1:n.to-1])) == 0
+// lineCommentsEnd returns where the comments of a gap end that begin in its first line: they belong to what stands
+// before them.
+func lineCommentsEnd(gap hujson.Extra) (end int) {
+	for _, at := range jsonComment.FindAllIndex(gap, -1) {
+		if len(bytes.Trim(gap[end:at[0]], " \t")) > 0 {
+			break
+		}
+		end = commentEnd(gap, at)
+	}
+	return end
+}
+
+// cut removes a child. The comments before and behind it stay.
+func (d *jsonDoc) cut(at *hujson.Value, i int) []byte {
+	n := listOf(at)
+	v, before, next := n.value(i), *n.before(i), n.before(i+1)
+	end, line := commentsEnd(before)
+	rest := *next
+	if len(bytes.TrimSpace(v.AfterExtra)) > 0 { // comments before the comma
+		rest = slices.Concat(v.AfterExtra, rest)
+	}
+	if line && !bytes.HasPrefix(bytes.TrimLeft(rest, " \t\r"), []byte("\n")) {
+		end = len(before) // with the line end that ends the comment
+	}
+	*next = slices.Concat(before[:end], rest)
+	if i == n.len()-1 && i > 0 {
+		if previous := n.value(i - 1); v.AfterExtra == nil {
+			*next = slices.Concat(previous.AfterExtra, *next)
+			previous.AfterExtra = nil
+		} else if previous.AfterExtra == nil {
+			previous.AfterExtra = hujson.Extra{}
+		}
+	}
+	n.remove(i)
+	if d.empty(at) {
+		*n.before(0) = nil
+	}
+	return d.pack()
+}
+
+// empty reports whether a value is an object or array with neither children nor comments.
+func (d *jsonDoc) empty(at *hujson.Value) bool {
+	n := listOf(at)
+	return n != nil && n.len() == 0 && len(bytes.TrimSpace(*n.before(0))) == 0
 }

@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+
+	"github.com/tailscale/hujson"
 )
 
 // Server is how a program starts the MCP server.
@@ -29,7 +31,8 @@ var Names = []string{"claude-code", "codex", "cursor", "vscode"}
 
 // Title is how people call a program.
 func Title(program string) string {
-	return map[string]string{"claude-code": "Claude Code", "codex": "Codex", "cursor": "Cursor", "vscode": "VS Code"}[program]
+	titles := map[string]string{"claude-code": "Claude Code", "codex": "Codex", "cursor": "Cursor", "vscode": "VS Code"}
+	return titles[program]
 }
 
 // Targets returns the files of a program, and what belongs into them. The formats are by
@@ -116,7 +119,7 @@ func (h Home) vscode() string {
 	return filepath.Join(dir, "Code", "User", "mcp.json")
 }
 
-// isServer tells whether a value starts relay mcp.
+// isServer reports whether a value starts relay mcp.
 func isServer(v any) bool {
 	m, ok := v.(map[string]any)
 	if !ok {
@@ -127,7 +130,7 @@ func isServer(v any) bool {
 	return isRelay(command) && len(args) > 0 && args[0] == "mcp"
 }
 
-// isRelay tells whether a path is that of the relay, also on another system.
+// isRelay reports whether a path is that of the relay, also on another system.
 func isRelay(path string) bool {
 	name := path[strings.LastIndexAny(path, `/\`)+1:]
 	return name == "relay" || name == "relay.exe"
@@ -135,7 +138,7 @@ func isRelay(path string) bool {
 
 var hookCommand = regexp.MustCompile(`(?:^|[/\\ '"])relay(?:\.exe)?['"]? hook wait(?: |$)`)
 
-// isHook tells whether a value runs relay hook wait.
+// isHook reports whether a value runs relay hook wait.
 func isHook(v any) bool {
 	m, _ := v.(map[string]any)
 	command, _ := m["command"].(string)
@@ -172,13 +175,13 @@ func look(t Target, text []byte, f *Found) error {
 		if err != nil {
 			return err
 		}
-		if v := plainTOML(d.find([]string{e.Path[0], e.Key})); e.Ours(v) {
+		if v := d.find([]string{e.Path[0], e.Key}); e.Ours(v) {
 			f.Server = v.(map[string]any)
 		}
 		return nil
 	}
-	return eachOurs(t.Format, text, e, func(d *jsonDoc, _ *node, _ int, v *node) []byte {
-		m := d.plain(v).(map[string]any)
+	return eachOurs(t.Format, text, e, func(_ *jsonDoc, _ *hujson.Value, _ int, v *hujson.Value) []byte {
+		m := plain(v).(map[string]any)
 		if e.Key != "" {
 			f.Server = m
 		} else {

@@ -1,53 +1,53 @@
 package setup
 
 import (
-	"bytes"
-	"slices"
+	"regexp"
 	"strings"
 )
-
-// find returns what stands at a path: nil, a *table, a tableArray or a value.
-func (d *tomlDoc) find(path []string) any {
-	var v any = d.root
-	for _, name := range path {
-		t, ok := v.(*table)
-		if !ok {
-			return nil
-		}
-		v = t.children[name]
-	}
-	return v
-}
 
 // where returns where a path is first spoken of.
 func (d *tomlDoc) where(path []string) int {
 	for _, s := range d.statements {
-		if n := min(len(path), len(s.path)); slices.Equal(s.path[:n], path[:n]) && (s.header || len(s.path) >= len(path)) || slices.Equal(s.path, path) {
+		if s.within(path) || s.around(path) {
 			return s.from
 		}
 	}
 	return 0
 }
 
+// pair returns the key and value that make the table at a path, or one around it, so that no header can add to it; nil
+// if there is none.
+func (d *tomlDoc) pair(path []string) *statement {
+	for i, s := range d.statements {
+		if !s.header && s.table < len(path) && (s.within(path) || s.around(path)) {
+			return &d.statements[i]
+		}
+	}
+	return nil
+}
+
 // put adds a table at the end of the text. There must be none at its path.
 func (d *tomlDoc) put(path []string, v Object) ([]byte, error) {
+	const advice = "; write it as [%s.NAME] tables, then another one can be added"
 	for i := 1; i < len(path); i++ {
-		switch t := d.find(path[:i]).(type) {
+		name := dotted(path[:i])
+		switch d.find(path[:i]).(type) {
 		case nil:
-		case *table:
-			if t.inline {
-				return nil, errorAt(d.text, t.from, "%q is written as one value; write it as [%s.NAME] tables, then another one can be added", dotted(path[:i]), dotted(path[:i]))
-			}
-			if t.dotted {
-				return nil, errorAt(d.text, t.from, "%q has its keys with dots; write it as [%s.NAME] tables, then another one can be added", dotted(path[:i]), dotted(path[:i]))
+		case map[string]any:
+			if s := d.pair(path[:i]); s != nil {
+				how := "has its keys with dots"
+				if s.around(path[:i]) {
+					how = "is written as one value"
+				}
+				return nil, errorAt(d.text, s.from, "%q "+how+advice, name, name)
 			}
 		default:
-			return nil, errorAt(d.text, d.where(path[:i]), "%q must be a table", dotted(path[:i]))
+			return nil, errorAt(d.text, d.where(path[:i]), "%q must be a table", name)
 		}
 	}
 	end := lineEnd(d.text)
-	text := string(d.text)
-	if text != "" && text != byteOrderMark {
+	text := d.mark + string(d.text)
+	if len(d.text) > 0 {
 		if !strings.HasSuffix(text, "\n") {
 			text += end
 		}
@@ -68,8 +68,10 @@ func tomlPath(path []string) string {
 	return strings.Join(keys, ".")
 }
 
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
 func tomlKey(name string) string {
-	if bareKey.FindString(name) == name && name != "" {
+	if bareKey.MatchString(name) {
 		return name
 	}
 	return tomlText(name)
@@ -103,33 +105,24 @@ func tomlText(s string) string {
 	return strings.ReplaceAll(quoted(s), "\x7f", `\u007f`)
 }
 
+var emptyLine = regexp.MustCompile(`(?:^|\n)(\r?\n)\z`)
+
 // cut removes the table at a path, all below it, and one empty line before each piece.
 func (d *tomlDoc) cut(path []string) []byte {
 	text := d.text
 	for i := len(d.statements) - 1; i >= 0; i-- {
-		s := d.statements[i]
-		if len(s.path) < len(path) || !slices.Equal(s.path[:len(path)], path) {
+		if !d.statements[i].within(path) {
 			continue
 		}
 		last := i
-		for i > 0 && !d.statements[i].header && d.belongs(i-1, path) { // back to the header, with what stands between
-			i--
+		for i > 0 && !d.statements[i].header && d.statements[i-1].within(path) {
+			i-- // back to the header, with what stands between
 		}
 		from, to := d.statements[i].from, d.statements[last].to
-		for _, end := range []string{"\r\n", "\n"} {
-			before := text[:from]
-			if d.statements[i].header && bytes.HasSuffix(before, []byte(end)) && (len(before) == len(end) || bytes.HasSuffix(before[:len(before)-len(end)], []byte("\n"))) {
-				from -= len(end)
-				break
-			}
+		if at := emptyLine.FindSubmatchIndex(text[:from]); at != nil && d.statements[i].header {
+			from = at[2]
 		}
 		text = splice(text, from, to, "")
 	}
-	return text
-}
-
-// belongs tells whether a statement is of the table at a path.
-func (d *tomlDoc) belongs(i int, path []string) bool {
-	s := d.statements[i]
-	return len(s.path) >= len(path) && slices.Equal(s.path[:len(path)], path)
+	return append([]byte(d.mark), text...)
 }
