@@ -80,7 +80,7 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 		_, err := fmt.Fprintln(a.stderr, "nothing is noted for this time")
 		return err
 	}
-	w := a.tableOf("AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
+	w := newTable(a.stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
 	for _, n := range acts {
 		who := n.By.User
 		if n.By.UID != relay.NoUID {

@@ -62,7 +62,7 @@ time can make copies in DIR.`,
 }
 
 func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
-	progress, end := a.reporting()
+	progress, end := reporting(a.stderr)
 	o.Schema, o.Progress = a.schema, progress
 	began := time.Now()
 	r, err := file.Backup(ctx, o)

@@ -121,7 +121,7 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if c.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	line := a.statusLine()
+	line := newStatusLine(a.stderr)
 	c.Schema, c.Relay, c.By, c.Progress = a.schema, buildVersion().Version, a.actor(), func(what string, perSecond float64) {
 		if perSecond > 0 {
 			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))

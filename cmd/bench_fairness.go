@@ -11,7 +11,7 @@ import (
 // and why figures cannot be trusted.
 func (a *app) printFairness(rows []bench.Fair) error {
 	fmt.Fprintln(a.stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
-	t := a.tableOf("ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
+	t := newTable(a.stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
 	var failures, doubts []string
 	for _, f := range rows {
 		ratio := "-"

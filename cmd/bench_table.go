@@ -85,7 +85,7 @@ func (a *app) printNotes(title string, notes []string) error {
 
 func (a *app) printStage(rows []bench.Row) error {
 	fmt.Fprintf(a.stdout, "\n%s\n", benchTitles[rows[0].Stage])
-	t := a.tableOf("", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
+	t := newTable(a.stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
 	for _, r := range rows {
 		mark := ""
 		if len(r.Doubts) > 0 {

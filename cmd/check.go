@@ -47,7 +47,7 @@ stop the server and restore a backup.`,
 }
 
 func (a *app) check(ctx context.Context, path string, quick bool) error {
-	progress, end := a.reporting()
+	progress, end := reporting(a.stderr)
 	var printing error
 	r, err := file.Check(ctx, file.CheckOptions{
 		Path: path, Schema: a.schema, Quick: quick, Progress: progress,

@@ -401,7 +401,7 @@ func (a *app) printCluster(st clusterStatus) error {
 		state = "is cut off, or behind the others: it answers no reads"
 	}
 	fmt.Fprintf(a.stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, bytesOf(int64(st.Bytes)))
-	w := a.tableOf("NODE", "ADDRESS", heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
+	w := newTable(a.stdout, "NODE", "ADDRESS", heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
 	for _, m := range st.Members {
 		state, colour := "follows the log", green
 		switch {
@@ -422,7 +422,7 @@ func (a *app) printCluster(st clusterStatus) error {
 		if m.Holds {
 			holds = "yes"
 		}
-		w.row(m.Name, m.Addr, paint{colour, state}, m.Applied, holds, clock, dash(m.Version))
+		w.row(m.Name, m.Addr, colour.paint(state), m.Applied, holds, clock, dash(m.Version))
 	}
 	return w.end()
 }

@@ -44,6 +44,21 @@ type app struct {
 	command string
 }
 
+// printJSON prints v on a line of its own.
+func (a *app) printJSON(v any) error { return jsonTo(a.stdout, v) }
+
+// printIndented prints v as JSON: on several lines for people, on one with --json.
+func (a *app) printIndented(v any) error {
+	if a.json {
+		return a.printJSON(v)
+	}
+	text, err := indented(v)
+	if err == nil {
+		_, err = a.stdout.Write(text)
+	}
+	return err
+}
+
 // usageError is a mistake on the command line.
 type usageError struct{ error }
 

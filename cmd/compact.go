@@ -32,7 +32,7 @@ there is less, the command only gives unused pages back.`,
 }
 
 func (a *app) compact(ctx context.Context) error {
-	progress, end := a.reporting()
+	progress, end := reporting(a.stderr)
 	r, err := file.Compact(ctx, file.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {

@@ -167,7 +167,7 @@ func (a *app) judgeProgram(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	status := a.statusLine()
+	status := newStatusLine(a.stderr)
 	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only, Timeout: f.timeout,
 		Relay: executable, Schema: a.schema, By: a.actor(), Progress: func(ended, all int) { status.show(fmt.Sprintf("%d of %d cases", ended, all)) }})
 	status.show("")
@@ -206,16 +206,16 @@ func (a *app) printConformance(what string, results []conformance.Result) error 
 }
 
 func (a *app) printVerdicts(what string, results []conformance.Result, failed int) error {
-	t := a.tableOf(strings.ToUpper(what), heading("PASSED"), "WHY")
+	t := newTable(a.stdout, strings.ToUpper(what), heading("PASSED"), "WHY")
 	for _, r := range results {
-		verdict, why := paint{green, "yes"}, ""
+		verdict, why := green.paint("yes"), ""
 		switch {
 		case r.Skipped != "":
-			verdict, why = paint{grey, "skipped"}, r.Skipped
+			verdict, why = grey.paint("skipped"), r.Skipped
 		case !r.Passed && r.Beyond:
-			verdict = paint{yellow, "no, beyond"}
+			verdict = yellow.paint("no, beyond")
 		case !r.Passed:
-			verdict = paint{red, "no"}
+			verdict = red.paint("no")
 		}
 		if r.Section != "" {
 			r.Name += "  " + r.Section
@@ -225,7 +225,7 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 		}
 		t.row(r.Name, verdict, why)
 		for _, more := range r.Why[min(1, len(r.Why)):] {
-			t.row("", paint{plainText, ""}, more)
+			t.row("", heading(""), more)
 		}
 	}
 	if err := t.end(); err != nil {
@@ -265,7 +265,7 @@ func (a *app) judgeServer(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	status := a.statusLine()
+	status := newStatusLine(a.stderr)
 	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.show})
 	status.show("")
 	if err != nil {

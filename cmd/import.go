@@ -96,7 +96,7 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error
 	if err := d.Note(relay.ActImportBegun, "from "+relay.Quote(name)); err != nil {
 		return plain(err)
 	}
-	i := &importer{app: a, db: d, progress: a.progress("importing", size), writing: make(chan struct{}, importAtOnce)}
+	i := &importer{app: a, db: d, progress: newProgress(a.stderr, "importing", size), writing: make(chan struct{}, importAtOnce)}
 	began := time.Now()
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()

@@ -79,7 +79,7 @@ func (a *app) printPending(ctx context.Context, c *client.Client, limit int) (sh
 			return shown, err
 		}
 		if w == nil && !a.json {
-			w = a.tableOf("MESSAGE", "FROM", "TYPE", "PRIORITY", heading("STATE"), "SENT", "PAYLOAD")
+			w = newTable(a.stdout, "MESSAGE", "FROM", "TYPE", "PRIORITY", heading("STATE"), "SENT", "PAYLOAD")
 		}
 		shown++
 		if err := a.printRecord(w, m); err != nil {
@@ -93,6 +93,6 @@ func (a *app) printRecord(w *table, m *client.Message) error {
 	if a.json {
 		return a.printJSON(m.JSON)
 	}
-	w.row(m.ID, m.Sender, m.Type, m.Priority, paint{stateColour(m.State, ""), m.State}, relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
+	w.row(m.ID, m.Sender, m.Type, m.Priority, stateColour(m.State, "").paint(m.State), relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
 	return nil
 }

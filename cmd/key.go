@@ -136,12 +136,12 @@ func (a *app) keyList() *cobra.Command {
 	return cmd
 }
 
-var keyColour = map[string]string{"live": green, "revoked": red, "expired": grey}
+var keyColour = map[string]colour{"live": green, "revoked": red, "expired": grey}
 
 func (a *app) printKeys(keys []*relay.Key) error {
 	var w *table
 	if !a.json {
-		w = a.tableOf("KEY ID", "MECHA", "LABEL", heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
+		w = newTable(a.stdout, "KEY ID", "MECHA", "LABEL", heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
 	}
 	for _, k := range keys {
 		state := "live"
@@ -149,7 +149,7 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
 		if !a.json {
-			w.row(k.ID, k.Mecha.Address, dash(k.Label), paint{keyColour[state], state}, timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt))
+			w.row(k.ID, k.Mecha.Address, dash(k.Label), keyColour[state].paint(state), timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt))
 			continue
 		}
 		err := a.printJSON(struct {

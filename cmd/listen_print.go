@@ -38,6 +38,6 @@ func (l *listener) spoken(m *client.Message) []byte {
 		what += ", " + m.Priority
 	}
 	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", atTime(m.SentAt), relay.Visible(m.Sender), relay.Visible(what), relay.Visible(m.ConversationID),
-		paint{grey, m.ID}.on(l.colourful()), spoken(m.Payload))
+		grey.paint(m.ID).on(l.stdout), spoken(m.Payload))
 	return []byte(text)
 }

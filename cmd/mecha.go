@@ -73,7 +73,7 @@ const directoryPage = 500
 func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
 	var w *table
 	if !a.json {
-		w = a.tableOf("MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
+		w = newTable(a.stdout, "MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
 	for after := relay.Address(""); ; {
 		page, err := in.Directory(after, directoryPage)

@@ -157,7 +157,7 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 		state = m.Type + ", " + state
 	}
 	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", atTime(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
-		paint{stateColour(m.State.String(), status), state}.on(a.colourful()), paint{grey, string(m.ID)}.on(a.colourful()), spoken(m.Payload))
+		stateColour(m.State.String(), status).paint(state).on(a.stdout), grey.paint(string(m.ID)).on(a.stdout), spoken(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}

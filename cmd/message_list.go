@@ -169,7 +169,7 @@ func (a *app) messageTable(list []*relay.Message) error {
 	if len(list) == 0 {
 		return nil
 	}
-	w := a.tableOf("CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", heading("STATE"), "BYTES")
+	w := newTable(a.stdout, "CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", heading("STATE"), "BYTES")
 	for _, m := range list {
 		state, status := m.State.String(), ""
 		if m.Ack != nil {
@@ -181,7 +181,7 @@ func (a *app) messageTable(list []*relay.Message) error {
 		if m.Overdue {
 			state += ", overdue"
 		}
-		w.row(atTime(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, paint{stateColour(m.State.String(), status), state}, m.PayloadBytes)
+		w.row(atTime(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, stateColour(m.State.String(), status).paint(state), m.PayloadBytes)
 	}
 	return w.end()
 }

@@ -138,7 +138,7 @@ func (a *app) printEvent(e inspect.Event) error {
 	if note := cmp.Or(s.Detail, told(m, s)); note != "" {
 		line += "  " + note
 	}
-	event := paint{stateColour(string(s.What), s.Status), fmt.Sprintf("%-12s", stepName(s))}.on(a.colourful())
+	event := stateColour(string(s.What), s.Status).paint(fmt.Sprintf("%-12s", stepName(s))).on(a.stdout)
 	_, err := fmt.Fprintf(under(a.stdout), "%s  %s  %s\n", atTime(s.At), event, relay.Visible(line))
 	return err
 }

@@ -109,7 +109,7 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 	m := t.Message
 	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
-	w := a.tableOf("TIME", "AFTER", heading("WHAT"), "KEY", "")
+	w := newTable(a.stdout, "TIME", "AFTER", heading("WHAT"), "KEY", "")
 	last := time.Time{}
 	for _, s := range steps(t) {
 		after := ""
@@ -118,7 +118,7 @@ func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 		}
 		last = s.At
 		what := stepName(s.Step)
-		w.row(atTime(s.At), after, paint{stateColour(string(s.What), s.Status), what}, keyName(s.Step), stepNote(t, s))
+		w.row(atTime(s.At), after, stateColour(string(s.What), s.Status).paint(what), keyName(s.Step), stepNote(t, s))
 	}
 	if err := w.end(); err != nil {
 		return err

@@ -10,9 +10,6 @@ import (
 	"relay/db/relay"
 )
 
-// printJSON prints v on a line of its own.
-func (a *app) printJSON(v any) error { return jsonTo(a.stdout, v) }
-
 // jsonTo writes v to w, on a line of its own.
 func jsonTo(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
@@ -20,18 +17,7 @@ func jsonTo(w io.Writer, v any) error {
 	return enc.Encode(v)
 }
 
-// printIndented prints v as JSON: on several lines for people, on one with --json.
-func (a *app) printIndented(v any) error {
-	if a.json {
-		return a.printJSON(v)
-	}
-	text, err := indented(v)
-	if err == nil {
-		_, err = a.stdout.Write(text)
-	}
-	return err
-}
-
+// indented returns v as JSON on several lines.
 func indented(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -49,6 +35,7 @@ func optional(s string) *string {
 	return &s
 }
 
+// optionalTime is nil for no time, so that JSON has null.
 func optionalTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
@@ -56,6 +43,7 @@ func optionalTime(t time.Time) *string {
 	return optional(relay.FormatTime(t))
 }
 
+// dash writes "-" for "".
 func dash(s string) string {
 	if s == "" {
 		return "-"

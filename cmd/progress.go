@@ -24,14 +24,15 @@ type progress struct {
 // line that wraps cannot be drawn again or cleared.
 const barWidth = 16
 
-func (a *app) progress(what string, total int64) *progress {
-	return &progress{w: a.terminal(), what: what, total: total}
+// newProgress begins a bar on stderr. A total of 0 is unknown.
+func newProgress(stderr io.Writer, what string, total int64) *progress {
+	return &progress{w: terminal(stderr), what: what, total: total}
 }
 
-// terminal returns stderr if it is a terminal, otherwise nil.
-func (a *app) terminal() io.Writer {
-	if onScreen(a.stderr) {
-		return under(a.stderr)
+// terminal returns the terminal under w if w is a screen, otherwise nil.
+func terminal(w io.Writer) io.Writer {
+	if onScreen(w) {
+		return under(w)
 	}
 	return nil
 }
@@ -67,7 +68,7 @@ func (p *progress) end() { p.clear() }
 
 // reporting returns a function that draws the progress of a command of several
 // steps, and one that removes the bar.
-func (a *app) reporting() (report func(what string, done, total int64), end func()) {
+func reporting(stderr io.Writer) (report func(what string, done, total int64), end func()) {
 	var p *progress
 	end = func() {
 		if p != nil {
@@ -77,7 +78,7 @@ func (a *app) reporting() (report func(what string, done, total int64), end func
 	return func(what string, done, total int64) {
 		if p == nil || p.what != what {
 			end()
-			p = a.progress(what, total)
+			p = newProgress(stderr, what, total)
 		}
 		p.add(done - p.done)
 	}, end
@@ -90,8 +91,9 @@ type statusLine struct {
 	width int
 }
 
-func (a *app) statusLine() *statusLine {
-	return &statusLine{w: a.terminal()}
+// newStatusLine begins an empty line on stderr.
+func newStatusLine(stderr io.Writer) *statusLine {
+	return &statusLine{w: terminal(stderr)}
 }
 
 // show replaces the line; "" clears it.

@@ -108,7 +108,7 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 			return err
 		}
 	}
-	progress, end := a.reporting()
+	progress, end := reporting(a.stderr)
 	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()

@@ -91,7 +91,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 	if o.RevokeNewer && !o.Replace {
 		return usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
 	}
-	progress, end := a.reporting()
+	progress, end := reporting(a.stderr)
 	o.Schema, o.Progress, o.By = a.schema, progress, a.actor()
 	began := time.Now()
 	r, err := file.Restore(ctx, o)

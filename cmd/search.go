@@ -109,7 +109,7 @@ func (a *app) printFound(f *client.Found) error {
 		_, err := fmt.Fprintln(a.stderr, "nothing found")
 		return err
 	}
-	w := a.tableOf("SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
+	w := newTable(a.stdout, "SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
 	for _, r := range f.Agents {
 		online := "-"
 		if r.Online {

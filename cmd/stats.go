@@ -133,7 +133,7 @@ func (a *app) printStats(s db.Stats, f files, now time.Time) error {
 		return nil
 	}
 	fmt.Fprintln(a.stdout)
-	w := a.tableOf("BUSIEST", "SENT", "RECEIVED", "PENDING")
+	w := newTable(a.stdout, "BUSIEST", "SENT", "RECEIVED", "PENDING")
 	for _, b := range s.Busiest {
 		w.row(b.Mecha, b.Sent, b.Received, b.Pending)
 	}

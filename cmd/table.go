@@ -15,8 +15,9 @@ type table struct {
 	painted bool
 }
 
-func (a *app) tableOf(titles ...any) *table {
-	t := &table{w: tabwriter.NewWriter(under(a.stdout), 0, 0, 2, ' ', 0), painted: a.colourful()}
+// newTable begins a table on w with a line of titles.
+func newTable(w io.Writer, titles ...any) *table {
+	t := &table{w: tabwriter.NewWriter(under(w), 0, 0, 2, ' ', 0), painted: colourful(w)}
 	t.row(titles...)
 	return t
 }
@@ -28,7 +29,7 @@ func (t *table) row(cells ...any) {
 			io.WriteString(t.w, "\t")
 		}
 		if p, ok := cell.(paint); ok {
-			fmt.Fprint(t.w, p.on(t.painted))
+			fmt.Fprint(t.w, p.escaped(t.painted))
 		} else {
 			io.WriteString(t.w, relay.Visible(fmt.Sprint(cell)))
 		}
@@ -44,34 +45,46 @@ func (t *table) end() error {
 	return t.w.Flush()
 }
 
-// A paint is text in a colour. The codes of all colours have the same length, so a
+// A colour is the code of a terminal for one. All codes have the same length, so a
 // column stays aligned if every cell of it has a colour.
-type paint struct{ colour, text string }
+type colour string
 
 const (
-	plainText = "39"
-	red       = "31"
-	green     = "32"
-	yellow    = "33"
-	blue      = "34"
-	grey      = "90"
+	uncoloured colour = "39"
+	red        colour = "31"
+	green      colour = "32"
+	yellow     colour = "33"
+	blue       colour = "34"
+	grey       colour = "90"
 )
 
-func (p paint) on(painted bool) string {
+// paint returns text in this colour.
+func (c colour) paint(text string) paint { return paint{c, text} }
+
+// A paint is text in a colour.
+type paint struct {
+	colour colour
+	text   string
+}
+
+// on returns the text as it is shown on w: in its colour if w is a screen that shows
+// colours.
+func (p paint) on(w io.Writer) string { return p.escaped(colourful(w)) }
+
+func (p paint) escaped(painted bool) string {
 	if !painted {
 		return relay.Visible(p.text)
 	}
-	return "\x1b[" + p.colour + "m" + relay.Visible(p.text) + "\x1b[0m"
+	return "\x1b[" + string(p.colour) + "m" + relay.Visible(p.text) + "\x1b[0m"
 }
 
-// colourful tells whether stdout is a terminal that shows colours
-// (https://no-color.org).
-func (a *app) colourful() bool {
-	return onScreen(a.stdout) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
+// colourful reports whether w is a screen that shows colours (https://no-color.org).
+func colourful(w io.Writer) bool {
+	return onScreen(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // stateColour lets messages that wait or have failed stand out.
-func stateColour(state, status string) string {
+func stateColour(state, status string) colour {
 	switch {
 	case status == "failed" || status == "rejected" || state == "overdue" || state == "conversation_full":
 		return red
@@ -86,4 +99,4 @@ func stateColour(state, status string) string {
 }
 
 // heading is the title of a column of painted cells, as long as they are.
-func heading(title string) paint { return paint{plainText, title} }
+func heading(title string) paint { return uncoloured.paint(title) }

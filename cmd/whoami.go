@@ -51,7 +51,7 @@ func (a *app) printWhoami(answer []byte) error {
 	if who.SignatureRequired {
 		signatures = "required"
 	}
-	w := a.tableOf("Mecha", who.MechaID)
+	w := newTable(a.stdout, "Mecha", who.MechaID)
 	w.row("key", who.KeyID)
 	w.row("label", dash(who.Label))
 	w.row("expires", dash(who.ExpiresAt))

@@ -90,7 +90,7 @@ func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Addr
 		return err
 	}
 	fmt.Fprintln(a.stdout)
-	table := a.tableOf("MESSAGE", "FROM", "WAITS FOR", "WHY")
+	table := newTable(a.stdout, "MESSAGE", "FROM", "WAITS FOR", "WHY")
 	for _, t := range w.Oldest {
 		table.row(t.Message.ID, t.Message.From, gap(time.Since(t.Message.CreatedAt)), judge(t).Text)
 	}
