@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
 )
@@ -67,7 +68,7 @@ func (a *app) printActs(acts []relay.NotedAct) error {
 			MechaID *string `json:"mecha_id"`
 			KeyID   *string `json:"key_id"`
 			Detail  string  `json:"detail"`
-		}{relay.FormatTime(n.At), uid, optional(n.By.User), n.By.Command, n.What, optional(string(n.Mecha)), optional(string(n.Key)), n.Detail})
+		}{relay.FormatTime(n.At), uid, show.Optional(n.By.User), n.By.Command, n.What, show.Optional(string(n.Mecha)), show.Optional(string(n.Key)), n.Detail})
 		if err != nil {
 			return err
 		}
@@ -80,15 +81,15 @@ func (a *app) tableOfActs(acts []relay.NotedAct) error {
 		_, err := fmt.Fprintln(a.stderr, "nothing is noted for this time")
 		return err
 	}
-	w := newTable(a.stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
+	w := show.NewTable(a.stdout, "AT", "WHO", "COMMAND", "WHAT", "MECHA", "KEY", "DETAIL")
 	for _, n := range acts {
 		who := n.By.User
 		if n.By.UID != relay.NoUID {
 			who += " (" + strconv.FormatInt(n.By.UID, 10) + ")"
 		}
-		w.row(atTime(n.At), who, n.By.Command, n.What, dash(string(n.Mecha)), dash(string(n.Key)), dash(n.Detail))
+		w.Row(show.At(n.At), who, n.By.Command, n.What, show.Dash(string(n.Mecha)), show.Dash(string(n.Key)), show.Dash(n.Detail))
 	}
-	return w.end()
+	return w.End()
 }
 
 // actor is who runs this command, for the audit log. What sudo says of its caller is kept

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
@@ -62,7 +63,7 @@ time can make copies in DIR.`,
 }
 
 func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
-	progress, end := reporting(a.stderr)
+	progress, end := show.Reporting(a.stderr)
 	o.Schema, o.Progress = a.schema, progress
 	began := time.Now()
 	r, err := file.Backup(ctx, o)
@@ -76,7 +77,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 	if a.json {
 		return a.printJSON(copiedJSON(r, o, time.Since(began)))
 	}
-	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r, o))
+	fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r, o))
 	_, err = fmt.Fprintln(a.stderr, "(it holds messages and signing secrets: keep it as safe as the database)")
 	return err
 }
@@ -85,7 +86,7 @@ func (a *app) backup(ctx context.Context, o file.BackupOptions) error {
 func notCopied(o file.BackupOptions, r file.BackupResult, err error) error {
 	if file.IsFaulty(err) {
 		from, _ := filepath.Abs(o.From)
-		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", counted(r.Faults, "fault"), relay.ShellWord(from))
+		return fmt.Errorf("the copy has %s and was not kept; relay check --db %s shows whether the database has them too, and --no-check keeps the copy all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from))
 	}
 	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db/file"
 	"relay/db/relay"
 )
@@ -89,10 +90,10 @@ func (a *app) sayCopied(log *slog.Logger, r file.BackupResult, o file.BackupOpti
 		log.Error("old copies stay", "error", failed)
 	}
 	if a.json {
-		return a.printJSON(copiedAgain{copiedJSON(r, o, took), int64(r.Last), optionalTime(timeOf(r.Last))})
+		return a.printJSON(copiedAgain{copiedJSON(r, o, took), int64(r.Last), show.OptionalTime(timeOf(r.Last))})
 	}
-	log.Info("copied", "file", r.Path, "size", bytesOf(r.Bytes), "messages", r.Messages, "checked", !o.Unchecked,
-		"took", gap(took), "position", int64(r.Last), "newest_write", newestWrite(r.Last))
+	log.Info("copied", "file", r.Path, "size", show.Bytes(r.Bytes), "messages", r.Messages, "checked", !o.Unchecked,
+		"took", show.Gap(took), "position", int64(r.Last), "newest_write", newestWrite(r.Last))
 	return nil
 }
 

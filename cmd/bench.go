@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/bench"
+	"relay/cmd/internal/show"
 )
 
 func (a *app) benchCommand() *cobra.Command {
@@ -121,15 +122,15 @@ func (a *app) bench(cmd *cobra.Command, c bench.Config) (err error) {
 	if c.Program, err = os.Executable(); err != nil {
 		return err
 	}
-	line := newStatusLine(a.stderr)
+	line := show.NewStatusLine(a.stderr)
 	c.Schema, c.Relay, c.By, c.Progress = a.schema, buildVersion().Version, a.actor(), func(what string, perSecond float64) {
 		if perSecond > 0 {
 			what = fmt.Sprintf("%s: %s/s", what, count(perSecond))
 		}
-		line.show(what)
+		line.Show(what)
 	}
 	report, err := bench.Run(cmd.Context(), c)
-	line.show("")
+	line.Show("")
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing is left behind")
 	}

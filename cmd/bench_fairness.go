@@ -5,13 +5,14 @@ import (
 	"strings"
 
 	"relay/cmd/bench"
+	"relay/cmd/internal/show"
 )
 
 // printFairness prints the table of the stage fairness, the first failure of each row,
 // and why figures cannot be trusted.
 func (a *app) printFairness(rows []bench.Fair) error {
 	fmt.Fprintln(a.stdout, "\nOne Mecha at its limits, and the times of another, the bystander: p50 and p99")
-	t := newTable(a.stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
+	t := show.NewTable(a.stdout, "ATTACK", "CLIENTS", "BYSTANDER", "ALONE", "CONTROL", "ATTACKED", "RATIO", "FAILED", "ACCEPTED/S", "REFUSED/S", "CORES", "OTHERS", "")
 	var failures, doubts []string
 	for _, f := range rows {
 		ratio := "-"
@@ -31,10 +32,10 @@ func (a *app) printFairness(rows []bench.Fair) error {
 			mark = "?"
 			doubts = append(doubts, fmt.Sprintf("%s, %s: %s", f.Attack, f.Bystander, strings.Join(f.Doubts, "; ")))
 		}
-		t.row(f.Attack, count(float64(f.Clients)), f.Bystander, metOf(f.Alone), metOf(f.Control), metOf(f.Attacked), ratio, failed,
+		t.Row(f.Attack, count(float64(f.Clients)), f.Bystander, metOf(f.Alone), metOf(f.Control), metOf(f.Attacked), ratio, failed,
 			count(f.Accepted), count(f.Refused), fmt.Sprintf("%.1f %.1f %.1f", f.AttackCores, f.AttackerCores, f.ControlCores), shareOf(f.Others), mark)
 	}
-	if err := t.end(); err != nil {
+	if err := t.End(); err != nil {
 		return err
 	}
 	fmt.Fprintln(a.stdout, "\nRATIO: the p99 under attack, divided by the greater of the two other p99s. UNFAIR: more than 3, or something failed.\n"+

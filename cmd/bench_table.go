@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"relay/cmd/bench"
+	"relay/cmd/internal/show"
 )
 
 // benchTitles are the titles of the stages' tables.
@@ -29,7 +30,7 @@ var ratioNames = map[string]string{"scale": "many ÷ few"}
 // printBench prints a table for each stage, and why figures cannot be trusted.
 func (a *app) printBench(r *bench.Report) error {
 	fmt.Fprintf(a.stdout, "relay %s, %s, %s, %d CPUs; %s of %gs; %d Mechas, payloads of %d bytes\n",
-		r.Relay, r.Go, r.System, r.CPUs, counted(r.Repeats, "round"), r.Duration, r.Mechas, r.Payload)
+		r.Relay, r.Go, r.System, r.CPUs, show.Count(r.Repeats, "round"), r.Duration, r.Mechas, r.Payload)
 	if r.Stored > 0 {
 		fmt.Fprintf(a.stdout, "with %s messages stored before\n", count(float64(r.Stored)))
 	}
@@ -85,7 +86,7 @@ func (a *app) printNotes(title string, notes []string) error {
 
 func (a *app) printStage(rows []bench.Row) error {
 	fmt.Fprintf(a.stdout, "\n%s\n", benchTitles[rows[0].Stage])
-	t := newTable(a.stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
+	t := show.NewTable(a.stdout, "", "AT", "RATE/S", "P50", "P90", "P99", "P99.9", "CPU", "GENERATOR", "DISK", "MEMORY", "OTHERS", "")
 	for _, r := range rows {
 		mark := ""
 		if len(r.Doubts) > 0 {
@@ -94,7 +95,7 @@ func (a *app) printStage(rows []bench.Row) error {
 		name, at, rate, memory := r.Case, count(float64(r.At)), count(r.PerSecond), "-"
 		written := "-"
 		if r.Written > 0 {
-			written = bytesOf(int64(r.Written))
+			written = show.Bytes(int64(r.Written))
 		}
 		switch {
 		case r.IsRatio():
@@ -106,14 +107,14 @@ func (a *app) printStage(rows []bench.Row) error {
 				rate = fmt.Sprintf("%.2f", r.Ratio)
 			}
 		case r.Bytes != 0:
-			memory = bytesOf(int64(r.Bytes)) + " of " + bytesOf(r.Memory)
+			memory = show.Bytes(int64(r.Bytes)) + " of " + show.Bytes(r.Memory)
 		case r.Memory > 0:
-			memory = bytesOf(r.Memory)
+			memory = show.Bytes(r.Memory)
 		}
-		t.row(name, at, rate, microsOf(r.P50), microsOf(r.P90), microsOf(r.P99), microsOf(r.P999),
+		t.Row(name, at, rate, microsOf(r.P50), microsOf(r.P90), microsOf(r.P99), microsOf(r.P999),
 			microsOf(r.ServerCPU), microsOf(r.ClientCPU), written, memory, shareOf(r.Others), mark)
 	}
-	return t.end()
+	return t.End()
 }
 
 func shareOf(share *float64) string {

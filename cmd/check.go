@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
@@ -47,7 +48,7 @@ stop the server and restore a backup.`,
 }
 
 func (a *app) check(ctx context.Context, path string, quick bool) error {
-	progress, end := reporting(a.stderr)
+	progress, end := show.Reporting(a.stderr)
 	var printing error
 	r, err := file.Check(ctx, file.CheckOptions{
 		Path: path, Schema: a.schema, Quick: quick, Progress: progress,
@@ -88,7 +89,7 @@ func (a *app) printFinding(f file.Finding) error {
 			Warning  bool     `json:"warning,omitempty"` // the faults are only warnings
 			Skipped  *string  `json:"skipped,omitempty"`
 			Examples []string `json:"examples"`
-		}{f.Check, f.Rule, f.Faults, f.Warning, optional(f.Skipped), f.Examples})
+		}{f.Check, f.Rule, f.Faults, f.Warning, show.Optional(f.Skipped), f.Examples})
 	}
 	outcome := "ok"
 	switch {
@@ -97,7 +98,7 @@ func (a *app) printFinding(f file.Finding) error {
 	case f.Faults > 0 && f.Warning:
 		outcome = "warning"
 	case f.Faults > 0:
-		outcome = fmt.Sprintf("%s against the rule: %s", counted(f.Faults, "fault"), f.Rule)
+		outcome = fmt.Sprintf("%s against the rule: %s", show.Count(f.Faults, "fault"), f.Rule)
 	}
 	if _, err := fmt.Fprintf(a.stdout, "%-14s %s\n", f.Check, outcome); err != nil {
 		return err
@@ -130,6 +131,6 @@ func (a *app) printChecked(r file.CheckResult) error {
 		}{r.Path, r.Faults == 0, r.Schema, r.Bytes, r.Messages, r.Mechas, r.Checks, r.Faults, r.Warnings, r.Took.Milliseconds()})
 	}
 	_, err := fmt.Fprintf(a.stdout, "%s: %d messages, %d Mechas, schema %d; %d checks, %s\n",
-		r.Path, r.Messages, r.Mechas, r.Schema, r.Checks, counted(r.Faults, "fault"))
+		r.Path, r.Messages, r.Mechas, r.Schema, r.Checks, show.Count(r.Faults, "fault"))
 	return err
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/admin"
@@ -400,19 +401,19 @@ func (a *app) printCluster(st clusterStatus) error {
 	if !st.Fresh {
 		state = "is cut off, or behind the others: it answers no reads"
 	}
-	fmt.Fprintf(a.stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, bytesOf(int64(st.Bytes)))
-	w := newTable(a.stdout, "NODE", "ADDRESS", heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
+	fmt.Fprintf(a.stdout, "node %s %s\nleader of the log: %s; entries %d to %d, %s\n\n", st.Node, state, leader, st.First, st.Last, show.Bytes(int64(st.Bytes)))
+	w := show.NewTable(a.stdout, "NODE", "ADDRESS", show.Heading("STATE"), "ENTRY", "HAS THE LOG", "CLOCK", "VERSION")
 	for _, m := range st.Members {
-		state, colour := "follows the log", green
+		state, colour := "follows the log", show.Green
 		switch {
 		case m.Differs:
-			state, colour = "differs from "+st.Node, red
+			state, colour = "differs from "+st.Node, show.Red
 		case !m.Live && m.SilentFor == nil:
-			state, colour = "not heard yet", red
+			state, colour = "not heard yet", show.Red
 		case !m.Live:
-			state, colour = fmt.Sprintf("silent for %.0f s", *m.SilentFor), red
+			state, colour = fmt.Sprintf("silent for %.0f s", *m.SilentFor), show.Red
 		case !m.Follows:
-			state, colour = "starting", grey
+			state, colour = "starting", show.Grey
 		}
 		clock := "—"
 		if m.Clock != nil && m.Name != st.Node {
@@ -422,7 +423,7 @@ func (a *app) printCluster(st clusterStatus) error {
 		if m.Holds {
 			holds = "yes"
 		}
-		w.row(m.Name, m.Addr, colour.paint(state), m.Applied, holds, clock, dash(m.Version))
+		w.Row(m.Name, m.Addr, colour.Paint(state), m.Applied, holds, clock, show.Dash(m.Version))
 	}
-	return w.end()
+	return w.End()
 }

@@ -11,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/cluster"
@@ -144,7 +145,7 @@ func (j joined) close() error { return j.Close() }
 // tell gives the state of the cluster as relay cluster status reads it.
 func (j joined) tell(ctx context.Context) (json.RawMessage, error) {
 	st := j.Status(ctx)
-	told := clusterStatus{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
+	told := clusterStatus{Cluster: st.Cluster, Node: st.Node, Fresh: st.Fresh, Leader: show.Optional(st.Leader), First: st.First, Last: st.Last, Bytes: st.Bytes}
 	for _, m := range st.Members {
 		t := clusterMember{Name: m.Name, Addr: m.Addr, Live: m.Live, Follows: m.Follows, Holds: m.Holds, Applied: m.Applied, Differs: m.Differs, Version: m.Version, Rules: m.Rules, Knows: m.Knows}
 		if m.Silence >= 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/relay"
 	"relay/http/client"
@@ -45,14 +46,14 @@ type app struct {
 }
 
 // printJSON prints v on a line of its own.
-func (a *app) printJSON(v any) error { return jsonTo(a.stdout, v) }
+func (a *app) printJSON(v any) error { return show.JSON(a.stdout, v) }
 
 // printIndented prints v as JSON: on several lines for people, on one with --json.
 func (a *app) printIndented(v any) error {
 	if a.json {
 		return a.printJSON(v)
 	}
-	text, err := indented(v)
+	text, err := show.Indented(v)
 	if err == nil {
 		_, err = a.stdout.Write(text)
 	}
@@ -79,7 +80,7 @@ func Main(schema string, args []string, stdin io.Reader, stdout, stderr io.Write
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	system.StopBetweenWrites()
-	a := &app{schema: schema, stdin: stdin, stdout: shown(stdout), stderr: shown(stderr)}
+	a := &app{schema: schema, stdin: stdin, stdout: show.Stream(stdout), stderr: show.Stream(stderr)}
 	root := a.root()
 	root.SetArgs(args)
 	if len(args) > 0 && args[0] == cobra.ShellCompRequestCmd {
@@ -112,11 +113,11 @@ func (a *app) explain(cmd *cobra.Command, err error) int {
 		fmt.Fprintf(a.stderr, "relay: %v\n%s", err, hint)
 		return code
 	}
-	_ = jsonTo(a.stderr, struct { // there is no other place to report to
+	_ = show.JSON(a.stderr, struct { // there is no other place to report to
 		Error string  `json:"error"`
 		Code  *string `json:"code"` // of the API
 		Exit  int     `json:"exit"`
-	}{err.Error(), optional(string(codeOf(err))), code})
+	}{err.Error(), show.Optional(string(codeOf(err))), code})
 	return code
 }
 

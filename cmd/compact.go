@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
@@ -32,7 +33,7 @@ there is less, the command only gives unused pages back.`,
 }
 
 func (a *app) compact(ctx context.Context) error {
-	progress, end := reporting(a.stderr)
+	progress, end := show.Reporting(a.stderr)
 	r, err := file.Compact(ctx, file.CompactOptions{Path: a.dbPath, Schema: a.schema, Progress: progress})
 	end()
 	if errors.Is(err, context.Canceled) {
@@ -41,7 +42,7 @@ func (a *app) compact(ctx context.Context) error {
 	if err != nil {
 		return system.Denied(a.dbPath, true, err)
 	}
-	if err := a.note(relay.ActCompacted, fmt.Sprintf("%s before, %s after", bytesOf(r.Before), bytesOf(r.After))); err != nil {
+	if err := a.note(relay.ActCompacted, fmt.Sprintf("%s before, %s after", show.Bytes(r.Before), show.Bytes(r.After))); err != nil {
 		return err
 	}
 	if a.json {
@@ -59,8 +60,8 @@ func (a *app) compact(ctx context.Context) error {
 		how = "rebuilt it"
 	}
 	if r.NoRoom {
-		fmt.Fprintf(a.stderr, "(the file was not rebuilt: that needs %s of free disk)\n", bytesOf(r.Needed))
+		fmt.Fprintf(a.stderr, "(the file was not rebuilt: that needs %s of free disk)\n", show.Bytes(r.Needed))
 	}
-	_, err = fmt.Fprintf(a.stdout, "%s: %s before, %s now; %s\n", r.Path, bytesOf(r.Before), bytesOf(r.After), how)
+	_, err = fmt.Fprintf(a.stdout, "%s: %s before, %s now; %s\n", r.Path, show.Bytes(r.Before), show.Bytes(r.After), how)
 	return err
 }

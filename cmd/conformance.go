@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"relay/cmd/conformance"
+	"relay/cmd/internal/show"
 	"relay/db/relay"
 )
 
@@ -167,10 +168,10 @@ func (a *app) judgeProgram(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	status := newStatusLine(a.stderr)
+	status := show.NewStatusLine(a.stderr)
 	results, err := conformance.Judge(ctx, conformance.Config{Program: f.programs, Role: f.role, Only: f.only, Timeout: f.timeout,
-		Relay: executable, Schema: a.schema, By: a.actor(), Progress: func(ended, all int) { status.show(fmt.Sprintf("%d of %d cases", ended, all)) }})
-	status.show("")
+		Relay: executable, Schema: a.schema, By: a.actor(), Progress: func(ended, all int) { status.Show(fmt.Sprintf("%d of %d cases", ended, all)) }})
+	status.Show("")
 	if errors.Is(err, context.Canceled) {
 		return errors.New("interrupted; nothing is left behind")
 	}
@@ -206,16 +207,16 @@ func (a *app) printConformance(what string, results []conformance.Result) error 
 }
 
 func (a *app) printVerdicts(what string, results []conformance.Result, failed int) error {
-	t := newTable(a.stdout, strings.ToUpper(what), heading("PASSED"), "WHY")
+	t := show.NewTable(a.stdout, strings.ToUpper(what), show.Heading("PASSED"), "WHY")
 	for _, r := range results {
-		verdict, why := green.paint("yes"), ""
+		verdict, why := show.Green.Paint("yes"), ""
 		switch {
 		case r.Skipped != "":
-			verdict, why = grey.paint("skipped"), r.Skipped
+			verdict, why = show.Grey.Paint("skipped"), r.Skipped
 		case !r.Passed && r.Beyond:
-			verdict = yellow.paint("no, beyond")
+			verdict = show.Yellow.Paint("no, beyond")
 		case !r.Passed:
-			verdict = red.paint("no")
+			verdict = show.Red.Paint("no")
 		}
 		if r.Section != "" {
 			r.Name += "  " + r.Section
@@ -223,19 +224,19 @@ func (a *app) printVerdicts(what string, results []conformance.Result, failed in
 		if len(r.Why) > 0 {
 			why = r.Why[0]
 		}
-		t.row(r.Name, verdict, why)
+		t.Row(r.Name, verdict, why)
 		for _, more := range r.Why[min(1, len(r.Why)):] {
-			t.row("", heading(""), more)
+			t.Row("", show.Heading(""), more)
 		}
 	}
-	if err := t.end(); err != nil {
+	if err := t.End(); err != nil {
 		return err
 	}
 	if failed == 0 {
-		_, err := fmt.Fprintf(a.stdout, "\n%s, none failed\n", counted(len(results), what))
+		_, err := fmt.Fprintf(a.stdout, "\n%s, none failed\n", show.Count(len(results), what))
 		return err
 	}
-	fmt.Fprintf(a.stdout, "\n%d of %s failed. What to see to:\n", failed, counted(len(results), what))
+	fmt.Fprintf(a.stdout, "\n%d of %s failed. What to see to:\n", failed, show.Count(len(results), what))
 	for _, r := range results {
 		if r.Failed() {
 			fmt.Fprintf(a.stdout, "  %s: %s\n", r.Name, r.Must)
@@ -265,9 +266,9 @@ func (a *app) judgeServer(ctx context.Context, f *conformanceFlags) error {
 	if err != nil {
 		return err
 	}
-	status := newStatusLine(a.stderr)
-	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.show})
-	status.show("")
+	status := show.NewStatusLine(a.stderr)
+	results, err := conformance.JudgeServer(ctx, conformance.ServerConfig{URL: f.urls[0], TLS: trust, First: first, Second: second, Only: f.only, Progress: status.Show})
+	status.Show("")
 	if err != nil {
 		return inFlags(err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/http/client"
 )
 
@@ -70,7 +71,7 @@ func (a *app) printAnswer(resp *client.Response, include bool) error {
 		fmt.Fprintln(a.stdout)
 	}
 	body := resp.Body
-	if onScreen(a.stdout) && len(body) > 0 {
+	if show.OnScreen(a.stdout) && len(body) > 0 {
 		body = a.forPeople(body)
 	}
 	if _, err := a.stdout.Write(body); err != nil {

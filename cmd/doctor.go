@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/setup"
 	"relay/db/lock"
 	"relay/db/relay"
@@ -65,11 +66,11 @@ func (e *examination) ok(check, format string, args ...any) {
 }
 
 func (e *examination) note(check, cure, format string, args ...any) {
-	e.findings = append(e.findings, finding{check, "note", fmt.Sprintf(format, args...), optional(cure)})
+	e.findings = append(e.findings, finding{check, "note", fmt.Sprintf(format, args...), show.Optional(cure)})
 }
 
 func (e *examination) problem(check, cure, format string, args ...any) {
-	e.findings = append(e.findings, finding{check, "problem", fmt.Sprintf(format, args...), optional(cure)})
+	e.findings = append(e.findings, finding{check, "problem", fmt.Sprintf(format, args...), show.Optional(cure)})
 }
 
 func (a *app) doctor(ctx context.Context, f *setupFlags) error {
@@ -225,17 +226,17 @@ func (e *examination) identity(ctx context.Context, who string, c *client.Client
 	own, key := relay.Visible(string(me.MechaID)), relay.Visible(me.KeyID)
 	e.ok("key", "The key of %s is that of %s (%s).", who, own, key)
 	if left := time.Until(me.ExpiresAt); !me.ExpiresAt.IsZero() && left < expiryNote {
-		e.note("key", "relay key rotate "+key+" issues the next one.", "It expires in %s.", gap(left))
+		e.note("key", "relay key rotate "+key+" issues the next one.", "It expires in %s.", show.Gap(left))
 	}
 	local := began.Add(time.Since(began) / 2)
 	if off := local.Sub(me.ServerTime).Abs(); off > clockNote {
-		e.problem("clock", "Set the clocks; five minutes apart, requests are refused.", "This machine's clock and the relay's are %s apart.", gap(off))
+		e.problem("clock", "Set the clocks; five minutes apart, requests are refused.", "This machine's clock and the relay's are %s apart.", show.Gap(off))
 	} else {
 		e.ok("clock", "This machine's clock agrees with the relay's.")
 	}
 	var in struct{ Pending int }
 	if err := c.Call(ctx, "GET", "/api/v1/mecha/"+string(me.MechaID)+"/inbox", nil, &in); err == nil {
-		e.note("messages", "", "%s has %s.", own, counted(in.Pending, "pending message"))
+		e.note("messages", "", "%s has %s.", own, show.Count(in.Pending, "pending message"))
 	}
 }
 
@@ -272,12 +273,12 @@ func (e *examination) bells() error {
 		case waits && kept.Outstanding:
 			armed++
 			e.note("bell", "Acknowledge one of its messages (relay inbox), and the next bell can ring.",
-				"The session %s waits%s (process %d), but its last bell, of %s, is not answered yet.", session, who, kept.PID, atTime(kept.RungAt))
+				"The session %s waits%s (process %d), but its last bell, of %s, is not answered yet.", session, who, kept.PID, show.At(kept.RungAt))
 		case waits:
 			armed++
-			e.ok("bell", "The session %s waits%s (process %d) since %s.", session, who, kept.PID, atTime(kept.ArmedAt))
+			e.ok("bell", "The session %s waits%s (process %d) since %s.", session, who, kept.PID, show.At(kept.ArmedAt))
 		case time.Since(kept.ArmedAt) < shownBellAge:
-			e.note("bell", "", "The session %s does not wait%s now; it did from %s on.", session, who, atTime(kept.ArmedAt))
+			e.note("bell", "", "The session %s does not wait%s now; it did from %s on.", session, who, show.At(kept.ArmedAt))
 		}
 	}
 	if e.hooked && armed == 0 {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/lock"
 	"relay/db/relay"
@@ -99,7 +100,7 @@ const (
 
 // hookInput reads what the program gives its hook. It is empty on a terminal.
 func (a *app) hookInput() []byte {
-	if f, ok := a.stdin.(*os.File); ok && isTerminal(f) {
+	if f, ok := a.stdin.(*os.File); ok && show.IsTerminal(f) {
 		return nil
 	}
 	read := make(chan []byte, 1)
@@ -191,7 +192,7 @@ func (a *app) hookWait(ctx context.Context, c *client.Client, key, session strin
 // rung writes the bell for the model, and returns the exit code that wakes it.
 func (a *app) rung(own relay.Address, fresh []waiting, pending int) error {
 	if a.json {
-		if err := jsonTo(a.stderr, bellJSON{own, pending, fresh}); err != nil {
+		if err := show.JSON(a.stderr, bellJSON{own, pending, fresh}); err != nil {
 			return err
 		}
 		return exitError(exitBell)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
 )
@@ -70,7 +71,7 @@ func (a *app) importCard(args []string, as string) error {
 		if a.json {
 			return a.printJSON(map[string]any{"imported": 1, "failed": 0})
 		}
-		_, err := fmt.Fprintf(a.stdout, "%s is imported, with %s\n", address, counted(len(p.Skills), "skill"))
+		_, err := fmt.Fprintf(a.stdout, "%s is imported, with %s\n", address, show.Count(len(p.Skills), "skill"))
 		return err
 	})
 }
@@ -79,7 +80,7 @@ func (a *app) importCard(args []string, as string) error {
 type importer struct {
 	app      *app
 	db       *db.DB
-	progress *progress
+	progress *show.Progress
 	writing  chan struct{} // bounds the writes under way
 	wg       sync.WaitGroup
 	mu       sync.Mutex
@@ -96,11 +97,11 @@ func (a *app) importLines(d *db.DB, in io.Reader, size int64, name string) error
 	if err := d.Note(relay.ActImportBegun, "from "+relay.Quote(name)); err != nil {
 		return plain(err)
 	}
-	i := &importer{app: a, db: d, progress: newProgress(a.stderr, "importing", size), writing: make(chan struct{}, importAtOnce)}
+	i := &importer{app: a, db: d, progress: show.NewProgress(a.stderr, "importing", size), writing: make(chan struct{}, importAtOnce)}
 	began := time.Now()
 	err := i.lines(bufio.NewReaderSize(in, maxImportLine))
 	i.wg.Wait()
-	i.progress.end()
+	i.progress.End()
 	err = cmp.Or(err, plain(d.Note(relay.ActImportEnded, fmt.Sprintf("%d imported, %d failed", i.done, i.failed))))
 	if printed := a.printImported(i.done, i.failed, time.Since(began)); err == nil {
 		return printed
@@ -119,7 +120,7 @@ func (i *importer) lines(in *bufio.Reader) error {
 		if err != nil {
 			return err
 		}
-		i.progress.add(int64(len(line) + 1))
+		i.progress.Add(int64(len(line) + 1))
 		if more {
 			i.report(n, errors.New("longer than 1 MiB"))
 		} else if line = bytes.TrimSpace(line); len(line) > 0 {
@@ -127,7 +128,7 @@ func (i *importer) lines(in *bufio.Reader) error {
 		}
 		for more && err == nil {
 			line, more, err = in.ReadLine()
-			i.progress.add(int64(len(line)))
+			i.progress.Add(int64(len(line)))
 		}
 	}
 }
@@ -167,7 +168,7 @@ func (i *importer) report(n int, err error) {
 		return
 	}
 	i.failed++
-	i.progress.clear()
+	i.progress.Clear()
 	fmt.Fprintf(i.app.stderr, "line %d: %v\n", n, plain(err))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -73,26 +74,26 @@ func (a *app) inbox(ctx context.Context, c *client.Client, limit int, count bool
 
 // printPending prints at most limit messages, and returns how many it has printed.
 func (a *app) printPending(ctx context.Context, c *client.Client, limit int) (shown int, err error) {
-	var w *table
+	var w *show.Table
 	for m, err := range c.Inbox(ctx, limit) {
 		if err != nil {
 			return shown, err
 		}
 		if w == nil && !a.json {
-			w = newTable(a.stdout, "MESSAGE", "FROM", "TYPE", "PRIORITY", heading("STATE"), "SENT", "PAYLOAD")
+			w = show.NewTable(a.stdout, "MESSAGE", "FROM", "TYPE", "PRIORITY", show.Heading("STATE"), "SENT", "PAYLOAD")
 		}
 		shown++
 		if err := a.printRecord(w, m); err != nil {
 			return shown, err
 		}
 	}
-	return shown, w.end()
+	return shown, w.End()
 }
 
-func (a *app) printRecord(w *table, m *client.Message) error {
+func (a *app) printRecord(w *show.Table, m *client.Message) error {
 	if a.json {
 		return a.printJSON(m.JSON)
 	}
-	w.row(m.ID, m.Sender, m.Type, m.Priority, stateColour(m.State, "").paint(m.State), relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
+	w.Row(m.ID, m.Sender, m.Type, m.Priority, show.StateColour(m.State, "").Paint(m.State), relay.FormatTime(m.SentAt), oneLine(string(m.Payload), 60))
 	return nil
 }

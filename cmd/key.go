@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
 )
@@ -93,7 +94,7 @@ func (a *app) issue(d *db.DB, i *relay.IssueKey) error {
 			Secret    *string       `json:"signing_secret"`
 			CreatedAt string        `json:"created_at"`
 			ExpiresAt *string       `json:"expires_at"`
-		}{k.ID, k.Mecha.Address, k.Text, optional(k.Secret), relay.FormatTime(k.CreatedAt), optionalTime(k.ExpiresAt)})
+		}{k.ID, k.Mecha.Address, k.Text, show.Optional(k.Secret), relay.FormatTime(k.CreatedAt), show.OptionalTime(k.ExpiresAt)})
 	}
 	fmt.Fprintf(a.stdout, "%s  %s\n", k.Mecha.Address, k.Text)
 	if k.Secret != "" {
@@ -136,12 +137,12 @@ func (a *app) keyList() *cobra.Command {
 	return cmd
 }
 
-var keyColour = map[string]colour{"live": green, "revoked": red, "expired": grey}
+var keyColour = map[string]show.Colour{"live": show.Green, "revoked": show.Red, "expired": show.Grey}
 
 func (a *app) printKeys(keys []*relay.Key) error {
-	var w *table
+	var w *show.Table
 	if !a.json {
-		w = newTable(a.stdout, "KEY ID", "MECHA", "LABEL", heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
+		w = show.NewTable(a.stdout, "KEY ID", "MECHA", "LABEL", show.Heading("STATE"), "CREATED", "EXPIRES", "LAST USED")
 	}
 	for _, k := range keys {
 		state := "live"
@@ -149,7 +150,7 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			state = strings.TrimPrefix(string(relay.ErrorCode(err)), "key_")
 		}
 		if !a.json {
-			w.row(k.ID, k.Mecha.Address, dash(k.Label), keyColour[state].paint(state), timeOrDash(k.CreatedAt), timeOrDash(k.ExpiresAt), timeOrDash(k.LastUsedAt))
+			w.Row(k.ID, k.Mecha.Address, show.Dash(k.Label), keyColour[state].Paint(state), show.TimeOrDash(k.CreatedAt), show.TimeOrDash(k.ExpiresAt), show.TimeOrDash(k.LastUsedAt))
 			continue
 		}
 		err := a.printJSON(struct {
@@ -164,12 +165,12 @@ func (a *app) printKeys(keys []*relay.Key) error {
 			RevokedAt  *string       `json:"revoked_at"`
 			LastUsedAt *string       `json:"last_used_at"`
 		}{k.ID, k.Mecha.Address, k.Label, state, k.Secret != "", k.Broadcast, relay.FormatTime(k.CreatedAt),
-			optionalTime(k.ExpiresAt), optionalTime(k.RevokedAt), optionalTime(k.LastUsedAt)})
+			show.OptionalTime(k.ExpiresAt), show.OptionalTime(k.RevokedAt), show.OptionalTime(k.LastUsedAt)})
 		if err != nil {
 			return err
 		}
 	}
-	return w.end()
+	return w.End()
 }
 
 func (a *app) keyRevoke() *cobra.Command {

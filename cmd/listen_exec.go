@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/http/client"
 )
@@ -57,7 +58,7 @@ func (l *listener) command(ctx context.Context, m *client.Message) (out []byte, 
 	c.Stdin = bytes.NewReader(m.Payload)
 	last, printed := &tail{}, &head{}
 	c.Stderr = io.MultiWriter(last, careless{l.stderr})
-	c.Stdout = under(l.stdout)
+	c.Stdout = show.Under(l.stdout)
 	if l.f.reply {
 		c.Stdout = printed
 	}
@@ -115,7 +116,7 @@ var errUnread = errors.New("nobody reads the output any more")
 // ready refuses further messages if nobody reads what commands print. Then every command
 // that prints would fail, whatever its message is.
 func (l *listener) ready(context.Context) error {
-	if f, ok := under(l.stdout).(*os.File); ok && !l.f.reply && system.Unread(f) {
+	if f, ok := show.Under(l.stdout).(*os.File); ok && !l.f.reply && system.Unread(f) {
 		return errUnread
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -12,8 +13,8 @@ import (
 // signal.
 func (l *listener) print(m *client.Message) error {
 	out, text, err := l.stdout, []byte(nil), error(nil)
-	if onScreen(out) && !l.json {
-		out, text = under(out), l.spoken(m)
+	if show.OnScreen(out) && !l.json {
+		out, text = show.Under(out), l.spoken(m)
 	} else if text, err = line(m); err != nil {
 		return err
 	}
@@ -37,7 +38,7 @@ func (l *listener) spoken(m *client.Message) []byte {
 	if m.Priority != "" && m.Priority != relay.DefaultPriority {
 		what += ", " + m.Priority
 	}
-	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", atTime(m.SentAt), relay.Visible(m.Sender), relay.Visible(what), relay.Visible(m.ConversationID),
-		grey.paint(m.ID).on(l.stdout), spoken(m.Payload))
+	text := fmt.Sprintf("%s  %s  %s  %s  %s\n%s", show.At(m.SentAt), relay.Visible(m.Sender), relay.Visible(what), relay.Visible(m.ConversationID),
+		show.Grey.Paint(m.ID).On(l.stdout), spoken(m.Payload))
 	return []byte(text)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"relay/cmd/internal/show"
 )
 
 // logger makes the log of a server, whose settings have passed check. end writes the
@@ -18,7 +20,7 @@ func (a *app) logger(s *settings) (log *slog.Logger, end func()) {
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // checkLog has read it; "" stands for info
 	o := &slog.HandlerOptions{Level: level}
 	var h slog.Handler = slog.NewTextHandler(a.stderr, o)
-	if s.LogFormat == "json" || s.LogFormat != "text" && !onScreen(a.stderr) {
+	if s.LogFormat == "json" || s.LogFormat != "text" && !show.OnScreen(a.stderr) {
 		o.ReplaceAttr = readable
 		h = slog.NewJSONHandler(a.stderr, o)
 	}

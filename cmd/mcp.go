@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/mcp"
 	"relay/http"
 )
@@ -37,10 +38,10 @@ and a conversation as an example.`,
 			if err != nil {
 				return err
 			}
-			if stdin, ok := a.stdin.(*os.File); ok && isTerminal(stdin) {
+			if stdin, ok := a.stdin.(*os.File); ok && show.IsTerminal(stdin) {
 				fmt.Fprintln(a.stderr, "relay mcp waits for a program that speaks MCP on its stdin; see relay docs mcp. Ctrl-C ends it.")
 			}
-			return mcp.Serve(cmd.Context(), client, retry, a.stdin, under(a.stdout), buildVersion().Version)
+			return mcp.Serve(cmd.Context(), client, retry, a.stdin, show.Under(a.stdout), buildVersion().Version)
 		},
 	}
 	c.add(cmd)

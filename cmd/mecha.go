@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
 )
@@ -71,9 +72,9 @@ func (a *app) mechaList() *cobra.Command {
 const directoryPage = 500
 
 func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
-	var w *table
+	var w *show.Table
 	if !a.json {
-		w = newTable(a.stdout, "MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
+		w = show.NewTable(a.stdout, "MECHA", "NAME", "TAGS", "VISIBILITY", "UPDATED")
 	}
 	for after := relay.Address(""); ; {
 		page, err := in.Directory(after, directoryPage)
@@ -87,11 +88,11 @@ func (a *app) printMechas(ctx context.Context, in *db.Inspector) error {
 					return err
 				}
 			} else {
-				w.row(e.Address, dash(e.DisplayName), dash(strings.Join(e.Tags, " ")), e.Visibility, timeOrDash(e.UpdatedAt))
+				w.Row(e.Address, show.Dash(e.DisplayName), show.Dash(strings.Join(e.Tags, " ")), e.Visibility, show.TimeOrDash(e.UpdatedAt))
 			}
 		}
 		if len(page) < directoryPage {
-			return w.end()
+			return w.End()
 		}
 		if err := ctx.Err(); err != nil {
 			return err
@@ -138,7 +139,7 @@ func (a *app) mechaShow() *cobra.Command {
 			directoryEntry
 			LiveKeys int     `json:"live_keys"`
 			LastSeen *string `json:"last_seen"`
-		}{entryJSON(e), live, optionalTime(seen)})
+		}{entryJSON(e), live, show.OptionalTime(seen)})
 	})
 }
 
@@ -189,7 +190,7 @@ func (a *app) profileGet() *cobra.Command {
 		if a.json {
 			return a.printJSON(e.Profile)
 		}
-		text, err := indented(e.Profile)
+		text, err := show.Indented(e.Profile)
 		if err != nil {
 			return err
 		}

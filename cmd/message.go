@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
 	"relay/db/relay"
@@ -156,12 +157,12 @@ func (a *app) printTurn(m *relay.Message, gap bool) error {
 	if m.Type != relay.DefaultType {
 		state = m.Type + ", " + state
 	}
-	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", atTime(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
-		stateColour(m.State.String(), status).paint(state).on(a.stdout), grey.paint(string(m.ID)).on(a.stdout), spoken(m.Payload))
+	fmt.Fprintf(&b, "%s  %s → %s  %s  %s\n%s", show.At(m.CreatedAt), relay.Visible(string(m.From)), relay.Visible(string(m.To)),
+		show.StateColour(m.State.String(), status).Paint(state).On(a.stdout), show.Grey.Paint(string(m.ID)).On(a.stdout), spoken(m.Payload))
 	if m.Ack != nil && m.Ack.Detail != "" {
 		fmt.Fprintf(&b, "    (%s: %s)\n", relay.Visible(status), relay.Visible(m.Ack.Detail))
 	}
-	_, err := io.WriteString(under(a.stdout), b.String())
+	_, err := io.WriteString(show.Under(a.stdout), b.String())
 	return err
 }
 

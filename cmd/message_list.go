@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
 	"relay/db/relay"
@@ -169,7 +170,7 @@ func (a *app) messageTable(list []*relay.Message) error {
 	if len(list) == 0 {
 		return nil
 	}
-	w := newTable(a.stdout, "CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", heading("STATE"), "BYTES")
+	w := show.NewTable(a.stdout, "CREATED", "MESSAGE", "FROM", "TO", "TYPE", "PRIORITY", show.Heading("STATE"), "BYTES")
 	for _, m := range list {
 		state, status := m.State.String(), ""
 		if m.Ack != nil {
@@ -181,7 +182,7 @@ func (a *app) messageTable(list []*relay.Message) error {
 		if m.Overdue {
 			state += ", overdue"
 		}
-		w.row(atTime(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, stateColour(m.State.String(), status).paint(state), m.PayloadBytes)
+		w.Row(show.At(m.CreatedAt), m.ID, m.From, m.To, m.Type, m.Priority, show.StateColour(m.State.String(), status).Paint(state), m.PayloadBytes)
 	}
-	return w.end()
+	return w.End()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
 	"relay/db/relay"
@@ -129,7 +130,7 @@ func (a *app) printEvent(e inspect.Event) error {
 	m, s := e.Message, e.Step
 	if a.json {
 		return a.printJSON(eventJSON{relay.FormatTime(s.At), s.What, m.ID, m.Conversation, m.From, m.To, m.Type, m.Priority,
-			optional(s.Status), optional(s.Detail), optional(string(s.Key)), m.PayloadBytes})
+			show.Optional(s.Status), show.Optional(s.Detail), show.Optional(string(s.Key)), m.PayloadBytes})
 	}
 	line := fmt.Sprintf("%s  %s → %s", m.ID, m.From, m.To)
 	if s.What == inspect.StepAccepted {
@@ -138,7 +139,7 @@ func (a *app) printEvent(e inspect.Event) error {
 	if note := cmp.Or(s.Detail, told(m, s)); note != "" {
 		line += "  " + note
 	}
-	event := stateColour(string(s.What), s.Status).paint(fmt.Sprintf("%-12s", stepName(s))).on(a.stdout)
-	_, err := fmt.Fprintf(under(a.stdout), "%s  %s  %s\n", atTime(s.At), event, relay.Visible(line))
+	event := show.StateColour(string(s.What), s.Status).Paint(fmt.Sprintf("%-12s", stepName(s))).On(a.stdout)
+	_, err := fmt.Fprintf(show.Under(a.stdout), "%s  %s  %s\n", show.At(s.At), event, relay.Visible(line))
 	return err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
 	"relay/db/relay"
@@ -94,8 +95,8 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 	var list []stepJSON
 	last := t.Message.CreatedAt
 	for _, s := range steps(t) {
-		list = append(list, stepJSON{relay.FormatTime(s.At), s.At.Sub(last).Milliseconds(), s.What, optional(string(s.Key)), optional(s.KeyLabel),
-			optional(s.Status), optional(s.ClientTS), optional(s.Detail), optional(s.Worker), optionalTime(s.Until), optional(string(s.answer))})
+		list = append(list, stepJSON{relay.FormatTime(s.At), s.At.Sub(last).Milliseconds(), s.What, show.Optional(string(s.Key)), show.Optional(s.KeyLabel),
+			show.Optional(s.Status), show.Optional(s.ClientTS), show.Optional(s.Detail), show.Optional(s.Worker), show.OptionalTime(s.Until), show.Optional(string(s.answer))})
 		last = s.At
 	}
 	return a.printJSON(struct {
@@ -109,18 +110,18 @@ func (a *app) printTraceJSON(t *inspect.Trace) error {
 func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 	m := t.Message
 	fmt.Fprintf(a.stdout, "%s  %s → %s\n%s, %s, %d bytes, in %s\n\n", m.ID, m.From, m.To, relay.Visible(m.Type), relay.Visible(m.Priority), m.PayloadBytes, relay.Visible(string(m.Conversation)))
-	w := newTable(a.stdout, "TIME", "AFTER", heading("WHAT"), "KEY", "")
+	w := show.NewTable(a.stdout, "TIME", "AFTER", show.Heading("WHAT"), "KEY", "")
 	last := time.Time{}
 	for _, s := range steps(t) {
 		after := ""
 		if !last.IsZero() {
-			after = "+" + gap(s.At.Sub(last))
+			after = "+" + show.Gap(s.At.Sub(last))
 		}
 		last = s.At
 		what := stepName(s.Step)
-		w.row(atTime(s.At), after, stateColour(string(s.What), s.Status).paint(what), keyName(s.Step), stepNote(t, s))
+		w.Row(show.At(s.At), after, show.StateColour(string(s.What), s.Status).Paint(what), keyName(s.Step), stepNote(t, s))
 	}
-	if err := w.end(); err != nil {
+	if err := w.End(); err != nil {
 		return err
 	}
 	if m.State == relay.Queued || m.State == relay.Delivered {
@@ -128,7 +129,7 @@ func (a *app) printTrace(t *inspect.Trace, now time.Time) error {
 		if m.Overdue {
 			overdue = " and overdue"
 		}
-		fmt.Fprintf(a.stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, gap(now.Sub(m.CreatedAt)))
+		fmt.Fprintf(a.stdout, "\nstill %s%s, %s after the relay accepted it\n", m.State, overdue, show.Gap(now.Sub(m.CreatedAt)))
 	}
 	_, err := fmt.Fprintf(a.stdout, "\n%s\n", relay.Visible(judge(t).Text))
 	return err
@@ -150,7 +151,7 @@ func keyName(s inspect.Step) string {
 	if s.KeyLabel != "" {
 		return string(s.Key) + " (" + s.KeyLabel + ")"
 	}
-	return dash(string(s.Key))
+	return show.Dash(string(s.Key))
 }
 
 func stepNote(t *inspect.Trace, s tracedStep) string {
@@ -172,16 +173,16 @@ func stepNote(t *inspect.Trace, s tracedStep) string {
 	case inspect.StepOverdue, inspect.StepFull:
 		return told(t.Message, s.Step)
 	case inspect.StepExpired:
-		return "its time ended at " + atTime(t.Message.ExpiresAt)
+		return "its time ended at " + show.At(t.Message.ExpiresAt)
 	case inspect.StepClaimed:
-		return fmt.Sprintf("by the worker %s, until %s unless it renews", cmp.Or(s.Worker, "without a name"), atTime(s.Until))
+		return fmt.Sprintf("by the worker %s, until %s unless it renews", cmp.Or(s.Worker, "without a name"), show.At(s.Until))
 	case inspect.StepReturned:
 		return "the lease ran out, or it was put off until then: it can be had again"
 	case stepAnswered:
 		return "by " + string(s.answer)
 	}
 	if s.What == inspect.StepProgress && !s.Until.IsZero() {
-		return strings.TrimSpace("put off until " + atTime(s.Until) + "  " + s.Detail)
+		return strings.TrimSpace("put off until " + show.At(s.Until) + "  " + s.Detail)
 	}
 	return s.Detail
 }
@@ -191,7 +192,7 @@ func stepNote(t *inspect.Trace, s tracedStep) string {
 func told(m *relay.Message, s inspect.Step) string {
 	switch s.What {
 	case inspect.StepOverdue:
-		return "not acknowledged by " + atTime(m.AckBy) + "; the sender was told"
+		return "not acknowledged by " + show.At(m.AckBy) + "; the sender was told"
 	case inspect.StepFull:
 		return "the conversation holds all the messages that it may; its founder was told"
 	}

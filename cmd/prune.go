@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db"
 	"relay/db/relay"
@@ -108,12 +109,12 @@ func (a *app) prune(ctx context.Context, age time.Duration, dry, force bool) err
 			return err
 		}
 	}
-	progress, end := reporting(a.stderr)
+	progress, end := show.Reporting(a.stderr)
 	result, err := db.Prune(ctx, db.PruneOptions{Path: a.dbPath, Schema: a.schema, Before: now.Add(-age), Total: due.Messages,
 		Progress: func(done, total int64) { progress("removing", done, total) }})
 	end()
 	if result.Messages > 0 {
-		noted := a.note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), bytesOf(result.Bytes)))
+		noted := a.note(relay.ActMessagesPruned, fmt.Sprintf("%d messages from before %s, with %s of payload", result.Messages, relay.FormatTime(now.Add(-age)), show.Bytes(result.Bytes)))
 		err = cmp.Or(err, noted)
 	}
 	if errors.Is(err, context.Canceled) {
@@ -136,7 +137,7 @@ func (a *app) printPruned(r db.PruneResult, dry bool) error {
 	if dry {
 		what = "to remove"
 	}
-	text := fmt.Sprintf("messages %s: %d, with %s of payload", what, r.Messages, bytesOf(r.Bytes))
+	text := fmt.Sprintf("messages %s: %d, with %s of payload", what, r.Messages, show.Bytes(r.Bytes))
 	if r.Kept > 0 {
 		text += fmt.Sprintf("; %d must stay for now (relay docs retention)", r.Kept)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/internal/system"
 	"relay/db/file"
 	"relay/db/relay"
@@ -82,7 +83,7 @@ func (a *app) restoreNewest(ctx context.Context, o file.RestoreOptions, folder s
 		}
 		fmt.Fprintf(a.stderr, "%s is passed over: %v\n", filepath.Base(c.Path), err)
 	}
-	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed", counted(len(copies), "backup"), folder)
+	return fmt.Errorf("none of %s in %s can be restored, and nothing was changed", show.Count(len(copies), "backup"), folder)
 }
 
 // restore restores the backup o.From. chosen is the copy that it is, if it was not the user
@@ -91,7 +92,7 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 	if o.RevokeNewer && !o.Replace {
 		return usagef("--revoke-newer keeps the revocations of the database that --force replaces: add --force")
 	}
-	progress, end := reporting(a.stderr)
+	progress, end := show.Reporting(a.stderr)
 	o.Schema, o.Progress, o.By = a.schema, progress, a.actor()
 	began := time.Now()
 	r, err := file.Restore(ctx, o)
@@ -105,11 +106,11 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 	if a.json {
 		done := restored{
 			copied:  copiedJSON(r.BackupResult, o.BackupOptions, time.Since(began)),
-			Kept:    optional(r.Kept),
+			Kept:    show.Optional(r.Kept),
 			Revived: revivedJSON(r.Revived), Ended: o.RevokeNewer, KeysRead: r.KeysUnread == nil,
 		}
 		if chosen != nil {
-			done.From, done.MadeAt, done.Newest = &chosen.Path, optionalTime(chosen.At), optionalTime(timeOf(r.Last))
+			done.From, done.MadeAt, done.Newest = &chosen.Path, show.OptionalTime(chosen.At), show.OptionalTime(timeOf(r.Last))
 		}
 		return a.printJSON(done)
 	}
@@ -117,13 +118,13 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 		fmt.Fprintf(a.stderr, "(from %s, made %s, newest write %s)\n", filepath.Base(chosen.Path), agoOrAhead(began.Sub(chosen.At)), newestWrite(r.Last))
 	}
 	if ahead := r.Last.Time().Sub(began); ahead > time.Minute {
-		fmt.Fprintf(a.stderr, "The newest write is %s ahead of this machine's clock. Set the clock before the server starts, or created_at stands still for so long.\n", gap(ahead))
+		fmt.Fprintf(a.stderr, "The newest write is %s ahead of this machine's clock. Set the clock before the server starts, or created_at stands still for so long.\n", show.Gap(ahead))
 	}
 	if r.Kept != "" {
 		fmt.Fprintf(a.stderr, "(the database from before is now %s)\n", r.Kept)
 	}
 	a.warnOfKeys(r, o.RevokeNewer)
-	_, err = fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, bytesOf(r.Bytes), contents(r.BackupResult, o.BackupOptions))
+	_, err = fmt.Fprintf(a.stdout, "%s: %s, %s\n", r.Path, show.Bytes(r.Bytes), contents(r.BackupResult, o.BackupOptions))
 	return err
 }
 
@@ -131,9 +132,9 @@ func (a *app) restore(ctx context.Context, o file.RestoreOptions, chosen *file.S
 // the clock.
 func agoOrAhead(age time.Duration) string {
 	if age < 0 {
-		return gap(-age) + " ahead of this machine's clock"
+		return show.Gap(-age) + " ahead of this machine's clock"
 	}
-	return gap(age) + " ago"
+	return show.Gap(age) + " ago"
 }
 
 // notRestored puts the error of a restore into a sentence for its user.
@@ -143,7 +144,7 @@ func (a *app) notRestored(o file.RestoreOptions, r file.RestoreResult, err error
 		return errors.New("interrupted: nothing was changed")
 	case file.IsFaulty(err):
 		from, _ := filepath.Abs(o.From)
-		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", counted(r.Faults, "fault"), relay.ShellWord(from)), err}
+		return &faulty{fmt.Sprintf("the backup has %s, and nothing was changed; relay check %s lists them, and --no-check restores the backup all the same", show.Count(r.Faults, "fault"), relay.ShellWord(from)), err}
 	}
 	return system.Denied(o.To, true, system.Denied(o.From, false, err))
 }
@@ -180,7 +181,7 @@ type revivedKey struct {
 func revivedJSON(keys []file.RevivedKey) []revivedKey {
 	list := []revivedKey{}
 	for _, k := range keys {
-		list = append(list, revivedKey{k.ID, k.Address, k.Label, optionalTime(k.RevokedAt), optionalTime(k.EndsAt)})
+		list = append(list, revivedKey{k.ID, k.Address, k.Label, show.OptionalTime(k.RevokedAt), show.OptionalTime(k.EndsAt)})
 	}
 	return list
 }
@@ -201,9 +202,9 @@ func (a *app) warnOfKeys(r file.RestoreResult, ended bool) {
 	}
 	fmt.Fprintf(a.stderr, "Revoked or rotated since the backup, %s:\n", outcome)
 	for _, k := range r.Revived {
-		how := "revoked " + timeOrDash(k.RevokedAt)
+		how := "revoked " + show.TimeOrDash(k.RevokedAt)
 		if k.RevokedAt.IsZero() {
-			how = "rotated, ends " + timeOrDash(k.EndsAt)
+			how = "rotated, ends " + show.TimeOrDash(k.EndsAt)
 		}
 		fmt.Fprintf(a.stderr, "  %s  %s  %s  %s\n", k.ID, k.Address, how, relay.Visible(k.Label))
 	}

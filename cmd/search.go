@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
 	"relay/http/client"
@@ -109,7 +110,7 @@ func (a *app) printFound(f *client.Found) error {
 		_, err := fmt.Fprintln(a.stderr, "nothing found")
 		return err
 	}
-	w := newTable(a.stdout, "SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
+	w := show.NewTable(a.stdout, "SCORE", "MECHA", "ONLINE", "WHAT", "WHY")
 	for _, r := range f.Agents {
 		online := "-"
 		if r.Online {
@@ -126,12 +127,12 @@ func (a *app) printFound(f *client.Found) error {
 		if r.Description != "" {
 			what = strings.TrimLeft(what+": "+r.Description, ": ")
 		}
-		w.row(fmt.Sprintf("%.3f", r.Score), r.Address, online, oneLine(what, 60), dash(oneLine(why, 120)))
+		w.Row(fmt.Sprintf("%.3f", r.Score), r.Address, online, oneLine(what, 60), show.Dash(oneLine(why, 120)))
 	}
 	if more := f.Total - len(f.Agents); more > 0 {
 		defer fmt.Fprintf(a.stderr, "… and %d more (--limit)\n", more)
 	}
-	return w.end()
+	return w.End()
 }
 
 // oneLine cuts a text to n characters on one line, for a table.

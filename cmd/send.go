@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db/relay"
 	"relay/http/client"
 )
@@ -131,7 +132,7 @@ func (a *app) complete(m *outgoing, f *sendFlags, payload []string) (err error) 
 		m.Timeout = -1 // one attempt
 	}
 	if len(payload) == 0 {
-		if stdin, ok := a.stdin.(*os.File); ok && isTerminal(stdin) {
+		if stdin, ok := a.stdin.(*os.File); ok && show.IsTerminal(stdin) {
 			return usagef("no payload: give it as an argument, as @FILE or on stdin, as in relay %s %s '{\"text\":\"hello\"}'", a.command, cmp.Or(m.To, m.InReplyTo))
 		}
 		payload = []string{"-"}
@@ -209,7 +210,7 @@ func (a *app) waitForAck(ctx context.Context, sent *client.Sent, most time.Durat
 	case errors.Is(err, context.Canceled):
 		return interrupted(sent)
 	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay", most, sent.MessageID, dash(state))
+		return fmt.Errorf("no final ack within %v: %s is %s. The message stays with the relay", most, sent.MessageID, show.Dash(state))
 	case err == nil:
 		fmt.Fprintln(a.stderr, "completed")
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/cmd/setup"
 	"relay/db/relay"
 	"relay/http/client"
@@ -292,7 +293,7 @@ func (a *app) printChanges(changes []*setup.Change, dryRun bool) error {
 				Backup  *string `json:"backup"`
 				DryRun  bool    `json:"dry_run"`
 				Preview *string `json:"diff"`
-			}{c.Path, c.What, optional(c.Backup), dryRun, optional(map[bool]string{true: c.Diff()}[dryRun])})
+			}{c.Path, c.What, show.Optional(c.Backup), dryRun, show.Optional(map[bool]string{true: c.Diff()}[dryRun])})
 		} else {
 			text := c.Path + ": " + changeTexts[c.What][tense]
 			if c.What == "change" {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/relay"
 )
@@ -105,7 +106,7 @@ func (a *app) printStatsJSON(s db.Stats, f files) error {
 		"keys":   map[string]int{"live": s.Keys, "expired": s.KeysExpired, "revoked": s.KeysRevoked},
 		"messages": map[string]any{"total": s.Messages, "pending": s.Queued + s.Delivered, "queued": s.Queued, "delivered": s.Delivered,
 			"acknowledged": s.Acknowledged, "expired": s.Expired, "payload_bytes": s.PayloadBytes,
-			"first_at": optionalTime(s.First), "last_at": optionalTime(s.Last)},
+			"first_at": show.OptionalTime(s.First), "last_at": show.OptionalTime(s.Last)},
 		"kept":           map[string]int{"words": s.Words, "empty_conversations": s.Dormant, "nonces": s.KeptNonces, "removed_messages": s.Unlisted},
 		"oldest_pending": oldest, "busiest": busy, "files": f, "schema_version": s.SchemaVersion,
 	})
@@ -118,24 +119,24 @@ func (a *app) printStats(s db.Stats, f files, now time.Time) error {
 	line("Mechas", "%d registered (%d with a profile), %d removed", s.Mechas, s.Profiles, s.Removed)
 	line("Keys", "%d live, %d expired, %d revoked", s.Keys, s.KeysExpired, s.KeysRevoked)
 	line("Messages", "%d: %d queued, %d delivered, %d acknowledged, %d expired; %s of payload", s.Messages,
-		s.Queued, s.Delivered, s.Acknowledged, s.Expired, bytesOf(s.PayloadBytes))
+		s.Queued, s.Delivered, s.Acknowledged, s.Expired, show.Bytes(s.PayloadBytes))
 	if s.Messages > 0 {
-		line("", "from %s to %s", atTime(s.First), atTime(s.Last))
+		line("", "from %s to %s", show.At(s.First), show.At(s.Last))
 	}
 	if s.Oldest != "" {
-		line("Oldest", "%s has waited for %s for %s", s.Oldest, s.OldestFor, gap(now.Sub(s.OldestAt)))
+		line("Oldest", "%s has waited for %s for %s", s.Oldest, s.OldestFor, show.Gap(now.Sub(s.OldestAt)))
 	}
 	line("Kept", "%d words, %d conversations without a message, %d nonces; %d removed messages still in mailboxes",
 		s.Words, s.Dormant, s.KeptNonces, s.Unlisted)
-	line("Files", "database %s (%s of it free), log %s, search index %s", bytesOf(f.File), bytesOf(s.FreeBytes), bytesOf(f.Log), bytesOf(f.Index))
+	line("Files", "database %s (%s of it free), log %s, search index %s", show.Bytes(f.File), show.Bytes(s.FreeBytes), show.Bytes(f.Log), show.Bytes(f.Index))
 	line("", "%s, schema %d", f.Path, s.SchemaVersion)
 	if len(s.Busiest) == 0 {
 		return nil
 	}
 	fmt.Fprintln(a.stdout)
-	w := newTable(a.stdout, "BUSIEST", "SENT", "RECEIVED", "PENDING")
+	w := show.NewTable(a.stdout, "BUSIEST", "SENT", "RECEIVED", "PENDING")
 	for _, b := range s.Busiest {
-		w.row(b.Mecha, b.Sent, b.Received, b.Pending)
+		w.Row(b.Mecha, b.Sent, b.Received, b.Pending)
 	}
-	return w.end()
+	return w.End()
 }

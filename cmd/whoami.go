@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"relay/cmd/internal/show"
 )
 
 func (a *app) whoamiCommand() *cobra.Command {
@@ -51,10 +53,10 @@ func (a *app) printWhoami(answer []byte) error {
 	if who.SignatureRequired {
 		signatures = "required"
 	}
-	w := newTable(a.stdout, "Mecha", who.MechaID)
-	w.row("key", who.KeyID)
-	w.row("label", dash(who.Label))
-	w.row("expires", dash(who.ExpiresAt))
-	w.row("signatures", signatures)
-	return w.end()
+	w := show.NewTable(a.stdout, "Mecha", who.MechaID)
+	w.Row("key", who.KeyID)
+	w.Row("label", show.Dash(who.Label))
+	w.Row("expires", show.Dash(who.ExpiresAt))
+	w.Row("signatures", signatures)
+	return w.End()
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"relay/cmd/internal/show"
 	"relay/db"
 	"relay/db/inspect"
 	"relay/db/relay"
@@ -58,7 +59,7 @@ type verdictJSON struct {
 
 func judge(t *inspect.Trace) verdictJSON {
 	v := relay.Judge(&t.Situation)
-	return verdictJSON{v.Code, v.Text, optionalTime(v.Since)}
+	return verdictJSON{v.Code, v.Text, show.OptionalTime(v.Since)}
 }
 
 func (a *app) whyMessage(ctx context.Context, in *db.Inspector, id relay.MessageID) error {
@@ -90,11 +91,11 @@ func (a *app) whyMecha(ctx context.Context, in *db.Inspector, address relay.Addr
 		return err
 	}
 	fmt.Fprintln(a.stdout)
-	table := newTable(a.stdout, "MESSAGE", "FROM", "WAITS FOR", "WHY")
+	table := show.NewTable(a.stdout, "MESSAGE", "FROM", "WAITS FOR", "WHY")
 	for _, t := range w.Oldest {
-		table.row(t.Message.ID, t.Message.From, gap(time.Since(t.Message.CreatedAt)), judge(t).Text)
+		table.Row(t.Message.ID, t.Message.From, show.Gap(time.Since(t.Message.CreatedAt)), judge(t).Text)
 	}
-	if err := table.end(); err != nil {
+	if err := table.End(); err != nil {
 		return err
 	}
 	if more := w.Pending - len(w.Oldest); more > 0 {
@@ -125,7 +126,7 @@ func (a *app) printWaiting(w *inspect.Waiting, health string) error {
 		Deferred int           `json:"deferred"`
 		Overdue  int           `json:"overdue"`
 		Messages []message     `json:"messages"`
-	}{w.Mecha, health, w.Removed, w.LiveKeys, optionalTime(w.LastSeen), w.Pending, w.Held, w.Deferred, w.Overdue, messages})
+	}{w.Mecha, health, w.Removed, w.LiveKeys, show.OptionalTime(w.LastSeen), w.Pending, w.Held, w.Deferred, w.Overdue, messages})
 }
 
 // health says in one sentence how a Mecha is, and what waits for it.
@@ -139,7 +140,7 @@ func health(w *inspect.Waiting, now time.Time) string {
 	case w.LastSeen.IsZero():
 		how = "has never made a request"
 	default:
-		how = fmt.Sprintf("made its last request %s ago, at %s", gap(now.Sub(w.LastSeen)), timeOrDash(w.LastSeen))
+		how = fmt.Sprintf("made its last request %s ago, at %s", show.Gap(now.Sub(w.LastSeen)), show.TimeOrDash(w.LastSeen))
 	}
 	return fmt.Sprintf("%s %s; %s.", w.Mecha, how, backlog(w, now))
 }
@@ -154,7 +155,7 @@ func backlog(w *inspect.Waiting, now time.Time) string {
 		s = fmt.Sprintf("%d messages wait for it", w.Pending)
 	}
 	if len(w.Oldest) > 0 {
-		s += ", the oldest for " + gap(now.Sub(w.Oldest[0].Message.CreatedAt))
+		s += ", the oldest for " + show.Gap(now.Sub(w.Oldest[0].Message.CreatedAt))
 	}
 	var of []string
 	for _, part := range []struct {

@@ -1,4 +1,4 @@
-package cmd
+package show
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 // are the layout of the output. A carriage return becomes a line feed, which is
 // white space in JSON too.
 //
-// All commands print to app.stdout and app.stderr, which are screens if they are
+// The commands print to stdout and stderr, which are screens if they are
 // terminals. Output that goes elsewhere is not touched. Write may be called
 // concurrently.
 type screen struct {
@@ -30,25 +30,25 @@ type screen struct {
 	returned bool   // the last character was a carriage return: the line has ended
 }
 
-// shown returns the stream by which a command prints to w: a screen if w is a
+// Stream returns the stream by which a command prints to w: a screen if w is a
 // terminal, otherwise w itself.
-func shown(w io.Writer) io.Writer {
-	if f, ok := w.(*os.File); ok && isTerminal(f) {
+func Stream(w io.Writer) io.Writer {
+	if f, ok := w.(*os.File); ok && IsTerminal(f) {
 		return &screen{file: f}
 	}
 	return w
 }
 
-// onScreen tells whether w is a screen, so that people read its text.
-func onScreen(w io.Writer) bool {
+// OnScreen tells whether w is a screen, so that people read its text.
+func OnScreen(w io.Writer) bool {
 	_, ok := w.(*screen)
 	return ok
 }
 
-// under returns the terminal itself if w is a screen, otherwise w. The programs that
+// Under returns the terminal itself if w is a screen, otherwise w. The programs that
 // a command starts write to it, and so do lines with colours and progress bars, in
 // which the words of others are Visible already.
-func under(w io.Writer) io.Writer {
+func Under(w io.Writer) io.Writer {
 	if s, ok := w.(*screen); ok {
 		return s.file
 	}

@@ -1,4 +1,4 @@
-package cmd
+package show
 
 import (
 	"fmt"
@@ -9,10 +9,10 @@ import (
 	"unicode/utf8"
 )
 
-// progress is a bar on stderr that shows how far a command is. If stderr is not a
+// Progress is a bar on stderr that shows how far a command is. If stderr is not a
 // terminal, it shows nothing. Only one goroutine may use it, except for clear,
 // which any goroutine may call.
-type progress struct {
+type Progress struct {
 	w     io.Writer // nil: silent
 	what  string
 	total int64 // 0: unknown
@@ -24,25 +24,25 @@ type progress struct {
 // line that wraps cannot be drawn again or cleared.
 const barWidth = 16
 
-// newProgress begins a bar on stderr. A total of 0 is unknown.
-func newProgress(stderr io.Writer, what string, total int64) *progress {
-	return &progress{w: terminal(stderr), what: what, total: total}
+// NewProgress begins a bar on stderr. A total of 0 is unknown.
+func NewProgress(stderr io.Writer, what string, total int64) *Progress {
+	return &Progress{w: terminal(stderr), what: what, total: total}
 }
 
 // terminal returns the terminal under w if w is a screen, otherwise nil.
 func terminal(w io.Writer) io.Writer {
-	if onScreen(w) {
-		return under(w)
+	if OnScreen(w) {
+		return Under(w)
 	}
 	return nil
 }
 
-func isTerminal(f *os.File) bool {
+func IsTerminal(f *os.File) bool {
 	info, err := f.Stat()
 	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
-func (p *progress) add(n int64) {
+func (p *Progress) Add(n int64) {
 	p.done += n
 	if p.w == nil || time.Since(p.shown) < 100*time.Millisecond {
 		return
@@ -57,30 +57,30 @@ func (p *progress) add(n int64) {
 	fmt.Fprintf(p.w, "\r%s [%s%s] %3.0f %%", p.what, strings.Repeat("=", full), strings.Repeat(" ", barWidth-full), share*100)
 }
 
-// clear removes the bar, so that another line can be printed.
-func (p *progress) clear() {
+// Clear removes the bar, so that another line can be printed.
+func (p *Progress) Clear() {
 	if p.w != nil {
 		fmt.Fprintf(p.w, "\r%s\r", strings.Repeat(" ", len(p.what)+barWidth+12))
 	}
 }
 
-func (p *progress) end() { p.clear() }
+func (p *Progress) End() { p.Clear() }
 
-// reporting returns a function that draws the progress of a command of several
+// Reporting returns a function that draws the progress of a command of several
 // steps, and one that removes the bar.
-func reporting(stderr io.Writer) (report func(what string, done, total int64), end func()) {
-	var p *progress
+func Reporting(stderr io.Writer) (report func(what string, done, total int64), end func()) {
+	var p *Progress
 	end = func() {
 		if p != nil {
-			p.end()
+			p.End()
 		}
 	}
 	return func(what string, done, total int64) {
 		if p == nil || p.what != what {
 			end()
-			p = newProgress(stderr, what, total)
+			p = NewProgress(stderr, what, total)
 		}
-		p.add(done - p.done)
+		p.Add(done - p.done)
 	}, end
 }
 
@@ -91,13 +91,13 @@ type statusLine struct {
 	width int
 }
 
-// newStatusLine begins an empty line on stderr.
-func newStatusLine(stderr io.Writer) *statusLine {
+// NewStatusLine begins an empty line on stderr.
+func NewStatusLine(stderr io.Writer) *statusLine {
 	return &statusLine{w: terminal(stderr)}
 }
 
-// show replaces the line; "" clears it.
-func (s *statusLine) show(text string) {
+// Show replaces the line; "" clears it.
+func (s *statusLine) Show(text string) {
 	if s.w == nil {
 		return
 	}

@@ -1,4 +1,4 @@
-package cmd
+package show
 
 import (
 	"bytes"
@@ -10,15 +10,15 @@ import (
 	"relay/db/relay"
 )
 
-// jsonTo writes v to w, on a line of its own.
-func jsonTo(w io.Writer, v any) error {
+// JSON writes v to w, on a line of its own.
+func JSON(w io.Writer, v any) error {
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
 
-// indented returns v as JSON on several lines.
-func indented(v any) ([]byte, error) {
+// Indented returns v as JSON on several lines.
+func Indented(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -27,48 +27,48 @@ func indented(v any) ([]byte, error) {
 	return b.Bytes(), err
 }
 
-// optional is nil for "", so that JSON has null.
-func optional(s string) *string {
+// Optional is nil for "", so that JSON has null.
+func Optional(s string) *string {
 	if s == "" {
 		return nil
 	}
 	return &s
 }
 
-// optionalTime is nil for no time, so that JSON has null.
-func optionalTime(t time.Time) *string {
+// OptionalTime is nil for no time, so that JSON has null.
+func OptionalTime(t time.Time) *string {
 	if t.IsZero() {
 		return nil
 	}
-	return optional(relay.FormatTime(t))
+	return Optional(relay.FormatTime(t))
 }
 
-// dash writes "-" for "".
-func dash(s string) string {
+// Dash writes "-" for "".
+func Dash(s string) string {
 	if s == "" {
 		return "-"
 	}
 	return s
 }
 
-// timeOrDash writes a time for people, to the second.
-func timeOrDash(t time.Time) string {
+// TimeOrDash writes a time for people, to the second.
+func TimeOrDash(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.Format("2006-01-02 15:04:05Z")
 }
 
-// atTime writes a time for people, to the millisecond, in UTC.
-func atTime(t time.Time) string {
+// At writes a time for people, to the millisecond, in UTC.
+func At(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
 	return t.UTC().Format("2006-01-02 15:04:05.000Z")
 }
 
-// gap writes a length of time for people: 3ms, 1.25s, 2m5s, 3h12m, 4d2h.
-func gap(d time.Duration) string {
+// Gap writes a length of time for people: 3ms, 1.25s, 2m5s, 3h12m, 4d2h.
+func Gap(d time.Duration) string {
 	switch {
 	case d < 0:
 		return "0ms"
@@ -84,8 +84,8 @@ func gap(d time.Duration) string {
 	return fmt.Sprintf("%dd%dh", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// bytesOf writes a size for people: 512 B, 1.5 KiB, 23.0 MiB.
-func bytesOf(n int64) string {
+// Bytes writes a size for people: 512 B, 1.5 KiB, 23.0 MiB.
+func Bytes(n int64) string {
 	if n < 1024 {
 		return fmt.Sprintf("%d B", n)
 	}
@@ -96,8 +96,8 @@ func bytesOf(n int64) string {
 	return fmt.Sprintf("%.1f %s", v, [...]string{"KiB", "MiB", "GiB", "TiB"}[unit])
 }
 
-// counted writes a number of things: no faults, 1 fault, 2 faults.
-func counted(n int, thing string) string {
+// Count writes a number of things: no faults, 1 fault, 2 faults.
+func Count(n int, thing string) string {
 	switch n {
 	case 0:
 		return "no " + thing + "s"
